@@ -1,0 +1,2 @@
+//! The `neater` command.
+fn main() {}

@@ -1,0 +1,512 @@
+//! `Net`: the only door to the outside.
+//!
+//! The engine is generic over this trait and knows nothing else of the world. There are two implementations, sockets
+//! (`neater-net`) and a network in virtual time (`neater-netsim`), and a decorator that injects faults into either.
+//!
+//! The contract that both keep and the engine relies on:
+//!
+//! * **Nothing blocks.** An operation that cannot proceed returns [`ErrorKind::WouldBlock`].
+//! * **Readiness is edge-triggered.** After `WouldBlock`, and only then, a [`NetEvent::Ready`] with the socket's token is
+//!   promised when it may be worth trying again. A new stream socket reports writability once when its connection is made or
+//!   has failed. Spurious events are allowed.
+//! * **Sockets are handles**, valid until closed; a handle that names nothing gives [`ErrorKind::NotConnected`].
+//! * **Writes never raise a signal**, descriptors are not inherited over `exec`.
+
+use crate::{Instant, WallTime};
+use core::fmt;
+use core::time::Duration;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+
+/// A socket of a [`Net`]: an opaque handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sock(pub u64);
+
+/// A number that the engine gives to a socket and gets back with its readiness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u64);
+
+/// What a socket has become ready for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// Worth reading, accepting or receiving.
+    pub readable: bool,
+    /// Worth writing, or the connection attempt has come to an end.
+    pub writable: bool,
+    /// An error is pending, or the error queue holds something.
+    pub error: bool,
+    /// The peer has closed its sending direction, or the connection is gone.
+    pub hangup: bool,
+}
+
+/// One fact from the outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetEvent {
+    /// A socket is worth another try.
+    Ready {
+        /// The token that the socket was opened with.
+        token: Token,
+        /// What for.
+        ready: Ready,
+    },
+    /// Interfaces, addresses or routes have changed: [`Net::interfaces`] tells the new state.
+    PathsChanged,
+    /// The resolver configuration or the hosts file has changed: [`Net::name_config`] tells the new state.
+    NamesChanged,
+    /// The clock jumped by more than 10 s: the machine was suspended or the process stopped.
+    Resumed {
+        /// How long it was away, at least.
+        gap: Duration,
+    },
+}
+
+/// Why an operation of [`Net`] failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Try again after the next readiness event.
+    WouldBlock,
+    /// The peer answered with a refusal (TCP RST to a SYN, ICMP port unreachable).
+    ConnectionRefused,
+    /// The peer reset the connection.
+    ConnectionReset,
+    /// The connection was aborted locally.
+    ConnectionAborted,
+    /// The peer did not answer in time.
+    TimedOut,
+    /// No route to the network, or a router said so.
+    NetworkUnreachable,
+    /// A router said that the host cannot be reached.
+    HostUnreachable,
+    /// The interface is down.
+    NetworkDown,
+    /// The port is in use.
+    AddrInUse,
+    /// The local address does not exist on this host.
+    AddrNotAvailable,
+    /// The address family is not supported.
+    FamilyNotSupported,
+    /// Not allowed: a firewall rule, a privileged port, a missing capability.
+    PermissionDenied,
+    /// The process or the system has no descriptor left.
+    TooManyFiles,
+    /// The system has no memory or buffer left.
+    NoBuffers,
+    /// The datagram is larger than the path allows.
+    MessageTooLarge,
+    /// Written to after the direction was closed.
+    BrokenPipe,
+    /// The socket does not exist or is not connected.
+    NotConnected,
+    /// An argument makes no sense.
+    InvalidInput,
+    /// The platform cannot do this.
+    Unsupported,
+    /// The engine was made in another process: a child of `fork` must make its own.
+    Forked,
+    /// Anything else; the code tells.
+    Other,
+}
+
+impl ErrorKind {
+    /// The kind in words that fit after "failed: ".
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::WouldBlock => "not ready",
+            Self::ConnectionRefused => "connection refused",
+            Self::ConnectionReset => "connection reset by peer",
+            Self::ConnectionAborted => "connection aborted",
+            Self::TimedOut => "timed out",
+            Self::NetworkUnreachable => "network unreachable",
+            Self::HostUnreachable => "host unreachable",
+            Self::NetworkDown => "network is down",
+            Self::AddrInUse => "address already in use",
+            Self::AddrNotAvailable => "address not available on this host",
+            Self::FamilyNotSupported => "address family not supported",
+            Self::PermissionDenied => "permission denied",
+            Self::TooManyFiles => "too many open files",
+            Self::NoBuffers => "no buffer space",
+            Self::MessageTooLarge => "message too large for the path",
+            Self::BrokenPipe => "direction already closed",
+            Self::NotConnected => "not connected",
+            Self::InvalidInput => "invalid argument",
+            Self::Unsupported => "not supported on this platform",
+            Self::Forked => "engine belongs to another process (create one after fork)",
+            Self::Other => "system error",
+        }
+    }
+}
+
+/// An error of [`Net`]: a kind that code can match on, and the system's own number for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NetError {
+    /// What happened.
+    pub kind: ErrorKind,
+    /// The system's error number, if one is behind it.
+    pub code: Option<i32>,
+}
+
+impl NetError {
+    /// An error without a system number.
+    #[must_use]
+    pub const fn new(kind: ErrorKind) -> Self {
+        Self { kind, code: None }
+    }
+
+    /// Whether this only means "not now".
+    #[must_use]
+    pub fn is_would_block(&self) -> bool {
+        self.kind == ErrorKind::WouldBlock
+    }
+}
+
+impl From<ErrorKind> for NetError {
+    fn from(kind: ErrorKind) -> Self {
+        Self::new(kind)
+    }
+}
+
+impl fmt::Display for NetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.kind, self.code) {
+            (ErrorKind::Other, Some(code)) => write!(f, "system error {code}"),
+            (kind, _) => f.write_str(kind.as_str()),
+        }
+    }
+}
+
+impl std::error::Error for NetError {}
+
+/// Explicit Congestion Notification codepoint (RFC 3168 section 5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Ecn {
+    /// Not ECN-capable.
+    #[default]
+    NotEct = 0,
+    /// ECT(1).
+    Ect1 = 1,
+    /// ECT(0).
+    Ect0 = 2,
+    /// Congestion experienced.
+    Ce = 3,
+}
+
+impl Ecn {
+    /// From the two low bits of the traffic class.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        match bits & 3 {
+            0 => Self::NotEct,
+            1 => Self::Ect1,
+            2 => Self::Ect0,
+            _ => Self::Ce,
+        }
+    }
+}
+
+/// What a socket is opened with. The default asks for nothing and costs no system call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SocketOptions {
+    /// Bind to this address and port; port 0 lets the system choose.
+    pub local: Option<SocketAddr>,
+    /// Bind to this interface, by index.
+    pub interface: Option<u32>,
+    /// Prefer (`true`) or avoid (`false`) temporary IPv6 source addresses (RFC 8981); `None` leaves the system's choice.
+    pub temporary_address: Option<bool>,
+    /// Options that can also be set later.
+    pub set: Vec<SocketOption>,
+    /// Let another socket share the local address (a second listener, a server that restarts).
+    pub reuse_address: bool,
+    /// On a listener: how many established connections may wait to be accepted.
+    pub backlog: Option<u32>,
+}
+
+/// An option of an open socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SocketOption {
+    /// Send small segments at once (switches Nagle's algorithm off).
+    NoDelay(bool),
+    /// Differentiated services codepoint, 0 to 63.
+    Dscp(u8),
+    /// Probe an idle connection after this long (TCP: idle time; the interval is a tenth of it, at least 1 s); `None` switches it off.
+    KeepAlive(Option<Duration>),
+    /// How long transmitted data may stay unacknowledged before the connection fails; `None` is the system's default.
+    UserTimeout(Option<Duration>),
+    /// Ask for this much kernel receive buffer, in bytes.
+    ReceiveBuffer(usize),
+    /// Ask for this much kernel send buffer, in bytes.
+    SendBuffer(usize),
+    /// Deliver ICMP errors through [`Net::take_icmp_error`].
+    IcmpErrors(bool),
+    /// Forbid fragmentation of sent packets (IPv4: the DF bit).
+    DontFragment(bool),
+    /// IPv4 only: leave the UDP checksum out.
+    NoUdpChecksum(bool),
+    /// Wake the writer only when fewer than this many unsent bytes are in the kernel (TCP_NOTSENT_LOWAT).
+    NotSentLowWater(u32),
+}
+
+/// A batch of equally long datagrams to one destination.
+#[derive(Clone, Copy, Debug)]
+pub struct Transmit<'a> {
+    /// Where to.
+    pub destination: SocketAddr,
+    /// Source address, if it matters.
+    pub source: Option<IpAddr>,
+    /// ECN codepoint.
+    pub ecn: Ecn,
+    /// Length of each datagram but the last; `None`: all of `contents` is one datagram.
+    pub segment_size: Option<usize>,
+    /// The payload.
+    pub contents: &'a [u8],
+}
+
+/// What is known of received datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecvMeta {
+    /// Where from.
+    pub source: SocketAddr,
+    /// The local address they were sent to, if known.
+    pub local: Option<IpAddr>,
+    /// The interface they came in by, if known.
+    pub interface: Option<u32>,
+    /// ECN codepoint.
+    pub ecn: Ecn,
+    /// Bytes received, all segments together.
+    pub len: usize,
+    /// Length of each datagram but the last (the system may have coalesced several); equals `len` for a single one.
+    pub stride: usize,
+}
+
+/// How many buffers a [`RecvBatch`] holds.
+pub const BATCH: usize = 16;
+/// Bytes in each buffer of a [`RecvBatch`]: 64 kB, so that a coalesced train fits.
+pub const BATCH_BUFFER: usize = 65_536;
+
+/// Buffers for received datagrams, used again for every call.
+#[derive(Debug)]
+pub struct RecvBatch {
+    /// `BATCH` buffers of `BATCH_BUFFER` bytes.
+    pub buffers: Vec<Box<[u8]>>,
+    /// What each filled buffer holds.
+    pub metas: Vec<RecvMeta>,
+}
+
+impl Default for RecvBatch {
+    fn default() -> Self {
+        Self {
+            buffers: (0..BATCH).map(|_| vec![0; BATCH_BUFFER].into_boxed_slice()).collect(),
+            metas: Vec::with_capacity(BATCH),
+        }
+    }
+}
+
+impl RecvBatch {
+    /// The filled buffers with what is known of them.
+    pub fn filled(&mut self) -> impl Iterator<Item = (RecvMeta, &mut [u8])> {
+        self.metas.iter().zip(self.buffers.iter_mut()).map(|(m, b)| (*m, &mut b[..m.len]))
+    }
+}
+
+/// An ICMP error that concerns a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IcmpError {
+    /// The destination that the offending packet had.
+    pub destination: Option<SocketAddr>,
+    /// Who sent the error.
+    pub offender: Option<IpAddr>,
+    /// ICMP or ICMPv6 type.
+    pub icmp_type: u8,
+    /// ICMP or ICMPv6 code.
+    pub icmp_code: u8,
+    /// The next-hop MTU, where the message carries one.
+    pub mtu: Option<u32>,
+    /// The error that a plain socket call would have given.
+    pub error: NetError,
+}
+
+/// What kind of link an interface is (RFC 9622 section 6.2.11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum InterfaceKind {
+    /// Loops back to this host.
+    Loopback,
+    /// Ethernet and its like.
+    Wired,
+    /// IEEE 802.11.
+    WiFi,
+    /// Mobile broadband.
+    Cellular,
+    /// A tunnel or VPN.
+    Tunnel,
+    /// Not known.
+    Other,
+}
+
+/// An address of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceAddr {
+    /// The address.
+    pub addr: IpAddr,
+    /// Length of the on-link prefix.
+    pub prefix: u8,
+    /// A temporary address (RFC 8981).
+    pub temporary: bool,
+    /// Not to be used for new connections.
+    pub deprecated: bool,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The system's index.
+    pub index: u32,
+    /// The system's name.
+    pub name: String,
+    /// What kind of link it is.
+    pub kind: InterfaceKind,
+    /// Whether it is up and has carrier.
+    pub up: bool,
+    /// Its addresses.
+    pub addrs: Vec<InterfaceAddr>,
+    /// Largest IP packet, in bytes.
+    pub mtu: u32,
+    /// Whether an IPv4 default route leads through it.
+    pub default_v4: bool,
+    /// Whether an IPv6 default route leads through it.
+    pub default_v6: bool,
+}
+
+/// How names are resolved here: the texts, not yet parsed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameConfig {
+    /// The contents of `/etc/resolv.conf` or its like.
+    pub resolv_conf: Vec<u8>,
+    /// The contents of `/etc/hosts` or its like.
+    pub hosts: Vec<u8>,
+}
+
+/// What the system knows of a stream connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamInfo {
+    /// Smoothed round-trip time.
+    pub rtt: Option<Duration>,
+    /// Variation of the round-trip time.
+    pub rtt_var: Option<Duration>,
+    /// Congestion window, in bytes.
+    pub congestion_window: Option<u64>,
+    /// Segments retransmitted so far.
+    pub retransmits: Option<u64>,
+    /// Bytes that are sent and not acknowledged.
+    pub in_flight: Option<u64>,
+    /// The path MTU, in bytes.
+    pub path_mtu: Option<u32>,
+    /// Delivery rate, in bytes per second.
+    pub delivery_rate: Option<u64>,
+}
+
+type Result<T> = core::result::Result<T, NetError>;
+
+/// The only door to the outside. See the module's documentation for the contract.
+pub trait Net {
+    /// Monotonic time that goes on while the machine sleeps.
+    fn now(&self) -> Instant;
+    /// Wall-clock time.
+    fn wall(&self) -> WallTime;
+
+    /// Starts a TCP connection. Its end is reported as writability; [`Net::connect_result`] tells how it ended.
+    ///
+    /// # Errors
+    /// What can be known at once: no route, no descriptor, a local address in use.
+    fn connect(&mut self, token: Token, remote: SocketAddr, options: &SocketOptions) -> Result<Sock>;
+    /// How a connection attempt ended: `WouldBlock` while it has not.
+    ///
+    /// # Errors
+    /// Why it failed.
+    fn connect_result(&mut self, sock: Sock) -> Result<()>;
+    /// Listens for TCP connections.
+    ///
+    /// # Errors
+    /// Address in use or not available, no permission, no descriptor.
+    fn listen(&mut self, token: Token, local: SocketAddr, options: &SocketOptions) -> Result<Sock>;
+    /// Takes one established connection; `token` becomes its token.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is none; `TooManyFiles` leaves it in the queue.
+    fn accept(&mut self, listener: Sock, token: Token) -> Result<(Sock, SocketAddr)>;
+    /// Reads bytes; `Ok(0)` is the end of the peer's direction.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or why the connection is gone.
+    fn read(&mut self, sock: Sock, buf: &mut [u8]) -> Result<usize>;
+    /// Writes some of the bytes, at least one.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or why the connection is gone.
+    fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize>;
+    /// Closes the sending direction after what was written (TCP FIN).
+    ///
+    /// # Errors
+    /// When the connection is gone.
+    fn shutdown_write(&mut self, sock: Sock) -> Result<()>;
+    /// Releases the socket. Written data of a stream is still delivered by the system.
+    fn close(&mut self, sock: Sock);
+    /// Releases a stream socket and tells the peer by a reset.
+    fn abort(&mut self, sock: Sock);
+    /// What the system knows of a stream.
+    ///
+    /// # Errors
+    /// When the socket is not a connected stream.
+    fn stream_info(&self, sock: Sock) -> Result<StreamInfo>;
+
+    /// Opens a UDP socket, bound to `options.local` or to any address of the family of `family`.
+    ///
+    /// # Errors
+    /// As [`Net::listen`].
+    fn udp(&mut self, token: Token, family: SocketAddr, options: &SocketOptions) -> Result<Sock>;
+    /// Fixes the peer of a UDP socket: only its datagrams are received, and its ICMP errors reported.
+    ///
+    /// # Errors
+    /// No route.
+    fn udp_connect(&mut self, sock: Sock, remote: SocketAddr) -> Result<()>;
+    /// Sends datagrams; all or none.
+    ///
+    /// # Errors
+    /// `WouldBlock`; `MessageTooLarge` when the path is known to be smaller; an ICMP error of an earlier datagram.
+    fn send(&mut self, sock: Sock, transmit: &Transmit<'_>) -> Result<()>;
+    /// Receives up to [`BATCH`] buffers of datagrams and returns how many are filled.
+    ///
+    /// # Errors
+    /// `WouldBlock`, or an ICMP error of an earlier datagram.
+    fn recv(&mut self, sock: Sock, batch: &mut RecvBatch) -> Result<usize>;
+    /// How many segments one [`Transmit`] may hold on this socket (1: no segmentation offload).
+    fn max_segments(&self, sock: Sock) -> usize;
+    /// Takes one ICMP error from the socket's error queue.
+    fn take_icmp_error(&mut self, sock: Sock) -> Option<IcmpError>;
+
+    /// The socket's own address.
+    ///
+    /// # Errors
+    /// When there is no such socket.
+    fn local_addr(&self, sock: Sock) -> Result<SocketAddr>;
+    /// Sets an option.
+    ///
+    /// # Errors
+    /// `Unsupported`, or what the system says.
+    fn set(&mut self, sock: Sock, option: SocketOption) -> Result<()>;
+
+    /// Appends what has happened since the last call, without waiting. Returns true if more may be pending.
+    fn poll(&mut self, events: &mut Vec<NetEvent>) -> bool;
+    /// Makes the pollable descriptor readable at `deadline`, and at once if `again` is true.
+    fn arm(&mut self, deadline: Option<Instant>, again: bool);
+
+    /// The interfaces of this host.
+    fn interfaces(&self) -> &[Interface];
+    /// The source address that the system would use towards `remote`; `None` when there is no route (RFC 6724 section 6, rule 1).
+    fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr>;
+    /// How names are resolved here.
+    fn name_config(&self) -> &NameConfig;
+}

@@ -1,0 +1,1 @@
+//! Connections, listeners, groups and timers as one machine over Net

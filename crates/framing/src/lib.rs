@@ -1,0 +1,1 @@
+//! Message framers over byte streams

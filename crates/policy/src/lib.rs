@@ -1,0 +1,1 @@
+//! From needs and facts to ranked candidates, with an explanation

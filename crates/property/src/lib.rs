@@ -1,0 +1,1 @@
+//! Properties: what a program may ask of a transport, with preferences, precedence and score

@@ -1,0 +1,1 @@
+//! QUIC: an adapter over quinn-proto

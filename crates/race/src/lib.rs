@@ -1,0 +1,1 @@
+//! Happy eyeballs over addresses and protocols as a pure state machine

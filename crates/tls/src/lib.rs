@@ -1,0 +1,1 @@
+//! TLS over a byte stream: an adapter over rustls

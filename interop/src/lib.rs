@@ -1,0 +1,1 @@
+//! Tests against peers that are not ours

@@ -1,0 +1,1 @@
+//! Transport services: a program says what it needs, neater chooses how

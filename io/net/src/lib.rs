@@ -1,0 +1,1 @@
+//! Net on the operating system: non-blocking sockets, batched UDP, one epoll

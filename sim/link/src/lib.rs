@@ -1,0 +1,1 @@
+//! The link model shared by simulator and lab

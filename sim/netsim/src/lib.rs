@@ -1,0 +1,1 @@
+//! Net in virtual time

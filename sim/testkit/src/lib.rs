@@ -1,0 +1,1 @@
+//! Worlds, pairs and an executor in virtual time
