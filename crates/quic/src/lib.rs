@@ -1,1 +1,31 @@
-//! QUIC: an adapter over quinn-proto
+//! QUIC (RFC 9000, 9001, 9002, 9221) as a state machine: an adapter over quinn-proto.
+//!
+//! *Responsible for* giving QUIC the shape of this project: our [`neater_base::Instant`], seeds instead of a random
+//! source, connection ids that carry the engine's number, configuration from ready TLS configurations, and errors that
+//! can be compared. *Not responsible for* sockets, certificates (the `tls` crate), or what a stream means to a program
+//! (the engine).
+//!
+//! The engine uses only the traits [`EndpointApi`] and [`ConnectionApi`]; [`Endpoint`] and [`Connection`] name the
+//! implementation that fills them. A second implementation (noq-proto, for multipath) has to fill the same two.
+//!
+//! *Invariants*: after any call that changes a connection the caller drains `poll_endpoint_event`, `poll_event` and
+//! `poll_transmit`, then reads `next_timeout`; nothing here reads a clock.
+
+#![forbid(unsafe_code)]
+
+mod api;
+mod clock;
+mod config;
+mod error;
+mod quinn;
+
+pub use api::{
+    Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, ReadOutcome, Stats, StreamId, Transmit,
+};
+pub use clock::Epoch;
+pub use config::{Identity, Tuning};
+pub use error::QuicError;
+pub use quinn::{Connection, ConnectionEvent, Endpoint, EndpointEvent, Handle};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,260 @@
+//! What the engine asks of a QUIC implementation.
+
+use crate::{Connection, ConnectionEvent, EndpointEvent, Handle, QuicError, Tuning};
+use bytes::{Bytes, BytesMut};
+use core::time::Duration;
+use neater_base::Instant;
+use neater_base::net::Ecn;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Names a stream of one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub(crate) quinn_proto::StreamId);
+
+impl StreamId {
+    /// The number on the wire (RFC 9000 section 2.1).
+    #[must_use]
+    pub fn number(self) -> u64 {
+        u64::from(quinn_proto::VarInt::from(self.0))
+    }
+    /// Both ways or one way.
+    #[must_use]
+    pub fn direction(self) -> Direction {
+        match self.0.dir() {
+            quinn_proto::Dir::Bi => Direction::Both,
+            quinn_proto::Dir::Uni => Direction::One,
+        }
+    }
+    /// Whether the client opened it.
+    #[must_use]
+    pub fn by_client(self) -> bool {
+        self.0.initiator().is_client()
+    }
+}
+
+/// Both ways or one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Direction {
+    /// Bidirectional.
+    Both,
+    /// Unidirectional, from the opener.
+    One,
+}
+
+impl From<Direction> for quinn_proto::Dir {
+    fn from(d: Direction) -> Self {
+        match d {
+            Direction::Both => Self::Bi,
+            Direction::One => Self::Uni,
+        }
+    }
+}
+
+/// A batch of datagrams to send: `size` bytes in the caller's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where to.
+    pub destination: SocketAddr,
+    /// From which address, if it matters.
+    pub source: Option<IpAddr>,
+    /// ECN codepoint.
+    pub ecn: Ecn,
+    /// How many bytes.
+    pub size: usize,
+    /// Length of each datagram but the last.
+    pub segment_size: Option<usize>,
+}
+
+/// A received datagram.
+#[derive(Clone, Copy, Debug)]
+pub struct Datagram {
+    /// Who sent it.
+    pub source: SocketAddr,
+    /// Which of our addresses it came to.
+    pub local: Option<IpAddr>,
+    /// ECN codepoint.
+    pub ecn: Ecn,
+}
+
+/// What a datagram turned out to be.
+#[derive(Debug)]
+pub enum Arrival {
+    /// Nothing to do.
+    Nothing,
+    /// It belongs to this connection.
+    For(Handle, ConnectionEvent),
+    /// It begins this connection.
+    New(Handle, Box<Connection>),
+    /// The endpoint answers by itself; the bytes are in the caller's buffer.
+    Respond(Transmit),
+    /// It carries a connection id of another engine, with this number.
+    Foreign(u8),
+}
+
+/// What happens on a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The peer's handshake data is there: it is reachable and speaks QUIC.
+    Reachable,
+    /// The handshake is complete.
+    Connected,
+    /// The connection is over.
+    Lost(QuicError),
+    /// The peer has opened streams.
+    Opened(Direction),
+    /// Worth reading.
+    Readable(StreamId),
+    /// Worth writing.
+    Writable(StreamId),
+    /// Everything sent on the stream, and its end, has been acknowledged.
+    Finished(StreamId),
+    /// The peer does not want more of this stream.
+    Stopped(StreamId, u64),
+    /// More streams may be opened.
+    Available(Direction),
+    /// Datagrams have arrived.
+    DatagramReceived,
+    /// There is room for datagrams again.
+    DatagramsUnblocked,
+}
+
+/// What a read found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// Some bytes.
+    Data(Bytes),
+    /// Nothing now.
+    Blocked,
+    /// The peer has finished the stream.
+    End,
+    /// The peer has abandoned the stream with this code.
+    Reset(u64),
+    /// The stream is not open for reading.
+    Closed,
+}
+
+/// Figures of a connection since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Congestion window, in bytes.
+    pub congestion_window: u64,
+    /// UDP datagrams and bytes sent.
+    pub sent: (u64, u64),
+    /// UDP datagrams and bytes received.
+    pub received: (u64, u64),
+    /// Packets and bytes declared lost.
+    pub lost: (u64, u64),
+    /// Congestion events.
+    pub congestion_events: u64,
+    /// UDP payload that fits into one packet.
+    pub mtu: u16,
+}
+
+/// What a client connection is set up with.
+#[derive(Clone, Debug)]
+pub struct ClientSetup {
+    /// Must be limited to TLS 1.3.
+    pub tls: Arc<rustls::ClientConfig>,
+    /// The rest.
+    pub tuning: Tuning,
+}
+
+/// One UDP port's worth of QUIC.
+pub trait EndpointApi: Sized {
+    /// Begins a connection; its first packets come out of the connection's `poll_transmit`.
+    ///
+    /// # Errors
+    /// [`QuicError::Configuration`]: the TLS configuration cannot carry QUIC, or the address or name is impossible.
+    fn connect(
+        &mut self,
+        now: Instant,
+        setup: &ClientSetup,
+        remote: SocketAddr,
+        name: &str,
+    ) -> Result<(Handle, Connection), QuicError>;
+    /// Takes a datagram. Responses are appended to `out`.
+    fn handle_datagram(&mut self, now: Instant, meta: Datagram, data: BytesMut, out: &mut Vec<u8>) -> Arrival;
+    /// Takes what a connection has for its endpoint, and may return something for that connection.
+    fn handle_event(&mut self, handle: Handle, event: EndpointEvent) -> Option<ConnectionEvent>;
+    /// Stops accepting new connections.
+    fn stop_accepting(&mut self);
+    /// How many connections are not yet drained.
+    fn open_connections(&self) -> usize;
+}
+
+/// One QUIC connection.
+pub trait ConnectionApi {
+    /// Takes an event from the endpoint.
+    fn handle_event(&mut self, event: ConnectionEvent);
+    /// Early or repeated calls do nothing.
+    fn handle_timeout(&mut self, now: Instant);
+    /// When to call [`ConnectionApi::handle_timeout`].
+    fn next_timeout(&mut self) -> Option<Instant>;
+    /// What has happened.
+    fn poll_event(&mut self) -> Option<Event>;
+    /// What to tell the endpoint.
+    fn poll_endpoint_event(&mut self) -> Option<EndpointEvent>;
+    /// What to send, written to `buf` (cleared first); at most `max_datagrams` equal segments.
+    fn poll_transmit(&mut self, now: Instant, max_datagrams: usize, buf: &mut Vec<u8>) -> Option<Transmit>;
+
+    /// Opens a stream; `None` while the peer's limit is reached ([`Event::Available`] tells when it is not).
+    fn open(&mut self, direction: Direction) -> Option<StreamId>;
+    /// Takes a stream that the peer opened.
+    fn accept(&mut self, direction: Direction) -> Option<StreamId>;
+    /// Writes some of `data`; `Ok(0)` means blocked until [`Event::Writable`].
+    ///
+    /// # Errors
+    /// The peer's code if it stopped the stream, `None` if the stream is not open for writing.
+    fn write(&mut self, stream: StreamId, data: &[u8]) -> Result<usize, Option<u64>>;
+    /// Ends the sending direction after what was written.
+    fn finish(&mut self, stream: StreamId);
+    /// Abandons the sending direction.
+    fn reset(&mut self, stream: StreamId, code: u64);
+    /// Refuses what the peer may still send.
+    fn stop(&mut self, stream: StreamId, code: u64);
+    /// Reads up to `max` bytes in order.
+    fn read(&mut self, stream: StreamId, max: usize) -> ReadOutcome;
+    /// Higher goes first; 0 is the default.
+    fn set_priority(&mut self, stream: StreamId, priority: i32);
+    /// Queues a datagram. `Ok(false)`: no room now.
+    ///
+    /// # Errors
+    /// The largest size that would fit (0: the peer takes no datagrams).
+    fn send_datagram(&mut self, data: Bytes) -> Result<bool, usize>;
+    /// Takes a received datagram.
+    fn recv_datagram(&mut self) -> Option<Bytes>;
+    /// The largest datagram that fits now; `None` if the peer takes none.
+    fn max_datagram(&mut self) -> Option<usize>;
+
+    /// Ends the connection with an application error code.
+    fn close(&mut self, now: Instant, code: u64, reason: &[u8]);
+    /// Our address has changed: probe the path from the new one.
+    fn local_address_changed(&mut self);
+    /// Sends a PING.
+    fn ping(&mut self);
+    /// Whether the handshake is still going on.
+    fn is_handshaking(&self) -> bool;
+    /// Whether the connection's state can be dropped.
+    fn is_drained(&self) -> bool;
+    /// Whether early data can be sent (client) or was received (server).
+    fn has_early_data(&self) -> bool;
+    /// Whether the server took the early data. Meaningful once connected.
+    fn accepted_early_data(&self) -> bool;
+    /// The application protocol agreed on.
+    fn alpn(&self) -> Option<Vec<u8>>;
+    /// The peer's certificates, leaf first, in DER.
+    fn peer_certificates(&self) -> Vec<Vec<u8>>;
+    /// The name that the client asked for (server side).
+    fn server_name(&self) -> Option<String>;
+    /// The peer's address now.
+    fn remote(&self) -> SocketAddr;
+    /// Our address now, if known.
+    fn local_ip(&self) -> Option<IpAddr>;
+    /// Figures.
+    fn stats(&self) -> Stats;
+    /// Bounds unacknowledged and unsent data.
+    fn set_send_window(&mut self, bytes: u64);
+}

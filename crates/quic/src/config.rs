@@ -1,0 +1,92 @@
+//! What a QUIC endpoint is set up with.
+
+use core::time::Duration;
+use quinn_proto::{MtuDiscoveryConfig, TransportConfig, VarInt};
+
+/// Keys and number of one engine's QUIC endpoints.
+///
+/// Endpoints of one listener on several engines share the two keys and differ in the number.
+#[derive(Clone)]
+pub struct Identity {
+    /// The engine's number: the first byte of every connection id it issues, so that a packet which arrives at the wrong
+    /// engine can be passed on.
+    pub engine: u8,
+    /// Seeds everything random in the endpoint.
+    pub seed: [u8; 32],
+    /// Signs stateless reset tokens (RFC 9000 section 10.3).
+    pub reset_key: [u8; 32],
+    /// Seals retry and address validation tokens (RFC 9000 section 8.1).
+    pub token_key: [u8; 32],
+}
+
+impl core::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Identity").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+/// What can be tuned per connection. The defaults suit the public Internet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tuning {
+    /// The connection ends when nothing was heard for this long; `None`: never. Default 30 s.
+    pub idle_timeout: Option<Duration>,
+    /// A PING is sent after this much silence; `None` (default): never.
+    pub keep_alive: Option<Duration>,
+    /// Bidirectional streams that the peer may have open. Default 256.
+    pub peer_bidi_streams: u32,
+    /// Unidirectional streams that the peer may have open. Default 64.
+    pub peer_uni_streams: u32,
+    /// Bytes that the peer may send on one stream ahead of the reader. Default 1.25 MB (100 ms at 100 Mbit/s).
+    pub stream_window: u32,
+    /// Bytes of unacknowledged and unsent data kept for the peer, at first. It follows the path: see [`Tuning::SEND_WINDOW_MAX`].
+    pub send_window: u64,
+    /// Accept and send unreliable datagrams (RFC 9221), with this much buffer each way; 0 switches them off.
+    pub datagram_buffer: usize,
+    /// Whether the peer's address may change (RFC 9000 section 9).
+    pub migration: bool,
+    /// Largest UDP payload to probe for (RFC 8899). Default 1452: an Ethernet frame over IPv6.
+    pub mtu_upper_bound: u16,
+}
+
+impl Tuning {
+    /// The send window never grows past this.
+    pub const SEND_WINDOW_MAX: u64 = 64 << 20;
+    /// The send window a connection starts with.
+    pub const SEND_WINDOW_MIN: u64 = 256 << 10;
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            idle_timeout: Some(Duration::from_secs(30)),
+            keep_alive: None,
+            peer_bidi_streams: 256,
+            peer_uni_streams: 64,
+            stream_window: 1_250_000,
+            send_window: Self::SEND_WINDOW_MIN,
+            datagram_buffer: 1 << 20,
+            migration: true,
+            mtu_upper_bound: 1452,
+        }
+    }
+}
+
+impl Tuning {
+    pub(crate) fn transport(&self) -> TransportConfig {
+        let mut t = TransportConfig::default();
+        // A timeout too long for the wire's field means "never", which is what the field's largest value amounts to.
+        t.max_idle_timeout(self.idle_timeout.and_then(|d| d.try_into().ok()));
+        t.keep_alive_interval(self.keep_alive);
+        t.max_concurrent_bidi_streams(VarInt::from_u32(self.peer_bidi_streams));
+        t.max_concurrent_uni_streams(VarInt::from_u32(self.peer_uni_streams));
+        t.stream_receive_window(VarInt::from_u32(self.stream_window));
+        t.receive_window(VarInt::from_u32(self.stream_window.saturating_mul(8)));
+        t.send_window(self.send_window);
+        t.datagram_receive_buffer_size((self.datagram_buffer > 0).then_some(self.datagram_buffer));
+        t.datagram_send_buffer_size(self.datagram_buffer);
+        let mut mtud = MtuDiscoveryConfig::default();
+        mtud.upper_bound(self.mtu_upper_bound);
+        t.mtu_discovery_config(Some(mtud));
+        t
+    }
+}

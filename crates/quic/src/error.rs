@@ -1,0 +1,92 @@
+//! Why a QUIC connection ended or a command failed.
+
+use core::fmt;
+
+/// Why a QUIC connection ended or could not begin. The texts are for people; the variants are for code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QuicError {
+    /// The peer speaks no version of QUIC that we do.
+    VersionMismatch,
+    /// The TLS handshake inside QUIC failed; the text says why, the number is the TLS alert (RFC 9001 section 4.8).
+    Tls {
+        /// The alert, `None` when none was sent.
+        alert: Option<u8>,
+        /// What happened.
+        reason: String,
+    },
+    /// The peer, or we, found the protocol violated (RFC 9000 section 20.1).
+    Transport {
+        /// The error code.
+        code: u64,
+        /// What happened.
+        reason: String,
+        /// Whether the peer said so, rather than we.
+        by_peer: bool,
+    },
+    /// The peer's application closed the connection with this code.
+    Closed {
+        /// The application's error code.
+        code: u64,
+        /// The application's words, cut to 256 bytes.
+        reason: String,
+    },
+    /// The peer has lost the connection's state (stateless reset).
+    Reset,
+    /// Nothing was heard for longer than the idle timeout.
+    TimedOut,
+    /// Closed from this side.
+    LocallyClosed,
+    /// Our own configuration cannot work.
+    Configuration(String),
+}
+
+impl fmt::Display for QuicError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::VersionMismatch => f.write_str("the peer speaks no common version of QUIC"),
+            Self::Tls { reason, .. } => write!(f, "TLS: {reason}"),
+            Self::Transport { code, reason, by_peer } => {
+                let who = if *by_peer { "the peer reports" } else { "the peer caused" };
+                write!(f, "{who} QUIC error {code:#x}: {reason}")
+            }
+            Self::Closed { code, reason } if reason.is_empty() => write!(f, "closed by the peer with code {code}"),
+            Self::Closed { code, reason } => write!(f, "closed by the peer with code {code}: {reason}"),
+            Self::Reset => f.write_str("the peer has lost the connection (stateless reset)"),
+            Self::TimedOut => f.write_str("timed out"),
+            Self::LocallyClosed => f.write_str("closed locally"),
+            Self::Configuration(what) => write!(f, "configuration: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for QuicError {}
+
+/// TLS alerts ride in the crypto error range 0x100 to 0x1ff (RFC 9001 section 4.8).
+fn transport(code: u64, reason: &str, by_peer: bool) -> QuicError {
+    if (0x100..0x200).contains(&code) {
+        let reason = if reason.is_empty() { format!("alert {}", code & 0xff) } else { reason.to_owned() };
+        return QuicError::Tls { alert: Some((code & 0xff) as u8), reason };
+    }
+    QuicError::Transport { code, reason: reason.to_owned(), by_peer }
+}
+
+impl From<quinn_proto::ConnectionError> for QuicError {
+    fn from(e: quinn_proto::ConnectionError) -> Self {
+        use quinn_proto::ConnectionError as E;
+        match e {
+            E::VersionMismatch => Self::VersionMismatch,
+            E::TransportError(e) => transport(e.code.into(), &e.reason, false),
+            E::ConnectionClosed(c) => transport(c.error_code.into(), &text(&c.reason), true),
+            E::ApplicationClosed(c) => Self::Closed { code: c.error_code.into_inner(), reason: text(&c.reason) },
+            E::Reset => Self::Reset,
+            E::TimedOut => Self::TimedOut,
+            E::LocallyClosed => Self::LocallyClosed,
+            E::CidsExhausted => Self::Configuration("no connection ids left".into()),
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into_owned()
+}

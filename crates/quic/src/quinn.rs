@@ -1,0 +1,443 @@
+//! quinn-proto behind our traits.
+
+use crate::api::{
+    Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, ReadOutcome, Stats, StreamId, Transmit,
+};
+use crate::{Epoch, Identity, QuicError, Tuning};
+use bytes::{Bytes, BytesMut};
+use neater_base::net::Ecn;
+use neater_base::{Instant, Rng};
+use quinn_proto::crypto::rustls::{HandshakeData, QuicClientConfig, QuicServerConfig};
+use quinn_proto::{self as q, EcnCodepoint, VarInt};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Names a connection within its endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(pub usize);
+
+/// From the endpoint to one connection.
+#[derive(Debug)]
+pub struct ConnectionEvent(q::ConnectionEvent);
+
+/// From one connection to its endpoint.
+#[derive(Debug)]
+pub struct EndpointEvent(q::EndpointEvent);
+
+const CID_LEN: usize = 8;
+/// Handshakes in progress beyond which a client must prove its address first (RFC 9000 section 8.1.2).
+const RETRY_ABOVE: usize = 1000;
+/// Handshakes in progress beyond which new ones are refused.
+const REFUSE_ABOVE: usize = 10_000;
+
+/// Connection ids of [`CID_LEN`] bytes: the engine's number, then random bytes.
+struct Cids {
+    engine: u8,
+    rng: Arc<Mutex<Rng>>,
+}
+
+impl q::ConnectionIdGenerator for Cids {
+    fn generate_cid(&mut self) -> q::ConnectionId {
+        let mut id = [0; CID_LEN];
+        self.rng.lock().unwrap_or_else(PoisonError::into_inner).fill(&mut id);
+        id[0] = self.engine;
+        q::ConnectionId::new(&id)
+    }
+    fn cid_len(&self) -> usize {
+        CID_LEN
+    }
+    fn cid_lifetime(&self) -> Option<core::time::Duration> {
+        None
+    }
+}
+
+/// Wall time for tokens, as the engine last set it.
+struct TokenClock(Arc<std::sync::atomic::AtomicU64>);
+
+#[allow(clippy::disallowed_types, reason = "quinn-proto's trait speaks SystemTime; the value comes from outside")]
+impl q::TimeSource for TokenClock {
+    fn now(&self) -> std::time::SystemTime {
+        let secs = self.0.load(std::sync::atomic::Ordering::Relaxed);
+        std::time::SystemTime::UNIX_EPOCH + core::time::Duration::from_secs(secs)
+    }
+}
+
+/// quinn-proto's endpoint.
+pub struct Endpoint {
+    inner: q::Endpoint,
+    epoch: Epoch,
+    engine: u8,
+    rng: Arc<Mutex<Rng>>,
+    wall: Arc<std::sync::atomic::AtomicU64>,
+    handshaking: usize,
+    accepting: bool,
+}
+
+impl core::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Endpoint").field("open", &self.inner.open_connections()).finish_non_exhaustive()
+    }
+}
+
+impl Endpoint {
+    /// An endpoint that accepts connections if `server` is given.
+    ///
+    /// # Errors
+    /// [`QuicError::Configuration`] when the TLS configuration cannot carry QUIC.
+    pub fn new(
+        epoch: Epoch,
+        identity: &Identity,
+        server: Option<(Arc<rustls::ServerConfig>, &Tuning)>,
+    ) -> Result<Self, QuicError> {
+        let mut rng = Rng::new(identity.seed);
+        let seed = rng.seed();
+        let rng = Arc::new(Mutex::new(rng));
+        let wall = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let reset = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &identity.reset_key);
+        let mut config = q::EndpointConfig::new(Arc::new(reset));
+        let (engine, cids) = (identity.engine, rng.clone());
+        config.cid_generator(move || Box::new(Cids { engine, rng: cids.clone() }));
+        config.rng_seed(Some(seed));
+        let accepting = server.is_some();
+        let server = server
+            .map(|(tls, tuning)| {
+                let crypto = QuicServerConfig::try_from(tls).map_err(|e| QuicError::Configuration(e.to_string()))?;
+                let token = ring::hkdf::Salt::new(ring::hkdf::HKDF_SHA256, &[]).extract(&identity.token_key);
+                let mut server = q::ServerConfig::new(Arc::new(crypto), Arc::new(token));
+                server.transport_config(Arc::new(tuning.transport()));
+                server.migration(tuning.migration);
+                server.time_source(Arc::new(TokenClock(wall.clone())));
+                Ok::<_, QuicError>(Arc::new(server))
+            })
+            .transpose()?;
+        let inner = q::Endpoint::new(Arc::new(config), server, true, None);
+        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting })
+    }
+
+    /// Tells wall time, for the age of tokens.
+    pub fn set_wall(&mut self, wall: neater_base::WallTime) {
+        self.wall.store(wall.0.as_secs(), std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn accept(&mut self, incoming: q::Incoming, now: Instant, out: &mut Vec<u8>) -> Arrival {
+        let now = self.epoch.to_std(now);
+        if !self.accepting || self.handshaking >= REFUSE_ABOVE {
+            return Arrival::Respond(self.inner.refuse(incoming, out).into());
+        }
+        if self.handshaking >= RETRY_ABOVE && incoming.may_retry() {
+            return match self.inner.retry(incoming, out) {
+                Ok(t) => Arrival::Respond(t.into()),
+                Err(e) => Arrival::Respond(self.inner.refuse(e.into_incoming(), out).into()),
+            };
+        }
+        match self.inner.accept(incoming, now, out, None) {
+            Ok((handle, inner)) => {
+                self.handshaking += 1;
+                Arrival::New(Handle(handle.0), Box::new(Connection::new(inner, self.epoch)))
+            }
+            Err(e) => e.response.map_or(Arrival::Nothing, |t| Arrival::Respond(t.into())),
+        }
+    }
+
+    /// A connection that this endpoint accepted has finished its handshake, or failed.
+    pub fn handshake_over(&mut self) {
+        self.handshaking = self.handshaking.saturating_sub(1);
+    }
+}
+
+impl EndpointApi for Endpoint {
+    fn connect(
+        &mut self,
+        now: Instant,
+        setup: &ClientSetup,
+        remote: SocketAddr,
+        name: &str,
+    ) -> Result<(Handle, Connection), QuicError> {
+        let crypto =
+            QuicClientConfig::try_from(setup.tls.clone()).map_err(|e| QuicError::Configuration(e.to_string()))?;
+        let mut config = q::ClientConfig::new(Arc::new(crypto));
+        config.transport_config(Arc::new(setup.tuning.transport()));
+        let rng = self.rng.clone();
+        config.initial_dst_cid_provider(Arc::new(move || {
+            let mut id = [0; 16];
+            rng.lock().unwrap_or_else(PoisonError::into_inner).fill(&mut id);
+            q::ConnectionId::new(&id)
+        }));
+        let (handle, inner) = self
+            .inner
+            .connect(self.epoch.to_std(now), config, remote, name)
+            .map_err(|e| QuicError::Configuration(e.to_string()))?;
+        Ok((Handle(handle.0), Connection::new(inner, self.epoch)))
+    }
+
+    fn handle_datagram(&mut self, now: Instant, meta: Datagram, data: BytesMut, out: &mut Vec<u8>) -> Arrival {
+        // A short header packet starts with its destination connection id (RFC 9000 section 17.3).
+        if let [first, engine, ..] = data[..]
+            && first & 0x80 == 0
+            && engine != self.engine
+        {
+            return Arrival::Foreign(engine);
+        }
+        let ecn = EcnCodepoint::from_bits(meta.ecn as u8);
+        let event = self.inner.handle(self.epoch.to_std(now), meta.source, meta.local, ecn, data, out);
+        match event {
+            None => Arrival::Nothing,
+            Some(q::DatagramEvent::ConnectionEvent(handle, event)) => {
+                Arrival::For(Handle(handle.0), ConnectionEvent(event))
+            }
+            Some(q::DatagramEvent::NewConnection(incoming)) => self.accept(incoming, now, out),
+            Some(q::DatagramEvent::Response(t)) => Arrival::Respond(t.into()),
+        }
+    }
+
+    fn handle_event(&mut self, handle: Handle, event: EndpointEvent) -> Option<ConnectionEvent> {
+        self.inner.handle_event(q::ConnectionHandle(handle.0), event.0).map(ConnectionEvent)
+    }
+
+    fn stop_accepting(&mut self) {
+        self.accepting = false;
+    }
+
+    fn open_connections(&self) -> usize {
+        self.inner.open_connections()
+    }
+}
+
+impl From<q::Transmit> for Transmit {
+    fn from(t: q::Transmit) -> Self {
+        Self {
+            destination: t.destination,
+            source: t.src_ip,
+            ecn: t.ecn.map_or(Ecn::NotEct, |e| Ecn::from_bits(e as u8)),
+            size: t.size,
+            segment_size: t.segment_size,
+        }
+    }
+}
+
+/// quinn-proto's connection.
+pub struct Connection {
+    inner: q::Connection,
+    epoch: Epoch,
+}
+
+impl core::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Connection").field("remote", &self.inner.remote_address()).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    fn new(inner: q::Connection, epoch: Epoch) -> Self {
+        Self { inner, epoch }
+    }
+
+    fn handshake(&self) -> Option<Box<HandshakeData>> {
+        self.inner.crypto_session().handshake_data()?.downcast().ok()
+    }
+
+    /// Whether this side may write on the stream: quinn-proto panics when asked otherwise.
+    fn may_send(&self, s: StreamId) -> bool {
+        s.0.dir() == q::Dir::Bi || s.0.initiator() == self.inner.side()
+    }
+
+    fn may_receive(&self, s: StreamId) -> bool {
+        s.0.dir() == q::Dir::Bi || s.0.initiator() != self.inner.side()
+    }
+}
+
+fn code(n: u64) -> VarInt {
+    VarInt::from_u64(n).unwrap_or(VarInt::MAX)
+}
+
+impl ConnectionApi for Connection {
+    fn handle_event(&mut self, event: ConnectionEvent) {
+        self.inner.handle_event(event.0);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.inner.handle_timeout(self.epoch.to_std(now));
+    }
+
+    fn next_timeout(&mut self) -> Option<Instant> {
+        self.inner.poll_timeout().map(|t| self.epoch.from_std(t))
+    }
+
+    fn poll_event(&mut self) -> Option<Event> {
+        use q::StreamEvent as S;
+        let dir = |d| if d == q::Dir::Bi { Direction::Both } else { Direction::One };
+        Some(match self.inner.poll()? {
+            q::Event::HandshakeDataReady => Event::Reachable,
+            q::Event::Connected => Event::Connected,
+            q::Event::ConnectionLost { reason } => Event::Lost(reason.into()),
+            q::Event::Stream(S::Opened { dir: d }) => Event::Opened(dir(d)),
+            q::Event::Stream(S::Readable { id }) => Event::Readable(StreamId(id)),
+            q::Event::Stream(S::Writable { id }) => Event::Writable(StreamId(id)),
+            q::Event::Stream(S::Finished { id }) => Event::Finished(StreamId(id)),
+            q::Event::Stream(S::Stopped { id, error_code }) => Event::Stopped(StreamId(id), error_code.into_inner()),
+            q::Event::Stream(S::Available { dir: d }) => Event::Available(dir(d)),
+            q::Event::DatagramReceived => Event::DatagramReceived,
+            q::Event::DatagramsUnblocked => Event::DatagramsUnblocked,
+        })
+    }
+
+    fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
+        self.inner.poll_endpoint_events().map(EndpointEvent)
+    }
+
+    fn poll_transmit(&mut self, now: Instant, max_datagrams: usize, buf: &mut Vec<u8>) -> Option<Transmit> {
+        buf.clear();
+        self.inner.poll_transmit(self.epoch.to_std(now), max_datagrams.max(1), buf).map(Transmit::from)
+    }
+
+    fn open(&mut self, direction: Direction) -> Option<StreamId> {
+        self.inner.streams().open(direction.into()).map(StreamId)
+    }
+
+    fn accept(&mut self, direction: Direction) -> Option<StreamId> {
+        self.inner.streams().accept(direction.into()).map(StreamId)
+    }
+
+    fn write(&mut self, stream: StreamId, data: &[u8]) -> Result<usize, Option<u64>> {
+        if !self.may_send(stream) {
+            return Err(None);
+        }
+        match self.inner.send_stream(stream.0).write(data) {
+            Ok(n) => Ok(n),
+            Err(q::WriteError::Blocked) => Ok(0),
+            Err(q::WriteError::Stopped(c)) => Err(Some(c.into_inner())),
+            Err(q::WriteError::ClosedStream) => Err(None),
+        }
+    }
+
+    fn finish(&mut self, stream: StreamId) {
+        if self.may_send(stream) {
+            // Already finished, reset or stopped: nothing more to say on it.
+            let _ = self.inner.send_stream(stream.0).finish();
+        }
+    }
+
+    fn reset(&mut self, stream: StreamId, c: u64) {
+        if self.may_send(stream) {
+            let _ = self.inner.send_stream(stream.0).reset(code(c));
+        }
+    }
+
+    fn stop(&mut self, stream: StreamId, c: u64) {
+        if self.may_receive(stream) {
+            let _ = self.inner.recv_stream(stream.0).stop(code(c));
+        }
+    }
+
+    fn read(&mut self, stream: StreamId, max: usize) -> ReadOutcome {
+        if !self.may_receive(stream) {
+            return ReadOutcome::Closed;
+        }
+        let mut recv = self.inner.recv_stream(stream.0);
+        let Ok(mut chunks) = recv.read(true) else {
+            return ReadOutcome::Closed;
+        };
+        let outcome = match chunks.next(max) {
+            Ok(Some(chunk)) => ReadOutcome::Data(chunk.bytes),
+            Ok(None) => ReadOutcome::End,
+            Err(q::ReadError::Blocked) => ReadOutcome::Blocked,
+            Err(q::ReadError::Reset(c)) => ReadOutcome::Reset(c.into_inner()),
+        };
+        // Whether credit must be sent is found out by poll_transmit, which the caller drains anyway.
+        let _ = chunks.finalize();
+        outcome
+    }
+
+    fn set_priority(&mut self, stream: StreamId, priority: i32) {
+        if self.may_send(stream) {
+            let _ = self.inner.send_stream(stream.0).set_priority(priority);
+        }
+    }
+
+    fn send_datagram(&mut self, data: Bytes) -> Result<bool, usize> {
+        let mut datagrams = self.inner.datagrams();
+        match datagrams.send(data, false) {
+            Ok(()) => Ok(true),
+            Err(q::SendDatagramError::Blocked(_)) => Ok(false),
+            Err(_) => Err(datagrams.max_size().unwrap_or(0)),
+        }
+    }
+
+    fn recv_datagram(&mut self) -> Option<Bytes> {
+        self.inner.datagrams().recv()
+    }
+
+    fn max_datagram(&mut self) -> Option<usize> {
+        self.inner.datagrams().max_size()
+    }
+
+    fn close(&mut self, now: Instant, c: u64, reason: &[u8]) {
+        self.inner.close(self.epoch.to_std(now), code(c), Bytes::copy_from_slice(reason));
+    }
+
+    fn local_address_changed(&mut self) {
+        self.inner.local_address_changed();
+    }
+
+    fn ping(&mut self) {
+        self.inner.ping();
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.inner.is_handshaking()
+    }
+
+    fn is_drained(&self) -> bool {
+        self.inner.is_drained()
+    }
+
+    fn has_early_data(&self) -> bool {
+        self.inner.has_0rtt()
+    }
+
+    fn accepted_early_data(&self) -> bool {
+        self.inner.accepted_0rtt()
+    }
+
+    fn alpn(&self) -> Option<Vec<u8>> {
+        self.handshake()?.protocol
+    }
+
+    fn peer_certificates(&self) -> Vec<Vec<u8>> {
+        let Some(identity) = self.inner.crypto_session().peer_identity() else {
+            return Vec::new();
+        };
+        identity
+            .downcast::<Vec<rustls::pki_types::CertificateDer<'static>>>()
+            .map_or_else(|_| Vec::new(), |certs| certs.iter().map(|c| c.to_vec()).collect())
+    }
+
+    fn server_name(&self) -> Option<String> {
+        self.handshake()?.server_name
+    }
+
+    fn remote(&self) -> SocketAddr {
+        self.inner.remote_address()
+    }
+
+    fn local_ip(&self) -> Option<IpAddr> {
+        self.inner.local_ip()
+    }
+
+    fn stats(&self) -> Stats {
+        let s = self.inner.stats();
+        Stats {
+            rtt: s.path.rtt,
+            congestion_window: s.path.cwnd,
+            sent: (s.udp_tx.datagrams, s.udp_tx.bytes),
+            received: (s.udp_rx.datagrams, s.udp_rx.bytes),
+            lost: (s.path.lost_packets, s.path.lost_bytes),
+            congestion_events: s.path.congestion_events,
+            mtu: s.path.current_mtu,
+        }
+    }
+
+    fn set_send_window(&mut self, bytes: u64) {
+        self.inner.set_send_window(bytes);
+    }
+}
