@@ -16,7 +16,7 @@ impl Key {
         self.index as usize
     }
 
-    /// The key as one number, for tokens and foreign interfaces.
+    /// The key as one number below 2⁶², for tokens and foreign interfaces.
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         (self.generation as u64) << 32 | self.index as u64
@@ -48,7 +48,7 @@ struct Entry<T> {
 }
 
 /// A table of `T` in which a key stays valid until its object is removed, and is never valid again after that (until a
-/// slot has been reused 2³² times).
+/// slot has been reused 2³⁰ times).
 #[derive(Debug)]
 pub struct Slab<T> {
     entries: Vec<Entry<T>>,
@@ -57,6 +57,8 @@ pub struct Slab<T> {
 }
 
 const NONE: u32 = u32::MAX;
+/// Generations fit 30 bits, so that [`Key::to_bits`] leaves the two high bits to the caller.
+const MAX_GENERATION: u32 = (1 << 30) - 1;
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
@@ -118,7 +120,7 @@ impl<T> Slab<T> {
         if e.generation != key.generation || matches!(e.slot, Slot::Free { .. }) {
             return None;
         }
-        e.generation = e.generation.wrapping_add(1);
+        e.generation = e.generation.wrapping_add(1) & MAX_GENERATION;
         let old = core::mem::replace(&mut e.slot, Slot::Free { next: self.free });
         self.free = key.index;
         self.len -= 1;

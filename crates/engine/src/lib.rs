@@ -1,1 +1,54 @@
-//! Connections, listeners, groups and timers as one machine over Net
+//! The transport system as one machine: connections, listeners, groups and timers over [`neater_base::net::Net`].
+//!
+//! *Responsible for* everything between a program's needs and the network: compiling them to a [`Request`], resolving,
+//! racing, carrying messages over whichever stack has won, framing, back-pressure, closing, and the events of RFC 9622.
+//! *Not responsible for* sockets and clocks (`Net`), for decisions (`policy`, `race`), for protocols (`tls`, `quic`,
+//! `dns`), or for waking anybody: whoever drives the engine does that.
+//!
+//! Driving it:
+//!
+//! 1. Call [`Engine::turn`] when the network's descriptor is readable or [`Engine::next_timeout`] has come.
+//! 2. Take every [`Notice`] with [`Engine::poll_notice`].
+//! 3. Call what the program wants ([`Engine::initiate`], [`Engine::send`], [`Engine::read`], ...), as often as it wants.
+//! 4. Call [`Engine::settle`] before waiting again.
+//!
+//! *Invariants*: no call blocks; no connection uses more than its budget in a turn; every queue has a bound in
+//! [`Limits`]; a connection that was [`Engine::release`]d is removed when its data is delivered, and its socket with it;
+//! after [`Event::Closed`], [`Event::ConnectionError`] or [`Event::EstablishmentError`] a connection reports nothing more.
+
+#![forbid(unsafe_code)]
+
+mod channel;
+mod config;
+mod conn;
+mod endpoint;
+mod engine;
+mod establish;
+mod event;
+mod group;
+mod ids;
+mod listen;
+mod quic;
+mod receive;
+mod request;
+mod resolve;
+mod send;
+mod stacks;
+mod terminate;
+mod transport;
+
+pub use config::{EngineConfig, EngineStats, Limits};
+pub use conn::{ConnectionState, ConnectionStats};
+pub use endpoint::{BadEndpoint, LocalEndpoint, RemoteEndpoint};
+pub use engine::Engine;
+pub use establish::MAX_REMOTES;
+pub use event::{
+    AttemptError, CandidateOutcome, ConnectionError, EstablishmentError, Event, Fate, Notice, Reason, SendError, Source,
+    Step, TimelineEntry,
+};
+pub use ids::{ConnectionId, GroupId, ListenerId, MessageId};
+pub use neater_quic::Direction as StreamDirection;
+pub use receive::{Received, ReceiveOutcome};
+pub use request::{Request, RequestOptions};
+pub use send::SendOptions;
+pub use stacks::Stack;

@@ -1,1 +1,33 @@
-//! From needs and facts to ranked candidates, with an explanation
+//! From needs and facts to ranked candidates, with an explanation.
+//!
+//! *Responsible for* the decision which protocol stacks and which interfaces may serve a program's [`Needs`], in which
+//! order, and why: [`compile`] for stacks, once for all connections with the same needs; [`Request::standing`] with what
+//! the past taught; [`rank_paths`] for interfaces; [`explain`] for people.
+//!
+//! *Not responsible for* knowing any protocol (the engine states what its stacks provide, as [`StackFeatures`]), for
+//! racing candidates, or for opening anything. Profiles, policies and the CIB of a policy manager will stand before
+//! [`compile`] (they change the needs) and behind it (they change scores).
+//!
+//! *Invariants*: no ranked candidate ever lacks a required property or has a prohibited one, and security filters and is
+//! never traded; every exclusion names its property; the outcome is a function of the arguments and does not depend on
+//! the order in which candidates are given.
+//!
+//! [`Needs`]: neater_property::Needs
+
+#![forbid(unsafe_code)]
+
+mod explain;
+mod path;
+mod request;
+mod select;
+mod stack;
+
+pub use explain::{ExplainedCandidate, ExplainedReason, Explanation, explain, explanation};
+pub use neater_property::{SecurityLevel, SecurityNeed};
+pub use path::{ExcludedPath, NoPaths, RankedPath, rank_paths};
+pub use request::{Excluded, NoCandidates, Ranked, Reason, Request, Standing, Verdict};
+pub use select::{compile, compile_with, weight};
+pub use stack::{Facts, Outcome, Shape, StackFeatures};
+
+#[cfg(test)]
+mod tests;

@@ -253,6 +253,8 @@ pub trait ConnectionApi {
     fn remote(&self) -> SocketAddr;
     /// Our address now, if known.
     fn local_ip(&self) -> Option<IpAddr>;
+    /// UDP payload that fits into one packet now.
+    fn mtu(&self) -> u16;
     /// Figures.
     fn stats(&self) -> Stats;
     /// Bounds unacknowledged and unsent data.

@@ -424,6 +424,10 @@ impl ConnectionApi for Connection {
         self.inner.local_ip()
     }
 
+    fn mtu(&self) -> u16 {
+        self.inner.current_mtu()
+    }
+
     fn stats(&self) -> Stats {
         let s = self.inner.stats();
         Stats {

@@ -1,0 +1,78 @@
+//! Why a name could not be resolved.
+
+use core::fmt;
+use neater_base::net::NetError;
+
+/// Why a record kind of a lookup has no answer. The text says who is to blame and what to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ResolveError {
+    /// A server says that the name does not exist (NXDOMAIN).
+    NoSuchName,
+    /// Every server failed, the last of them with SERVFAIL or a code without a better word.
+    ServerFailure,
+    /// Every server failed, the last of them by refusing to answer us.
+    Refused,
+    /// No server answered in time.
+    Timeout,
+    /// What a server sent cannot be read.
+    Malformed,
+    /// There is no server to ask.
+    NoServers,
+    /// The name is not a name that DNS can carry; the text says why.
+    InvalidName(&'static str),
+    /// The servers cannot be reached; the network's error says why.
+    Unreachable(NetError),
+    /// A chain of aliases is longer than is sane, or has no end.
+    Loop,
+    /// Too many lookups or questions are under way.
+    TooMany,
+}
+
+impl fmt::Display for ResolveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchName => f.write_str("no such name: check the spelling"),
+            Self::ServerFailure => {
+                f.write_str("the name server failed: the name's own servers may be broken; try again later")
+            }
+            Self::Refused => f.write_str("the name server refuses to answer: check the configured name servers"),
+            Self::Timeout => {
+                f.write_str("no name server answered in time: check the network and the configured name servers")
+            }
+            Self::Malformed => f.write_str("the name server's answer cannot be read: try another name server"),
+            Self::NoServers => f.write_str("no name server is configured: add one to the resolver configuration"),
+            Self::InvalidName(why) => write!(f, "not a valid name: {why}"),
+            Self::Unreachable(e) => write!(f, "the name servers cannot be reached ({e}): check the network"),
+            Self::Loop => f.write_str("the name's aliases form a loop or too long a chain: its owner must repair it"),
+            Self::TooMany => f.write_str("too many lookups at once: wait for some to end and try again"),
+        }
+    }
+}
+
+impl std::error::Error for ResolveError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use neater_base::net::ErrorKind;
+
+    #[test]
+    fn every_error_says_what_to_do_next() {
+        let all = [
+            ResolveError::NoSuchName,
+            ResolveError::ServerFailure,
+            ResolveError::Refused,
+            ResolveError::Timeout,
+            ResolveError::Malformed,
+            ResolveError::NoServers,
+            ResolveError::InvalidName("empty: give a name"),
+            ResolveError::Unreachable(ErrorKind::NetworkUnreachable.into()),
+            ResolveError::Loop,
+            ResolveError::TooMany,
+        ];
+        for e in all {
+            assert!(e.to_string().contains(": "), "{e}");
+        }
+    }
+}

@@ -1,0 +1,568 @@
+//! The resolver: lookups in, answers out.
+//!
+//! *Responsible for* the tables: lookups, the questions they share, transports, timers, the cache. What a question does
+//! is decided in [`crate::query`], what a lookup makes of the answers in [`crate::lookup`] and [`crate::svcb`].
+//! *Not responsible for* literal addresses, sockets, or watching the configuration.
+//!
+//! *Invariants*: identical questions under way are one question; a question without a waiter is dropped; a transport
+//! that is not open for a question is closed; at most [`MAX_LOOKUPS`] lookups and [`MAX_QUERIES`] questions.
+
+use core::time::Duration;
+use hickory_proto::rr::RecordType;
+use neater_base::{Instant, Key, Rng, Slab, Timers};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use crate::api::{Answer, CachedAddresses, Input, LookupId, Output, Question, RecordKind};
+use crate::cache::{Cache, Fact, KeyRef, Kind};
+use crate::lookup::{self, Decision, Lookup, MAX_CANDIDATES, Want};
+use crate::name::{self, NameBuf, Special};
+use crate::query::{Health, Io, Query, Transports, Verdict};
+use crate::svcb::{self, Step, Walk};
+use crate::wire::Asked;
+use crate::{Config, Hosts, ResolveError};
+
+/// Lookups under way at most; further ones fail with [`ResolveError::TooMany`].
+pub const MAX_LOOKUPS: usize = 256;
+/// Questions under way at most; what needs further ones fails with [`ResolveError::TooMany`].
+pub const MAX_QUERIES: usize = 1024;
+
+static LOOPBACK_V4: [IpAddr; 1] = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
+static LOOPBACK_V6: [IpAddr; 1] = [IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+/// A question under way and who waits for it.
+#[derive(Debug)]
+struct Shared {
+    query: Query,
+    key: (String, Kind, Option<u32>),
+    waiters: Vec<(LookupId, Want)>,
+    /// The deadline that the last timer was set for.
+    armed: Option<Instant>,
+}
+
+/// Something that a lookup waits for is known, until the given time.
+type Known = Result<(Fact, Instant), ResolveError>;
+
+/// The stub resolver. See the crate's documentation.
+#[derive(Debug)]
+pub struct Resolver {
+    config: Arc<Config>,
+    hosts: Hosts,
+    rng: Rng,
+    cache: Cache,
+    health: Health,
+    lookups: BTreeMap<LookupId, Lookup>,
+    next_lookup: u32,
+    queries: Slab<Shared>,
+    index: BTreeMap<(String, Kind, Option<u32>), Key>,
+    transports: Transports,
+    /// When a question's [`Query::due`] comes; stale entries are told by comparing.
+    timers: Timers<(Key, Instant)>,
+    /// Facts that have not been handed to their lookups. Empty between calls.
+    ready: VecDeque<(LookupId, Want, Known)>,
+    out: VecDeque<Output>,
+}
+
+impl Resolver {
+    /// A resolver that is a function of its inputs and `seed` alone. The seed must be secret and random: question ids
+    /// come from it.
+    #[must_use]
+    pub fn new(config: Config, hosts: Hosts, seed: [u8; 32]) -> Self {
+        let mut rng = Rng::new(seed);
+        Self {
+            config: Arc::new(config.clamped()),
+            hosts,
+            cache: Cache::new(rng.u64()),
+            rng,
+            health: Health::default(),
+            lookups: BTreeMap::new(),
+            next_lookup: 0,
+            queries: Slab::new(),
+            index: BTreeMap::new(),
+            transports: Transports::default(),
+            timers: Timers::new(),
+            ready: VecDeque::new(),
+            out: VecDeque::new(),
+        }
+    }
+
+    /// Takes a new configuration. Lookups under way go on with the servers they started with; when the servers have
+    /// changed, the cache is emptied and later lookups share nothing with earlier ones.
+    pub fn set_config(&mut self, now: Instant, config: Config, hosts: Hosts) {
+        let config = config.clamped();
+        if config.servers != self.config.servers {
+            self.cache.clear();
+            self.index.clear();
+            self.health = Health::default();
+            // What the old servers said may still be delivered, but not kept.
+            for walk in self.lookups.values_mut().filter_map(|l| l.walk.as_mut()) {
+                walk.expires = now;
+            }
+        }
+        self.config = Arc::new(config);
+        self.hosts = hosts;
+        self.prune();
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What is known about a name without asking anyone: both address families, from the hosts file, the cache, or
+    /// because the name is special. Follows the search list as a lookup would. Allocates nothing.
+    pub fn cached(&mut self, now: Instant, name: &str) -> Option<CachedAddresses<'_>> {
+        let (name, absolute) = name.strip_suffix('.').map_or((name, false), |n| (n, true));
+        let lower = NameBuf::lower(name)?;
+        if self.local(lower.as_str()).is_some() {
+            let (v6, v4) = self.local(lower.as_str())?;
+            let no_such_name = name::special(lower.as_str()) == Some(Special::Never) && v6.is_empty() && v4.is_empty();
+            return Some(CachedAddresses { v6, v4, https: Some(&[]), expires: Instant::FAR_FUTURE, no_such_name });
+        }
+        let mut no_data = false;
+        let mut found = None;
+        for i in 0..MAX_CANDIDATES {
+            let Some(buf) = lookup::candidate(name, absolute, &self.config, i) else { break };
+            if buf.as_str().is_empty() {
+                continue;
+            }
+            let key = |kind| KeyRef { name: buf.as_str(), kind, interface: None };
+            let v6 = self.cache.find(now, key(Kind::Aaaa))?;
+            let v4 = self.cache.find(now, key(Kind::A))?;
+            let https = self.cache.find(now, key(Kind::Services));
+            let facts = [self.cache.at(v6)?.0, self.cache.at(v4)?.0];
+            no_data |= facts.iter().any(|f| **f != Fact::NoName);
+            found = Some((v6, v4, https));
+            if facts.iter().any(|f| !f.addresses().is_empty()) {
+                break;
+            }
+        }
+        let (v6, v4, https) = found?;
+        let ((v6, until6), (v4, until4)) = (self.cache.at(v6)?, self.cache.at(v4)?);
+        let (https, until) = match https.and_then(|slot| self.cache.at(slot)) {
+            Some((Fact::Services(s), until)) => (Some(s.as_slice()), until),
+            _ => (None, Instant::FAR_FUTURE),
+        };
+        let expires = until6.min(until4).min(until);
+        Some(CachedAddresses { v6: v6.addresses(), v4: v4.addresses(), https, expires, no_such_name: !no_data })
+    }
+
+    /// What this host alone decides about a lower-case name without final dot: its IPv6 and its IPv4 addresses.
+    fn local(&self, lower: &str) -> Option<(&[IpAddr], &[IpAddr])> {
+        if let Some(host) = self.hosts.find(lower) {
+            return Some((&host.v6, &host.v4));
+        }
+        match name::special(lower)? {
+            Special::Localhost => Some((&LOOPBACK_V6, &LOOPBACK_V4)),
+            Special::Never => Some((&[], &[])),
+        }
+    }
+
+    /// Starts a lookup. It ends with one [`Output::Answer`] per requested kind and one [`Output::Done`]; what is known
+    /// already, and what is wrong with the name, comes out at once.
+    pub fn lookup(&mut self, now: Instant, q: &Question<'_>) -> LookupId {
+        let id = self.fresh_id();
+        let (name, absolute) = q.name.strip_suffix('.').map_or((q.name, false), |n| (n, true));
+        if let Err(why) = name::check(name) {
+            self.answer_all(id, q, |_| Answer::Failed(ResolveError::InvalidName(why)));
+            return id;
+        }
+        let lower = name.to_ascii_lowercase();
+        if let Some((v6, v4)) = self.local(&lower) {
+            let (v6, v4) = (v6.to_vec(), v4.to_vec());
+            let never = self.hosts.find(&lower).is_none() && name::special(&lower) == Some(Special::Never);
+            self.answer_all(id, q, |kind| match kind {
+                _ if never => Answer::Failed(ResolveError::NoSuchName),
+                RecordKind::A => Answer::Addresses(v4.clone()),
+                RecordKind::Aaaa => Answer::Addresses(v6.clone()),
+                RecordKind::Https => Answer::Services(Vec::new()),
+            });
+            return id;
+        }
+        if self.lookups.len() >= MAX_LOOKUPS {
+            self.answer_all(id, q, |_| Answer::Failed(ResolveError::TooMany));
+            return id;
+        }
+        let candidates = lookup::candidates(name, absolute, &self.config);
+        let lookup = Lookup::new(candidates, |k| q.wants(k), q.https.unwrap_or(443), q.interface);
+        self.lookups.insert(id, lookup);
+        self.begin(now, id);
+        self.decide(now, id);
+        self.settle(now);
+        self.prune();
+        id
+    }
+
+    fn fresh_id(&mut self) -> LookupId {
+        loop {
+            let id = LookupId(self.next_lookup);
+            self.next_lookup = self.next_lookup.wrapping_add(1);
+            if !self.lookups.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    fn answer_all(&mut self, lookup: LookupId, q: &Question<'_>, answer: impl Fn(RecordKind) -> Answer) {
+        for kind in RecordKind::ALL.into_iter().filter(|k| q.wants(*k)) {
+            self.out.push_back(Output::Answer { lookup, kind, answer: answer(kind) });
+        }
+        self.out.push_back(Output::Done { lookup });
+    }
+
+    /// Forgets a lookup: neither an answer nor a `Done` will come for it. Questions that nobody else waits for are
+    /// dropped.
+    pub fn cancel(&mut self, id: LookupId) {
+        if let Some(lookup) = self.lookups.remove(&id) {
+            self.withdraw(id, &lookup.asking);
+        }
+        self.out.retain(|o| match o {
+            Output::Answer { lookup, .. } | Output::Done { lookup } => *lookup != id,
+            _ => true,
+        });
+        self.prune();
+    }
+
+    /// Forgets everything that was learnt. Lookups under way go on.
+    pub fn flush_cache(&mut self) {
+        self.cache.clear();
+    }
+
+    /// Takes one fact from the network. Facts about transports that are not open are ignored.
+    pub fn handle_input(&mut self, now: Instant, input: Input<'_>) {
+        let (Input::UdpReceived { transport, .. }
+        | Input::UdpFailed { transport, .. }
+        | Input::TcpConnected { transport }
+        | Input::TcpReceived { transport, .. }
+        | Input::TcpClosed { transport, .. }) = input;
+        let Some(key) = self.transports.owner(transport) else { return };
+        self.drive(now, key, |query, io| match input {
+            Input::UdpReceived { data, .. } => query.on_datagram(now, transport, data, io),
+            Input::UdpFailed { error, .. } => query.on_failed(now, transport, Some(error), io),
+            Input::TcpConnected { .. } => {
+                query.on_connected(transport, io);
+                None
+            }
+            Input::TcpReceived { data, .. } => query.on_stream(now, transport, data, io),
+            Input::TcpClosed { error, .. } => query.on_failed(now, transport, error, io),
+        });
+        self.prune();
+    }
+
+    /// Does what is due. Early or repeated calls have no effect.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        // A question that comes due again at once would do so at most once for each of its tries.
+        while let Some((key, at)) = self.timers.pop_due(now) {
+            if self.queries.get(key).is_some_and(|s| s.query.due() == at) {
+                self.drive(now, key, |query, io| query.on_timeout(now, io));
+            }
+        }
+        self.prune();
+    }
+
+    /// When [`Resolver::handle_timeout`] has something to do.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// The next effect or result; `None` when there is none. `now` is not used: the cache expires by itself.
+    pub fn poll_output(&mut self, _now: Instant) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// Lets a question take an input and deals with how it ends.
+    fn drive(&mut self, now: Instant, key: Key, f: impl FnOnce(&mut Query, &mut Io<'_>) -> Option<Verdict>) {
+        let Some(shared) = self.queries.get_mut(key) else { return };
+        // A question under an old configuration must not judge the present one's servers.
+        let mut old = Health::default();
+        let current = shared.query.config().servers == self.config.servers;
+        let mut io = Io {
+            me: key,
+            rng: &mut self.rng,
+            transports: &mut self.transports,
+            health: if current { &mut self.health } else { &mut old },
+            out: &mut self.out,
+        };
+        match f(&mut shared.query, &mut io) {
+            None => {
+                let due = shared.query.due();
+                if shared.armed != Some(due) {
+                    shared.armed = Some(due);
+                    self.timers.push(due, (key, due));
+                }
+            }
+            Some(verdict) => {
+                shared.query.close(&mut io);
+                self.finish(now, key, verdict);
+            }
+        }
+    }
+
+    /// A question has ended: what was learnt is kept, and everyone who waits is told.
+    fn finish(&mut self, now: Instant, key: Key, verdict: Verdict) {
+        let Some(shared) = self.queries.remove(key) else { return };
+        let (name, kind, interface) = &shared.key;
+        let known = verdict.map(|(fact, lifetime)| (fact, now + lifetime.unwrap_or(Duration::ZERO)));
+        // After a change of servers the index has forgotten the question; then the cache must not learn from it.
+        if self.index.get(&shared.key) == Some(&key) {
+            self.index.remove(&shared.key);
+            if let Ok((fact, expires)) = &known {
+                self.cache.put(now, KeyRef { name, kind: *kind, interface: *interface }, fact.clone(), *expires);
+            }
+        }
+        for (id, want) in shared.waiters {
+            if let Some(lookup) = self.lookups.get_mut(&id) {
+                lookup.asking.retain(|(w, k)| !(*w == want && *k == key));
+            }
+            self.ready.push_back((id, want, known.clone()));
+        }
+        self.settle(now);
+    }
+
+    /// Hands the facts that are ready to their lookups, and those that come of that.
+    fn settle(&mut self, now: Instant) {
+        // Ends: a lookup has at most MAX_CANDIDATES candidates, each with a bounded walk.
+        while let Some((id, want, known)) = self.ready.pop_front() {
+            self.take(now, id, want, known);
+            self.decide(now, id);
+        }
+    }
+
+    /// Asks for every kind of the present candidate.
+    fn begin(&mut self, now: Instant, id: LookupId) {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        let (name, interface) = (lookup.candidate().to_owned(), lookup.interface);
+        for kind in lookup.waiting() {
+            match kind {
+                RecordKind::A => self.ask(now, id, Want::Kind(kind), &name, Kind::A),
+                RecordKind::Aaaa => self.ask(now, id, Want::Kind(kind), &name, Kind::Aaaa),
+                RecordKind::Https => self.begin_https(now, id, &name, interface),
+            }
+        }
+    }
+
+    fn begin_https(&mut self, now: Instant, id: LookupId, name: &str, interface: Option<u32>) {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        let qname = svcb::query_name(name, lookup.port);
+        let slot = self.cache.find(now, KeyRef { name: &qname, kind: Kind::Services, interface });
+        if let Some((Fact::Services(services), _)) = slot.and_then(|s| self.cache.at(s)) {
+            lookup.hold(RecordKind::Https, Answer::Services(services.clone()));
+            return;
+        }
+        lookup.walk = Some(Walk::new(name, lookup.port));
+        self.ask(now, id, Want::Kind(RecordKind::Https), &qname, Kind::Https);
+    }
+
+    /// Makes a fact known to a lookup: from the cache, by joining a question under way, or by a new question.
+    fn ask(&mut self, now: Instant, id: LookupId, want: Want, name: &str, kind: Kind) {
+        let Some(interface) = self.lookups.get(&id).map(|l| l.interface) else { return };
+        let slot = self.cache.find(now, KeyRef { name, kind, interface });
+        if let Some((fact, expires)) = slot.and_then(|s| self.cache.at(s)) {
+            self.ready.push_back((id, want, Ok((fact.clone(), expires))));
+            return;
+        }
+        let key = (name.to_owned(), kind, interface);
+        let key = match self.index.get(&key) {
+            Some(key) => *key,
+            None => match self.open(now, key) {
+                Ok(key) => key,
+                Err(error) => {
+                    self.ready.push_back((id, want, Err(error)));
+                    return;
+                }
+            },
+        };
+        if let (Some(shared), Some(lookup)) = (self.queries.get_mut(key), self.lookups.get_mut(&id)) {
+            shared.waiters.push((id, want));
+            lookup.asking.push((want, key));
+            debug_assert!(lookup.asking.len() <= lookup::MAX_ASKING);
+        }
+    }
+
+    /// Starts a new question.
+    fn open(&mut self, now: Instant, key: (String, Kind, Option<u32>)) -> Result<Key, ResolveError> {
+        if self.config.servers.is_empty() {
+            return Err(ResolveError::NoServers);
+        }
+        if self.queries.len() >= MAX_QUERIES {
+            return Err(ResolveError::TooMany);
+        }
+        let record = match key.1 {
+            Kind::A => RecordType::A,
+            Kind::Aaaa => RecordType::AAAA,
+            Kind::Https | Kind::Services => RecordType::HTTPS,
+        };
+        let too_long = ResolveError::InvalidName("it has more than 253 characters: shorten it");
+        let name = name::to_wire(&key.0).ok_or(too_long)?;
+        let order = self.health.order(now, &self.config);
+        let config = Arc::clone(&self.config);
+        let query = Query::new(now, Asked { name, record }, key.2, config, order);
+        let me = self.queries.insert(Shared { query, key: key.clone(), waiters: Vec::new(), armed: None });
+        self.index.insert(key, me);
+        self.drive(now, me, |query, io| query.start(now, io));
+        Ok(me)
+    }
+
+    /// A lookup learns what it asked for.
+    fn take(&mut self, now: Instant, id: LookupId, want: Want, known: Known) {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        match want {
+            Want::Kind(RecordKind::Https) => self.take_https(now, id, known),
+            Want::Kind(kind) => {
+                let answer = match known {
+                    Ok((Fact::Addresses(list), _)) => Answer::Addresses(list),
+                    Ok(_) => Answer::Failed(ResolveError::NoSuchName),
+                    Err(error) => Answer::Failed(error),
+                };
+                lookup.hold(kind, answer);
+            }
+            Want::Target { target, v6 } => {
+                let Some(walk) = lookup.walk.as_mut() else { return };
+                let answer = match &known {
+                    Ok((fact, expires)) => {
+                        walk.expires = walk.expires.min(*expires);
+                        walk.addresses(target, v6, fact.addresses())
+                    }
+                    Err(_) => {
+                        // A failure may pass: what was put together without these addresses is not kept.
+                        walk.expires = now;
+                        walk.addresses(target, v6, &[])
+                    }
+                };
+                if let Some(answer) = answer {
+                    self.end_walk(now, id, answer);
+                }
+            }
+        }
+    }
+
+    fn take_https(&mut self, now: Instant, id: LookupId, known: Known) {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        let at_host = lookup.walk.as_ref().is_some_and(|w| w.qname() == lookup.candidate());
+        let Some(walk) = lookup.walk.as_mut() else { return };
+        let step = match known {
+            Ok((Fact::Https(set), expires)) => {
+                walk.expires = walk.expires.min(expires);
+                walk.records(&set, &mut self.rng)
+            }
+            // Only the host itself has to exist; its `_PORT._https` and its aliases do not.
+            Ok(_) if at_host => Step::Finished(Answer::Failed(ResolveError::NoSuchName)),
+            Ok((_, expires)) => {
+                walk.expires = walk.expires.min(expires);
+                Step::Finished(Answer::Services(Vec::new()))
+            }
+            Err(error) => Step::Finished(Answer::Failed(error)),
+        };
+        match step {
+            Step::Finished(answer) => self.end_walk(now, id, answer),
+            Step::Ask(name) => self.ask(now, id, Want::Kind(RecordKind::Https), &name, Kind::Https),
+            Step::Resolve(names) => {
+                for (target, name) in names.iter().enumerate() {
+                    self.ask(now, id, Want::Target { target, v6: true }, name, Kind::Aaaa);
+                    self.ask(now, id, Want::Target { target, v6: false }, name, Kind::A);
+                }
+            }
+        }
+    }
+
+    fn end_walk(&mut self, now: Instant, id: LookupId, answer: Answer) {
+        let Some(lookup) = self.lookups.get_mut(&id) else { return };
+        let Some(walk) = lookup.walk.take() else { return };
+        if let Answer::Services(services) = &answer {
+            let name = svcb::query_name(lookup.candidate(), lookup.port);
+            let key = KeyRef { name: &name, kind: Kind::Services, interface: lookup.interface };
+            self.cache.put(now, key, Fact::Services(services.clone()), walk.expires);
+        }
+        lookup.hold(RecordKind::Https, answer);
+    }
+
+    /// Delivers what may be delivered, and goes on to the next candidate if that is the conclusion.
+    fn decide(&mut self, now: Instant, id: LookupId) {
+        // At the next candidate, the cache may already hold enough to decide again.
+        for _ in 0..MAX_CANDIDATES {
+            let Some(lookup) = self.lookups.get_mut(&id) else { return };
+            match lookup.decide() {
+                Decision::Wait => return,
+                Decision::Deliver(answers, done) => {
+                    for (kind, answer) in answers {
+                        self.out.push_back(Output::Answer { lookup: id, kind, answer });
+                    }
+                    if done {
+                        self.lookups.remove(&id);
+                        self.out.push_back(Output::Done { lookup: id });
+                    }
+                    return;
+                }
+                Decision::Next => {
+                    let asking = core::mem::take(&mut lookup.asking);
+                    self.ready.retain(|(other, ..)| *other != id);
+                    self.withdraw(id, &asking);
+                    self.begin(now, id);
+                }
+            }
+        }
+    }
+
+    /// A lookup no longer waits for these; questions that nobody waits for are dropped.
+    fn withdraw(&mut self, id: LookupId, asking: &[(Want, Key)]) {
+        for (_, key) in asking {
+            let Some(shared) = self.queries.get_mut(*key) else { continue };
+            shared.waiters.retain(|(waiter, _)| *waiter != id);
+            if !shared.waiters.is_empty() {
+                continue;
+            }
+            let mut health = Health::default();
+            let mut io = Io {
+                me: *key,
+                rng: &mut self.rng,
+                transports: &mut self.transports,
+                health: &mut health,
+                out: &mut self.out,
+            };
+            shared.query.close(&mut io);
+            if let Some(shared) = self.queries.remove(*key)
+                && self.index.get(&shared.key) == Some(key)
+            {
+                self.index.remove(&shared.key);
+            }
+        }
+    }
+
+    /// Drops timers that mean nothing any more, so that [`Resolver::next_timeout`] tells the truth.
+    fn prune(&mut self) {
+        debug_assert!(self.ready.is_empty());
+        let queries = &self.queries;
+        let live = |(key, at): &(Key, Instant)| queries.get(*key).is_some_and(|s| s.query.due() == *at);
+        self.timers.prune_head(live);
+        if self.timers.len() > 64 + 4 * queries.len() {
+            self.timers.compact(live);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TransportId;
+
+    #[test]
+    fn a_resolver_can_move_between_threads() {
+        fn check<T: Send + Sync>() {}
+        check::<Resolver>();
+    }
+
+    #[test]
+    fn foreign_datagrams_set_no_timers() {
+        let config = Config { servers: vec!["10.9.0.1:53".parse().unwrap()], ..Config::default() };
+        let mut r = Resolver::new(config, Hosts::default(), [0; 32]);
+        let q = Question { name: "h.test", a: true, aaaa: false, https: None, interface: None };
+        r.lookup(Instant::ZERO, &q);
+        for _ in 0..1000 {
+            r.handle_input(Instant::ZERO, Input::UdpReceived { transport: TransportId(0), data: b"x" });
+        }
+        assert_eq!(r.timers.len(), 1);
+    }
+}

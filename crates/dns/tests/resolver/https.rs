@@ -1,0 +1,200 @@
+//! Service bindings from end to end.
+
+use crate::world::*;
+use neater_dns::{Answer, MAX_ALIASES, MAX_TARGETS, Question, RecordKind, ResolveError, ServiceBinding};
+
+fn services(w: &mut World, q: &Question<'_>) -> Vec<ServiceBinding> {
+    match w.one(q, RecordKind::Https) {
+        Answer::Services(s) => s,
+        other => panic!("no services: {other:?}"),
+    }
+}
+
+fn world(zone: &str) -> World {
+    World::new(config(1), vec![honest(zone)])
+}
+
+#[test]
+fn a_foreign_targets_addresses_are_attached_ipv6_first() {
+    let mut w = world(
+        "h.test A 10.0.0.1\nh.test HTTPS 1 cdn.test alpn=h3,h2 port=8443\nh.test HTTPS 2 . alpn=h2\n\
+         cdn.test A 10.0.0.2\ncdn.test AAAA 2001:db8::2\n",
+    );
+    let s = services(&mut w, &all("h.test"));
+    assert_eq!(s.len(), 2);
+    assert_eq!((s[0].target.as_str(), s[0].port), ("cdn.test", Some(8443)));
+    let got: Vec<_> = s[0].addresses.iter().map(ToString::to_string).collect();
+    assert_eq!(got, ["2001:db8::2", "10.0.0.2"]);
+    assert_eq!((s[1].target.as_str(), s[1].addresses.len()), ("h.test", 0), "its addresses are answers of their own");
+    let now = w.now;
+    let cached = w.resolver.cached(now, "h.test").expect("known");
+    assert_eq!(cached.https, Some(&s[..]));
+    let before = w.asked.len();
+    assert_eq!(services(&mut w, &all("h.test")), s);
+    assert_eq!(w.asked.len(), before);
+}
+
+#[test]
+fn another_port_is_asked_under_its_own_name() {
+    let mut w = world("h.test A 10.0.0.1\n_8443._https.h.test HTTPS 1 h.test alpn=h3\n");
+    let q = Question { https: Some(8443), ..all("h.test") };
+    let s = services(&mut w, &q);
+    assert_eq!((s.len(), s[0].target.as_str()), (1, "h.test"));
+    assert!(w.asked.iter().any(|(.., q)| q == "_8443._https.h.test. HTTPS"));
+    let q = Question { https: Some(9), ..all("h.test") };
+    assert_eq!(services(&mut w, &q), [], "a port without records is no failure");
+}
+
+#[test]
+fn an_alias_is_followed_to_its_services() {
+    let mut w =
+        world("h.test A 10.0.0.1\nh.test HTTPS 0 pool.test\npool.test HTTPS 1 . alpn=h3\npool.test A 10.0.0.3\n");
+    let s = services(&mut w, &all("h.test"));
+    assert_eq!(s.len(), 2, "the service and the end of the alias itself");
+    assert_eq!((s[0].priority, s[0].target.as_str()), (1, "pool.test"));
+    assert_eq!((s[1].priority, s[1].target.as_str()), (u16::MAX, "pool.test"));
+    assert!(s.iter().all(|b| b.addresses.len() == 1));
+}
+
+#[test]
+fn a_loop_of_aliases_fails_https_alone() {
+    let mut w = world("h.test A 10.0.0.1\nh.test HTTPS 0 i.test\ni.test HTTPS 0 h.test\n");
+    let answers = w.resolve(&all("h.test"));
+    for (kind, answer) in answers {
+        match kind {
+            RecordKind::Https => assert_eq!(answer, Answer::Failed(ResolveError::Loop)),
+            RecordKind::A => assert_eq!(text(&answer), ["10.0.0.1"]),
+            RecordKind::Aaaa => assert_eq!(answer, Answer::Addresses(Vec::new())),
+        }
+    }
+    assert!(w.asked.len() <= 4);
+}
+
+#[test]
+fn a_hostile_zone_cannot_multiply_questions() {
+    let mut zone = String::from("h.test A 10.0.0.1\n");
+    for i in 0..30 {
+        zone += &format!("h.test HTTPS {} t{i}.test\n", i + 1);
+    }
+    let mut w = world(&zone);
+    w.resolve(&all("h.test"));
+    let datagrams = w.asked.iter().filter(|(_, _, tcp, _)| !tcp).count();
+    assert_eq!(datagrams, 3 + 2 * MAX_TARGETS);
+    let mut zone = String::from("h.test A 10.0.0.1\nh.test HTTPS 0 a0.test\n");
+    for i in 0..30 {
+        zone += &format!("a{i}.test HTTPS 0 a{}.test\n", i + 1);
+    }
+    let mut w = world(&zone);
+    w.resolve(&all("h.test"));
+    assert_eq!(w.asked.len(), 3 + usize::from(MAX_ALIASES));
+}
+
+#[test]
+fn a_malformed_record_condemns_https_and_nothing_else() {
+    let mut inner = honest("h.test A 10.0.0.1\nh.test HTTPS 1 . alpn=h3 port=8443\n");
+    let server: Server = Box::new(move |q, tcp| {
+        let bend = |a| match a {
+            Act::Data(mut d) => {
+                // The first parameter's key becomes greater than the second's.
+                if let Some(at) = d.windows(7).position(|w| w == [0, 1, 0, 3, 2, b'h', b'3']) {
+                    d[at + 1] = 9;
+                }
+                Act::Data(d)
+            }
+            other => other,
+        };
+        inner(q, tcp).into_iter().map(|(d, a)| (d, bend(a))).collect()
+    });
+    let mut w = World::new(config(1), vec![server]);
+    let answers = w.resolve(&all("h.test"));
+    let find = |kind| &answers.iter().find(|(k, _)| *k == kind).unwrap().1;
+    assert_eq!(*find(RecordKind::Https), Answer::Failed(ResolveError::Malformed));
+    assert_eq!(text(find(RecordKind::A)), ["10.0.0.1"]);
+}
+
+#[test]
+fn an_unknown_mandatory_key_hides_only_its_record() {
+    let mut w = world("h.test A 10.0.0.1\nh.test HTTPS 1 . mandatory=key65400 key65400=x\nh.test HTTPS 2 . alpn=h2\n");
+    let s = services(&mut w, &all("h.test"));
+    assert_eq!(s.iter().map(|b| b.priority).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
+fn a_server_that_drops_https_questions_delays_nothing_else() {
+    let mut inner = honest("h.test A 10.0.0.1\nh.test AAAA 2001:db8::1\n");
+    let server: Server = Box::new(move |q, tcp| {
+        let m = hickory_proto::op::Message::from_vec(q).unwrap();
+        let https = m.queries[0].query_type() == hickory_proto::rr::RecordType::HTTPS;
+        if https { Vec::new() } else { inner(q, tcp) }
+    });
+    let mut w = World::new(config(1), vec![server]);
+    let start = w.now;
+    let id = w.lookup(&all("h.test"));
+    w.run_until(start + ms(100));
+    assert_eq!(w.of(id).len(), 2);
+    w.run();
+    assert_eq!(w.of(id)[2], (RecordKind::Https, Answer::Failed(ResolveError::Timeout)));
+}
+
+#[test]
+fn a_targets_failure_leaves_its_hints_and_is_not_remembered() {
+    let zone = "h.test HTTPS 1 cdn.test alpn=h3 ipv4hint=10.0.0.8\nh.test HTTPS 2 gone.test alpn=h2\n";
+    let mut inner = honest(zone);
+    let server: Server = Box::new(move |q, tcp| {
+        let m = hickory_proto::op::Message::from_vec(q).unwrap();
+        if m.queries[0].name().to_string() == "cdn.test." {
+            return vec![(ms(0), Act::Data(with_code(q, 2)))];
+        }
+        inner(q, tcp)
+    });
+    let mut w = World::new(config(1), vec![server]);
+    let q = Question { a: false, aaaa: false, ..all("h.test") };
+    let s = services(&mut w, &q);
+    assert_eq!(s.len(), 1, "an endpoint without any address is left out");
+    assert_eq!((s[0].target.as_str(), s[0].hints.len(), s[0].addresses.len()), ("cdn.test", 1, 0));
+    let before = w.asked.len();
+    services(&mut w, &q);
+    assert!(w.asked.len() > before);
+}
+
+#[test]
+fn what_was_known_of_one_candidate_is_not_taken_for_another() {
+    // Through the alias, the first candidate's services hang on a target whose addresses cannot be found out, so they
+    // are put together again each time from what the cache holds.
+    let zone = "host.a.test HTTPS 0 alias.test\nalias.test HTTPS 1 broken.test ipv4hint=10.0.0.8\n\
+                host.b.test A 10.0.0.2\nhost.b.test HTTPS 1 . alpn=h2\n";
+    let mut inner = honest(zone);
+    let server: Server = Box::new(move |q, tcp| {
+        let m = hickory_proto::op::Message::from_vec(q).unwrap();
+        if m.queries[0].name().to_string() == "broken.test." {
+            return vec![(ms(0), Act::Data(with_code(q, 2)))];
+        }
+        inner(q, tcp)
+    });
+    let search = vec!["a.test".to_owned(), "b.test".to_owned()];
+    let mut w = World::new(neater_dns::Config { search, ..config(1) }, vec![server]);
+    assert_eq!(services(&mut w, &all("host.a.test."))[0].target, "broken.test");
+    let before = w.asked.len();
+    let s = services(&mut w, &all("host"));
+    assert_eq!(s.iter().map(|b| b.target.as_str()).collect::<Vec<_>>(), ["host.b.test"]);
+    assert!(w.asked[before..].iter().all(|(.., q)| q.starts_with("host.b.test.")), "{:?}", &w.asked[before..]);
+}
+
+#[test]
+fn services_put_together_across_a_change_of_servers_are_not_remembered() {
+    let mut inner = honest("h.test A 10.0.0.1\nh.test HTTPS 1 cdn.test alpn=h3\ncdn.test A 10.0.0.2\n");
+    let old: Server = Box::new(move |q, tcp| {
+        let m = hickory_proto::op::Message::from_vec(q).unwrap();
+        let late = m.queries[0].name().to_string() == "cdn.test.";
+        inner(q, tcp).into_iter().map(|(d, a)| (if late { d + ms(500) } else { d }, a)).collect()
+    });
+    let mut w = World::new(config(1), vec![old, honest("h.test HTTPS 5 . alpn=h2\n")]);
+    let start = w.now;
+    let id = w.lookup(&all("h.test"));
+    w.run_until(start + ms(200));
+    let servers = vec![addr(2)];
+    w.resolver.set_config(w.now, neater_dns::Config { servers, ..config(1) }, neater_dns::Hosts::default());
+    w.run();
+    assert!(w.of(id).iter().any(|(_, a)| matches!(a, Answer::Services(s) if s[0].target == "cdn.test")));
+    assert_eq!(services(&mut w, &all("h.test"))[0].priority, 5);
+}

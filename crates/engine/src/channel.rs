@@ -1,0 +1,188 @@
+//! One socket that carries a connection, or an attempt at one, or a listener.
+
+use neater_base::net::{ErrorKind, Net, NetError, Ready, Sock};
+use neater_base::{Instant, Key};
+use neater_race::CandidateId;
+use neater_tls::TlsStream;
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+
+/// Who is behind a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// An attempt of a race for a connection; `None`: the cached outcome, tried alone.
+    Attempt(Key, Option<CandidateId>),
+    /// A connection.
+    Conn(Key),
+    /// A listener: this socket accepts, or its connection is not established yet.
+    Listener(Key),
+    /// Nobody: what was sent is being delivered.
+    Lingering { until: Instant, conn: Option<Key> },
+}
+
+/// What runs on the socket.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Tcp,
+    /// TCP that TLS will run over.
+    TlsPending,
+    Tls(Box<TlsStream>),
+    Udp,
+    Accept,
+    /// A UDP socket shared by the connections of a listener.
+    UdpShared(BTreeMap<SocketAddr, Key>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) sock: Sock,
+    pub(crate) kind: Kind,
+    pub(crate) behind: Behind,
+    pub(crate) remote: SocketAddr,
+    /// Worth reading, as far as is known.
+    pub(crate) readable: bool,
+    /// Worth writing, as far as is known.
+    pub(crate) writable: bool,
+    /// The peer's end of stream is waiting, or the connection is gone.
+    pub(crate) hangup: bool,
+    /// The TCP connection is made.
+    pub(crate) connected: bool,
+    pub(crate) started: Instant,
+}
+
+impl Channel {
+    pub(crate) fn new(sock: Sock, kind: Kind, behind: Behind, remote: SocketAddr, now: Instant) -> Self {
+        Self {
+            sock,
+            kind,
+            behind,
+            remote,
+            readable: false,
+            writable: false,
+            hangup: false,
+            connected: false,
+            started: now,
+        }
+    }
+
+    /// Notes readiness; returns what is news: (readable, writable).
+    pub(crate) fn note(&mut self, ready: Ready) -> (bool, bool) {
+        let r = (ready.readable || ready.hangup || ready.error) && !self.readable;
+        let w = (ready.writable || ready.error) && !self.writable;
+        self.readable |= r;
+        self.writable |= w;
+        self.hangup |= ready.hangup || ready.error;
+        (r, w)
+    }
+
+    /// Reads from the socket, keeping the readiness flags true to the contract of [`Net`].
+    pub(crate) fn read<N: Net>(&mut self, net: &mut N, buf: &mut [u8]) -> Result<usize, NetError> {
+        if !self.readable {
+            return Err(NetError::new(ErrorKind::WouldBlock));
+        }
+        match net.read(self.sock, buf) {
+            Ok(n) => {
+                // Less than asked for: the kernel's buffer is empty, and new data will be announced. An end of stream
+                // that was announced already will not be, so it must be read.
+                if n < buf.len() && !self.hangup {
+                    self.readable = false;
+                }
+                Ok(n)
+            }
+            Err(e) => {
+                if e.is_would_block() {
+                    self.readable = false;
+                    self.hangup = false;
+                }
+                Err(e)
+            }
+        }
+    }
+
+    /// Writes to the socket. `WouldBlock` and short writes wait for readiness.
+    pub(crate) fn write<N: Net>(&mut self, net: &mut N, bufs: &[IoSlice<'_>]) -> Result<usize, NetError> {
+        if !self.writable {
+            return Err(NetError::new(ErrorKind::WouldBlock));
+        }
+        let result = net.write(self.sock, bufs);
+        match &result {
+            Ok(n) if *n < bufs.iter().map(|b| b.len()).sum() => self.writable = false,
+            Err(e) if e.is_would_block() => self.writable = false,
+            _ => {}
+        }
+        result
+    }
+}
+
+/// The socket as rustls wants it.
+pub(crate) struct SocketIo<'a, N> {
+    pub(crate) net: &'a mut N,
+    pub(crate) sock: Sock,
+    pub(crate) readable: &'a mut bool,
+    pub(crate) writable: &'a mut bool,
+    pub(crate) hangup: bool,
+    /// The first error that was not "not now".
+    pub(crate) error: Option<NetError>,
+}
+
+fn would_block() -> io::Error {
+    io::ErrorKind::WouldBlock.into()
+}
+
+impl<N: Net> SocketIo<'_, N> {
+    fn fail<T>(&mut self, e: NetError) -> io::Result<T> {
+        self.error = Some(e);
+        Err(io::ErrorKind::Other.into())
+    }
+}
+
+impl<N: Net> io::Read for SocketIo<'_, N> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if !*self.readable {
+            return Err(would_block());
+        }
+        match self.net.read(self.sock, buf) {
+            Ok(n) => {
+                if n < buf.len() && !self.hangup {
+                    *self.readable = false;
+                }
+                Ok(n)
+            }
+            Err(e) if e.is_would_block() => {
+                *self.readable = false;
+                Err(would_block())
+            }
+            Err(e) => self.fail(e),
+        }
+    }
+}
+
+impl<N: Net> io::Write for SocketIo<'_, N> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(buf)])
+    }
+
+    fn write_vectored(&mut self, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+        if !*self.writable {
+            return Err(would_block());
+        }
+        match self.net.write(self.sock, bufs) {
+            Ok(n) => {
+                if n < bufs.iter().map(|b| b.len()).sum() {
+                    *self.writable = false;
+                }
+                Ok(n)
+            }
+            Err(e) if e.is_would_block() => {
+                *self.writable = false;
+                Err(would_block())
+            }
+            Err(e) => self.fail(e),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! What an engine is made with, and its figures.
+
+use neater_tls::Crypto;
+
+/// Bounds of one engine. Each is enforced, and what happens at it is part of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes that may wait in one connection's send queue; beyond it `send` answers [`crate::SendError::Blocked`].
+    /// Default 256 kB. On QUIC the window follows the path, up to twice the bandwidth-delay product and 64 MB.
+    pub send_buffer: usize,
+    /// Bytes that may wait in the send queues of all connections together. When they are exceeded, a connection may queue
+    /// its [`Limits::send_floor`] and no more. Default 64 MB.
+    pub engine_bytes: usize,
+    /// Bytes that any connection may queue, whatever the others do. Default 16 kB.
+    pub send_floor: usize,
+    /// Bytes of received datagrams kept for a program that does not take them. Default 256 kB.
+    pub datagram_buffer: usize,
+    /// The largest message that is accepted whole, when the queue is empty. Default 64 MB.
+    pub message: usize,
+    /// Incoming connections per listener whose handshake is not finished. Default 1,024.
+    pub handshakes: usize,
+    /// Peers of one shared UDP socket. Default 65,536.
+    pub udp_peers: usize,
+    /// Connections in all. Default 1,000,000.
+    pub connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            send_buffer: 256 << 10,
+            engine_bytes: 64 << 20,
+            send_floor: 16 << 10,
+            datagram_buffer: 256 << 10,
+            message: 64 << 20,
+            handshakes: 1024,
+            udp_peers: 65_536,
+            connections: 1_000_000,
+        }
+    }
+}
+
+/// What an engine is made with.
+#[derive(Clone)]
+pub struct EngineConfig {
+    /// Everything random follows from it. In production: 32 bytes from the operating system.
+    pub seed: [u8; 32],
+    /// The engine's number in connection ids, so that several engines can share a port.
+    pub engine: u8,
+    /// Keys shared by the engines of one listener; derived from the seed when `None`.
+    pub shared_secret: Option<[u8; 32]>,
+    /// Cryptography, roots of trust and the wall clock of TLS and QUIC.
+    pub crypto: Crypto,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+impl core::fmt::Debug for EngineConfig {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("EngineConfig").field("engine", &self.engine).field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl EngineConfig {
+    /// Default limits.
+    #[must_use]
+    pub fn new(seed: [u8; 32], crypto: Crypto) -> Self {
+        Self { seed, engine: 0, shared_secret: None, crypto, limits: Limits::default() }
+    }
+}
+
+/// Figures of an engine since it was made; the first five are of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineStats {
+    /// Connections that exist.
+    pub connections: u64,
+    /// Sockets of connections, attempts and listeners that exist (QUIC's not counted).
+    pub channels: u64,
+    /// QUIC connections that exist.
+    pub quic_connections: u64,
+    /// Bytes in send queues.
+    pub bytes_queued: u64,
+    /// Deadlines, stale ones included.
+    pub timers: u64,
+    /// Connections initiated.
+    pub initiated: u64,
+    /// Connections established, by either side.
+    pub established: u64,
+    /// Connections that could not be established.
+    pub failed: u64,
+    /// Attempts started.
+    pub attempts: u64,
+    /// Connections that a cached outcome opened with one attempt.
+    pub cache_hits: u64,
+    /// Connections received by listeners.
+    pub received: u64,
+    /// Datagrams of another engine that arrived here.
+    pub foreign_datagrams: u64,
+    /// Incoming connections turned away at a limit.
+    pub refused: u64,
+}

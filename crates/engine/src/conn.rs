@@ -1,0 +1,227 @@
+//! A connection's own state.
+
+use crate::establish::Establishing;
+use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
+use crate::request::Compiled;
+use crate::{MessageId, RemoteEndpoint, Stack};
+use bytes::Bytes;
+use core::time::Duration;
+use neater_base::net::{Ecn, SocketOption};
+use neater_base::{Instant, Key};
+use neater_framing::{Framer, Receiver};
+use neater_quic::StreamId;
+use neater_race::CacheKey;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The states of RFC 9622 section 11.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ConnectionState {
+    /// Being set up.
+    Establishing,
+    /// In use.
+    Established,
+    /// Closed from this side; accepted messages are still being delivered.
+    Closing,
+    /// Over.
+    Closed,
+}
+
+/// What a connection is carried by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Io {
+    None,
+    /// A TCP, TLS or UDP socket of its own.
+    Channel(Key),
+    /// A stream of a QUIC connection.
+    Stream { quic: Key, stream: StreamId },
+    /// A stream that waits for the peer's limit.
+    StreamPending { quic: Key },
+    /// The datagrams of a QUIC connection.
+    Datagrams { quic: Key },
+    /// One peer of a shared UDP socket.
+    Peer { channel: Key, remote: SocketAddr },
+}
+
+/// A piece of a message that waits to be written.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) data: Bytes,
+    /// The message is sent when this piece is written.
+    pub(crate) completes: Option<MessageId>,
+    /// First piece of a message that may expire as long as none of it is written.
+    pub(crate) expires: Option<(Instant, MessageId)>,
+}
+
+/// The send queue of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Tx {
+    pub(crate) queue: VecDeque<Segment>,
+    pub(crate) bytes: usize,
+    pub(crate) next_id: u64,
+    /// A part of a message was sent and its end was not.
+    pub(crate) in_message: bool,
+}
+
+/// Counters of one connection (RFC 9621 section 3.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionStats {
+    /// Bytes handed to the transport.
+    pub bytes_sent: u64,
+    /// Bytes handed to the program.
+    pub bytes_received: u64,
+    /// Messages handed to the transport.
+    pub messages_sent: u64,
+    /// Messages handed to the program.
+    pub messages_received: u64,
+    /// Datagrams dropped because the program did not take them in time.
+    pub datagrams_dropped: u64,
+    /// How long establishment took.
+    pub establishment: Duration,
+    /// Smoothed round-trip time, where the transport knows it.
+    pub rtt: Option<Duration>,
+    /// Congestion window in bytes, where the transport knows it.
+    pub congestion_window: Option<u64>,
+    /// Bytes that wait in the engine's send queue.
+    pub queued: usize,
+}
+
+/// A received datagram that waits for the program.
+#[derive(Debug)]
+pub(crate) struct Queued {
+    pub(crate) data: Bytes,
+    pub(crate) ecn: Ecn,
+}
+
+/// What most connections never need.
+#[derive(Default)]
+pub(crate) struct Ext {
+    pub(crate) framer: Option<Box<dyn Framer>>,
+    pub(crate) receiver: Receiver,
+    /// Datagrams received and not taken.
+    pub(crate) datagrams: VecDeque<Queued>,
+    pub(crate) datagram_bytes: usize,
+    /// How the race went, if there was one.
+    pub(crate) timeline: Vec<TimelineEntry>,
+    pub(crate) candidates: Vec<CandidateOutcome>,
+    /// The idle timeout of a peer of a shared UDP socket, or of a program's wish.
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) last_activity: Instant,
+    pub(crate) idle_armed: bool,
+    /// Options set by the program while the connection was not yet established.
+    pub(crate) options: Vec<SocketOption>,
+    pub(crate) priority: Option<u32>,
+    /// Sent as early data in a race that QUIC or TLS may win: sent again if it was not accepted.
+    pub(crate) early: Option<Bytes>,
+    pub(crate) final_received: bool,
+}
+
+impl core::fmt::Debug for Ext {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Ext").field("framed", &self.framer.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) state: ConnectionState,
+    pub(crate) io: Io,
+    pub(crate) stack: Option<Stack>,
+    /// The peer has ended its direction.
+    pub(crate) read_closed: bool,
+    /// This side's direction is ended, or will be when the queue is empty.
+    pub(crate) final_sent: bool,
+    /// The FIN, or its like, has been handed to the transport.
+    pub(crate) fin_done: bool,
+    /// No handle refers to it: no events, removed as soon as it is closed.
+    pub(crate) released: bool,
+    /// A Writable event is owed when there is room.
+    pub(crate) wants_room: bool,
+    /// Came from a listener.
+    pub(crate) passive: bool,
+    /// Writes are gathered until the batch ends.
+    pub(crate) batching: bool,
+    pub(crate) request: Arc<Compiled>,
+    /// Where the connection was to go: needed again for a clone.
+    pub(crate) remotes: Arc<[RemoteEndpoint]>,
+    pub(crate) est: Option<Box<Establishing>>,
+    pub(crate) ext: Option<Box<Ext>>,
+    pub(crate) tx: Tx,
+    /// Bytes of the queue that are part of the engine's sum.
+    pub(crate) counted: usize,
+    /// The peer has acknowledged everything, the end included.
+    pub(crate) fin_acked: bool,
+    pub(crate) group: Option<Key>,
+    /// When initiate was called, then when the connection was established.
+    pub(crate) since: Instant,
+    pub(crate) establishment: Duration,
+    pub(crate) cache_key: Option<CacheKey>,
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) messages_sent: u32,
+    pub(crate) messages_received: u32,
+    pub(crate) dropped: u32,
+    pub(crate) error: Option<Box<ConnectionError>>,
+}
+
+impl Conn {
+    pub(crate) fn new(request: Arc<Compiled>, remotes: Arc<[RemoteEndpoint]>, now: Instant) -> Self {
+        Self {
+            state: ConnectionState::Establishing,
+            io: Io::None,
+            stack: None,
+            read_closed: false,
+            final_sent: false,
+            fin_done: false,
+            released: false,
+            wants_room: false,
+            passive: false,
+            batching: false,
+            request,
+            remotes,
+            est: None,
+            ext: None,
+            tx: Tx::default(),
+            counted: 0,
+            fin_acked: false,
+            group: None,
+            since: now,
+            establishment: Duration::ZERO,
+            cache_key: None,
+            bytes_sent: 0,
+            bytes_received: 0,
+            messages_sent: 0,
+            messages_received: 0,
+            dropped: 0,
+            error: None,
+        }
+    }
+
+    /// The rarely needed part, made when first asked for.
+    pub(crate) fn ext(&mut self) -> &mut Ext {
+        self.ext.get_or_insert_default()
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == ConnectionState::Established
+    }
+
+    pub(crate) fn framed(&self) -> bool {
+        self.ext.as_ref().is_some_and(|e| e.framer.is_some())
+    }
+
+    /// Whether the program may read bytes from it, or why not.
+    pub(crate) fn bytes_possible(&self) -> Result<(), ConnectionError> {
+        if self.framed() {
+            return Err(ConnectionError::Unsupported("this connection has a message framer: receive messages from it"));
+        }
+        match self.stack {
+            Some(s) if !s.is_stream() => {
+                Err(ConnectionError::Unsupported("this connection carries datagrams: receive messages from it"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The engine itself: its parts, its turn, its timers.
+
+use crate::channel::{Behind, Channel, Kind};
+use crate::config::{EngineConfig, EngineStats, Limits};
+use crate::conn::{Conn, ConnectionState, Io};
+use crate::event::{Event, Notice, Source, Step, TimelineEntry};
+use crate::group::Group;
+use crate::ids::Owner;
+use crate::listen::Listener;
+use crate::quic::{Quic, QuicSocket};
+use crate::resolve::Names;
+use crate::{ConnectionId, GroupId, ListenerId};
+use core::time::Duration;
+use neater_base::net::{Net, NetEvent, Ready, RecvBatch};
+use neater_base::{Instant, Key, Rng, Slab, Timers};
+use neater_race::OutcomeCache;
+use std::collections::VecDeque;
+
+/// What a deadline is for. A deadline whose object is gone, or no longer waits, has no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// The race of a connection.
+    Race(Key),
+    /// A connection that tries the cached outcome alone has waited long enough.
+    Cached(Key),
+    /// A QUIC connection.
+    Quic(Key),
+    /// The resolver.
+    Resolver,
+    /// A channel must have finished its handshake, or its lingering.
+    Channel(Key),
+    /// A connection may have been idle for too long.
+    Idle(Key),
+    /// Messages of a connection may have expired.
+    Expiry(Key),
+    /// A listener that could not accept tries again.
+    Accept(Key),
+}
+
+/// How many events one turn takes before it lets the program have its turn.
+const EVENTS_PER_TURN: usize = 1024;
+/// Linger no longer than this for the peer's end of stream after ours.
+pub(crate) const LINGER: Duration = Duration::from_secs(10);
+
+const READABLE: Ready = Ready { readable: true, writable: false, error: false, hangup: false };
+
+/// The transport system as one machine over a [`Net`]; see the crate's documentation for how to drive it.
+pub struct Engine<N> {
+    pub(crate) net: N,
+    pub(crate) now: Instant,
+    pub(crate) rng: Rng,
+    pub(crate) config: EngineConfig,
+    pub(crate) limits: Limits,
+    pub(crate) conns: Slab<Conn>,
+    pub(crate) channels: Slab<Channel>,
+    pub(crate) listeners: Slab<Listener>,
+    pub(crate) groups: Slab<Group>,
+    pub(crate) quics: Slab<Quic>,
+    pub(crate) quic_sockets: Slab<QuicSocket>,
+    /// Client-side QUIC sockets that new connections may share, by family and interface.
+    pub(crate) quic_clients: Vec<(bool, Option<u32>, Key)>,
+    pub(crate) dirty_quics: Vec<Key>,
+    /// Sockets that were not read empty within the budget.
+    pub(crate) pending_reads: Vec<Key>,
+    pub(crate) pending_shared: Vec<(Key, Key)>,
+    pub(crate) names: Names,
+    pub(crate) outcomes: OutcomeCache,
+    /// A hash of what this host is attached to; `None`: to be found out.
+    pub(crate) network: Option<u64>,
+    pub(crate) timers: Timers<Timer>,
+    pub(crate) notices: VecDeque<Notice>,
+    pub(crate) batch: Option<Box<RecvBatch>>,
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) packet: Vec<u8>,
+    pub(crate) net_events: Vec<NetEvent>,
+    /// Work was left over by the budget.
+    pub(crate) again: bool,
+    /// Bytes queued in all connections.
+    pub(crate) queued: usize,
+    pub(crate) stats: EngineStats,
+}
+
+impl<N> core::fmt::Debug for Engine<N> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Engine")
+            .field("connections", &self.conns.len())
+            .field("listeners", &self.listeners.len())
+            .field("now", &self.now)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<N: Net> Engine<N> {
+    /// An engine over `net`. Everything random in it follows from `config.seed`.
+    pub fn new(net: N, config: EngineConfig) -> Self {
+        let mut rng = Rng::new(config.seed);
+        let names = Names::new(rng.seed());
+        let now = net.now();
+        Self {
+            now,
+            names,
+            limits: config.limits,
+            outcomes: OutcomeCache::new(rng.u64()),
+            rng,
+            config,
+            net,
+            conns: Slab::new(),
+            channels: Slab::new(),
+            listeners: Slab::new(),
+            groups: Slab::new(),
+            quics: Slab::new(),
+            quic_sockets: Slab::new(),
+            quic_clients: Vec::new(),
+            dirty_quics: Vec::new(),
+            pending_reads: Vec::new(),
+            pending_shared: Vec::new(),
+            network: None,
+            timers: Timers::new(),
+            notices: VecDeque::new(),
+            batch: None,
+            scratch: Vec::new(),
+            packet: Vec::new(),
+            net_events: Vec::new(),
+            again: false,
+            queued: 0,
+            stats: EngineStats::default(),
+        }
+    }
+
+    /// The network below.
+    pub fn net(&self) -> &N {
+        &self.net
+    }
+
+    /// The network below.
+    pub fn net_mut(&mut self) -> &mut N {
+        &mut self.net
+    }
+
+    /// Does what there is to do now, within the budget of a turn: takes readiness from the network, runs timers, moves
+    /// bytes. Afterwards [`Engine::poll_notice`] tells what has happened, and the network's pollable descriptor becomes
+    /// readable when there is more to do.
+    ///
+    /// Calling it for no reason has no effect.
+    pub fn turn(&mut self) {
+        self.now = self.net.now();
+        self.config.crypto.clock.set(self.net.wall());
+        self.again = false;
+        for key in core::mem::take(&mut self.pending_reads) {
+            self.quic_socket_ready(key, READABLE);
+        }
+        for (listener, key) in core::mem::take(&mut self.pending_shared) {
+            self.shared_ready(listener, key, false);
+        }
+        let mut events = core::mem::take(&mut self.net_events);
+        let mut taken = 0;
+        loop {
+            events.clear();
+            let more = self.net.poll(&mut events);
+            taken += events.len();
+            for event in &events {
+                self.dispatch(*event);
+            }
+            if !more {
+                break;
+            }
+            if taken >= EVENTS_PER_TURN {
+                self.again = true;
+                break;
+            }
+        }
+        events.clear();
+        self.net_events = events;
+        self.run_timers();
+        self.settle();
+    }
+
+    /// Finishes what calls have begun and arms the network's timer. [`Engine::turn`] does it; after other calls it is
+    /// enough to do it once, before waiting.
+    pub fn settle(&mut self) {
+        self.drive_dirty();
+        let deadline = self.next_timeout();
+        self.net.arm(deadline, self.again);
+    }
+
+    /// When [`Engine::turn`] must be called at the latest, if nothing happens before.
+    pub fn next_timeout(&mut self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Whether a call has left something to [`Engine::settle`].
+    #[must_use]
+    pub fn needs_settling(&self) -> bool {
+        !self.dirty_quics.is_empty()
+    }
+
+    /// Takes the oldest event.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    fn dispatch(&mut self, event: NetEvent) {
+        match event {
+            NetEvent::Ready { token, ready } => match Owner::of(token) {
+                Some(Owner::Channel(key)) => self.channel_ready(key, ready),
+                Some(Owner::QuicSocket(key)) => self.quic_socket_ready(key, ready),
+                Some(Owner::Resolver(t)) => self.resolver_ready(t, ready),
+                None => {}
+            },
+            NetEvent::PathsChanged => self.paths_changed(),
+            NetEvent::NamesChanged => self.names_changed(),
+            NetEvent::Resumed { .. } => self.paths_changed(),
+            #[allow(unreachable_patterns, reason = "the enum may grow")]
+            _ => {}
+        }
+    }
+
+    fn channel_ready(&mut self, key: Key, ready: Ready) {
+        let Some(c) = self.channels.get_mut(key) else { return };
+        let (readable, writable) = c.note(ready);
+        match c.behind {
+            Behind::Attempt(..) => self.drive_attempt(key),
+            Behind::Conn(conn) => self.conn_ready(key, conn, readable || ready.readable, writable || ready.writable),
+            Behind::Listener(listener) => match c.kind {
+                Kind::Accept => self.accept(listener, key),
+                Kind::UdpShared(_) => self.shared_ready(listener, key, writable),
+                _ => self.drive_incoming(listener, key),
+            },
+            Behind::Lingering { .. } => self.linger(key),
+        }
+    }
+
+    fn run_timers(&mut self) {
+        // Each due entry is popped once; what it arms anew in the past waits for the next turn.
+        let mut budget = self.timers.len();
+        while budget > 0 {
+            budget -= 1;
+            let Some(timer) = self.timers.pop_due(self.now) else { break };
+            match timer {
+                Timer::Race(conn) => self.race_timeout(conn),
+                Timer::Cached(conn) => self.cached_timeout(conn),
+                Timer::Quic(quic) => self.quic_timeout(quic),
+                Timer::Resolver => self.resolver_timeout(),
+                Timer::Channel(channel) => self.channel_timeout(channel),
+                Timer::Idle(conn) => self.idle_timeout(conn),
+                Timer::Expiry(conn) => self.expire_messages(conn),
+                Timer::Accept(listener) => self.accept_again(listener),
+            }
+        }
+        if self.timers.len() > 1024 && self.timers.len() > 4 * (self.conns.len() + self.channels.len() + self.quics.len())
+        {
+            self.compact_timers();
+        }
+    }
+
+    /// Drops the deadlines whose objects are gone.
+    fn compact_timers(&mut self) {
+        let (conns, channels, quics, listeners) = (&self.conns, &self.channels, &self.quics, &self.listeners);
+        self.timers.compact(|t| match t {
+            Timer::Race(k) => conns.get(*k).is_some_and(|c| c.est.is_some()),
+            Timer::Cached(k) => conns.get(*k).is_some_and(|c| c.state == ConnectionState::Establishing),
+            Timer::Idle(k) | Timer::Expiry(k) => conns.contains(*k),
+            Timer::Quic(k) => quics.contains(*k),
+            Timer::Channel(k) => channels.contains(*k),
+            Timer::Accept(k) => listeners.contains(*k),
+            Timer::Resolver => true,
+        });
+    }
+
+    /// Reports an event of a connection, unless nobody holds it.
+    pub(crate) fn notify(&mut self, conn: Key, event: Event) {
+        if self.conns.get(conn).is_some_and(|c| !c.released) {
+            self.notices.push_back(Notice { source: Source::Connection(ConnectionId(conn)), event });
+        }
+    }
+
+    pub(crate) fn notify_listener(&mut self, listener: Key, event: Event) {
+        self.notices.push_back(Notice { source: Source::Listener(ListenerId(listener)), event });
+    }
+
+    pub(crate) fn notify_group(&mut self, group: Key, event: Event) {
+        self.notices.push_back(Notice { source: Source::Group(GroupId(group)), event });
+    }
+
+    /// Adds a step to the timeline of a connection that is being established.
+    pub(crate) fn step(&mut self, conn: Key, step: Step) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let entry = TimelineEntry { at: self.now - c.since, step };
+        tracing::debug!(target: "neater::race", connection = ?conn, at_ms = entry.at.as_millis() as u64, "{}", entry.step);
+        if c.request.observe {
+            let copy = entry.clone();
+            self.notify(conn, Event::Timeline(copy));
+        }
+        if let Some(c) = self.conns.get_mut(conn) {
+            let timeline = &mut c.ext().timeline;
+            // A race has at most max_candidates attempts with a handful of steps each.
+            if timeline.len() < 512 {
+                timeline.push(entry);
+            }
+        }
+    }
+
+    /// What this host is attached to, as a number: outcomes learnt elsewhere do not count here.
+    pub(crate) fn network(&mut self) -> u64 {
+        if let Some(n) = self.network {
+            return n;
+        }
+        use core::hash::{BuildHasher, Hash, Hasher};
+        let mut h = foldhash::fast::FixedState::with_seed(2).build_hasher();
+        for i in self.net.interfaces() {
+            if i.up && (i.default_v4 || i.default_v6) {
+                i.index.hash(&mut h);
+                for a in i.addrs.iter().filter(|a| !a.temporary) {
+                    a.addr.hash(&mut h);
+                }
+            }
+        }
+        let n = h.finish();
+        self.network = Some(n);
+        n
+    }
+
+    fn paths_changed(&mut self) {
+        let before = self.network;
+        self.network = None;
+        let after = self.network();
+        if before == Some(after) {
+            return;
+        }
+        tracing::debug!(target: "neater::path", "the network has changed");
+        self.quic_paths_changed();
+        for key in self.conns.keys() {
+            if self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Established && !matches!(c.io, Io::None)) {
+                self.notify(key, Event::PathChange);
+            }
+        }
+    }
+
+    /// Figures of the whole engine.
+    #[must_use]
+    pub fn stats(&self) -> EngineStats {
+        EngineStats {
+            connections: self.conns.len() as u64,
+            channels: self.channels.len() as u64,
+            quic_connections: self.quics.len() as u64,
+            bytes_queued: self.queued as u64,
+            timers: self.timers.len() as u64,
+            ..self.stats
+        }
+    }
+}

@@ -1,0 +1,799 @@
+//! From a request to an established connection: the cached outcome alone, or the race.
+
+use crate::channel::{Behind, Channel, Kind};
+use crate::conn::{Conn, ConnectionState, Io};
+use crate::engine::Timer;
+use crate::event::{AttemptError, CandidateOutcome, EstablishmentError, Event, Fate, Reason, Step};
+use crate::ids::Owner;
+use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
+use bytes::Bytes;
+use core::time::Duration;
+use neater_base::net::{ErrorKind, Net, NetError, SocketOptions};
+use neater_base::{Instant, Key};
+use neater_race::{
+    Address, CacheKey, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, PathSpec, Progress, Race,
+    StackId, StackOption,
+};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Endpoints that one connection may be given.
+pub const MAX_REMOTES: usize = 8;
+/// A connection that fails this soon after set-up, with nothing received, counts as an attempt that failed.
+const EARLY_DEATH: Duration = Duration::from_secs(5);
+
+/// What an attempt consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Channel(Key),
+    Quic(Key),
+}
+
+/// An attempt that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    pub(crate) candidate: Option<CandidateId>,
+    pub(crate) what: What,
+    pub(crate) stack: Stack,
+    pub(crate) addr: SocketAddr,
+}
+
+/// One path of a race.
+#[derive(Clone, Debug)]
+struct Path {
+    remote: usize,
+    interface: Option<u32>,
+    local: Option<SocketAddr>,
+}
+
+/// A connection that is being established by a race.
+#[derive(Debug)]
+pub(crate) struct Establishing {
+    race: Race<AttemptError>,
+    pub(crate) attempts: Vec<Attempt>,
+    paths: Vec<Path>,
+    armed: Option<Instant>,
+    /// Resolution has not been heard of yet: cancelled when the race is over.
+    pub(crate) lookups: Vec<neater_dns::LookupId>,
+    has_deadline: bool,
+}
+
+impl<N: Net> Engine<N> {
+    /// Opens a connection to any of `remotes`, which all offer the same service. It is [`ConnectionState::Establishing`]
+    /// until [`Event::Ready`] or [`Event::EstablishmentError`]; messages may be sent at once and wait.
+    ///
+    /// `first` is a message that may be sent as early data, because it is safely replayable; it is sent exactly as if it
+    /// were handed to [`Engine::send`] next if the stack cannot do that.
+    ///
+    /// # Errors
+    /// What can be known before anything is sent: [`Reason::InvalidConfiguration`], [`Reason::Exhausted`].
+    pub fn initiate(
+        &mut self,
+        request: &Request,
+        remotes: &Arc<[RemoteEndpoint]>,
+        local: Option<&LocalEndpoint>,
+        first: Option<Bytes>,
+    ) -> Result<ConnectionId, EstablishmentError> {
+        self.now = self.net.now();
+        check_remotes(remotes)?;
+        if self.conns.len() >= self.limits.connections {
+            return Err(EstablishmentError::new(
+                Reason::Exhausted,
+                format!("this engine has {} connections, its limit", self.limits.connections),
+            ));
+        }
+        self.stats.initiated += 1;
+        let mut conn = Conn::new(request.0.clone(), remotes.clone(), self.now);
+        if remotes.len() == 1 && local.is_none() {
+            let key = CacheKey {
+                network: self.network(),
+                endpoint: remotes[0].hash,
+                request: request.0.fingerprint,
+                isolation: request.0.isolation,
+            };
+            conn.cache_key = Some(key);
+            if let Some(outcome) = self.outcomes.get(self.now, &key) {
+                let (stack, addr) = (Stack::from_number(outcome.stack.0), outcome.addr);
+                let conn = self.conns.insert(conn);
+                if let Some(stack) = stack
+                    && self.try_cached(conn, stack, addr, &first)
+                {
+                    return Ok(ConnectionId(conn));
+                }
+                self.begin_race(conn, None, first);
+                return Ok(ConnectionId(conn));
+            }
+        }
+        let conn = self.conns.insert(conn);
+        self.begin_race(conn, local, first);
+        Ok(ConnectionId(conn))
+    }
+
+    /// Tries what worked last time, alone. False: it failed at once.
+    fn try_cached(&mut self, conn: Key, stack: Stack, addr: SocketAddr, first: &Option<Bytes>) -> bool {
+        if self.conns.get(conn).is_some_and(|c| c.request.observe) {
+            self.step(conn, Step::FromCache { stack, addr });
+        }
+        if let (Some(data), Some(c)) = (first, self.conns.get_mut(conn)) {
+            c.ext().early = Some(data.clone());
+        }
+        let path = Path { remote: 0, interface: None, local: None };
+        match self.open_attempt(conn, None, stack, addr, &path) {
+            Ok(what) => {
+                self.stats.cache_hits += 1;
+                let Some(c) = self.conns.get_mut(conn) else { return true };
+                // An attempt that was established at once (UDP) has already become the connection.
+                if c.state == ConnectionState::Establishing {
+                    c.io = match what {
+                        What::Channel(k) => Io::Channel(k),
+                        What::Quic(quic) => Io::StreamPending { quic },
+                    };
+                    let delay = c.request.attempt_delay;
+                    self.timers.push(self.now + delay, Timer::Cached(conn));
+                }
+                true
+            }
+            Err(_) => {
+                if let Some(key) = self.conns.get(conn).and_then(|c| c.cache_key) {
+                    self.outcomes.record_failure(self.now, key);
+                }
+                false
+            }
+        }
+    }
+
+    /// The cached outcome has not answered within an attempt delay: race the rest, without giving it up.
+    pub(crate) fn cached_timeout(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.state != ConnectionState::Establishing || c.est.is_some() {
+            return;
+        }
+        let what = match core::mem::replace(&mut c.io, Io::None) {
+            Io::Channel(k) => What::Channel(k),
+            Io::StreamPending { quic } => What::Quic(quic),
+            _ => return,
+        };
+        self.begin_race(conn, None, None);
+        let described = self.describe(what);
+        if let (Some(est), Some((stack, addr))) = (self.est(conn), described) {
+            est.attempts.push(Attempt { candidate: None, what, stack, addr });
+        }
+    }
+
+    fn describe(&self, what: What) -> Option<(Stack, SocketAddr)> {
+        match what {
+            What::Channel(k) => {
+                let c = self.channels.get(k)?;
+                let stack = match c.kind {
+                    Kind::Tcp => Stack::Tcp,
+                    Kind::TlsPending | Kind::Tls(_) => Stack::Tls,
+                    _ => Stack::Udp,
+                };
+                Some((stack, c.remote))
+            }
+            What::Quic(k) => self.quics.get(k).map(|q| (q.stack, q.remote)),
+        }
+    }
+
+    pub(crate) fn est(&mut self, conn: Key) -> Option<&mut Establishing> {
+        self.conns.get_mut(conn)?.est.as_deref_mut()
+    }
+
+    /// Lays out paths, asks for names, starts the race.
+    fn begin_race(&mut self, conn: Key, local: Option<&LocalEndpoint>, first: Option<Bytes>) {
+        let Some(c) = self.conns.get(conn) else { return };
+        let (request, remotes) = (c.request.clone(), c.remotes.clone());
+        let interface = local.and_then(|l| l.interface.as_deref());
+        let indices = match self.interfaces_for(&request, interface) {
+            Ok(i) => i,
+            Err(error) => return self.fail(conn, error),
+        };
+        let mut paths = Vec::new();
+        let mut specs = Vec::new();
+        for interface in &indices {
+            for (remote, r) in remotes.iter().enumerate() {
+                let literal = r.addr;
+                let scope = r.interface.as_deref().and_then(|n| self.interface_index(n));
+                let mut addr = local.and_then(|l| l.addr.map(|a| SocketAddr::new(a, l.port)));
+                if let (None, Some(l)) = (addr, local)
+                    && l.port != 0
+                {
+                    let any = literal.unwrap_or(IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED));
+                    addr = Some(crate::listen::any_like(any, l.port));
+                }
+                specs.push(PathSpec {
+                    id: PathId(paths.len() as u16),
+                    port: r.port,
+                    expect_v4: literal.is_none_or(|a| a.is_ipv4()),
+                    expect_v6: literal.is_none_or(|a| a.is_ipv6()),
+                    expect_services: literal.is_none() && request.services,
+                });
+                paths.push(Path { remote, interface: interface.or(scope), local: addr });
+            }
+        }
+        let stacks: Vec<_> = request
+            .stacks
+            .iter()
+            .map(|s| StackOption { id: StackId(*s as u16), group: u8::from(s.over_udp()), port: None, needs_service: false })
+            .collect();
+        let config = Config {
+            attempt_delay: request.attempt_delay,
+            deadline: request.timeout.map(|t| self.now + t),
+            ..Config::default()
+        };
+        let count = paths.len();
+        let race = Race::new(self.now, config, specs, stacks, self.rng.seed());
+        if let Some(c) = self.conns.get_mut(conn) {
+            c.est = Some(Box::new(Establishing {
+                race,
+                attempts: Vec::new(),
+                paths,
+                armed: None,
+                lookups: Vec::new(),
+                has_deadline: request.timeout.is_some(),
+            }));
+            if first.is_some() {
+                c.ext().early = first;
+            }
+        }
+        for path in 0..count {
+            let r = &remotes[path % remotes.len()];
+            match (r.addr, &r.host) {
+                (Some(addr), _) => {
+                    let source = self.net.source_for(addr);
+                    let input = Input::Answer {
+                        path: PathId(path as u16),
+                        family: Family::of(&addr),
+                        result: Ok(vec![Address::new(addr, source)]),
+                    };
+                    self.race_input(conn, input);
+                }
+                (None, Some(host)) => {
+                    let name = host.clone();
+                    self.step(conn, Step::Resolving { name: name.to_string() });
+                    self.look_up(conn, path as u16, &name, r.port, request.services, indices[path / remotes.len()]);
+                }
+                (None, None) => {}
+            }
+        }
+        self.drain_resolver();
+        self.drain_race(conn);
+    }
+
+    /// The interfaces a connection may use, in rank order; `None` leaves it to the system.
+    fn interfaces_for(
+        &mut self,
+        request: &crate::request::Compiled,
+        local: Option<&str>,
+    ) -> Result<Vec<Option<u32>>, EstablishmentError> {
+        let missing = |name: &str| {
+            EstablishmentError::new(Reason::InvalidConfiguration, format!("there is no interface `{name}` on this host"))
+        };
+        if let Some(name) = local {
+            return Ok(vec![Some(self.interface_index(name).ok_or_else(|| missing(name))?)]);
+        }
+        if request.properties.interfaces().is_empty() {
+            return Ok(vec![None]);
+        }
+        let ranked = neater_policy::rank_paths(&request.policy.needs, self.net.interfaces())
+            .map_err(|e| EstablishmentError::new(Reason::NoCandidates, e.to_string()))?;
+        Ok(ranked.iter().map(|r| Some(r.index)).take(4).collect())
+    }
+
+    pub(crate) fn interface_index(&self, name: &str) -> Option<u32> {
+        self.net.interfaces().iter().find(|i| i.name == name).map(|i| i.index)
+    }
+
+    /// Gives the race a fact, without drawing the consequences yet.
+    pub(crate) fn race_input(&mut self, conn: Key, input: Input<AttemptError>) {
+        let now = self.now;
+        if let Some(est) = self.est(conn) {
+            est.race.handle_input(now, input);
+        }
+    }
+
+    pub(crate) fn race_timeout(&mut self, conn: Key) {
+        let now = self.now;
+        if let Some(est) = self.est(conn) {
+            est.armed = None;
+            est.race.handle_timeout(now);
+            self.drain_race(conn);
+        }
+    }
+
+    /// Does what the race wants, until it wants nothing.
+    pub(crate) fn drain_race(&mut self, conn: Key) {
+        let now = self.now;
+        loop {
+            let Some(est) = self.est(conn) else { return };
+            let Some(output) = est.race.poll_output(now) else { break };
+            match output {
+                Output::Start(candidate) => self.start(conn, candidate),
+                Output::Cancel(id) => self.withdraw(conn, Some(id)),
+                Output::Won(id) => return self.won(conn, Some(id)),
+                Output::Lost => return self.lost(conn),
+            }
+        }
+        let Some(est) = self.est(conn) else { return };
+        let next = est.race.next_timeout();
+        if let Some(at) = next
+            && est.armed.is_none_or(|a| at < a)
+        {
+            est.armed = Some(at);
+            self.timers.push(at, Timer::Race(conn));
+        }
+    }
+
+    fn start(&mut self, conn: Key, candidate: Candidate) {
+        let Some(stack) = Stack::from_number(candidate.stack.0) else { return };
+        let Some(c) = self.conns.get(conn) else { return };
+        let Some(path) = c.est.as_ref().and_then(|e| e.paths.get(candidate.path.0 as usize)).cloned() else { return };
+        let only = c.remotes.get(path.remote).and_then(|r| r.protocol);
+        self.step(conn, Step::Started { stack, addr: candidate.addr });
+        let result = if only.is_some_and(|s| s != stack) {
+            Err(AttemptError::Net(ErrorKind::InvalidInput.into()))
+        } else {
+            self.open_attempt(conn, Some(candidate.id), stack, candidate.addr, &path)
+        };
+        if let Err(error) = result {
+            self.step(conn, Step::Failed { stack, addr: candidate.addr, error: error.clone() });
+            let progress = Progress::Failed(error);
+            self.race_input(conn, Input::Progress { candidate: candidate.id, progress });
+        }
+    }
+
+    /// Opens the sockets of one attempt.
+    fn open_attempt(
+        &mut self,
+        conn: Key,
+        candidate: Option<CandidateId>,
+        stack: Stack,
+        addr: SocketAddr,
+        path: &Path,
+    ) -> Result<What, AttemptError> {
+        self.stats.attempts += 1;
+        let request = self.conns.get(conn).ok_or(AttemptError::ClosedByPeer)?.request.clone();
+        let behind = Behind::Attempt(conn, candidate);
+        let base = match stack {
+            Stack::Tcp => &request.tcp_options,
+            Stack::Tls => &request.tls_options,
+            _ => &request.udp_options,
+        };
+        let custom;
+        let options = if path.interface.is_some() || path.local.is_some() {
+            custom = SocketOptions { interface: path.interface, local: path.local, ..base.clone() };
+            &custom
+        } else {
+            base
+        };
+        let what = match stack {
+            Stack::Tcp | Stack::Tls => {
+                let key = self.channels.next_key();
+                let sock =
+                    self.net.connect(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+                let kind = if stack == Stack::Tcp { Kind::Tcp } else { Kind::TlsPending };
+                self.channels.insert(Channel::new(sock, kind, behind, addr, self.now));
+                What::Channel(key)
+            }
+            Stack::Udp => {
+                let key = self.channels.next_key();
+                let sock = self.net.udp(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+                if let Err(e) = self.net.udp_connect(sock, addr) {
+                    self.net.close(sock);
+                    return Err(AttemptError::Net(e));
+                }
+                let mut channel = Channel::new(sock, Kind::Udp, behind, addr, self.now);
+                channel.connected = true;
+                channel.writable = true;
+                channel.readable = true;
+                self.channels.insert(channel);
+                What::Channel(key)
+            }
+            Stack::Quic | Stack::QuicDatagram => {
+                let name = server_name(&request, self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)), addr);
+                What::Quic(self.quic_connect(conn, candidate, stack, addr, &name, &request, options)?)
+            }
+        };
+        if let Some(est) = self.est(conn) {
+            est.attempts.push(Attempt { candidate, what, stack, addr });
+        }
+        if stack == Stack::Udp {
+            // A connectionless stack is established as soon as a path is selected (RFC 9623 section 4.6).
+            self.attempt_established(conn, candidate, what);
+        }
+        Ok(what)
+    }
+
+    /// Moves an attempt over TCP on, after readiness.
+    pub(crate) fn drive_attempt(&mut self, key: Key) {
+        let Some(c) = self.channels.get_mut(key) else { return };
+        let Behind::Attempt(conn, candidate) = c.behind else { return };
+        if !c.connected {
+            if !c.writable {
+                return;
+            }
+            match self.net.connect_result(c.sock) {
+                Ok(()) => {}
+                Err(e) if e.is_would_block() => {
+                    c.writable = false;
+                    return;
+                }
+                Err(e) => return self.attempt_failed(conn, candidate, What::Channel(key), AttemptError::Net(e)),
+            }
+            c.connected = true;
+            let (rtt, addr) = (self.now - c.started, c.remote);
+            match c.kind {
+                Kind::Tcp => return self.attempt_established(conn, candidate, What::Channel(key)),
+                Kind::TlsPending => {
+                    if let Err(e) = self.begin_tls(key, conn) {
+                        return self.attempt_failed(conn, candidate, What::Channel(key), e);
+                    }
+                    self.reachable(conn, candidate, Stack::Tls, addr, rtt);
+                    if !self.channels.contains(key) {
+                        return;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let Some(c) = self.channels.get(key) else { return };
+        match &c.kind {
+            Kind::Tls(t) if t.is_handshaking() => match self.drive_tls(key) {
+                Ok(true) => self.attempt_established(conn, candidate, What::Channel(key)),
+                Ok(false) => {}
+                Err(e) => self.attempt_failed(conn, candidate, What::Channel(key), e),
+            },
+            // Established and waiting for the race's decision: only a reset is news.
+            Kind::Tcp | Kind::Tls(_) if c.hangup => {
+                if let Err(e) = self.net.connect_result(c.sock)
+                    && !e.is_would_block()
+                {
+                    self.attempt_failed(conn, candidate, What::Channel(key), AttemptError::Net(e));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Starts the TLS handshake on a connected channel.
+    fn begin_tls(&mut self, key: Key, conn: Key) -> Result<(), AttemptError> {
+        let Some(c) = self.conns.get(conn) else { return Err(AttemptError::ClosedByPeer) };
+        let Some(ch) = self.channels.get_mut(key) else { return Err(AttemptError::ClosedByPeer) };
+        let Some(config) = c.request.tls.clone() else {
+            return Err(AttemptError::Net(ErrorKind::Unsupported.into()));
+        };
+        let remote = c.remotes.iter().find(|r| r.addr == Some(ch.remote.ip())).or(c.remotes.first());
+        let name = server_name(&c.request, remote, ch.remote);
+        let name = neater_tls::ServerName::try_from(name).map_err(|_| AttemptError::NoAddress)?;
+        let tls = neater_tls::TlsStream::client(config, &name).map_err(AttemptError::Tls)?;
+        ch.kind = Kind::Tls(Box::new(tls));
+        Ok(())
+    }
+
+    /// An attempt has had an answer from its peer.
+    pub(crate) fn reachable(
+        &mut self,
+        conn: Key,
+        candidate: Option<CandidateId>,
+        stack: Stack,
+        addr: SocketAddr,
+        rtt: Duration,
+    ) {
+        if let Some(candidate) = candidate {
+            self.step(conn, Step::Reachable { stack, addr, rtt });
+            self.race_input(conn, Input::Progress { candidate, progress: Progress::Reachable { rtt } });
+            self.drain_race(conn);
+        }
+    }
+
+    /// The whole stack of an attempt is up.
+    pub(crate) fn attempt_established(&mut self, conn: Key, candidate: Option<CandidateId>, what: What) {
+        let Some(c) = self.conns.get(conn) else { return };
+        if c.state != ConnectionState::Establishing {
+            return;
+        }
+        let Some(id) = candidate else {
+            // The cached outcome: it wins at once, over a race that may have begun meanwhile.
+            self.become_established(conn, what);
+            return;
+        };
+        if let Some((stack, addr)) = self.describe(what) {
+            self.step(conn, Step::Established { stack, addr });
+        }
+        self.race_input(conn, Input::Progress { candidate: id, progress: Progress::Established });
+        self.drain_race(conn);
+    }
+
+    /// An attempt has failed: release it, tell the race.
+    pub(crate) fn attempt_failed(&mut self, conn: Key, candidate: Option<CandidateId>, what: What, error: AttemptError) {
+        let described = self.describe(what);
+        self.release_attempt(what, false);
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.state != ConnectionState::Establishing {
+            return;
+        }
+        if let Some(est) = &mut c.est {
+            est.attempts.retain(|a| a.what != what);
+        }
+        if let Some((stack, addr)) = described {
+            self.step(conn, Step::Failed { stack, addr, error: error.clone() });
+        }
+        match candidate {
+            Some(candidate) => {
+                self.race_input(conn, Input::Progress { candidate, progress: Progress::Failed(error) });
+                self.drain_race(conn);
+            }
+            None => {
+                let Some(c) = self.conns.get_mut(conn) else { return };
+                if let Some(key) = c.cache_key {
+                    self.outcomes.record_failure(self.now, key);
+                }
+                let Some(c) = self.conns.get_mut(conn) else { return };
+                if c.est.is_none() {
+                    c.io = Io::None;
+                    self.begin_race(conn, None, None);
+                }
+            }
+        }
+    }
+
+    /// Withdraws an attempt as early as its protocol allows: TCP by reset before any byte, QUIC by CONNECTION_CLOSE.
+    fn withdraw(&mut self, conn: Key, candidate: Option<CandidateId>) {
+        let Some(est) = self.est(conn) else { return };
+        let Some(i) = est.attempts.iter().position(|a| a.candidate == candidate) else { return };
+        let attempt = est.attempts.swap_remove(i);
+        self.release_attempt(attempt.what, true);
+        self.step(conn, Step::Withdrawn { stack: attempt.stack, addr: attempt.addr });
+    }
+
+    fn release_attempt(&mut self, what: What, withdrawn: bool) {
+        match what {
+            What::Channel(k) => {
+                if let Some(c) = self.channels.remove(k) {
+                    if withdrawn && c.connected && !matches!(c.kind, Kind::Udp) {
+                        self.net.abort(c.sock);
+                    } else {
+                        self.net.close(c.sock);
+                    }
+                }
+            }
+            What::Quic(k) => self.quic_abandon(k),
+        }
+    }
+
+    fn won(&mut self, conn: Key, candidate: Option<CandidateId>) {
+        let Some(est) = self.est(conn) else { return };
+        let Some(i) = est.attempts.iter().position(|a| a.candidate == candidate) else { return };
+        let winner = est.attempts.swap_remove(i);
+        self.step(conn, Step::Chosen { stack: winner.stack, addr: winner.addr });
+        self.become_established(conn, winner.what);
+    }
+
+    /// The connection gets its transport; everybody else is sent home.
+    fn become_established(&mut self, conn: Key, what: What) {
+        let Some((stack, addr)) = self.describe(what) else { return };
+        let now = self.now;
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        c.establishment = now - c.since;
+        let est = c.est.take();
+        if let Some(mut est) = est {
+            // The race still has its cancellations to say.
+            while let Some(output) = est.race.poll_output(now) {
+                if let Output::Cancel(id) = output
+                    && let Some(i) = est.attempts.iter().position(|a| a.candidate == Some(id))
+                {
+                    let attempt = est.attempts.swap_remove(i);
+                    self.release_attempt(attempt.what, true);
+                    self.step(conn, Step::Withdrawn { stack: attempt.stack, addr: attempt.addr });
+                }
+            }
+            for attempt in est.attempts.iter().filter(|a| a.what != what) {
+                self.release_attempt(attempt.what, true);
+            }
+            for id in &est.lookups {
+                self.names.forget(*id);
+            }
+            let report = self.outcomes_of(&est, conn);
+            if let Some(c) = self.conns.get_mut(conn) {
+                c.ext().candidates = report;
+            }
+        }
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        c.stack = Some(stack);
+        c.since = now;
+        let cache_key = c.cache_key;
+        let establishment = c.establishment;
+        match what {
+            What::Channel(k) => {
+                c.io = Io::Channel(k);
+                if let Some(ch) = self.channels.get_mut(k) {
+                    ch.behind = Behind::Conn(conn);
+                }
+            }
+            What::Quic(k) => self.quic_won(conn, k, stack),
+        }
+        if let Some(key) = cache_key {
+            let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(establishment));
+            self.outcomes.record_success(now, key, outcome);
+        }
+        self.enter_established(conn);
+    }
+
+    /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned connections alike.
+    pub(crate) fn enter_established(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if matches!(c.io, Io::StreamPending { .. }) {
+            return;
+        }
+        self.stats.established += 1;
+        c.state = ConnectionState::Established;
+        let framer = c.request.framer.make();
+        let plain = framer.is_none() && c.ext.is_none() && c.tx.queue.is_empty();
+        if plain {
+            return self.notify(conn, Event::Ready);
+        }
+        if let Some(framer) = framer {
+            c.ext().framer = Some(framer);
+            if let Err(error) = self.start_framer(conn) {
+                return self.fail_connection(conn, error);
+            }
+        }
+        self.notify(conn, Event::Ready);
+        self.after_established(conn);
+    }
+
+    fn lost(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let Some(est) = c.est.take() else { return };
+        // The cached outcome may still be waiting for its peer; it is all there is now, so let it.
+        let late = self.now - c.since >= c.request.timeout.unwrap_or(Duration::MAX);
+        if let (Some(direct), false) = (est.attempts.iter().find(|a| a.candidate.is_none()).copied(), late) {
+            c.io = match direct.what {
+                What::Channel(k) => Io::Channel(k),
+                What::Quic(quic) => Io::StreamPending { quic },
+            };
+            return;
+        }
+        for attempt in &est.attempts {
+            self.release_attempt(attempt.what, true);
+        }
+        for id in &est.lookups {
+            self.names.forget(*id);
+        }
+        let candidates = self.outcomes_of(&est, conn);
+        let resolution: Vec<String> = est
+            .race
+            .resolution_report()
+            .into_iter()
+            .filter_map(|r| match r.state {
+                neater_race::ResolutionState::Failed { reason, .. } => {
+                    Some(format!("{}: {reason}", crate::resolve::record_name(r.record)))
+                }
+                neater_race::ResolutionState::Answered { count: 0, .. } => {
+                    Some(format!("{}: the name has none", crate::resolve::record_name(r.record)))
+                }
+                _ => None,
+            })
+            .collect();
+        let Some(c) = self.conns.get(conn) else { return };
+        let to: Vec<String> = c.remotes.iter().map(ToString::to_string).collect();
+        let to = to.join(" or ");
+        let (reason, message) = if late && est.has_deadline {
+            (Reason::Timeout, format!("{to} did not answer in the time allowed"))
+        } else if candidates.is_empty() && !resolution.is_empty() {
+            (Reason::ResolutionFailed, format!("{to} has no address that can be used"))
+        } else if candidates.is_empty() {
+            (Reason::NoCandidates, format!("nothing to try for {to}"))
+        } else {
+            (Reason::EstablishmentFailed, format!("no candidate for {to} could be established"))
+        };
+        let excluded = c.request.policy.excluded.iter().map(ToString::to_string).collect();
+        self.fail(conn, EstablishmentError { reason, message, candidates, excluded, resolution });
+    }
+
+    /// Ends a connection that was not established.
+    pub(crate) fn fail(&mut self, conn: Key, error: EstablishmentError) {
+        self.stats.failed += 1;
+        tracing::debug!(target: "neater::race", connection = ?conn, "{error}");
+        if let Some(c) = self.conns.get_mut(conn) {
+            c.est = None;
+            c.io = Io::None;
+            c.ext().candidates.clone_from(&error.candidates);
+        }
+        self.notify(conn, Event::EstablishmentError(Box::new(error)));
+        self.set_closed(conn);
+    }
+
+    fn outcomes_of(&self, est: &Establishing, conn: Key) -> Vec<CandidateOutcome> {
+        use neater_race::CandidateOutcome as O;
+        let began = self.conns.get(conn).map_or(self.now, |c| c.since);
+        est.race
+            .report()
+            .into_iter()
+            .filter_map(|r| {
+                Some(CandidateOutcome {
+                    stack: Stack::from_number(r.candidate.stack.0)?,
+                    addr: r.candidate.addr,
+                    started: r.started_at.map(|t| t - began),
+                    reachable: r.reachable_at.map(|t| t - began),
+                    ended: r.ended_at.map(|t| t - began),
+                    fate: match r.outcome {
+                        O::NotStarted | O::Superseded => Fate::NotStarted,
+                        O::Running | O::Established => Fate::Running,
+                        O::Won => Fate::Won,
+                        O::Cancelled => Fate::Withdrawn,
+                        O::Failed(e) => Fate::Failed(e),
+                    },
+                })
+            })
+            .collect()
+    }
+
+    /// Takes back a connection that is being established.
+    pub(crate) fn cancel_establishment(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        match core::mem::replace(&mut c.io, Io::None) {
+            Io::Channel(k) => self.release_attempt(What::Channel(k), true),
+            Io::StreamPending { quic } => self.quic_abandon_stream(conn, quic),
+            _ => {}
+        }
+        let Some(est) = self.conns.get_mut(conn).and_then(|c| c.est.take()) else { return };
+        for attempt in &est.attempts {
+            self.release_attempt(attempt.what, true);
+        }
+        for id in &est.lookups {
+            self.names.forget(*id);
+        }
+    }
+
+    /// A connection has failed so soon after set-up that the outcome of its race was no good.
+    pub(crate) fn note_early_death(&mut self, conn: Key) {
+        if let Some(c) = self.conns.get(conn)
+            && let Some(key) = c.cache_key
+            && c.bytes_received == 0
+            && self.now - c.since < EARLY_DEATH
+        {
+            self.outcomes.record_failure(self.now, key);
+        }
+    }
+}
+
+fn check_remotes(remotes: &[RemoteEndpoint]) -> Result<(), EstablishmentError> {
+    let invalid = |m: String| Err(EstablishmentError::new(Reason::InvalidConfiguration, m));
+    if remotes.is_empty() {
+        return invalid("a connection needs at least one remote endpoint".into());
+    }
+    if remotes.len() > MAX_REMOTES {
+        return invalid(format!("{} remote endpoints were given; the limit is {MAX_REMOTES}", remotes.len()));
+    }
+    for r in remotes {
+        if r.port == 0 {
+            return invalid(format!("the remote endpoint {r} has no port"));
+        }
+        if r.addr.is_none() && r.host.is_none() {
+            return invalid("a remote endpoint needs a host name or an address".into());
+        }
+        if r.addr.is_some_and(|a| a.is_unspecified()) {
+            return invalid(format!("{r} is no address to connect to"));
+        }
+    }
+    Ok(())
+}
+
+/// The name that certificates are checked against.
+fn server_name(request: &crate::request::Compiled, remote: Option<&RemoteEndpoint>, addr: SocketAddr) -> String {
+    if let Some(name) = &request.server_name {
+        return name.clone();
+    }
+    match remote.and_then(|r| r.host.as_deref()) {
+        Some(host) => host.trim_end_matches('.').to_owned(),
+        None => addr.ip().to_string(),
+    }
+}
+
+/// The error of an operation on the network as that of an attempt.
+impl From<NetError> for AttemptError {
+    fn from(e: NetError) -> Self {
+        Self::Net(e)
+    }
+}

@@ -1,0 +1,426 @@
+//! What the engine reports (RFC 9622 sections 7 to 11), and why things fail.
+
+use crate::{ConnectionId, GroupId, ListenerId, MessageId, Stack};
+use core::fmt;
+use core::time::Duration;
+use neater_base::net::{IcmpError, NetError};
+use neater_dns::ResolveError;
+use neater_quic::QuicError;
+use neater_tls::TlsError;
+use std::net::SocketAddr;
+
+/// An event and whose it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Notice {
+    /// Whose.
+    pub source: Source,
+    /// What.
+    pub event: Event,
+}
+
+/// Whose event it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A connection's.
+    Connection(ConnectionId),
+    /// A listener's.
+    Listener(ListenerId),
+    /// A group's.
+    Group(GroupId),
+}
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The connection is established.
+    Ready,
+    /// The connection could not be established. It is closed.
+    EstablishmentError(Box<EstablishmentError>),
+    /// Worth receiving.
+    Readable,
+    /// Worth sending: there is room again.
+    Writable,
+    /// A message has been handed to the transport.
+    Sent(MessageId),
+    /// A message's lifetime ended before it was sent.
+    Expired(MessageId),
+    /// A message cannot be sent.
+    SendError(MessageId, SendError),
+    /// An ICMP error that does not end the connection.
+    SoftError(IcmpError),
+    /// Addresses or path of the connection have changed.
+    PathChange,
+    /// The connection is closed; no event follows.
+    Closed,
+    /// The connection failed; no event follows.
+    ConnectionError(ConnectionError),
+    /// A step of establishment, for people.
+    Timeline(TimelineEntry),
+    /// A listener has a new connection.
+    ConnectionReceived(ConnectionId),
+    /// A listener has a new group (only when it asked for groups).
+    GroupReceived(GroupId),
+    /// A listener has stopped; no event follows.
+    Stopped,
+    /// A listener cannot take connections now, for this reason; it goes on by itself.
+    ListenerError(NetError),
+    /// The peer has opened a stream in a group that takes its streams itself.
+    StreamReceived(ConnectionId),
+}
+
+/// Why one attempt failed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum AttemptError {
+    /// The network or the system.
+    Net(NetError),
+    /// TLS.
+    Tls(TlsError),
+    /// QUIC.
+    Quic(QuicError),
+    /// Name resolution.
+    Resolve(ResolveError),
+    /// The framer's handshake.
+    Framer(String),
+    /// It did not end in time.
+    TimedOut,
+    /// The peer closed during set-up.
+    ClosedByPeer,
+    /// The name has no address of this family, or the interface is missing.
+    NoAddress,
+}
+
+impl fmt::Display for AttemptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Net(e) => e.fmt(f),
+            Self::Tls(e) => e.fmt(f),
+            Self::Quic(e) => e.fmt(f),
+            Self::Resolve(e) => e.fmt(f),
+            Self::Framer(e) => write!(f, "framer: {e}"),
+            Self::TimedOut => f.write_str("timed out"),
+            Self::ClosedByPeer => f.write_str("closed by the peer during set-up"),
+            Self::NoAddress => f.write_str("no address"),
+        }
+    }
+}
+
+/// The kinds of failure of RFC 9623 appendix B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Endpoints or properties make no sense together.
+    InvalidConfiguration,
+    /// No protocol stack can do what was asked.
+    NoCandidates,
+    /// No address was found.
+    ResolutionFailed,
+    /// Every candidate failed.
+    EstablishmentFailed,
+    /// The time given for establishment ended.
+    Timeout,
+    /// Policy forbids it.
+    PolicyProhibited,
+    /// The program closed the connection first.
+    Cancelled,
+    /// The system has no descriptors, memory or ports left, or the engine's limit is reached.
+    Exhausted,
+}
+
+impl Reason {
+    /// The reason's name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidConfiguration => "invalid configuration",
+            Self::NoCandidates => "no candidates",
+            Self::ResolutionFailed => "resolution failed",
+            Self::EstablishmentFailed => "establishment failed",
+            Self::Timeout => "timeout",
+            Self::PolicyProhibited => "prohibited by policy",
+            Self::Cancelled => "cancelled",
+            Self::Exhausted => "resources exhausted",
+        }
+    }
+}
+
+/// How one candidate fared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CandidateOutcome {
+    /// The protocol stack.
+    pub stack: Stack,
+    /// The remote address.
+    pub addr: SocketAddr,
+    /// When it was started, from the call to initiate; `None`: never.
+    pub started: Option<Duration>,
+    /// When it became reachable.
+    pub reachable: Option<Duration>,
+    /// When it ended, in whatever way.
+    pub ended: Option<Duration>,
+    /// In what way.
+    pub fate: Fate,
+}
+
+/// The end of a candidate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate {
+    /// It carries the connection.
+    Won,
+    /// It was not needed.
+    NotStarted,
+    /// It was withdrawn because another one won.
+    Withdrawn,
+    /// It was still being tried.
+    Running,
+    /// It failed.
+    Failed(AttemptError),
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Won => f.write_str("won"),
+            Self::NotStarted => f.write_str("not started"),
+            Self::Withdrawn => f.write_str("withdrawn"),
+            Self::Running => f.write_str("no answer"),
+            Self::Failed(e) => write!(f, "{e}"),
+        }
+    }
+}
+
+/// Why a connection could not be established: every candidate, what was tried, and why each lost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EstablishmentError {
+    /// The kind of failure.
+    pub reason: Reason,
+    /// In words.
+    pub message: String,
+    /// Every candidate, best first.
+    pub candidates: Vec<CandidateOutcome>,
+    /// Stacks that were not eligible, each with the properties that rule it out.
+    pub excluded: Vec<String>,
+    /// What went wrong with names.
+    pub resolution: Vec<String>,
+}
+
+impl EstablishmentError {
+    pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            candidates: Vec::new(),
+            excluded: Vec::new(),
+            resolution: Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for EstablishmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason.as_str(), self.message)?;
+        for c in &self.candidates {
+            write!(f, "\n  {} to {}: ", c.stack, c.addr)?;
+            match c.started {
+                Some(t) => write!(f, "started at {} ms, {}", t.as_millis(), c.fate)?,
+                None => write!(f, "{}", c.fate)?,
+            }
+        }
+        for line in &self.resolution {
+            write!(f, "\n  {line}")?;
+        }
+        for line in &self.excluded {
+            write!(f, "\n  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for EstablishmentError {}
+
+/// Why an established connection ended.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// The network or the system.
+    Net(NetError),
+    /// TLS: a broken record, an alert, a truncation.
+    Tls(TlsError),
+    /// QUIC.
+    Quic(QuicError),
+    /// The byte stream ended without TLS's close_notify: what the peer sent may have been cut short.
+    Truncated,
+    /// The peer abandoned the stream with this code.
+    StreamReset(u64),
+    /// The framer gave up.
+    Framer(String),
+    /// Aborted from this side.
+    LocalAbort,
+    /// Nothing was heard for longer than the time allowed.
+    TimedOut,
+    /// The connection does not exist, or is closed.
+    Closed,
+    /// Not established yet.
+    NotReady,
+    /// The operation does not fit this connection, and why.
+    Unsupported(&'static str),
+}
+
+impl fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Net(e) => e.fmt(f),
+            Self::Tls(e) => e.fmt(f),
+            Self::Quic(e) => e.fmt(f),
+            Self::Truncated => {
+                f.write_str("the stream ended without TLS's close_notify: what was received may have been cut short")
+            }
+            Self::StreamReset(code) => write!(f, "the peer abandoned the stream with code {code}"),
+            Self::Framer(e) => write!(f, "framer: {e}"),
+            Self::LocalAbort => f.write_str("aborted locally"),
+            Self::TimedOut => f.write_str("timed out"),
+            Self::Closed => f.write_str("the connection is closed"),
+            Self::NotReady => f.write_str("the connection is not established yet"),
+            Self::Unsupported(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for ConnectionError {}
+
+/// Why a message cannot be sent.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum SendError {
+    /// No room now; [`Event::Writable`] tells when to try again. `room` bytes of a partial message would fit.
+    Blocked {
+        /// Bytes that would fit.
+        room: usize,
+    },
+    /// Larger than this transport, path or engine can ever take.
+    MessageTooLarge {
+        /// Largest message, in bytes.
+        max: usize,
+    },
+    /// A final message was sent, or the connection is closing.
+    AfterFinal,
+    /// The message's properties contradict the connection's, and which.
+    InvalidMessageProperties(String),
+    /// The framer refused the message.
+    Framer(String),
+    /// The connection has failed.
+    Connection(ConnectionError),
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blocked { room } => write!(f, "the send buffer has room for {room} bytes only; wait for Writable"),
+            Self::MessageTooLarge { max } => write!(f, "the message is larger than the {max} bytes possible here"),
+            Self::AfterFinal => f.write_str("nothing can be sent after a final message or a close"),
+            Self::InvalidMessageProperties(why) => write!(f, "message properties: {why}"),
+            Self::Framer(why) => write!(f, "framer: {why}"),
+            Self::Connection(e) => e.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// A step of establishment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimelineEntry {
+    /// When, from the call to initiate.
+    pub at: Duration,
+    /// What.
+    pub step: Step,
+}
+
+/// What happened during establishment.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Step {
+    /// A question was asked.
+    Resolving {
+        /// The name.
+        name: String,
+    },
+    /// Addresses of a family arrived.
+    Resolved {
+        /// `A`, `AAAA` or `HTTPS`.
+        record: &'static str,
+        /// What was found, in words.
+        found: String,
+    },
+    /// The outcome of an earlier race is used.
+    FromCache {
+        /// The stack.
+        stack: Stack,
+        /// Where to.
+        addr: SocketAddr,
+    },
+    /// An attempt was started.
+    Started {
+        /// The stack.
+        stack: Stack,
+        /// Where to.
+        addr: SocketAddr,
+    },
+    /// The peer has answered an attempt.
+    Reachable {
+        /// The stack.
+        stack: Stack,
+        /// Where to.
+        addr: SocketAddr,
+        /// The round-trip time seen.
+        rtt: Duration,
+    },
+    /// The whole stack of an attempt is up.
+    Established {
+        /// The stack.
+        stack: Stack,
+        /// Where to.
+        addr: SocketAddr,
+    },
+    /// An attempt failed.
+    Failed {
+        /// The stack.
+        stack: Stack,
+        /// Where to.
+        addr: SocketAddr,
+        /// Why.
+        error: AttemptError,
+    },
+    /// An attempt was withdrawn.
+    Withdrawn {
+        /// The stack.
+        stack: Stack,
+        /// Where to.
+        addr: SocketAddr,
+    },
+    /// The race is over and this carries the connection.
+    Chosen {
+        /// The stack.
+        stack: Stack,
+        /// Where to.
+        addr: SocketAddr,
+    },
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Resolving { name } => write!(f, "resolving {name}"),
+            Self::Resolved { record, found } => write!(f, "{record}: {found}"),
+            Self::FromCache { stack, addr } => write!(f, "{stack} to {addr}: worked before, tried alone"),
+            Self::Started { stack, addr } => write!(f, "{stack} to {addr}: started"),
+            Self::Reachable { stack, addr, rtt } => {
+                write!(f, "{stack} to {addr}: reachable, round trip {:.1} ms", rtt.as_secs_f64() * 1e3)
+            }
+            Self::Established { stack, addr } => write!(f, "{stack} to {addr}: established"),
+            Self::Failed { stack, addr, error } => write!(f, "{stack} to {addr}: failed: {error}"),
+            Self::Withdrawn { stack, addr } => write!(f, "{stack} to {addr}: withdrawn"),
+            Self::Chosen { stack, addr } => write!(f, "{stack} to {addr}: chosen"),
+        }
+    }
+}

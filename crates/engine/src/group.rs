@@ -1,0 +1,257 @@
+//! Connection groups (RFC 9622 section 7.4).
+
+use crate::conn::{Conn, ConnectionState, Io};
+use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
+use crate::{ConnectionId, Engine, GroupId, ListenerId};
+use neater_base::Key;
+use neater_base::net::Net;
+use neater_quic::{ConnectionApi, Direction};
+use std::collections::VecDeque;
+
+/// Connections that belong together: streams of one QUIC connection, or transport connections to the same place.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) quic: Option<Key>,
+    pub(crate) members: Vec<Key>,
+    /// Where streams that the peer opens are reported: to the listener, or to the group itself.
+    pub(crate) listener: Option<Key>,
+    pub(crate) claimed: bool,
+    /// Streams of the peer that came before somebody claimed them.
+    pub(crate) waiting: VecDeque<Key>,
+    /// Members that wait for the peer to allow another stream.
+    pub(crate) pending: VecDeque<(Key, Direction)>,
+    /// A handle refers to it.
+    pub(crate) held: bool,
+    pub(crate) closing: bool,
+}
+
+impl<N: Net> Engine<N> {
+    pub(crate) fn new_group(&mut self, quic: Option<Key>, listener: Option<Key>) -> Key {
+        self.groups.insert(Group {
+            quic,
+            members: Vec::new(),
+            listener,
+            claimed: false,
+            waiting: VecDeque::new(),
+            pending: VecDeque::new(),
+            held: false,
+            closing: false,
+        })
+    }
+
+    pub(crate) fn join_group(&mut self, group: Key, conn: Key) {
+        if let Some(g) = self.groups.get_mut(group) {
+            g.members.push(conn);
+        }
+        if let Some(c) = self.conns.get_mut(conn) {
+            c.group = Some(group);
+        }
+    }
+
+    /// The group of a connection, made if it has none yet. While it is held, streams that the peer opens are reported to
+    /// it ([`Event::StreamReceived`]) and not to a listener; release it with [`Engine::release_group`].
+    ///
+    /// # Errors
+    /// [`ConnectionError::Closed`] if there is no such connection.
+    pub fn group(&mut self, conn: ConnectionId) -> Result<GroupId, ConnectionError> {
+        let group = match self.conns.get(conn.0).ok_or(ConnectionError::Closed)?.group {
+            Some(g) => g,
+            None => {
+                let g = self.new_group(None, None);
+                self.join_group(g, conn.0);
+                g
+            }
+        };
+        self.claim_group(group);
+        Ok(GroupId(group))
+    }
+
+    pub(crate) fn claim_group(&mut self, group: Key) {
+        let Some(g) = self.groups.get_mut(group) else { return };
+        g.held = true;
+        g.claimed = true;
+        for conn in core::mem::take(&mut g.waiting) {
+            self.notify_group(group, Event::StreamReceived(ConnectionId(conn)));
+        }
+    }
+
+    /// Nobody uses the group's handle any more. Its connections go on.
+    pub fn release_group(&mut self, group: GroupId) {
+        if let Some(g) = self.groups.get_mut(group.0) {
+            g.held = false;
+        }
+        self.tidy_group(group.0);
+    }
+
+    /// The connections of a group, oldest first.
+    #[must_use]
+    pub fn grouped_connections(&self, group: GroupId) -> Vec<ConnectionId> {
+        self.groups.get(group.0).map(|g| g.members.iter().map(|k| ConnectionId(*k)).collect()).unwrap_or_default()
+    }
+
+    /// Adds a connection to the group of `conn`: a stream where the transport has them, another transport connection
+    /// otherwise. One-way streams only exist on multistreaming transports.
+    ///
+    /// # Errors
+    /// The parent is not established, or its transport cannot do this.
+    pub fn clone_connection(
+        &mut self,
+        conn: ConnectionId,
+        direction: Direction,
+    ) -> Result<ConnectionId, EstablishmentError> {
+        self.now = self.net.now();
+        let c = self.conns.get(conn.0).filter(|c| c.is_open()).ok_or_else(|| {
+            EstablishmentError::new(Reason::InvalidConfiguration, "only an established connection can be cloned")
+        })?;
+        match c.io {
+            Io::Stream { quic, .. } => {
+                let group = c.group;
+                self.open_in_group(group, quic, direction)
+            }
+            Io::Datagrams { .. } | Io::Peer { .. } => Err(EstablishmentError::new(
+                Reason::InvalidConfiguration,
+                "this connection is one of its kind with its peer: not cloneable",
+            )),
+            _ if direction == Direction::One => Err(EstablishmentError::new(
+                Reason::InvalidConfiguration,
+                "this transport has no one-way streams",
+            )),
+            _ if c.passive => Err(EstablishmentError::new(
+                Reason::InvalidConfiguration,
+                "the peer opened this connection and cannot be connected to",
+            )),
+            _ => {
+                let (request, remotes) = (crate::Request(c.request.clone()), c.remotes.clone());
+                let group = self.group(conn).map_err(|e| EstablishmentError::new(Reason::Cancelled, e.to_string()))?;
+                let clone = self.initiate(&request, &remotes, None, None)?;
+                self.join_group(group.0, clone.0);
+                self.release_group(group);
+                Ok(clone)
+            }
+        }
+    }
+
+    /// Opens a stream in a group that lives on a multistreaming transport.
+    ///
+    /// # Errors
+    /// The group is gone, or its transport has no streams.
+    pub fn open_stream(&mut self, group: GroupId, direction: Direction) -> Result<ConnectionId, EstablishmentError> {
+        self.now = self.net.now();
+        let quic = self.groups.get(group.0).and_then(|g| g.quic).ok_or_else(|| {
+            EstablishmentError::new(Reason::InvalidConfiguration, "the group's transport is gone, or has no streams")
+        })?;
+        self.open_in_group(Some(group.0), quic, direction)
+    }
+
+    fn open_in_group(
+        &mut self,
+        group: Option<Key>,
+        quic: Key,
+        direction: Direction,
+    ) -> Result<ConnectionId, EstablishmentError> {
+        let Some(q) = self.quics.get_mut(quic).filter(|q| q.connected) else {
+            return Err(EstablishmentError::new(Reason::EstablishmentFailed, "the QUIC connection is over"));
+        };
+        let (request, stack, remotes) = (q.request.clone(), q.stack, q.remotes.clone());
+        let stream = q.conn.open(direction);
+        let mut c = Conn::new(request, remotes, self.now);
+        c.stack = Some(stack);
+        if direction == Direction::One {
+            c.read_closed = true;
+        }
+        c.io = stream.map_or(Io::StreamPending { quic }, |stream| Io::Stream { quic, stream });
+        let conn = self.conns.insert(c);
+        if let Some(group) = group {
+            self.join_group(group, conn);
+        }
+        match stream {
+            Some(stream) => {
+                self.quic_bind(quic, stream, conn);
+                self.enter_established(conn);
+            }
+            None => {
+                if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+                    g.pending.push_back((conn, direction));
+                }
+            }
+        }
+        Ok(ConnectionId(conn))
+    }
+
+    /// The peer allows more streams: give them to the members that wait, oldest first.
+    pub(crate) fn open_pending(&mut self, quic: Key) {
+        let Some(group) = self.quics.get(quic).and_then(|q| q.group) else { return };
+        loop {
+            let Some(g) = self.groups.get_mut(group) else { return };
+            let Some((conn, direction)) = g.pending.front().copied() else { return };
+            if self.conns.get(conn).is_none_or(|c| c.state != ConnectionState::Establishing) {
+                g.pending.pop_front();
+                continue;
+            }
+            let Some(stream) = self.quics.get_mut(quic).and_then(|q| q.conn.open(direction)) else { return };
+            g.pending.pop_front();
+            if let Some(c) = self.conns.get_mut(conn) {
+                c.io = Io::Stream { quic, stream };
+            }
+            self.quic_bind(quic, stream, conn);
+            self.enter_established(conn);
+        }
+    }
+
+    /// Closes all connections of a group gracefully, and the session below when they are done.
+    pub fn close_group(&mut self, group: GroupId) {
+        let Some(g) = self.groups.get_mut(group.0) else { return };
+        g.closing = true;
+        for conn in g.members.clone() {
+            self.close(ConnectionId(conn));
+        }
+        self.tidy_group(group.0);
+    }
+
+    /// Aborts all connections of a group.
+    pub fn abort_group(&mut self, group: GroupId) {
+        let Some(g) = self.groups.get_mut(group.0) else { return };
+        g.closing = true;
+        for conn in g.members.clone() {
+            self.abort(ConnectionId(conn));
+        }
+        self.tidy_group(group.0);
+    }
+
+    pub(crate) fn leave_group(&mut self, conn: Key) {
+        let Some(group) = self.conns.get_mut(conn).and_then(|c| c.group.take()) else { return };
+        if let Some(g) = self.groups.get_mut(group) {
+            g.members.retain(|m| *m != conn);
+            g.pending.retain(|(m, _)| *m != conn);
+        }
+        self.tidy_group(group);
+    }
+
+    /// A group without members and handle is dropped, and the QUIC connection that it initiated is closed.
+    pub(crate) fn tidy_group(&mut self, group: Key) {
+        let Some(g) = self.groups.get(group) else { return };
+        if !g.members.is_empty() || (g.held && !g.closing) {
+            return;
+        }
+        let (quic, held) = (g.quic, g.held);
+        if let Some(quic) = quic {
+            let ours = self.quics.get(quic).is_some_and(|q| q.client);
+            let closing = self.groups.get(group).is_some_and(|g| g.closing);
+            if ours || closing {
+                self.quic_close(quic, 0);
+            } else if !held {
+                // The client may open another stream: the session lives until it closes it or the idle timeout does.
+                return;
+            }
+        }
+        if !held {
+            self.groups.remove(group);
+        }
+    }
+
+    /// Whether the group belongs to a listener that still listens.
+    pub(crate) fn group_listener(&self, group: Key) -> Option<ListenerId> {
+        let listener = self.groups.get(group)?.listener?;
+        self.listeners.contains(listener).then_some(ListenerId(listener))
+    }
+}

@@ -1,0 +1,494 @@
+//! Listeners (RFC 9622 section 7.2, RFC 9623 section 4.7).
+
+use crate::channel::{Behind, Channel, Kind};
+use crate::conn::{Conn, ConnectionState, Io, Queued};
+use crate::engine::Timer;
+use crate::event::{AttemptError, EstablishmentError, Event, Reason};
+use crate::ids::Owner;
+use crate::{ConnectionId, Engine, ListenerId, LocalEndpoint, Request, Stack};
+use bytes::Bytes;
+use core::time::Duration;
+use neater_base::Key;
+use neater_base::net::{ErrorKind, Net, RecvBatch, SocketOptions};
+use neater_tls::TlsStream;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+/// A listener: sockets of every eligible protocol on every eligible address.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) request: Request,
+    pub(crate) channels: Vec<Key>,
+    pub(crate) quic_sockets: Vec<Key>,
+    pub(crate) addrs: Vec<(Stack, SocketAddr)>,
+    /// How many connections may still be delivered (RFC 9622 section 7.2, SetNewConnectionLimit).
+    pub(crate) limit: Option<u64>,
+    /// Connections whose handshake is not finished.
+    pub(crate) handshaking: usize,
+    /// Groups are delivered instead of connections where the transport has streams.
+    pub(crate) groups: bool,
+}
+
+/// Connections accepted per socket and turn.
+const ACCEPT_BUDGET: usize = 64;
+/// A listener without descriptors tries again after this long.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// An incoming connection must have finished its handshake after this long.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A peer of a shared UDP socket that says nothing for this long is forgotten, unless the program set another time.
+const UDP_PEER_TIMEOUT: Duration = Duration::from_secs(120);
+/// Ports tried when every protocol must get the same free one.
+const PORT_TRIES: usize = 16;
+
+/// The unspecified address of the family of `like`, with a port.
+pub(crate) fn any_like(like: IpAddr, port: u16) -> SocketAddr {
+    match like {
+        IpAddr::V4(_) => SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port),
+        IpAddr::V6(_) => SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port),
+    }
+}
+
+impl<N: Net> Engine<N> {
+    /// Listens on every local endpoint with every stack that the request allows; all share one port number per endpoint.
+    /// Where two stacks need the same kind of port (TCP and TLS, QUIC and UDP), the better ranked one gets it.
+    ///
+    /// # Errors
+    /// [`Reason::InvalidConfiguration`] without a local endpoint; [`Reason::EstablishmentFailed`] when a port cannot be
+    /// bound, and which. Nothing stays open then.
+    pub fn listen(&mut self, request: &Request, local: &[LocalEndpoint]) -> Result<ListenerId, EstablishmentError> {
+        self.now = self.net.now();
+        if local.is_empty() {
+            return Err(EstablishmentError::new(
+                Reason::InvalidConfiguration,
+                "a listener needs a local endpoint (LocalEndpoint::new() is any address and a free port)",
+            ));
+        }
+        let listener = self.listeners.insert(Listener {
+            request: request.clone(),
+            channels: Vec::new(),
+            quic_sockets: Vec::new(),
+            addrs: Vec::new(),
+            limit: None,
+            handshaking: 0,
+            groups: false,
+        });
+        for l in local {
+            if let Err(e) = self.listen_on(listener, l) {
+                self.close_listener(listener);
+                return Err(e);
+            }
+        }
+        Ok(ListenerId(listener))
+    }
+
+    fn listen_on(&mut self, listener: Key, local: &LocalEndpoint) -> Result<(), EstablishmentError> {
+        let interface = match &local.interface {
+            None => None,
+            Some(name) => Some(self.interface_index(name).ok_or_else(|| {
+                EstablishmentError::new(Reason::InvalidConfiguration, format!("there is no interface `{name}` on this host"))
+            })?),
+        };
+        let ips: Vec<IpAddr> = match local.addr {
+            Some(a) if a != IpAddr::V6(Ipv6Addr::UNSPECIFIED) => vec![a],
+            _ => vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()],
+        };
+        let wildcard = ips.len() > 1;
+        for attempt in 1.. {
+            let before = self.listeners.get(listener).map_or((0, 0, 0), |l| {
+                (l.channels.len(), l.quic_sockets.len(), l.addrs.len())
+            });
+            match self.listen_all(listener, &ips, local.port, interface, wildcard) {
+                Ok(()) => return Ok(()),
+                // The port that the system chose for one protocol is taken for another: choose again.
+                Err((_, AttemptError::Net(e)))
+                    if local.port == 0 && e.kind == ErrorKind::AddrInUse && attempt < PORT_TRIES =>
+                {
+                    self.unlisten(listener, before);
+                }
+                Err((at, e)) => {
+                    return Err(EstablishmentError::new(
+                        Reason::EstablishmentFailed,
+                        format!("cannot listen on {at}: {e}"),
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn listen_all(
+        &mut self,
+        listener: Key,
+        ips: &[IpAddr],
+        port: u16,
+        interface: Option<u32>,
+        wildcard: bool,
+    ) -> Result<(), (SocketAddr, AttemptError)> {
+        let Some(request) = self.listeners.get(listener).map(|l| l.request.0.clone()) else { return Ok(()) };
+        let mut port = port;
+        let (mut tcp_taken, mut udp_taken) = (false, false);
+        for stack in &request.stacks {
+            let taken = if stack.over_udp() { &mut udp_taken } else { &mut tcp_taken };
+            if core::mem::replace(taken, true) {
+                continue;
+            }
+            let mut opened = 0;
+            for ip in ips {
+                let addr = SocketAddr::new(*ip, port);
+                match self.listen_one(listener, *stack, addr, interface, &request) {
+                    Ok(actual) => {
+                        opened += 1;
+                        port = actual.port();
+                        if let Some(l) = self.listeners.get_mut(listener) {
+                            l.addrs.push((*stack, actual));
+                        }
+                    }
+                    // A host without IPv6 (or IPv4) can still listen on what it has.
+                    Err(AttemptError::Net(e))
+                        if wildcard
+                            && (opened > 0 || *ip != ips[ips.len() - 1])
+                            && matches!(e.kind, ErrorKind::FamilyNotSupported | ErrorKind::AddrNotAvailable) => {}
+                    Err(e) => return Err((addr, e)),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn listen_one(
+        &mut self,
+        listener: Key,
+        stack: Stack,
+        addr: SocketAddr,
+        interface: Option<u32>,
+        request: &Arc<crate::request::Compiled>,
+    ) -> Result<SocketAddr, AttemptError> {
+        let base = match stack {
+            Stack::Tcp => &request.tcp_options,
+            Stack::Tls => &request.tls_options,
+            _ => &request.udp_options,
+        };
+        let options = SocketOptions { interface, local: Some(addr), ..base.clone() };
+        if matches!(stack, Stack::Quic | Stack::QuicDatagram) {
+            let key = self.open_quic_socket(addr, &options, Some((listener, request)))?;
+            if let Some(l) = self.listeners.get_mut(listener) {
+                l.quic_sockets.push(key);
+            }
+            let sock = self.quic_sockets.get(key).map(|s| s.sock).ok_or(AttemptError::NoAddress)?;
+            return Ok(self.net.local_addr(sock)?);
+        }
+        let key = self.channels.next_key();
+        let token = Owner::Channel(key).token();
+        let (sock, kind) = if stack == Stack::Udp {
+            (self.net.udp(token, addr, &options)?, Kind::UdpShared(BTreeMap::new()))
+        } else {
+            (self.net.listen(token, addr, &options)?, Kind::Accept)
+        };
+        let mut channel = Channel::new(sock, kind, Behind::Listener(listener), addr, self.now);
+        channel.connected = true;
+        channel.writable = stack == Stack::Udp;
+        self.channels.insert(channel);
+        if let Some(l) = self.listeners.get_mut(listener) {
+            l.channels.push(key);
+        }
+        Ok(self.net.local_addr(sock)?)
+    }
+
+    fn unlisten(&mut self, listener: Key, keep: (usize, usize, usize)) {
+        let Some(l) = self.listeners.get_mut(listener) else { return };
+        l.addrs.truncate(keep.2);
+        let channels = l.channels.split_off(keep.0);
+        let sockets = l.quic_sockets.split_off(keep.1);
+        for key in channels {
+            if let Some(c) = self.channels.remove(key) {
+                self.net.close(c.sock);
+            }
+        }
+        for key in sockets {
+            self.release_quic_listener(key);
+        }
+    }
+
+    /// A QUIC socket no longer accepts; it lives on for the connections that it has.
+    fn release_quic_listener(&mut self, key: Key) {
+        if let Some(s) = self.quic_sockets.get_mut(key) {
+            neater_quic::EndpointApi::stop_accepting(&mut s.endpoint);
+            s.listener = None;
+        }
+        self.tidy_quic_socket(key);
+    }
+
+    /// Where a listener listens.
+    #[must_use]
+    pub fn listener_addrs(&self, listener: ListenerId) -> Vec<(Stack, SocketAddr)> {
+        self.listeners.get(listener.0).map(|l| l.addrs.clone()).unwrap_or_default()
+    }
+
+    /// How many connections the listener may still deliver; `None`: any number. At zero, connections wait in the kernel.
+    pub fn set_new_connection_limit(&mut self, listener: ListenerId, limit: Option<u64>) {
+        let Some(l) = self.listeners.get_mut(listener.0) else { return };
+        l.limit = limit;
+        if limit != Some(0) {
+            self.accept_again(listener.0);
+        }
+    }
+
+    /// Where the transport has streams, deliver groups ([`Event::GroupReceived`]) instead of one connection per stream.
+    pub fn deliver_groups(&mut self, listener: ListenerId, groups: bool) {
+        if let Some(l) = self.listeners.get_mut(listener.0) {
+            l.groups = groups;
+        }
+    }
+
+    /// Stops listening. Connections that were delivered go on; those in their handshake are dropped.
+    pub fn stop(&mut self, listener: ListenerId) {
+        if self.listeners.contains(listener.0) {
+            self.close_listener(listener.0);
+            self.notify_listener(listener.0, Event::Stopped);
+        }
+    }
+
+    fn close_listener(&mut self, listener: Key) {
+        self.unlisten(listener, (0, 0, 0));
+        self.listeners.remove(listener);
+        let unfinished: Vec<_> = self
+            .channels
+            .iter()
+            .filter(|(_, c)| c.behind == Behind::Listener(listener))
+            .map(|(k, _)| k)
+            .collect();
+        for key in unfinished {
+            if let Some(c) = self.channels.remove(key) {
+                self.net.abort(c.sock);
+            }
+        }
+    }
+
+    pub(crate) fn accept_again(&mut self, listener: Key) {
+        let Some(l) = self.listeners.get(listener) else { return };
+        for key in l.channels.clone() {
+            self.accept(listener, key);
+        }
+    }
+
+    /// Accepts what waits, within the budget and the limits.
+    pub(crate) fn accept(&mut self, listener: Key, key: Key) {
+        for round in 0.. {
+            let Some(l) = self.listeners.get(listener) else { return };
+            if l.limit == Some(0) || l.handshaking >= self.limits.handshakes {
+                return;
+            }
+            if round >= ACCEPT_BUDGET || self.conns.len() >= self.limits.connections {
+                self.timers.push(self.now, Timer::Accept(listener));
+                self.again = true;
+                return;
+            }
+            let tls = l.request.0.tls_server.clone();
+            let stack_is_tls = l.addrs.iter().any(|(s, _)| *s == Stack::Tls);
+            let Some(c) = self.channels.get(key) else { return };
+            if !matches!(c.kind, Kind::Accept) {
+                return;
+            }
+            let sock = c.sock;
+            let new = self.channels.next_key();
+            match self.net.accept(sock, Owner::Channel(new).token()) {
+                Ok((sock, remote)) => {
+                    let kind = match (stack_is_tls, tls) {
+                        (true, Some(config)) => match TlsStream::server(config) {
+                            Ok(t) => Kind::Tls(Box::new(t)),
+                            Err(_) => {
+                                self.net.abort(sock);
+                                continue;
+                            }
+                        },
+                        _ => Kind::Tcp,
+                    };
+                    let plain = matches!(kind, Kind::Tcp);
+                    let mut channel = Channel::new(sock, kind, Behind::Listener(listener), remote, self.now);
+                    channel.connected = true;
+                    channel.writable = true;
+                    channel.readable = true;
+                    let k = self.channels.insert(channel);
+                    if plain {
+                        self.incoming_ready(listener, k);
+                    } else {
+                        if let Some(l) = self.listeners.get_mut(listener) {
+                            l.handshaking += 1;
+                        }
+                        self.timers.push(self.now + HANDSHAKE_TIMEOUT, Timer::Channel(k));
+                        self.drive_incoming(listener, k);
+                    }
+                }
+                Err(e) if e.is_would_block() => {
+                    if let Some(c) = self.channels.get_mut(key) {
+                        c.readable = false;
+                    }
+                    return;
+                }
+                // The peer gave up while waiting.
+                Err(e) if matches!(e.kind, ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset) => {}
+                Err(e) => {
+                    self.notify_listener(listener, Event::ListenerError(e));
+                    self.timers.push(self.now + ACCEPT_RETRY, Timer::Accept(listener));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Moves the handshake of an incoming connection on.
+    pub(crate) fn drive_incoming(&mut self, listener: Key, key: Key) {
+        match self.drive_tls(key) {
+            Ok(true) => {
+                self.handshake_over(listener);
+                self.incoming_ready(listener, key);
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::debug!(target: "neater::listen", "handshake failed: {error}");
+                if let Some(c) = self.channels.remove(key) {
+                    self.net.close(c.sock);
+                }
+                self.handshake_over(listener);
+            }
+        }
+    }
+
+    pub(crate) fn handshake_over(&mut self, listener: Key) {
+        let full = self.limits.handshakes;
+        let Some(l) = self.listeners.get_mut(listener) else { return };
+        let was_full = l.handshaking >= full;
+        l.handshaking = l.handshaking.saturating_sub(1);
+        if was_full {
+            self.timers.push(self.now, Timer::Accept(listener));
+            self.again = true;
+        }
+    }
+
+    /// An incoming connection over TCP has its whole stack.
+    fn incoming_ready(&mut self, listener: Key, key: Key) {
+        let Some(l) = self.listeners.get(listener) else { return };
+        let request = l.request.0.clone();
+        let Some(ch) = self.channels.get_mut(key) else { return };
+        let mut c = Conn::new(request, Arc::new([]), self.now);
+        c.stack = Some(if matches!(ch.kind, Kind::Tcp) { Stack::Tcp } else { Stack::Tls });
+        c.passive = true;
+        c.io = Io::Channel(key);
+        let conn = self.conns.insert(c);
+        ch.behind = Behind::Conn(conn);
+        self.deliver_incoming(listener, conn);
+    }
+
+    /// Hands a received connection to its listener.
+    pub(crate) fn deliver_incoming(&mut self, listener: Key, conn: Key) {
+        self.stats.received += 1;
+        if let Some(l) = self.listeners.get_mut(listener)
+            && let Some(limit) = &mut l.limit
+        {
+            *limit = limit.saturating_sub(1);
+        }
+        self.enter_established_quietly(conn);
+        self.notify_listener(listener, Event::ConnectionReceived(ConnectionId(conn)));
+    }
+
+    /// As `enter_established`, for connections whose being established is told by another event.
+    pub(crate) fn enter_established_quietly(&mut self, conn: Key) {
+        self.stats.established += 1;
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        c.state = ConnectionState::Established;
+        if let Some(framer) = c.request.framer.make() {
+            c.ext().framer = Some(framer);
+            if let Err(error) = self.start_framer(conn) {
+                self.fail_connection(conn, error);
+            }
+        }
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if let Io::Peer { .. } = c.io {
+            let timeout = c.request.idle_timeout.unwrap_or(UDP_PEER_TIMEOUT);
+            let now = self.now;
+            let ext = c.ext();
+            ext.idle_timeout = Some(timeout);
+            ext.last_activity = now;
+            ext.idle_armed = true;
+            self.timers.push(now + timeout, Timer::Idle(conn));
+        }
+    }
+
+    /// A shared UDP socket is ready: datagrams of a new peer make a connection (RFC 9623 section 4.7.2).
+    pub(crate) fn shared_ready(&mut self, listener: Key, key: Key, writable: bool) {
+        if writable {
+            let peers: Vec<Key> = match self.channels.get(key).map(|c| &c.kind) {
+                Some(Kind::UdpShared(peers)) => peers.values().copied().collect(),
+                _ => Vec::new(),
+            };
+            for conn in peers {
+                self.conn_ready_stream(conn, false);
+            }
+        }
+        let Some(c) = self.channels.get(key) else { return };
+        let sock = c.sock;
+        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        for round in 0.. {
+            if round >= ACCEPT_BUDGET {
+                self.again = true;
+                self.pending_shared.push((listener, key));
+                break;
+            }
+            match self.net.recv(sock, &mut batch) {
+                Ok(_) => {
+                    for (meta, data) in batch.filled() {
+                        for one in data.chunks(meta.stride.max(1)) {
+                            self.shared_datagram(listener, key, meta.source, one, meta.ecn);
+                        }
+                        if meta.len == 0 {
+                            self.shared_datagram(listener, key, meta.source, &[], meta.ecn);
+                        }
+                    }
+                }
+                Err(e) if e.is_would_block() => break,
+                // An ICMP error of something we sent; soft errors are asked for per connection.
+                Err(_) => {}
+            }
+        }
+        if let Some(c) = self.channels.get_mut(key) {
+            c.readable = false;
+        }
+        self.batch = Some(batch);
+    }
+
+    fn shared_datagram(
+        &mut self,
+        listener: Key,
+        key: Key,
+        source: SocketAddr,
+        data: &[u8],
+        ecn: neater_base::net::Ecn,
+    ) {
+        let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get(key) else { return };
+        let known = peers.get(&source).copied();
+        let count = peers.len();
+        let queued = Queued { data: Bytes::copy_from_slice(data), ecn };
+        if let Some(conn) = known {
+            if self.queue_datagram(conn, queued) {
+                self.notify(conn, Event::Readable);
+            }
+            return;
+        }
+        let Some(l) = self.listeners.get(listener) else { return };
+        if l.limit == Some(0) || count >= self.limits.udp_peers || self.conns.len() >= self.limits.connections {
+            self.stats.refused += 1;
+            return;
+        }
+        let mut c = Conn::new(l.request.0.clone(), Arc::new([]), self.now);
+        c.stack = Some(Stack::Udp);
+        c.passive = true;
+        c.io = Io::Peer { channel: key, remote: source };
+        let conn = self.conns.insert(c);
+        if let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get_mut(key) {
+            peers.insert(source, conn);
+        }
+        self.queue_datagram(conn, queued);
+        self.deliver_incoming(listener, conn);
+    }
+}

@@ -1,0 +1,848 @@
+//! QUIC connections and the sockets they share.
+
+use crate::conn::{Conn, ConnectionState, Io, Queued};
+use crate::engine::Timer;
+use crate::establish::What;
+use crate::event::{AttemptError, ConnectionError, Event};
+use crate::ids::Owner;
+use crate::request::Compiled;
+use crate::{ConnectionId, Engine, GroupId, RemoteEndpoint, Stack};
+use bytes::{Bytes, BytesMut};
+use neater_base::net::{Ecn, ErrorKind, Net, NetError, Ready, RecvBatch, Sock, SocketOption, SocketOptions, Transmit};
+use neater_base::{Instant, Key};
+use neater_quic::{
+    Arrival, Connection, ConnectionApi, Datagram, Direction, Endpoint, EndpointApi, Epoch, Event as QuicEvent, Handle,
+    Identity, QuicError, StreamId,
+};
+use neater_race::CandidateId;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A UDP socket that speaks QUIC.
+pub(crate) struct QuicSocket {
+    pub(crate) sock: Sock,
+    pub(crate) endpoint: Endpoint,
+    /// By the endpoint's handle.
+    conns: Vec<Option<Key>>,
+    writable: bool,
+    /// What the socket could not take; its connections wait for it.
+    blocked: Option<(neater_quic::Transmit, Vec<u8>)>,
+    waiting: Vec<Key>,
+    pub(crate) listener: Option<Key>,
+}
+
+impl core::fmt::Debug for QuicSocket {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("QuicSocket").field("sock", &self.sock).finish_non_exhaustive()
+    }
+}
+
+/// A QUIC connection: the transport of a group.
+#[derive(Debug)]
+pub(crate) struct Quic {
+    pub(crate) socket: Key,
+    pub(crate) handle: Handle,
+    pub(crate) conn: Connection,
+    pub(crate) client: bool,
+    pub(crate) stack: Stack,
+    pub(crate) remote: SocketAddr,
+    pub(crate) connected: bool,
+    /// Why it is over. What had arrived can still be read.
+    pub(crate) lost: Option<QuicError>,
+    pub(crate) attempt: Option<(Key, Option<CandidateId>)>,
+    answered: bool,
+    pub(crate) group: Option<Key>,
+    pub(crate) streams: BTreeMap<StreamId, Key>,
+    pub(crate) datagrams: Option<Key>,
+    pub(crate) request: Arc<Compiled>,
+    pub(crate) remotes: Arc<[RemoteEndpoint]>,
+    /// The stream on which early data was sent.
+    early: Option<StreamId>,
+    dirty: bool,
+    drained: bool,
+    armed: Option<Instant>,
+    started: Instant,
+    window: u64,
+}
+
+/// Receive calls per socket and turn.
+const RECV_BUDGET: usize = 16;
+/// Send calls per connection and turn.
+const SEND_BUDGET: usize = 64;
+/// What one UDP packet can hold: segments of a train must fit into it together.
+const UDP_MAX: usize = 65_507;
+/// quinn-proto writes no more segments than this at once.
+const SEGMENTS_MAX: usize = 10;
+/// Kernel buffers of a QUIC socket, as far as the system allows.
+const SOCKET_BUFFER: usize = 4 << 20;
+/// The application error code for an orderly end.
+const NO_ERROR: u64 = 0;
+
+impl<N: Net> Engine<N> {
+    fn identity(&mut self) -> Identity {
+        let secret = self.config.shared_secret.unwrap_or(self.config.seed);
+        let mut keys = neater_base::Rng::new(secret);
+        Identity {
+            engine: self.config.engine,
+            seed: self.rng.seed(),
+            reset_key: keys.seed(),
+            token_key: keys.seed(),
+        }
+    }
+
+    /// Opens a UDP socket that speaks QUIC; `server`: it accepts connections for this listener.
+    pub(crate) fn open_quic_socket(
+        &mut self,
+        family: SocketAddr,
+        options: &SocketOptions,
+        server: Option<(Key, &Arc<Compiled>)>,
+    ) -> Result<Key, AttemptError> {
+        let mut options = options.clone();
+        options.set.push(SocketOption::ReceiveBuffer(SOCKET_BUFFER));
+        options.set.push(SocketOption::SendBuffer(SOCKET_BUFFER));
+        // Path MTU discovery needs packets that are not fragmented (RFC 9000 section 14).
+        options.set.push(SocketOption::DontFragment(true));
+        let identity = self.identity();
+        let tls = server.and_then(|(_, r)| r.quic_server.as_ref()).map(|(tls, tuning)| (tls.clone(), tuning));
+        let mut endpoint = Endpoint::new(Epoch::new(), &identity, tls).map_err(AttemptError::Quic)?;
+        endpoint.set_wall(self.net.wall());
+        let key = self.quic_sockets.next_key();
+        let sock = self.net.udp(Owner::QuicSocket(key).token(), family, &options).map_err(AttemptError::Net)?;
+        self.quic_sockets.insert(QuicSocket {
+            sock,
+            endpoint,
+            conns: Vec::new(),
+            writable: true,
+            blocked: None,
+            waiting: Vec::new(),
+            listener: server.map(|(l, _)| l),
+        });
+        Ok(key)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "an attempt has this many sides")]
+    pub(crate) fn quic_connect(
+        &mut self,
+        conn: Key,
+        candidate: Option<CandidateId>,
+        stack: Stack,
+        addr: SocketAddr,
+        name: &str,
+        request: &Arc<Compiled>,
+        options: &SocketOptions,
+    ) -> Result<Key, AttemptError> {
+        let setup = request.quic.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
+        // Connections share a socket unless the socket itself was asked to be special.
+        let plain = options.local.is_none() && options.set.is_empty() && options.temporary_address.is_none();
+        let shared = self
+            .quic_clients
+            .iter()
+            .find(|(v6, i, _)| plain && *v6 == addr.is_ipv6() && *i == options.interface)
+            .map(|(_, _, k)| *k);
+        let socket = match shared {
+            Some(k) => k,
+            None => {
+                let k = self.open_quic_socket(addr, options, None)?;
+                if plain {
+                    self.quic_clients.push((addr.is_ipv6(), options.interface, k));
+                }
+                k
+            }
+        };
+        // A UDP socket that is not connected does not tell that there is no route until it sends.
+        if self.net.source_for(addr.ip()).is_none() {
+            self.tidy_quic_socket(socket);
+            return Err(AttemptError::Net(ErrorKind::NetworkUnreachable.into()));
+        }
+        let now = self.now;
+        let Some(s) = self.quic_sockets.get_mut(socket) else { return Err(AttemptError::NoAddress) };
+        let (handle, connection) = match s.endpoint.connect(now, setup, addr, name) {
+            Ok(c) => c,
+            Err(e) => {
+                self.tidy_quic_socket(socket);
+                return Err(AttemptError::Quic(e));
+            }
+        };
+        let remotes = self.conns.get(conn).map(|c| c.remotes.clone()).unwrap_or_else(|| Arc::new([]));
+        let key = self.insert_quic(socket, handle, connection, stack, addr, request.clone(), remotes, true);
+        let early = self.conns.get(conn).and_then(|c| c.ext.as_ref()).and_then(|e| e.early.clone());
+        if let Some(q) = self.quics.get_mut(key) {
+            q.attempt = Some((conn, candidate));
+            if let (Some(data), Stack::Quic, true) = (early, stack, q.conn.has_early_data()) {
+                // All or nothing: a message half sent could not be told apart when it is sent again.
+                if let Some(stream) = q.conn.open(Direction::Both)
+                    && q.conn.write(stream, &data) == Ok(data.len())
+                {
+                    q.early = Some(stream);
+                }
+            }
+        }
+        self.mark_dirty(key);
+        Ok(key)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of a connection")]
+    fn insert_quic(
+        &mut self,
+        socket: Key,
+        handle: Handle,
+        conn: Connection,
+        stack: Stack,
+        remote: SocketAddr,
+        request: Arc<Compiled>,
+        remotes: Arc<[RemoteEndpoint]>,
+        client: bool,
+    ) -> Key {
+        let key = self.quics.insert(Quic {
+            socket,
+            handle,
+            conn,
+            client,
+            stack,
+            remote,
+            connected: false,
+            lost: None,
+            attempt: None,
+            answered: false,
+            group: None,
+            streams: BTreeMap::new(),
+            datagrams: None,
+            request,
+            remotes,
+            early: None,
+            dirty: false,
+            drained: false,
+            armed: None,
+            started: self.now,
+            window: neater_quic::Tuning::SEND_WINDOW_MIN,
+        });
+        if let Some(s) = self.quic_sockets.get_mut(socket) {
+            if s.conns.len() <= handle.0 {
+                s.conns.resize(handle.0 + 1, None);
+            }
+            s.conns[handle.0] = Some(key);
+        }
+        key
+    }
+
+    /// Notes that a connection has something to say.
+    pub(crate) fn mark_dirty(&mut self, quic: Key) {
+        if let Some(q) = self.quics.get_mut(quic)
+            && !q.dirty
+        {
+            q.dirty = true;
+            self.dirty_quics.push(quic);
+        }
+    }
+
+    /// Lets every connection that has something to say say it.
+    pub(crate) fn drive_dirty(&mut self) {
+        // Driving one may mark another; what is marked again by the budget waits for the next turn.
+        let mut rounds = 0;
+        while !self.dirty_quics.is_empty() && rounds < 8 {
+            rounds += 1;
+            let mut list = core::mem::take(&mut self.dirty_quics);
+            for key in list.drain(..) {
+                if let Some(q) = self.quics.get_mut(key) {
+                    q.dirty = false;
+                }
+                self.drive_quic(key);
+            }
+            if self.dirty_quics.is_empty() {
+                self.dirty_quics = list;
+            }
+        }
+        if !self.dirty_quics.is_empty() {
+            self.again = true;
+        }
+    }
+
+    fn drive_quic(&mut self, key: Key) {
+        let now = self.now;
+        let mut sent = 0;
+        loop {
+            // Events first: they may produce more to send.
+            loop {
+                let Some(q) = self.quics.get_mut(key) else { return };
+                let Some(s) = self.quic_sockets.get_mut(q.socket) else { return };
+                let mut progress = false;
+                while let Some(event) = q.conn.poll_endpoint_event() {
+                    if let Some(back) = s.endpoint.handle_event(q.handle, event) {
+                        q.conn.handle_event(back);
+                    }
+                    progress = true;
+                }
+                if q.conn.is_drained() && !q.drained {
+                    q.drained = true;
+                    if let Some(slot) = s.conns.get_mut(q.handle.0) {
+                        *slot = None;
+                    }
+                }
+                while let Some(event) = self.quics.get_mut(key).and_then(|q| q.conn.poll_event()) {
+                    self.quic_event(key, event);
+                    progress = true;
+                }
+                if !progress {
+                    break;
+                }
+            }
+            if sent >= SEND_BUDGET {
+                self.mark_dirty(key);
+                self.again = true;
+                break;
+            }
+            if !self.quic_send_one(key, now) {
+                break;
+            }
+            sent += 1;
+        }
+        let Some(q) = self.quics.get_mut(key) else { return };
+        if let Some(at) = q.conn.next_timeout()
+            && q.armed.is_none_or(|a| at < a)
+        {
+            q.armed = Some(at);
+            self.timers.push(at, Timer::Quic(key));
+        }
+        self.tidy_quic(key);
+    }
+
+    /// Sends one train of packets. False: there is nothing to send, or no room.
+    fn quic_send_one(&mut self, key: Key, now: Instant) -> bool {
+        let Some(q) = self.quics.get_mut(key) else { return false };
+        let Some(s) = self.quic_sockets.get_mut(q.socket) else { return false };
+        if !s.writable {
+            if !s.waiting.contains(&key) {
+                s.waiting.push(key);
+            }
+            return false;
+        }
+        let mtu = usize::from(q.conn.mtu()).max(1);
+        let segments = self.net.max_segments(s.sock).min(SEGMENTS_MAX).min(UDP_MAX / mtu);
+        let Some(t) = q.conn.poll_transmit(now, segments, &mut self.packet) else { return false };
+        let contents = &self.packet[..t.size.min(self.packet.len())];
+        match self.net.send(s.sock, &transmit(&t, contents)) {
+            Ok(()) => true,
+            Err(e) if e.is_would_block() => {
+                s.writable = false;
+                s.blocked = Some((t, contents.to_vec()));
+                s.waiting.push(key);
+                false
+            }
+            // Lost like any packet; a probe that was too large is meant to be.
+            Err(e) if matches!(e.kind, ErrorKind::MessageTooLarge | ErrorKind::NoBuffers) => true,
+            Err(e) => {
+                self.quic_send_failed(key, e);
+                true
+            }
+        }
+    }
+
+    /// The system refuses to send: no route, a filter, an ICMP error. For an attempt that is the end; a connection that
+    /// works otherwise has its own timers.
+    fn quic_send_failed(&mut self, key: Key, error: NetError) {
+        let Some(q) = self.quics.get(key) else { return };
+        if let (Some((conn, candidate)), false) = (q.attempt, q.connected) {
+            self.attempt_failed(conn, candidate, What::Quic(key), AttemptError::Net(error));
+        }
+    }
+
+    pub(crate) fn quic_timeout(&mut self, key: Key) {
+        let now = self.now;
+        let Some(q) = self.quics.get_mut(key) else { return };
+        q.armed = None;
+        q.conn.handle_timeout(now);
+        self.mark_dirty(key);
+    }
+
+    pub(crate) fn quic_socket_ready(&mut self, key: Key, ready: Ready) {
+        if ready.writable {
+            self.quic_socket_writable(key);
+        }
+        if ready.readable || ready.error {
+            self.quic_socket_readable(key);
+        }
+    }
+
+    fn quic_socket_writable(&mut self, key: Key) {
+        let Some(s) = self.quic_sockets.get_mut(key) else { return };
+        s.writable = true;
+        if let Some((t, contents)) = s.blocked.take()
+            && let Err(e) = self.net.send(s.sock, &transmit(&t, &contents))
+            && e.is_would_block()
+        {
+            s.writable = false;
+            s.blocked = Some((t, contents));
+            return;
+        }
+        for quic in core::mem::take(&mut s.waiting) {
+            self.mark_dirty(quic);
+        }
+    }
+
+    fn quic_socket_readable(&mut self, key: Key) {
+        let Some(s) = self.quic_sockets.get(key) else { return };
+        let sock = s.sock;
+        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        let mut budget = RECV_BUDGET;
+        loop {
+            if budget == 0 {
+                self.again = true;
+                self.pending_reads.push(key);
+                break;
+            }
+            budget -= 1;
+            match self.net.recv(sock, &mut batch) {
+                Ok(n) => {
+                    for (meta, data) in batch.filled() {
+                        let mut data = BytesMut::from(&*data);
+                        while !data.is_empty() {
+                            let one = data.split_to(meta.stride.clamp(1, data.len()));
+                            let d = Datagram { source: meta.source, local: meta.local, ecn: meta.ecn };
+                            self.quic_datagram(key, d, one);
+                        }
+                    }
+                    if n == 0 {
+                        break;
+                    }
+                }
+                Err(e) if e.is_would_block() => break,
+                // An ICMP error of an earlier datagram, to whomever: each connection finds out by itself.
+                Err(_) => {
+                    while let Some(icmp) = self.net.take_icmp_error(sock) {
+                        self.quic_icmp(key, &icmp);
+                    }
+                }
+            }
+        }
+        self.batch = Some(batch);
+    }
+
+    /// An unreachable port is the end of an attempt, and nothing to a connection.
+    fn quic_icmp(&mut self, socket: Key, icmp: &neater_base::net::IcmpError) {
+        let Some(to) = icmp.destination else { return };
+        let hit: Vec<_> = self
+            .quics
+            .iter()
+            .filter(|(_, q)| q.socket == socket && q.remote == to && !q.connected)
+            .filter_map(|(k, q)| q.attempt.map(|a| (k, a)))
+            .collect();
+        for (key, (conn, candidate)) in hit {
+            self.attempt_failed(conn, candidate, What::Quic(key), AttemptError::Net(icmp.error));
+        }
+    }
+
+    fn quic_datagram(&mut self, socket: Key, meta: Datagram, data: BytesMut) {
+        let now = self.now;
+        let Some(s) = self.quic_sockets.get_mut(socket) else { return };
+        self.packet.clear();
+        match s.endpoint.handle_datagram(now, meta, data, &mut self.packet) {
+            Arrival::Nothing => {}
+            Arrival::For(handle, event) => {
+                let Some(key) = s.conns.get(handle.0).copied().flatten() else { return };
+                let Some(q) = self.quics.get_mut(key) else { return };
+                q.conn.handle_event(event);
+                let first = !core::mem::replace(&mut q.answered, true);
+                let (attempt, stack, remote, rtt) = (q.attempt, q.stack, q.remote, now - q.started);
+                self.mark_dirty(key);
+                if let (true, Some((conn, candidate))) = (first, attempt) {
+                    self.reachable(conn, candidate, stack, remote, rtt);
+                }
+            }
+            Arrival::New(handle, connection) => {
+                let listener = s.listener.and_then(|l| self.listeners.get(l).map(|x| (l, x.request.clone())));
+                let Some((_, request)) = listener else { return };
+                let stack = if request.0.stacks.contains(&Stack::Quic) { Stack::Quic } else { Stack::QuicDatagram };
+                let key = self.insert_quic(
+                    socket,
+                    handle,
+                    *connection,
+                    stack,
+                    meta.source,
+                    request.0.clone(),
+                    Arc::new([]),
+                    false,
+                );
+                self.mark_dirty(key);
+            }
+            Arrival::Respond(t) => {
+                // Stateless answers may be lost.
+                let contents = &self.packet[..t.size.min(self.packet.len())];
+                let _ = self.net.send(s.sock, &transmit(&t, contents));
+            }
+            Arrival::Foreign(_) => self.stats.foreign_datagrams += 1,
+        }
+    }
+
+    fn quic_event(&mut self, key: Key, event: QuicEvent) {
+        match event {
+            QuicEvent::Reachable => {}
+            QuicEvent::Connected => self.quic_connected(key),
+            QuicEvent::Lost(error) => self.quic_lost(key, error),
+            QuicEvent::Opened(direction) => self.quic_accept(key, direction),
+            QuicEvent::Readable(stream) => {
+                if let Some(conn) = self.quic_member(key, stream) {
+                    self.conn_ready_stream(conn, true);
+                }
+            }
+            QuicEvent::Writable(stream) => {
+                self.quic_tune(key);
+                if let Some(conn) = self.quic_member(key, stream) {
+                    self.conn_ready_stream(conn, false);
+                }
+            }
+            QuicEvent::Finished(stream) => {
+                if let Some(conn) = self.quic_member(key, stream)
+                    && let Some(c) = self.conns.get_mut(conn)
+                {
+                    c.fin_acked = true;
+                    if c.state == ConnectionState::Closing {
+                        self.finish_close(conn);
+                    }
+                }
+            }
+            QuicEvent::Stopped(stream, code) => {
+                if let Some(conn) = self.quic_member(key, stream) {
+                    if let Some(q) = self.quics.get_mut(key) {
+                        q.conn.reset(stream, code);
+                    }
+                    self.stream_stopped(conn, code);
+                }
+            }
+            QuicEvent::Available(_) => self.open_pending(key),
+            QuicEvent::DatagramReceived => self.quic_take_datagrams(key),
+            QuicEvent::DatagramsUnblocked => {
+                if let Some(conn) = self.quics.get(key).and_then(|q| q.datagrams) {
+                    self.conn_ready_stream(conn, false);
+                }
+            }
+        }
+    }
+
+    fn quic_member(&self, key: Key, stream: StreamId) -> Option<Key> {
+        self.quics.get(key)?.streams.get(&stream).copied()
+    }
+
+    /// Lets the send window follow the path: twice what the congestion controller allows in flight.
+    fn quic_tune(&mut self, key: Key) {
+        let Some(q) = self.quics.get_mut(key) else { return };
+        let want = (2 * q.conn.stats().congestion_window)
+            .clamp(neater_quic::Tuning::SEND_WINDOW_MIN, neater_quic::Tuning::SEND_WINDOW_MAX);
+        if want > q.window + q.window / 4 {
+            q.window = want;
+            q.conn.set_send_window(want);
+        }
+    }
+
+    fn quic_connected(&mut self, key: Key) {
+        let Some(q) = self.quics.get_mut(key) else { return };
+        q.connected = true;
+        if let Some((conn, candidate)) = q.attempt {
+            return self.attempt_established(conn, candidate, What::Quic(key));
+        }
+        let (socket, datagrams) = (q.socket, q.stack == Stack::QuicDatagram);
+        let Some(s) = self.quic_sockets.get_mut(socket) else { return };
+        s.endpoint.handshake_over();
+        let Some(listener) = s.listener else { return };
+        let group = self.new_group(Some(key), Some(listener));
+        if let Some(q) = self.quics.get_mut(key) {
+            q.group = Some(group);
+        }
+        if self.listeners.get(listener).is_some_and(|l| l.groups) {
+            self.claim_group(group);
+            self.notify_listener(listener, Event::GroupReceived(GroupId(group)));
+        }
+        if datagrams {
+            let Some(q) = self.quics.get(key) else { return };
+            let mut c = Conn::new(q.request.clone(), Arc::new([]), self.now);
+            c.stack = Some(Stack::QuicDatagram);
+            c.passive = true;
+            c.io = Io::Datagrams { quic: key };
+            let conn = self.conns.insert(c);
+            self.join_group(group, conn);
+            if let Some(q) = self.quics.get_mut(key) {
+                q.datagrams = Some(conn);
+            }
+            self.deliver_incoming(listener, conn);
+            self.quic_take_datagrams(key);
+        }
+        self.quic_accept(key, Direction::Both);
+        self.quic_accept(key, Direction::One);
+    }
+
+    /// Takes the streams that the peer has opened. Early data of a client waits for the end of the handshake, so that
+    /// nothing is delivered that could be a replay (RFC 9001 section 9.2).
+    fn quic_accept(&mut self, key: Key, direction: Direction) {
+        loop {
+            let Some(q) = self.quics.get_mut(key).filter(|q| q.connected) else { return };
+            let Some(group) = q.group else { return };
+            let Some(stream) = q.conn.accept(direction) else { return };
+            let mut c = Conn::new(q.request.clone(), q.remotes.clone(), self.now);
+            c.stack = Some(Stack::Quic);
+            c.passive = true;
+            c.io = Io::Stream { quic: key, stream };
+            if direction == Direction::One {
+                c.final_sent = true;
+                c.fin_done = true;
+            }
+            let conn = self.conns.insert(c);
+            q.streams.insert(stream, conn);
+            self.join_group(group, conn);
+            let claimed = self.groups.get(group).is_some_and(|g| g.claimed);
+            let listener = self.group_listener(group);
+            match (claimed, listener) {
+                (true, _) => {
+                    self.enter_established_quietly(conn);
+                    self.notify_group(group, Event::StreamReceived(ConnectionId(conn)));
+                }
+                (false, Some(listener)) => self.deliver_incoming(listener.0, conn),
+                (false, None) => {
+                    // The group's opener has not asked for the peer's streams yet.
+                    self.enter_established_quietly(conn);
+                    if let Some(g) = self.groups.get_mut(group) {
+                        g.waiting.push_back(conn);
+                    }
+                }
+            }
+        }
+    }
+
+    fn quic_take_datagrams(&mut self, key: Key) {
+        let Some(q) = self.quics.get_mut(key) else { return };
+        let Some(conn) = q.datagrams else { return };
+        let mut got = false;
+        while let Some(data) = self.quics.get_mut(key).and_then(|q| q.conn.recv_datagram()) {
+            got |= self.queue_datagram(conn, Queued { data, ecn: Ecn::NotEct });
+        }
+        if got {
+            self.notify(conn, Event::Readable);
+        }
+    }
+
+    fn quic_lost(&mut self, key: Key, error: QuicError) {
+        let Some(q) = self.quics.get_mut(key) else { return };
+        let connected = q.connected;
+        q.lost = Some(error.clone());
+        let socket = q.socket;
+        if let Some((conn, candidate)) = q.attempt.take() {
+            let error = match error {
+                QuicError::TimedOut => AttemptError::TimedOut,
+                e => AttemptError::Quic(e),
+            };
+            return self.attempt_failed(conn, candidate, What::Quic(key), error);
+        }
+        if !connected && !self.quics.get(key).is_some_and(|q| q.client) {
+            if let Some(s) = self.quic_sockets.get_mut(socket) {
+                s.endpoint.handshake_over();
+            }
+        }
+        let Some(q) = self.quics.get(key) else { return };
+        let mut members: Vec<Key> = q.streams.values().copied().collect();
+        members.extend(q.datagrams);
+        if let Some(g) = q.group.and_then(|g| self.groups.get_mut(g)) {
+            members.extend(g.pending.drain(..).map(|(c, _)| c));
+        }
+        for conn in members {
+            self.stream_transport_lost(conn, &error);
+        }
+    }
+
+    /// An attempt is not wanted any more.
+    pub(crate) fn quic_abandon(&mut self, key: Key) {
+        if let Some(q) = self.quics.get_mut(key) {
+            q.attempt = None;
+            if q.lost.is_none() {
+                let now = self.now;
+                q.conn.close(now, NO_ERROR, b"");
+            }
+            self.mark_dirty(key);
+        }
+    }
+
+    /// A connection that was to be a stream of this attempt, or group, is not wanted any more.
+    pub(crate) fn quic_abandon_stream(&mut self, conn: Key, quic: Key) {
+        let Some(q) = self.quics.get(quic) else { return };
+        if q.attempt.is_some_and(|(c, _)| c == conn) {
+            self.quic_abandon(quic);
+        }
+    }
+
+    pub(crate) fn quic_close(&mut self, key: Key, code: u64) {
+        let now = self.now;
+        if let Some(q) = self.quics.get_mut(key)
+            && q.lost.is_none()
+        {
+            q.conn.close(now, code, b"");
+            q.lost = Some(QuicError::LocallyClosed);
+        }
+        self.mark_dirty(key);
+    }
+
+    /// The connection is carried by this QUIC connection from now on.
+    pub(crate) fn quic_won(&mut self, conn: Key, key: Key, stack: Stack) {
+        let group = match self.conns.get(conn).and_then(|c| c.group) {
+            Some(g) => {
+                if let Some(g) = self.groups.get_mut(g) {
+                    g.quic = Some(key);
+                }
+                g
+            }
+            None => {
+                let g = self.new_group(Some(key), None);
+                self.join_group(g, conn);
+                g
+            }
+        };
+        let Some(q) = self.quics.get_mut(key) else { return };
+        q.attempt = None;
+        q.group = Some(group);
+        if stack == Stack::QuicDatagram {
+            q.datagrams = Some(conn);
+            if let Some(c) = self.conns.get_mut(conn) {
+                c.io = Io::Datagrams { quic: key };
+            }
+            return;
+        }
+        let early = q.early.take().filter(|_| q.conn.accepted_early_data());
+        let stream = early.or_else(|| q.conn.open(Direction::Both));
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if early.is_some()
+            && let Some(data) = c.ext().early.take()
+        {
+            c.bytes_sent += data.len() as u64;
+            c.messages_sent += 1;
+        }
+        match stream {
+            Some(stream) => {
+                c.io = Io::Stream { quic: key, stream };
+                self.quic_bind(key, stream, conn);
+            }
+            None => {
+                c.io = Io::StreamPending { quic: key };
+                if let Some(g) = self.groups.get_mut(group) {
+                    g.pending.push_back((conn, Direction::Both));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn quic_bind(&mut self, key: Key, stream: StreamId, conn: Key) {
+        if let Some(q) = self.quics.get_mut(key) {
+            q.streams.insert(stream, conn);
+        }
+    }
+
+    /// A connection no longer uses its stream.
+    pub(crate) fn quic_unbind(&mut self, key: Key, stream: Option<StreamId>) {
+        if let Some(q) = self.quics.get_mut(key) {
+            match stream {
+                Some(s) => drop(q.streams.remove(&s)),
+                None => q.datagrams = None,
+            }
+        }
+        self.mark_dirty(key);
+    }
+
+    /// Drops a QUIC connection that is over and used by nobody, and its socket with the last of them.
+    fn tidy_quic(&mut self, key: Key) {
+        let Some(q) = self.quics.get(key) else { return };
+        if !q.drained || !q.streams.is_empty() || q.datagrams.is_some() || q.attempt.is_some() {
+            return;
+        }
+        let (socket, group) = (q.socket, q.group);
+        self.quics.remove(key);
+        if let Some(g) = group {
+            if let Some(g) = self.groups.get_mut(g) {
+                g.quic = None;
+            }
+            self.tidy_group(g);
+        }
+        self.tidy_quic_socket(socket);
+    }
+
+    pub(crate) fn tidy_quic_socket(&mut self, socket: Key) {
+        let Some(s) = self.quic_sockets.get(socket) else { return };
+        if s.endpoint.open_connections() > 0 || s.listener.is_some() || self.quics.iter().any(|(_, q)| q.socket == socket) {
+            return;
+        }
+        self.quic_clients.retain(|(_, _, k)| *k != socket);
+        if let Some(s) = self.quic_sockets.remove(socket) {
+            self.net.close(s.sock);
+        }
+    }
+
+    /// The host's addresses have changed: connections that may migrate do so, from the address that the system now
+    /// chooses (RFC 9000 section 9).
+    pub(crate) fn quic_paths_changed(&mut self) {
+        for key in self.quics.keys() {
+            if let Some(q) = self.quics.get_mut(key)
+                && q.client
+                && q.connected
+                && q.lost.is_none()
+                && q.request.quic.as_ref().is_some_and(|s| s.tuning.migration)
+            {
+                q.conn.local_address_changed();
+                self.mark_dirty(key);
+            }
+        }
+    }
+
+    /// Closes a group's session with an application error code and words for the peer (HTTP/3 has such codes).
+    pub fn close_session(&mut self, group: GroupId, code: u64, reason: &[u8]) {
+        self.now = self.net.now();
+        let now = self.now;
+        let Some(key) = self.groups.get(group.0).and_then(|g| g.quic) else { return };
+        if let Some(q) = self.quics.get_mut(key)
+            && q.lost.is_none()
+        {
+            q.conn.close(now, code, reason);
+            self.quic_lost(key, QuicError::LocallyClosed);
+        }
+        self.mark_dirty(key);
+    }
+
+    /// Why a group's session is over, if it is.
+    #[must_use]
+    pub fn session_error(&self, group: GroupId) -> Option<ConnectionError> {
+        let g = self.groups.get(group.0)?;
+        match g.quic.and_then(|q| self.quics.get(q)) {
+            Some(q) => q.lost.clone().map(ConnectionError::Quic),
+            None => Some(ConnectionError::Closed),
+        }
+    }
+
+    /// Hands a datagram to a connection's queue; false if there was no room.
+    pub(crate) fn queue_datagram(&mut self, conn: Key, d: Queued) -> bool {
+        let limit = self.limits.datagram_buffer;
+        let now = self.now;
+        let Some(c) = self.conns.get_mut(conn) else { return false };
+        let ext = c.ext();
+        ext.last_activity = now;
+        // An empty datagram costs memory, too.
+        let cost = d.data.len() + 64;
+        if ext.datagram_bytes + cost > limit {
+            c.dropped += 1;
+            return false;
+        }
+        ext.datagram_bytes += cost;
+        ext.datagrams.push_back(d);
+        true
+    }
+}
+
+fn transmit<'a>(t: &neater_quic::Transmit, contents: &'a [u8]) -> Transmit<'a> {
+    Transmit {
+        destination: t.destination,
+        source: t.source,
+        ecn: t.ecn,
+        segment_size: t.segment_size,
+        contents,
+    }
+}
+
+/// A datagram's bytes out of the queue's accounting.
+pub(crate) fn take_queued(ext: &mut crate::conn::Ext) -> Option<(Bytes, Ecn)> {
+    let d = ext.datagrams.pop_front()?;
+    ext.datagram_bytes = ext.datagram_bytes.saturating_sub(d.data.len() + 64);
+    Some((d.data, d.ecn))
+}

@@ -1,0 +1,341 @@
+//! Receiving (RFC 9622 section 9.3).
+
+use crate::channel::Kind;
+use crate::conn::{ConnectionState, Ext, Io};
+use crate::event::ConnectionError;
+use crate::quic::take_queued;
+use crate::transport::{TlsIn, tls_in};
+use crate::{ConnectionId, Engine};
+use bytes::Bytes;
+use neater_base::Key;
+use neater_base::net::{Ecn, Net, RecvBatch};
+use neater_framing::Outbound;
+use neater_quic::{ConnectionApi, QuicError, ReadOutcome};
+use neater_tls::ReadState;
+
+/// A received message, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The bytes.
+    pub data: Bytes,
+    /// Whether the message ends with them. Without boundaries and framer, all bytes of a direction are one message.
+    pub end_of_message: bool,
+    /// No message follows.
+    pub is_final: bool,
+    /// The ECN codepoint of a datagram.
+    pub ecn: Option<Ecn>,
+}
+
+/// What receiving found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReceiveOutcome {
+    /// Something.
+    Received(Received),
+    /// Nothing now; [`crate::Event::Readable`] will tell.
+    Blocked,
+    /// The peer has sent its last message, and it was taken.
+    End,
+}
+
+/// What reading found: `Some(0)` is the end, `None` is "not now".
+type Read = Result<Option<usize>, ConnectionError>;
+
+/// How much is read from a transport at once.
+const CHUNK: usize = 64 << 10;
+/// Rounds of reading for one framed message before others have their turn.
+const ROUNDS: usize = 64;
+
+impl<N: Net> Engine<N> {
+    /// Reads bytes of a raw byte stream into `buf`: `Some(0)` at the peer's end of stream, `None` when there is nothing
+    /// now and [`crate::Event::Readable`] will tell.
+    ///
+    /// # Errors
+    /// Why the connection is over, or [`ConnectionError::Unsupported`] on connections that carry messages.
+    pub fn read(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
+        let Some(c) = self.conns.get(conn.0) else { return Err(ConnectionError::Closed) };
+        if c.state == ConnectionState::Establishing {
+            return Ok(None);
+        }
+        if c.ext.is_some() || c.stack.is_some_and(|s| !s.is_stream()) {
+            c.bytes_possible()?;
+        }
+        self.read_transport(conn.0, buf)
+    }
+
+    /// Reads from whatever carries the connection.
+    fn read_transport(&mut self, conn: Key, buf: &mut [u8]) -> Read {
+        let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
+        if c.read_closed {
+            return Ok(Some(0));
+        }
+        let result = match c.io {
+            Io::Channel(k) => {
+                let Some(ch) = self.channels.get_mut(k) else { return Err(closed(c.error.as_deref())) };
+                match &mut ch.kind {
+                    Kind::Tcp => match ch.read(&mut self.net, buf) {
+                        Ok(n) => Ok(Some(n)),
+                        Err(e) if e.is_would_block() => Ok(None),
+                        Err(e) => Err(ConnectionError::Net(e)),
+                    },
+                    Kind::Tls(_) => read_tls(&mut self.net, ch, buf),
+                    _ => Err(ConnectionError::Unsupported("this connection carries datagrams")),
+                }
+            }
+            Io::Stream { quic, stream } => {
+                let Some(q) = self.quics.get_mut(quic) else { return Err(closed(c.error.as_deref())) };
+                let outcome = q.conn.read(stream, buf.len());
+                let lost = q.lost.clone();
+                let r = match outcome {
+                    ReadOutcome::Data(d) => {
+                        let n = d.len().min(buf.len());
+                        buf[..n].copy_from_slice(&d[..n]);
+                        Ok(Some(n))
+                    }
+                    ReadOutcome::Blocked => match lost {
+                        None => Ok(None),
+                        // The peer's orderly end of the whole session.
+                        Some(QuicError::Closed { code: 0, .. }) => Ok(Some(0)),
+                        Some(e) => Err(ConnectionError::Quic(e)),
+                    },
+                    ReadOutcome::End => Ok(Some(0)),
+                    ReadOutcome::Reset(code) => Err(ConnectionError::StreamReset(code)),
+                    ReadOutcome::Closed => Err(lost.map_or(ConnectionError::Closed, ConnectionError::Quic)),
+                };
+                self.mark_dirty(quic);
+                r
+            }
+            Io::None | Io::StreamPending { .. } => Err(closed(c.error.as_deref())),
+            _ => Err(ConnectionError::Unsupported("this connection carries datagrams")),
+        };
+        let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
+        match &result {
+            Ok(Some(0)) if !buf.is_empty() => c.read_closed = true,
+            Ok(Some(n)) => c.bytes_received += *n as u64,
+            Err(e @ (ConnectionError::Net(_) | ConnectionError::Tls(_) | ConnectionError::Truncated)) if c.is_open() => {
+                let error = e.clone();
+                self.fail_connection(conn, error);
+            }
+            _ => {}
+        }
+        result
+    }
+
+    /// Takes the next message, or the next part of one of at most `max` bytes.
+    ///
+    /// # Errors
+    /// Why the connection is over.
+    pub fn receive(&mut self, conn: ConnectionId, max: usize) -> Result<ReceiveOutcome, ConnectionError> {
+        let key = conn.0;
+        let Some(c) = self.conns.get(key) else { return Err(ConnectionError::Closed) };
+        if c.state == ConnectionState::Establishing {
+            return Ok(ReceiveOutcome::Blocked);
+        }
+        let outcome = if c.stack.is_some_and(|s| !s.is_stream()) {
+            self.receive_datagram(key)
+        } else if c.framed() {
+            self.receive_framed(key)
+        } else {
+            self.receive_raw(key, max)
+        };
+        if let (Ok(ReceiveOutcome::Received(r)), Some(c)) = (&outcome, self.conns.get_mut(key)) {
+            if c.framed() || c.stack.is_some_and(|s| !s.is_stream()) {
+                c.messages_received += u32::from(r.end_of_message);
+            }
+            if c.stack.is_some_and(|s| !s.is_stream()) {
+                c.bytes_received += r.data.len() as u64;
+            }
+        }
+        outcome
+    }
+
+    fn receive_raw(&mut self, key: Key, max: usize) -> Result<ReceiveOutcome, ConnectionError> {
+        if self.conns.get(key).is_some_and(|c| c.read_closed) {
+            return Ok(ReceiveOutcome::End);
+        }
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.resize(CHUNK, 0);
+        let want = max.clamp(1, CHUNK);
+        let read = self.read_transport(key, &mut scratch[..want]);
+        let outcome = read.map(|r| match r {
+            None => ReceiveOutcome::Blocked,
+            // The end of the one message that all bytes were.
+            Some(0) => ReceiveOutcome::Received(Received {
+                data: Bytes::new(),
+                end_of_message: true,
+                is_final: true,
+                ecn: None,
+            }),
+            Some(n) => ReceiveOutcome::Received(Received {
+                data: Bytes::copy_from_slice(&scratch[..n]),
+                end_of_message: false,
+                is_final: false,
+                ecn: None,
+            }),
+        });
+        self.scratch = scratch;
+        outcome
+    }
+
+    fn receive_framed(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
+        for _ in 0..ROUNDS {
+            let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
+            let ended = c.read_closed;
+            if let Some(d) = c.ext().receiver.take() {
+                let is_final = ended && c.ext().receiver.finished();
+                return Ok(ReceiveOutcome::Received(Received {
+                    data: d.data,
+                    end_of_message: d.end_of_message,
+                    is_final,
+                    ecn: None,
+                }));
+            }
+            if c.read_closed && c.ext().receiver.finished() {
+                return Ok(ReceiveOutcome::End);
+            }
+            let mut scratch = core::mem::take(&mut self.scratch);
+            scratch.resize(CHUNK, 0);
+            let read = self.read_transport(key, &mut scratch);
+            if let (Ok(Some(n)), Some(c)) = (&read, self.conns.get_mut(key)) {
+                c.ext().receiver.buffer().extend_from_slice(&scratch[..*n]);
+            }
+            self.scratch = scratch;
+            match read? {
+                None => return Ok(ReceiveOutcome::Blocked),
+                Some(n) => self.run_framer(key, n == 0)?,
+            }
+        }
+        // There is more to read: come back without waiting for readiness.
+        self.notify(key, crate::Event::Readable);
+        self.again = true;
+        Ok(ReceiveOutcome::Blocked)
+    }
+
+    fn run_framer(&mut self, key: Key, ended: bool) -> Result<(), ConnectionError> {
+        let mut out = Outbound::default();
+        let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
+        let Ext { framer, receiver, .. } = c.ext();
+        let Some(framer) = framer else { return Ok(()) };
+        if let Err(e) = receiver.run(framer.as_mut(), ended, &mut out) {
+            let error = ConnectionError::Framer(e.0);
+            self.fail_connection(key, error.clone());
+            return Err(error);
+        }
+        if !out.pieces.is_empty() {
+            self.queue_front(key, out);
+            self.flush_and_report(key);
+        }
+        Ok(())
+    }
+
+    fn receive_datagram(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
+        let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
+        let io = c.io;
+        if let Some((data, ecn)) = c.ext.as_deref_mut().and_then(take_queued) {
+            let framed = c.framed();
+            if !framed {
+                return Ok(ReceiveOutcome::Received(Received {
+                    data,
+                    end_of_message: true,
+                    is_final: false,
+                    ecn: Some(ecn),
+                }));
+            }
+            c.ext().receiver.buffer().extend_from_slice(&data);
+            self.run_framer(key, false)?;
+            let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
+            if let Some(d) = c.ext().receiver.take() {
+                return Ok(ReceiveOutcome::Received(Received {
+                    data: d.data,
+                    end_of_message: d.end_of_message,
+                    is_final: false,
+                    ecn: Some(ecn),
+                }));
+            }
+        }
+        match io {
+            Io::Channel(k) => {
+                if self.fill_datagrams(key, k)? {
+                    return self.receive_datagram(key);
+                }
+                Ok(ReceiveOutcome::Blocked)
+            }
+            Io::Datagrams { quic } => match self.quics.get(quic).and_then(|q| q.lost.clone()) {
+                Some(e) => Err(ConnectionError::Quic(e)),
+                None => Ok(ReceiveOutcome::Blocked),
+            },
+            Io::Peer { .. } => Ok(ReceiveOutcome::Blocked),
+            _ => Err(closed(self.conns.get(key).and_then(|c| c.error.as_deref()))),
+        }
+    }
+
+    /// Takes datagrams from a connection's own socket to its queue. True if there were any.
+    fn fill_datagrams(&mut self, conn: Key, channel: Key) -> Result<bool, ConnectionError> {
+        let Some(ch) = self.channels.get_mut(channel) else { return Err(ConnectionError::Closed) };
+        if !ch.readable {
+            return Ok(false);
+        }
+        let sock = ch.sock;
+        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        let mut got = false;
+        // ICMP errors come between datagrams; each is worth one more try.
+        for _ in 0..4 {
+            match self.net.recv(sock, &mut batch) {
+                Ok(_) => {
+                    for (meta, data) in batch.filled() {
+                        let mut rest = &*data;
+                        loop {
+                            let n = meta.stride.clamp(1, rest.len().max(1)).min(rest.len());
+                            let (one, tail) = rest.split_at(n);
+                            let data = Bytes::copy_from_slice(one);
+                            got |= self.queue_datagram(conn, crate::conn::Queued { data, ecn: meta.ecn });
+                            rest = tail;
+                            if rest.is_empty() {
+                                break;
+                            }
+                        }
+                    }
+                    break;
+                }
+                Err(e) if e.is_would_block() => {
+                    if let Some(ch) = self.channels.get_mut(channel) {
+                        ch.readable = false;
+                    }
+                    break;
+                }
+                // ICMP gives a soft error on a connectionless transport (RFC 9623 section 10.3).
+                Err(_) => {
+                    if self.conns.get(conn).is_some_and(|c| c.request.soft_errors)
+                        && let Some(icmp) = self.net.take_icmp_error(sock)
+                    {
+                        self.notify(conn, crate::Event::SoftError(icmp));
+                    }
+                }
+            }
+        }
+        self.batch = Some(batch);
+        Ok(got)
+    }
+}
+
+fn closed(error: Option<&ConnectionError>) -> ConnectionError {
+    error.cloned().unwrap_or(ConnectionError::Closed)
+}
+
+fn read_tls<N: Net>(net: &mut N, ch: &mut crate::channel::Channel, buf: &mut [u8]) -> Read {
+    loop {
+        let Kind::Tls(tls) = &mut ch.kind else { return Ok(None) };
+        match tls.read_plain(buf) {
+            Ok(n) => return Ok(Some(n)),
+            Err(ReadState::WouldBlock) => {}
+            Err(ReadState::Closed) => return Ok(Some(0)),
+            Err(ReadState::UnexpectedEof) => return Err(ConnectionError::Truncated),
+            Err(ReadState::Failed(e)) => return Err(ConnectionError::Tls(e)),
+        }
+        match tls_in(net, ch) {
+            Ok(()) | Err(TlsIn::End) => {}
+            Err(TlsIn::Blocked) => return Ok(None),
+            Err(TlsIn::Net(e)) => return Err(ConnectionError::Net(e)),
+            Err(TlsIn::Tls(e)) => return Err(ConnectionError::Tls(e)),
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Needs, compiled once and used for many connections.
+
+use crate::event::{EstablishmentError, Reason};
+use crate::{Engine, Stack};
+use core::hash::{BuildHasher, Hash, Hasher};
+use core::time::Duration;
+use neater_base::net::{Net, SocketOption, SocketOptions};
+use neater_framing::FramerSpec;
+use neater_property::{
+    CapacityProfile, Preference, Role, SecurityLevel, SecurityNeed, SelectionProperty as P, TransportProperties,
+};
+use neater_quic::{ClientSetup, Tuning};
+use neater_tls::{Protection, SecurityParameters, SessionStore, TlsVersion};
+use std::sync::Arc;
+
+/// Properties, security and framing, checked and compiled: which stacks may serve, in which order, with which options.
+///
+/// Cheap to clone. A program that opens many connections with the same needs compiles once.
+#[derive(Clone, Debug)]
+pub struct Request(pub(crate) Arc<Compiled>);
+
+/// What a request compiles to.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) policy: neater_policy::Request,
+    pub(crate) stacks: Vec<Stack>,
+    pub(crate) properties: TransportProperties,
+    pub(crate) framer: FramerSpec,
+    pub(crate) server_name: Option<String>,
+    pub(crate) tls: Option<Arc<neater_tls::rustls::ClientConfig>>,
+    pub(crate) quic: Option<ClientSetup>,
+    pub(crate) tls_server: Option<Arc<neater_tls::rustls::ServerConfig>>,
+    pub(crate) quic_server: Option<(Arc<neater_tls::rustls::ServerConfig>, Tuning)>,
+    pub(crate) fingerprint: u64,
+    pub(crate) isolation: u64,
+    pub(crate) attempt_delay: Duration,
+    pub(crate) tcp_options: SocketOptions,
+    pub(crate) tls_options: SocketOptions,
+    pub(crate) udp_options: SocketOptions,
+    /// Ask for HTTPS records (RFC 9460): the application protocol is HTTP.
+    pub(crate) services: bool,
+    /// Timeline entries are reported as events, too.
+    pub(crate) observe: bool,
+    pub(crate) soft_errors: bool,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) alpn: Vec<Vec<u8>>,
+}
+
+/// What a request is compiled from, beside properties and security.
+#[derive(Clone, Debug, Default)]
+pub struct RequestOptions {
+    /// How messages are framed over byte streams.
+    pub framer: FramerSpec,
+    /// The program wants a byte stream: datagram stacks are not eligible.
+    pub bytes: bool,
+    /// Report the timeline of establishment as events.
+    pub observe: bool,
+    /// How long establishment may take in all; `None`: as long as the candidates do.
+    pub timeout: Option<Duration>,
+    /// Connections with different numbers share no cached state (RFC 9622 section 8.1.9).
+    pub isolation: u64,
+    /// Only these stacks are eligible; empty: all.
+    pub stacks: Vec<Stack>,
+}
+
+impl Request {
+    /// The eligible stacks, best first.
+    #[must_use]
+    pub fn stacks(&self) -> &[Stack] {
+        &self.0.stacks
+    }
+
+    /// How policy came to its ranking.
+    #[must_use]
+    pub fn policy(&self) -> &neater_policy::Request {
+        &self.0.policy
+    }
+
+    /// The properties it was compiled from.
+    #[must_use]
+    pub fn properties(&self) -> &TransportProperties {
+        &self.0.properties
+    }
+
+    /// Whether connections of this request frame messages over byte streams.
+    #[must_use]
+    pub fn framer(&self) -> &FramerSpec {
+        &self.0.framer
+    }
+}
+
+/// The application protocols that a stack may offer: `h3` is HTTP over QUIC only (RFC 9114 section 3.1), `h2` and
+/// `http/1.x` are HTTP over TLS only; anything else may run over either.
+fn alpn_for(stack: Stack, all: &[Vec<u8>]) -> Vec<&[u8]> {
+    let quic = stack != Stack::Tls;
+    let over_quic = |a: &[u8]| a == b"h3" || a.starts_with(b"h3-");
+    let over_tls = |a: &[u8]| a == b"h2" || a.starts_with(b"http/");
+    all.iter().map(Vec::as_slice).filter(|a| if quic { !over_tls(a) } else { !over_quic(a) }).collect()
+}
+
+/// QUIC cannot do without an application protocol (RFC 9001 section 8.1); this is ours when the program names none.
+const DEFAULT_QUIC_ALPN: &[u8] = b"neater";
+
+/// DSCP for a capacity profile (RFC 9622 section 8.1.6; the lowest drop precedence of each class, RFC 2597).
+const fn dscp(profile: CapacityProfile) -> u8 {
+    match profile {
+        CapacityProfile::Default => 0,
+        CapacityProfile::Scavenger => 1,                 // LE, RFC 8622
+        CapacityProfile::LowLatencyInteractive => 34,    // AF41
+        CapacityProfile::LowLatencyNonInteractive => 18, // AF21
+        CapacityProfile::ConstantRateStreaming => 26,    // AF31
+        CapacityProfile::CapacitySeeking => 10,          // AF11
+    }
+}
+
+impl<N: Net> Engine<N> {
+    /// Checks and compiles needs. Costs microseconds; do it once and use the result for every connection of its kind.
+    ///
+    /// # Errors
+    /// [`Reason::InvalidConfiguration`]: the properties contradict each other, and which.
+    /// [`Reason::NoCandidates`]: no stack can serve, with the properties that rule out each.
+    /// Nothing has been sent in either case.
+    pub fn compile(
+        &mut self,
+        properties: &TransportProperties,
+        security: &SecurityParameters,
+        role: Role,
+        options: &RequestOptions,
+    ) -> Result<Request, EstablishmentError> {
+        let invalid = |m: String| EstablishmentError::new(Reason::InvalidConfiguration, m);
+        let needs = properties.compile(role).map_err(|e| invalid(e.to_string()))?;
+        let need = security_need(security);
+        let shape = neater_policy::Shape { bytes_needed: options.bytes, framer: options.framer.frames() };
+        let stacks: Vec<_> = Stack::ALL
+            .iter()
+            .filter(|s| options.stacks.is_empty() || options.stacks.contains(s))
+            .map(|s| s.features())
+            .collect();
+        let policy = neater_policy::compile_with(&needs, need, shape, &stacks).map_err(|e| {
+            let mut error = EstablishmentError::new(Reason::NoCandidates, "no protocol stack can serve this request");
+            error.excluded = e.stacks.iter().map(ToString::to_string).collect();
+            error
+        })?;
+        let ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
+        let connection = &properties.connection;
+        let profile = connection.capacity_profile;
+        let mut udp_options = SocketOptions::default();
+        let mut tcp_options = SocketOptions::default();
+        if dscp(profile) != 0 {
+            tcp_options.set.push(SocketOption::Dscp(dscp(profile)));
+            udp_options.set.push(SocketOption::Dscp(dscp(profile)));
+        }
+        let wants = |p: P| matches!(properties.preference(p, role), Preference::Require | Preference::Prefer);
+        let keep_alive = (wants(P::KeepAlive) || connection.keep_alive_timeout.is_some())
+            .then(|| connection.keep_alive_timeout.unwrap_or(DEFAULT_KEEP_ALIVE))
+            .filter(|k| connection.timeout.is_none_or(|t| *k <= t));
+        if let Some(k) = keep_alive {
+            tcp_options.set.push(SocketOption::KeepAlive(Some(k)));
+        }
+        if let Some(t) = connection.timeout {
+            tcp_options.set.push(SocketOption::UserTimeout(Some(t)));
+        }
+        let soft_errors = wants(P::SoftErrorNotify);
+        if soft_errors {
+            tcp_options.set.push(SocketOption::IcmpErrors(true));
+            udp_options.set.push(SocketOption::IcmpErrors(true));
+        }
+        if matches!(
+            properties.preference(P::FullChecksumSend, role),
+            Preference::Avoid | Preference::Prohibit
+        ) {
+            udp_options.set.push(SocketOption::NoUdpChecksum(true));
+        }
+        udp_options.temporary_address = temporary(properties);
+        tcp_options.temporary_address = udp_options.temporary_address;
+        let mut tls_options = tcp_options.clone();
+        // The flights of a TLS handshake and the ends of records must not wait for acknowledgements.
+        tls_options.set.push(SocketOption::NoDelay(true));
+        if profile == CapacityProfile::LowLatencyInteractive || profile == CapacityProfile::LowLatencyNonInteractive {
+            tcp_options.set.push(SocketOption::NoDelay(true));
+        }
+        let mut tuning = Tuning { keep_alive, ..Tuning::default() };
+        if let Some(t) = connection.timeout {
+            tuning.idle_timeout = Some(t);
+        }
+        tuning.migration = properties.multipath(role) != neater_property::Multipath::Disabled;
+        tuning.datagram_buffer = self.limits.datagram_buffer;
+
+        let isolation = if connection.isolate_session && options.isolation == 0 { self.rng.u64() } else { options.isolation };
+        let crypto = &self.config.crypto;
+        let sessions = SessionStore::global(crypto, isolation);
+        let bad_security = |e: neater_tls::SecurityError| invalid(e.to_string());
+        let (mut tls, mut quic, mut tls_server, mut quic_server) = (None, None, None, None);
+        for stack in &ranked {
+            let alpn = alpn_for(*stack, security.alpn());
+            let alpn = if alpn.is_empty() && stack.over_udp() { vec![DEFAULT_QUIC_ALPN] } else { alpn };
+            match (stack, role) {
+                (Stack::Tls, Role::Listen) => {
+                    tls_server = Some(neater_tls::server_config(security, crypto, &alpn, false).map_err(bad_security)?);
+                }
+                (Stack::Tls, _) => {
+                    tls = Some(neater_tls::client_config(security, crypto, &alpn, false, &sessions).map_err(bad_security)?);
+                }
+                (Stack::Quic | Stack::QuicDatagram, Role::Listen) => {
+                    let config = neater_tls::server_config(security, crypto, &alpn, true).map_err(bad_security)?;
+                    quic_server = Some((config, tuning.clone()));
+                }
+                (Stack::Quic | Stack::QuicDatagram, _) => {
+                    let config = neater_tls::client_config(security, crypto, &alpn, true, &sessions).map_err(bad_security)?;
+                    quic = Some(ClientSetup { tls: config, tuning: tuning.clone() });
+                }
+                (Stack::Tcp | Stack::Udp, _) => {}
+            }
+        }
+        let mut h = foldhash::fast::FixedState::with_seed(3).build_hasher();
+        (policy.fingerprint, security.fingerprint(), options.framer.frames(), options.bytes).hash(&mut h);
+        security.alpn().hash(&mut h);
+        let http = |a: &Vec<u8>| a == b"h2" || a == b"h3" || a.starts_with(b"http/");
+        Ok(Request(Arc::new(Compiled {
+            fingerprint: h.finish(),
+            stacks: ranked,
+            properties: properties.clone(),
+            framer: options.framer.clone(),
+            server_name: security.server_name().map(str::to_owned),
+            tls,
+            quic,
+            tls_server,
+            quic_server,
+            isolation,
+            attempt_delay: properties.attempt_delay().unwrap_or(Duration::from_millis(250)),
+            tcp_options,
+            tls_options,
+            udp_options,
+            services: security.alpn().iter().any(http) && need != SecurityNeed::Disabled,
+            policy,
+            observe: options.observe,
+            soft_errors,
+            timeout: options.timeout,
+            idle_timeout: connection.timeout,
+            alpn: security.alpn().to_vec(),
+        })))
+    }
+}
+
+/// The system's own default for TCP is two hours, which outlives most NAT bindings.
+const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+fn security_need(security: &SecurityParameters) -> SecurityNeed {
+    match security.protection {
+        Protection::Disabled => SecurityNeed::Disabled,
+        Protection::Opportunistic => SecurityNeed::Opportunistic,
+        Protection::Required => SecurityNeed::Required {
+            minimum: match security.min_version {
+                TlsVersion::Tls12 => SecurityLevel::Tls12,
+                TlsVersion::Tls13 => SecurityLevel::Tls13,
+            },
+        },
+    }
+}
+
+/// What to ask of the source address (RFC 9622 section 6.2.13).
+fn temporary(properties: &TransportProperties) -> Option<bool> {
+    match properties.explicit_preference(P::UseTemporaryLocalAddress)? {
+        Preference::Require | Preference::Prefer => Some(true),
+        Preference::Prohibit | Preference::Avoid => Some(false),
+        // The default (prefer for Initiate, avoid for Listen) is what systems do anyway.
+        Preference::NoPreference => None,
+    }
+}

@@ -1,0 +1,336 @@
+//! Names: the stub resolver's sockets, and its answers on their way to the races.
+
+use crate::event::{AttemptError, Step};
+use crate::ids::Owner;
+use crate::{Engine, Stack};
+use core::fmt::Write as _;
+use neater_base::net::{Ecn, ErrorKind, Net, NetError, Ready, RecvBatch, Sock, SocketOptions, Transmit};
+use neater_base::{Instant, Key};
+use neater_dns::{Answer, Config, Hosts, Input, LookupId, Output, Question, RecordKind, Resolver, ServiceBinding, TransportId};
+use neater_race::{Address, Family, Input as RaceInput, PathId, Record, Service, StackId, sort_destinations};
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+
+/// A socket of the resolver.
+#[derive(Debug)]
+struct Transport {
+    sock: Sock,
+    server: SocketAddr,
+    stream: bool,
+    connected: bool,
+    /// What a stream could not yet take.
+    unsent: Vec<u8>,
+}
+
+/// The resolver with what it needs to meet the network.
+#[derive(Debug)]
+pub(crate) struct Names {
+    seed: [u8; 32],
+    resolver: Option<Box<Resolver>>,
+    lookups: BTreeMap<u32, (Key, u16)>,
+    transports: BTreeMap<u32, Transport>,
+    armed: Option<Instant>,
+}
+
+impl Names {
+    pub(crate) fn new(seed: [u8; 32]) -> Self {
+        Self { seed, resolver: None, lookups: BTreeMap::new(), transports: BTreeMap::new(), armed: None }
+    }
+
+    /// Nobody waits for this lookup any more; its answers still go to the cache.
+    pub(crate) fn forget(&mut self, id: LookupId) {
+        self.lookups.remove(&id.0);
+    }
+}
+
+pub(crate) fn record_name(record: Record) -> &'static str {
+    match record {
+        Record::Services => "HTTPS",
+        Record::Aaaa => "AAAA",
+        Record::A => "A",
+    }
+}
+
+fn configure<N: Net>(net: &N) -> (Config, Hosts) {
+    let texts = net.name_config();
+    let (config, warnings) = Config::parse(&texts.resolv_conf);
+    for w in warnings {
+        tracing::warn!(target: "neater::dns", line = w.line, "resolver configuration: {}", w.problem);
+    }
+    (config, Hosts::parse(&texts.hosts))
+}
+
+impl<N: Net> Engine<N> {
+    fn resolver(&mut self) -> &mut Resolver {
+        let (net, seed) = (&self.net, self.names.seed);
+        self.names.resolver.get_or_insert_with(|| {
+            let (config, hosts) = configure(net);
+            Box::new(Resolver::new(config, hosts, seed))
+        })
+    }
+
+    pub(crate) fn names_changed(&mut self) {
+        if self.names.resolver.is_some() {
+            let (config, hosts) = configure(&self.net);
+            let now = self.now;
+            self.resolver().set_config(now, config, hosts);
+            self.drain_resolver();
+        }
+    }
+
+    /// Forgets every answer and every outcome.
+    pub fn flush_caches(&mut self) {
+        self.resolver().flush_cache();
+        self.outcomes = neater_race::OutcomeCache::new(self.rng.u64());
+    }
+
+    /// Starts a lookup for one path of a connection's race.
+    pub(crate) fn look_up(&mut self, conn: Key, path: u16, name: &str, port: u16, https: bool, interface: Option<u32>) {
+        let now = self.now;
+        let q = Question { name, a: true, aaaa: true, https: https.then_some(port), interface };
+        let id = self.resolver().lookup(now, &q);
+        self.names.lookups.insert(id.0, (conn, path));
+        if let Some(est) = self.est(conn) {
+            est.lookups.push(id);
+        }
+    }
+
+    pub(crate) fn resolver_timeout(&mut self) {
+        self.names.armed = None;
+        if self.names.resolver.is_some() {
+            let now = self.now;
+            self.resolver().handle_timeout(now);
+            self.drain_resolver();
+        }
+    }
+
+    /// Does what the resolver wants, until it wants nothing.
+    pub(crate) fn drain_resolver(&mut self) {
+        let now = self.now;
+        while let Some(output) = self.names.resolver.as_mut().and_then(|r| r.poll_output(now)) {
+            match output {
+                Output::OpenUdp { transport, server, interface } => self.open_transport(transport, server, interface, false),
+                Output::OpenTcp { transport, server, interface } => self.open_transport(transport, server, interface, true),
+                Output::Send { transport, data } => self.transport_send(transport, &data),
+                Output::Close { transport } => {
+                    if let Some(t) = self.names.transports.remove(&transport.0) {
+                        self.net.close(t.sock);
+                    }
+                }
+                Output::Answer { lookup, kind, answer } => self.answered(lookup, kind, answer),
+                Output::Done { lookup } => self.names.forget(lookup),
+            }
+        }
+        let Some(resolver) = &self.names.resolver else { return };
+        if let Some(at) = resolver.next_timeout()
+            && self.names.armed.is_none_or(|a| at < a)
+        {
+            self.names.armed = Some(at);
+            self.timers.push(at, crate::engine::Timer::Resolver);
+        }
+    }
+
+    fn open_transport(&mut self, id: TransportId, server: SocketAddr, interface: Option<u32>, stream: bool) {
+        let options = SocketOptions { interface, ..SocketOptions::default() };
+        let token = Owner::Resolver(id.0).token();
+        let opened = if stream {
+            self.net.connect(token, server, &options)
+        } else {
+            self.net.udp(token, server, &options).and_then(|sock| {
+                self.net.udp_connect(sock, server).inspect_err(|_| self.net.close(sock))?;
+                Ok(sock)
+            })
+        };
+        match opened {
+            Ok(sock) => {
+                let transport = Transport { sock, server, stream, connected: !stream, unsent: Vec::new() };
+                self.names.transports.insert(id.0, transport);
+            }
+            Err(error) => self.transport_failed(id, stream, error),
+        }
+    }
+
+    fn transport_failed(&mut self, id: TransportId, stream: bool, error: NetError) {
+        let now = self.now;
+        let input = if stream {
+            Input::TcpClosed { transport: id, error: Some(error) }
+        } else {
+            Input::UdpFailed { transport: id, error }
+        };
+        if let Some(r) = &mut self.names.resolver {
+            r.handle_input(now, input);
+        }
+    }
+
+    fn transport_send(&mut self, id: TransportId, data: &[u8]) {
+        let Some(t) = self.names.transports.get_mut(&id.0) else { return };
+        if t.stream {
+            t.unsent.extend_from_slice(data);
+            return self.transport_flush(id);
+        }
+        let transmit = Transmit { destination: t.server, source: None, ecn: Ecn::NotEct, segment_size: None, contents: data };
+        match self.net.send(t.sock, &transmit) {
+            // A datagram that finds no room is a lost datagram: the retry timer covers it.
+            Err(e) if !e.is_would_block() && e.kind != ErrorKind::NoBuffers => self.transport_failed(id, false, e),
+            _ => {}
+        }
+    }
+
+    fn transport_flush(&mut self, id: TransportId) {
+        let Some(t) = self.names.transports.get_mut(&id.0) else { return };
+        while t.connected && !t.unsent.is_empty() {
+            match self.net.write(t.sock, &[IoSlice::new(&t.unsent)]) {
+                Ok(n) => drop(t.unsent.drain(..n)),
+                Err(e) if e.is_would_block() => return,
+                Err(e) => return self.transport_failed(id, true, e),
+            }
+        }
+    }
+
+    pub(crate) fn resolver_ready(&mut self, number: u32, ready: Ready) {
+        let id = TransportId(number);
+        let Some(t) = self.names.transports.get_mut(&number) else { return };
+        let now = self.now;
+        if t.stream && !t.connected && ready.writable {
+            match self.net.connect_result(t.sock) {
+                Ok(()) => {
+                    t.connected = true;
+                    if let Some(r) = &mut self.names.resolver {
+                        r.handle_input(now, Input::TcpConnected { transport: id });
+                    }
+                }
+                Err(e) if e.is_would_block() => {}
+                Err(e) => self.transport_failed(id, true, e),
+            }
+        }
+        self.transport_flush(id);
+        if ready.readable || ready.error || ready.hangup {
+            self.transport_read(id);
+        }
+        self.drain_resolver();
+    }
+
+    fn transport_read(&mut self, id: TransportId) {
+        let now = self.now;
+        let Some(t) = self.names.transports.get(&id.0) else { return };
+        let (sock, stream) = (t.sock, t.stream);
+        if stream {
+            let mut buf = [0; 4096];
+            // A message has at most 65,535 bytes; more than a few of them is not an answer.
+            for _ in 0..64 {
+                let Some(r) = &mut self.names.resolver else { return };
+                match self.net.read(sock, &mut buf) {
+                    Ok(0) => return r.handle_input(now, Input::TcpClosed { transport: id, error: None }),
+                    Ok(n) => r.handle_input(now, Input::TcpReceived { transport: id, data: &buf[..n] }),
+                    Err(e) if e.is_would_block() => return,
+                    Err(e) => return r.handle_input(now, Input::TcpClosed { transport: id, error: Some(e) }),
+                }
+            }
+            self.again = true;
+            return;
+        }
+        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        for _ in 0..4 {
+            match self.net.recv(sock, &mut batch) {
+                Ok(_) => {
+                    for (meta, data) in batch.filled() {
+                        for datagram in data.chunks(meta.stride.max(1)) {
+                            if let Some(r) = &mut self.names.resolver {
+                                r.handle_input(now, Input::UdpReceived { transport: id, data: datagram });
+                            }
+                        }
+                    }
+                }
+                Err(e) if e.is_would_block() => break,
+                Err(error) => {
+                    self.transport_failed(id, false, error);
+                    break;
+                }
+            }
+        }
+        self.batch = Some(batch);
+    }
+
+    /// The system's routes decide which addresses can be reached at all, and in which order (RFC 6724 section 6).
+    fn addresses(&mut self, list: &[IpAddr]) -> Vec<Address> {
+        let mut addresses: Vec<_> = list.iter().map(|a| Address::new(*a, self.net.source_for(*a))).collect();
+        sort_destinations(&mut addresses);
+        addresses
+    }
+
+    fn answered(&mut self, lookup: LookupId, kind: RecordKind, answer: Answer) {
+        let Some((conn, path)) = self.names.lookups.get(&lookup.0).copied() else { return };
+        let record = match kind {
+            RecordKind::A => "A",
+            RecordKind::Aaaa => "AAAA",
+            RecordKind::Https => "HTTPS",
+        };
+        let found = describe(&answer);
+        self.step(conn, Step::Resolved { record, found });
+        let path = PathId(path);
+        let input = match (kind, answer) {
+            (RecordKind::Https, Answer::Services(list)) => {
+                let alpn = self.conns.get(conn).map(|c| c.request.alpn.clone()).unwrap_or_default();
+                let services = list.iter().map(|b| self.service(b, &alpn)).collect();
+                RaceInput::Services { path, result: Ok(services) }
+            }
+            (RecordKind::Https, Answer::Failed(e)) => {
+                RaceInput::Services { path, result: Err(AttemptError::Resolve(e)) }
+            }
+            (RecordKind::Https, Answer::Addresses(_)) => RaceInput::Services { path, result: Ok(Vec::new()) },
+            (_, answer) => {
+                let family = if kind == RecordKind::A { Family::V4 } else { Family::V6 };
+                let result = match answer {
+                    Answer::Addresses(list) => Ok(self.addresses(&list)),
+                    Answer::Services(_) => Ok(Vec::new()),
+                    Answer::Failed(e) => Err(AttemptError::Resolve(e)),
+                };
+                RaceInput::Answer { path, family, result }
+            }
+        };
+        self.race_input(conn, input);
+        self.drain_race(conn);
+    }
+
+    /// A service binding in the terms of the race: its application protocols say which stacks may be used with it.
+    fn service(&mut self, binding: &ServiceBinding, ours: &[Vec<u8>]) -> Service {
+        let offers = |quic: bool| {
+            binding.alpn.iter().any(|a| ours.contains(a) && (a == b"h3" || a.starts_with(b"h3-")) == quic)
+        };
+        let mut stacks = Vec::new();
+        if offers(true) {
+            stacks.push(StackId(Stack::Quic as u16));
+        }
+        if offers(false) {
+            stacks.push(StackId(Stack::Tls as u16));
+        }
+        let hints = self.addresses(&binding.hints);
+        let foreign = !binding.addresses.is_empty();
+        let target = foreign.then(|| self.addresses(&binding.addresses));
+        Service { priority: binding.priority, stacks, port: binding.port, hints, target }
+    }
+}
+
+fn describe(answer: &Answer) -> String {
+    let mut text = String::new();
+    match answer {
+        Answer::Addresses(list) if list.is_empty() => text.push_str("none"),
+        Answer::Addresses(list) => {
+            for (i, a) in list.iter().enumerate() {
+                let _ = write!(text, "{}{a}", if i == 0 { "" } else { ", " });
+            }
+        }
+        Answer::Services(list) if list.is_empty() => text.push_str("none"),
+        Answer::Services(list) => {
+            for (i, s) in list.iter().enumerate() {
+                let alpn: Vec<_> = s.alpn.iter().map(|a| String::from_utf8_lossy(a)).collect();
+                let _ = write!(text, "{}{} alpn={}", if i == 0 { "" } else { "; " }, s.priority, alpn.join(","));
+            }
+        }
+        Answer::Failed(e) => {
+            let _ = write!(text, "{e}");
+        }
+    }
+    text
+}

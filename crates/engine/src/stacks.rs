@@ -1,0 +1,144 @@
+//! The protocol stacks this engine has, described for the policy (RFC 9623 section 3.1).
+
+use core::fmt;
+use neater_policy::StackFeatures;
+use neater_property::{PropertySet, SecurityLevel, SelectionProperty as P};
+
+/// A protocol stack that can carry a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[repr(u16)]
+pub enum Stack {
+    /// TCP in the clear.
+    Tcp = 0,
+    /// TLS over TCP.
+    Tls = 1,
+    /// A stream of a QUIC connection.
+    Quic = 2,
+    /// Unreliable datagrams of a QUIC connection (RFC 9221).
+    QuicDatagram = 3,
+    /// UDP in the clear.
+    Udp = 4,
+}
+
+impl Stack {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Tcp, Self::Tls, Self::Quic, Self::QuicDatagram, Self::Udp];
+
+    /// The stack with this number.
+    #[must_use]
+    pub fn from_number(n: u16) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| *s as u16 == n)
+    }
+
+    /// The stack with this name, in any case.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.as_str().eq_ignore_ascii_case(name)).or(match name {
+            "tls" | "TLS" => Some(Self::Tls),
+            "quic-datagram" => Some(Self::QuicDatagram),
+            _ => None,
+        })
+    }
+
+    /// The name that people read.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Tls => "TLS/TCP",
+            Self::Quic => "QUIC",
+            Self::QuicDatagram => "QUIC datagrams",
+            Self::Udp => "UDP",
+        }
+    }
+
+    /// Whether the stack runs over UDP: such stacks tend to be blocked together.
+    #[must_use]
+    pub const fn over_udp(self) -> bool {
+        matches!(self, Self::Quic | Self::QuicDatagram | Self::Udp)
+    }
+
+    /// Whether it carries bytes rather than datagrams.
+    #[must_use]
+    pub const fn is_stream(self) -> bool {
+        matches!(self, Self::Tcp | Self::Tls | Self::Quic)
+    }
+
+    /// Whether it is encrypted and authenticated.
+    #[must_use]
+    pub const fn is_secure(self) -> bool {
+        matches!(self, Self::Tls | Self::Quic | Self::QuicDatagram)
+    }
+
+    /// What it provides, in the terms of RFC 9622 section 6.2.
+    #[must_use]
+    pub fn features(self) -> StackFeatures {
+        let set = |list: &[P]| list.iter().fold(PropertySet::EMPTY, |s, p| s.with(*p));
+        let stream = [P::Reliability, P::PreserveOrder, P::FullChecksumSend, P::FullChecksumRecv, P::CongestionControl];
+        let base = StackFeatures {
+            id: self as u16,
+            name: self.as_str(),
+            provides: set(&stream),
+            configurable: set(&[P::KeepAlive, P::SoftErrorNotify]),
+            security: SecurityLevel::None,
+            secure: false,
+            bytes: true,
+            messages: false,
+            handshake_rtts: 1,
+            duplicates: false,
+            base_score: 0,
+        };
+        match self {
+            Self::Tcp => StackFeatures {
+                provides: base.provides.with(P::ActiveReadBeforeSend),
+                base_score: 1,
+                ..base
+            },
+            Self::Tls => StackFeatures {
+                provides: base.provides.with(P::ActiveReadBeforeSend),
+                configurable: base.configurable.with(P::ZeroRttMsg),
+                security: SecurityLevel::Tls13,
+                secure: true,
+                handshake_rtts: 2,
+                ..base
+            },
+            Self::Quic => StackFeatures {
+                provides: base.provides.with(P::Multistreaming),
+                configurable: set(&[P::KeepAlive, P::ZeroRttMsg]),
+                security: SecurityLevel::Tls13,
+                secure: true,
+                ..base
+            },
+            Self::QuicDatagram => StackFeatures {
+                provides: set(&[
+                    P::PreserveMsgBoundaries,
+                    P::FullChecksumSend,
+                    P::FullChecksumRecv,
+                    P::CongestionControl,
+                ]),
+                configurable: set(&[P::KeepAlive]),
+                security: SecurityLevel::Tls13,
+                secure: true,
+                bytes: false,
+                messages: true,
+                ..base
+            },
+            Self::Udp => StackFeatures {
+                provides: set(&[P::PreserveMsgBoundaries, P::ZeroRttMsg]),
+                configurable: set(&[P::FullChecksumSend, P::SoftErrorNotify]),
+                bytes: false,
+                messages: true,
+                handshake_rtts: 0,
+                duplicates: true,
+                ..base
+            },
+        }
+    }
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,599 @@
+//! The end of connections (RFC 9622 section 10).
+
+use crate::channel::{Behind, Kind};
+use crate::conn::{ConnectionState, ConnectionStats, Io};
+use crate::engine::{LINGER, Timer};
+use crate::event::{CandidateOutcome, ConnectionError, EstablishmentError, Event, Reason, SendError, TimelineEntry};
+use crate::transport::tls_out;
+use crate::{ConnectionId, Engine, Stack};
+use neater_base::Key;
+use neater_base::net::Net;
+use neater_framing::Outbound;
+use neater_quic::{ConnectionApi, Direction, QuicError};
+use std::net::SocketAddr;
+
+/// Bytes of a lingering peer that are thrown away before its socket is.
+const LINGER_READS: usize = 64;
+
+impl<N: Net> Engine<N> {
+    /// Closes a connection: what was sent is delivered, then [`Event::Closed`] follows. What the peer still sends is not
+    /// received any more.
+    pub fn close(&mut self, conn: ConnectionId) {
+        let Some(c) = self.conns.get_mut(conn.0) else { return };
+        match c.state {
+            ConnectionState::Establishing => {
+                self.cancel_establishment(conn.0);
+                self.notify(conn.0, Event::Closed);
+                self.set_closed(conn.0);
+            }
+            ConnectionState::Established => {
+                c.state = ConnectionState::Closing;
+                c.final_sent = true;
+                c.batching = false;
+                if let Some(framer) = c.ext.as_mut().and_then(|e| e.framer.as_mut()) {
+                    let mut out = Outbound::default();
+                    framer.stop(&mut out);
+                    for data in out.pieces {
+                        c.tx.bytes += data.len();
+                        c.tx.queue.push_back(crate::conn::Segment { data, completes: None, expires: None });
+                    }
+                    self.recount(conn.0);
+                }
+                self.advance_close(conn.0);
+            }
+            ConnectionState::Closing | ConnectionState::Closed => {}
+        }
+    }
+
+    /// Moves a closing connection on: the queue first, then the transport's own end.
+    pub(crate) fn advance_close(&mut self, conn: Key) {
+        let Some(c) = self.conns.get(conn) else { return };
+        if !c.tx.queue.is_empty() {
+            let done = self.flush(conn);
+            let (error, empty) =
+                (done.error.is_some(), self.conns.get(conn).is_none_or(|c| c.tx.queue.is_empty()));
+            if error || !empty {
+                return self.report_close_flush(conn, done);
+            }
+            self.report_close_flush(conn, done);
+        }
+        let Some(c) = self.conns.get_mut(conn).filter(|c| c.state == ConnectionState::Closing) else { return };
+        match c.io {
+            Io::Channel(k) => self.close_channel(conn, k),
+            Io::Stream { quic, stream } => {
+                let (read_closed, fin) = (c.read_closed, core::mem::replace(&mut c.fin_done, true));
+                let Some(q) = self.quics.get_mut(quic) else { return self.finish_close(conn) };
+                if q.lost.is_some() {
+                    return self.finish_close(conn);
+                }
+                if !read_closed {
+                    q.conn.stop(stream, 0);
+                }
+                let receive_only = stream.direction() == Direction::One && stream.by_client() != q.client;
+                if !fin {
+                    q.conn.finish(stream);
+                }
+                self.mark_dirty(quic);
+                // With nothing to be acknowledged there is no Finished to wait for.
+                if receive_only || (fin && self.conns.get(conn).is_some_and(|c| c.fin_acked)) {
+                    self.finish_close(conn);
+                }
+            }
+            _ => self.finish_close(conn),
+        }
+    }
+
+    fn report_close_flush(&mut self, conn: Key, done: crate::transport::Flushed) {
+        for id in done.sent {
+            self.notify(conn, Event::Sent(id));
+        }
+        for (id, error) in done.failed {
+            self.notify(conn, Event::SendError(id, error));
+        }
+        if let Some(error) = done.error {
+            self.fail_connection(conn, error);
+        }
+    }
+
+    fn close_channel(&mut self, conn: Key, key: Key) {
+        let Some(c) = self.conns.get(conn) else { return };
+        let (untouched, read_closed, fin_done) =
+            (c.bytes_sent == 0 && c.bytes_received == 0, c.read_closed, c.fin_done);
+        let Some(ch) = self.channels.get_mut(key) else { return self.finish_close(conn) };
+        match &mut ch.kind {
+            Kind::Tls(tls) => {
+                tls.close_notify();
+                match tls_out(&mut self.net, ch) {
+                    Ok(true) => {}
+                    // Writability will bring us back.
+                    Ok(false) => {
+                        let until = self.now + LINGER;
+                        return self.timers.push(until, Timer::Channel(key));
+                    }
+                    Err(_) => return self.drop_channel(conn, key),
+                }
+            }
+            Kind::Tcp if untouched => return self.drop_channel(conn, key),
+            Kind::Tcp => {}
+            _ => return self.drop_channel(conn, key),
+        }
+        if !fin_done && self.net.shutdown_write(ch.sock).is_err() {
+            return self.drop_channel(conn, key);
+        }
+        if read_closed {
+            return self.drop_channel(conn, key);
+        }
+        // Closing a socket with unread data would reset the connection and destroy what the peer has not read yet.
+        let until = self.now + LINGER;
+        ch.behind = Behind::Lingering { until, conn: Some(conn) };
+        self.timers.push(until, Timer::Channel(key));
+        self.linger(key);
+    }
+
+    fn drop_channel(&mut self, conn: Key, key: Key) {
+        if let Some(ch) = self.channels.remove(key) {
+            self.net.close(ch.sock);
+        }
+        self.finish_close(conn);
+    }
+
+    /// Throws away what a peer still sends, until it ends its direction.
+    pub(crate) fn linger(&mut self, key: Key) {
+        let Some(ch) = self.channels.get_mut(key) else { return };
+        let Behind::Lingering { conn, .. } = ch.behind else { return };
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.resize(64 << 10, 0);
+        let mut over = false;
+        for _ in 0..LINGER_READS {
+            match ch.read(&mut self.net, &mut scratch) {
+                Ok(0) => {
+                    over = true;
+                    break;
+                }
+                Ok(_) => {}
+                Err(e) if e.is_would_block() => break,
+                Err(_) => {
+                    over = true;
+                    break;
+                }
+            }
+        }
+        self.scratch = scratch;
+        // A peer that keeps sending after our end has had its chance.
+        let stubborn = ch.readable && !over;
+        if over || stubborn {
+            if let Some(ch) = self.channels.remove(key) {
+                self.net.close(ch.sock);
+            }
+            if let Some(conn) = conn {
+                self.finish_close(conn);
+            }
+        }
+    }
+
+    pub(crate) fn channel_timeout(&mut self, key: Key) {
+        let Some(ch) = self.channels.get(key) else { return };
+        match ch.behind {
+            Behind::Lingering { until, conn } if until <= self.now => {
+                if let Some(ch) = self.channels.remove(key) {
+                    self.net.close(ch.sock);
+                }
+                if let Some(conn) = conn {
+                    self.finish_close(conn);
+                }
+            }
+            Behind::Listener(listener) if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_)) => {
+                if self.now - ch.started < core::time::Duration::from_secs(10) {
+                    return self.drive_incoming(listener, key);
+                }
+                if let Some(ch) = self.channels.remove(key) {
+                    self.net.abort(ch.sock);
+                }
+                self.stats.refused += 1;
+                self.handshake_over(listener);
+            }
+            Behind::Attempt(..) => self.drive_attempt(key),
+            Behind::Conn(conn) if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) => {
+                self.drop_channel(conn, key);
+            }
+            _ => {}
+        }
+    }
+
+    /// The last step of a graceful close.
+    pub(crate) fn finish_close(&mut self, conn: Key) {
+        let Some(c) = self.conns.get(conn) else { return };
+        if c.state == ConnectionState::Closed {
+            return;
+        }
+        self.notify(conn, Event::Closed);
+        self.detach(conn);
+        self.set_closed(conn);
+    }
+
+    /// Takes the transport away from a connection.
+    pub(crate) fn detach(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        match core::mem::replace(&mut c.io, Io::None) {
+            Io::Channel(k) => {
+                if self.channels.get(k).is_some_and(|ch| ch.behind == Behind::Conn(conn))
+                    && let Some(ch) = self.channels.remove(k)
+                {
+                    self.net.close(ch.sock);
+                }
+            }
+            Io::Stream { quic, stream } => self.quic_unbind(quic, Some(stream)),
+            Io::Datagrams { quic } => self.quic_unbind(quic, None),
+            Io::Peer { channel, remote } => {
+                if let Some(Kind::UdpShared(peers)) = self.channels.get_mut(channel).map(|c| &mut c.kind) {
+                    peers.remove(&remote);
+                }
+            }
+            Io::None | Io::StreamPending { .. } => {}
+        }
+        self.leave_group(conn);
+    }
+
+    /// Closes a connection's books. It is removed when nobody holds it.
+    pub(crate) fn set_closed(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        c.state = ConnectionState::Closed;
+        c.tx.queue = std::collections::VecDeque::new();
+        c.tx.bytes = 0;
+        self.recount(conn);
+        if self.conns.get(conn).is_some_and(|c| c.released) {
+            self.remove(conn);
+        }
+    }
+
+    fn remove(&mut self, conn: Key) {
+        self.detach(conn);
+        self.conns.remove(conn);
+    }
+
+    /// Ends an established connection because of an error. Messages that were not sent are reported.
+    pub(crate) fn fail_connection(&mut self, conn: Key, error: ConnectionError) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.state == ConnectionState::Closed {
+            return;
+        }
+        c.error = Some(Box::new(error.clone()));
+        let unsent: Vec<_> = c.tx.queue.iter().filter_map(|s| s.completes).collect();
+        self.note_early_death(conn);
+        for id in unsent {
+            self.notify(conn, Event::SendError(id, SendError::Connection(error.clone())));
+        }
+        self.notify(conn, Event::ConnectionError(error));
+        // What a QUIC stream has received can still be read.
+        if self.conns.get(conn).is_some_and(|c| !matches!(c.io, Io::Stream { .. })) {
+            self.detach(conn);
+        }
+        self.set_closed(conn);
+    }
+
+    /// The QUIC connection below is over.
+    pub(crate) fn stream_transport_lost(&mut self, conn: Key, error: &QuicError) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let orderly = matches!(error, QuicError::Closed { code: 0, .. } | QuicError::LocallyClosed);
+        match c.state {
+            ConnectionState::Establishing => {
+                let error = EstablishmentError::new(Reason::EstablishmentFailed, error.to_string());
+                self.fail(conn, error);
+            }
+            ConnectionState::Closing if orderly => self.finish_close(conn),
+            ConnectionState::Established | ConnectionState::Closing => {
+                let drained = orderly && c.tx.queue.is_empty() && (c.fin_done || c.read_closed);
+                if drained {
+                    self.notify(conn, Event::Readable);
+                    self.notify(conn, Event::Closed);
+                    self.set_closed(conn);
+                } else {
+                    self.notify(conn, Event::Readable);
+                    self.fail_connection(conn, ConnectionError::Quic(error.clone()));
+                }
+            }
+            ConnectionState::Closed => {}
+        }
+    }
+
+    /// The peer does not want more of this stream.
+    pub(crate) fn stream_stopped(&mut self, conn: Key, code: u64) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.state == ConnectionState::Closing {
+            return self.finish_close(conn);
+        }
+        c.final_sent = true;
+        c.fin_done = true;
+        let unsent: Vec<_> = c.tx.queue.drain(..).filter_map(|s| s.completes).collect();
+        c.tx.bytes = 0;
+        self.recount(conn);
+        for id in unsent {
+            self.notify(conn, Event::SendError(id, SendError::Connection(ConnectionError::StreamReset(code))));
+        }
+        // Whoever waits for room learns that there is none to come.
+        self.notify(conn, Event::Writable);
+    }
+
+    /// Ends a connection at once: nothing more is delivered, and the peer is told where the protocol can.
+    pub fn abort(&mut self, conn: ConnectionId) {
+        self.abort_with(conn, 0);
+    }
+
+    /// As [`Engine::abort`], with an application error code for transports that carry one (QUIC).
+    pub fn abort_with(&mut self, conn: ConnectionId, code: u64) {
+        self.now = self.net.now();
+        let Some(c) = self.conns.get(conn.0) else { return };
+        match c.state {
+            ConnectionState::Closed => return,
+            ConnectionState::Establishing => self.cancel_establishment(conn.0),
+            _ => {}
+        }
+        let Some(c) = self.conns.get(conn.0) else { return };
+        match c.io {
+            Io::Channel(k) => {
+                if let Some(ch) = self.channels.remove(k) {
+                    self.net.abort(ch.sock);
+                }
+            }
+            Io::Stream { quic, stream } => {
+                if let Some(q) = self.quics.get_mut(quic) {
+                    q.conn.reset(stream, code);
+                    q.conn.stop(stream, code);
+                }
+                self.mark_dirty(quic);
+            }
+            _ => {}
+        }
+        let unsent: Vec<_> =
+            self.conns.get(conn.0).map(|c| c.tx.queue.iter().filter_map(|s| s.completes).collect()).unwrap_or_default();
+        for id in unsent {
+            self.notify(conn.0, Event::SendError(id, SendError::Connection(ConnectionError::LocalAbort)));
+        }
+        if let Some(c) = self.conns.get_mut(conn.0) {
+            c.error = Some(Box::new(ConnectionError::LocalAbort));
+        }
+        self.notify(conn.0, Event::ConnectionError(ConnectionError::LocalAbort));
+        self.detach(conn.0);
+        self.set_closed(conn.0);
+    }
+
+    /// Refuses what the peer may still send on a stream, with an application error code.
+    pub fn stop_receiving(&mut self, conn: ConnectionId, code: u64) {
+        let Some(c) = self.conns.get_mut(conn.0) else { return };
+        c.read_closed = true;
+        if let Io::Stream { quic, stream } = c.io {
+            if let Some(q) = self.quics.get_mut(quic) {
+                q.conn.stop(stream, code);
+            }
+            self.mark_dirty(quic);
+        }
+    }
+
+    /// Abandons the sending direction of a stream, with an application error code. The rest of its data is not delivered.
+    pub fn reset_sending(&mut self, conn: ConnectionId, code: u64) {
+        let Some(c) = self.conns.get_mut(conn.0) else { return };
+        c.final_sent = true;
+        c.fin_done = true;
+        c.fin_acked = true;
+        c.tx.queue.clear();
+        c.tx.bytes = 0;
+        if let Io::Stream { quic, stream } = c.io {
+            if let Some(q) = self.quics.get_mut(quic) {
+                q.conn.reset(stream, code);
+            }
+            self.mark_dirty(quic);
+        }
+        self.recount(conn.0);
+    }
+
+    /// The program will not use this connection again: it is closed gracefully if it is open, reports nothing more, and is
+    /// removed, with its socket, when what was sent is delivered.
+    pub fn release(&mut self, conn: ConnectionId) {
+        let Some(c) = self.conns.get_mut(conn.0) else { return };
+        c.released = true;
+        match c.state {
+            ConnectionState::Closed => self.remove(conn.0),
+            _ => self.close(conn),
+        }
+    }
+
+    pub(crate) fn idle_timeout(&mut self, conn: Key) {
+        let now = self.now;
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let Some(ext) = &mut c.ext else { return };
+        let Some(timeout) = ext.idle_timeout else { return };
+        let at = ext.last_activity + timeout;
+        if at > now {
+            self.timers.push(at, Timer::Idle(conn));
+        } else {
+            ext.idle_armed = false;
+            self.fail_connection(conn, ConnectionError::TimedOut);
+        }
+    }
+
+    /// Takes expired messages out of the queue, if none of their bytes was written.
+    pub(crate) fn expire_messages(&mut self, conn: Key) {
+        let now = self.now;
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let mut expired = Vec::new();
+        let mut dropping = None;
+        let mut bytes = 0;
+        c.tx.queue.retain(|s| {
+            if let Some((at, id)) = s.expires
+                && at <= now
+            {
+                dropping = Some(id);
+                expired.push(id);
+            }
+            let drop = dropping.is_some();
+            if drop {
+                bytes += s.data.len();
+                if s.completes.is_some() && s.completes == dropping {
+                    dropping = None;
+                }
+            }
+            !drop
+        });
+        c.tx.bytes -= bytes;
+        self.recount(conn);
+        for id in expired {
+            self.notify(conn, Event::Expired(id));
+        }
+        self.flush_and_report(conn);
+    }
+
+    /// The state of a connection; [`ConnectionState::Closed`] if there is none of that id.
+    #[must_use]
+    pub fn state(&self, conn: ConnectionId) -> ConnectionState {
+        self.conns.get(conn.0).map_or(ConnectionState::Closed, |c| c.state)
+    }
+
+    /// Why a connection failed, if it did.
+    #[must_use]
+    pub fn error(&self, conn: ConnectionId) -> Option<ConnectionError> {
+        self.conns.get(conn.0)?.error.as_deref().cloned()
+    }
+
+    /// The stack that was chosen, once it was.
+    #[must_use]
+    pub fn stack(&self, conn: ConnectionId) -> Option<Stack> {
+        self.conns.get(conn.0)?.stack
+    }
+
+    /// The request that the connection was made with.
+    #[must_use]
+    pub fn request(&self, conn: ConnectionId) -> Option<crate::Request> {
+        Some(crate::Request(self.conns.get(conn.0)?.request.clone()))
+    }
+
+    /// Whether the program may send (RFC 9622 section 8.1.11.2).
+    #[must_use]
+    pub fn can_send(&self, conn: ConnectionId) -> bool {
+        self.conns.get(conn.0).is_some_and(|c| c.state <= ConnectionState::Established && !c.final_sent)
+    }
+
+    /// Whether the program may receive (RFC 9622 section 8.1.11.3).
+    #[must_use]
+    pub fn can_receive(&self, conn: ConnectionId) -> bool {
+        self.conns.get(conn.0).is_some_and(|c| c.state <= ConnectionState::Established && !c.read_closed)
+    }
+
+    /// The peer's address.
+    #[must_use]
+    pub fn remote_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
+        match self.conns.get(conn.0)?.io {
+            Io::Channel(k) => self.channels.get(k).map(|c| c.remote),
+            Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
+                self.quics.get(quic).map(|q| q.conn.remote())
+            }
+            Io::Peer { remote, .. } => Some(remote),
+            Io::None => None,
+        }
+    }
+
+    /// Our address.
+    #[must_use]
+    pub fn local_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
+        match self.conns.get(conn.0)?.io {
+            Io::Channel(k) | Io::Peer { channel: k, .. } => self.net.local_addr(self.channels.get(k)?.sock).ok(),
+            Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
+                let q = self.quics.get(quic)?;
+                let bound = self.net.local_addr(self.quic_sockets.get(q.socket)?.sock).ok()?;
+                Some(SocketAddr::new(q.conn.local_ip().unwrap_or(bound.ip()), bound.port()))
+            }
+            Io::None => None,
+        }
+    }
+
+    /// The application protocol that TLS or QUIC agreed on.
+    #[must_use]
+    pub fn alpn(&self, conn: ConnectionId) -> Option<Vec<u8>> {
+        match self.conns.get(conn.0)?.io {
+            Io::Channel(k) => match &self.channels.get(k)?.kind {
+                Kind::Tls(t) => t.alpn().map(<[u8]>::to_vec),
+                _ => None,
+            },
+            Io::Stream { quic, .. } | Io::Datagrams { quic } => self.quics.get(quic)?.conn.alpn(),
+            _ => None,
+        }
+    }
+
+    /// The peer's certificates, leaf first, in DER; empty without security or client authentication.
+    #[must_use]
+    pub fn peer_certificates(&self, conn: ConnectionId) -> Vec<Vec<u8>> {
+        match self.conns.get(conn.0).map(|c| c.io) {
+            Some(Io::Channel(k)) => match self.channels.get(k).map(|c| &c.kind) {
+                Some(Kind::Tls(t)) => {
+                    t.peer_certificates().map(|l| l.iter().map(|c| c.to_vec()).collect()).unwrap_or_default()
+                }
+                _ => Vec::new(),
+            },
+            Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => {
+                self.quics.get(quic).map(|q| q.conn.peer_certificates()).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The version of TLS in use, in words.
+    #[must_use]
+    pub fn security(&self, conn: ConnectionId) -> Option<String> {
+        match self.conns.get(conn.0)?.io {
+            Io::Channel(k) => match &self.channels.get(k)?.kind {
+                Kind::Tls(t) => match t.version()? {
+                    neater_tls::rustls::ProtocolVersion::TLSv1_3 => Some("TLS 1.3".into()),
+                    neater_tls::rustls::ProtocolVersion::TLSv1_2 => Some("TLS 1.2".into()),
+                    other => Some(format!("{other:?}")),
+                },
+                _ => None,
+            },
+            Io::Stream { .. } | Io::Datagrams { .. } => Some("TLS 1.3".into()),
+            _ => None,
+        }
+    }
+
+    /// How the race went: every candidate and what became of it. Empty when a cached outcome was used alone.
+    #[must_use]
+    pub fn candidates(&self, conn: ConnectionId) -> Vec<CandidateOutcome> {
+        self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.candidates.clone()).unwrap_or_default()
+    }
+
+    /// The steps of establishment so far.
+    #[must_use]
+    pub fn timeline(&self, conn: ConnectionId) -> Vec<TimelineEntry> {
+        self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.timeline.clone()).unwrap_or_default()
+    }
+
+    /// Figures of a connection.
+    #[must_use]
+    pub fn connection_stats(&self, conn: ConnectionId) -> Option<ConnectionStats> {
+        let c = self.conns.get(conn.0)?;
+        let mut stats = ConnectionStats {
+            bytes_sent: c.bytes_sent,
+            bytes_received: c.bytes_received,
+            messages_sent: u64::from(c.messages_sent),
+            messages_received: u64::from(c.messages_received),
+            datagrams_dropped: u64::from(c.dropped),
+            establishment: c.establishment,
+            rtt: None,
+            congestion_window: None,
+            queued: c.tx.bytes,
+        };
+        match c.io {
+            Io::Channel(k) => {
+                if let Some(info) = self.channels.get(k).and_then(|ch| self.net.stream_info(ch.sock).ok()) {
+                    stats.rtt = info.rtt;
+                    stats.congestion_window = info.congestion_window;
+                }
+            }
+            Io::Stream { quic, .. } | Io::Datagrams { quic } => {
+                if let Some(s) = self.quics.get(quic).map(|q| q.conn.stats()) {
+                    stats.rtt = Some(s.rtt);
+                    stats.congestion_window = Some(s.congestion_window);
+                }
+            }
+            _ => {}
+        }
+        Some(stats)
+    }
+}

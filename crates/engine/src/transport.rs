@@ -1,0 +1,482 @@
+//! Moving bytes between a connection and what carries it.
+
+use crate::channel::{Behind, Channel, Kind, SocketIo};
+use crate::conn::{ConnectionState, Io, Tx};
+use crate::event::{AttemptError, ConnectionError, Event, SendError};
+use crate::{Engine, MessageId};
+use bytes::Buf;
+use neater_base::Key;
+use neater_base::net::{Ecn, ErrorKind, Net, NetError, Transmit};
+use neater_framing::Outbound;
+use neater_quic::ConnectionApi;
+use std::io::{self, IoSlice};
+
+/// Pieces written by one system call.
+const IOV_MAX: usize = 32;
+
+/// What a flush has done.
+#[derive(Debug, Default)]
+pub(crate) struct Flushed {
+    pub(crate) bytes: usize,
+    pub(crate) sent: Vec<MessageId>,
+    pub(crate) failed: Vec<(MessageId, SendError)>,
+    pub(crate) error: Option<ConnectionError>,
+}
+
+impl Tx {
+    /// Takes `n` written bytes off the front, and empty pieces with them.
+    fn advance(&mut self, mut n: usize, done: &mut Flushed) {
+        self.bytes -= n;
+        done.bytes += n;
+        while let Some(front) = self.queue.front_mut() {
+            if n > 0 {
+                front.expires = None;
+            }
+            let k = n.min(front.data.len());
+            front.data.advance(k);
+            n -= k;
+            if !front.data.is_empty() {
+                return;
+            }
+            if let Some(id) = front.completes {
+                done.sent.push(id);
+            }
+            self.queue.pop_front();
+        }
+    }
+
+    /// Takes the front piece off, written or not.
+    fn pop(&mut self) -> Option<crate::conn::Segment> {
+        let s = self.queue.pop_front()?;
+        self.bytes -= s.data.len();
+        Some(s)
+    }
+}
+
+/// Drives the records of a TLS stream out of the socket. False: the socket is full.
+pub(crate) fn tls_out<N: Net>(net: &mut N, c: &mut Channel) -> Result<bool, NetError> {
+    let Kind::Tls(tls) = &mut c.kind else { return Ok(true) };
+    let mut io = SocketIo {
+        net,
+        sock: c.sock,
+        readable: &mut c.readable,
+        writable: &mut c.writable,
+        hangup: c.hangup,
+        error: None,
+    };
+    while tls.wants_write() {
+        match tls.write_tls(&mut io) {
+            Ok(0) => return Ok(false),
+            Ok(_) => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(_) => return Err(io.error.unwrap_or(NetError::new(ErrorKind::Other))),
+        }
+    }
+    Ok(true)
+}
+
+/// Why a TLS stream could not be read.
+pub(crate) enum TlsIn {
+    Blocked,
+    End,
+    Net(NetError),
+    Tls(neater_tls::TlsError),
+}
+
+/// Takes records from the socket into a TLS stream, once.
+pub(crate) fn tls_in<N: Net>(net: &mut N, c: &mut Channel) -> Result<(), TlsIn> {
+    let Kind::Tls(tls) = &mut c.kind else { return Err(TlsIn::Blocked) };
+    let mut io = SocketIo {
+        net,
+        sock: c.sock,
+        readable: &mut c.readable,
+        writable: &mut c.writable,
+        hangup: c.hangup,
+        error: None,
+    };
+    let n = match tls.read_tls(&mut io) {
+        Ok(n) => n,
+        Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Err(TlsIn::Blocked),
+        Err(_) => return Err(TlsIn::Net(io.error.unwrap_or(NetError::new(ErrorKind::Other)))),
+    };
+    match tls.process() {
+        Ok(_) if n == 0 => Err(TlsIn::End),
+        Ok(_) => Ok(()),
+        Err(e) => {
+            // An alert that tells the peer why is waiting to be sent.
+            let _ = tls_out(net, c);
+            Err(TlsIn::Tls(e))
+        }
+    }
+}
+
+impl<N: Net> Engine<N> {
+    /// Moves a TLS handshake on. True: it is complete.
+    pub(crate) fn drive_tls(&mut self, key: Key) -> Result<bool, AttemptError> {
+        let Some(c) = self.channels.get_mut(key) else { return Err(AttemptError::ClosedByPeer) };
+        // A handshake takes a handful of flights; each may come in several reads.
+        for _ in 0..64 {
+            let Kind::Tls(tls) = &c.kind else { return Ok(true) };
+            let was_handshaking = tls.is_handshaking();
+            let all_out = tls_out(&mut self.net, c)?;
+            if !was_handshaking {
+                return Ok(true);
+            }
+            match tls_in(&mut self.net, c) {
+                Ok(()) => {}
+                Err(TlsIn::Blocked) => {
+                    let Kind::Tls(tls) = &c.kind else { return Ok(true) };
+                    return Ok(!tls.is_handshaking() && all_out && !tls.wants_write());
+                }
+                Err(TlsIn::End) => return Err(AttemptError::ClosedByPeer),
+                Err(TlsIn::Net(e)) => return Err(AttemptError::Net(e)),
+                Err(TlsIn::Tls(e)) => return Err(AttemptError::Tls(e)),
+            }
+        }
+        self.again = true;
+        if let Some(c) = self.channels.get_mut(key) {
+            self.timers.push(self.now, crate::engine::Timer::Channel(key));
+            c.readable = true;
+        }
+        Ok(false)
+    }
+
+    /// A connection's socket has become ready.
+    pub(crate) fn conn_ready(&mut self, key: Key, conn: Key, readable: bool, writable: bool) {
+        let Some(c) = self.conns.get(conn) else { return };
+        if c.state == ConnectionState::Closing {
+            return self.advance_close(conn);
+        }
+        if writable {
+            self.flush_and_report(conn);
+        }
+        if readable {
+            if self.conns.get(conn).is_some_and(|c| c.request.soft_errors) {
+                self.take_soft_errors(key, conn);
+            }
+            self.notify(conn, Event::Readable);
+        }
+    }
+
+    fn take_soft_errors(&mut self, key: Key, conn: Key) {
+        // The queue belongs to the kernel, which bounds it.
+        for _ in 0..32 {
+            let Some(sock) = self.channels.get(key).map(|c| c.sock) else { return };
+            let Some(icmp) = self.net.take_icmp_error(sock) else { return };
+            self.notify(conn, Event::SoftError(icmp));
+        }
+    }
+
+    /// A connection on a shared transport may read, or write, again.
+    pub(crate) fn conn_ready_stream(&mut self, conn: Key, readable: bool) {
+        let Some(c) = self.conns.get(conn) else { return };
+        if c.state == ConnectionState::Closing {
+            return self.advance_close(conn);
+        }
+        if readable {
+            self.notify(conn, Event::Readable);
+        } else {
+            self.flush_and_report(conn);
+        }
+    }
+
+    /// Writes what is queued, and reports what that has changed.
+    pub(crate) fn flush_and_report(&mut self, conn: Key) {
+        let done = self.flush(conn);
+        self.report_flush(conn, done);
+    }
+
+    pub(crate) fn report_flush(&mut self, conn: Key, done: Flushed) {
+        for id in done.sent {
+            self.notify(conn, Event::Sent(id));
+        }
+        for (id, error) in done.failed {
+            self.notify(conn, Event::SendError(id, error));
+        }
+        if let Some(error) = done.error {
+            return self.fail_connection(conn, error);
+        }
+        let limit = self.limits.send_buffer;
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.state == ConnectionState::Closing && c.tx.queue.is_empty() {
+            return self.advance_close(conn);
+        }
+        if c.final_sent && !c.fin_done && c.tx.queue.is_empty() && c.is_open() {
+            self.send_fin(conn);
+        }
+        let writable = self.may_write(conn);
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.wants_room && c.is_open() && c.tx.bytes < limit / 2 && writable {
+            c.wants_room = false;
+            self.notify(conn, Event::Writable);
+        }
+    }
+
+    /// Whether a write would get somewhere, as far as is known.
+    fn may_write(&self, conn: Key) -> bool {
+        match self.conns.get(conn).map(|c| c.io) {
+            Some(Io::Channel(k) | Io::Peer { channel: k, .. }) => self.channels.get(k).is_some_and(|c| c.writable),
+            _ => true,
+        }
+    }
+
+    /// Ends this side's direction, where the transport can say so.
+    pub(crate) fn send_fin(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        match c.io {
+            Io::Channel(k) => {
+                let Some(ch) = self.channels.get_mut(k) else { return };
+                match &mut ch.kind {
+                    Kind::Tcp => {
+                        c.fin_done = true;
+                        // A connection that is gone already is reported when it is read.
+                        let _ = self.net.shutdown_write(ch.sock);
+                    }
+                    Kind::Tls(tls) => {
+                        tls.close_notify();
+                        if matches!(tls_out(&mut self.net, ch), Ok(true)) {
+                            c.fin_done = true;
+                            let _ = self.net.shutdown_write(ch.sock);
+                        }
+                    }
+                    _ => c.fin_done = true,
+                }
+            }
+            Io::Stream { quic, stream } => {
+                c.fin_done = true;
+                if let Some(q) = self.quics.get_mut(quic) {
+                    q.conn.finish(stream);
+                }
+                self.mark_dirty(quic);
+            }
+            _ => c.fin_done = true,
+        }
+    }
+
+    /// Writes as much of the queue as the transport takes.
+    pub(crate) fn flush(&mut self, conn: Key) -> Flushed {
+        let mut done = Flushed::default();
+        let Some(c) = self.conns.get_mut(conn) else { return done };
+        if !matches!(c.state, ConnectionState::Established | ConnectionState::Closing) {
+            return done;
+        }
+        let io = c.io;
+        if c.tx.queue.is_empty() {
+            // The transport itself may hold something back.
+            if let Io::Channel(k) = io
+                && let Some(ch) = self.channels.get_mut(k)
+                && let Err(e) = tls_out(&mut self.net, ch)
+            {
+                done.error = Some(ConnectionError::Net(e));
+            }
+            return done;
+        }
+        let mut tx = core::mem::take(&mut c.tx);
+        match io {
+            Io::Channel(k) => match self.channels.get_mut(k) {
+                Some(ch) if matches!(ch.kind, Kind::Udp) => {
+                    let remote = ch.remote;
+                    flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut done);
+                }
+                Some(ch) => flush_stream(&mut self.net, ch, &mut tx, &mut done),
+                None => {}
+            },
+            Io::Peer { channel, remote } => {
+                if let Some(ch) = self.channels.get_mut(channel) {
+                    flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut done);
+                }
+            }
+            Io::Stream { quic, stream } => {
+                if let Some(q) = self.quics.get_mut(quic) {
+                    loop {
+                        tx.advance(0, &mut done);
+                        let Some(front) = tx.queue.front() else { break };
+                        match q.conn.write(stream, &front.data) {
+                            Ok(0) => break,
+                            Ok(n) => tx.advance(n, &mut done),
+                            Err(code) => {
+                                done.error = Some(match (code, &q.lost) {
+                                    (Some(code), _) => ConnectionError::StreamReset(code),
+                                    (None, Some(e)) => ConnectionError::Quic(e.clone()),
+                                    (None, None) => ConnectionError::Closed,
+                                });
+                                break;
+                            }
+                        }
+                    }
+                    self.mark_dirty(quic);
+                }
+            }
+            Io::Datagrams { quic } => {
+                if let Some(q) = self.quics.get_mut(quic) {
+                    while let Some(front) = tx.queue.front() {
+                        match q.conn.send_datagram(front.data.clone()) {
+                            Ok(true) => {
+                                let n = front.data.len();
+                                done.bytes += n;
+                                if let Some(id) = tx.pop().and_then(|s| s.completes) {
+                                    done.sent.push(id);
+                                }
+                            }
+                            Ok(false) => break,
+                            Err(max) => {
+                                if let Some(id) = tx.pop().and_then(|s| s.completes) {
+                                    done.failed.push((id, SendError::MessageTooLarge { max }));
+                                }
+                            }
+                        }
+                    }
+                    self.mark_dirty(quic);
+                }
+            }
+            Io::None | Io::StreamPending { .. } => {}
+        }
+        let freed = match self.conns.get_mut(conn) {
+            Some(c) => {
+                let before = core::mem::replace(&mut c.tx, tx);
+                debug_assert!(before.queue.is_empty(), "nothing is queued during a flush");
+                c.bytes_sent += done.bytes as u64;
+                c.messages_sent += done.sent.len() as u32;
+                true
+            }
+            None => false,
+        };
+        debug_assert!(freed, "a flush does not remove its connection");
+        self.recount(conn);
+        done
+    }
+
+    /// Keeps the sum of all queues. The part that a connection has counted is what it last held.
+    pub(crate) fn recount(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let now = c.tx.bytes;
+        let before = core::mem::replace(&mut c.counted, now);
+        self.queued = self.queued + now - before;
+    }
+
+    /// Lets the framer of a new connection write before the program does.
+    pub(crate) fn start_framer(&mut self, conn: Key) -> Result<(), ConnectionError> {
+        let mut out = Outbound::default();
+        let Some(c) = self.conns.get_mut(conn) else { return Ok(()) };
+        let Some(framer) = c.ext().framer.as_mut() else { return Ok(()) };
+        framer.start(&mut out).map_err(|e| ConnectionError::Framer(e.0))?;
+        self.queue_front(conn, out);
+        Ok(())
+    }
+
+    /// Puts a framer's own bytes before everything that is queued.
+    pub(crate) fn queue_front(&mut self, conn: Key, out: Outbound) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        for data in out.pieces.into_iter().rev() {
+            c.tx.bytes += data.len();
+            c.tx.queue.push_front(crate::conn::Segment { data, completes: None, expires: None });
+        }
+        self.recount(conn);
+    }
+
+    /// What waited for the connection to be established.
+    pub(crate) fn after_established(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let (options, early, priority) = match &mut c.ext {
+            Some(e) => (core::mem::take(&mut e.options), e.early.take(), e.priority),
+            None => return self.flush_and_report(conn),
+        };
+        for option in options {
+            // Reported when it was set, if it could be known; best effort after that (RFC 9621 section 4.1.3).
+            let _ = self.apply_option(conn, option);
+        }
+        if let Some(p) = priority {
+            self.apply_priority(conn, p);
+        }
+        if let Some(data) = early {
+            self.queue_first(conn, data);
+        }
+        self.flush_and_report(conn);
+    }
+
+    /// Whether a channel is behind an open connection.
+    pub(crate) fn channel_of(&self, conn: Key) -> Option<Key> {
+        match self.conns.get(conn)?.io {
+            Io::Channel(k) => self.channels.get(k).filter(|c| c.behind == Behind::Conn(conn)).map(|_| k),
+            _ => None,
+        }
+    }
+}
+
+fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, tx: &mut Tx, done: &mut Flushed) {
+    loop {
+        tx.advance(0, done);
+        if tx.queue.is_empty() {
+            break;
+        }
+        let mut slices = [IoSlice::new(&[]); IOV_MAX];
+        let mut count = 0;
+        for (slot, segment) in slices.iter_mut().zip(&tx.queue) {
+            *slot = IoSlice::new(&segment.data);
+            count += 1;
+        }
+        let slices = &slices[..count];
+        let written = match &mut ch.kind {
+            Kind::Tls(tls) => {
+                let n = tls.write_plain(slices);
+                match tls_out(net, ch) {
+                    Ok(true) => Ok(n),
+                    Ok(false) if n > 0 => Ok(n),
+                    Ok(false) => Err(NetError::new(ErrorKind::WouldBlock)),
+                    Err(e) => Err(e),
+                }
+            }
+            _ => ch.write(net, slices),
+        };
+        match written {
+            Ok(n) => tx.advance(n, done),
+            Err(e) if e.is_would_block() => return,
+            Err(e) => {
+                done.error = Some(ConnectionError::Net(e));
+                return;
+            }
+        }
+    }
+    if let Err(e) = tls_out(net, ch) {
+        done.error = Some(ConnectionError::Net(e));
+    }
+}
+
+fn flush_datagrams<N: Net>(
+    net: &mut N,
+    ch: &mut Channel,
+    remote: std::net::SocketAddr,
+    tx: &mut Tx,
+    done: &mut Flushed,
+) {
+    let mut retried = false;
+    while let Some(front) = tx.queue.front() {
+        if !ch.writable {
+            return;
+        }
+        let transmit =
+            Transmit { destination: remote, source: None, ecn: Ecn::NotEct, segment_size: None, contents: &front.data };
+        let result = net.send(ch.sock, &transmit);
+        let failed = match result {
+            Ok(()) => None,
+            Err(e) if e.is_would_block() => {
+                ch.writable = false;
+                return;
+            }
+            // What the kernel reports here is about an earlier datagram (RFC 1122 section 4.1.3.3): not this one's fault.
+            Err(e) if e.kind == ErrorKind::ConnectionRefused && !core::mem::replace(&mut retried, true) => continue,
+            Err(e) if e.kind == ErrorKind::MessageTooLarge => Some(SendError::MessageTooLarge { max: 0 }),
+            Err(e) => Some(SendError::Connection(ConnectionError::Net(e))),
+        };
+        let n = front.data.len();
+        let id = tx.pop().and_then(|s| s.completes);
+        match (failed, id) {
+            (None, id) => {
+                done.bytes += n;
+                done.sent.extend(id);
+            }
+            (Some(error), Some(id)) => done.failed.push((id, error)),
+            (Some(_), None) => {}
+        }
+    }
+}

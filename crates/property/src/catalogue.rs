@@ -1,0 +1,296 @@
+//! Every property there is, in one table: what can be asked, and what comes of it today.
+
+use crate::value::{PropertyError, is_name, shortened};
+
+/// Which kind of property it is (RFC 9622 section 4), which decides when it can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Decides which protocols and paths are candidates; fixed once the connection is opened (section 6.2).
+    Selection,
+    /// Configures a connection; can be set at any time (section 8).
+    Connection,
+    /// Tells the state of a connection; cannot be set (section 8.1.11).
+    ReadOnly,
+    /// Belongs to one Message, or is a default for all (section 9.1.3).
+    Message,
+    /// Configures one protocol, if it is selected (sections 4.1 and 8.2).
+    Protocol,
+    /// Ours, in the namespace `_neater` (section 4.1).
+    Vendor,
+}
+
+/// What comes of setting a property.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Selection or the engine heeds it.
+    Implemented,
+    /// It is accepted and can be read back, and nothing more; the text says why.
+    NoEffectYet(&'static str),
+}
+
+/// What is known of a property.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PropertyInfo {
+    /// The name as RFC 9622 has it.
+    pub name: &'static str,
+    /// The section of RFC 9622; empty for our own.
+    pub section: &'static str,
+    /// Which kind of property it is.
+    pub class: Class,
+    /// Its type and range, in words.
+    pub values: &'static str,
+    /// The default, as [`crate::Value`] shows it, for a connection that is initiated; `-` if there is none.
+    pub default: &'static str,
+    /// What comes of setting it.
+    pub effect: Effect,
+}
+
+const PREFERENCE: &str = "Prohibit, Avoid, No Preference, Prefer or Require";
+const BOOLEAN: &str = "true or false";
+const PROFILE: &str = "Default, Scavenger, Low Latency/Interactive, Low Latency/Non-Interactive, Constant-Rate Streaming \
+                       or Capacity-Seeking";
+const ENGINE: Effect = Effect::NoEffectYet("the engine does not apply it to connections yet");
+const MESSAGE: Effect = Effect::NoEffectYet("no stack applies it to messages yet");
+
+const fn row(
+    name: &'static str,
+    section: &'static str,
+    class: Class,
+    values: &'static str,
+    default: &'static str,
+    effect: Effect,
+) -> PropertyInfo {
+    PropertyInfo { name, section, class, values, default, effect }
+}
+
+use Class::{Connection, Message, Protocol, ReadOnly, Selection, Vendor};
+use Effect::{Implemented, NoEffectYet};
+
+/// Every property, in the order of RFC 9622.
+///
+/// An effect becomes [`Effect::Implemented`] with the test that observes it on the wire or the socket, or, where selection
+/// is all there is to it, in the ranking. Rows of class
+/// [`ReadOnly`](Class::ReadOnly) are facts of a connection and have no effect to speak of.
+#[rustfmt::skip] // one row a property, to be read as a table
+pub const PROPERTIES: &[PropertyInfo] = &[
+    row("reliability", "6.2.1", Selection, PREFERENCE, "Require", Implemented),
+    row("preserveMsgBoundaries", "6.2.2", Selection, PREFERENCE, "No Preference", Implemented),
+    row("perMsgReliability", "6.2.3", Selection, PREFERENCE, "No Preference", Implemented),
+    row("preserveOrder", "6.2.4", Selection, PREFERENCE, "Require", Implemented),
+    row("zeroRttMsg", "6.2.5", Selection, PREFERENCE, "No Preference",
+        NoEffectYet("stacks are selected by it, but none sends a message during establishment yet")),
+    row("multistreaming", "6.2.6", Selection, PREFERENCE, "Prefer", Implemented),
+    row("fullChecksumSend", "6.2.7", Selection, PREFERENCE, "Require", Implemented),
+    row("fullChecksumRecv", "6.2.8", Selection, PREFERENCE, "Require", Implemented),
+    row("congestionControl", "6.2.9", Selection, PREFERENCE, "Require", Implemented),
+    row("keepAlive", "6.2.10", Selection, PREFERENCE, "No Preference",
+        NoEffectYet("stacks are selected by it, but none sends keep-alives yet")),
+    row("interface", "6.2.11", Selection, "a set such as require:eth0 or prefer:wifi+avoid:cellular", "", Implemented),
+    row("pvd", "6.2.12", Selection, "a set such as prefer:example.com", "",
+        NoEffectYet("no provisioning domain is discovered: requiring one leaves no path, and nothing else follows")),
+    row("useTemporaryLocalAddress", "6.2.13", Selection, PREFERENCE, "Prefer",
+        NoEffectYet("interfaces are ranked by it, but sockets do not ask for such addresses yet")),
+    row("multipath", "6.2.14", Selection, "Disabled, Active or Passive", "Disabled",
+        NoEffectYet("no stack uses several paths yet")),
+    row("advertisesAltaddr", "6.2.15", Selection, BOOLEAN, "false",
+        NoEffectYet("no stack advertises addresses yet")),
+    row("direction", "6.2.16", Selection, "Bidirectional, Unidirectional send or Unidirectional receive", "Bidirectional",
+        NoEffectYet("contradictions are found, but connections do not restrict their direction yet")),
+    row("softErrorNotify", "6.2.17", Selection, PREFERENCE, "No Preference",
+        NoEffectYet("stacks are selected by it, but soft errors are not reported yet")),
+    row("activeReadBeforeSend", "6.2.18", Selection, PREFERENCE, "No Preference", Implemented),
+    row("recvChecksumLen", "8.1.1", Connection, "a number of bytes or Full Coverage", "Full Coverage", ENGINE),
+    row("connPriority", "8.1.2", Connection, "an integer, lower first", "100", ENGINE),
+    row("connTimeout", "8.1.3", Connection, "seconds or Disabled", "Disabled", ENGINE),
+    row("keepAliveTimeout", "8.1.4", Connection, "seconds or Disabled", "Disabled", ENGINE),
+    row("connScheduler", "8.1.5", Connection, "FCFS, RR, RR_PKT, PRIO, FC or WFQ (RFC 8260)", "Weighted Fair Queueing", ENGINE),
+    row("connCapacityProfile", "8.1.6", Connection, PROFILE, "Default", Implemented),
+    row("multipathPolicy", "8.1.7", Connection, "Handover, Interactive or Aggregate", "Handover",
+        NoEffectYet("no stack uses several paths yet")),
+    row("minSendRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", ENGINE),
+    row("minRecvRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", ENGINE),
+    row("maxSendRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", ENGINE),
+    row("maxRecvRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", ENGINE),
+    row("groupConnLimit", "8.1.9", Connection, "a positive integer or Unlimited", "Unlimited", ENGINE),
+    row("isolateSession", "8.1.10", Connection, BOOLEAN, "false", ENGINE),
+    row("connState", "8.1.11.1", ReadOnly, "Establishing, Established, Closing or Closed", "-", ENGINE),
+    row("canSend", "8.1.11.2", ReadOnly, BOOLEAN, "-", ENGINE),
+    row("canReceive", "8.1.11.3", ReadOnly, BOOLEAN, "-", ENGINE),
+    row("singularTransmissionMsgMaxLen", "8.1.11.4", ReadOnly, "bytes or Not applicable", "-", ENGINE),
+    row("sendMsgMaxLen", "8.1.11.5", ReadOnly, "bytes", "-", ENGINE),
+    row("recvMsgMaxLen", "8.1.11.6", ReadOnly, "bytes", "-", ENGINE),
+    row("tcp.userTimeoutValue", "8.2.1", Protocol, "1 to 1966020 seconds or Default", "Default",
+        NoEffectYet("the option cannot be set through Net yet")),
+    row("tcp.userTimeoutEnabled", "8.2.2", Protocol, BOOLEAN, "false",
+        NoEffectYet("the option cannot be set through Net yet")),
+    row("tcp.userTimeoutChangeable", "8.2.3", Protocol, BOOLEAN, "true",
+        NoEffectYet("the option cannot be set through Net yet")),
+    row("msgLifetime", "9.1.3.1", Message, "seconds or Infinite", "Infinite", MESSAGE),
+    row("msgPriority", "9.1.3.2", Message, "an integer, lower first", "100", MESSAGE),
+    row("msgOrdered", "9.1.3.3", Message, "true, false or Inherited", "Inherited", MESSAGE),
+    row("safelyReplayable", "9.1.3.4", Message, BOOLEAN, "false", Implemented),
+    row("final", "9.1.3.5", Message, BOOLEAN, "false", MESSAGE),
+    row("msgChecksumLen", "9.1.3.6", Message, "a number of bytes or Full Coverage", "Full Coverage", MESSAGE),
+    row("msgReliable", "9.1.3.7", Message, "true, false or Inherited", "Inherited", MESSAGE),
+    row("msgCapacityProfile", "9.1.3.8", Message, "as connCapacityProfile, or Inherited", "Inherited", MESSAGE),
+    row("noFragmentation", "9.1.3.9", Message, BOOLEAN, "false", MESSAGE),
+    row("noSegmentation", "9.1.3.10", Message, BOOLEAN, "false", MESSAGE),
+    row(ATTEMPT_DELAY, "", Vendor, "10 to 2000 ms or Default", "Default",
+        NoEffectYet("attempts are not staggered by it yet")),
+];
+
+/// How long one attempt runs before the next is started (RFC 8305 section 8: Connection Attempt Delay).
+pub(crate) const ATTEMPT_DELAY: &str = "_neater.attemptDelay";
+/// What NEAT called it; there it was the delay of a candidate in milliseconds.
+pub(crate) const NEAT_ATTEMPT_DELAY: &str = "__he_delay";
+
+/// What is known of the property `name`, in any case, also as snake_case or kebab-case.
+#[must_use]
+pub fn lookup(name: &str) -> Option<&'static PropertyInfo> {
+    let name = if name.eq_ignore_ascii_case(NEAT_ATTEMPT_DELAY) { ATTEMPT_DELAY } else { name };
+    PROPERTIES.iter().find(|p| is_name(name, p.name))
+}
+
+/// What comes of setting the property `name`. A name that is no property has no effect, and the reason says so.
+#[must_use]
+pub fn effect(name: &str) -> Effect {
+    lookup(name).map_or(NoEffectYet("there is no such property"), |p| p.effect)
+}
+
+/// Why `name` cannot be set: it is read-only, or not known.
+pub(crate) fn not_settable(name: &str) -> PropertyError {
+    match lookup(name) {
+        Some(PropertyInfo { name, class: ReadOnly, .. }) => PropertyError::ReadOnly { property: name },
+        _ => PropertyError::Unknown {
+            name: shortened(name),
+            close: close_matches(name, PROPERTIES.iter().map(|p| p.name)),
+        },
+    }
+}
+
+/// How many suggestions an error makes.
+const MAX_CLOSE: usize = 3;
+/// Longer words are not compared: nothing of ours is as long.
+const MAX_COMPARED: usize = 40;
+
+/// Which of `known` look like `word`, best first, at most three; of equals the earlier first.
+#[must_use]
+pub fn close_matches(word: &str, known: impl IntoIterator<Item = &'static str>) -> Vec<&'static str> {
+    let bare = |text: &str| -> Vec<u8> {
+        text.bytes().filter(|c| !matches!(c, b'-' | b'_')).map(|c| c.to_ascii_lowercase()).collect()
+    };
+    let word = bare(word);
+    if word.is_empty() || word.len() > MAX_COMPARED {
+        return Vec::new();
+    }
+    let mut found: Vec<(usize, &'static str)> = Vec::new();
+    for name in known {
+        let other = bare(name);
+        let distance = if word.len() >= 3 && (other.starts_with(&word) || word.starts_with(&other)) {
+            1
+        } else {
+            edit_distance(&word, &other)
+        };
+        if distance <= word.len().max(other.len()).div_ceil(4) && !found.iter().any(|(_, n)| *n == name) {
+            found.push((distance, name));
+        }
+    }
+    found.sort_by_key(|(distance, _)| *distance);
+    found.truncate(MAX_CLOSE);
+    found.into_iter().map(|(_, name)| name).collect()
+}
+
+/// How many letters must be put in, taken out, replaced or swapped with their neighbour to get from `a` to `b`.
+fn edit_distance(a: &[u8], b: &[u8]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = Vec::with_capacity(b.len() + 1);
+        row.push(i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let mut best = (above[j] + usize::from(x != y)).min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                best = best.min(before[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        before = core::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ConnectionProperty, MessageProperty, SelectionProperty, TransportProperties, Value};
+
+    #[test]
+    fn the_table_and_the_typed_properties_name_the_same_things() {
+        let typed = SelectionProperty::ALL.map(SelectionProperty::name).into_iter();
+        let typed = typed.chain(ConnectionProperty::ALL.map(ConnectionProperty::name));
+        let typed = typed.chain(MessageProperty::ALL.map(MessageProperty::name));
+        let typed = typed.chain(["interface", "pvd", "multipath", "advertisesAltaddr", "direction", ATTEMPT_DELAY]);
+        let mut typed: Vec<_> = typed.collect();
+        let mut table: Vec<_> = PROPERTIES.iter().filter(|p| p.class != ReadOnly).map(|p| p.name).collect();
+        typed.sort_unstable();
+        table.sort_unstable();
+        assert_eq!(typed, table);
+    }
+
+    #[test]
+    fn the_table_tells_the_defaults_that_hold() {
+        let defaults = TransportProperties::new();
+        for info in PROPERTIES {
+            match defaults.get(info.name) {
+                Some(value) => assert_eq!(value.to_string(), info.default, "{}", info.name),
+                None => assert_eq!((info.class, info.default), (ReadOnly, "-"), "{}", info.name),
+            }
+        }
+    }
+
+    #[test]
+    fn every_property_takes_its_own_default_as_text() {
+        for info in PROPERTIES.iter().filter(|p| p.class != ReadOnly && !p.default.is_empty()) {
+            let mut properties = TransportProperties::new();
+            properties.set_text(info.name, info.default).unwrap();
+            assert_eq!(properties.get(info.name), TransportProperties::new().get(info.name), "{}", info.name);
+        }
+    }
+
+    #[test]
+    fn a_property_without_effect_says_why() {
+        for info in PROPERTIES {
+            assert!(!matches!(info.effect, NoEffectYet("")), "{}", info.name);
+        }
+        assert_eq!(effect("reliability"), Implemented);
+        assert!(matches!(effect("pvd"), NoEffectYet(why) if why.contains("provisioning domain")));
+        assert_eq!(effect("nonsense"), NoEffectYet("there is no such property"));
+        assert_eq!(lookup("__HE_DELAY").map(|p| p.name), Some(ATTEMPT_DELAY));
+    }
+
+    #[test]
+    fn misspelt_names_find_what_was_meant() {
+        let close = |word| close_matches(word, PROPERTIES.iter().map(|p| p.name));
+        assert_eq!(close("relaibility"), ["reliability"]);
+        assert_eq!(close("multi-streaming"), ["multistreaming"]);
+        assert_eq!(close("keepAlives").first(), Some(&"keepAlive"));
+        assert_eq!(close("conn_timout"), ["connTimeout"]);
+        assert_eq!(close("xyzzy"), [""; 0]);
+        assert_eq!(close(&"a".repeat(10_000)), [""; 0]);
+        assert_eq!(edit_distance(b"kitten", b"sitting"), 3);
+        assert_eq!(edit_distance(b"ab", b"ba"), 1);
+        assert_eq!(edit_distance(b"", b"abc"), 3);
+    }
+
+    #[test]
+    fn a_read_only_property_is_not_settable_and_an_unknown_one_is_not_known() {
+        let mut p = TransportProperties::new();
+        for info in PROPERTIES.iter().filter(|i| i.class == ReadOnly) {
+            assert_eq!(p.set(info.name, Value::from(true)), Err(PropertyError::ReadOnly { property: info.name }));
+        }
+        assert_eq!(
+            p.set("relaibility", Value::from(true)).unwrap_err().to_string(),
+            "there is no property 'relaibility'; did you mean reliability?"
+        );
+    }
+}

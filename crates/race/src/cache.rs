@@ -1,0 +1,289 @@
+//! What worked last time, so that the next race begins with it or need not be run at all (RFC 9623 section 9).
+//!
+//! *Responsible for* remembering, for a while and within a bound, which candidate won under which circumstances, and which
+//! one disappointed right after it had won. *Not responsible for* what a key means: the caller derives its four numbers
+//! from network, endpoint, request and isolation, and so keeps histories apart that must not meet.
+//!
+//! *Invariants*: never more than the capacity; what was used longest ago goes first; [`OutcomeCache::get`] allocates nothing.
+
+use crate::{PathId, StackId};
+use core::time::Duration;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use neater_base::Instant;
+use std::net::SocketAddr;
+
+/// How long an outcome is remembered, unless told otherwise.
+pub const DEFAULT_LIFETIME: Duration = Duration::from_secs(600);
+/// How many keys are remembered, unless told otherwise.
+pub const DEFAULT_CAPACITY: usize = 4096;
+/// How long a candidate that failed right after set-up is avoided.
+pub const BAD_LIFETIME: Duration = Duration::from_secs(60);
+/// How many bad candidates are remembered for each key; a further one displaces that which would be forgotten first.
+pub const MAX_BAD: usize = 4;
+
+/// The circumstances of an outcome, as numbers that the caller makes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CacheKey {
+    /// The network attachment: histories are not used across networks (RFC 8305 section 4).
+    pub network: u64,
+    /// The remote endpoint.
+    pub endpoint: u64,
+    /// What was asked for: properties, security.
+    pub request: u64,
+    /// The isolated session, if any (RFC 9622 section 8.1.10: `isolateSession`).
+    pub isolation: u64,
+}
+
+/// What worked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The protocol stack.
+    pub stack: StackId,
+    /// The endpoint.
+    pub addr: SocketAddr,
+    /// The path.
+    pub path: PathId,
+    /// Until when it is remembered. Set by the cache.
+    pub expires: Instant,
+    /// How often a connection under this key failed right after set-up, counted until none has for a whole lifetime. Set by
+    /// the cache.
+    pub failures: u32,
+    /// The round-trip time seen, if one was.
+    pub rtt: Option<Duration>,
+}
+
+impl Outcome {
+    /// An outcome to be recorded.
+    #[must_use]
+    pub const fn new(stack: StackId, addr: SocketAddr, path: PathId, rtt: Option<Duration>) -> Self {
+        Self { stack, addr, path, expires: Instant::ZERO, failures: 0, rtt }
+    }
+}
+
+/// A candidate that failed right after set-up.
+#[derive(Clone, Copy, Debug)]
+struct Bad {
+    stack: StackId,
+    addr: SocketAddr,
+    until: Instant,
+}
+
+#[derive(Clone, Debug)]
+struct Slot {
+    key: CacheKey,
+    outcome: Option<Outcome>,
+    /// The outcome is not told before this instant: its candidate is bad.
+    tell_from: Instant,
+    failures: u32,
+    last_failure: Instant,
+    bad: [Option<Bad>; MAX_BAD],
+    /// Neighbours in the order of use.
+    newer: u32,
+    older: u32,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// A bounded memory of outcomes, keyed by their circumstances.
+#[derive(Clone, Debug)]
+pub struct OutcomeCache {
+    lifetime: Duration,
+    capacity: usize,
+    /// Never iterated.
+    index: HashMap<CacheKey, u32, FixedState>,
+    slots: Vec<Slot>,
+    newest: u32,
+    oldest: u32,
+}
+
+impl OutcomeCache {
+    /// An empty cache with the default limits. `seed` goes into the hash, so that peers cannot choose colliding keys.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self::with_limits(DEFAULT_LIFETIME, DEFAULT_CAPACITY, seed)
+    }
+
+    /// An empty cache that remembers at most `capacity` keys (1 to 2³¹), each for `lifetime`. It grows as it is filled.
+    #[must_use]
+    pub fn with_limits(lifetime: Duration, capacity: usize, seed: u64) -> Self {
+        Self {
+            lifetime,
+            capacity: capacity.clamp(1, 1 << 31),
+            index: HashMap::with_hasher(FixedState::with_seed(seed)),
+            slots: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+        }
+    }
+
+    /// What worked under these circumstances, if it is still remembered and has not failed since. Counts as a use.
+    #[must_use]
+    pub fn get(&mut self, now: Instant, key: &CacheKey) -> Option<Outcome> {
+        let at = *self.index.get(key)?;
+        let slot = self.slots.get(at as usize)?;
+        let outcome = slot.outcome.filter(|o| now < o.expires && now >= slot.tell_from)?;
+        self.touch(at);
+        Some(outcome)
+    }
+
+    /// Remembers what worked. Its `expires` and `failures` are the cache's to set.
+    ///
+    /// A candidate that [is bad](Self::is_bad) stays so: set-up has succeeded before, too. It is told once it is not.
+    pub fn record_success(&mut self, now: Instant, key: CacheKey, outcome: Outcome) {
+        let expires = now + self.lifetime;
+        let lifetime = self.lifetime;
+        let slot = self.slot(key);
+        if now.saturating_since(slot.last_failure) >= lifetime {
+            slot.failures = 0;
+        }
+        slot.outcome = Some(Outcome { expires, failures: slot.failures, ..outcome });
+        slot.tell_from = slot.bad_until(outcome.stack, outcome.addr).unwrap_or(Instant::ZERO);
+    }
+
+    /// A connection that was the outcome of this key failed right after set-up: the outcome is dropped, and its candidate is
+    /// bad for [`BAD_LIFETIME`]. Without an outcome that is remembered, nothing changes.
+    pub fn record_failure(&mut self, now: Instant, key: CacheKey) {
+        let Some(outcome) = self.slot_of(&key).and_then(|slot| slot.outcome).filter(|o| now < o.expires) else {
+            return;
+        };
+        self.record_failure_of(now, key, outcome.stack, outcome.addr);
+    }
+
+    /// A connection by this candidate failed right after set-up, whether or not it is the outcome that is remembered.
+    pub fn record_failure_of(&mut self, now: Instant, key: CacheKey, stack: StackId, addr: SocketAddr) {
+        let slot = self.slot(key);
+        slot.outcome = slot.outcome.filter(|o| (o.stack, o.addr) != (stack, addr));
+        slot.failures = slot.failures.saturating_add(1);
+        slot.last_failure = now;
+        let bad = Bad { stack, addr, until: now + BAD_LIFETIME };
+        // Its own place, else a free one, else that of the one to be forgotten first.
+        let of_same = slot.bad.iter().position(|b| b.is_some_and(|b| (b.stack, b.addr) == (stack, addr)));
+        let earliest = || slot.bad.iter().enumerate().min_by_key(|(_, b)| b.map(|b| b.until)).map(|(i, _)| i);
+        let place = of_same.or_else(earliest).and_then(|i| slot.bad.get_mut(i));
+        if let Some(place) = place {
+            *place = Some(bad);
+        }
+    }
+
+    /// Whether this candidate failed right after set-up within the last [`BAD_LIFETIME`].
+    #[must_use]
+    pub fn is_bad(&self, now: Instant, key: CacheKey, stack: StackId, addr: SocketAddr) -> bool {
+        self.slot_of(&key).and_then(|slot| slot.bad_until(stack, addr)).is_some_and(|until| now < until)
+    }
+
+    /// Forgets everything about one network: "flushed whenever a device changes the network to which it is attached" (RFC
+    /// 8305 section 4).
+    pub fn flush_network(&mut self, network: u64) {
+        let mut at = 0;
+        while let Some(slot) = self.slots.get(at) {
+            if slot.key.network == network {
+                self.remove(at as u32);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// How many keys are remembered, expired ones included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether nothing is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    fn slot_of(&self, key: &CacheKey) -> Option<&Slot> {
+        self.slots.get(*self.index.get(key)? as usize)
+    }
+
+    /// The slot of this key, made if need be; counts as a use.
+    fn slot(&mut self, key: CacheKey) -> &mut Slot {
+        let at = match self.index.get(&key) {
+            Some(at) => *at,
+            None => {
+                if self.slots.len() >= self.capacity {
+                    self.remove(self.oldest);
+                }
+                let at = self.slots.len() as u32;
+                self.slots.push(Slot {
+                    key,
+                    outcome: None,
+                    tell_from: Instant::ZERO,
+                    failures: 0,
+                    last_failure: Instant::ZERO,
+                    bad: [None; MAX_BAD],
+                    newer: NONE,
+                    older: NONE,
+                });
+                self.index.insert(key, at);
+                self.link(at);
+                at
+            }
+        };
+        self.touch(at);
+        &mut self.slots[at as usize]
+    }
+
+    /// Makes a slot the newest.
+    fn touch(&mut self, at: u32) {
+        if self.newest != at {
+            self.unlink(at);
+            self.link(at);
+        }
+    }
+
+    fn link(&mut self, at: u32) {
+        let older = core::mem::replace(&mut self.newest, at);
+        self.slots[at as usize].older = older;
+        self.slots[at as usize].newer = NONE;
+        match self.slots.get_mut(older as usize) {
+            Some(slot) => slot.newer = at,
+            None => self.oldest = at,
+        }
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let (newer, older) = (self.slots[at as usize].newer, self.slots[at as usize].older);
+        self.join(newer, older);
+    }
+
+    /// Makes two places neighbours; [`NONE`] stands for the end of the order.
+    fn join(&mut self, newer: u32, older: u32) {
+        match self.slots.get_mut(newer as usize) {
+            Some(slot) => slot.older = older,
+            None => self.newest = older,
+        }
+        match self.slots.get_mut(older as usize) {
+            Some(slot) => slot.newer = newer,
+            None => self.oldest = newer,
+        }
+    }
+
+    /// Takes a slot out and moves the last one into its place.
+    fn remove(&mut self, at: u32) {
+        self.unlink(at);
+        let gone = self.slots.swap_remove(at as usize);
+        self.index.remove(&gone.key);
+        if let Some(moved) = self.slots.get(at as usize) {
+            let (key, newer, older) = (moved.key, moved.newer, moved.older);
+            self.index.insert(key, at);
+            self.join(newer, at);
+            self.join(at, older);
+        }
+    }
+}
+
+impl Slot {
+    fn bad_until(&self, stack: StackId, addr: SocketAddr) -> Option<Instant> {
+        let same = |b: &&Bad| (b.stack, b.addr) == (stack, addr);
+        self.bad.iter().flatten().find(same).map(|b| b.until)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! Who is believed and who is not.
+
+use super::*;
+use rustls::{AlertDescription, CipherSuite, RootCertStore, SignatureScheme};
+use std::sync::Mutex;
+
+fn client_error(world: &World) -> TlsError {
+    world.pair().refused().0.unwrap()
+}
+
+#[test]
+fn an_expired_certificate_is_refused_with_its_date() {
+    let world = World::new(1);
+    world.advance(Duration::from_secs(375 * 86_400));
+    let e = client_error(&world);
+    assert!(matches!(e, TlsError::CertificateExpired { now, not_after } if now - not_after == 10 * 86_400), "{e:?}");
+    assert_eq!(e.blame(), Blame::PeerCertificate);
+    assert!(e.to_string().contains("10 days ago"), "{e}");
+}
+
+#[test]
+fn a_certificate_of_the_future_is_refused_with_its_date() {
+    let world = World::new(1);
+    world.crypto.clock.set(WallTime(WALL.0 - Duration::from_secs(3 * 86_400)));
+    assert!(matches!(client_error(&world), TlsError::CertificateNotYetValid { now, not_before } if not_before > now));
+}
+
+#[test]
+fn a_certificate_for_another_name_is_refused_with_both_names() {
+    let mut world = World::new(1);
+    let other = self_signed(&["other.example", "*.third.example"], WALL, [8; 32]);
+    world.client.trust = Trust::Only(other.chain.clone());
+    world.server.server_certificates = vec![other];
+    let e = client_error(&world);
+    assert!(
+        matches!(&e, TlsError::WrongName { expected, presented } if &**expected == NAME && presented.contains("other.example")),
+        "{e:?}"
+    );
+    // The peer is told without detail.
+    let (_, server) = world.pair().refused();
+    assert_eq!(server, Some(TlsError::RefusedByPeer(AlertDescription::BadCertificate)));
+}
+
+#[test]
+fn an_unknown_issuer_is_refused_and_the_server_learns_why() {
+    let mut world = World::new(1);
+    world.client.trust = Trust::Only(self_signed(&["root.example"], WALL, [8; 32]).chain);
+    let (client, server) = world.pair().refused();
+    assert_eq!(client, Some(TlsError::UnknownIssuer));
+    assert_eq!(server, Some(TlsError::RefusedByPeer(AlertDescription::UnknownCA)));
+}
+
+#[test]
+fn an_authority_vouches_for_the_certificates_it_issued() {
+    let mut world = World::new(1);
+    let issued = certificate_authority(&[NAME], WALL, [8; 32]).unwrap();
+    world.server.server_certificates = vec![issued.clone()];
+    assert_eq!(client_error(&world), TlsError::UnknownIssuer);
+    world.client.trust = Trust::Only(vec![issued.chain[1].clone()]);
+    world.pair().connected();
+    world.client.trust = Trust::SystemAnd(vec![issued.chain[1].clone()]);
+    world.pair().connected();
+    let mut roots = RootCertStore::empty();
+    roots.add(issued.chain[1].clone()).unwrap();
+    world.crypto = world.crypto.clone().with_roots(roots, None);
+    world.client.trust = Trust::System;
+    world.pair().connected();
+}
+
+#[test]
+fn missing_system_roots_are_reported_with_their_reason() {
+    let mut world = World::new(1);
+    world.client.trust = Trust::System;
+    world.crypto = world.crypto.clone().with_roots(RootCertStore::empty(), Some("no bundle found".into()));
+    let e = client_config(&world.client, &world.crypto, &[], false, &world.sessions).unwrap_err();
+    assert_eq!(e, SecurityError::NoSystemRoots("no bundle found".into()));
+}
+
+#[test]
+fn a_pin_is_demanded_besides_trust() {
+    let mut world = World::new(1);
+    let certificate = world.server.server_certificates[0].chain[0].clone();
+    for pin in [Pin::of(&certificate), Pin::Chain(vec![certificate.clone()])] {
+        world.client.pinned_server_certificates = vec![Pin::Sha256([0; 32]), pin];
+        world.pair().connected();
+    }
+    world.client.pinned_server_certificates = vec![Pin::Sha256([0; 32]), Pin::Chain(Vec::new())];
+    let e = client_error(&world);
+    assert_eq!((e.blame(), e), (Blame::PeerCertificate, TlsError::NotPinned));
+    // A pin does not replace the authority.
+    world.client.pinned_server_certificates = vec![Pin::of(&certificate)];
+    world.client.trust = Trust::Only(self_signed(&["root.example"], WALL, [8; 32]).chain);
+    assert_eq!(client_error(&world), TlsError::UnknownIssuer);
+}
+
+#[test]
+fn trust_by_pin_looks_at_nothing_but_the_pin() {
+    let mut world = World::new(1);
+    let certificate = world.server.server_certificates[0].chain[0].clone();
+    world.client.trust = Trust::Pinned(vec![Pin::of(&certificate)]);
+    world.advance(Duration::from_secs(1000 * 86_400));
+    world.pair().connected();
+    // Who answers must still have its key: here one that shows the certificate with another.
+    world.client.trust = Trust::Pinned(vec![Pin::of(&self_signed(&[NAME], WALL, [8; 32]).chain[0])]);
+    assert_eq!(client_error(&world), TlsError::NotPinned);
+    world.client.pinned_server_certificates = vec![Pin::of(&certificate)];
+    let e = client_config(&world.client, &world.crypto, &[], false, &world.sessions).unwrap_err();
+    assert_eq!(e, SecurityError::NothingTrusted, "no certificate can be both");
+}
+
+#[test]
+fn the_application_has_the_last_word_on_trust() {
+    let mut world = World::new(1);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (answer, log) = (Arc::new(Mutex::new(true)), seen.clone());
+    let says = answer.clone();
+    world.client.trust_verification = Some(Arc::new(move |chain, name| {
+        log.lock().unwrap().push((chain.len(), name.to_owned()));
+        *says.lock().unwrap()
+    }));
+    world.pair().connected();
+    assert_eq!(*seen.lock().unwrap(), [(1, NAME.to_owned())]);
+    *answer.lock().unwrap() = false;
+    // A fresh store: the earlier session would be resumed without asking again.
+    world.sessions = SessionStore::new(world.crypto.clock.clone());
+    assert_eq!(client_error(&world), TlsError::RefusedByApplication);
+    // It is not asked about what failed before.
+    seen.lock().unwrap().clear();
+    world.client.trust = Trust::Only(self_signed(&["root.example"], WALL, [8; 32]).chain);
+    assert_eq!(client_error(&world), TlsError::UnknownIssuer);
+    assert!(seen.lock().unwrap().is_empty());
+    // Unless it alone decides.
+    *answer.lock().unwrap() = true;
+    world.client.trust = Trust::Callback;
+    world.pair().connected();
+    assert_eq!(seen.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn opportunistic_security_takes_any_certificate_but_heeds_pins() {
+    let mut world = World::new(1);
+    world.client = SecurityParameters::opportunistic();
+    world.advance(Duration::from_secs(1000 * 86_400));
+    world.pair().connected();
+    world.client.pinned_server_certificates = vec![Pin::Sha256([0; 32])];
+    assert_eq!(client_error(&world), TlsError::NotPinned);
+}
+
+fn with_client_authentication(mode: ClientAuthentication) -> World {
+    let mut world = World::new(1);
+    let client = self_signed(&["client.example"], WALL, [5; 32]);
+    world.server.trust = Trust::Only(client.chain.clone());
+    world.server.client_authentication = mode;
+    world.client.client_certificates = vec![client];
+    world
+}
+
+#[test]
+fn a_client_shows_its_certificate_when_asked() {
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+        let world = with_client_authentication(ClientAuthentication::Required).only(version);
+        let pair = world.pair().connected();
+        assert_eq!(pair.server.peer_certificates().unwrap(), &world.client.client_certificates[0].chain[..]);
+        let world = with_client_authentication(ClientAuthentication::None).only(version);
+        assert!(world.pair().connected().server.peer_certificates().is_none());
+    }
+}
+
+#[test]
+fn a_client_without_a_certificate_is_refused_or_served_as_configured() {
+    let mut world = with_client_authentication(ClientAuthentication::Required);
+    let certificates = std::mem::take(&mut world.client.client_certificates);
+    // The server's own kind of certificate does not stand in for one.
+    world.client.server_certificates = certificates;
+    let (client, server) = world.pair().refused();
+    assert_eq!(server, Some(TlsError::NoPeerCertificate));
+    assert_eq!(client, Some(TlsError::RefusedByPeer(AlertDescription::CertificateRequired)));
+    world.server.client_authentication = ClientAuthentication::Optional;
+    world.pair().connected();
+    // One that is shown must be good, though.
+    world.client.client_certificates = vec![self_signed(&["mallory.example"], WALL, [6; 32])];
+    assert_eq!(world.pair().refused().1, Some(TlsError::UnknownIssuer));
+}
+
+#[test]
+fn clients_can_be_known_by_pin_or_by_the_application() {
+    let mut world = with_client_authentication(ClientAuthentication::Required);
+    world.server.trust = Trust::Pinned(vec![Pin::of(&world.client.client_certificates[0].chain[0])]);
+    world.pair().connected();
+    world.server.trust = Trust::Callback;
+    world.server.trust_verification = Some(Arc::new(|_, name| name.is_empty()));
+    world.pair().connected();
+    world.server.trust_verification = Some(Arc::new(|_, _| false));
+    assert_eq!(world.pair().refused().1, Some(TlsError::RefusedByApplication));
+}
+
+#[test]
+fn nothing_in_common_is_said_as_such() {
+    let mut world = World::new(1);
+    world.client_alpn = vec![b"h2"];
+    world.server_alpn = vec![b"imap"];
+    assert_eq!(world.pair().refused(), (Some(TlsError::NoCommonAlpn), Some(TlsError::NoCommonAlpn)));
+    let mut world = World::new(1).only(TlsVersion::Tls12);
+    world.server.min_version = TlsVersion::Tls13;
+    assert_eq!(world.pair().refused(), (Some(TlsError::NoCommonVersion), Some(TlsError::NoCommonVersion)));
+    let mut world = World::new(1);
+    world.client.ciphersuites = vec![CipherSuite::TLS13_AES_128_GCM_SHA256];
+    world.server.ciphersuites = vec![CipherSuite::TLS13_AES_256_GCM_SHA384];
+    let (client, server) = world.pair().refused();
+    assert_eq!(client, Some(TlsError::RefusedByPeer(AlertDescription::HandshakeFailure)));
+    assert_eq!(
+        (server.as_ref().map(TlsError::blame), server),
+        (Some(Blame::NoOverlap), Some(TlsError::NoCommonCipher))
+    );
+}
+
+#[test]
+fn a_key_of_a_kind_that_the_client_excludes_is_nothing_in_common() {
+    let mut world = World::new(1);
+    world.client.signature_algorithms = vec![SignatureScheme::ECDSA_NISTP256_SHA256];
+    let (_, server) = world.pair().refused();
+    assert_eq!(server, Some(TlsError::NoCommonSignature));
+    // And the same from the other side: a server that will not sign with the kind of key it has.
+    let mut world = World::new(1);
+    world.server.signature_algorithms = vec![SignatureScheme::ECDSA_NISTP256_SHA256];
+    let (_, server) = world.pair().refused();
+    assert_eq!(server, Some(TlsError::NoCommonSignature));
+}
+
+#[test]
+fn a_clock_that_was_never_set_fails_the_handshake() {
+    let mut world = World::new(1);
+    let crypto = Crypto::deterministic([2; 32]);
+    world.sessions = SessionStore::new(crypto.clock.clone());
+    let client = client_config(&world.client, &crypto, &[], false, &world.sessions).unwrap();
+    let (client, _) = Pair::new(client, world.server_config()).refused();
+    assert_eq!(client, Some(TlsError::ClockNotSet));
+}
+
+#[test]
+fn parameters_that_make_no_sense_are_refused_before_anything_is_sent() {
+    let world = World::new(1);
+    let (crypto, store) = (&world.crypto, &world.sessions);
+    let refused = |change: &dyn Fn(&mut SecurityParameters), for_quic| {
+        let (mut client, mut server) = (world.client.clone(), world.server.clone());
+        change(&mut client);
+        change(&mut server);
+        let server = server_config(&server, crypto, &[], for_quic).unwrap_err();
+        (client_config(&client, crypto, &[], for_quic, store).unwrap_err() == server).then_some(server)
+    };
+    use SecurityError as E;
+    assert_eq!(refused(&|p| p.protection = Protection::Disabled, false), Some(E::Disabled));
+    assert_eq!(refused(&|p| p.alpn = vec![Vec::new()], false), Some(E::BadAlpn));
+    assert_eq!(refused(&|p| p.alpn = vec![vec![0; 256]], false), Some(E::BadAlpn));
+    assert_eq!(refused(&|p| p.alpn = vec![vec![0; 255]; 257], false), Some(E::BadAlpn));
+    assert_eq!(refused(&|p| p.max_version = TlsVersion::Tls12, true), Some(E::QuicNeedsTls13));
+    assert_eq!(
+        refused(&|p| (p.min_version, p.max_version) = (TlsVersion::Tls13, TlsVersion::Tls12), false),
+        Some(E::VersionRange)
+    );
+    assert_eq!(
+        refused(&|p| p.ciphersuites = vec![CipherSuite::TLS_NULL_WITH_NULL_NULL], false),
+        Some(E::NothingLeft("ciphersuite"))
+    );
+    let key = PreSharedKey { key: vec![1; 32], identity: b"me".to_vec() };
+    assert_eq!(refused(&|p| p.pre_shared_key = Some(key.clone()), false), Some(E::Unsupported("preSharedKey")));
+    let client = |change: &dyn Fn(&mut SecurityParameters)| {
+        let mut p = world.client.clone();
+        change(&mut p);
+        client_config(&p, crypto, &[], false, store).unwrap_err()
+    };
+    assert_eq!(client(&|p| p.trust = Trust::Only(Vec::new())), E::NothingTrusted);
+    assert_eq!(client(&|p| p.trust = Trust::Pinned(Vec::new())), E::NothingTrusted);
+    assert_eq!(client(&|p| p.trust = Trust::Callback), E::NothingTrusted);
+    assert!(matches!(client(&|p| p.trust = Trust::Only(vec![b"junk".to_vec().into()])), E::BadCertificate(_)));
+    let server = |change: &dyn Fn(&mut SecurityParameters)| {
+        let mut p = world.server.clone();
+        change(&mut p);
+        server_config(&p, crypto, &[], false).unwrap_err()
+    };
+    assert_eq!(server(&|p| p.server_certificates.clear()), E::NoServerCertificate);
+    assert_eq!(server(&|p| p.client_authentication = ClientAuthentication::Required), E::ClientTrust);
+    assert_eq!(server(&|p| p.server_certificates[0].key = self_signed(&["x"], WALL, [9; 32]).key), E::KeyMismatch);
+    assert!(matches!(server(&|p| p.server_certificates[0].chain.clear()), E::BadCertificate(_)));
+    let p256 = self_signed_p256(&[NAME], WALL).unwrap();
+    assert!(matches!(server(&|p| p.server_certificates = vec![p256.clone()]), E::BadKey(_)), "not repeatable");
+}
+
+#[test]
+fn quic_gets_tls_1_3_and_its_early_data_mark() {
+    let world = World::new(1);
+    let server = server_config(&world.server, &world.crypto, &[b"h3"], true).unwrap();
+    assert_eq!(server.max_early_data_size, u32::MAX);
+    assert_eq!(world.server_config().max_early_data_size, EARLY_DATA_LIMIT);
+    let client = client_config(&world.client, &world.crypto, &[b"h3"], true, &world.sessions).unwrap();
+    assert!(client.enable_early_data);
+    assert_eq!(client.alpn_protocols, [b"h3"]);
+    assert!(quic_initial_suite(&world.crypto).is_some());
+    // Over a stream these configurations speak 1.3 alone.
+    let mut old = World::new(1).only(TlsVersion::Tls12);
+    old.client.alpn = vec![b"h3".to_vec()];
+    assert_eq!(Pair::new(old.client_config(), server).refused().1, Some(TlsError::NoCommonVersion));
+}

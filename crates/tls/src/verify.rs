@@ -1,0 +1,167 @@
+//! Judging the peer's certificate: authorities, pins, the application.
+
+use crate::error::NotPinned;
+use crate::params::{Pin, TrustVerification};
+use core::fmt;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, PeerMisbehaved, SignatureScheme,
+};
+use std::sync::Arc;
+
+type Signature = Result<HandshakeSignatureValid, Error>;
+
+/// What servers and clients are both judged by.
+pub(crate) struct Checks {
+    /// Where not empty, the certificate must be one of these.
+    pub(crate) pins: Vec<Pin>,
+    /// Asked last.
+    pub(crate) callback: Option<TrustVerification>,
+    /// Where not empty, the peer must sign its handshake with one of these.
+    pub(crate) schemes: Vec<SignatureScheme>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Checks {
+    pub(crate) fn new(provider: &CryptoProvider) -> Self {
+        let algorithms = provider.signature_verification_algorithms;
+        Self { pins: Vec::new(), callback: None, schemes: Vec::new(), algorithms }
+    }
+
+    fn certificate(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &str,
+    ) -> Result<(), Error> {
+        if !self.pins.is_empty() && !self.pins.iter().any(|p| p.matches(end_entity)) {
+            return Err(CertificateError::Other(OtherError(Arc::new(NotPinned))).into());
+        }
+        if let Some(callback) = &self.callback {
+            let chain: Vec<_> = core::iter::once(end_entity).chain(intermediates).cloned().collect();
+            if !callback(&chain, name) {
+                return Err(CertificateError::ApplicationVerificationFailure.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn scheme(&self, dss: &DigitallySignedStruct) -> Result<(), Error> {
+        if self.schemes.is_empty() || self.schemes.contains(&dss.scheme) {
+            return Ok(());
+        }
+        Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into())
+    }
+
+    fn tls12(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signature {
+        self.scheme(dss)?;
+        verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn tls13(&self, message: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signature {
+        self.scheme(dss)?;
+        verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    /// What we can verify and may accept, preferred first.
+    pub(crate) fn supported(&self) -> Vec<SignatureScheme> {
+        let all = self.algorithms.supported_schemes();
+        if self.schemes.is_empty() {
+            return all;
+        }
+        self.schemes.iter().copied().filter(|s| all.contains(s)).collect()
+    }
+}
+
+impl fmt::Debug for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checks")
+            .field("pins", &self.pins.len())
+            .field("callback", &self.callback.is_some())
+            .field("schemes", &self.schemes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Judges servers. Without `authorities`, issuer, names and dates are not looked at.
+#[derive(Debug)]
+pub(crate) struct ServerVerifier {
+    pub(crate) authorities: Option<Arc<WebPkiServerVerifier>>,
+    pub(crate) checks: Checks,
+}
+
+impl ServerCertVerifier for ServerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if let Some(authorities) = &self.authorities {
+            authorities.verify_server_cert(end_entity, intermediates, name, ocsp, now)?;
+        }
+        self.checks.certificate(end_entity, intermediates, &name.to_str())?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(&self, m: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signature {
+        self.checks.tls12(m, cert, dss)
+    }
+
+    fn verify_tls13_signature(&self, m: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signature {
+        self.checks.tls13(m, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.checks.supported()
+    }
+}
+
+/// Judges clients. Without `authorities`, issuer and dates are not looked at.
+#[derive(Debug)]
+pub(crate) struct ClientVerifier {
+    pub(crate) authorities: Option<Arc<dyn ClientCertVerifier>>,
+    pub(crate) mandatory: bool,
+    pub(crate) checks: Checks,
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn client_auth_mandatory(&self) -> bool {
+        self.mandatory
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.authorities.as_ref().map_or(&[], |a| a.root_hint_subjects())
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        if let Some(authorities) = &self.authorities {
+            authorities.verify_client_cert(end_entity, intermediates, now)?;
+        }
+        self.checks.certificate(end_entity, intermediates, "")?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(&self, m: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signature {
+        self.checks.tls12(m, cert, dss)
+    }
+
+    fn verify_tls13_signature(&self, m: &[u8], cert: &CertificateDer<'_>, dss: &DigitallySignedStruct) -> Signature {
+        self.checks.tls13(m, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.checks.supported()
+    }
+}
