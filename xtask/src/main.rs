@@ -1,1 +1,59 @@
-fn main() {}
+//! `cargo xtask`: chores of the project that a shell script would do badly.
+//!
+//! *Responsible for* the rules that no compiler checks (`tidy`), the licences of what we link (`licences`) and running fuzz
+//! targets with whatever tools are there (`fuzz`).
+//!
+//! *Deliberately not*: building, testing, formatting. Cargo does that, and `./test` puts it together.
+//!
+//! *Invariants*: a rule is a function of data and touches no file, so that each is tested by violating it; a chore exits with
+//! 0 when all is well, 1 when something is wrong with the project, 2 when it was called wrongly.
+
+#![forbid(unsafe_code)]
+
+mod fuzz;
+mod licences;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+usage: cargo xtask <chore>
+
+  tidy                             check the rules that no compiler checks
+  licences                         check licences, bans and sources of every crate in the lock file against deny.toml
+  fuzz [TARGET] [--seconds N]      fuzz one target or all: with cargo-fuzz on nightly where both are installed,
+                                   else the same targets on stable with random and mutated inputs (default: 10 s each)
+  fuzz --list                      name the targets
+  help                             print this
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match args.first().map(String::as_str) {
+        Some("tidy") if args.len() == 1 => tidy::chore(),
+        Some("licences") if args.len() == 1 => licences::chore(),
+        Some("fuzz") => match fuzz::Request::parse(args.get(1..).unwrap_or_default()) {
+            Ok(request) => fuzz::chore(&request),
+            Err(why) => return usage(&why),
+        },
+        Some("help" | "--help" | "-h") | None => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        Some(_) => return usage(&format!("no such chore: {}", args.join(" "))),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("xtask: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage(why: &str) -> ExitCode {
+    eprint!("xtask: {why}\n\n{HELP}");
+    ExitCode::from(2)
+}

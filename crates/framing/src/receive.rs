@@ -87,8 +87,10 @@ impl Receiver {
                 out,
                 ended: self.ended,
             };
-            readiness = framer.handle_received_data(&mut input)?;
+            let handled = framer.handle_received_data(&mut input);
+            // What was delivered before an error can still be taken, so it counts.
             self.waiting += self.delivered.iter().skip(count_before).map(|d| d.data.len()).sum::<usize>();
+            readiness = handled?;
             if self.earmarked.is_none() {
                 let stuck = self.buffer.len() == bytes_before && self.delivered.len() == count_before;
                 // A whole message at the limit needs its header beside it.
@@ -186,6 +188,16 @@ mod tests {
         framer.new_sent_message(&mut out, Bytes::from_static(b"cd"), false, true).expect("framed");
         assert_eq!(out.pieces.concat(), b"\0\x04abcd");
         assert!(framer.new_sent_message(&mut out, Bytes::from(vec![0; 101]), true, true).is_err());
+    }
+
+    #[test]
+    fn messages_before_a_broken_one_can_be_taken() {
+        let mut rx = Receiver::default();
+        rx.buffer().extend_from_slice(&[0, 2, b'o', b'k', 0xff, 0xff]);
+        let e = rx.run(&mut LengthPrefixed::new(2, 10), false, &mut Outbound::default());
+        assert!(e.is_err());
+        assert_eq!(rx.take().expect("delivered").data, "ok");
+        assert_eq!(rx.held(), 2, "only the broken header is left after the cursor");
     }
 
     /// A framer that never consumes anything.

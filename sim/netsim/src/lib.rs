@@ -1,1 +1,54 @@
-//! Net in virtual time
+//! `Net` in virtual time: hosts, links, TCP and UDP in one thread, as a function of a seed.
+//!
+//! *Responsible for* a network that behaves as a real one where programs can tell: sizes, delays, losses, queues,
+//! handshakes, retransmission, back pressure, refusals, ICMP, readiness. *Not responsible for* what a link is like (that is
+//! `neater-link`), for any protocol above TCP and UDP (scripted services know them), or for running hosts: a driver
+//! compares [`World::next_event`] with [`World::next_wakeup`], moves time with [`World::step`] or [`World::run_until`], and
+//! gives a turn to each host that [`World::has_events`].
+//!
+//! Key types: [`World`] is everything, [`SimNet`] is `neater_base::net::Net` for one host, [`TraceEvent`] what happened.
+//!
+//! ```
+//! use neater_base::net::{InterfaceKind, Net, SocketOptions, Token};
+//! use neater_link::LinkConfig;
+//! use neater_netsim::World;
+//! use std::time::Duration;
+//!
+//! let world = World::new(1);
+//! let (a, b) = (world.add_host("a"), world.add_host("b"));
+//! let access = LinkConfig::rate(10_000_000, Duration::from_millis(10));
+//! for (host, addr) in [(a, "192.0.2.1"), (b, "198.51.100.1")] {
+//!     let iface = world.add_interface(host, "eth0", InterfaceKind::Wired, &[addr.parse().unwrap()]);
+//!     world.attach(iface, access.clone(), access.clone());
+//! }
+//! let (mut client, mut server) = (world.net(a), world.net(b));
+//! server.listen(Token(1), "0.0.0.0:80".parse().unwrap(), &SocketOptions::default()).unwrap();
+//! let sock = client.connect(Token(2), "198.51.100.1:80".parse().unwrap(), &SocketOptions::default()).unwrap();
+//! while client.connect_result(sock).is_err() {
+//!     world.step().unwrap();
+//! }
+//! assert!(client.stream_info(sock).unwrap().rtt.unwrap() >= Duration::from_millis(40));
+//! ```
+//!
+//! *Invariants*: the run is a function of the seed and of the calls; time moves only by [`World::step`] and
+//! [`World::run_until`]; every table and queue has a named bound.
+
+#![forbid(unsafe_code)]
+
+mod host;
+mod iface;
+mod net;
+mod packet;
+mod service;
+mod sim;
+mod socket;
+mod stream;
+mod tcp;
+mod trace;
+mod udp;
+mod world;
+
+pub use net::SimNet;
+pub use service::{MAX_ANSWERS, MAX_UNSENT, MAX_UNTAKEN, TcpAction, TcpService, UdpService};
+pub use trace::{MAX_TRACE, PacketKind, TraceEvent, TraceVerdict};
+pub use world::{DEFAULT_START, DEFAULT_WALL, HostId, IfaceId, LinkId, Unroutable, World};

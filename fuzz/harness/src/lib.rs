@@ -1,0 +1,74 @@
+//! What fuzzers drive: one function per target, which takes bytes and panics when something is wrong.
+//!
+//! *Responsible for* the targets, the inputs they start from, and a driver ([`drive`]) that mutates inputs on a stable
+//! toolchain. *Deliberately not*: coverage; `fuzz/fuzz_targets` wraps the same functions for libFuzzer.
+//!
+//! *Invariants*: a target is a function of its bytes alone, so that an input that failed fails again; a target checks against
+//! a model or a law wherever there is one, and not only that nothing panics.
+
+#![forbid(unsafe_code)]
+
+mod base;
+mod dns;
+pub mod drive;
+mod framing;
+mod property;
+mod race;
+mod seeds;
+mod tls;
+
+pub use base::{base_reader, base_serial, base_slab, base_timers};
+pub use dns::{dns_answer, dns_config, dns_hosts, dns_resolver, dns_zone};
+pub use framing::framing_length;
+pub use property::{property_neat, property_parse};
+pub use race::race_events;
+pub use tls::tls_pem;
+
+/// One thing to fuzz.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name: the crate's folder, `_`, what is driven. Also the name of its file in `fuzz/fuzz_targets`.
+    pub name: &'static str,
+    /// What must hold, in one line.
+    pub law: &'static str,
+    /// The function; it panics if the law is broken.
+    pub run: fn(&[u8]),
+    /// Inputs to start from: valid ones, so that mutation begins beyond the first check.
+    pub seeds: &'static [&'static [u8]],
+}
+
+/// Every target. Adding one is a line here and the two lines for libFuzzer that a test asks for.
+#[rustfmt::skip]
+pub const TARGETS: &[Target] = &[
+    Target { name: "base_reader", law: "reads what was written, and a short read changes nothing", run: base_reader, seeds: &[b"\0\x01\x02\x03\x13abcdefghijk"] },
+    Target { name: "base_serial", law: "order is antisymmetric and survives the wrap", run: base_serial, seeds: &[b"\xff\xff\xff\xff\0\0\0\x01", b"\0\0\0\0\x80\0\0\0"] },
+    Target { name: "base_slab", law: "a key finds its own object or nothing", run: base_slab, seeds: &[b"\0\0\0\x01\0\x02\x03\x01"] },
+    Target { name: "base_timers", law: "deadlines come out by time, then by age", run: base_timers, seeds: &[b"\x08\x04\x08\0\x01\x02\x03\x05"] },
+    Target { name: "dns_answer", law: "answers its own question, and never an answer", run: dns_answer, seeds: seeds::DNS_ANSWER },
+    Target { name: "dns_config", law: "any text gives a configuration within its bounds", run: dns_config, seeds: seeds::DNS_CONFIG },
+    Target { name: "dns_hosts", law: "any text gives bounded answers, whatever the case", run: dns_hosts, seeds: seeds::DNS_HOSTS },
+    Target { name: "dns_resolver", law: "every lookup ends, every socket is closed once", run: dns_resolver, seeds: seeds::DNS_RESOLVER },
+    Target { name: "dns_zone", law: "any text gives a zone or the line that is wrong", run: dns_zone, seeds: seeds::DNS_ZONE },
+    Target { name: "framing_length", law: "messages do not depend on how the stream is cut", run: framing_length, seeds: seeds::FRAMING_LENGTH },
+    Target { name: "property_neat", law: "what is read can be written and read again", run: property_neat, seeds: seeds::PROPERTY_NEAT },
+    Target { name: "property_parse", law: "the order of needs does not matter", run: property_parse, seeds: seeds::PROPERTY_PARSE },
+    Target { name: "race_events", law: "one end by the deadline, and nothing runs after it", run: race_events, seeds: seeds::RACE_EVENTS },
+    Target { name: "tls_pem", law: "any bytes give a chain, a key, or what is wrong", run: tls_pem, seeds: seeds::TLS_PEM },
+];
+
+/// The target of that name.
+#[must_use]
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|t| t.name == name)
+}
+
+/// Runs one target on one input.
+///
+/// # Panics
+/// When the target's law is broken, or there is no such target.
+pub fn run(target: &str, data: &[u8]) {
+    match self::target(target) {
+        Some(t) => (t.run)(data),
+        None => panic!("no fuzz target is called {target}"),
+    }
+}

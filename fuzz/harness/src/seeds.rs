@@ -1,0 +1,61 @@
+//! The inputs that targets start from: one that gets far into the code for each of its branches, and no more.
+
+type Seeds = &'static [&'static [u8]];
+
+/// Questions for A, AAAA and HTTPS, the last with an OPT record.
+pub(crate) const DNS_ANSWER: Seeds = &[
+    b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x04test\x00\x00\x01\x00\x01",
+    b"\x12\x35\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www\x07example\x04test\x00\x00\x1c\x00\x01",
+    b"\x12\x36\x01\x00\x00\x01\x00\x00\x00\x00\x00\x01\x07example\x04test\x00\x00\x41\x00\x01\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00",
+];
+
+pub(crate) const DNS_CONFIG: Seeds = &[
+    b"nameserver 192.0.2.1\nnameserver 2001:db8::1#5353\nsearch example.com test\noptions ndots:2 timeout:3 attempts:4 rotate use-vc edns0 trust-ad\n",
+    b"domain a.b\nnameserver fe80::1%3\nnameserver [2001:db8::1]:53\n; comment\n",
+];
+
+pub(crate) const DNS_HOSTS: Seeds = &[
+    b"127.0.0.1 localhost\n::1 localhost ip6-localhost # loop\n192.0.2.7 Host.Example. alias\n",
+    b"10.0.0.1 a\n10.0.0.2 a a.\n",
+];
+
+/// Triples of operation and arguments: lookups, true and damaged answers, TCP, failure, time.
+pub(crate) const DNS_RESOLVER: Seeds = &[
+    b"\x00\x00\x07\x01\x00\x00\x01\x01\x00\x01\x02\x00\x07\x00\x00",
+    b"\x00\x01\x03\x02\x00\x02\x02\x04\x00\x01\x04\x01\x01\x00\x05\x40\x00\x01\x02\x00",
+    b"\x00\x02\x07\x01\x00\x00\x01\x01\x00\x01\x02\x00\x01\x03\x00\x06\x00\x00\x00\x05\x03",
+    b"\x00\x00\x01\x04\x00\x00\x05\xff\x00\x03\x00\x04abcd\x00\x03\x07\x01\x00\x00",
+];
+
+pub(crate) const DNS_ZONE: Seeds = &[
+    b"$TTL 30\n$NEGATIVE 10\nexample.test A 10.0.0.1\nexample.test 5 AAAA 2001:db8::1\nwww.example.test CNAME example.test\n",
+    b"example.test HTTPS 1 . alpn=h3,h2 port=443 ipv4hint=10.0.0.1 ipv6hint=2001:db8::1 # best\ns.test HTTPS 0 example.test\n",
+];
+
+/// The first byte chooses width and limit.
+pub(crate) const FRAMING_LENGTH: Seeds =
+    &[b"\x01\x03abc\x00\x02de", b"\x02\x00\x03abc\x00\x00", b"\x78\0\0\0\0\0\0\0\x01a"];
+
+pub(crate) const PROPERTY_NEAT: Seeds = &[
+    br#"{"transport":{"value":["SCTP","TCP"],"precedence":2,"score":1.5,"banned":["UDP"]},"mtu":{"value":{"start":100,"end":1500},"precedence":1}}"#,
+    br#"[[{"a":{"value":true}},{"b":{"value":1}}],{"c":{"value":null,"evaluated":true}}]"#,
+    br#"{"match":{"value":"x","precedence":1},"n":{"value":-0.5}}"#,
+];
+
+pub(crate) const PROPERTY_PARSE: Seeds = &[
+    b"reliable,encrypted,low-delay,multistreaming=avoid",
+    b"reliable-datagram no-zeroRttMsg, preserveMsgBoundaries connTimeout=5 interface=require:eth0",
+];
+
+/// Pauses, answers of both families, services, progress of candidates.
+pub(crate) const RACE_EVENTS: Seeds = &[
+    b"\x01\x00\x20\x01\x02\x01\x04\x20\x01\x02\x60\x06\x00\x41\x06\x10",
+    b"\x00\x01\x10\x07\x05\x04\x10\x09\x7f\x02\x00\x41\x0e\x00\x7f\x06\x10",
+    b"\x00\x08\x00\x00\x0c\x00\x00\x08\x01\x00\x0c\x01\x00\x21\x00",
+];
+
+pub(crate) const TLS_PEM: Seeds = &[
+    b"-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n",
+    b"-----BEGIN PRIVATE KEY-----\nMAMCAQE=\n-----END PRIVATE KEY-----\n-----BEGIN EC PRIVATE KEY-----\nMAMCAQE=\n-----END EC PRIVATE KEY-----\n",
+    b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAMCAQE=\n-----END ENCRYPTED PRIVATE KEY-----\n",
+];

@@ -1,0 +1,296 @@
+//! The transport system as a program holds it.
+
+use crate::machine::Machine;
+use crate::shared::{Handle, Shared};
+use crate::{Preconnection, SecurityParameters};
+use neater_engine::{Engine, EngineConfig, EngineStats, Limits};
+use neater_net::{OsNet, OsNetOptions};
+use neater_tls::{Crypto, Protection};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// One transport system: connections, listeners and caches that belong together. There is no global one; a program may
+/// have several, which share nothing.
+///
+/// Cheap to clone. On tokio, [`Neater::new`] starts a task that drives it; without tokio, [`Builder::without_driver`]
+/// gives a [`Driver`] with one descriptor to poll. It lives as long as any object made from it, and until what was sent
+/// on released connections is delivered.
+#[derive(Clone, Debug)]
+pub struct Neater {
+    pub(crate) handle: Handle,
+}
+
+/// How a [`Neater`] is made.
+#[derive(Debug, Default)]
+pub struct Builder {
+    limits: Limits,
+    seed: Option<[u8; 32]>,
+    engine: u8,
+    shared_secret: Option<[u8; 32]>,
+    resolv_conf: Option<PathBuf>,
+    hosts: Option<PathBuf>,
+}
+
+impl Builder {
+    /// Other bounds than the default ones.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Everything random follows from this instead of from the operating system. For tests.
+    #[must_use]
+    pub fn seed(mut self, seed: [u8; 32]) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// This engine's number among those that share a port (one per core), and the secret that they share.
+    #[must_use]
+    pub fn engine(mut self, number: u8, shared_secret: [u8; 32]) -> Self {
+        self.engine = number;
+        self.shared_secret = Some(shared_secret);
+        self
+    }
+
+    /// Another resolver configuration than the system's.
+    #[must_use]
+    pub fn resolv_conf(mut self, path: impl Into<PathBuf>) -> Self {
+        self.resolv_conf = Some(path.into());
+        self
+    }
+
+    /// Another hosts file than the system's.
+    #[must_use]
+    pub fn hosts(mut self, path: impl Into<PathBuf>) -> Self {
+        self.hosts = Some(path.into());
+        self
+    }
+
+    fn engine_over(&self, net: OsNet) -> io::Result<Engine<OsNet>> {
+        let seed = match self.seed {
+            Some(seed) => seed,
+            None => neater_net::random_seed()?,
+        };
+        let config = EngineConfig {
+            engine: self.engine,
+            shared_secret: self.shared_secret,
+            limits: self.limits,
+            ..EngineConfig::new(seed, Crypto::system())
+        };
+        Ok(Engine::new(net, config))
+    }
+
+    fn net(&self) -> io::Result<OsNet> {
+        let mut options = OsNetOptions::default();
+        if let Some(p) = &self.resolv_conf {
+            options.resolv_conf.clone_from(p);
+        }
+        if let Some(p) = &self.hosts {
+            options.hosts.clone_from(p);
+        }
+        OsNet::with_options(options)
+    }
+
+    /// A transport system that the caller drives, with the descriptor to wait for.
+    ///
+    /// # Errors
+    /// The system has no descriptor or memory left.
+    pub fn without_driver(self) -> io::Result<(Neater, Driver)> {
+        let net = self.net()?;
+        let fd = net.try_clone_fd()?;
+        let waker = net.waker();
+        let engine = self.engine_over(net)?;
+        let shared = Shared::new(Box::new(engine), Box::new(move || waker.wake()));
+        let neater = Neater { handle: Handle::new(shared.clone()) };
+        Ok((neater, Driver { shared, fd }))
+    }
+
+    /// A transport system driven by a task on the current tokio runtime.
+    ///
+    /// # Errors
+    /// There is no tokio runtime here, or the system has no descriptor or memory left.
+    #[cfg(feature = "tokio")]
+    pub fn build(self) -> io::Result<Neater> {
+        let runtime = tokio::runtime::Handle::try_current().map_err(io::Error::other)?;
+        let (neater, driver) = self.without_driver()?;
+        let _guard = runtime.enter();
+        let task = driver.into_task()?;
+        runtime.spawn(task);
+        Ok(neater)
+    }
+}
+
+impl Neater {
+    /// A transport system driven by a task on the current tokio runtime.
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    #[cfg(feature = "tokio")]
+    pub fn new() -> io::Result<Self> {
+        Builder::default().build()
+    }
+
+    /// How to make one that is not the default.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A transport system over another network than the operating system's: the simulator's, or one that injects faults.
+    /// `wake` must make whoever drives it call [`Driver::turn`]; it is called from any thread.
+    pub fn over<N: neater_base::net::Net + Send + 'static>(
+        net: N,
+        config: EngineConfig,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> (Self, Turner) {
+        let shared = Shared::new(Box::new(Engine::new(net, config)), Box::new(wake));
+        (Self { handle: Handle::new(shared.clone()) }, Turner { shared })
+    }
+
+    /// The beginning of a connection or a listener.
+    #[must_use]
+    pub fn preconnection(&self) -> Preconnection {
+        Preconnection::new(self)
+    }
+
+    /// Figures of the engine.
+    #[must_use]
+    pub fn stats(&self) -> EngineStats {
+        self.handle.with(|s| s.engine.stats())
+    }
+
+    /// Forgets names, outcomes of races and nothing else: the next connection resolves and races anew.
+    pub fn flush_caches(&self) {
+        self.handle.with(|s| s.engine.flush_caches());
+    }
+
+    /// Replaces the system's roots of trust, for all requests compiled from now on.
+    pub fn set_roots(&self, roots: neater_tls::rustls::RootCertStore) {
+        self.handle.with(|s| {
+            let crypto = s.engine.crypto().with_roots(roots, None);
+            s.engine.set_crypto(crypto);
+            s.roots_loaded = true;
+        });
+    }
+}
+
+/// Reads the system's roots of trust the first time somebody needs them: a program without TLS does not pay for them.
+pub(crate) fn load_roots(state: &mut crate::shared::State, security: &SecurityParameters) {
+    if state.roots_loaded || security.protection == Protection::Disabled {
+        return;
+    }
+    state.roots_loaded = true;
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = neater_tls::rustls::RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    let error = (added == 0).then(|| {
+        let why: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        if why.is_empty() { "the system has no root certificates".to_owned() } else { why.join("; ") }
+    });
+    let crypto = state.engine.crypto().with_roots(roots, error);
+    state.engine.set_crypto(crypto);
+}
+
+/// Drives a transport system without tokio: wait until the descriptor is readable, then call [`Driver::turn`]. There is
+/// nothing else to wait for: the descriptor becomes readable at every deadline, too. It may be watched level-triggered,
+/// edge-triggered or one-shot, from inside another epoll or event loop.
+///
+/// After calls on public objects it is not necessary to call `turn`: they make the descriptor readable if they must.
+#[derive(Debug)]
+pub struct Driver {
+    shared: Arc<Shared>,
+    fd: std::os::fd::OwnedFd,
+}
+
+impl Driver {
+    /// Does what there is to do now; never blocks.
+    pub fn turn(&self) {
+        self.shared.turn(None);
+    }
+
+    /// Whether there is nothing left to drive: every object is dropped and what was sent is delivered.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        idle(&self.shared)
+    }
+
+    /// A future that drives on tokio, until [`Driver::is_done`].
+    ///
+    /// # Errors
+    /// When there is no tokio runtime here.
+    #[cfg(feature = "tokio")]
+    pub fn into_task(self) -> io::Result<impl Future<Output = ()> + Send + 'static> {
+        let fd = tokio::io::unix::AsyncFd::with_interest(self.fd, tokio::io::Interest::READABLE)?;
+        let shared = self.shared;
+        Ok(std::future::poll_fn(move |cx| {
+            // Woken by a call that left work, or by the descriptor: a turn serves both.
+            shared.turn(Some(cx.waker()));
+            // The readiness is taken before the turn that uses it up, so an edge in between is not lost.
+            for _ in 0..4 {
+                match fd.poll_read_ready(cx) {
+                    std::task::Poll::Ready(Ok(mut guard)) => {
+                        guard.clear_ready();
+                        shared.turn(Some(cx.waker()));
+                    }
+                    std::task::Poll::Ready(Err(_)) => return std::task::Poll::Ready(()),
+                    std::task::Poll::Pending => {
+                        return if idle(&shared) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending };
+                    }
+                }
+            }
+            // Others have their turn before ours comes again.
+            cx.waker().wake_by_ref();
+            std::task::Poll::Pending
+        }))
+    }
+}
+
+impl std::os::fd::AsFd for Driver {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl std::os::fd::AsRawFd for Driver {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        std::os::fd::AsRawFd::as_raw_fd(&self.fd)
+    }
+}
+
+/// Drives a transport system that was made with [`Neater::over`].
+#[derive(Debug)]
+pub struct Turner {
+    shared: Arc<Shared>,
+}
+
+impl Turner {
+    /// Does what there is to do now; never blocks.
+    pub fn turn(&self) {
+        self.shared.turn(None);
+    }
+
+    /// Whether there is nothing left to drive.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        idle(&self.shared)
+    }
+}
+
+fn idle(shared: &Shared) -> bool {
+    shared.users.load(Ordering::Acquire) == 0 && shared.with(|s| s.engine.stats().connections == 0)
+}
+
+impl core::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Shared").field("users", &self.users).finish_non_exhaustive()
+    }
+}
+
+const _: fn() = || {
+    fn is_machine<T: Machine>() {}
+    is_machine::<Engine<OsNet>>();
+};

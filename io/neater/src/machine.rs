@@ -1,0 +1,93 @@
+//! The engine without its type parameter.
+//!
+//! The public objects do not name the network below them: a program links the sockets' engine once, and the simulator
+//! puts its own under the same objects. The price is one indirect call per operation.
+
+use bytes::Bytes;
+use neater_base::net::{Net, NetError, SocketOption};
+use neater_engine::{
+    CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Engine, EngineStats,
+    EstablishmentError, GroupId, ListenerId, LocalEndpoint, MessageId, Notice, ReceiveOutcome, RemoteEndpoint, Request,
+    RequestOptions, SendError, SendOptions, Stack, StreamDirection, TimelineEntry,
+};
+use neater_property::{Role, TransportProperties};
+use neater_tls::{Crypto, SecurityParameters};
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+macro_rules! machine {
+    ($( fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) $(-> $ret:ty)?; )*) => {
+        /// What the public objects ask of an engine.
+        #[allow(clippy::too_many_arguments, reason = "the engine's own signatures")]
+        pub(crate) trait Machine: Send {
+            $( fn $name(&mut self $(, $arg: $type)*) $(-> $ret)?; )*
+        }
+
+        impl<N: Net + Send> Machine for Engine<N> {
+            $( fn $name(&mut self $(, $arg: $type)*) $(-> $ret)? { Engine::$name(self $(, $arg)*) } )*
+        }
+    };
+}
+
+machine! {
+    fn turn(&mut self);
+    fn settle(&mut self);
+    fn rearm(&mut self);
+    fn needs_settling(&mut self) -> bool;
+    fn poll_notice(&mut self) -> Option<Notice>;
+    fn crypto(&mut self) -> Crypto;
+    fn set_crypto(&mut self, crypto: Crypto);
+    fn compile(&mut self, properties: &TransportProperties, security: &SecurityParameters, role: Role, options: &RequestOptions) -> Result<Request, EstablishmentError>;
+    fn initiate(&mut self, request: &Request, remotes: &Arc<[RemoteEndpoint]>, local: Option<&LocalEndpoint>, first: Option<Bytes>) -> Result<ConnectionId, EstablishmentError>;
+    fn listen(&mut self, request: &Request, local: &[LocalEndpoint]) -> Result<ListenerId, EstablishmentError>;
+    fn listener_addrs(&mut self, listener: ListenerId) -> Vec<(Stack, SocketAddr)>;
+    fn set_new_connection_limit(&mut self, listener: ListenerId, limit: Option<u64>);
+    fn deliver_groups(&mut self, listener: ListenerId, groups: bool);
+    fn stop(&mut self, listener: ListenerId);
+    fn send(&mut self, conn: ConnectionId, data: Bytes, options: SendOptions) -> Result<MessageId, SendError>;
+    fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError>;
+    fn finish(&mut self, conn: ConnectionId) -> Result<(), SendError>;
+    fn start_batch(&mut self, conn: ConnectionId);
+    fn end_batch(&mut self, conn: ConnectionId);
+    fn read(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError>;
+    fn receive(&mut self, conn: ConnectionId, max: usize) -> Result<ReceiveOutcome, ConnectionError>;
+    fn close(&mut self, conn: ConnectionId);
+    fn abort(&mut self, conn: ConnectionId);
+    fn abort_with(&mut self, conn: ConnectionId, code: u64);
+    fn stop_receiving(&mut self, conn: ConnectionId, code: u64);
+    fn reset_sending(&mut self, conn: ConnectionId, code: u64);
+    fn release(&mut self, conn: ConnectionId);
+    fn clone_connection(&mut self, conn: ConnectionId, direction: StreamDirection) -> Result<ConnectionId, EstablishmentError>;
+    fn group(&mut self, conn: ConnectionId) -> Result<GroupId, ConnectionError>;
+    fn release_group(&mut self, group: GroupId);
+    fn grouped_connections(&mut self, group: GroupId) -> Vec<ConnectionId>;
+    fn open_stream(&mut self, group: GroupId, direction: StreamDirection) -> Result<ConnectionId, EstablishmentError>;
+    fn close_group(&mut self, group: GroupId);
+    fn abort_group(&mut self, group: GroupId);
+    fn close_session(&mut self, group: GroupId, code: u64, reason: &[u8]);
+    fn session_error(&mut self, group: GroupId) -> Option<ConnectionError>;
+    fn group_alpn(&mut self, group: GroupId) -> Option<Vec<u8>>;
+    fn group_remote(&mut self, group: GroupId) -> Option<SocketAddr>;
+    fn group_has_streams(&mut self, group: GroupId) -> bool;
+    fn stream_number(&mut self, conn: ConnectionId) -> Option<u64>;
+    fn set_option(&mut self, conn: ConnectionId, option: SocketOption) -> Result<(), NetError>;
+    fn set_priority(&mut self, conn: ConnectionId, priority: u32);
+    fn send_msg_max_len(&mut self, conn: ConnectionId) -> usize;
+    fn state(&mut self, conn: ConnectionId) -> ConnectionState;
+    fn error(&mut self, conn: ConnectionId) -> Option<ConnectionError>;
+    fn stack(&mut self, conn: ConnectionId) -> Option<Stack>;
+    fn request(&mut self, conn: ConnectionId) -> Option<Request>;
+    fn can_send(&mut self, conn: ConnectionId) -> bool;
+    fn can_receive(&mut self, conn: ConnectionId) -> bool;
+    fn remote_addr(&mut self, conn: ConnectionId) -> Option<SocketAddr>;
+    fn local_addr(&mut self, conn: ConnectionId) -> Option<SocketAddr>;
+    fn alpn(&mut self, conn: ConnectionId) -> Option<Vec<u8>>;
+    fn security(&mut self, conn: ConnectionId) -> Option<String>;
+    fn peer_certificates(&mut self, conn: ConnectionId) -> Vec<Vec<u8>>;
+    fn candidates(&mut self, conn: ConnectionId) -> Vec<CandidateOutcome>;
+    fn timeline(&mut self, conn: ConnectionId) -> Vec<TimelineEntry>;
+    fn connection_stats(&mut self, conn: ConnectionId) -> Option<ConnectionStats>;
+    fn stats(&mut self) -> EngineStats;
+    fn flush_caches(&mut self);
+}

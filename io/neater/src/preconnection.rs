@@ -1,0 +1,309 @@
+//! Preconnections (RFC 9622 section 6): endpoints, needs and security, before there is a connection.
+
+use crate::context::load_roots;
+use crate::shared::Handle;
+use crate::{
+    ByteStream, Connection, EstablishmentError, EventHandler, FramerSpec, Listener, LocalEndpoint, MessageContext, Neater,
+    RemoteEndpoint, Request, SecurityParameters, SelectionProperty, TransportProperties,
+};
+use bytes::Bytes;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use neater_engine::{ConnectionId, Event, RequestOptions, Stack};
+use neater_property::Role;
+use std::sync::Arc;
+
+/// What a connection or a listener is made from. It can be used any number of times; changing it afterwards does not
+/// affect what was made from it.
+///
+/// Security is on unless it is switched off: by default a connection is encrypted with TLS 1.2 or better and the peer is
+/// authenticated by the system's roots of trust.
+#[derive(Clone)]
+pub struct Preconnection {
+    handle: Handle,
+    remotes: Arc<[RemoteEndpoint]>,
+    locals: Vec<LocalEndpoint>,
+    properties: TransportProperties,
+    security: SecurityParameters,
+    options: RequestOptions,
+    handler: Option<EventHandler>,
+    request: Option<Request>,
+}
+
+impl core::fmt::Debug for Preconnection {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Preconnection")
+            .field("remotes", &self.remotes)
+            .field("locals", &self.locals)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Preconnection {
+    /// A preconnection without endpoints, with the defaults of RFC 9622.
+    #[must_use]
+    pub fn new(neater: &Neater) -> Self {
+        Self {
+            handle: neater.handle.clone(),
+            remotes: Arc::new([]),
+            locals: Vec::new(),
+            properties: TransportProperties::new(),
+            security: SecurityParameters::new(),
+            options: RequestOptions::default(),
+            handler: None,
+            request: None,
+        }
+    }
+
+    /// Adds a remote endpoint. Several offer the same service, and any may be chosen.
+    #[must_use]
+    pub fn remote(mut self, endpoint: impl Into<RemoteEndpoint>) -> Self {
+        self.remotes = self.remotes.iter().cloned().chain([endpoint.into()]).collect();
+        self
+    }
+
+    /// Adds a local endpoint.
+    #[must_use]
+    pub fn local(mut self, endpoint: impl Into<LocalEndpoint>) -> Self {
+        self.locals.push(endpoint.into());
+        self
+    }
+
+    /// What is asked of the transport.
+    #[must_use]
+    pub fn properties(mut self, properties: TransportProperties) -> Self {
+        self.properties = properties;
+        self.request = None;
+        self
+    }
+
+    /// What is asked of security.
+    #[must_use]
+    pub fn security(mut self, security: SecurityParameters) -> Self {
+        self.security = security;
+        self.request = None;
+        self
+    }
+
+    /// How messages are framed over byte streams (`AddFramer`).
+    #[must_use]
+    pub fn framer(mut self, framer: FramerSpec) -> Self {
+        self.options.framer = framer;
+        self.request = None;
+        self
+    }
+
+    /// Only these stacks are eligible, whatever the properties say. For diagnosis and for experiments: a program that
+    /// names protocols gives up what this library is for.
+    #[must_use]
+    pub fn stacks(mut self, stacks: &[Stack]) -> Self {
+        self.options.stacks = stacks.to_vec();
+        self.request = None;
+        self
+    }
+
+    /// How long establishment may take in all. By default as long as the candidates themselves do.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self.request = None;
+        self
+    }
+
+    /// Called with every event of the connections made from this, in order, the timeline of establishment included. It
+    /// runs on the thread that drives, when the engine is not borrowed: it may call anything.
+    #[must_use]
+    pub fn on_event(mut self, handler: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.handler = Some(Arc::new(handler));
+        self.options.observe = true;
+        self.request = None;
+        self
+    }
+
+    /// Checks and compiles the needs now, so that many connections share the work. Sends nothing.
+    ///
+    /// # Errors
+    /// [`crate::Reason::InvalidConfiguration`], [`crate::Reason::NoCandidates`], with what rules out each protocol.
+    pub fn compile(&mut self, role: Role) -> Result<Request, EstablishmentError> {
+        let request = self.request(role)?;
+        self.request = Some(request.clone());
+        Ok(request)
+    }
+
+    /// Uses needs that were compiled before, instead of properties, security and framer.
+    #[must_use]
+    pub fn request_of(mut self, request: &Request) -> Self {
+        self.request = Some(request.clone());
+        self
+    }
+
+    fn request(&self, role: Role) -> Result<Request, EstablishmentError> {
+        if let Some(r) = &self.request {
+            return Ok(r.clone());
+        }
+        self.handle.with(|s| {
+            load_roots(s, &self.security);
+            s.engine.compile(&self.properties, &self.security, role, &self.options)
+        })
+    }
+
+    /// Opens a connection: `Initiate` of RFC 9622 section 7.1. Establishment begins at once; the future ends when the
+    /// connection is ready, and dropping it gives the connection up.
+    pub fn initiate(&self) -> Initiate {
+        self.initiate_inner(None)
+    }
+
+    /// Opens a connection and hands it its first message (RFC 9622 section 9.2.5). If the context says that it is safely
+    /// replayable it may travel with the handshake (0-RTT) and arrive more than once.
+    pub fn initiate_with_send(&self, data: impl Into<Bytes>, context: &MessageContext) -> Initiate {
+        self.initiate_inner(Some((data.into(), context.clone())))
+    }
+
+    fn initiate_inner(&self, first: Option<(Bytes, MessageContext)>) -> Initiate {
+        let request = match self.request(Role::Initiate) {
+            Ok(r) => r,
+            Err(e) => return Initiate { state: Err(Some(e)) },
+        };
+        let id = self.handle.with(|s| {
+            let (early, later) = match first {
+                Some((data, context)) if context.safely_replayable() && !request.framer().frames() => (Some(data), None),
+                other => (None, other),
+            };
+            let id = s.engine.initiate(&request, &self.remotes, self.locals.first(), early)?;
+            s.adopt(id);
+            if let (Some(handler), Some(slot)) = (&self.handler, s.slot(id)) {
+                slot.rare().handler = Some(handler.clone());
+            }
+            if let Some((data, context)) = later {
+                // A first message cannot be blocked: the queue is empty. Anything else is reported as an event.
+                let _ = s.engine.send(id, data, context.options());
+            }
+            Ok(id)
+        });
+        match id {
+            Ok(id) => Initiate { state: Ok(Some(Connection::new(self.handle.clone(), id))) },
+            Err(e) => Initiate { state: Err(Some(e)) },
+        }
+    }
+
+    /// Opens a connection that is read and written as a stream of bytes.
+    ///
+    /// # Errors
+    /// Before anything is sent, when the request can only be served by datagrams or has a message framer.
+    pub async fn connect_bytes(&self) -> Result<ByteStream, EstablishmentError> {
+        let mut this = self.clone();
+        if this.options.framer.frames() {
+            return Err(invalid("a connection with a message framer has no byte view"));
+        }
+        if !this.options.bytes {
+            this.options.bytes = true;
+            this.request = None;
+        }
+        let connection = this.initiate().await?;
+        connection.into_bytes().map_err(|(_, e)| invalid(&e.to_string()))
+    }
+
+    /// Listens: `Listen` of RFC 9622 section 7.2, with every eligible protocol on every local endpoint.
+    ///
+    /// # Errors
+    /// No local endpoint, no eligible protocol, or a port that cannot be bound.
+    pub fn listen(&self) -> Result<Listener, EstablishmentError> {
+        let request = self.request(Role::Listen)?;
+        let id = self.handle.with(|s| {
+            let id = s.engine.listen(&request, &self.locals)?;
+            s.adopt_listener(id);
+            Ok(id)
+        })?;
+        Ok(Listener::new(self.handle.clone(), id, self.handler.clone()))
+    }
+
+    /// The properties, to be changed in place.
+    pub fn properties_mut(&mut self) -> &mut TransportProperties {
+        self.request = None;
+        &mut self.properties
+    }
+
+    /// Requires a property.
+    #[must_use]
+    pub fn require(mut self, property: SelectionProperty) -> Self {
+        self.properties_mut().require(property);
+        self
+    }
+
+    /// Prefers a property.
+    #[must_use]
+    pub fn prefer(mut self, property: SelectionProperty) -> Self {
+        self.properties_mut().prefer(property);
+        self
+    }
+}
+
+fn invalid(message: &str) -> EstablishmentError {
+    EstablishmentError {
+        reason: crate::Reason::InvalidConfiguration,
+        message: message.to_owned(),
+        candidates: Vec::new(),
+        excluded: Vec::new(),
+        resolution: Vec::new(),
+    }
+}
+
+/// A connection that is being established; ends with the connection when it is ready.
+///
+/// Dropping it gives the attempt up and releases every socket. Nothing is lost by polling it in a `select!`: establishment
+/// does not depend on being polled.
+#[derive(Debug)]
+#[must_use = "dropping it gives the connection up"]
+pub struct Initiate {
+    state: Result<Option<Connection>, Option<EstablishmentError>>,
+}
+
+impl Initiate {
+    /// The connection, at once, in state Establishing: messages sent on it wait until it is ready. Its
+    /// [`Connection::ready`] tells when.
+    ///
+    /// # Errors
+    /// What was wrong before anything was sent.
+    pub fn connection(self) -> Result<Connection, EstablishmentError> {
+        match self.state {
+            Ok(Some(c)) => Ok(c),
+            Err(Some(e)) => Err(e),
+            _ => Err(invalid("the connection was already taken")),
+        }
+    }
+
+    /// The id that the connection has in the engine.
+    #[must_use]
+    pub fn id(&self) -> Option<ConnectionId> {
+        self.state.as_ref().ok()?.as_ref().map(Connection::id)
+    }
+}
+
+impl Future for Initiate {
+    type Output = Result<Connection, EstablishmentError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.state {
+            Err(e) => Poll::Ready(Err(e.take().unwrap_or_else(|| invalid("polled after it had ended")))),
+            Ok(connection) => {
+                let Some(c) = connection else {
+                    return Poll::Ready(Err(invalid("polled after it had ended")));
+                };
+                match c.poll_ready(cx) {
+                    Poll::Pending => Poll::Pending,
+                    Poll::Ready(Ok(())) => match connection.take() {
+                        Some(c) => Poll::Ready(Ok(c)),
+                        None => Poll::Ready(Err(invalid("polled after it had ended"))),
+                    },
+                    Poll::Ready(Err(e)) => {
+                        *connection = None;
+                        Poll::Ready(Err(e))
+                    }
+                }
+            }
+        }
+    }
+}

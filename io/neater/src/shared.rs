@@ -1,0 +1,409 @@
+//! The engine behind its lock, and who waits for what.
+
+use crate::machine::Machine;
+use crate::{EventHandler, GroupId, ListenerId};
+use bytes::BytesMut;
+use neater_engine::{ConnectionError, ConnectionId, EstablishmentError, Event, Notice, Source};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+
+/// Events kept for a subscriber that does not take them. The oldest are dropped beyond it.
+const EVENTS_MAX: usize = 1024;
+
+/// What the public objects share: one engine, one lock.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    /// How many public objects there are; the driver ends after the last of them.
+    pub(crate) users: AtomicUsize,
+    /// Makes the pollable descriptor readable, from any thread.
+    wake_fd: Box<dyn Fn() + Send + Sync>,
+}
+
+pub(crate) struct State {
+    pub(crate) engine: Box<dyn Machine>,
+    pub(crate) conns: Vec<Slot>,
+    listeners: Vec<ListenerSlot>,
+    groups: Vec<GroupSlot>,
+    /// The driver's task, when it is a task.
+    pub(crate) driver: Option<Waker>,
+    pub(crate) roots_loaded: bool,
+}
+
+/// What is kept for one connection.
+#[derive(Default)]
+pub(crate) struct Slot {
+    bits: u64,
+    used: bool,
+    pub(crate) readable: Option<Waker>,
+    pub(crate) writable: Option<Waker>,
+    pub(crate) changed: Option<Waker>,
+    pub(crate) outcome: Option<Result<(), Box<EstablishmentError>>>,
+    pub(crate) ended: Option<Result<(), ConnectionError>>,
+    rare: Option<Box<Rare>>,
+}
+
+/// What most connections never need.
+#[derive(Default)]
+pub(crate) struct Rare {
+    /// Parts of a message whose end has not come, for receivers of whole messages.
+    pub(crate) partial: BytesMut,
+    pub(crate) subscribed: bool,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) event_waker: Option<Waker>,
+    pub(crate) handler: Option<EventHandler>,
+}
+
+impl Slot {
+    pub(crate) fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+}
+
+#[derive(Default)]
+struct ListenerSlot {
+    bits: u64,
+    used: bool,
+    queue: VecDeque<Incoming>,
+    waker: Option<Waker>,
+    stopped: bool,
+}
+
+/// What a listener has received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Incoming {
+    Connection(ConnectionId),
+    Group(GroupId),
+}
+
+#[derive(Default)]
+struct GroupSlot {
+    bits: u64,
+    used: bool,
+    queue: VecDeque<ConnectionId>,
+    waker: Option<Waker>,
+}
+
+/// What must happen after the lock is released: nothing of the program's runs while the engine is borrowed.
+#[derive(Default)]
+struct After {
+    wakers: Vec<Waker>,
+    calls: Vec<(EventHandler, Event)>,
+    wake_fd: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(engine: Box<dyn Machine>, wake_fd: Box<dyn Fn() + Send + Sync>) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                engine,
+                conns: Vec::new(),
+                listeners: Vec::new(),
+                groups: Vec::new(),
+                driver: None,
+                roots_loaded: false,
+            }),
+            users: AtomicUsize::new(0),
+            wake_fd,
+        })
+    }
+
+    /// Does something with the engine, then tells everybody whom it concerns.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let mut after = After::default();
+        let result = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let result = f(&mut state);
+            state.dispatch(&mut after);
+            if state.engine.needs_settling() {
+                // Gathering what several calls have to send is the driver's business.
+                match state.driver.take() {
+                    Some(driver) => after.wakers.push(driver),
+                    None => after.wake_fd = true,
+                }
+            } else {
+                state.engine.rearm();
+            }
+            result
+        };
+        self.finish(after);
+        result
+    }
+
+    /// A turn of the engine. `driver`: who is to be woken when calls leave work to do.
+    pub(crate) fn turn(&self, driver: Option<&Waker>) {
+        let mut after = After::default();
+        {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.engine.turn();
+            state.dispatch(&mut after);
+            if let Some(w) = driver
+                && !state.driver.as_ref().is_some_and(|d| d.will_wake(w))
+            {
+                state.driver = Some(w.clone());
+            }
+        }
+        self.finish(after);
+    }
+
+    /// Makes the driver look, from wherever.
+    pub(crate) fn kick(&self) {
+        let driver = self.state.lock().unwrap_or_else(PoisonError::into_inner).driver.take();
+        match driver {
+            Some(w) => w.wake(),
+            None => (self.wake_fd)(),
+        }
+    }
+
+    fn finish(&self, after: After) {
+        for waker in after.wakers {
+            waker.wake();
+        }
+        for (handler, event) in after.calls {
+            handler(&event);
+        }
+        if after.wake_fd {
+            (self.wake_fd)();
+        }
+    }
+}
+
+impl State {
+    fn dispatch(&mut self, after: &mut After) {
+        while let Some(Notice { source, event }) = self.engine.poll_notice() {
+            match source {
+                Source::Connection(id) => self.connection_event(id, event, after),
+                Source::Listener(id) => self.listener_event(id, event, after),
+                Source::Group(id) => {
+                    if let Event::StreamReceived(conn) = event {
+                        let Some(slot) = slot_of(&mut self.groups, id.index(), id.to_bits()) else {
+                            self.engine.release(conn);
+                            continue;
+                        };
+                        slot.queue.push_back(conn);
+                        after.wakers.extend(slot.waker.take());
+                    }
+                }
+            }
+        }
+    }
+
+    fn connection_event(&mut self, id: ConnectionId, event: Event, after: &mut After) {
+        let Some(slot) = slot_of(&mut self.conns, id.index(), id.to_bits()) else { return };
+        if let Some(rare) = &mut slot.rare {
+            if let Some(handler) = &rare.handler {
+                after.calls.push((handler.clone(), event.clone()));
+            }
+            if rare.subscribed && !matches!(event, Event::Readable | Event::Writable) {
+                if rare.events.len() >= EVENTS_MAX {
+                    rare.events.pop_front();
+                }
+                rare.events.push_back(event.clone());
+                after.wakers.extend(rare.event_waker.take());
+            }
+        }
+        match event {
+            Event::Readable => after.wakers.extend(slot.readable.take()),
+            Event::Writable => after.wakers.extend(slot.writable.take()),
+            Event::Ready => {
+                slot.outcome = Some(Ok(()));
+                after.wakers.extend([slot.changed.take(), slot.writable.take()].into_iter().flatten());
+            }
+            Event::EstablishmentError(e) => {
+                slot.outcome = Some(Err(e));
+                slot.wake_all(after);
+            }
+            Event::Closed => {
+                slot.ended = Some(Ok(()));
+                slot.wake_all(after);
+            }
+            Event::ConnectionError(e) => {
+                slot.ended = Some(Err(e));
+                slot.wake_all(after);
+            }
+            _ => {}
+        }
+    }
+
+    fn listener_event(&mut self, id: ListenerId, event: Event, after: &mut After) {
+        let incoming = match event {
+            Event::ConnectionReceived(c) => Some(Incoming::Connection(c)),
+            Event::GroupReceived(g) => Some(Incoming::Group(g)),
+            _ => None,
+        };
+        let slot = slot_of(&mut self.listeners, id.index(), id.to_bits());
+        match (slot, incoming) {
+            (Some(slot), Some(incoming)) => {
+                slot.queue.push_back(incoming);
+                after.wakers.extend(slot.waker.take());
+            }
+            (Some(slot), None) => {
+                if matches!(event, Event::Stopped) {
+                    slot.stopped = true;
+                    after.wakers.extend(slot.waker.take());
+                }
+            }
+            (None, Some(Incoming::Connection(c))) => self.engine.release(c),
+            (None, Some(Incoming::Group(g))) => {
+                self.engine.close_group(g);
+                self.engine.release_group(g);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Makes room for a connection's waiters.
+    pub(crate) fn adopt(&mut self, id: ConnectionId) {
+        adopt(&mut self.conns, id.index(), |slot| *slot = Slot { bits: id.to_bits(), used: true, ..Slot::default() });
+    }
+
+    pub(crate) fn slot(&mut self, id: ConnectionId) -> Option<&mut Slot> {
+        slot_of(&mut self.conns, id.index(), id.to_bits())
+    }
+
+    pub(crate) fn disown(&mut self, id: ConnectionId) {
+        if let Some(slot) = self.slot(id) {
+            *slot = Slot::default();
+        }
+    }
+
+    pub(crate) fn adopt_listener(&mut self, id: ListenerId) {
+        adopt(&mut self.listeners, id.index(), |s| {
+            *s = ListenerSlot { bits: id.to_bits(), used: true, ..ListenerSlot::default() };
+        });
+    }
+
+    /// Takes what a listener received first; `Err`: it has stopped.
+    pub(crate) fn next_incoming(&mut self, id: ListenerId, waker: &Waker) -> Result<Option<Incoming>, ()> {
+        let slot = slot_of(&mut self.listeners, id.index(), id.to_bits()).ok_or(())?;
+        match slot.queue.pop_front() {
+            Some(i) => Ok(Some(i)),
+            None if slot.stopped => Err(()),
+            None => {
+                slot.waker = Some(waker.clone());
+                Ok(None)
+            }
+        }
+    }
+
+    /// The program does not listen any more; what it has not taken is closed.
+    pub(crate) fn disown_listener(&mut self, id: ListenerId) {
+        self.engine.stop(id);
+        let Some(slot) = slot_of(&mut self.listeners, id.index(), id.to_bits()) else { return };
+        let queue = core::mem::take(&mut slot.queue);
+        *slot = ListenerSlot::default();
+        for incoming in queue {
+            match incoming {
+                Incoming::Connection(c) => self.engine.release(c),
+                Incoming::Group(g) => {
+                    self.engine.close_group(g);
+                    self.engine.release_group(g);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn adopt_group(&mut self, id: GroupId) {
+        if slot_of(&mut self.groups, id.index(), id.to_bits()).is_none() {
+            adopt(&mut self.groups, id.index(), |s| {
+                *s = GroupSlot { bits: id.to_bits(), used: true, ..GroupSlot::default() };
+            });
+        }
+    }
+
+    pub(crate) fn next_stream(&mut self, id: GroupId, waker: &Waker) -> Option<ConnectionId> {
+        let slot = slot_of(&mut self.groups, id.index(), id.to_bits())?;
+        let next = slot.queue.pop_front();
+        if next.is_none() {
+            slot.waker = Some(waker.clone());
+        }
+        next
+    }
+
+    pub(crate) fn disown_group(&mut self, id: GroupId) {
+        if let Some(slot) = slot_of(&mut self.groups, id.index(), id.to_bits()) {
+            let queue = core::mem::take(&mut slot.queue);
+            *slot = GroupSlot::default();
+            for conn in queue {
+                self.engine.release(conn);
+            }
+        }
+        self.engine.release_group(id);
+    }
+
+    /// Wakes whoever waits for streams of a group, because its session may have ended.
+    pub(crate) fn wake_group(&mut self, id: GroupId) -> Option<Waker> {
+        slot_of(&mut self.groups, id.index(), id.to_bits())?.waker.take()
+    }
+}
+
+impl Slot {
+    fn wake_all(&mut self, after: &mut After) {
+        let event = self.rare.as_mut().and_then(|r| r.event_waker.take());
+        after
+            .wakers
+            .extend([self.readable.take(), self.writable.take(), self.changed.take(), event].into_iter().flatten());
+    }
+}
+
+trait Keyed: Default {
+    fn key(&self) -> Option<u64>;
+}
+
+macro_rules! keyed {
+    ($($t:ty),*) => { $( impl Keyed for $t { fn key(&self) -> Option<u64> { self.used.then_some(self.bits) } } )* };
+}
+keyed!(Slot, ListenerSlot, GroupSlot);
+
+fn slot_of<T: Keyed>(slots: &mut [T], index: usize, bits: u64) -> Option<&mut T> {
+    slots.get_mut(index).filter(|s| s.key() == Some(bits))
+}
+
+fn adopt<T: Keyed>(slots: &mut Vec<T>, index: usize, set: impl FnOnce(&mut T)) {
+    if slots.len() <= index {
+        slots.resize_with(index + 1, T::default);
+    }
+    set(&mut slots[index]);
+}
+
+/// A counted reference of a public object.
+pub(crate) struct Handle(Arc<Shared>);
+
+impl Handle {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        shared.users.fetch_add(1, Ordering::Relaxed);
+        Self(shared)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+}
+
+impl Clone for Handle {
+    fn clone(&self) -> Self {
+        Self::new(self.0.clone())
+    }
+}
+
+impl core::ops::Deref for Handle {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.0.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.kick();
+        }
+    }
+}
+
+impl core::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Neater")
+    }
+}

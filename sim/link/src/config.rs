@@ -1,0 +1,251 @@
+//! What a link is like, and what it may know of a packet.
+
+use core::time::Duration;
+use neater_base::net::Ecn;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+/// The transport protocol of a packet, as far as a middlebox looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// Protocol number 17.
+    Udp,
+    /// Protocol number 6.
+    Tcp,
+    /// Protocol number 1, or 58 for IPv6.
+    Icmp,
+    /// Any other protocol number.
+    Other(u8),
+}
+
+/// The version of the Internet Protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    #[must_use]
+    pub const fn of(addr: &SocketAddr) -> Self {
+        match addr {
+            SocketAddr::V4(_) => Self::V4,
+            SocketAddr::V6(_) => Self::V6,
+        }
+    }
+}
+
+/// What a link may look at: the headers, never the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketMeta {
+    /// The transport protocol.
+    pub protocol: Protocol,
+    /// Where from. The port is 0 where the protocol has none.
+    pub source: SocketAddr,
+    /// Where to. The port is 0 where the protocol has none.
+    pub destination: SocketAddr,
+    /// The ECN codepoint.
+    pub ecn: Ecn,
+}
+
+/// Which packets are lost on the wire, after they have been through the queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Loss {
+    /// None.
+    #[default]
+    None,
+    /// Each with this probability, 0 to 1, independently (Bernoulli).
+    Random(f64),
+    /// The packets with these indices. The first packet ever offered to the link has index 0; packets that the filter,
+    /// the MTU or the queue stop count too.
+    Indices(BTreeSet<u64>),
+}
+
+/// What a filter looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// All packets of a transport protocol.
+    Protocol(Protocol),
+    /// All packets of a family.
+    Family(Family),
+    /// TCP or UDP packets to a port.
+    DestinationPort(u16),
+    /// Packets of one protocol to a port.
+    Service(Protocol, u16),
+}
+
+impl Match {
+    /// Whether the packet is meant.
+    #[must_use]
+    pub fn matches(&self, meta: &PacketMeta) -> bool {
+        let ported = matches!(meta.protocol, Protocol::Udp | Protocol::Tcp);
+        match *self {
+            Self::Protocol(protocol) => meta.protocol == protocol,
+            Self::Family(family) => Family::of(&meta.destination) == family,
+            Self::DestinationPort(port) => ported && meta.destination.port() == port,
+            Self::Service(protocol, port) => meta.protocol == protocol && meta.destination.port() == port,
+        }
+    }
+}
+
+/// What a filter does with the packets it looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Drops them without a word.
+    Drop,
+    /// Drops them and lets the network tell the sender ("administratively prohibited").
+    Reject,
+}
+
+/// One rule of a firewall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// Which packets.
+    pub what: Match,
+    /// What happens to them.
+    pub action: Action,
+}
+
+impl Filter {
+    /// A rule that drops silently.
+    #[must_use]
+    pub const fn drop(what: Match) -> Self {
+        Self { what, action: Action::Drop }
+    }
+
+    /// A rule that drops and reports.
+    #[must_use]
+    pub const fn reject(what: Match) -> Self {
+        Self { what, action: Action::Reject }
+    }
+}
+
+/// How much may wait in the drop-tail queue. A packet counts from its arrival until its last bit is sent; a packet that
+/// finds the link idle is always accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueLimit {
+    /// This many bytes of IP packets.
+    Bytes(u64),
+    /// This many packets.
+    Packets(usize),
+}
+
+/// What becomes of a packet that is larger than the MTU. It is dropped in both cases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TooBig {
+    /// The network tells the sender (ICMP fragmentation needed, ICMPv6 packet too big).
+    #[default]
+    Report,
+    /// Nobody hears of it: a path MTU black hole.
+    BlackHole,
+}
+
+/// What one direction of a link is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkConfig {
+    /// Bits per second of IP packets, headers included; `None` is unlimited, `Some(0)` the same as [`LinkConfig::down`].
+    pub rate: Option<u64>,
+    /// Propagation delay.
+    pub delay: Duration,
+    /// Extra delay, uniform between zero and this.
+    pub jitter: Duration,
+    /// Let jitter change the order of packets. Otherwise a packet waits for the one before it.
+    pub reorder: bool,
+    /// Which packets are lost on the wire.
+    pub loss: Loss,
+    /// How much may wait.
+    pub queue: QueueLimit,
+    /// The largest IP packet, in bytes.
+    pub mtu: u32,
+    /// Whether larger packets are reported.
+    pub too_big: TooBig,
+    /// The firewall: the first rule that matches decides.
+    pub filters: Vec<Filter>,
+    /// Everything is dropped: the cable is cut.
+    pub down: bool,
+}
+
+impl Default for LinkConfig {
+    /// Unlimited, without delay or loss, 1,500 bytes MTU; room for 256 packets, which matters once a rate is set.
+    fn default() -> Self {
+        Self {
+            rate: None,
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            reorder: false,
+            loss: Loss::None,
+            queue: QueueLimit::Packets(256),
+            mtu: 1500,
+            too_big: TooBig::Report,
+            filters: Vec::new(),
+            down: false,
+        }
+    }
+}
+
+impl LinkConfig {
+    /// A link that only delays.
+    #[must_use]
+    pub fn delay(delay: Duration) -> Self {
+        Self { delay, ..Self::default() }
+    }
+
+    /// A link with a rate in bits per second and a propagation delay.
+    #[must_use]
+    pub fn rate(bits_per_second: u64, delay: Duration) -> Self {
+        Self { rate: Some(bits_per_second), delay, ..Self::default() }
+    }
+
+    /// The same with each packet lost with probability `p`, 0 to 1.
+    #[must_use]
+    pub fn with_loss(mut self, p: f64) -> Self {
+        self.loss = Loss::Random(p);
+        self
+    }
+
+    /// The same without the packets of these indices.
+    #[must_use]
+    pub fn without(mut self, indices: impl IntoIterator<Item = u64>) -> Self {
+        self.loss = Loss::Indices(indices.into_iter().collect());
+        self
+    }
+
+    /// The same with jitter: extra delay, uniform between zero and `jitter`, order kept.
+    #[must_use]
+    pub fn with_jitter(mut self, jitter: Duration) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// The same with another queue.
+    #[must_use]
+    pub fn with_queue(mut self, queue: QueueLimit) -> Self {
+        self.queue = queue;
+        self
+    }
+
+    /// The same with another MTU, and whether larger packets are reported.
+    #[must_use]
+    pub fn with_mtu(mut self, mtu: u32, too_big: TooBig) -> Self {
+        self.mtu = mtu;
+        self.too_big = too_big;
+        self
+    }
+
+    /// The same with one more rule in the firewall.
+    #[must_use]
+    pub fn with_filter(mut self, filter: Filter) -> Self {
+        self.filters.push(filter);
+        self
+    }
+
+    /// The same, cut (`true`) or mended.
+    #[must_use]
+    pub fn with_down(mut self, down: bool) -> Self {
+        self.down = down;
+        self
+    }
+}

@@ -1,0 +1,198 @@
+//! What travels over the links.
+
+use crate::tcp::{Segment, Seq};
+use bytes::Bytes;
+use neater_base::net::{Ecn, ErrorKind};
+use neater_link::{PacketMeta, Protocol};
+use std::net::{IpAddr, SocketAddr};
+
+/// Bytes of a UDP header.
+pub(crate) const UDP_HEADER: u32 = 8;
+/// Bytes of an ICMP or ICMPv6 header.
+const ICMP_HEADER: u32 = 8;
+/// Bytes of an IPv6 fragment header (RFC 8200 section 4.5).
+const V6_FRAGMENT_HEADER: u32 = 8;
+/// What an ICMPv6 error may grow to: the minimum IPv6 MTU (RFC 4443 section 2.4).
+const MAX_ICMPV6: u32 = 1280;
+
+/// Bytes of an IP header without options or extensions.
+pub(crate) const fn ip_header(addr: &IpAddr) -> u32 {
+    match addr {
+        IpAddr::V4(_) => 20,
+        IpAddr::V6(_) => 40,
+    }
+}
+
+/// An IP packet.
+#[derive(Clone, Debug)]
+pub(crate) struct Packet {
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    pub(crate) ecn: Ecn,
+    /// The size of the pieces that the source cuts it into, in bytes; `None` forbids fragmentation everywhere.
+    pub(crate) pieces: Option<u32>,
+    pub(crate) body: Body,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Udp(Bytes),
+    Tcp(Segment),
+    Icmp(Icmp),
+}
+
+/// An ICMP or ICMPv6 error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Icmp {
+    pub(crate) kind: IcmpKind,
+    /// The head of the packet that caused it.
+    pub(crate) quoted: Quoted,
+}
+
+/// What an ICMP error quotes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quoted {
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    pub(crate) protocol: Protocol,
+    /// The sequence number of a TCP segment.
+    pub(crate) seq: Option<Seq>,
+    len: u32,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IcmpKind {
+    PortUnreachable,
+    HostUnreachable,
+    Prohibited,
+    TooBig { mtu: u32 },
+}
+
+impl IcmpKind {
+    /// Type and code (RFC 792, RFC 1191 and RFC 1812; RFC 4443 for IPv6).
+    pub(crate) const fn type_and_code(self, v6: bool) -> (u8, u8) {
+        match (self, v6) {
+            (Self::HostUnreachable, false) => (3, 1),
+            (Self::PortUnreachable, false) => (3, 3),
+            (Self::TooBig { .. }, false) => (3, 4),
+            (Self::Prohibited, false) => (3, 13),
+            (Self::Prohibited, true) => (1, 1),
+            (Self::HostUnreachable, true) => (1, 3),
+            (Self::PortUnreachable, true) => (1, 4),
+            (Self::TooBig { .. }, true) => (2, 0),
+        }
+    }
+
+    /// What a socket call reports for it, as Linux translates it.
+    pub(crate) const fn error(self, v6: bool) -> ErrorKind {
+        match self {
+            Self::PortUnreachable => ErrorKind::ConnectionRefused,
+            Self::Prohibited if v6 => ErrorKind::PermissionDenied,
+            Self::HostUnreachable | Self::Prohibited => ErrorKind::HostUnreachable,
+            Self::TooBig { .. } => ErrorKind::MessageTooLarge,
+        }
+    }
+
+    /// Whether a connected UDP socket reports it without being asked to.
+    pub(crate) const fn is_hard(self) -> bool {
+        matches!(self, Self::PortUnreachable | Self::Prohibited)
+    }
+}
+
+impl Packet {
+    /// Bytes of the whole packet, IP header included, before any fragmentation.
+    pub(crate) fn len(&self) -> u32 {
+        let ip = ip_header(&self.source.ip());
+        ip + match &self.body {
+            Body::Udp(payload) => UDP_HEADER + payload.len() as u32,
+            Body::Tcp(segment) => segment.wire_len(),
+            // RFC 792 quotes the IP header and 8 bytes; RFC 4443 as much as fits.
+            Body::Icmp(icmp) if self.source.is_ipv4() => ICMP_HEADER + icmp.quoted.len.min(ip + 8),
+            Body::Icmp(icmp) => ICMP_HEADER + icmp.quoted.len.min(MAX_ICMPV6 - ip - ICMP_HEADER),
+        }
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        match self.body {
+            Body::Udp(_) => Protocol::Udp,
+            Body::Tcp(_) => Protocol::Tcp,
+            Body::Icmp(_) => Protocol::Icmp,
+        }
+    }
+
+    pub(crate) fn meta(&self) -> PacketMeta {
+        PacketMeta { protocol: self.protocol(), source: self.source, destination: self.destination, ecn: self.ecn }
+    }
+
+    /// What an ICMP error about this packet quotes; none for an ICMP error.
+    pub(crate) fn quote(&self) -> Option<Quoted> {
+        let seq = match &self.body {
+            Body::Icmp(_) => return None,
+            Body::Tcp(segment) => Some(segment.seq),
+            Body::Udp(_) => None,
+        };
+        let protocol = self.protocol();
+        Some(Quoted { source: self.source, destination: self.destination, protocol, seq, len: self.len() })
+    }
+
+    /// The lengths of the IP packets that this one crosses a link of `mtu` bytes in. IPv4 routers fragment further, IPv6
+    /// routers do not (RFC 8200 section 5).
+    pub(crate) fn pieces(&self, mtu: u32) -> Vec<u32> {
+        let len = self.len();
+        let Some(own) = self.pieces else { return vec![len] };
+        let v4 = self.source.is_ipv4();
+        let size = if v4 { own.min(mtu) } else { own };
+        if len <= size {
+            return vec![len];
+        }
+        let ip = ip_header(&self.source.ip());
+        let header = ip + if v4 { 0 } else { V6_FRAGMENT_HEADER };
+        // All pieces but the last carry a multiple of eight bytes.
+        let room = (size.saturating_sub(header) & !7).max(8);
+        let payload = len - ip;
+        (0..payload.div_ceil(room)).map(|i| header + room.min(payload - i * room)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn udp(source: &str, len: usize, pieces: Option<u32>) -> Packet {
+        let source: SocketAddr = source.parse().unwrap();
+        let body = Body::Udp(vec![0; len].into());
+        Packet { source, destination: source, ecn: Ecn::NotEct, pieces, body }
+    }
+
+    #[test]
+    fn sizes_count_all_headers() {
+        assert_eq!(udp("192.0.2.1:1", 100, None).len(), 128);
+        assert_eq!(udp("[2001:db8::1]:1", 100, None).len(), 148);
+        let kind = IcmpKind::PortUnreachable;
+        let mut icmp = udp("192.0.2.1:1", 1000, None);
+        icmp.body = Body::Icmp(Icmp { kind, quoted: icmp.quote().unwrap() });
+        assert_eq!(icmp.len(), 56);
+        assert!(icmp.quote().is_none());
+        let mut icmp = udp("[2001:db8::1]:1", 4000, None);
+        icmp.body = Body::Icmp(Icmp { kind, quoted: icmp.quote().unwrap() });
+        assert_eq!(icmp.len(), 1280);
+    }
+
+    #[test]
+    fn fragments_carry_everything_and_fit() {
+        for (source, header) in [("192.0.2.1:1", 20), ("[2001:db8::1]:1", 48)] {
+            let pieces = udp(source, 4000, Some(1500)).pieces(1500);
+            assert!(pieces.iter().all(|p| *p <= 1500));
+            assert_eq!(pieces.iter().map(|p| p - header).sum::<u32>(), 4008);
+            assert_eq!(pieces.len(), 3);
+        }
+        assert_eq!(udp("192.0.2.1:1", 4000, None).pieces(1500), [4028]);
+    }
+
+    #[test]
+    fn only_ipv4_is_fragmented_on_the_way() {
+        assert!(udp("192.0.2.1:1", 1400, Some(1500)).pieces(600).iter().all(|p| *p <= 600));
+        assert_eq!(udp("[2001:db8::1]:1", 1400, Some(1500)).pieces(600), [1448]);
+    }
+}

@@ -1,0 +1,357 @@
+//! The simulation behind a [`crate::World`]: the queue of events, the way of a packet, and time.
+//!
+//! *Responsible for* routing, links, arrival and ICMP from the network. *Not responsible for* what hosts do with a
+//! packet (`stream.rs`, `udp.rs`, `service.rs`).
+//!
+//! *Invariants*: time never runs backwards; events of one instant happen in the order in which they were made; an ICMP
+//! error never causes another; no more than [`MAX_EVENTS`] events wait.
+
+use crate::host::Host;
+use crate::iface::LOOPBACK_INDEX;
+use crate::packet::{Body, Icmp, IcmpKind, Packet};
+use crate::service::TcpAction;
+use crate::trace::{Recorder, TraceVerdict};
+use crate::world::{HostId, IfaceId, LinkId, Unroutable};
+use core::time::Duration;
+use neater_base::net::{Ecn, ErrorKind};
+use neater_base::{Instant, Key, Rng, Timers, WallTime};
+use neater_link::{DropReason, Link, Verdict};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Events that wait at once; packets beyond are lost.
+pub(crate) const MAX_EVENTS: usize = 1 << 20;
+/// How long a packet of a host to itself takes.
+const LOOPBACK_DELAY: Duration = Duration::from_micros(10);
+/// The address of the routers that send ICMP errors: from the benchmarking ranges (RFC 2544, RFC 5180), so that it
+/// collides with no host.
+const ROUTER_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+/// The same for IPv6.
+const ROUTER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1);
+
+/// The way of a packet.
+#[derive(Clone, Debug)]
+pub(crate) struct Route {
+    /// The interface that it leaves by.
+    pub(crate) from: IfaceId,
+    /// The interface that it should arrive at; none if nobody has the address.
+    pub(crate) to: Option<IfaceId>,
+    /// The links that it crosses.
+    pub(crate) links: Vec<LinkId>,
+}
+
+/// What a route lookup finds.
+#[derive(Debug)]
+pub(crate) struct Lookup {
+    pub(crate) route: Route,
+    /// The source address to use.
+    pub(crate) source: IpAddr,
+    /// The largest packet that the interface and what is known of the path allow.
+    pub(crate) mtu: u32,
+    /// The same for the interface alone.
+    pub(crate) iface_mtu: u32,
+}
+
+/// Something that will happen.
+pub(crate) enum Event {
+    /// A packet has crossed `done` links of its route.
+    Packet { packet: Box<Packet>, route: Route, done: usize },
+    /// The send buffer of a UDP socket has drained.
+    UdpWritable { host: HostId, key: Key },
+    /// A scripted UDP service answers.
+    UdpReply { host: HostId, from: SocketAddr, to: SocketAddr, payload: Vec<u8> },
+    /// A scripted TCP service acts.
+    TcpAction { host: HostId, key: Key, action: TcpAction },
+}
+
+/// The whole state of a world.
+pub(crate) struct Sim {
+    pub(crate) now: Instant,
+    wall: (WallTime, Instant),
+    pub(crate) rng: Rng,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) links: Vec<Link>,
+    /// Who has an address, loopback left out.
+    pub(crate) owners: BTreeMap<IpAddr, IfaceId>,
+    queue: Timers<Event>,
+    /// Deadlines of TCP connections.
+    pub(crate) deadlines: BTreeSet<(Instant, HostId, Key)>,
+    pub(crate) recorder: Recorder,
+    pub(crate) unroutable: Unroutable,
+}
+
+impl Sim {
+    pub(crate) fn new(seed: u64, start: Instant, wall: WallTime) -> Self {
+        Self {
+            now: start,
+            wall: (wall, start),
+            rng: Rng::from_number(seed),
+            hosts: Vec::new(),
+            links: Vec::new(),
+            owners: BTreeMap::new(),
+            queue: Timers::new(),
+            deadlines: BTreeSet::new(),
+            recorder: Recorder::new(seed),
+            unroutable: Unroutable::BlackHole,
+        }
+    }
+
+    pub(crate) fn host(&mut self, id: HostId) -> &mut Host {
+        &mut self.hosts[id.0]
+    }
+
+    pub(crate) fn wall(&self) -> WallTime {
+        WallTime(self.wall.0.0.saturating_add(self.now - self.wall.1))
+    }
+
+    pub(crate) fn set_wall(&mut self, wall: WallTime) {
+        self.wall = (wall, self.now);
+    }
+
+    // --- time ------------------------------------------------------------------------------------------------------
+
+    /// When something happens next in the network.
+    pub(crate) fn next_event(&self) -> Option<Instant> {
+        let deadline = self.deadlines.first().map(|d| d.0);
+        [self.queue.next(), deadline].into_iter().flatten().min()
+    }
+
+    /// Advances to the next event and lets it happen.
+    pub(crate) fn step(&mut self) -> Option<Instant> {
+        let at = self.next_event()?;
+        self.now = self.now.max(at);
+        // Packets before deadlines, so that an acknowledgment in time prevents a retransmission.
+        if let Some(event) = self.queue.pop_due(at) {
+            self.happen(event);
+        } else if let Some((_, host, key)) = self.deadlines.pop_first() {
+            self.conn_timeout(host, key);
+        }
+        Some(self.now)
+    }
+
+    pub(crate) fn run_until(&mut self, until: Instant) {
+        while self.next_event().is_some_and(|t| t <= until) {
+            self.step();
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// Whether nothing will happen any more and no host holds a socket or a connection.
+    pub(crate) fn is_empty(&self) -> bool {
+        let idle = |h: &Host| {
+            h.sockets.is_empty()
+                && h.conns.is_empty()
+                && h.pairs.is_empty()
+                && h.local_ports.is_empty()
+                && h.listeners.is_empty()
+                && h.udp_ports.is_empty()
+                && h.service_conns.is_empty()
+        };
+        self.next_event().is_none() && self.hosts.iter().all(idle)
+    }
+
+    /// Lets `event` happen at `at`, if there is room for it.
+    pub(crate) fn schedule(&mut self, at: Instant, event: Event) {
+        if self.queue.len() < MAX_EVENTS {
+            self.queue.push(at, event);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Packet { packet, route, done } if done < route.links.len() => self.hop(packet, route, done),
+            Event::Packet { packet, route, .. } => self.arrive(*packet, route),
+            Event::UdpWritable { host, key } => self.udp_drained(host, key),
+            Event::UdpReply { host, from, to, payload } => self.udp_reply(host, from, to, payload),
+            Event::TcpAction { host, key, action } => self.service_action(host, key, action),
+        }
+    }
+
+    // --- routes ----------------------------------------------------------------------------------------------------
+
+    /// Finds the way from a host to an address.
+    ///
+    /// `interface` binds to an interface, `source` to an address: the packet then leaves by the interface that has it, as
+    /// RFC 8028 asks of hosts with several networks. Otherwise a direct link or an explicit route goes before a default
+    /// route, and an interface with a lower index before one with a higher.
+    pub(crate) fn lookup(
+        &self,
+        host: HostId,
+        remote: IpAddr,
+        interface: Option<u32>,
+        source: Option<IpAddr>,
+        temporary: Option<bool>,
+    ) -> Result<Lookup, ErrorKind> {
+        let h = &self.hosts[host.0];
+        if !h.up {
+            return Err(ErrorKind::NetworkDown);
+        }
+        let source = source.filter(|s| !s.is_unspecified());
+        if h.has_address(remote) {
+            let from = IfaceId { host, index: LOOPBACK_INDEX };
+            let route = Route { from, to: Some(from), links: Vec::new() };
+            return Ok(Lookup { route, source: source.unwrap_or(remote), mtu: 65_535, iface_mtu: 65_535 });
+        }
+        if source.is_some_and(|s| !h.has_address(s)) {
+            return Err(ErrorKind::AddrNotAvailable);
+        }
+        let mut fallback = None;
+        for iface in h.interfaces.iter().filter(|i| i.public.index != LOOPBACK_INDEX) {
+            let public = &iface.public;
+            if interface.is_some_and(|index| index != public.index) || source.is_some_and(|s| !iface.has(s)) {
+                continue;
+            }
+            if !public.up {
+                if interface.is_some() {
+                    return Err(ErrorKind::NetworkDown);
+                }
+                continue;
+            }
+            let Some(source) = source.or_else(|| iface.source_for(remote, temporary)) else { continue };
+            let from = IfaceId { host, index: public.index };
+            let found = |to, links| Lookup {
+                route: Route { from, to, links },
+                source,
+                mtu: h.path_mtu(remote, public.mtu),
+                iface_mtu: public.mtu,
+            };
+            if let Some((to, links)) = iface.routes.iter().find(|(to, _)| self.iface_has(**to, remote)) {
+                return Ok(found(Some(*to), links.clone()));
+            }
+            if fallback.is_none() && iface.has_default(remote.is_ipv4()) {
+                fallback = iface.access.map(|(up, _)| {
+                    let to = self.owners.get(&remote).copied();
+                    let down = to.and_then(|to| self.hosts[to.host.0].iface(to.index)?.access);
+                    match down {
+                        Some((_, down)) => found(to, vec![up, down]),
+                        None => found(None, vec![up]),
+                    }
+                });
+            }
+        }
+        fallback.ok_or(ErrorKind::NetworkUnreachable)
+    }
+
+    fn iface_has(&self, iface: IfaceId, addr: IpAddr) -> bool {
+        self.hosts[iface.host.0].iface(iface.index).is_some_and(|i| i.has(addr))
+    }
+
+    /// The links from the network back to an interface, from where a packet on `route` is.
+    fn way_back(&self, route: &Route) -> Vec<LinkId> {
+        let Some(iface) = self.hosts[route.from.host.0].iface(route.from.index) else { return Vec::new() };
+        match iface.access {
+            Some((up, down)) if route.links.first() == Some(&up) => vec![down],
+            _ => {
+                let peer = route.to.and_then(|to| self.hosts[to.host.0].iface(to.index));
+                peer.and_then(|p| p.routes.get(&route.from)).cloned().unwrap_or_default()
+            }
+        }
+    }
+
+    // --- packets -----------------------------------------------------------------------------------------------------
+
+    /// Sends a packet of a host on its way.
+    pub(crate) fn send_packet(&mut self, packet: Packet, route: Route) {
+        if route.links.is_empty() {
+            let at = self.now + LOOPBACK_DELAY;
+            self.schedule(at, Event::Packet { packet: Box::new(packet), route, done: 0 });
+        } else {
+            self.hop(Box::new(packet), route, 0);
+        }
+    }
+
+    /// Offers a packet to the next link of its route.
+    fn hop(&mut self, packet: Box<Packet>, route: Route, done: usize) {
+        let id = route.links[done];
+        let link = &mut self.links[id.0];
+        let meta = packet.meta();
+        let mut arrival = self.now;
+        let mut dropped = None;
+        for len in packet.pieces(link.config().mtu) {
+            match link.offer(self.now, len, &meta) {
+                Verdict::Deliver(at) => arrival = arrival.max(at),
+                Verdict::Drop(reason) => dropped = Some(reason),
+            }
+        }
+        let Some(reason) = dropped else {
+            self.recorder.packet(self.now, Some(id), &packet, TraceVerdict::Sent(arrival));
+            self.schedule(arrival, Event::Packet { packet, route, done: done + 1 });
+            return;
+        };
+        self.recorder.packet(self.now, Some(id), &packet, TraceVerdict::Dropped(reason));
+        match reason {
+            DropReason::Rejected => self.router_icmp(&packet, IcmpKind::Prohibited, &route),
+            DropReason::TooBig { mtu } => self.router_icmp(&packet, IcmpKind::TooBig { mtu }, &route),
+            _ => {}
+        }
+    }
+
+    /// A router on `route` tells the sender of a packet what is wrong.
+    fn router_icmp(&mut self, packet: &Packet, kind: IcmpKind, route: &Route) {
+        let Some(quoted) = packet.quote() else { return };
+        let v4 = packet.source.is_ipv4();
+        let router: IpAddr = if v4 { ROUTER_V4.into() } else { ROUTER_V6.into() };
+        let icmp = Packet {
+            source: SocketAddr::new(router, 0),
+            destination: SocketAddr::new(packet.source.ip(), 0),
+            ecn: Ecn::NotEct,
+            pieces: None,
+            body: Body::Icmp(Icmp { kind, quoted }),
+        };
+        let back = Route { from: route.from, to: Some(route.from), links: self.way_back(route) };
+        self.send_packet(icmp, back);
+    }
+
+    /// The host that a packet was sent to tells its sender what is wrong.
+    pub(crate) fn host_icmp(&mut self, host: HostId, packet: &Packet, kind: IcmpKind) {
+        let Some(quoted) = packet.quote() else { return };
+        let (to, own) = (packet.source.ip(), packet.destination.ip());
+        let Ok(found) = self.lookup(host, to, None, Some(own), None) else { return };
+        let icmp = Packet {
+            source: SocketAddr::new(own, 0),
+            destination: SocketAddr::new(to, 0),
+            ecn: Ecn::NotEct,
+            pieces: None,
+            body: Body::Icmp(Icmp { kind, quoted }),
+        };
+        self.send_packet(icmp, found.route);
+    }
+
+    /// A packet has crossed its last link.
+    fn arrive(&mut self, packet: Packet, route: Route) {
+        let destination = packet.destination.ip();
+        let Some(to) = route.to else {
+            self.recorder.packet(self.now, None, &packet, TraceVerdict::Unreachable);
+            if self.unroutable == Unroutable::Unreachable {
+                self.router_icmp(&packet, IcmpKind::HostUnreachable, &route);
+            }
+            return;
+        };
+        let host = &self.hosts[to.host.0];
+        let there = host.up && host.iface(to.index).is_some_and(|i| i.public.up) && host.has_address(destination);
+        if !there {
+            self.recorder.packet(self.now, None, &packet, TraceVerdict::Unreachable);
+            return;
+        }
+        self.recorder.packet(self.now, None, &packet, TraceVerdict::Delivered);
+        match &packet.body {
+            Body::Udp(_) => self.udp_input(to, packet),
+            Body::Tcp(_) => self.tcp_input(to.host, packet),
+            Body::Icmp(icmp) => {
+                let (icmp, offender) = (*icmp, packet.source.ip());
+                self.icmp_input(to.host, icmp, offender);
+            }
+        }
+    }
+
+    fn icmp_input(&mut self, host: HostId, icmp: Icmp, offender: IpAddr) {
+        if let IcmpKind::TooBig { mtu } = icmp.kind {
+            self.host(host).learn_path_mtu(icmp.quoted.destination.ip(), mtu);
+        }
+        match icmp.quoted.protocol {
+            neater_link::Protocol::Udp => self.udp_icmp(host, icmp, offender),
+            neater_link::Protocol::Tcp => self.tcp_icmp(host, icmp, offender),
+            _ => {}
+        }
+    }
+}

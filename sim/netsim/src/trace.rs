@@ -1,0 +1,209 @@
+//! What happened, for people and for bit-identity.
+
+use crate::packet::{Body, Packet};
+use crate::world::LinkId;
+use neater_base::Instant;
+use neater_base::net::NetEvent;
+use neater_link::DropReason;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// The most events that are kept; older ones are dropped.
+pub const MAX_TRACE: usize = 1 << 20;
+
+/// What kind of packet it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketKind {
+    /// A UDP datagram.
+    Udp,
+    /// A TCP segment.
+    Tcp {
+        /// It opens a direction.
+        syn: bool,
+        /// It acknowledges.
+        ack: bool,
+        /// It closes a direction.
+        fin: bool,
+        /// It resets.
+        rst: bool,
+        /// Bytes of payload.
+        payload: u32,
+    },
+    /// An ICMP or ICMPv6 error.
+    Icmp {
+        /// The message's type.
+        icmp_type: u8,
+        /// The message's code.
+        icmp_code: u8,
+    },
+}
+
+/// What became of a packet at one place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TraceVerdict {
+    /// A link took it; it leaves the link at this time.
+    Sent(Instant),
+    /// A link dropped it.
+    Dropped(DropReason),
+    /// It reached its host.
+    Delivered,
+    /// Nobody has its destination address, or whoever has it is switched off.
+    Unreachable,
+}
+
+/// One packet at one place: entering a link, or arriving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceEvent {
+    /// When.
+    pub time: Instant,
+    /// The link it entered; `None` where it ends.
+    pub link: Option<LinkId>,
+    /// The source address of the packet.
+    pub from: SocketAddr,
+    /// The destination address of the packet.
+    pub to: SocketAddr,
+    /// What it was.
+    pub kind: PacketKind,
+    /// Bytes, IP header included.
+    pub size: u32,
+    /// What became of it.
+    pub verdict: TraceVerdict,
+}
+
+/// The trace and the digest of a run.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    enabled: bool,
+    events: VecDeque<TraceEvent>,
+    digest: Digest,
+}
+
+impl Recorder {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut digest = Digest(0);
+        digest.number(seed);
+        Self { enabled: false, events: VecDeque::new(), digest }
+    }
+
+    pub(crate) fn enable(&mut self, on: bool) {
+        self.enabled = on;
+    }
+
+    pub(crate) fn take(&mut self) -> Vec<TraceEvent> {
+        std::mem::take(&mut self.events).into()
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest.finish()
+    }
+
+    /// Records a packet at one place. The digest also covers the bytes it carries, where it is sent.
+    pub(crate) fn packet(&mut self, time: Instant, link: Option<LinkId>, packet: &Packet, verdict: TraceVerdict) {
+        let size = packet.len();
+        let d = &mut self.digest;
+        d.number(time.as_nanos());
+        d.number(link.map_or(u64::MAX, |l| l.0 as u64));
+        d.address(&packet.source);
+        d.address(&packet.destination);
+        d.number(u64::from(size) << 8 | packet.ecn as u64);
+        match verdict {
+            TraceVerdict::Sent(at) => d.number(at.as_nanos()),
+            TraceVerdict::Dropped(_) => d.number(1),
+            TraceVerdict::Delivered => d.number(2),
+            TraceVerdict::Unreachable => d.number(3),
+        }
+        let kind = kind(packet);
+        match (&packet.body, kind) {
+            (Body::Udp(payload), _) => d.bytes(payload),
+            (Body::Tcp(s), _) => {
+                d.number(s.seq.0);
+                d.number(s.ack.map_or(0, |a| a.0));
+                d.number(s.window << 3 | u64::from(s.syn) << 2 | u64::from(s.fin) << 1 | u64::from(s.rst));
+                d.bytes(&s.payload);
+            }
+            (Body::Icmp(_), PacketKind::Icmp { icmp_type, icmp_code }) => {
+                d.number(u64::from(icmp_type) << 8 | u64::from(icmp_code));
+            }
+            _ => {}
+        }
+        if self.enabled {
+            if self.events.len() >= MAX_TRACE {
+                self.events.pop_front();
+            }
+            let (from, to) = (packet.source, packet.destination);
+            self.events.push_back(TraceEvent { time, link, from, to, kind, size, verdict });
+        }
+    }
+
+    /// Covers what a host was told in the digest.
+    pub(crate) fn event(&mut self, time: Instant, host: usize, event: &NetEvent) {
+        let d = &mut self.digest;
+        d.number(time.as_nanos());
+        d.number(host as u64);
+        match event {
+            NetEvent::Ready { token, ready } => {
+                d.number(token.0);
+                let flags = [ready.readable, ready.writable, ready.error, ready.hangup];
+                d.number(flags.iter().fold(1, |n, f| n << 1 | u64::from(*f)));
+            }
+            NetEvent::PathsChanged => d.number(101),
+            NetEvent::NamesChanged => d.number(102),
+            NetEvent::Resumed { gap } => d.number(gap.as_nanos() as u64),
+        }
+    }
+}
+
+fn kind(packet: &Packet) -> PacketKind {
+    match &packet.body {
+        Body::Udp(_) => PacketKind::Udp,
+        Body::Tcp(s) => PacketKind::Tcp {
+            syn: s.syn,
+            ack: s.ack.is_some(),
+            fin: s.fin,
+            rst: s.rst,
+            payload: s.payload.len() as u32,
+        },
+        Body::Icmp(icmp) => {
+            let (icmp_type, icmp_code) = icmp.kind.type_and_code(packet.source.is_ipv6());
+            PacketKind::Icmp { icmp_type, icmp_code }
+        }
+    }
+}
+
+/// A running hash: fast, 64 bits, not meant to resist an adversary.
+#[derive(Clone, Copy, Debug)]
+struct Digest(u64);
+
+impl Digest {
+    fn number(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.number(u64::from_le_bytes(*word));
+        }
+        for byte in rest {
+            self.number(u64::from(*byte));
+        }
+    }
+
+    fn address(&mut self, addr: &SocketAddr) {
+        match addr {
+            SocketAddr::V4(a) => self.number(u64::from(a.ip().to_bits()) << 16 | u64::from(a.port())),
+            SocketAddr::V6(a) => {
+                self.bytes(&a.ip().octets());
+                self.number(u64::from(a.port()));
+            }
+        }
+    }
+
+    fn finish(self) -> u64 {
+        let mut h = self.0;
+        h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        h = (h ^ (h >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        h ^ (h >> 33)
+    }
+}

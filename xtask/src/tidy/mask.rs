@@ -1,0 +1,146 @@
+//! Rust source with comments, strings and character literals blanked out, so that a search for a word finds code.
+
+/// The source with the same lines, in which everything that is not code is spaces.
+pub(super) fn mask(source: &str) -> String {
+    let bytes = source.as_bytes();
+    let mut out = bytes.to_vec();
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        let rest = &bytes[at..];
+        let after_word = at > 0 && bytes.get(at - 1).copied().is_some_and(is_word);
+        let len = match byte {
+            b'/' if rest.starts_with(b"//") => rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len()),
+            b'/' if rest.starts_with(b"/*") => block_comment(rest),
+            b'r' | b'b' | b'c' if !after_word && raw_string(rest).is_some() => raw_string(rest).unwrap_or(1),
+            b'"' => quoted(rest, b'"'),
+            b'\'' => char_literal(rest).unwrap_or(0),
+            _ => 0,
+        };
+        for blank in out.iter_mut().skip(at).take(len).filter(|b| **b != b'\n') {
+            *blank = b' ';
+        }
+        at += len.max(1);
+    }
+    // Whole characters were blanked, so what is left is still UTF-8.
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// Whether the byte can be part of an identifier.
+pub(super) fn is_word(byte: u8) -> bool {
+    byte == b'_' || byte.is_ascii_alphanumeric() || byte >= 0x80
+}
+
+/// Where `word` stands as a whole word.
+pub(super) fn words<'a>(masked: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let bytes = masked.as_bytes();
+    masked.match_indices(word).map(|(at, _)| at).filter(move |at| {
+        let before = at.checked_sub(1).and_then(|i| bytes.get(i)).copied();
+        let after = bytes.get(at + word.len()).copied();
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    })
+}
+
+/// The line of a byte offset, from 1.
+pub(super) fn line_of(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|b| *b == b'\n').count()
+}
+
+fn block_comment(rest: &[u8]) -> usize {
+    let (mut at, mut depth) = (0, 0usize);
+    while at < rest.len() {
+        if rest[at..].starts_with(b"/*") {
+            depth += 1;
+            at += 2;
+        } else if rest[at..].starts_with(b"*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += 1;
+        }
+    }
+    rest.len()
+}
+
+/// The length of a literal that begins with its quote and ends with the next unescaped one.
+fn quoted(rest: &[u8], quote: u8) -> usize {
+    let mut at = 1;
+    while let Some(&byte) = rest.get(at) {
+        match byte {
+            b'\\' => at += 2,
+            b if b == quote => return at + 1,
+            _ => at += 1,
+        }
+    }
+    rest.len()
+}
+
+/// The length of `r"…"`, `br#"…"#` and their like; `None` if this is something else (a raw identifier, a name).
+fn raw_string(rest: &[u8]) -> Option<usize> {
+    let mut at = usize::from(matches!(rest.first(), Some(b'b' | b'c')));
+    if rest.get(at) != Some(&b'r') {
+        return None;
+    }
+    at += 1;
+    let hashes = rest[at..].iter().take_while(|b| **b == b'#').count();
+    at += hashes;
+    if rest.get(at) != Some(&b'"') {
+        return None;
+    }
+    at += 1;
+    while at < rest.len() {
+        let closing = rest[at] == b'"' && rest[at + 1..].iter().take(hashes).filter(|b| **b == b'#').count() == hashes;
+        if closing {
+            return Some(at + 1 + hashes);
+        }
+        at += 1;
+    }
+    Some(rest.len())
+}
+
+/// The length of a character literal; `None` for a lifetime or a label.
+fn char_literal(rest: &[u8]) -> Option<usize> {
+    if rest.get(1) == Some(&b'\\') {
+        return Some(quoted(rest, b'\''));
+    }
+    let mut end = 2;
+    while rest.get(end).is_some_and(|b| b & 0xC0 == 0x80) {
+        end += 1;
+    }
+    (rest.get(end) == Some(&b'\'')).then_some(end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_strings_and_characters_are_blanked_and_lines_kept() {
+        let source = "a // b\n/* c /* d */ e */ f \"g\\\" h\" 'i' '\\'' r#\"j\" k\"# l b\"m\" '\u{e9}' n";
+        let masked = mask(source);
+        assert_eq!(masked.split_whitespace().collect::<String>(), "aflbn");
+        assert_eq!(masked.lines().count(), source.lines().count());
+    }
+
+    #[test]
+    fn lifetimes_and_raw_identifiers_are_code() {
+        let source = "fn r#match<'a>(x: &'a str) -> &'a str { 'l: loop { break 'l x } }";
+        assert_eq!(mask(source), source);
+    }
+
+    #[test]
+    fn unterminated_literals_end_with_the_file() {
+        for source in ["\"abc", "/* abc", "r#\"abc\"", "'\\", "// abc", "\"\\"] {
+            assert!(mask(source).trim().is_empty(), "{source}");
+        }
+        assert_eq!(mask("'"), "'");
+    }
+
+    #[test]
+    fn words_are_whole() {
+        assert_eq!(words("foo foobar a_foo (foo)", "foo").collect::<Vec<_>>(), [0, 18]);
+        assert_eq!(line_of("a\nb\nc", 4), 3);
+    }
+}
