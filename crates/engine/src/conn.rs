@@ -114,7 +114,6 @@ pub(crate) struct Ext {
     pub(crate) priority: Option<u32>,
     /// Sent as early data in a race that QUIC or TLS may win: sent again if it was not accepted.
     pub(crate) early: Option<Bytes>,
-    pub(crate) final_received: bool,
 }
 
 impl core::fmt::Debug for Ext {

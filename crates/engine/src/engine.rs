@@ -183,6 +183,23 @@ impl<N: Net> Engine<N> {
         self.net.arm(deadline, self.again);
     }
 
+    /// Arms the network's timer for the next deadline. Costs nothing unless the deadline became earlier.
+    pub fn rearm(&mut self) {
+        let deadline = self.next_timeout();
+        self.net.arm(deadline, self.again);
+    }
+
+    /// The cryptography in use.
+    #[must_use]
+    pub fn crypto(&self) -> neater_tls::Crypto {
+        self.config.crypto.clone()
+    }
+
+    /// Replaces cryptography and roots of trust, for requests compiled from now on.
+    pub fn set_crypto(&mut self, crypto: neater_tls::Crypto) {
+        self.config.crypto = crypto;
+    }
+
     /// When [`Engine::turn`] must be called at the latest, if nothing happens before.
     pub fn next_timeout(&mut self) -> Option<Instant> {
         self.timers.next()

@@ -198,6 +198,35 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// Whether the group lives on a transport with streams.
+    #[must_use]
+    pub fn group_has_streams(&self, group: GroupId) -> bool {
+        self.groups.get(group.0).is_some_and(|g| g.quic.is_some())
+    }
+
+    /// The application protocol of a group's session.
+    #[must_use]
+    pub fn group_alpn(&self, group: GroupId) -> Option<Vec<u8>> {
+        let quic = self.groups.get(group.0)?.quic?;
+        self.quics.get(quic)?.conn.alpn()
+    }
+
+    /// The peer's address of a group's session.
+    #[must_use]
+    pub fn group_remote(&self, group: GroupId) -> Option<std::net::SocketAddr> {
+        let quic = self.groups.get(group.0)?.quic?;
+        Some(self.quics.get(quic)?.conn.remote())
+    }
+
+    /// The number of a connection's stream on the wire, where it is one.
+    #[must_use]
+    pub fn stream_number(&self, conn: ConnectionId) -> Option<u64> {
+        match self.conns.get(conn.0)?.io {
+            Io::Stream { stream, .. } => Some(stream.number()),
+            _ => None,
+        }
+    }
+
     /// Closes all connections of a group gracefully, and the session below when they are done.
     pub fn close_group(&mut self, group: GroupId) {
         let Some(g) = self.groups.get_mut(group.0) else { return };

@@ -49,6 +49,6 @@ pub use event::{
 pub use ids::{ConnectionId, GroupId, ListenerId, MessageId};
 pub use neater_quic::Direction as StreamDirection;
 pub use receive::{Received, ReceiveOutcome};
-pub use request::{Request, RequestOptions};
+pub use request::{Request, RequestOptions, dscp};
 pub use send::SendOptions;
 pub use stacks::Stack;

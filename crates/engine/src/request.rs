@@ -103,7 +103,8 @@ fn alpn_for(stack: Stack, all: &[Vec<u8>]) -> Vec<&[u8]> {
 const DEFAULT_QUIC_ALPN: &[u8] = b"neater";
 
 /// DSCP for a capacity profile (RFC 9622 section 8.1.6; the lowest drop precedence of each class, RFC 2597).
-const fn dscp(profile: CapacityProfile) -> u8 {
+#[must_use]
+pub const fn dscp(profile: CapacityProfile) -> u8 {
     match profile {
         CapacityProfile::Default => 0,
         CapacityProfile::Scavenger => 1,                 // LE, RFC 8622

@@ -71,15 +71,21 @@ impl Builder {
     }
 
     fn engine_over(&self, net: OsNet) -> io::Result<Engine<OsNet>> {
+        let crypto = Crypto::system();
         let seed = match self.seed {
             Some(seed) => seed,
-            None => neater_net::random_seed()?,
+            None => {
+                let mut seed = [0; 32];
+                let random = crypto.provider.secure_random.fill(&mut seed);
+                random.map_err(|_| io::Error::other("the operating system gives no random numbers"))?;
+                seed
+            }
         };
         let config = EngineConfig {
             engine: self.engine,
             shared_secret: self.shared_secret,
             limits: self.limits,
-            ..EngineConfig::new(seed, Crypto::system())
+            ..EngineConfig::new(seed, crypto)
         };
         Ok(Engine::new(net, config))
     }
@@ -101,7 +107,7 @@ impl Builder {
     /// The system has no descriptor or memory left.
     pub fn without_driver(self) -> io::Result<(Neater, Driver)> {
         let net = self.net()?;
-        let fd = net.try_clone_fd()?;
+        let fd = std::os::fd::AsFd::as_fd(&net).try_clone_to_owned()?;
         let waker = net.waker();
         let engine = self.engine_over(net)?;
         let shared = Shared::new(Box::new(engine), Box::new(move || waker.wake()));
@@ -224,7 +230,7 @@ impl Driver {
     /// When there is no tokio runtime here.
     #[cfg(feature = "tokio")]
     pub fn into_task(self) -> io::Result<impl Future<Output = ()> + Send + 'static> {
-        let fd = tokio::io::unix::AsyncFd::with_interest(self.fd, tokio::io::Interest::READABLE)?;
+        let fd = register(self.fd)?;
         let shared = self.shared;
         Ok(std::future::poll_fn(move |cx| {
             // Woken by a call that left work, or by the descriptor: a turn serves both.
@@ -259,6 +265,14 @@ impl std::os::fd::AsRawFd for Driver {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         std::os::fd::AsRawFd::as_raw_fd(&self.fd)
     }
+}
+
+#[cfg(feature = "tokio")]
+#[allow(unsafe_code, reason = "tokio cannot know that an OwnedFd always names the same descriptor; we do")]
+fn register(fd: std::os::fd::OwnedFd) -> io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
+    // SAFETY: an OwnedFd names one descriptor for its whole life and keeps it open, and the AsyncFd owns it.
+    let registered = unsafe { tokio::io::unix::AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) };
+    Ok(registered?)
 }
 
 /// Drives a transport system that was made with [`Neater::over`].

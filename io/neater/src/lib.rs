@@ -1,1 +1,82 @@
-//! Transport services: a program says what it needs, neater chooses how
+//! **neater**: a program says what it needs from the network, and neater chooses and tries protocols, addresses,
+//! interfaces and options until the best one that really works is carrying the data.
+//!
+//! The vocabulary is that of the IETF's Transport Services (RFC 9621 and RFC 9622): a [`Preconnection`] holds endpoints,
+//! [`TransportProperties`] and [`SecurityParameters`]; it is initiated and becomes a [`Connection`], or listens and becomes
+//! a [`Listener`]. Messages go in and out; [`Connection::into_bytes`] gives a stream of bytes instead.
+//!
+//! ```no_run
+//! use neater::{Neater, TransportProperties};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let neater = Neater::new()?;
+//! let needs = TransportProperties::parse("reliable, low-delay")?.properties;
+//! let connection = neater
+//!     .preconnection()
+//!     .remote("example.com:443".parse::<neater::RemoteEndpoint>()?)
+//!     .properties(needs)
+//!     .initiate()
+//!     .await?;
+//! println!("carried by {}", connection.stack().expect("established"));
+//! connection.send("hello").await?;
+//! let answer = connection.receive().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! *Responsible for* the public objects, their futures, and driving the engine: on tokio by a task ([`Neater::new`]),
+//! anywhere else through one descriptor ([`Driver`]). *Not responsible for* any decision or protocol: those are below.
+//!
+//! *Invariants*: public objects are `Send + Sync`; no waker, callback or destructor of the program runs while the engine
+//! is borrowed; every future is cancel-safe; dropping the last handle of anything releases it.
+
+#![deny(unsafe_code)]
+
+mod bytes_view;
+mod connection;
+mod context;
+#[cfg(feature = "hyper")]
+pub mod hyper;
+mod listener;
+mod machine;
+mod message;
+mod preconnection;
+mod shared;
+
+pub use bytes_view::ByteStream;
+pub use connection::{Connection, SetPropertyError};
+pub use context::{Builder, Driver, Neater, Turner};
+pub use listener::{Accepted, Group, Listener};
+pub use message::{Message, MessageContext};
+pub use preconnection::{Initiate, Preconnection};
+
+pub use neater_engine::{
+    AttemptError, CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, EngineConfig,
+    EngineStats, EstablishmentError, Event, Fate, GroupId, Limits, ListenerId, LocalEndpoint, MessageId, Reason,
+    RemoteEndpoint, Request, SendError, Stack, Step, StreamDirection, TimelineEntry,
+};
+pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Outbound, Readiness};
+pub use neater_policy::{Explanation, explain, explanation};
+pub use neater_property::{
+    CapacityProfile, Multipath, Preference, Role, SecurityLevel, SecurityNeed, SelectionProperty, TransportProperties,
+    Value,
+};
+pub use neater_tls as tls;
+pub use neater_tls::{Identity, Protection, SecurityParameters, Trust};
+
+/// A program's own function for events.
+pub type EventHandler = std::sync::Arc<dyn Fn(&Event) + Send + Sync>;
+
+/// The public objects may be used from any thread.
+const _: fn() = || {
+    fn assert<T: Send + Sync>() {}
+    assert::<Neater>();
+    assert::<Preconnection>();
+    assert::<Initiate>();
+    assert::<Connection>();
+    assert::<ByteStream>();
+    assert::<Listener>();
+    assert::<Group>();
+    assert::<Driver>();
+    assert::<Request>();
+    assert::<EstablishmentError>();
+};

@@ -1,0 +1,561 @@
+//! Connections (RFC 9622 sections 8 to 10).
+
+use crate::shared::Handle;
+use crate::{
+    ByteStream, ConnectionError, ConnectionState, EstablishmentError, Group, Message, MessageContext, SendError, Value,
+};
+use bytes::{Bytes, BytesMut};
+use core::future::{Future, poll_fn};
+use core::task::{Context, Poll};
+use core::time::Duration;
+use neater_base::net::{ErrorKind, SocketOption};
+use neater_engine::{
+    CandidateOutcome, ConnectionId, ConnectionStats, Event, MessageId, Reason, ReceiveOutcome, SendOptions, Stack,
+    StreamDirection, TimelineEntry,
+};
+use neater_property::{CapacityProfile, SelectionProperty};
+use std::net::SocketAddr;
+use std::task::Waker;
+
+/// A connection: messages in, messages out, over whichever transport was chosen.
+///
+/// All methods take `&self` and may be called from any thread. Dropping the connection closes it gracefully: what was sent
+/// is still delivered, and the socket is released then.
+///
+/// Every future here is cancel-safe: dropping one loses nothing and takes nothing.
+pub struct Connection {
+    handle: Handle,
+    id: ConnectionId,
+}
+
+impl core::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Connection({:?})", self.id)
+    }
+}
+
+/// The most that whole-message receiving gathers; a longer message is an error there, and [`Connection::receive_partial`] takes it in parts.
+const GATHER_MAX: usize = 64 << 20;
+
+/// Registers a waker, without cloning one that is there already.
+pub(crate) fn register(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    match slot {
+        Some(w) if w.will_wake(cx.waker()) => {}
+        _ => *slot = Some(cx.waker().clone()),
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(handle: Handle, id: ConnectionId) -> Self {
+        Self { handle, id }
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// The connection's id in its engine: stable, and never used again while the engine lives.
+    #[must_use]
+    pub fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), EstablishmentError>> {
+        self.handle.with(|s| {
+            let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(cancelled())) };
+            match &slot.outcome {
+                Some(Ok(())) => Poll::Ready(Ok(())),
+                Some(Err(e)) => Poll::Ready(Err((**e).clone())),
+                None if slot.ended.is_some() => Poll::Ready(Err(cancelled())),
+                None => {
+                    register(&mut slot.changed, cx);
+                    Poll::Pending
+                }
+            }
+        })
+    }
+
+    /// Waits until the connection is ready (the Ready event).
+    ///
+    /// # Errors
+    /// The EstablishmentError event, with every candidate and what became of it.
+    pub fn ready(&self) -> impl Future<Output = Result<(), EstablishmentError>> + Send + '_ {
+        poll_fn(|cx| self.poll_ready(cx))
+    }
+
+    /// Sends a message. Ends when the connection has taken it: from then on it is delivered, or reported by an event as
+    /// unsent. While the send buffer is full, it waits.
+    ///
+    /// # Errors
+    /// The message cannot be sent, and why; the connection may go on.
+    pub fn send(&self, data: impl Into<Bytes>) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
+        self.send_part(data.into(), MessageContext::new().options_default())
+    }
+
+    /// Sends a message with properties.
+    ///
+    /// # Errors
+    /// As [`Connection::send`].
+    pub fn send_with(
+        &self,
+        data: impl Into<Bytes>,
+        context: &MessageContext,
+    ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
+        self.send_part(data.into(), context.options())
+    }
+
+    /// Sends a part of a message (RFC 9622 section 9.2.3). Parts belong together until one says `end_of_message`.
+    ///
+    /// # Errors
+    /// As [`Connection::send`]; datagrams cannot be sent in parts.
+    pub fn send_partial(
+        &self,
+        data: impl Into<Bytes>,
+        context: &MessageContext,
+        end_of_message: bool,
+    ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
+        self.send_part(data.into(), SendOptions { end_of_message, ..context.options() })
+    }
+
+    fn send_part(
+        &self,
+        data: Bytes,
+        options: SendOptions,
+    ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
+        poll_fn(move |cx| {
+            self.handle.with(|s| match s.engine.send(self.id, data.clone(), options) {
+                Err(SendError::Blocked { .. }) => {
+                    if let Some(slot) = s.slot(self.id) {
+                        register(&mut slot.writable, cx);
+                    }
+                    Poll::Pending
+                }
+                done => Poll::Ready(done),
+            })
+        })
+    }
+
+    /// Sends a message if there is room for it now.
+    ///
+    /// # Errors
+    /// [`SendError::Blocked`] if there is not, and nothing was taken.
+    pub fn try_send(&self, data: impl Into<Bytes>, context: &MessageContext) -> Result<MessageId, SendError> {
+        let data = data.into();
+        self.handle.with(|s| s.engine.send(self.id, data, context.options()))
+    }
+
+    /// Hints that several sends follow, which may be put together (RFC 9622 section 9.2.4).
+    pub fn start_batch(&self) {
+        self.handle.with(|s| s.engine.start_batch(self.id));
+    }
+
+    /// The batch is complete: send it.
+    pub fn end_batch(&self) {
+        self.handle.with(|s| s.engine.end_batch(self.id));
+    }
+
+    /// Receives the next whole message; `None` when the peer will send no more. A byte stream without framer has no
+    /// boundaries, so whatever has arrived is delivered, with `end_of_message` false.
+    ///
+    /// # Errors
+    /// Why the connection is over. A message of more than 64 MB is an error here: [`Connection::receive_partial`] takes it.
+    pub fn receive(&self) -> impl Future<Output = Result<Option<Message>, ConnectionError>> + Send + '_ {
+        poll_fn(|cx| self.poll_receive(cx, usize::MAX, true))
+    }
+
+    /// Receives what has arrived of the next message, at most `max` bytes of a byte stream; `None` when the peer will send
+    /// no more.
+    ///
+    /// # Errors
+    /// Why the connection is over.
+    pub fn receive_partial(
+        &self,
+        max: usize,
+    ) -> impl Future<Output = Result<Option<Message>, ConnectionError>> + Send + '_ {
+        poll_fn(move |cx| self.poll_receive(cx, max, false))
+    }
+
+    /// As [`Connection::receive`], for hand-written futures.
+    pub fn poll_receive(
+        &self,
+        cx: &mut Context<'_>,
+        max: usize,
+        whole: bool,
+    ) -> Poll<Result<Option<Message>, ConnectionError>> {
+        self.handle.with(|s| {
+            loop {
+                let outcome = match s.engine.receive(self.id, max) {
+                    Ok(o) => o,
+                    Err(e) => return Poll::Ready(Err(e)),
+                };
+                let part = match outcome {
+                    ReceiveOutcome::Blocked => {
+                        if let Some(slot) = s.slot(self.id) {
+                            register(&mut slot.readable, cx);
+                        }
+                        return Poll::Pending;
+                    }
+                    ReceiveOutcome::End => return Poll::Ready(Ok(None)),
+                    ReceiveOutcome::Received(r) => r,
+                };
+                // The end of a raw byte stream is an empty, final part: to a program that is simply the end.
+                let raw = part.ecn.is_none() && !s.engine.request(self.id).is_some_and(|r| r.framer().frames());
+                if raw && part.data.is_empty() && part.is_final {
+                    return Poll::Ready(Ok(None));
+                }
+                let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(ConnectionError::Closed)) };
+                let mut data = part.data;
+                if whole && !raw {
+                    let rare = slot.rare();
+                    if !part.end_of_message || !rare.partial.is_empty() {
+                        if rare.partial.len() + data.len() > GATHER_MAX {
+                            rare.partial = BytesMut::new();
+                            return Poll::Ready(Err(ConnectionError::Unsupported(
+                                "the message is over 64 MB: receive it in parts",
+                            )));
+                        }
+                        rare.partial.extend_from_slice(&data);
+                        if !part.end_of_message {
+                            continue;
+                        }
+                        data = core::mem::take(&mut rare.partial).freeze();
+                    }
+                }
+                let (remote, local) = (s.engine.remote_addr(self.id), s.engine.local_addr(self.id));
+                return Poll::Ready(Ok(Some(Message {
+                    data,
+                    context: MessageContext::received(remote, local, part.ecn, part.is_final),
+                    end_of_message: part.end_of_message,
+                })));
+            }
+        })
+    }
+
+    /// Ends this side's direction: what was sent is delivered, and the peer sees the end (half-close). Receiving goes on.
+    ///
+    /// # Errors
+    /// When the connection is over.
+    pub fn finish(&self) -> Result<(), SendError> {
+        self.handle.with(|s| s.engine.finish(self.id))
+    }
+
+    /// Closes the connection gracefully and waits until everything accepted is delivered to the transport and the peer has
+    /// closed, too, or ten seconds have passed. Dropping the future does not stop the closing.
+    ///
+    /// # Errors
+    /// The connection failed first: what was sent may not have been delivered.
+    pub async fn close(&self) -> Result<(), ConnectionError> {
+        self.handle.with(|s| s.engine.close(self.id));
+        self.closed().await
+    }
+
+    /// Waits until the connection is over, from whichever side.
+    ///
+    /// # Errors
+    /// The error that ended it, if one did.
+    pub fn closed(&self) -> impl Future<Output = Result<(), ConnectionError>> + Send + '_ {
+        poll_fn(|cx| {
+            self.handle.with(|s| {
+                let Some(slot) = s.slot(self.id) else { return Poll::Ready(Ok(())) };
+                if let Some(ended) = &slot.ended {
+                    return Poll::Ready(ended.clone());
+                }
+                if matches!(slot.outcome, Some(Err(_))) {
+                    return Poll::Ready(Err(ConnectionError::Closed));
+                }
+                register(&mut slot.changed, cx);
+                Poll::Pending
+            })
+        })
+    }
+
+    /// Ends the connection at once; nothing more is delivered, and the peer is told where the protocol can.
+    pub fn abort(&self) {
+        self.handle.with(|s| s.engine.abort(self.id));
+    }
+
+    /// As [`Connection::abort`], with an application error code where the protocol has them (QUIC).
+    pub fn abort_with(&self, code: u64) {
+        self.handle.with(|s| s.engine.abort_with(self.id, code));
+    }
+
+    /// Refuses what the peer may still send, with an application error code where the protocol has them (QUIC).
+    pub fn stop_receiving(&self, code: u64) {
+        self.handle.with(|s| s.engine.stop_receiving(self.id, code));
+    }
+
+    /// Abandons the sending direction, with an application error code where the protocol has them (QUIC).
+    pub fn reset_sending(&self, code: u64) {
+        self.handle.with(|s| s.engine.reset_sending(self.id, code));
+    }
+
+    /// Adds a connection to this one's group (`Clone` of RFC 9622 section 7.4): a stream where the transport has them,
+    /// another transport connection otherwise. Returns it in state Establishing or Established; see
+    /// [`Connection::ready`].
+    ///
+    /// # Errors
+    /// This connection is not established, or cannot be cloned.
+    pub fn clone_connection(&self) -> Result<Connection, EstablishmentError> {
+        self.clone_in_direction(StreamDirection::Both)
+    }
+
+    /// As [`Connection::clone_connection`]; [`StreamDirection::One`] asks for a stream that only this side sends on.
+    ///
+    /// # Errors
+    /// As [`Connection::clone_connection`]; also when the transport has no one-way streams.
+    pub fn clone_in_direction(&self, direction: StreamDirection) -> Result<Connection, EstablishmentError> {
+        let id = self.handle.with(|s| {
+            let id = s.engine.clone_connection(self.id, direction)?;
+            s.adopt(id);
+            if s.engine.state(id) == ConnectionState::Established
+                && let Some(slot) = s.slot(id)
+            {
+                slot.outcome = Some(Ok(()));
+            }
+            Ok(id)
+        })?;
+        Ok(Connection::new(self.handle.clone(), id))
+    }
+
+    /// The group of this connection. While the result lives, streams that the peer opens come to it.
+    ///
+    /// # Errors
+    /// The connection is over.
+    pub fn group(&self) -> Result<Group, ConnectionError> {
+        let id = self.handle.with(|s| {
+            let id = s.engine.group(self.id)?;
+            s.adopt_group(id);
+            Ok(id)
+        })?;
+        Ok(Group::new(self.handle.clone(), id))
+    }
+
+    /// The connection as a stream of bytes.
+    ///
+    /// # Errors
+    /// The connection carries datagrams or has a message framer; it comes back unharmed.
+    pub fn into_bytes(self) -> Result<ByteStream, (Self, ConnectionError)> {
+        let fit = self.handle.with(|s| {
+            let framed = s.engine.request(self.id).is_some_and(|r| r.framer().frames());
+            match s.engine.stack(self.id) {
+                _ if framed => Err(ConnectionError::Unsupported("a connection with a message framer has no byte view")),
+                Some(stack) if !stack.is_stream() => {
+                    Err(ConnectionError::Unsupported("a connection that carries datagrams has no byte view"))
+                }
+                _ => Ok(()),
+            }
+        });
+        match fit {
+            Ok(()) => Ok(ByteStream::new(self)),
+            Err(e) => Err((self, e)),
+        }
+    }
+
+    /// The events of this connection from now on, Readable and Writable left out; `None` after the last. Up to 1,024 are
+    /// kept for a subscriber that is slow; the oldest are dropped then.
+    pub fn next_event(&self) -> impl Future<Output = Option<Event>> + Send + '_ {
+        poll_fn(|cx| {
+            self.handle.with(|s| {
+                let Some(slot) = s.slot(self.id) else { return Poll::Ready(None) };
+                let over = slot.ended.is_some() || matches!(slot.outcome, Some(Err(_)));
+                let rare = slot.rare();
+                rare.subscribed = true;
+                match rare.events.pop_front() {
+                    Some(e) => Poll::Ready(Some(e)),
+                    None if over => Poll::Ready(None),
+                    None => {
+                        register(&mut rare.event_waker, cx);
+                        Poll::Pending
+                    }
+                }
+            })
+        })
+    }
+
+    /// The state (`connState`).
+    #[must_use]
+    pub fn state(&self) -> ConnectionState {
+        self.handle.with(|s| s.engine.state(self.id))
+    }
+
+    /// The protocol stack that was chosen, once it was.
+    #[must_use]
+    pub fn stack(&self) -> Option<Stack> {
+        self.handle.with(|s| s.engine.stack(self.id))
+    }
+
+    /// The peer's address.
+    #[must_use]
+    pub fn remote_addr(&self) -> Option<SocketAddr> {
+        self.handle.with(|s| s.engine.remote_addr(self.id))
+    }
+
+    /// Our address.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.handle.with(|s| s.engine.local_addr(self.id))
+    }
+
+    /// The application protocol agreed on by ALPN.
+    #[must_use]
+    pub fn alpn(&self) -> Option<Vec<u8>> {
+        self.handle.with(|s| s.engine.alpn(self.id))
+    }
+
+    /// The security protocol in use, in words; `None` in the clear.
+    #[must_use]
+    pub fn security(&self) -> Option<String> {
+        self.handle.with(|s| s.engine.security(self.id))
+    }
+
+    /// The peer's certificates, leaf first, in DER.
+    #[must_use]
+    pub fn peer_certificates(&self) -> Vec<Vec<u8>> {
+        self.handle.with(|s| s.engine.peer_certificates(self.id))
+    }
+
+    /// How the race went: every candidate and what became of it. Empty when the outcome of an earlier race was used.
+    #[must_use]
+    pub fn candidates(&self) -> Vec<CandidateOutcome> {
+        self.handle.with(|s| s.engine.candidates(self.id))
+    }
+
+    /// The steps of establishment.
+    #[must_use]
+    pub fn timeline(&self) -> Vec<TimelineEntry> {
+        self.handle.with(|s| s.engine.timeline(self.id))
+    }
+
+    /// Figures of this connection.
+    #[must_use]
+    pub fn stats(&self) -> Option<ConnectionStats> {
+        self.handle.with(|s| s.engine.connection_stats(self.id))
+    }
+
+    /// The number of the stream on the wire, where the connection is a stream of QUIC.
+    #[must_use]
+    pub fn stream_number(&self) -> Option<u64> {
+        self.handle.with(|s| s.engine.stream_number(self.id))
+    }
+
+    /// Reads a property by the name that RFC 9622 gives it. Selection Properties of type Preference read as Booleans: what
+    /// the chosen stack really does (section 6.2).
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Value> {
+        self.handle.with(|s| {
+            let e = &mut s.engine;
+            let text = |t: &str| Some(Value::from(t));
+            match name.to_ascii_lowercase().as_str() {
+                "connstate" => {
+                    return text(match e.state(self.id) {
+                        ConnectionState::Establishing => "establishing",
+                        ConnectionState::Established => "established",
+                        ConnectionState::Closing => "closing",
+                        ConnectionState::Closed => "closed",
+                    });
+                }
+                "cansend" => return Some(Value::from(e.can_send(self.id))),
+                "canreceive" => return Some(Value::from(e.can_receive(self.id))),
+                "sendmsgmaxlen" => return Some(Value::from(e.send_msg_max_len(self.id) as u64)),
+                _ => {}
+            }
+            let request = e.request(self.id)?;
+            if let (Some(p), Some(stack)) = (SelectionProperty::from_name(name), e.stack(self.id)) {
+                let f = stack.features();
+                let framed = p == SelectionProperty::PreserveMsgBoundaries && request.framer().frames();
+                let wanted = request.policy().needs.preference(p) > neater_property::Preference::NoPreference;
+                let has = f.provides.contains(p) || framed || (f.configurable.contains(p) && wanted);
+                return Some(Value::from(has));
+            }
+            request.properties().get(name)
+        })
+    }
+
+    /// Sets a Connection Property by name (RFC 9622 section 8). Selection Properties cannot be changed any more.
+    ///
+    /// # Errors
+    /// There is no such property, it cannot be set on a connection or on this transport, or the value is out of range. The
+    /// connection goes on in any case.
+    pub fn set(&self, name: &str, value: impl Into<Value>) -> Result<(), SetPropertyError> {
+        let value = value.into();
+        // The property's own rules first: name, type, range.
+        let mut check = neater_property::ConnectionProperties::default();
+        check.set(name, value).map_err(|e| SetPropertyError(e.to_string()))?;
+        let net = |e: neater_base::net::NetError| {
+            SetPropertyError(if e.kind == ErrorKind::Unsupported {
+                format!("{name} has no effect on this transport")
+            } else {
+                e.to_string()
+            })
+        };
+        self.handle.with(|s| match name.to_ascii_lowercase().as_str() {
+            "connpriority" => {
+                s.engine.set_priority(self.id, check.priority);
+                Ok(())
+            }
+            "keepalivetimeout" => {
+                s.engine.set_option(self.id, SocketOption::KeepAlive(check.keep_alive_timeout)).map_err(net)
+            }
+            "conntimeout" => s.engine.set_option(self.id, SocketOption::UserTimeout(check.timeout)).map_err(net),
+            "conncapacityprofile" => {
+                let low = check.capacity_profile.is_low_latency();
+                let dscp = dscp(check.capacity_profile);
+                s.engine.set_option(self.id, SocketOption::Dscp(dscp)).map_err(net)?;
+                match s.engine.stack(self.id) {
+                    Some(Stack::Tcp) => s.engine.set_option(self.id, SocketOption::NoDelay(low)).map_err(net),
+                    _ => Ok(()),
+                }
+            }
+            _ => Err(SetPropertyError(format!("{name} cannot be changed on an established connection yet"))),
+        })
+    }
+
+    /// Waits for a time in which nothing is expected to happen, without being driven: only for tests of idleness.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn establishment_time(&self) -> Option<Duration> {
+        self.stats().map(|s| s.establishment)
+    }
+}
+
+fn dscp(profile: CapacityProfile) -> u8 {
+    neater_engine::dscp(profile)
+}
+
+/// A property that could not be set, and why. The connection goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetPropertyError(String);
+
+impl core::fmt::Display for SetPropertyError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SetPropertyError {}
+
+impl MessageContext {
+    /// The options of a message without context: a byte stream or a message may be sent over anything that was chosen.
+    pub(crate) fn options_default(&self) -> SendOptions {
+        SendOptions::default()
+    }
+}
+
+fn cancelled() -> EstablishmentError {
+    EstablishmentError {
+        reason: Reason::Cancelled,
+        message: "the connection was closed before it was ready".into(),
+        candidates: Vec::new(),
+        excluded: Vec::new(),
+        resolution: Vec::new(),
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.handle.with(|s| {
+            s.disown(self.id);
+            s.engine.release(self.id);
+        });
+    }
+}

@@ -1,0 +1,236 @@
+//! Listeners and groups (RFC 9622 sections 7.2 and 7.4).
+
+use crate::shared::{Handle, Incoming};
+use crate::{Connection, ConnectionError, EstablishmentError, EventHandler, GroupId, ListenerId};
+use core::future::{Future, poll_fn};
+use core::task::{Context, Poll};
+use neater_engine::{ConnectionState, Stack, StreamDirection};
+use std::net::SocketAddr;
+
+/// Receives connections over every eligible protocol. Dropping it stops listening; connections that were accepted go on.
+#[derive(Debug)]
+pub struct Listener {
+    handle: Handle,
+    id: ListenerId,
+    handler: Handler,
+}
+
+#[derive(Clone)]
+struct Handler(Option<EventHandler>);
+
+impl core::fmt::Debug for Handler {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(if self.0.is_some() { "on_event" } else { "-" })
+    }
+}
+
+/// What a listener that delivers groups has received.
+#[derive(Debug)]
+pub enum Accepted {
+    /// A connection of a transport without streams.
+    Connection(Connection),
+    /// A transport connection whose streams come from [`Group::accept`].
+    Group(Group),
+}
+
+impl Listener {
+    pub(crate) fn new(handle: Handle, id: ListenerId, handler: Option<EventHandler>) -> Self {
+        Self { handle, id, handler: Handler(handler) }
+    }
+
+    /// The next connection (the ConnectionReceived event); `None` when the listener has stopped.
+    pub fn accept(&self) -> impl Future<Output = Option<Connection>> + Send + '_ {
+        poll_fn(|cx| {
+            loop {
+                match self.poll_incoming(cx) {
+                    Poll::Ready(Some(Accepted::Connection(c))) => return Poll::Ready(Some(c)),
+                    // Not asked for: a group that nobody takes is closed.
+                    Poll::Ready(Some(Accepted::Group(g))) => g.close(),
+                    Poll::Ready(None) => return Poll::Ready(None),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+        })
+    }
+
+    /// The next connection or group, after [`Listener::deliver_groups`].
+    pub fn accept_any(&self) -> impl Future<Output = Option<Accepted>> + Send + '_ {
+        poll_fn(|cx| self.poll_incoming(cx))
+    }
+
+    fn poll_incoming(&self, cx: &mut Context<'_>) -> Poll<Option<Accepted>> {
+        let next = self.handle.with(|s| {
+            let next = s.next_incoming(self.id, cx.waker());
+            match next {
+                Ok(Some(Incoming::Connection(id))) => {
+                    s.adopt(id);
+                    if let Some(slot) = s.slot(id) {
+                        slot.outcome = Some(Ok(()));
+                        if let Some(h) = &self.handler.0 {
+                            slot.rare().handler = Some(h.clone());
+                        }
+                    }
+                }
+                Ok(Some(Incoming::Group(g))) => s.adopt_group(g),
+                _ => {}
+            }
+            next
+        });
+        match next {
+            Ok(Some(Incoming::Connection(id))) => {
+                Poll::Ready(Some(Accepted::Connection(Connection::new(self.handle.clone(), id))))
+            }
+            Ok(Some(Incoming::Group(id))) => Poll::Ready(Some(Accepted::Group(Group::new(self.handle.clone(), id)))),
+            Ok(None) => Poll::Pending,
+            Err(()) => Poll::Ready(None),
+        }
+    }
+
+    /// Where it listens, and with what.
+    #[must_use]
+    pub fn local_addrs(&self) -> Vec<(Stack, SocketAddr)> {
+        self.handle.with(|s| s.engine.listener_addrs(self.id))
+    }
+
+    /// The port number that all protocols share.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.local_addrs().first().map_or(0, |(_, a)| a.port())
+    }
+
+    /// How many connections may still be received (`SetNewConnectionLimit`); `None`: any number.
+    pub fn set_new_connection_limit(&self, limit: Option<u64>) {
+        self.handle.with(|s| s.engine.set_new_connection_limit(self.id, limit));
+    }
+
+    /// Where the transport has streams, deliver groups instead of a connection for every stream.
+    pub fn deliver_groups(&self, groups: bool) {
+        self.handle.with(|s| s.engine.deliver_groups(self.id, groups));
+    }
+
+    /// Stops listening. What was received and not accepted can still be accepted.
+    pub fn stop(&self) {
+        self.handle.with(|s| s.engine.stop(self.id));
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.handle.with(|s| s.disown_listener(self.id));
+    }
+}
+
+/// A connection group: the connections that share a transport connection. While it lives, streams that the peer opens are
+/// received from it.
+#[derive(Debug)]
+pub struct Group {
+    handle: Handle,
+    id: GroupId,
+}
+
+impl Group {
+    pub(crate) fn new(handle: Handle, id: GroupId) -> Self {
+        Self { handle, id }
+    }
+
+    /// The next stream that the peer opened.
+    ///
+    /// # Errors
+    /// The session is over, and why.
+    pub fn accept(&self) -> impl Future<Output = Result<Connection, ConnectionError>> + Send + '_ {
+        poll_fn(|cx| self.poll_accept(cx))
+    }
+
+    /// As [`Group::accept`], for hand-written futures.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<Connection, ConnectionError>> {
+        let next = self.handle.with(|s| match s.next_stream(self.id, cx.waker()) {
+            Some(id) => {
+                s.adopt(id);
+                if let Some(slot) = s.slot(id) {
+                    slot.outcome = Some(Ok(()));
+                }
+                Poll::Ready(Ok(id))
+            }
+            None => match s.engine.session_error(self.id) {
+                Some(e) => Poll::Ready(Err(e)),
+                None => Poll::Pending,
+            },
+        });
+        next.map(|r| r.map(|id| Connection::new(self.handle.clone(), id)))
+    }
+
+    /// Opens a stream.
+    ///
+    /// # Errors
+    /// The session is over, or the transport has no streams.
+    pub fn open(&self, direction: StreamDirection) -> Result<Connection, EstablishmentError> {
+        let id = self.handle.with(|s| {
+            let id = s.engine.open_stream(self.id, direction)?;
+            s.adopt(id);
+            if s.engine.state(id) == ConnectionState::Established
+                && let Some(slot) = s.slot(id)
+            {
+                slot.outcome = Some(Ok(()));
+            }
+            Ok(id)
+        })?;
+        Ok(Connection::new(self.handle.clone(), id))
+    }
+
+    /// Whether the group lives on a transport with streams.
+    #[must_use]
+    pub fn has_streams(&self) -> bool {
+        self.handle.with(|s| s.engine.group_has_streams(self.id))
+    }
+
+    /// The application protocol agreed on by ALPN.
+    #[must_use]
+    pub fn alpn(&self) -> Option<Vec<u8>> {
+        self.handle.with(|s| s.engine.group_alpn(self.id))
+    }
+
+    /// The peer's address.
+    #[must_use]
+    pub fn remote_addr(&self) -> Option<SocketAddr> {
+        self.handle.with(|s| s.engine.group_remote(self.id))
+    }
+
+    /// How many connections the group has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.handle.with(|s| s.engine.grouped_connections(self.id).len())
+    }
+
+    /// Whether the group has no connection.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Closes all connections of the group gracefully, then the session (`CloseGroup`).
+    pub fn close(&self) {
+        self.handle.with(|s| s.engine.close_group(self.id));
+    }
+
+    /// Aborts all connections of the group (`AbortGroup`).
+    pub fn abort(&self) {
+        self.handle.with(|s| s.engine.abort_group(self.id));
+    }
+
+    /// Ends the session at once with an application error code and a few words for the peer.
+    pub fn close_session(&self, code: u64, reason: &[u8]) {
+        let waker = self.handle.with(|s| {
+            s.engine.close_session(self.id, code, reason);
+            s.wake_group(self.id)
+        });
+        if let Some(w) = waker {
+            w.wake();
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.handle.with(|s| s.disown_group(self.id));
+    }
+}

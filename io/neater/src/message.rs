@@ -1,0 +1,128 @@
+//! Messages and their contexts (RFC 9622 section 9.1).
+
+use crate::{RemoteEndpoint, Value};
+use bytes::Bytes;
+use neater_base::net::Ecn;
+use neater_engine::SendOptions;
+use neater_property::{MessageProperties, PropertyError};
+use std::net::SocketAddr;
+
+/// The properties of a message to be sent, and what is known of a received one.
+#[derive(Clone, Debug, Default)]
+pub struct MessageContext {
+    properties: MessageProperties,
+    remote: Option<SocketAddr>,
+    local: Option<SocketAddr>,
+    ecn: Option<Ecn>,
+    received_final: bool,
+}
+
+impl MessageContext {
+    /// A context with every property at its default.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a Message Property by the name that RFC 9622 gives it.
+    ///
+    /// # Errors
+    /// There is no such property, or the value is out of range.
+    pub fn add(&mut self, property: &str, value: impl Into<Value>) -> Result<&mut Self, PropertyError> {
+        self.properties.set(property, value)?;
+        Ok(self)
+    }
+
+    /// Reads a Message Property by name.
+    #[must_use]
+    pub fn get(&self, property: &str) -> Option<Value> {
+        self.properties.get(property)
+    }
+
+    /// The message may be delivered more than once: it may travel as early data, or over UDP.
+    #[must_use]
+    pub fn safely_replayable_as(mut self, yes: bool) -> Self {
+        self.properties.safely_replayable = yes;
+        self
+    }
+
+    /// No message follows: the direction is closed after this one.
+    #[must_use]
+    pub fn final_as(mut self, yes: bool) -> Self {
+        self.properties.is_final = yes;
+        self
+    }
+
+    /// The message is pointless when it could not be sent within this time.
+    #[must_use]
+    pub fn lifetime(mut self, lifetime: core::time::Duration) -> Self {
+        self.properties.lifetime = Some(lifetime);
+        self
+    }
+
+    /// Whether it may be delivered more than once.
+    #[must_use]
+    pub fn safely_replayable(&self) -> bool {
+        self.properties.safely_replayable
+    }
+
+    /// Whether it is, or was, the last message.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        self.properties.is_final || self.received_final
+    }
+
+    /// Where a received message came from.
+    #[must_use]
+    pub fn remote_endpoint(&self) -> Option<RemoteEndpoint> {
+        self.remote.map(RemoteEndpoint::from)
+    }
+
+    /// Which of our addresses it came to.
+    #[must_use]
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    /// The ECN codepoint that a datagram carried.
+    #[must_use]
+    pub fn ecn(&self) -> Option<Ecn> {
+        self.ecn
+    }
+
+    pub(crate) fn options(&self) -> SendOptions {
+        SendOptions {
+            end_of_message: true,
+            is_final: self.properties.is_final,
+            safely_replayable: self.properties.safely_replayable,
+            lifetime: self.properties.lifetime,
+        }
+    }
+
+    pub(crate) fn received(
+        remote: Option<SocketAddr>,
+        local: Option<SocketAddr>,
+        ecn: Option<Ecn>,
+        received_final: bool,
+    ) -> Self {
+        Self { remote, local, ecn, received_final, ..Self::default() }
+    }
+}
+
+/// A received message, or a part of one.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// The bytes.
+    pub data: Bytes,
+    /// What is known of it.
+    pub context: MessageContext,
+    /// Whether the message ends with these bytes.
+    pub end_of_message: bool,
+}
+
+impl core::ops::Deref for Message {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.data
+    }
+}

@@ -1,0 +1,163 @@
+//! Real sockets on loopback.
+
+use neater::tls::Trust;
+use neater::{FramerSpec, LocalEndpoint, Neater, SecurityParameters, Stack, TransportProperties};
+use std::net::SocketAddr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn identity() -> (SecurityParameters, SecurityParameters) {
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let identity = neater::tls::self_signed(&["localhost", "127.0.0.1"], neater_base::WallTime(wall), [7; 32]);
+    let mut client = SecurityParameters::new();
+    client.trust = Trust::Only(vec![identity.chain[0].clone()]);
+    let mut server = SecurityParameters::new();
+    server.server_certificates = vec![identity];
+    (client, server)
+}
+
+fn loopback() -> LocalEndpoint {
+    LocalEndpoint::from("127.0.0.1:0".parse::<SocketAddr>().expect("literal"))
+}
+
+#[tokio::test]
+async fn bytes_over_tcp() {
+    let neater = Neater::new().expect("engine");
+    let listener = neater
+        .preconnection()
+        .local(loopback())
+        .security(SecurityParameters::disabled())
+        .stacks(&[Stack::Tcp])
+        .listen()
+        .expect("listening");
+    let addr = listener.local_addrs()[0].1;
+    let server = tokio::spawn(async move {
+        let connection = listener.accept().await.expect("a connection");
+        let mut stream = connection.into_bytes().expect("bytes");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.expect("read");
+        stream.write_all(text.to_uppercase().as_bytes()).await.expect("written");
+        stream.shutdown().await.expect("shut down");
+    });
+    let mut stream = neater
+        .preconnection()
+        .remote(addr)
+        .security(SecurityParameters::disabled())
+        .connect_bytes()
+        .await
+        .expect("connected");
+    assert_eq!(stream.connection().stack(), Some(Stack::Tcp));
+    stream.write_all(b"hello").await.expect("written");
+    stream.shutdown().await.expect("half-closed");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).await.expect("read");
+    assert_eq!(text, "HELLO");
+    server.await.expect("server");
+}
+
+#[tokio::test]
+async fn messages_over_every_stack() {
+    let neater = Neater::new().expect("engine");
+    let (client, server) = identity();
+    for stack in [Stack::Tls, Stack::Quic, Stack::Tcp, Stack::Udp, Stack::QuicDatagram] {
+        let datagrams = !stack.is_stream();
+        let (client, server) = if stack.is_secure() {
+            (client.clone(), server.clone())
+        } else {
+            (SecurityParameters::disabled(), SecurityParameters::disabled())
+        };
+        let properties = if datagrams {
+            neater_property::profile("unreliable-datagram").expect("known")
+        } else {
+            TransportProperties::new()
+        };
+        let framer =
+            if datagrams { FramerSpec::Raw } else { FramerSpec::LengthPrefixed { width: 4, max: 1 << 20 } };
+        let pre = neater.preconnection().properties(properties).framer(framer).stacks(&[stack]);
+        let listener = pre.clone().local(loopback()).security(server).listen().expect("listening");
+        let addr = listener.local_addrs()[0].1;
+        let task = tokio::spawn(async move {
+            let connection = listener.accept().await.expect("a connection");
+            for _ in 0..3 {
+                let m = connection.receive().await.expect("alive").expect("a message");
+                connection.send(m.data).await.expect("sent");
+            }
+            connection
+        });
+        let connection = pre.remote(addr).security(client).initiate().await.unwrap_or_else(|e| panic!("{stack}: {e}"));
+        assert_eq!(connection.stack(), Some(stack));
+        for text in ["one", "two", "three"] {
+            connection.send(text).await.expect("sent");
+            let echo = connection.receive().await.expect("alive").expect("a message");
+            assert_eq!(&echo[..], text.as_bytes(), "{stack}");
+        }
+        let peer = task.await.expect("server");
+        connection.close().await.expect("closed");
+        drop(peer);
+    }
+    for _ in 0..200 {
+        if neater.stats().connections == 0 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(neater.stats().connections, 0, "{:?}", neater.stats());
+}
+
+#[tokio::test]
+async fn a_refused_connection_lists_its_candidates() {
+    let neater = Neater::new().expect("engine");
+    let e = neater
+        .preconnection()
+        .remote("127.0.0.1:1".parse::<SocketAddr>().expect("literal"))
+        .security(SecurityParameters::disabled())
+        .initiate()
+        .await
+        .expect_err("nobody listens there");
+    assert_eq!(e.candidates.len(), 1, "{e}");
+    assert!(e.to_string().contains("connection refused"), "{e}");
+}
+
+#[tokio::test]
+async fn quic_is_chosen_and_tls_is_when_udp_is_deaf() {
+    let neater = Neater::new().expect("engine");
+    let (client, server) = identity();
+    let listener = neater.preconnection().local(loopback()).security(server.clone()).listen().expect("listening");
+    let port = listener.port();
+    let task = tokio::spawn(async move {
+        while let Some(c) = listener.accept().await {
+            tokio::spawn(async move {
+                while let Ok(Some(m)) = c.receive().await {
+                    let _ = c.send(m.data).await;
+                }
+            });
+        }
+    });
+    let connection = neater
+        .preconnection()
+        .remote(SocketAddr::from(([127, 0, 0, 1], port)))
+        .security(client.clone())
+        .properties(TransportProperties::parse("reliable, low-delay").expect("words").properties)
+        .initiate()
+        .await
+        .expect("connected");
+    assert_eq!(connection.stack(), Some(Stack::Quic), "{:?}", connection.timeline());
+    connection.send("x").await.expect("sent");
+    assert_eq!(&connection.receive().await.expect("alive").expect("echo")[..], b"x");
+
+    // A server with TLS only, whose UDP port swallows everything.
+    let listener =
+        neater.preconnection().local(loopback()).security(server).stacks(&[Stack::Tls]).listen().expect("listening");
+    let port = listener.port();
+    let _deaf = std::net::UdpSocket::bind(("127.0.0.1", port)).expect("bound");
+    let started = std::time::Instant::now();
+    let connection = neater
+        .preconnection()
+        .remote(SocketAddr::from(([127, 0, 0, 1], port)))
+        .security(client)
+        .initiate()
+        .await
+        .expect("connected");
+    assert_eq!(connection.stack(), Some(Stack::Tls), "{:?}", connection.timeline());
+    assert!(started.elapsed() < std::time::Duration::from_secs(2));
+    task.abort();
+}

@@ -1,0 +1,286 @@
+//! [`OsNet`]: the sockets of this host as a [`Net`](neater_base::net::Net).
+//!
+//! *Responsible for* handles, tokens, readiness, the deadline and the wake-up; for checking every argument before it
+//! reaches the system. *Deliberately not here*: system calls (`sys`) and decisions (the engine).
+//!
+//! *Invariants*
+//!
+//! * An event is reported only for the socket it belongs to, while that is open: the poller carries handles, not tokens.
+//! * The timer inside the poller is set whenever there is a deadline, and never later than the deadline. It is not moved
+//!   to a later one: flows that come and go before their deadline cost no system call, and one early wake-up does.
+//! * After `fork` nothing that is shared with the parent is touched.
+
+mod names;
+mod net;
+mod paths;
+mod resume;
+mod slots;
+#[cfg(all(test, target_os = "linux", not(feature = "shell")))]
+mod tests;
+mod waker;
+
+pub use waker::Waker;
+
+use crate::sys::{self, Fd, ForkGuard, Poller, UdpSupport};
+use names::Names;
+use neater_base::Instant;
+use neater_base::net::{ErrorKind, NetError, NetEvent, Ready, Sock, Token};
+use paths::Paths;
+use resume::ResumeWatch;
+use slots::{Datagrams, Kind, Slots};
+use std::io;
+use std::path::PathBuf;
+
+type Result<T> = core::result::Result<T, NetError>;
+
+/// Where an [`OsNet`] finds what is not in the system itself. Nothing else, no environment variable, changes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OsNetOptions {
+    /// The resolver's configuration.
+    pub resolv_conf: PathBuf,
+    /// The hosts file.
+    pub hosts: PathBuf,
+}
+
+impl Default for OsNetOptions {
+    fn default() -> Self {
+        Self { resolv_conf: PathBuf::from(sys::RESOLV_CONF), hosts: PathBuf::from(sys::HOSTS) }
+    }
+}
+
+/// The sockets of this host as a [`neater_base::net::Net`], behind one descriptor.
+///
+/// The descriptor is readable whenever `poll` has something to tell or the armed deadline has come; watch it
+/// level-triggered, edge-triggered or one-shot, directly or inside further epolls. A turn of a driver is: `poll`, act on
+/// the events, `arm` with the next deadline (and `again` if `poll` returned true or work was left over).
+///
+/// It is `Send`: one thread at a time uses it, others use its [`Waker`].
+pub struct OsNet {
+    guard: ForkGuard,
+    poller: Poller,
+    waker: Waker,
+    slots: Slots,
+    datagrams: Datagrams,
+    udp: Option<UdpSupport>,
+    paths: Paths,
+    names: Names,
+    resume: ResumeWatch,
+    /// What the driver asked for.
+    deadline: Option<Instant>,
+    /// What the timer is set to, if it has not been seen to fire.
+    armed: Option<Armed>,
+    /// `arm` has made an edge for work left over since the last `poll`.
+    again: bool,
+    /// A child has been told that it is one.
+    told_forked: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Armed {
+    at: Instant,
+    /// It lay ahead when it was set, so that finding it long past says something.
+    ahead: bool,
+}
+
+impl OsNet {
+    /// A `Net` with the system's name files.
+    ///
+    /// # Errors
+    /// When the process has no descriptor or memory left; `Unsupported` on the shell platform.
+    pub fn new() -> io::Result<Self> {
+        Self::with_options(OsNetOptions::default())
+    }
+
+    /// A `Net` with name files of the caller's choice.
+    ///
+    /// # Errors
+    /// As [`OsNet::new`].
+    pub fn with_options(options: OsNetOptions) -> io::Result<Self> {
+        let (guard, poller) = (ForkGuard::new()?, Poller::new()?);
+        let waker = Waker::new(poller.wake_handle(), guard.clone());
+        Ok(Self {
+            guard,
+            poller,
+            waker,
+            slots: Slots::default(),
+            datagrams: Datagrams::default(),
+            udp: None,
+            paths: Paths::default(),
+            names: Names::new(options.resolv_conf, options.hosts),
+            resume: ResumeWatch::new(sys::boot_time(), sys::awake_time()),
+            deadline: None,
+            armed: None,
+            again: false,
+            told_forked: false,
+        })
+    }
+
+    /// A handle by which other threads make the descriptor readable.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// When `poll` wants to be called at the latest, for those who watch time themselves; `None`: when the descriptor is
+    /// readable.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        [self.deadline, self.paths.due(), self.names.due()].into_iter().flatten().min()
+    }
+
+    /// [`OsNet::next_deadline`] as poll(2) wants it: milliseconds from now, rounded up; 0 when it has come; -1 for never.
+    #[must_use]
+    pub fn timeout_ms(&self) -> i32 {
+        match self.next_deadline() {
+            None | Some(Instant::FAR_FUTURE) => -1,
+            Some(at) => i32::try_from((at - sys::boot_time()).as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX),
+        }
+    }
+
+    /// Whether this process is a child of the one that made it: then every operation fails with `Forked`.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.guard.forked()
+    }
+
+    /// Every operation begins here.
+    #[inline]
+    fn alive(&self) -> Result<()> {
+        if self.guard.forked() { Err(NetError::new(ErrorKind::Forked)) } else { Ok(()) }
+    }
+
+    /// A socket that is a stream, a listener or a datagram socket, as the operation wants.
+    #[inline]
+    fn stream(&self, sock: Sock) -> Result<Fd> {
+        self.alive()?;
+        match self.slots.get(sock)? {
+            (fd, slot) if slot.kind.is_stream() => Ok(fd),
+            _ => Err(NetError::new(ErrorKind::InvalidInput)),
+        }
+    }
+
+    /// Takes in a new descriptor; closes it if it cannot be watched.
+    fn adopt(&mut self, fd: Fd, token: Token, kind: Kind, v6: bool) -> Result<Sock> {
+        let sock = self.slots.predict(fd);
+        if let Err(error) = self.poller.add_socket(fd, sock.0) {
+            sys::close(fd);
+            return Err(error);
+        }
+        Ok(self.slots.insert(fd, token, kind, v6))
+    }
+
+    /// Forgets a socket and returns its descriptor, to be closed.
+    fn release(&mut self, sock: Sock) -> Option<Fd> {
+        let (fd, slot) = self.slots.remove(sock)?;
+        if let Kind::Datagram(index) = slot.kind {
+            self.datagrams.remove(index);
+        }
+        Some(fd)
+    }
+
+    /// Sets the timer if it is not already set to that time or an earlier one.
+    fn set_timer(&mut self, at: Option<Instant>) {
+        let Some(at) = at.filter(|at| *at != Instant::FAR_FUTURE) else { return };
+        if self.armed.is_none_or(|armed| at < armed.at) {
+            self.armed = Some(Armed { at, ahead: at > sys::boot_time() });
+            self.poller.set_timer(at);
+        }
+    }
+
+    /// One turn of [`neater_base::net::Net::poll`].
+    fn turn(&mut self, events: &mut Vec<NetEvent>) -> bool {
+        if self.guard.forked() {
+            self.tell_forked(events);
+            return false;
+        }
+        self.again = false;
+        let (slots, mut fired, mut woken, mut paths, mut names) = (&mut self.slots, false, false, false, false);
+        let start = events.len();
+        let full = self.poller.wait(|data, ready| match data {
+            sys::DATA_TIMER => fired = true,
+            sys::DATA_WAKE => woken = true,
+            sys::DATA_PATHS => paths = true,
+            sys::DATA_NAMES => names = true,
+            sock => {
+                let Ok((_, slot)) = slots.get_mut(Sock(sock)) else { return };
+                if slot.kind == Kind::Connecting && ready.writable {
+                    slot.kind = Kind::Settled;
+                }
+                events.push(NetEvent::Ready { token: slot.token, ready });
+            }
+        });
+        if woken {
+            self.waker.taken();
+        }
+        let missed = self.armed.filter(|armed| fired && armed.ahead).map(|armed| armed.at);
+        if fired {
+            self.armed = None;
+        }
+        let now = sys::boot_time();
+        if let Some(gap) = self.resume.observe(now, sys::awake_time(), missed) {
+            // It says how to understand what follows.
+            events.insert(start, NetEvent::Resumed { gap });
+        }
+        if paths {
+            self.paths.notice(now);
+        }
+        if names {
+            self.names.notice(now);
+        }
+        if self.paths.settle(now) {
+            events.push(NetEvent::PathsChanged);
+        }
+        if self.names.settle(now) {
+            events.push(NetEvent::NamesChanged);
+        }
+        if fired || paths || names {
+            // A deadline that has come has made its edge; what the driver does about it, it says with `arm`.
+            let ahead = self.deadline.filter(|at| *at > now);
+            self.set_timer([ahead, self.paths.due(), self.names.due()].into_iter().flatten().min());
+        }
+        full
+    }
+
+    /// The poller is the parent's. Each socket is reported once, so that whoever owns it tries and learns.
+    fn tell_forked(&mut self, events: &mut Vec<NetEvent>) {
+        if !core::mem::replace(&mut self.told_forked, true) {
+            let ready = Ready { readable: true, writable: true, error: true, hangup: true };
+            events.extend(self.slots.iter().map(|(_, slot)| NetEvent::Ready { token: slot.token, ready }));
+        }
+    }
+}
+
+impl core::fmt::Debug for OsNet {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("OsNet")
+            .field("fd", &self.poller.fd())
+            .field("sockets", &self.slots.iter().count())
+            .field("next_deadline", &self.next_deadline())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Closes every socket that is still open. In a child of `fork` this releases the child's copies; the parent's live on.
+impl Drop for OsNet {
+    fn drop(&mut self) {
+        for (fd, _) in self.slots.iter() {
+            sys::close(fd);
+        }
+    }
+}
+
+#[cfg(unix)]
+impl std::os::fd::AsRawFd for OsNet {
+    /// The descriptor to watch for reading.
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        self.poller.fd()
+    }
+}
+
+#[cfg(unix)]
+impl std::os::fd::AsFd for OsNet {
+    /// The descriptor to watch for reading.
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.poller.as_fd()
+    }
+}

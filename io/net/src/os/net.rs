@@ -1,0 +1,290 @@
+//! The operations of [`Net`], checked and passed on.
+
+use super::slots::{Datagram, Kind};
+use super::{OsNet, Result};
+use crate::sys::{self, MAX_SEGMENTS, Outgoing, UdpSupport};
+use neater_base::net::{
+    ErrorKind, IcmpError, Interface, NameConfig, Net, NetError, NetEvent, RecvBatch, Sock, SocketOption, SocketOptions,
+    StreamInfo, Token, Transmit,
+};
+use neater_base::{Instant, WallTime};
+use std::io::IoSlice;
+use std::net::{IpAddr, SocketAddr};
+
+/// The largest payload of a UDP datagram over IPv4; over IPv6 it is 20 bytes more, which no interface carries anyway.
+const MAX_DATAGRAM: usize = 65_507;
+
+/// Told when the files cannot be read now, and in a child of `fork` whose parent had not read them.
+static NO_NAMES: NameConfig = NameConfig { resolv_conf: Vec::new(), hosts: Vec::new() };
+
+const fn invalid() -> NetError {
+    NetError::new(ErrorKind::InvalidInput)
+}
+
+/// An IPv4 address in IPv6's clothes is an IPv4 address: an IPv6 socket of ours never speaks IPv4.
+fn canonical(addr: SocketAddr) -> SocketAddr {
+    match addr.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::from((ip, addr.port())),
+        IpAddr::V6(_) => addr,
+    }
+}
+
+/// How a batch is cut up.
+///
+/// # Errors
+/// `InvalidInput` for more than [`MAX_SEGMENTS`] segments, `MessageTooLarge` for what no datagram holds.
+fn segments(transmit: &Transmit<'_>) -> Result<Option<u16>> {
+    let len = transmit.contents.len();
+    let size = transmit.segment_size.filter(|size| *size < len);
+    if transmit.segment_size == Some(0) || size.is_some_and(|size| len.div_ceil(size) > MAX_SEGMENTS) {
+        return Err(invalid());
+    }
+    let too_large = NetError::new(ErrorKind::MessageTooLarge);
+    if size.unwrap_or(len) > MAX_DATAGRAM {
+        return Err(too_large);
+    }
+    size.map(|size| u16::try_from(size).map_err(|_| too_large)).transpose()
+}
+
+impl OsNet {
+    /// A datagram socket's descriptor, family and place in the side table.
+    fn datagram(&self, sock: Sock) -> Result<(sys::Fd, bool, u32)> {
+        self.alive()?;
+        let (fd, slot) = self.slots.get(sock)?;
+        match slot.kind {
+            Kind::Datagram(index) => Ok((fd, slot.v6, index)),
+            _ => Err(invalid()),
+        }
+    }
+
+    fn udp_support(&mut self) -> Result<&UdpSupport> {
+        match &mut self.udp {
+            Some(support) => Ok(support),
+            none => Ok(none.insert(UdpSupport::probe()?)),
+        }
+    }
+}
+
+impl Net for OsNet {
+    fn now(&self) -> Instant {
+        sys::boot_time()
+    }
+
+    fn wall(&self) -> WallTime {
+        sys::wall_time()
+    }
+
+    fn connect(&mut self, token: Token, remote: SocketAddr, options: &SocketOptions) -> Result<Sock> {
+        self.alive()?;
+        let remote = canonical(remote);
+        let fd = sys::tcp_connect(&remote, options)?;
+        self.adopt(fd, token, Kind::Connecting, remote.is_ipv6())
+    }
+
+    fn connect_result(&mut self, sock: Sock) -> Result<()> {
+        self.alive()?;
+        let (fd, slot) = self.slots.get_mut(sock)?;
+        match slot.kind {
+            // The kernel's error is empty while the attempt goes on, as after its success: only readiness tells.
+            Kind::Connecting => Err(NetError::new(ErrorKind::WouldBlock)),
+            Kind::Settled => {
+                let result = sys::tcp_connect_error(fd);
+                slot.kind = if result.is_ok() { Kind::Stream } else { Kind::Failed };
+                result
+            }
+            Kind::Ended(reason) => {
+                slot.kind = Kind::Failed;
+                Err(NetError::new(reason))
+            }
+            Kind::Stream => Ok(()),
+            Kind::Failed => Err(NetError::new(ErrorKind::NotConnected)),
+            Kind::Listener | Kind::Datagram(_) => Err(invalid()),
+        }
+    }
+
+    fn listen(&mut self, token: Token, local: SocketAddr, options: &SocketOptions) -> Result<Sock> {
+        self.alive()?;
+        let local = canonical(local);
+        let fd = sys::tcp_listen(&local, options)?;
+        self.adopt(fd, token, Kind::Listener, local.is_ipv6())
+    }
+
+    fn accept(&mut self, listener: Sock, token: Token) -> Result<(Sock, SocketAddr)> {
+        self.alive()?;
+        let (fd, slot) = self.slots.get(listener)?;
+        if slot.kind != Kind::Listener {
+            return Err(invalid());
+        }
+        let v6 = slot.v6;
+        let (fd, peer) = sys::tcp_accept(fd)?;
+        Ok((self.adopt(fd, token, Kind::Stream, v6)?, peer))
+    }
+
+    fn read(&mut self, sock: Sock, buf: &mut [u8]) -> Result<usize> {
+        let fd = self.stream(sock)?;
+        if buf.is_empty() {
+            // The answer could not be told from the end of the stream.
+            return Err(invalid());
+        }
+        sys::tcp_read(fd, buf)
+    }
+
+    fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
+        let fd = self.stream(sock)?;
+        if bufs.is_empty() {
+            return Ok(0);
+        }
+        sys::tcp_write(fd, bufs)
+    }
+
+    fn shutdown_write(&mut self, sock: Sock) -> Result<()> {
+        sys::tcp_shutdown_write(self.stream(sock)?)
+    }
+
+    fn close(&mut self, sock: Sock) {
+        if let Some(fd) = self.release(sock) {
+            sys::close(fd);
+        }
+    }
+
+    fn abort(&mut self, sock: Sock) {
+        let stream = self.slots.get(sock).is_ok_and(|(_, slot)| slot.kind.is_stream());
+        if let Some(fd) = self.release(sock) {
+            // In a child, a reset would be the parent's connection's.
+            if stream && !self.guard.forked() { sys::abort(fd) } else { sys::close(fd) }
+        }
+    }
+
+    fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {
+        sys::stream_info(self.stream(sock)?)
+    }
+
+    fn udp(&mut self, token: Token, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
+        self.alive()?;
+        let v6 = options.local.map_or(canonical(family), canonical).is_ipv6();
+        let support = self.udp_support()?;
+        let fd = sys::udp_open(support, v6, options)?;
+        let offload = support.max_segments() > 1;
+        let dscp = options.set.iter().rev().find_map(|o| match o {
+            SocketOption::Dscp(codepoint) => Some(*codepoint),
+            _ => None,
+        });
+        let index = self.datagrams.insert(Datagram { peer: None, dscp: dscp.unwrap_or(0), offload });
+        let result = self.adopt(fd, token, Kind::Datagram(index), v6);
+        if result.is_err() {
+            self.datagrams.remove(index);
+        }
+        result
+    }
+
+    fn udp_connect(&mut self, sock: Sock, remote: SocketAddr) -> Result<()> {
+        let (fd, v6, index) = self.datagram(sock)?;
+        let remote = canonical(remote);
+        if remote.is_ipv6() != v6 {
+            return Err(NetError::new(ErrorKind::FamilyNotSupported));
+        }
+        sys::udp_connect(fd, &remote)?;
+        if let Some(side) = self.datagrams.get_mut(index) {
+            side.peer = Some(remote);
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, sock: Sock, transmit: &Transmit<'_>) -> Result<()> {
+        let (fd, v6, index) = self.datagram(sock)?;
+        let side = self.datagrams.get_mut(index).ok_or(NetError::new(ErrorKind::NotConnected))?;
+        let destination = canonical(transmit.destination);
+        let source = transmit.source.map(|ip| ip.to_canonical());
+        if destination.is_ipv6() != v6 || source.is_some_and(|ip| ip.is_ipv6() != v6) {
+            return Err(NetError::new(ErrorKind::FamilyNotSupported));
+        }
+        let out = Outgoing {
+            v6,
+            // To its peer a connected socket sends without looking for the way again.
+            destination: Some(destination).filter(|to| side.peer != Some(*to)),
+            source,
+            dscp: side.dscp,
+            ecn: transmit.ecn,
+            segment_size: segments(transmit)?,
+            contents: transmit.contents,
+        };
+        sys::udp_send(fd, &out, &mut side.offload)
+    }
+
+    fn recv(&mut self, sock: Sock, batch: &mut RecvBatch) -> Result<usize> {
+        let (fd, ..) = self.datagram(sock)?;
+        match &self.udp {
+            Some(support) => sys::udp_recv(support, fd, batch),
+            None => Err(NetError::new(ErrorKind::NotConnected)),
+        }
+    }
+
+    fn max_segments(&self, sock: Sock) -> usize {
+        let offload =
+            self.datagram(sock).ok().and_then(|(_, _, index)| self.datagrams.get(index)).is_some_and(|s| s.offload);
+        match &self.udp {
+            Some(support) if offload => support.max_segments().clamp(1, MAX_SEGMENTS),
+            _ => 1,
+        }
+    }
+
+    fn take_icmp_error(&mut self, sock: Sock) -> Option<IcmpError> {
+        self.alive().ok()?;
+        let (fd, slot) = self.slots.get_mut(sock).ok()?;
+        if matches!(slot.kind, Kind::Connecting | Kind::Settled)
+            && let Err(error) = sys::tcp_connect_error(fd)
+        {
+            // Taking the last ICMP error takes the socket's own error with it, and the attempt would seem to have succeeded.
+            slot.kind = Kind::Ended(error.kind);
+        }
+        sys::take_icmp_error(fd)
+    }
+
+    fn local_addr(&self, sock: Sock) -> Result<SocketAddr> {
+        self.alive()?;
+        sys::local_addr(self.slots.get(sock)?.0)
+    }
+
+    fn set(&mut self, sock: Sock, option: SocketOption) -> Result<()> {
+        self.alive()?;
+        let (fd, slot) = self.slots.get(sock)?;
+        sys::set_option(fd, slot.traits(), option)?;
+        if let (Kind::Datagram(index), SocketOption::Dscp(codepoint)) = (slot.kind, option)
+            && let Some(side) = self.datagrams.get_mut(index)
+        {
+            side.dscp = codepoint;
+        }
+        Ok(())
+    }
+
+    fn poll(&mut self, events: &mut Vec<NetEvent>) -> bool {
+        self.turn(events)
+    }
+
+    fn arm(&mut self, deadline: Option<Instant>, again: bool) {
+        self.deadline = deadline;
+        if self.guard.forked() {
+            return;
+        }
+        self.set_timer(self.next_deadline());
+        // Not by way of the waker, which is content with an edge that `poll` has not yet seen: if the array was full, the
+        // watcher has seen it.
+        if again && !core::mem::replace(&mut self.again, true) {
+            self.poller.notify();
+        }
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        if self.guard.forked() { self.paths.known() } else { self.paths.interfaces(&self.poller) }
+    }
+
+    fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr> {
+        self.alive().ok()?;
+        self.paths.source_for(&self.poller, remote.to_canonical())
+    }
+
+    fn name_config(&self) -> &NameConfig {
+        let known = if self.guard.forked() { self.names.known() } else { self.names.config(&self.poller) };
+        known.unwrap_or(&NO_NAMES)
+    }
+}

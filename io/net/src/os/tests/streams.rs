@@ -1,0 +1,240 @@
+use super::*;
+use neater_base::net::{ErrorKind, NetError};
+use std::io::IoSlice;
+
+fn kind<T: core::fmt::Debug>(result: Result<T, NetError>) -> ErrorKind {
+    result.unwrap_err().kind
+}
+
+#[test]
+fn a_connection_carries_bytes_both_ways_and_ends_one_direction_at_a_time() {
+    for ip in families() {
+        let mut net = OsNet::new().unwrap();
+        let (c, s) = plain_pair(&mut net, ip);
+        let mut buf = [0; 64];
+        assert_eq!(kind(net.read(s, &mut buf)), ErrorKind::WouldBlock);
+
+        assert_eq!(net.write(c, &[IoSlice::new(b"one")]), Ok(3));
+        ready(&mut net, Token(2), |r| r.readable);
+        assert_eq!(net.read(s, &mut buf), Ok(3));
+        assert_eq!(&buf[..3], b"one");
+
+        assert_eq!(net.write(s, &[IoSlice::new(b"two"), IoSlice::new(b""), IoSlice::new(b" three")]), Ok(9));
+        net.shutdown_write(s).unwrap();
+        ready(&mut net, Token(1), |r| r.readable && r.hangup);
+        assert_eq!(net.read(c, &mut buf), Ok(9));
+        assert_eq!(&buf[..9], b"two three");
+        assert_eq!(net.read(c, &mut buf), Ok(0));
+        assert_eq!(net.write(c, &[IoSlice::new(b"still open")]), Ok(10));
+        assert_eq!(net.write(c, &[]), Ok(0));
+        assert_eq!(kind(net.read(c, &mut [])), ErrorKind::InvalidInput);
+        net.close(c);
+        net.close(s);
+    }
+}
+
+#[test]
+fn how_a_connection_ended_is_known_when_it_is_reported_and_not_before() {
+    let mut net = OsNet::new().unwrap();
+    let l = net.listen(Token(0), at(V4), &SocketOptions::default()).unwrap();
+    let to = net.local_addr(l).unwrap();
+    let c = net.connect(Token(1), to, &SocketOptions::default()).unwrap();
+    assert_eq!(kind(net.connect_result(c)), ErrorKind::WouldBlock);
+    ready(&mut net, Token(1), |r| r.writable);
+    assert_eq!(net.connect_result(c), Ok(()));
+    assert_eq!(net.connect_result(c), Ok(()), "and stays known");
+    assert_eq!(kind(net.connect_result(l)), ErrorKind::InvalidInput);
+
+    net.close(l);
+    let c = net.connect(Token(3), to, &SocketOptions::default()).unwrap();
+    ready(&mut net, Token(3), |r| r.writable && r.error);
+    assert_eq!(kind(net.connect_result(c)), ErrorKind::ConnectionRefused);
+    assert_eq!(kind(net.connect_result(c)), ErrorKind::NotConnected);
+}
+
+#[test]
+fn an_ipv4_address_in_ipv6_form_is_reached_over_ipv4() {
+    let mut net = OsNet::new().unwrap();
+    let l = net.listen(Token(0), at(V4), &SocketOptions::default()).unwrap();
+    let to = net.local_addr(l).unwrap();
+    let mapped = SocketAddr::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), to.port());
+    let c = net.connect(Token(1), mapped, &SocketOptions::default()).unwrap();
+    ready(&mut net, Token(1), |r| r.writable);
+    assert_eq!(net.connect_result(c), Ok(()));
+    assert!(net.local_addr(c).unwrap().is_ipv4());
+}
+
+#[test]
+fn an_aborted_connection_resets_its_peer() {
+    let mut net = OsNet::new().unwrap();
+    let (c, s) = plain_pair(&mut net, V4);
+    net.abort(c);
+    ready(&mut net, Token(2), |r| r.hangup && r.error);
+    assert_eq!(kind(net.read(s, &mut [0; 8])), ErrorKind::ConnectionReset);
+    assert_eq!(kind(net.write(s, &[IoSlice::new(b"x")])), ErrorKind::BrokenPipe);
+    assert_eq!(kind(net.stream_info(s)), ErrorKind::NotConnected);
+}
+
+#[test]
+fn a_closed_connection_still_delivers_what_was_written() {
+    let mut net = OsNet::new().unwrap();
+    let (c, s) = plain_pair(&mut net, V4);
+    net.write(c, &[IoSlice::new(b"last words")]).unwrap();
+    net.close(c);
+    ready(&mut net, Token(2), |r| r.hangup);
+    let mut buf = [0; 32];
+    assert_eq!(net.read(s, &mut buf), Ok(10));
+    assert_eq!(net.read(s, &mut buf), Ok(0));
+}
+
+#[test]
+fn a_writer_that_had_to_stop_is_told_when_there_is_room_again() {
+    let mut net = OsNet::new().unwrap();
+    let (c, s) = plain_pair(&mut net, V4);
+    until(&mut net, "quiet", |_| true);
+    let block = [7u8; 65_536];
+    let mut written = 0;
+    while let Ok(n) = net.write(c, &[IoSlice::new(&block)]) {
+        written += n;
+    }
+    assert_eq!(kind(net.write(c, &[IoSlice::new(&block), IoSlice::new(&block)])), ErrorKind::WouldBlock);
+    let info = net.stream_info(c).unwrap();
+    assert!(info.in_flight.unwrap() > 0 && info.in_flight.unwrap() <= written as u64);
+    let (mut read, mut buf, mut told) = (0, vec![0; 65_536], false);
+    let mut events = Vec::new();
+    while read < written {
+        match net.read(s, &mut buf) {
+            Ok(n) => read += n,
+            Err(_) => {
+                readable(net.as_raw_fd(), PATIENCE);
+            }
+        }
+        net.poll(&mut events);
+        told |= events.drain(..).any(|e| matches!(e, NetEvent::Ready { token: Token(1), ready } if ready.writable));
+    }
+    assert_eq!(read, written);
+    assert!(told);
+}
+
+#[test]
+fn what_the_system_knows_of_a_stream_is_told() {
+    for ip in families() {
+        let mut net = OsNet::new().unwrap();
+        let (c, s) = plain_pair(&mut net, ip);
+        for _ in 0..4 {
+            net.write(c, &[IoSlice::new(&[1; 50_000])]).unwrap();
+            ready(&mut net, Token(2), |r| r.readable);
+            let mut got = 0;
+            while got < 50_000 {
+                match net.read(s, &mut [0; 65_536]) {
+                    Ok(n) => got += n,
+                    Err(_) => assert!(readable(net.as_raw_fd(), PATIENCE)),
+                }
+                net.poll(&mut Vec::new());
+            }
+        }
+        let info = net.stream_info(c).unwrap();
+        assert!(info.rtt.is_some_and(|rtt| rtt < Duration::from_secs(1)), "{info:?}");
+        assert!(info.rtt_var.is_some() && info.congestion_window.is_some_and(|w| w > 1000));
+        assert!(info.retransmits == Some(0) && info.path_mtu.is_some_and(|mtu| mtu >= 65_535), "{info:?}");
+        assert!(info.in_flight.is_some() && info.delivery_rate.is_some());
+    }
+}
+
+#[test]
+fn a_handle_of_a_closed_socket_finds_nothing_although_its_descriptor_is_used_again() {
+    let mut net = OsNet::new().unwrap();
+    let any = SocketOptions::default();
+    let old = net.udp(Token(1), at(V4), &any).unwrap();
+    let number = fd(&net, old);
+    net.close(old);
+    let new = net.udp(Token(2), at(V4), &any).unwrap();
+    assert_eq!(fd(&net, new), number, "the system gives the lowest free number");
+    assert_eq!(kind(net.local_addr(old)), ErrorKind::NotConnected);
+    assert_eq!(kind(net.read(old, &mut [0; 1])), ErrorKind::NotConnected);
+    net.close(old);
+    net.abort(old);
+    assert!(net.local_addr(new).is_ok());
+    assert_eq!(kind(net.read(new, &mut [0; 1])), ErrorKind::InvalidInput, "a datagram socket is no stream");
+}
+
+#[test]
+fn a_closed_socket_is_never_reported_even_if_another_process_still_holds_it() {
+    let mut net = OsNet::new().unwrap();
+    let (c, s) = plain_pair(&mut net, V4);
+    until(&mut net, "quiet", |_| true);
+    // As a child of `fork` would.
+    // SAFETY: takes a number.
+    let copy = unsafe { libc::dup(fd(&net, c)) };
+    net.write(s, &[IoSlice::new(b"news")]).unwrap();
+    net.close(c);
+    let mut events = Vec::new();
+    for _ in 0..3 {
+        readable(net.as_raw_fd(), Duration::from_millis(20));
+        net.poll(&mut events);
+    }
+    assert!(!events.iter().any(|e| matches!(e, NetEvent::Ready { token: Token(1), .. })), "{events:?}");
+    sys_close(copy);
+}
+
+fn sys_close(fd: i32) {
+    crate::sys::close(fd);
+}
+
+#[test]
+fn a_port_in_use_is_refused_and_can_be_shared_when_both_say_so() {
+    let mut net = OsNet::new().unwrap();
+    let shared = SocketOptions { reuse_address: true, ..SocketOptions::default() };
+    let a = net.listen(Token(1), at(V4), &shared).unwrap();
+    let port = net.local_addr(a).unwrap();
+    assert_eq!(kind(net.listen(Token(2), port, &SocketOptions::default())), ErrorKind::AddrInUse);
+    net.listen(Token(3), port, &shared).unwrap();
+    let elsewhere = SocketAddr::from(([192, 0, 2, 77], 0));
+    assert_eq!(kind(net.listen(Token(4), elsewhere, &shared)), ErrorKind::AddrNotAvailable);
+    assert_eq!(kind(net.accept(a, Token(5))), ErrorKind::WouldBlock);
+}
+
+#[test]
+fn both_families_can_listen_on_the_same_port() {
+    if families().len() < 2 {
+        return;
+    }
+    let mut net = OsNet::new().unwrap();
+    let a = net.listen(Token(1), "[::]:0".parse().unwrap(), &SocketOptions::default()).unwrap();
+    assert_eq!(get(&net, a, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY), 1);
+    let port = net.local_addr(a).unwrap().port();
+    net.listen(Token(2), SocketAddr::from(([0, 0, 0, 0], port)), &SocketOptions::default()).unwrap();
+}
+
+#[test]
+fn what_has_no_route_or_family_fails_at_once_and_leaves_no_socket() {
+    let mut net = OsNet::new().unwrap();
+    let local = SocketOptions { local: Some(at(V4)), ..SocketOptions::default() };
+    let v6 = SocketAddr::new(V6, 9);
+    assert_eq!(kind(net.connect(Token(1), v6, &local)), ErrorKind::InvalidInput);
+    let broadcast = SocketAddr::from(([255, 255, 255, 255], 9));
+    assert!(net.connect(Token(2), broadcast, &SocketOptions::default()).is_err());
+    assert_eq!(net.slots.iter().count(), 0);
+}
+
+#[test]
+fn more_events_than_one_call_holds_come_in_the_next() {
+    many_descriptors();
+    let mut net = OsNet::new().unwrap();
+    let n = 300;
+    let socks: Vec<_> = (0..n).map(|i| net.udp(Token(i), at(V4), &SocketOptions::default()).unwrap()).collect();
+    let mut events = Vec::new();
+    assert!(net.poll(&mut events), "the array was full");
+    assert_eq!(events.len(), 256);
+    assert!(!net.poll(&mut events));
+    let mut tokens: Vec<_> = events
+        .iter()
+        .map(|e| match e {
+            NetEvent::Ready { token, .. } => token.0,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, (0..n).collect::<Vec<_>>());
+    socks.into_iter().for_each(|s| net.close(s));
+}

@@ -1,0 +1,84 @@
+//! Knowing that the process was forked, without a system call.
+//!
+//! *Responsible for* one word in a page that the kernel replaces by zeros in a child (`MADV_WIPEONFORK`, Linux 4.14).
+//! *Deliberately not here*: `vfork` and threads, which share the page, as they share everything.
+//!
+//! *Invariant*: the word is 1 in the process that made the guard and 0 in every other.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Tells the process that made it from the children that inherited it.
+#[derive(Clone, Debug)]
+pub(crate) struct ForkGuard {
+    // Read on every operation, hence not behind the `Arc`; the page is alive as long as this guard holds it.
+    word: NonNull<AtomicU32>,
+    page: Arc<Page>,
+}
+
+#[derive(Debug)]
+struct Page {
+    word: NonNull<AtomicU32>,
+    len: usize,
+    /// On a kernel without `MADV_WIPEONFORK`: the process that made it. Then a check costs a system call.
+    pid: Option<libc::pid_t>,
+}
+
+// SAFETY: the page holds one atomic word, is not tied to a thread, and is unmapped by whoever drops it last.
+unsafe impl Send for Page {}
+// SAFETY: as above; an atomic may be read from many threads.
+unsafe impl Sync for Page {}
+// SAFETY: `word` points into the page that `page` keeps mapped.
+unsafe impl Send for ForkGuard {}
+// SAFETY: as above; an atomic may be read from many threads.
+unsafe impl Sync for ForkGuard {}
+
+impl ForkGuard {
+    /// A guard for this process.
+    ///
+    /// # Errors
+    /// When there is no memory for a page.
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: asks for a number.
+        let len = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new private anonymous mapping at an address of the kernel's choice touches nothing that exists.
+        let at =
+            unsafe { libc::mmap(core::ptr::null_mut(), len, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let Some(word) = NonNull::new(at.cast::<AtomicU32>()) else {
+            return Err(io::Error::from(io::ErrorKind::OutOfMemory));
+        };
+        // SAFETY: `at` and `len` are the mapping made above, which nobody else knows.
+        let wiped = unsafe { libc::madvise(at, len, libc::MADV_WIPEONFORK) } == 0;
+        // SAFETY: a page is writable, large enough and aligned for a word, and zero bytes are a valid `AtomicU32`.
+        unsafe { word.as_ref() }.store(1, Ordering::Relaxed);
+        // SAFETY: asks for a number.
+        let pid = if wiped { None } else { Some(unsafe { libc::getpid() }) };
+        Ok(Self { word, page: Arc::new(Page { word, len, pid }) })
+    }
+
+    /// Whether this process is not the one that made the guard.
+    pub(crate) fn forked(&self) -> bool {
+        // SAFETY: the page is mapped while `self.page` lives.
+        if unsafe { self.word.as_ref() }.load(Ordering::Relaxed) == 0 {
+            return true;
+        }
+        match self.page.pid {
+            None => false,
+            // SAFETY: asks for a number.
+            Some(pid) => pid != unsafe { libc::getpid() },
+        }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `ForkGuard::new` with this length, and the last guard is gone.
+        unsafe { libc::munmap(self.word.as_ptr().cast(), self.len) };
+    }
+}
