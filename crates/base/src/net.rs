@@ -402,6 +402,8 @@ pub struct StreamInfo {
     pub retransmits: Option<u64>,
     /// Bytes that are sent and not acknowledged.
     pub in_flight: Option<u64>,
+    /// Bytes that were written and not yet sent.
+    pub unsent: Option<u64>,
     /// The path MTU, in bytes.
     pub path_mtu: Option<u32>,
     /// Delivery rate, in bytes per second.

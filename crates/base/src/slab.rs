@@ -49,20 +49,24 @@ struct Entry<T> {
 
 /// A table of `T` in which a key stays valid until its object is removed, and is never valid again after that (until a
 /// slot has been reused 2³⁰ times).
+///
+/// The table grows by chunks, so that objects are never moved and memory follows the number of objects closely.
 #[derive(Debug)]
 pub struct Slab<T> {
-    entries: Vec<Entry<T>>,
+    chunks: Vec<Vec<Entry<T>>>,
     free: u32,
     len: usize,
 }
 
 const NONE: u32 = u32::MAX;
+/// Objects per chunk: a power of two.
+const CHUNK: usize = 32;
 /// Generations fit 30 bits, so that [`Key::to_bits`] leaves the two high bits to the caller.
 const MAX_GENERATION: u32 = (1 << 30) - 1;
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { entries: Vec::new(), free: NONE, len: 0 }
+        Self { chunks: Vec::new(), free: NONE, len: 0 }
     }
 }
 
@@ -85,12 +89,27 @@ impl<T> Slab<T> {
         self.len == 0
     }
 
+    #[inline]
+    fn entry(&self, index: u32) -> Option<&Entry<T>> {
+        self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)
+    }
+
+    #[inline]
+    fn entry_mut(&mut self, index: u32) -> Option<&mut Entry<T>> {
+        self.chunks.get_mut(index as usize / CHUNK)?.get_mut(index as usize % CHUNK)
+    }
+
+    /// How many slots exist, free ones included.
+    fn slots(&self) -> usize {
+        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len())
+    }
+
     /// The key that the next [`Slab::insert`] will return.
     #[must_use]
     pub fn next_key(&self) -> Key {
-        match self.entries.get(self.free as usize) {
+        match self.entry(self.free) {
             Some(e) => Key { index: self.free, generation: e.generation },
-            None => Key { index: self.entries.len() as u32, generation: 0 },
+            None => Key { index: self.slots() as u32, generation: 0 },
         }
     }
 
@@ -98,30 +117,39 @@ impl<T> Slab<T> {
     ///
     /// # Panics
     /// When 2³² - 1 objects are in the table.
+    #[inline]
     pub fn insert(&mut self, value: T) -> Key {
         self.len += 1;
         let index = self.free;
-        if let Some(e) = self.entries.get_mut(index as usize) {
-            if let Slot::Free { next } = e.slot {
-                self.free = next;
-            }
+        if let Some(e) = self.entry_mut(index) {
+            let key = Key { index, generation: e.generation };
+            let next = if let Slot::Free { next } = e.slot { next } else { NONE };
             e.slot = Slot::Used(value);
-            return Key { index, generation: e.generation };
+            self.free = next;
+            return key;
         }
-        let index = self.entries.len() as u32;
+        let index = self.slots() as u32;
         assert!(index != NONE, "slab is full");
-        self.entries.push(Entry { generation: 0, slot: Slot::Used(value) });
+        match self.chunks.last_mut() {
+            Some(last) if last.len() < CHUNK => last.push(Entry { generation: 0, slot: Slot::Used(value) }),
+            _ => {
+                let mut chunk = Vec::with_capacity(CHUNK);
+                chunk.push(Entry { generation: 0, slot: Slot::Used(value) });
+                self.chunks.push(chunk);
+            }
+        }
         Key { index, generation: 0 }
     }
 
     /// Takes the object out; `None` if the key names nothing.
     pub fn remove(&mut self, key: Key) -> Option<T> {
-        let e = self.entries.get_mut(key.index as usize)?;
+        let free = self.free;
+        let e = self.entry_mut(key.index)?;
         if e.generation != key.generation || matches!(e.slot, Slot::Free { .. }) {
             return None;
         }
-        e.generation = e.generation.wrapping_add(1) & MAX_GENERATION;
-        let old = core::mem::replace(&mut e.slot, Slot::Free { next: self.free });
+        e.generation = (e.generation + 1) & MAX_GENERATION;
+        let old = core::mem::replace(&mut e.slot, Slot::Free { next: free });
         self.free = key.index;
         self.len -= 1;
         match old {
@@ -130,18 +158,35 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Drops the object where it is; false if the key names nothing. Cheaper than [`Slab::remove`] for large objects.
+    #[inline]
+    pub fn discard(&mut self, key: Key) -> bool {
+        let free = self.free;
+        let Some(e) = self.entry_mut(key.index) else { return false };
+        if e.generation != key.generation || matches!(e.slot, Slot::Free { .. }) {
+            return false;
+        }
+        e.generation = (e.generation + 1) & MAX_GENERATION;
+        e.slot = Slot::Free { next: free };
+        self.free = key.index;
+        self.len -= 1;
+        true
+    }
+
     /// The object, if the key still names one.
+    #[inline]
     #[must_use]
     pub fn get(&self, key: Key) -> Option<&T> {
-        match self.entries.get(key.index as usize) {
+        match self.entry(key.index) {
             Some(Entry { generation, slot: Slot::Used(v) }) if *generation == key.generation => Some(v),
             _ => None,
         }
     }
 
     /// The object, if the key still names one.
+    #[inline]
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
-        match self.entries.get_mut(key.index as usize) {
+        match self.entry_mut(key.index) {
             Some(Entry { generation, slot: Slot::Used(v) }) if *generation == key.generation => Some(v),
             _ => None,
         }
@@ -155,7 +200,7 @@ impl<T> Slab<T> {
 
     /// All objects, in slot order.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
-        self.entries.iter().enumerate().filter_map(|(i, e)| match &e.slot {
+        self.chunks.iter().flatten().enumerate().filter_map(|(i, e)| match &e.slot {
             Slot::Used(v) => Some((Key { index: i as u32, generation: e.generation }, v)),
             Slot::Free { .. } => None,
         })
@@ -163,7 +208,7 @@ impl<T> Slab<T> {
 
     /// All objects, in slot order.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Key, &mut T)> {
-        self.entries.iter_mut().enumerate().filter_map(|(i, e)| match &mut e.slot {
+        self.chunks.iter_mut().flatten().enumerate().filter_map(|(i, e)| match &mut e.slot {
             Slot::Used(v) => Some((Key { index: i as u32, generation: e.generation }, v)),
             Slot::Free { .. } => None,
         })
@@ -193,6 +238,21 @@ mod tests {
         assert_eq!(slab.get(a), None);
         assert_eq!(slab.get(b), Some(&"b"));
         assert_eq!(Key::from_bits(b.to_bits()), b);
+    }
+
+    #[test]
+    fn keys_hold_over_many_chunks() {
+        let mut slab = Slab::new();
+        let keys: Vec<_> = (0..1000).map(|i| (i, slab.insert(i))).collect();
+        assert!(keys.iter().all(|(i, k)| slab.get(*k) == Some(i) && k.index() == *i));
+        for (_, k) in keys.iter().step_by(2) {
+            assert!(slab.discard(*k));
+            assert!(!slab.discard(*k));
+        }
+        assert_eq!((slab.len(), slab.iter().count(), slab.keys().len()), (500, 500, 500));
+        let again = slab.insert(7);
+        assert_eq!(slab.get(again), Some(&7));
+        assert!(keys.iter().all(|(_, k)| *k != again));
     }
 
     #[test]

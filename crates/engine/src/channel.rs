@@ -82,14 +82,8 @@ impl Channel {
             return Err(NetError::new(ErrorKind::WouldBlock));
         }
         match net.read(self.sock, buf) {
-            Ok(n) => {
-                // Less than asked for: the kernel's buffer is empty, and new data will be announced. An end of stream
-                // that was announced already will not be, so it must be read.
-                if n < buf.len() && !self.hangup {
-                    self.readable = false;
-                }
-                Ok(n)
-            }
+            // Less than asked for does not mean that nothing is left: only `WouldBlock` is a promise of an event.
+            Ok(n) => Ok(n),
             Err(e) => {
                 if e.is_would_block() {
                     self.readable = false;
@@ -100,16 +94,14 @@ impl Channel {
         }
     }
 
-    /// Writes to the socket. `WouldBlock` and short writes wait for readiness.
+    /// Writes to the socket, keeping the readiness flags true to the contract of [`Net`].
     pub(crate) fn write<N: Net>(&mut self, net: &mut N, bufs: &[IoSlice<'_>]) -> Result<usize, NetError> {
         if !self.writable {
             return Err(NetError::new(ErrorKind::WouldBlock));
         }
         let result = net.write(self.sock, bufs);
-        match &result {
-            Ok(n) if *n < bufs.iter().map(|b| b.len()).sum() => self.writable = false,
-            Err(e) if e.is_would_block() => self.writable = false,
-            _ => {}
+        if result.as_ref().is_err_and(NetError::is_would_block) {
+            self.writable = false;
         }
         result
     }
@@ -121,7 +113,6 @@ pub(crate) struct SocketIo<'a, N> {
     pub(crate) sock: Sock,
     pub(crate) readable: &'a mut bool,
     pub(crate) writable: &'a mut bool,
-    pub(crate) hangup: bool,
     /// The first error that was not "not now".
     pub(crate) error: Option<NetError>,
 }
@@ -143,12 +134,7 @@ impl<N: Net> io::Read for SocketIo<'_, N> {
             return Err(would_block());
         }
         match self.net.read(self.sock, buf) {
-            Ok(n) => {
-                if n < buf.len() && !self.hangup {
-                    *self.readable = false;
-                }
-                Ok(n)
-            }
+            Ok(n) => Ok(n),
             Err(e) if e.is_would_block() => {
                 *self.readable = false;
                 Err(would_block())
@@ -168,12 +154,7 @@ impl<N: Net> io::Write for SocketIo<'_, N> {
             return Err(would_block());
         }
         match self.net.write(self.sock, bufs) {
-            Ok(n) => {
-                if n < bufs.iter().map(|b| b.len()).sum() {
-                    *self.writable = false;
-                }
-                Ok(n)
-            }
+            Ok(n) => Ok(n),
             Err(e) if e.is_would_block() => {
                 *self.writable = false;
                 Err(would_block())

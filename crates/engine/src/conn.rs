@@ -224,3 +224,15 @@ impl Conn {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        // The budget of DESIGN.md is 2 kB for an idle TCP connection, everything included.
+        let size = size_of::<Conn>() + size_of::<crate::channel::Channel>();
+        assert!(size <= 640, "{} + {}", size_of::<Conn>(), size_of::<crate::channel::Channel>());
+    }
+}

@@ -152,6 +152,9 @@ impl<N: Net> Engine<N> {
         for (listener, key) in core::mem::take(&mut self.pending_shared) {
             self.shared_ready(listener, key, false);
         }
+        if self.names.has_unread() {
+            self.read_unread_transports();
+        }
         let mut events = core::mem::take(&mut self.net_events);
         let mut taken = 0;
         loop {
@@ -236,6 +239,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.channels.get_mut(key) else { return };
         let (readable, writable) = c.note(ready);
         match c.behind {
+            Behind::Attempt(conn, None) if matches!(c.kind, Kind::Tcp) => self.cached_ready(key, conn),
             Behind::Attempt(..) => self.drive_attempt(key),
             Behind::Conn(conn) => self.conn_ready(key, conn, readable || ready.readable, writable || ready.writable),
             Behind::Listener(listener) => match c.kind {

@@ -3,7 +3,7 @@
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io};
 use crate::engine::Timer;
-use crate::event::{AttemptError, CandidateOutcome, EstablishmentError, Event, Fate, Reason, Step};
+use crate::event::{AttemptError, CandidateOutcome, EstablishmentError, Event, Fate, Notice, Reason, Source, Step};
 use crate::ids::Owner;
 use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
 use bytes::Bytes;
@@ -404,6 +404,37 @@ impl<N: Net> Engine<N> {
         Ok(what)
     }
 
+    /// The cached outcome, tried alone over plain TCP, has ended: the commonest way to a connection, kept short.
+    pub(crate) fn cached_ready(&mut self, key: Key, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.est.is_some() || c.ext.is_some() || !c.tx.queue.is_empty() || c.request.framer.frames() {
+            return self.drive_attempt(key);
+        }
+        let Some(ch) = self.channels.get_mut(key) else { return };
+        if ch.connected || !ch.writable {
+            return self.drive_attempt(key);
+        }
+        // The result can be asked for only once.
+        match self.net.connect_result(ch.sock) {
+            Ok(()) => {}
+            Err(e) if e.is_would_block() => {
+                ch.writable = false;
+                return;
+            }
+            Err(e) => return self.attempt_failed(conn, None, What::Channel(key), AttemptError::Net(e)),
+        }
+        ch.connected = true;
+        ch.behind = Behind::Conn(conn);
+        c.state = ConnectionState::Established;
+        c.stack = Some(Stack::Tcp);
+        c.establishment = self.now - c.since;
+        c.since = self.now;
+        self.stats.established += 1;
+        if !c.released {
+            self.notices.push_back(Notice { source: Source::Connection(ConnectionId(conn)), event: Event::Ready });
+        }
+    }
+
     /// Moves an attempt over TCP on, after readiness.
     pub(crate) fn drive_attempt(&mut self, key: Key) {
         let Some(c) = self.channels.get_mut(key) else { return };
@@ -421,6 +452,8 @@ impl<N: Net> Engine<N> {
                 Err(e) => return self.attempt_failed(conn, candidate, What::Channel(key), AttemptError::Net(e)),
             }
             c.connected = true;
+            // Nothing has been read yet, so no event is promised: the first read has to be tried.
+            c.readable = true;
             let (rtt, addr) = (self.now - c.started, c.remote);
             match c.kind {
                 Kind::Tcp => return self.attempt_established(conn, candidate, What::Channel(key)),
@@ -576,6 +609,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.establishment = now - c.since;
         let est = c.est.take();
+        let raced = est.is_some();
         if let Some(mut est) = est {
             // The race still has its cancellations to say.
             while let Some(output) = est.race.poll_output(now) {
@@ -612,7 +646,8 @@ impl<N: Net> Engine<N> {
             }
             What::Quic(k) => self.quic_won(conn, k, stack),
         }
-        if let Some(key) = cache_key {
+        // An outcome that was used is no news: it is tried anew when its lifetime ends.
+        if let Some(key) = cache_key.filter(|_| raced) {
             let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(establishment));
             self.outcomes.record_success(now, key, outcome);
         }

@@ -79,7 +79,23 @@ impl<N: Net> Engine<N> {
                 return Err(e);
             }
         }
+        self.poll_listener(listener);
         Ok(ListenerId(listener))
+    }
+
+    /// Tries every socket of a new listener once: no event is promised before that.
+    fn poll_listener(&mut self, listener: Key) {
+        let Some(l) = self.listeners.get(listener) else { return };
+        let (channels, sockets) = (l.channels.clone(), l.quic_sockets.clone());
+        for key in channels {
+            match self.channels.get(key).map(|c| &c.kind) {
+                Some(Kind::UdpShared(_)) => self.shared_ready(listener, key, false),
+                _ => self.accept(listener, key),
+            }
+        }
+        for key in sockets {
+            self.quic_socket_readable(key);
+        }
     }
 
     fn listen_on(&mut self, listener: Key, local: &LocalEndpoint) -> Result<(), EstablishmentError> {

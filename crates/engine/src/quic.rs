@@ -144,6 +144,8 @@ impl<N: Net> Engine<N> {
             Some(k) => k,
             None => {
                 let k = self.open_quic_socket(addr, options, None)?;
+                // Nothing can have come yet, but no event is promised before it was tried.
+                self.quic_socket_readable(k);
                 if plain {
                     self.quic_clients.push((addr.is_ipv6(), options.interface, k));
                 }
@@ -380,7 +382,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn quic_socket_readable(&mut self, key: Key) {
+    pub(crate) fn quic_socket_readable(&mut self, key: Key) {
         let Some(s) = self.quic_sockets.get(key) else { return };
         let sock = s.sock;
         let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));

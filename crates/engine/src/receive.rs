@@ -42,7 +42,7 @@ type Read = Result<Option<usize>, ConnectionError>;
 
 /// How much is read from a transport at once.
 const CHUNK: usize = 64 << 10;
-/// Rounds of reading for one framed message before others have their turn.
+/// Rounds of reading for one message before others have their turn.
 const ROUNDS: usize = 64;
 
 impl<N: Net> Engine<N> {
@@ -228,44 +228,44 @@ impl<N: Net> Engine<N> {
     }
 
     fn receive_datagram(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
-        let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
-        let io = c.io;
-        if let Some((data, ecn)) = c.ext.as_deref_mut().and_then(take_queued) {
-            let framed = c.framed();
-            if !framed {
-                return Ok(ReceiveOutcome::Received(Received {
-                    data,
-                    end_of_message: true,
-                    is_final: false,
-                    ecn: Some(ecn),
-                }));
-            }
-            c.ext().receiver.buffer().extend_from_slice(&data);
-            self.run_framer(key, false)?;
+        for _ in 0..ROUNDS {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
-            if let Some(d) = c.ext().receiver.take() {
-                return Ok(ReceiveOutcome::Received(Received {
-                    data: d.data,
-                    end_of_message: d.end_of_message,
-                    is_final: false,
-                    ecn: Some(ecn),
-                }));
-            }
-        }
-        match io {
-            Io::Channel(k) => {
-                if self.fill_datagrams(key, k)? {
-                    return self.receive_datagram(key);
+            let (io, framed) = (c.io, c.framed());
+            if let Some((data, ecn)) = c.ext.as_deref_mut().and_then(take_queued) {
+                let mut received = Received { data, end_of_message: true, is_final: false, ecn: Some(ecn) };
+                if !framed {
+                    return Ok(ReceiveOutcome::Received(received));
                 }
-                Ok(ReceiveOutcome::Blocked)
+                c.ext().receiver.buffer().extend_from_slice(&received.data);
+                self.run_framer(key, false)?;
+                let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
+                if let Some(d) = c.ext().receiver.take() {
+                    received.data = d.data;
+                    received.end_of_message = d.end_of_message;
+                    return Ok(ReceiveOutcome::Received(received));
+                }
+                // Not a whole message yet: the next datagram.
+                continue;
             }
-            Io::Datagrams { quic } => match self.quics.get(quic).and_then(|q| q.lost.clone()) {
-                Some(e) => Err(ConnectionError::Quic(e)),
-                None => Ok(ReceiveOutcome::Blocked),
-            },
-            Io::Peer { .. } => Ok(ReceiveOutcome::Blocked),
-            _ => Err(closed(self.conns.get(key).and_then(|c| c.error.as_deref()))),
+            match io {
+                Io::Channel(k) => {
+                    if !self.fill_datagrams(key, k)? {
+                        return Ok(ReceiveOutcome::Blocked);
+                    }
+                }
+                Io::Datagrams { quic } => {
+                    return match self.quics.get(quic).and_then(|q| q.lost.clone()) {
+                        Some(e) => Err(ConnectionError::Quic(e)),
+                        None => Ok(ReceiveOutcome::Blocked),
+                    };
+                }
+                Io::Peer { .. } => return Ok(ReceiveOutcome::Blocked),
+                _ => return Err(closed(self.conns.get(key).and_then(|c| c.error.as_deref()))),
+            }
         }
+        self.notify(key, crate::Event::Readable);
+        self.again = true;
+        Ok(ReceiveOutcome::Blocked)
     }
 
     /// Takes datagrams from a connection's own socket to its queue. True if there were any.
@@ -278,7 +278,8 @@ impl<N: Net> Engine<N> {
         let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         let mut got = false;
         // ICMP errors come between datagrams; each is worth one more try.
-        for _ in 0..4 {
+        let mut drained = false;
+        for _ in 0..ROUNDS {
             match self.net.recv(sock, &mut batch) {
                 Ok(_) => {
                     for (meta, data) in batch.filled() {
@@ -300,6 +301,7 @@ impl<N: Net> Engine<N> {
                     if let Some(ch) = self.channels.get_mut(channel) {
                         ch.readable = false;
                     }
+                    drained = true;
                     break;
                 }
                 // ICMP gives a soft error on a connectionless transport (RFC 9623 section 10.3).
@@ -313,6 +315,11 @@ impl<N: Net> Engine<N> {
             }
         }
         self.batch = Some(batch);
+        if !got && !drained {
+            // Nothing but errors, and more of them: come back without waiting for readiness.
+            self.notify(conn, crate::Event::Readable);
+            self.again = true;
+        }
         Ok(got)
     }
 }

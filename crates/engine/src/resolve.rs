@@ -30,12 +30,22 @@ pub(crate) struct Names {
     resolver: Option<Box<Resolver>>,
     lookups: BTreeMap<u32, (Key, u16)>,
     transports: BTreeMap<u32, Transport>,
+    /// Transports that were not read empty within the budget.
+    unread: Vec<TransportId>,
     armed: Option<Instant>,
 }
 
+/// Datagram batches, or pieces of a stream, that one transport may deliver in a turn.
+const READS_PER_TURN: usize = 16;
+
 impl Names {
     pub(crate) fn new(seed: [u8; 32]) -> Self {
-        Self { seed, resolver: None, lookups: BTreeMap::new(), transports: BTreeMap::new(), armed: None }
+        Self { seed, resolver: None, lookups: BTreeMap::new(), transports: BTreeMap::new(), unread: Vec::new(), armed: None }
+    }
+
+    /// Whether a transport was not read empty.
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
     }
 
     /// Nobody waits for this lookup any more; its answers still go to the cache.
@@ -146,6 +156,10 @@ impl<N: Net> Engine<N> {
             Ok(sock) => {
                 let transport = Transport { sock, server, stream, connected: !stream, unsent: Vec::new() };
                 self.names.transports.insert(id.0, transport);
+                if !stream {
+                    // Nothing can have come yet, but no event is promised before it was tried.
+                    self.transport_read(id);
+                }
             }
             Err(error) => self.transport_failed(id, stream, error),
         }
@@ -192,10 +206,12 @@ impl<N: Net> Engine<N> {
         let id = TransportId(number);
         let Some(t) = self.names.transports.get_mut(&number) else { return };
         let now = self.now;
+        let mut connected = false;
         if t.stream && !t.connected && ready.writable {
             match self.net.connect_result(t.sock) {
                 Ok(()) => {
                     t.connected = true;
+                    connected = true;
                     if let Some(r) = &mut self.names.resolver {
                         r.handle_input(now, Input::TcpConnected { transport: id });
                     }
@@ -205,7 +221,7 @@ impl<N: Net> Engine<N> {
             }
         }
         self.transport_flush(id);
-        if ready.readable || ready.error || ready.hangup {
+        if connected || ready.readable || ready.error || ready.hangup {
             self.transport_read(id);
         }
         self.drain_resolver();
@@ -217,8 +233,7 @@ impl<N: Net> Engine<N> {
         let (sock, stream) = (t.sock, t.stream);
         if stream {
             let mut buf = [0; 4096];
-            // A message has at most 65,535 bytes; more than a few of them is not an answer.
-            for _ in 0..64 {
+            for _ in 0..READS_PER_TURN {
                 let Some(r) = &mut self.names.resolver else { return };
                 match self.net.read(sock, &mut buf) {
                     Ok(0) => return r.handle_input(now, Input::TcpClosed { transport: id, error: None }),
@@ -227,11 +242,11 @@ impl<N: Net> Engine<N> {
                     Err(e) => return r.handle_input(now, Input::TcpClosed { transport: id, error: Some(e) }),
                 }
             }
-            self.again = true;
-            return;
+            return self.read_later(id);
         }
         let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
-        for _ in 0..4 {
+        let mut more = true;
+        for _ in 0..READS_PER_TURN {
             match self.net.recv(sock, &mut batch) {
                 Ok(_) => {
                     for (meta, data) in batch.filled() {
@@ -242,14 +257,35 @@ impl<N: Net> Engine<N> {
                         }
                     }
                 }
-                Err(e) if e.is_would_block() => break,
-                Err(error) => {
-                    self.transport_failed(id, false, error);
+                Err(e) => {
+                    more = false;
+                    if !e.is_would_block() {
+                        self.transport_failed(id, false, e);
+                    }
                     break;
                 }
             }
         }
         self.batch = Some(batch);
+        if more {
+            self.read_later(id);
+        }
+    }
+
+    /// A transport has more to read than one turn allows: no event will tell.
+    fn read_later(&mut self, id: TransportId) {
+        if !self.names.unread.contains(&id) {
+            self.names.unread.push(id);
+        }
+        self.again = true;
+    }
+
+    /// Goes on with what the budget of the last turn left.
+    pub(crate) fn read_unread_transports(&mut self) {
+        for id in core::mem::take(&mut self.names.unread) {
+            self.transport_read(id);
+        }
+        self.drain_resolver();
     }
 
     /// The system's routes decide which addresses can be reached at all, and in which order (RFC 6724 section 6).

@@ -126,7 +126,7 @@ impl Stack {
             },
             Self::Udp => StackFeatures {
                 provides: set(&[P::PreserveMsgBoundaries, P::ZeroRttMsg]),
-                configurable: set(&[P::FullChecksumSend, P::SoftErrorNotify]),
+                configurable: set(&[P::FullChecksumSend, P::FullChecksumRecv, P::SoftErrorNotify]),
                 bytes: false,
                 messages: true,
                 handshake_rtts: 0,

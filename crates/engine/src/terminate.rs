@@ -12,6 +12,9 @@ use neater_framing::Outbound;
 use neater_quic::{ConnectionApi, Direction, QuicError};
 use std::net::SocketAddr;
 
+/// How soon after the end was sent it is first asked whether the peer has it.
+const DELIVERY_CHECK: core::time::Duration = core::time::Duration::from_millis(2);
+
 /// Bytes of a lingering peer that are thrown away before its socket is.
 const LINGER_READS: usize = 64;
 
@@ -126,8 +129,9 @@ impl<N: Net> Engine<N> {
         // Closing a socket with unread data would reset the connection and destroy what the peer has not read yet.
         let until = self.now + LINGER;
         ch.behind = Behind::Lingering { until, conn: Some(conn) };
-        self.timers.push(until, Timer::Channel(key));
+        self.timers.push(self.now + DELIVERY_CHECK, Timer::Channel(key));
         self.linger(key);
+        self.check_delivered(key);
     }
 
     fn drop_channel(&mut self, conn: Key, key: Key) {
@@ -171,10 +175,26 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// A connection is closed when its peer has everything; its socket may linger for the peer's end a little longer.
+    fn check_delivered(&mut self, key: Key) {
+        let Some(ch) = self.channels.get_mut(key) else { return };
+        let Behind::Lingering { until, conn: Some(conn) } = ch.behind else { return };
+        if self.net.stream_info(ch.sock).is_ok_and(|i| i.in_flight == Some(0) && i.unsent.unwrap_or(0) == 0) {
+            ch.behind = Behind::Lingering { until, conn: None };
+            self.finish_close(conn);
+        }
+    }
+
     pub(crate) fn channel_timeout(&mut self, key: Key) {
         let Some(ch) = self.channels.get(key) else { return };
         match ch.behind {
-            Behind::Lingering { until, conn } if until <= self.now => {
+            Behind::Lingering { until, conn } => {
+                if until > self.now {
+                    // Half as often each time: the checks are cheap, and few.
+                    let waited = self.now - (until - LINGER);
+                    self.timers.push((self.now + waited.max(DELIVERY_CHECK)).min(until), Timer::Channel(key));
+                    return self.check_delivered(key);
+                }
                 if let Some(ch) = self.channels.remove(key) {
                     self.net.close(ch.sock);
                 }
@@ -248,7 +268,7 @@ impl<N: Net> Engine<N> {
 
     fn remove(&mut self, conn: Key) {
         self.detach(conn);
-        self.conns.remove(conn);
+        self.conns.discard(conn);
     }
 
     /// Ends an established connection because of an error. Messages that were not sent are reported.
@@ -391,6 +411,21 @@ impl<N: Net> Engine<N> {
     pub fn release(&mut self, conn: ConnectionId) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         c.released = true;
+        // A plain TCP connection on which nothing was said needs no farewell.
+        if c.state == ConnectionState::Established
+            && (c.bytes_sent, c.bytes_received) == (0, 0)
+            && c.ext.is_none()
+            && c.group.is_none()
+            && c.tx.queue.is_empty()
+            && let Io::Channel(k) = c.io
+            && let Some(ch) = self.channels.get(k)
+            && matches!(ch.kind, Kind::Tcp)
+        {
+            let sock = ch.sock;
+            self.channels.discard(k);
+            self.conns.discard(conn.0);
+            return self.net.close(sock);
+        }
         match c.state {
             ConnectionState::Closed => self.remove(conn.0),
             _ => self.close(conn),

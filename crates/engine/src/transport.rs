@@ -61,7 +61,6 @@ pub(crate) fn tls_out<N: Net>(net: &mut N, c: &mut Channel) -> Result<bool, NetE
         sock: c.sock,
         readable: &mut c.readable,
         writable: &mut c.writable,
-        hangup: c.hangup,
         error: None,
     };
     while tls.wants_write() {
@@ -91,7 +90,6 @@ pub(crate) fn tls_in<N: Net>(net: &mut N, c: &mut Channel) -> Result<(), TlsIn> 
         sock: c.sock,
         readable: &mut c.readable,
         writable: &mut c.writable,
-        hangup: c.hangup,
         error: None,
     };
     let n = match tls.read_tls(&mut io) {

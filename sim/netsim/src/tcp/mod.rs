@@ -338,6 +338,7 @@ impl Conn {
             congestion_window: Some(self.cc.window()),
             retransmits: Some(self.retransmits),
             in_flight: Some(self.snd.flight()),
+            unsent: Some(self.snd.unsent()),
             path_mtu: Some(self.path_mtu),
             delivery_rate: self.rate,
         }

@@ -93,6 +93,7 @@ fn summarise(info: &TcpInfo, len: usize, unacknowledged: impl FnOnce() -> Option
             Some(unsent) => unacknowledged().map(|held| held.saturating_sub(u64::from(unsent))),
             None => field!(unacked).zip(mss).map(|(segments, mss)| u64::from(segments) * mss),
         },
+        unsent: field!(notsent_bytes).map(u64::from),
         path_mtu: field!(pmtu).filter(|mtu| *mtu > 0),
         delivery_rate: field!(delivery_rate).filter(|rate| *rate > 0),
     }
