@@ -3,7 +3,7 @@
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io};
 use crate::engine::Timer;
-use crate::event::{AttemptError, CandidateOutcome, EstablishmentError, Event, Fate, Notice, Reason, Source, Step};
+use crate::event::{AttemptError, CandidateOutcome, ConnectionError, EstablishmentError, Event, Fate, Notice, Reason, Source, Step};
 use crate::ids::Owner;
 use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
 use bytes::Bytes;
@@ -735,6 +735,7 @@ impl<N: Net> Engine<N> {
             c.io = Io::None;
             c.ext().candidates.clone_from(&error.candidates);
         }
+        self.report_unsent(conn, &ConnectionError::Closed);
         self.notify(conn, Event::EstablishmentError(Box::new(error)));
         self.set_closed(conn);
     }

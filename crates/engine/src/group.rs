@@ -23,6 +23,8 @@ pub(crate) struct Group {
     /// A handle refers to it.
     pub(crate) held: bool,
     pub(crate) closing: bool,
+    /// The session is to be closed with this code: its last member was aborted.
+    pub(crate) abort_code: Option<u64>,
 }
 
 impl<N: Net> Engine<N> {
@@ -36,6 +38,7 @@ impl<N: Net> Engine<N> {
             pending: VecDeque::new(),
             held: false,
             closing: false,
+            abort_code: None,
         })
     }
 
@@ -262,12 +265,12 @@ impl<N: Net> Engine<N> {
         if !g.members.is_empty() || (g.held && !g.closing) {
             return;
         }
-        let (quic, held) = (g.quic, g.held);
+        let (quic, held, abort_code) = (g.quic, g.held, g.abort_code);
         if let Some(quic) = quic {
             let ours = self.quics.get(quic).is_some_and(|q| q.client);
             let closing = self.groups.get(group).is_some_and(|g| g.closing);
             if ours || closing {
-                self.quic_close(quic, 0);
+                self.quic_close(quic, abort_code.unwrap_or(0));
             } else if !held {
                 // The client may open another stream: the session lives until it closes it or the idle timeout does.
                 return;

@@ -295,7 +295,11 @@ impl<N: Net> Engine<N> {
             if l.limit == Some(0) || l.handshaking >= self.limits.handshakes {
                 return;
             }
-            if round >= ACCEPT_BUDGET || self.conns.len() >= self.limits.connections {
+            if self.conns.len() >= self.limits.connections {
+                // Whose end will make room is not known: look again.
+                return self.timers.push(self.now + ACCEPT_RETRY, Timer::Accept(listener));
+            }
+            if round >= ACCEPT_BUDGET {
                 self.timers.push(self.now, Timer::Accept(listener));
                 self.again = true;
                 return;

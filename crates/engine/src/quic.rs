@@ -706,7 +706,9 @@ impl<N: Net> Engine<N> {
             return;
         }
         let early = q.early.take().filter(|_| q.conn.accepted_early_data());
-        let stream = early.or_else(|| q.conn.open(Direction::Both));
+        // A connection for sending only needs a stream of one direction only.
+        let direction = if q.request.may_receive { Direction::Both } else { Direction::One };
+        let stream = early.or_else(|| q.conn.open(direction));
         let Some(c) = self.conns.get_mut(conn) else { return };
         if early.is_some()
             && let Some(data) = c.ext().early.take()
@@ -722,7 +724,7 @@ impl<N: Net> Engine<N> {
             None => {
                 c.io = Io::StreamPending { quic: key };
                 if let Some(g) = self.groups.get_mut(group) {
-                    g.pending.push_back((conn, Direction::Both));
+                    g.pending.push_back((conn, direction));
                 }
             }
         }

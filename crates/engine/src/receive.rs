@@ -10,7 +10,7 @@ use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::{Ecn, Net, RecvBatch};
 use neater_framing::Outbound;
-use neater_quic::{ConnectionApi, QuicError, ReadOutcome};
+use neater_quic::{ConnectionApi, ReadOutcome};
 use neater_tls::ReadState;
 
 /// A received message, or a part of one.
@@ -40,6 +40,8 @@ pub enum ReceiveOutcome {
 /// What reading found: `Some(0)` is the end, `None` is "not now".
 type Read = Result<Option<usize>, ConnectionError>;
 
+const SEND_ONLY: &str = "this connection was opened for sending only (direction: Unidirectional send)";
+
 /// How much is read from a transport at once.
 const CHUNK: usize = 64 << 10;
 /// Rounds of reading for one message before others have their turn.
@@ -55,6 +57,9 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn.0) else { return Err(ConnectionError::Closed) };
         if c.state == ConnectionState::Establishing {
             return Ok(None);
+        }
+        if !c.request.may_receive {
+            return Err(ConnectionError::Unsupported(SEND_ONLY));
         }
         if c.ext.is_some() || c.stack.is_some_and(|s| !s.is_stream()) {
             c.bytes_possible()?;
@@ -93,8 +98,7 @@ impl<N: Net> Engine<N> {
                     }
                     ReadOutcome::Blocked => match lost {
                         None => Ok(None),
-                        // The peer's orderly end of the whole session.
-                        Some(QuicError::Closed { code: 0, .. }) => Ok(Some(0)),
+                        // A stream that has not ended before its session was cut short, however politely that ended.
                         Some(e) => Err(ConnectionError::Quic(e)),
                     },
                     ReadOutcome::End => Ok(Some(0)),
@@ -129,6 +133,9 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(key) else { return Err(ConnectionError::Closed) };
         if c.state == ConnectionState::Establishing {
             return Ok(ReceiveOutcome::Blocked);
+        }
+        if !c.request.may_receive {
+            return Err(ConnectionError::Unsupported(SEND_ONLY));
         }
         let outcome = if c.stack.is_some_and(|s| !s.is_stream()) {
             self.receive_datagram(key)

@@ -45,6 +45,9 @@ pub(crate) struct Compiled {
     pub(crate) timeout: Option<Duration>,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) alpn: Vec<Vec<u8>>,
+    /// Which directions the program may use (RFC 9622 section 6.2.16).
+    pub(crate) may_send: bool,
+    pub(crate) may_receive: bool,
 }
 
 /// What a request is compiled from, beside properties and security.
@@ -240,6 +243,8 @@ impl<N: Net> Engine<N> {
             timeout: options.timeout,
             idle_timeout: connection.timeout,
             alpn: security.alpn().to_vec(),
+            may_send: properties.direction() != neater_property::Direction::UnidirectionalReceive,
+            may_receive: properties.direction() != neater_property::Direction::UnidirectionalSend,
         })))
     }
 }

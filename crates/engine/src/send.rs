@@ -32,6 +32,8 @@ impl Default for SendOptions {
     }
 }
 
+const RECEIVE_ONLY: &str = "this connection was opened for receiving only (direction: Unidirectional receive)";
+
 /// The largest payload of a UDP datagram over IPv4; IPv6 allows 20 bytes more, which nobody can count on.
 const UDP_PAYLOAD_MAX: usize = 65_507;
 
@@ -56,6 +58,9 @@ impl<N: Net> Engine<N> {
         }
         if c.final_sent {
             return Err(SendError::AfterFinal);
+        }
+        if !c.request.may_send {
+            return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
         }
         let datagram = c.stack.is_some_and(|s| !s.is_stream());
         if c.stack.is_some_and(|s| s == Stack::Udp) && !options.safely_replayable {
@@ -180,6 +185,9 @@ impl<N: Net> Engine<N> {
                 return Err(SendError::Connection(c.error.as_deref().cloned().unwrap_or(ConnectionError::Closed)));
             }
             _ => return Err(SendError::AfterFinal),
+        }
+        if !c.request.may_send {
+            return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
         }
         if c.ext.is_some() {
             c.bytes_possible().map_err(SendError::Connection)?;

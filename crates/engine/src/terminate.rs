@@ -15,6 +15,11 @@ use std::net::SocketAddr;
 /// How soon after the end was sent it is first asked whether the peer has it.
 const DELIVERY_CHECK: core::time::Duration = core::time::Duration::from_millis(2);
 
+/// The application error code of a session that ends because its last connection was aborted without one of its own: not
+/// 0, which is an orderly end.
+const ABORTED: u64 = 1;
+/// The application error code of a stream that is given up without one.
+const NO_CODE: u64 = 0;
 /// Bytes of a lingering peer that are thrown away before its socket is.
 const LINGER_READS: usize = 64;
 
@@ -26,6 +31,7 @@ impl<N: Net> Engine<N> {
         match c.state {
             ConnectionState::Establishing => {
                 self.cancel_establishment(conn.0);
+                self.report_unsent(conn.0, &ConnectionError::Closed);
                 self.notify(conn.0, Event::Closed);
                 self.set_closed(conn.0);
             }
@@ -226,9 +232,24 @@ impl<N: Net> Engine<N> {
         if c.state == ConnectionState::Closed {
             return;
         }
+        self.report_unsent(conn, &ConnectionError::Closed);
         self.notify(conn, Event::Closed);
         self.detach(conn);
         self.set_closed(conn);
+    }
+
+    /// Reports every message that is still in the queue as not sent, before the last event of a connection.
+    pub(crate) fn report_unsent(&mut self, conn: Key, error: &ConnectionError) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.tx.queue.is_empty() {
+            return;
+        }
+        let unsent: Vec<_> = c.tx.queue.drain(..).filter_map(|s| s.completes).collect();
+        c.tx.bytes = 0;
+        self.recount(conn);
+        for id in unsent {
+            self.notify(conn, Event::SendError(id, SendError::Connection(error.clone())));
+        }
     }
 
     /// Takes the transport away from a connection.
@@ -242,7 +263,19 @@ impl<N: Net> Engine<N> {
                     self.net.close(ch.sock);
                 }
             }
-            Io::Stream { quic, stream } => self.quic_unbind(quic, Some(stream)),
+            Io::Stream { quic, stream } => {
+                // What was not ended in order is given up, and the peer told. It changes nothing about what was.
+                let (fin_done, read_closed) = (c.fin_done, c.read_closed);
+                if let Some(q) = self.quics.get_mut(quic) {
+                    if !fin_done {
+                        q.conn.reset(stream, NO_CODE);
+                    }
+                    if !read_closed {
+                        q.conn.stop(stream, NO_CODE);
+                    }
+                }
+                self.quic_unbind(quic, Some(stream));
+            }
             Io::Datagrams { quic } => self.quic_unbind(quic, None),
             Io::Peer { channel, remote } => {
                 if let Some(Kind::UdpShared(peers)) = self.channels.get_mut(channel).map(|c| &mut c.kind) {
@@ -278,11 +311,8 @@ impl<N: Net> Engine<N> {
             return;
         }
         c.error = Some(Box::new(error.clone()));
-        let unsent: Vec<_> = c.tx.queue.iter().filter_map(|s| s.completes).collect();
         self.note_early_death(conn);
-        for id in unsent {
-            self.notify(conn, Event::SendError(id, SendError::Connection(error.clone())));
-        }
+        self.report_unsent(conn, &error);
         self.notify(conn, Event::ConnectionError(error));
         // What a QUIC stream has received can still be read.
         if self.conns.get(conn).is_some_and(|c| !matches!(c.io, Io::Stream { .. })) {
@@ -300,17 +330,16 @@ impl<N: Net> Engine<N> {
                 let error = EstablishmentError::new(Reason::EstablishmentFailed, error.to_string());
                 self.fail(conn, error);
             }
-            ConnectionState::Closing if orderly => self.finish_close(conn),
+            ConnectionState::Closing if orderly && c.tx.queue.is_empty() => self.finish_close(conn),
+            // What has arrived can still be read, and reading tells whether it is complete.
+            ConnectionState::Established if orderly && c.tx.queue.is_empty() => {
+                self.notify(conn, Event::Readable);
+                self.notify(conn, Event::Closed);
+                self.set_closed(conn);
+            }
             ConnectionState::Established | ConnectionState::Closing => {
-                let drained = orderly && c.tx.queue.is_empty() && (c.fin_done || c.read_closed);
-                if drained {
-                    self.notify(conn, Event::Readable);
-                    self.notify(conn, Event::Closed);
-                    self.set_closed(conn);
-                } else {
-                    self.notify(conn, Event::Readable);
-                    self.fail_connection(conn, ConnectionError::Quic(error.clone()));
-                }
+                self.notify(conn, Event::Readable);
+                self.fail_connection(conn, ConnectionError::Quic(error.clone()));
             }
             ConnectionState::Closed => {}
         }
@@ -324,6 +353,8 @@ impl<N: Net> Engine<N> {
         }
         c.final_sent = true;
         c.fin_done = true;
+        // The stream was reset in answer: nothing of it will be acknowledged any more.
+        c.fin_acked = true;
         let unsent: Vec<_> = c.tx.queue.drain(..).filter_map(|s| s.completes).collect();
         c.tx.bytes = 0;
         self.recount(conn);
@@ -364,16 +395,19 @@ impl<N: Net> Engine<N> {
             }
             _ => {}
         }
-        let unsent: Vec<_> =
-            self.conns.get(conn.0).map(|c| c.tx.queue.iter().filter_map(|s| s.completes).collect()).unwrap_or_default();
-        for id in unsent {
-            self.notify(conn.0, Event::SendError(id, SendError::Connection(ConnectionError::LocalAbort)));
-        }
-        if let Some(c) = self.conns.get_mut(conn.0) {
-            c.error = Some(Box::new(ConnectionError::LocalAbort));
+        self.report_unsent(conn.0, &ConnectionError::LocalAbort);
+        let Some(c) = self.conns.get_mut(conn.0) else { return };
+        c.error = Some(Box::new(ConnectionError::LocalAbort));
+        // If this was the last of its session, the session does not end in order either.
+        let group = c.group;
+        if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+            g.abort_code = Some(code.max(ABORTED));
         }
         self.notify(conn.0, Event::ConnectionError(ConnectionError::LocalAbort));
         self.detach(conn.0);
+        if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+            g.abort_code = None;
+        }
         self.set_closed(conn.0);
     }
 
@@ -504,13 +538,17 @@ impl<N: Net> Engine<N> {
     /// Whether the program may send (RFC 9622 section 8.1.11.2).
     #[must_use]
     pub fn can_send(&self, conn: ConnectionId) -> bool {
-        self.conns.get(conn.0).is_some_and(|c| c.state <= ConnectionState::Established && !c.final_sent)
+        self.conns.get(conn.0).is_some_and(|c| {
+            c.state <= ConnectionState::Established && !c.final_sent && c.request.may_send
+        })
     }
 
     /// Whether the program may receive (RFC 9622 section 8.1.11.3).
     #[must_use]
     pub fn can_receive(&self, conn: ConnectionId) -> bool {
-        self.conns.get(conn.0).is_some_and(|c| c.state <= ConnectionState::Established && !c.read_closed)
+        self.conns.get(conn.0).is_some_and(|c| {
+            c.state <= ConnectionState::Established && !c.read_closed && c.request.may_receive
+        })
     }
 
     /// The peer's address.

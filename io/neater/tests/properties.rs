@@ -1,0 +1,316 @@
+//! Each property that claims an effect is observed on the socket or on the wire.
+#![allow(unsafe_code, reason = "asking the kernel for socket options")]
+
+use neater::{
+    CapacityProfile, Connection, LocalEndpoint, MessageContext, Neater, Preconnection, SecurityParameters,
+    SelectionProperty as P, Stack, TransportProperties, Value,
+};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The value of an integer option of the socket that has these two addresses.
+fn option(connection: &Connection, level: i32, name: i32) -> i32 {
+    let fd = descriptor(connection);
+    let (mut value, mut len) = (0i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: `value` is an int of `len` bytes.
+    let r = unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    assert_eq!(r, 0, "getsockopt({level}, {name}): {}", std::io::Error::last_os_error());
+    value
+}
+
+fn descriptor(connection: &Connection) -> i32 {
+    let local = connection.local_addr().expect("bound");
+    let remote = connection.remote_addr().expect("connected");
+    (3..1024)
+        .find(|fd| name(*fd, libc::getsockname) == Some(local) && name(*fd, libc::getpeername) == Some(remote))
+        .expect("the connection's socket")
+}
+
+type NameOf = unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut libc::socklen_t) -> i32;
+
+fn name(fd: i32, of: NameOf) -> Option<SocketAddr> {
+    // SAFETY: an all-zero sockaddr_in is a valid value; the kernel fills at most `len` bytes.
+    let (r, addr) = unsafe {
+        let mut addr: libc::sockaddr_in = std::mem::zeroed();
+        let mut len = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        (of(fd, (&raw mut addr).cast(), &raw mut len), addr)
+    };
+    (r == 0 && addr.sin_family == libc::AF_INET as u16)
+        .then(|| SocketAddr::from((u32::from_be(addr.sin_addr.s_addr).to_be_bytes(), u16::from_be(addr.sin_port))))
+}
+
+fn clear(neater: &Neater) -> Preconnection {
+    neater.preconnection().security(SecurityParameters::disabled())
+}
+
+fn loopback() -> LocalEndpoint {
+    LocalEndpoint::from("127.0.0.1:0".parse::<SocketAddr>().expect("literal"))
+}
+
+/// A TCP connection with these properties, its other end, and its engine.
+async fn tcp(set: impl FnOnce(&mut TransportProperties)) -> (Connection, Connection, Neater) {
+    let neater = Neater::new().expect("engine");
+    let listener = clear(&neater).local(loopback()).listen().expect("listening");
+    let mut properties = TransportProperties::new();
+    set(&mut properties);
+    let pre = clear(&neater).remote(listener.local_addrs()[0].1).properties(properties);
+    let (connection, peer) = tokio::join!(pre.initiate(), listener.accept());
+    (connection.expect("connected"), peer.expect("accepted"), neater)
+}
+
+#[tokio::test]
+async fn nothing_is_set_that_was_not_asked_for() {
+    let (c, _peer, _n) = tcp(|_| {}).await;
+    assert_eq!(option(&c, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 0);
+    assert_eq!(option(&c, libc::IPPROTO_TCP, libc::TCP_NODELAY), 0);
+    assert_eq!(option(&c, libc::IPPROTO_IP, libc::IP_TOS), 0);
+    assert_eq!(option(&c, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT), 0);
+    assert_eq!(option(&c, libc::IPPROTO_IP, libc::IP_RECVERR), 0);
+}
+
+#[tokio::test]
+async fn keep_alive_and_its_timeout_reach_the_socket() {
+    let (c, _peer, _n) = tcp(|p| drop(p.require(P::KeepAlive))).await;
+    assert_eq!(option(&c, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+    assert_eq!(option(&c, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE), 30);
+    let (c, _peer, _n) = tcp(|p| p.connection.keep_alive_timeout = Some(Duration::from_secs(77))).await;
+    assert_eq!(option(&c, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE), 77);
+    c.set("keepAliveTimeout", 55.0).expect("settable");
+    assert_eq!(option(&c, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE), 55);
+}
+
+#[tokio::test]
+async fn a_keep_alive_beyond_the_connection_timeout_switches_keep_alives_off() {
+    let (c, _peer, _n) = tcp(|p| {
+        p.connection.keep_alive_timeout = Some(Duration::from_secs(77));
+        p.connection.timeout = Some(Duration::from_secs(20));
+    })
+    .await;
+    assert_eq!(option(&c, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 0);
+    assert_eq!(option(&c, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT), 20_000);
+    c.set("connTimeout", 30.0).expect("settable");
+    assert_eq!(option(&c, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT), 30_000);
+}
+
+#[tokio::test]
+async fn the_capacity_profile_sets_dscp_and_nagle() {
+    for (profile, dscp, no_delay) in [
+        (CapacityProfile::Scavenger, 1, 0),
+        (CapacityProfile::LowLatencyInteractive, 34, 1),
+        (CapacityProfile::LowLatencyNonInteractive, 18, 1),
+        (CapacityProfile::ConstantRateStreaming, 26, 0),
+        (CapacityProfile::CapacitySeeking, 10, 0),
+    ] {
+        let (c, _peer, _n) = tcp(|p| p.connection.capacity_profile = profile).await;
+        assert_eq!(option(&c, libc::IPPROTO_IP, libc::IP_TOS) >> 2, dscp, "{profile:?}");
+        assert_eq!(i32::from(option(&c, libc::IPPROTO_TCP, libc::TCP_NODELAY) != 0), no_delay, "{profile:?}");
+    }
+    let (c, _peer, _n) = tcp(|_| {}).await;
+    c.set("connCapacityProfile", Value::from("lowLatencyInteractive")).expect("settable");
+    assert_eq!(option(&c, libc::IPPROTO_IP, libc::IP_TOS) >> 2, 34);
+    assert_ne!(option(&c, libc::IPPROTO_TCP, libc::TCP_NODELAY), 0);
+}
+
+#[tokio::test]
+async fn soft_errors_are_asked_for_and_delivered() {
+    let (c, _peer, _n) = tcp(|p| drop(p.require(P::SoftErrorNotify))).await;
+    assert_eq!(option(&c, libc::IPPROTO_IP, libc::IP_RECVERR), 1);
+
+    // A datagram to a port where nobody listens comes back as an ICMP error, which is no end of the connection.
+    let neater = Neater::new().expect("engine");
+    let mut properties = neater_property::profile("unreliable-datagram").expect("known");
+    properties.require(P::SoftErrorNotify);
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound").local_addr().expect("addr");
+    let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel();
+    let c = clear(&neater)
+        .remote(closed)
+        .properties(properties)
+        .on_event(move |e| {
+            if let neater::Event::SoftError(icmp) = e {
+                let _ = tx.send(*icmp);
+            }
+        })
+        .initiate()
+        .await
+        .expect("a datagram connection needs no peer");
+    c.send_with("knock", &MessageContext::new().safely_replayable_as(true)).await.expect("sent");
+    let receive = c.receive();
+    tokio::select! {
+        icmp = rx.recv() => {
+            let icmp = icmp.expect("an error");
+            assert_eq!((icmp.icmp_type, icmp.icmp_code), (3, 3), "port unreachable");
+        }
+        m = receive => panic!("nobody can have answered: {m:?}"),
+        () = tokio::time::sleep(Duration::from_secs(5)) => panic!("no soft error"),
+    }
+    assert_eq!(c.get("connState"), Some(Value::from("established")));
+}
+
+#[tokio::test]
+async fn avoiding_full_checksums_switches_the_udp_checksum_off() {
+    let neater = Neater::new().expect("engine");
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+    for (avoid, expected) in [(false, 0), (true, 1)] {
+        let mut properties = neater_property::profile("unreliable-datagram").expect("known");
+        if avoid {
+            properties.avoid(P::FullChecksumSend);
+        }
+        let c = clear(&neater)
+            .remote(peer.local_addr().expect("addr"))
+            .properties(properties)
+            .initiate()
+            .await
+            .expect("opened");
+        assert_eq!(option(&c, libc::SOL_SOCKET, libc::SO_NO_CHECK), expected);
+    }
+}
+
+#[tokio::test]
+async fn the_attempt_delay_staggers_attempts() {
+    // Two remote endpoints: the first swallows every SYN, for its accept queue is full.
+    let full = socket_with_full_queue();
+    let neater = Neater::new().expect("engine");
+    let listener = clear(&neater).local(loopback()).listen().expect("listening");
+    let good = listener.local_addrs()[0].1;
+    for ms in [20u64, 400] {
+        let mut properties = TransportProperties::new();
+        properties.set("_neater.attemptDelay", ms as f64).expect("in range");
+        let started = std::time::Instant::now();
+        let c = clear(&neater)
+            .remote(full.0)
+            .remote(good)
+            .properties(properties)
+            .initiate()
+            .await
+            .expect("the second endpoint works");
+        let took = started.elapsed();
+        assert_eq!(c.remote_addr(), Some(good), "{:?}", c.timeline());
+        assert!(took >= Duration::from_millis(ms), "{took:?}");
+        assert!(took < Duration::from_millis(ms + 300), "{took:?}");
+    }
+}
+
+/// A listening address that accepts no more connections, and what keeps it so.
+fn socket_with_full_queue() -> (SocketAddr, Vec<std::net::TcpStream>, i32) {
+    // SAFETY: plain socket calls on a descriptor that is ours; the address structure is initialised.
+    let (fd, addr) = unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        let mut sin: libc::sockaddr_in = std::mem::zeroed();
+        sin.sin_family = libc::AF_INET as u16;
+        sin.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+        assert_eq!(libc::bind(fd, (&raw const sin).cast(), size_of_val(&sin) as u32), 0);
+        assert_eq!(libc::listen(fd, 0), 0);
+        (fd, name(fd, libc::getsockname).expect("bound"))
+    };
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        match std::net::TcpStream::connect_timeout(&addr, Duration::from_millis(150)) {
+            Ok(s) => held.push(s),
+            Err(_) => break,
+        }
+    }
+    (addr, held, fd)
+}
+
+#[tokio::test]
+async fn selection_properties_read_as_what_the_stack_does() {
+    let (c, _peer, _n) = tcp(|p| drop(p.prefer(P::PreserveMsgBoundaries))).await;
+    assert_eq!(c.stack(), Some(Stack::Tcp));
+    assert_eq!(c.get("reliability"), Some(Value::from(true)));
+    assert_eq!(c.get("preserveMsgBoundaries"), Some(Value::from(false)));
+    assert_eq!(c.get("multistreaming"), Some(Value::from(false)));
+    assert_eq!(c.get("keepAlive"), Some(Value::from(false)));
+    assert_eq!(c.get("canSend"), Some(Value::from(true)));
+    c.finish().expect("open");
+    assert_eq!(c.get("canSend"), Some(Value::from(false)));
+    assert!(c.set("reliability", true).is_err(), "selection properties are fixed");
+    assert!(c.set("nonsense", true).is_err());
+    assert_eq!(c.get("connState"), Some(Value::from("established")), "a failed set does not end the connection");
+}
+
+#[tokio::test]
+async fn a_message_that_is_not_safely_replayable_is_refused_by_udp() {
+    let neater = Neater::new().expect("engine");
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+    let properties = neater_property::profile("unreliable-datagram").expect("known");
+    let pre = clear(&neater).remote(peer.local_addr().expect("addr")).properties(properties);
+    let c = pre.initiate().await.expect("opened");
+    let e = c.send_with("x", &MessageContext::new()).await.expect_err("may arrive twice");
+    assert!(e.to_string().contains("safelyReplayable"), "{e}");
+    c.send_with("x", &MessageContext::new().safely_replayable_as(true)).await.expect("sent");
+    let e = c.send(vec![0; 70_000]).await.expect_err("no datagram is that large");
+    assert!(matches!(e, neater::SendError::MessageTooLarge { .. }), "{e}");
+}
+
+#[tokio::test]
+async fn the_direction_restricts_what_the_program_may_do() {
+    use neater_property::Direction;
+    let (c, peer, _n) = tcp(|p| drop(p.set_direction(Direction::UnidirectionalReceive))).await;
+    assert_eq!((c.get("canSend"), c.get("canReceive")), (Some(Value::from(false)), Some(Value::from(true))));
+    let e = c.send("x").await.expect_err("for receiving only");
+    assert!(e.to_string().contains("receiving only"), "{e}");
+    peer.send("x").await.expect("the peer may");
+    assert_eq!(&c.receive().await.expect("alive").expect("data")[..], b"x");
+
+    let (c, peer, _n) = tcp(|p| drop(p.set_direction(Direction::UnidirectionalSend))).await;
+    assert_eq!((c.get("canSend"), c.get("canReceive")), (Some(Value::from(true)), Some(Value::from(false))));
+    let e = c.receive().await.expect_err("for sending only");
+    assert!(e.to_string().contains("sending only"), "{e}");
+    c.send("x").await.expect("may send");
+    assert_eq!(&peer.receive().await.expect("alive").expect("data")[..], b"x");
+}
+
+#[tokio::test]
+async fn a_final_message_ends_the_direction_and_nothing_follows_it() {
+    let (c, peer, _n) = tcp(|_| {}).await;
+    c.send_with("last", &MessageContext::new().final_as(true)).await.expect("sent");
+    let e = c.send("more").await.expect_err("after the final message");
+    assert_eq!(e, neater::SendError::AfterFinal);
+    let mut got = Vec::new();
+    while let Some(m) = peer.receive().await.expect("alive") {
+        got.extend_from_slice(&m);
+    }
+    assert_eq!(got, b"last");
+    peer.send("answer").await.expect("the other direction is open");
+    assert_eq!(&c.receive().await.expect("alive").expect("answer")[..], b"answer");
+}
+
+#[tokio::test]
+async fn a_message_whose_lifetime_ends_in_the_queue_is_reported_as_expired() {
+    let (c, _peer, _n) = tcp(|_| {}).await;
+    // Nobody reads: the kernel's buffers fill, then ours.
+    let mut sent = 0;
+    let block = vec![0u8; 64 << 10];
+    while c.try_send(block.clone(), &MessageContext::new()).is_ok() {
+        sent += 1;
+        assert!(sent < 10_000, "the connection never fills");
+    }
+    // There is room for a small one still, and it will never be written in time.
+    let short = MessageContext::new().lifetime(Duration::from_millis(30));
+    let id = c.try_send("too late", &short).expect("a little room is left");
+    loop {
+        match tokio::time::timeout(Duration::from_secs(5), c.next_event()).await.expect("an event") {
+            Some(neater::Event::Expired(e)) if e == id => break,
+            Some(_) => {}
+            None => panic!("the connection ended"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_effect_that_is_claimed_is_tested_somewhere() {
+    // The list of properties that claim an effect is the list of those that a test observes: here, in `neater-policy`
+    // (selection) or in the simulator. A new claim must be added here with its test.
+    let observed = [
+        "keepAlive", "keepAliveTimeout", "connTimeout", "connCapacityProfile", "softErrorNotify", "fullChecksumSend",
+        "_neater.attemptDelay", "safelyReplayable", "final", "msgLifetime", "isolateSession", "connPriority",
+        "zeroRttMsg", "useTemporaryLocalAddress", "direction",
+    ];
+    for p in neater_property::PROPERTIES {
+        use neater_property::{Class, Effect};
+        let selection = matches!(p.class, Class::Selection | Class::ReadOnly);
+        if p.effect == Effect::Implemented && !selection {
+            assert!(observed.contains(&p.name), "{} claims an effect, and no test observes it", p.name);
+        }
+    }
+}
