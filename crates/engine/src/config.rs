@@ -57,7 +57,10 @@ pub struct EngineConfig {
 
 impl core::fmt::Debug for EngineConfig {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("EngineConfig").field("engine", &self.engine).field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("EngineConfig")
+            .field("engine", &self.engine)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }
 

@@ -35,13 +35,23 @@ pub(crate) enum Io {
     /// A TCP, TLS or UDP socket of its own.
     Channel(Key),
     /// A stream of a QUIC connection.
-    Stream { quic: Key, stream: StreamId },
+    Stream {
+        quic: Key,
+        stream: StreamId,
+    },
     /// A stream that waits for the peer's limit.
-    StreamPending { quic: Key },
+    StreamPending {
+        quic: Key,
+    },
     /// The datagrams of a QUIC connection.
-    Datagrams { quic: Key },
+    Datagrams {
+        quic: Key,
+    },
     /// One peer of a shared UDP socket.
-    Peer { channel: Key, remote: SocketAddr },
+    Peer {
+        channel: Key,
+        remote: SocketAddr,
+    },
 }
 
 /// A piece of a message that waits to be written.
@@ -152,6 +162,10 @@ pub(crate) struct Conn {
     pub(crate) counted: usize,
     /// The peer has acknowledged everything, the end included.
     pub(crate) fin_acked: bool,
+    /// The peer does not want what this side sends: the stream's sending direction was reset.
+    pub(crate) stopped: bool,
+    /// The peer has abandoned its direction.
+    pub(crate) reset: bool,
     pub(crate) group: Option<Key>,
     /// When initiate was called, then when the connection was established.
     pub(crate) since: Instant,
@@ -185,6 +199,8 @@ impl Conn {
             tx: Tx::default(),
             counted: 0,
             fin_acked: false,
+            stopped: false,
+            reset: false,
             group: None,
             since: now,
             establishment: Duration::ZERO,

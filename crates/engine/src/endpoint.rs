@@ -1,7 +1,7 @@
 //! Endpoints (RFC 9622 section 6.1).
 
 use core::fmt;
-use core::hash::{BuildHasher, Hash, Hasher};
+use core::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -27,9 +27,8 @@ impl RemoteEndpoint {
     }
 
     fn rehash(mut self) -> Self {
-        let mut h = foldhash::fast::FixedState::with_seed(1).build_hasher();
-        (&self.host, self.addr, self.port, &self.interface, self.protocol).hash(&mut h);
-        self.hash = h.finish();
+        let identifiers = (&self.host, self.addr, self.port, &self.interface, self.protocol);
+        self.hash = foldhash::fast::FixedState::with_seed(1).hash_one(identifiers);
         self
     }
 

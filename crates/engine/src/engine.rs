@@ -268,7 +268,8 @@ impl<N: Net> Engine<N> {
                 Timer::Accept(listener) => self.accept_again(listener),
             }
         }
-        if self.timers.len() > 1024 && self.timers.len() > 4 * (self.conns.len() + self.channels.len() + self.quics.len())
+        if self.timers.len() > 1024
+            && self.timers.len() > 4 * (self.conns.len() + self.channels.len() + self.quics.len())
         {
             self.compact_timers();
         }
@@ -288,9 +289,9 @@ impl<N: Net> Engine<N> {
         });
     }
 
-    /// Reports an event of a connection, unless nobody holds it.
+    /// Reports an event of a connection, unless nobody holds it or its last one was reported.
     pub(crate) fn notify(&mut self, conn: Key, event: Event) {
-        if self.conns.get(conn).is_some_and(|c| !c.released) {
+        if self.conns.get(conn).is_some_and(|c| !c.released && c.state != ConnectionState::Closed) {
             self.notices.push_back(Notice { source: Source::Connection(ConnectionId(conn)), event });
         }
     }
@@ -351,7 +352,8 @@ impl<N: Net> Engine<N> {
         tracing::debug!(target: "neater::path", "the network has changed");
         self.quic_paths_changed();
         for key in self.conns.keys() {
-            if self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Established && !matches!(c.io, Io::None)) {
+            if self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Established && !matches!(c.io, Io::None))
+            {
                 self.notify(key, Event::PathChange);
             }
         }

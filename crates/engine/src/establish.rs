@@ -3,7 +3,9 @@
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io};
 use crate::engine::Timer;
-use crate::event::{AttemptError, CandidateOutcome, ConnectionError, EstablishmentError, Event, Fate, Notice, Reason, Source, Step};
+use crate::event::{
+    AttemptError, CandidateOutcome, ConnectionError, EstablishmentError, Event, Fate, Notice, Reason, Source, Step,
+};
 use crate::ids::Owner;
 use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
 use bytes::Bytes;
@@ -11,8 +13,8 @@ use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, NetError, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_race::{
-    Address, CacheKey, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, PathSpec, Progress, Race,
-    StackId, StackOption,
+    Address, CacheKey, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, PathSpec, Progress,
+    Race, StackId, StackOption,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -214,7 +216,12 @@ impl<N: Net> Engine<N> {
         let stacks: Vec<_> = request
             .stacks
             .iter()
-            .map(|s| StackOption { id: StackId(*s as u16), group: u8::from(s.over_udp()), port: None, needs_service: false })
+            .map(|s| StackOption {
+                id: StackId(*s as u16),
+                group: u8::from(s.over_udp()),
+                port: None,
+                needs_service: false,
+            })
             .collect();
         let config = Config {
             attempt_delay: request.attempt_delay,
@@ -267,7 +274,10 @@ impl<N: Net> Engine<N> {
         local: Option<&str>,
     ) -> Result<Vec<Option<u32>>, EstablishmentError> {
         let missing = |name: &str| {
-            EstablishmentError::new(Reason::InvalidConfiguration, format!("there is no interface `{name}` on this host"))
+            EstablishmentError::new(
+                Reason::InvalidConfiguration,
+                format!("there is no interface `{name}` on this host"),
+            )
         };
         if let Some(name) = local {
             return Ok(vec![Some(self.interface_index(name).ok_or_else(|| missing(name))?)]);
@@ -369,8 +379,7 @@ impl<N: Net> Engine<N> {
         let what = match stack {
             Stack::Tcp | Stack::Tls => {
                 let key = self.channels.next_key();
-                let sock =
-                    self.net.connect(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+                let sock = self.net.connect(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
                 let kind = if stack == Stack::Tcp { Kind::Tcp } else { Kind::TlsPending };
                 self.channels.insert(Channel::new(sock, kind, behind, addr, self.now));
                 What::Channel(key)
@@ -538,7 +547,13 @@ impl<N: Net> Engine<N> {
     }
 
     /// An attempt has failed: release it, tell the race.
-    pub(crate) fn attempt_failed(&mut self, conn: Key, candidate: Option<CandidateId>, what: What, error: AttemptError) {
+    pub(crate) fn attempt_failed(
+        &mut self,
+        conn: Key,
+        candidate: Option<CandidateId>,
+        what: What,
+        error: AttemptError,
+    ) {
         let described = self.describe(what);
         self.release_attempt(what, false);
         let Some(c) = self.conns.get_mut(conn) else { return };
@@ -662,13 +677,16 @@ impl<N: Net> Engine<N> {
         }
         self.stats.established += 1;
         c.state = ConnectionState::Established;
-        let framer = c.request.framer.make();
-        let plain = framer.is_none() && c.ext.is_none() && c.tx.queue.is_empty();
+        let plain = !c.request.framer.frames() && c.ext.is_none() && c.tx.queue.is_empty();
         if plain {
             return self.notify(conn, Event::Ready);
         }
-        if let Some(framer) = framer {
-            c.ext().framer = Some(framer);
+        // Messages that were sent meanwhile have made the framer already.
+        if c.framed() || c.request.framer.frames() {
+            if !c.framed() {
+                let framer = c.request.framer.make();
+                c.ext().framer = framer;
+            }
             if let Err(error) = self.start_framer(conn) {
                 return self.fail_connection(conn, error);
             }

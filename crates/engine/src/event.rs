@@ -206,13 +206,7 @@ pub struct EstablishmentError {
 
 impl EstablishmentError {
     pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            message: message.into(),
-            candidates: Vec::new(),
-            excluded: Vec::new(),
-            resolution: Vec::new(),
-        }
+        Self { reason, message: message.into(), candidates: Vec::new(), excluded: Vec::new(), resolution: Vec::new() }
     }
 }
 

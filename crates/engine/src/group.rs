@@ -115,10 +115,9 @@ impl<N: Net> Engine<N> {
                 Reason::InvalidConfiguration,
                 "this connection is one of its kind with its peer: not cloneable",
             )),
-            _ if direction == Direction::One => Err(EstablishmentError::new(
-                Reason::InvalidConfiguration,
-                "this transport has no one-way streams",
-            )),
+            _ if direction == Direction::One => {
+                Err(EstablishmentError::new(Reason::InvalidConfiguration, "this transport has no one-way streams"))
+            }
             _ if c.passive => Err(EstablishmentError::new(
                 Reason::InvalidConfiguration,
                 "the peer opened this connection and cannot be connected to",

@@ -43,12 +43,12 @@ pub use endpoint::{BadEndpoint, LocalEndpoint, RemoteEndpoint};
 pub use engine::Engine;
 pub use establish::MAX_REMOTES;
 pub use event::{
-    AttemptError, CandidateOutcome, ConnectionError, EstablishmentError, Event, Fate, Notice, Reason, SendError, Source,
-    Step, TimelineEntry,
+    AttemptError, CandidateOutcome, ConnectionError, EstablishmentError, Event, Fate, Notice, Reason, SendError,
+    Source, Step, TimelineEntry,
 };
 pub use ids::{ConnectionId, GroupId, ListenerId, MessageId};
 pub use neater_quic::Direction as StreamDirection;
-pub use receive::{Received, ReceiveOutcome};
+pub use receive::{ReceiveOutcome, Received};
 pub use request::{Request, RequestOptions, dscp};
 pub use send::SendOptions;
 pub use stacks::Stack;

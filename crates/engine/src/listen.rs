@@ -102,7 +102,10 @@ impl<N: Net> Engine<N> {
         let interface = match &local.interface {
             None => None,
             Some(name) => Some(self.interface_index(name).ok_or_else(|| {
-                EstablishmentError::new(Reason::InvalidConfiguration, format!("there is no interface `{name}` on this host"))
+                EstablishmentError::new(
+                    Reason::InvalidConfiguration,
+                    format!("there is no interface `{name}` on this host"),
+                )
             })?),
         };
         let ips: Vec<IpAddr> = match local.addr {
@@ -111,9 +114,10 @@ impl<N: Net> Engine<N> {
         };
         let wildcard = ips.len() > 1;
         for attempt in 1.. {
-            let before = self.listeners.get(listener).map_or((0, 0, 0), |l| {
-                (l.channels.len(), l.quic_sockets.len(), l.addrs.len())
-            });
+            let before = self
+                .listeners
+                .get(listener)
+                .map_or((0, 0, 0), |l| (l.channels.len(), l.quic_sockets.len(), l.addrs.len()));
             match self.listen_all(listener, &ips, local.port, interface, wildcard) {
                 Ok(()) => return Ok(()),
                 // The port that the system chose for one protocol is taken for another: choose again.
@@ -268,12 +272,8 @@ impl<N: Net> Engine<N> {
     fn close_listener(&mut self, listener: Key) {
         self.unlisten(listener, (0, 0, 0));
         self.listeners.remove(listener);
-        let unfinished: Vec<_> = self
-            .channels
-            .iter()
-            .filter(|(_, c)| c.behind == Behind::Listener(listener))
-            .map(|(k, _)| k)
-            .collect();
+        let unfinished: Vec<_> =
+            self.channels.iter().filter(|(_, c)| c.behind == Behind::Listener(listener)).map(|(k, _)| k).collect();
         for key in unfinished {
             if let Some(c) = self.channels.remove(key) {
                 self.net.abort(c.sock);

@@ -83,12 +83,7 @@ impl<N: Net> Engine<N> {
     fn identity(&mut self) -> Identity {
         let secret = self.config.shared_secret.unwrap_or(self.config.seed);
         let mut keys = neater_base::Rng::new(secret);
-        Identity {
-            engine: self.config.engine,
-            seed: self.rng.seed(),
-            reset_key: keys.seed(),
-            token_key: keys.seed(),
-        }
+        Identity { engine: self.config.engine, seed: self.rng.seed(), reset_key: keys.seed(), token_key: keys.seed() }
     }
 
     /// Opens a UDP socket that speaks QUIC; `server`: it accepts connections for this listener.
@@ -633,10 +628,11 @@ impl<N: Net> Engine<N> {
             };
             return self.attempt_failed(conn, candidate, What::Quic(key), error);
         }
-        if !connected && !self.quics.get(key).is_some_and(|q| q.client) {
-            if let Some(s) = self.quic_sockets.get_mut(socket) {
-                s.endpoint.handshake_over();
-            }
+        if !connected
+            && !self.quics.get(key).is_some_and(|q| q.client)
+            && let Some(s) = self.quic_sockets.get_mut(socket)
+        {
+            s.endpoint.handshake_over();
         }
         let Some(q) = self.quics.get(key) else { return };
         let mut members: Vec<Key> = q.streams.values().copied().collect();
@@ -766,7 +762,10 @@ impl<N: Net> Engine<N> {
 
     pub(crate) fn tidy_quic_socket(&mut self, socket: Key) {
         let Some(s) = self.quic_sockets.get(socket) else { return };
-        if s.endpoint.open_connections() > 0 || s.listener.is_some() || self.quics.iter().any(|(_, q)| q.socket == socket) {
+        if s.endpoint.open_connections() > 0
+            || s.listener.is_some()
+            || self.quics.iter().any(|(_, q)| q.socket == socket)
+        {
             return;
         }
         self.quic_clients.retain(|(_, _, k)| *k != socket);
@@ -835,13 +834,7 @@ impl<N: Net> Engine<N> {
 }
 
 fn transmit<'a>(t: &neater_quic::Transmit, contents: &'a [u8]) -> Transmit<'a> {
-    Transmit {
-        destination: t.destination,
-        source: t.source,
-        ecn: t.ecn,
-        segment_size: t.segment_size,
-        contents,
-    }
+    Transmit { destination: t.destination, source: t.source, ecn: t.ecn, segment_size: t.segment_size, contents }
 }
 
 /// A datagram's bytes out of the queue's accounting.

@@ -115,7 +115,16 @@ impl<N: Net> Engine<N> {
         match &result {
             Ok(Some(0)) if !buf.is_empty() => c.read_closed = true,
             Ok(Some(n)) => c.bytes_received += *n as u64,
-            Err(e @ (ConnectionError::Net(_) | ConnectionError::Tls(_) | ConnectionError::Truncated)) if c.is_open() => {
+            Err(ConnectionError::StreamReset(code)) => {
+                c.reset = true;
+                // Abandoned in both directions, the connection is over.
+                if c.stopped && c.is_open() {
+                    self.fail_connection(conn, ConnectionError::StreamReset(*code));
+                }
+            }
+            Err(e @ (ConnectionError::Net(_) | ConnectionError::Tls(_) | ConnectionError::Truncated))
+                if c.is_open() =>
+            {
                 let error = e.clone();
                 self.fail_connection(conn, error);
             }

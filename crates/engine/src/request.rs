@@ -170,10 +170,7 @@ impl<N: Net> Engine<N> {
             tcp_options.set.push(SocketOption::IcmpErrors(true));
             udp_options.set.push(SocketOption::IcmpErrors(true));
         }
-        if matches!(
-            properties.preference(P::FullChecksumSend, role),
-            Preference::Avoid | Preference::Prohibit
-        ) {
+        if matches!(properties.preference(P::FullChecksumSend, role), Preference::Avoid | Preference::Prohibit) {
             udp_options.set.push(SocketOption::NoUdpChecksum(true));
         }
         udp_options.temporary_address = temporary(properties);
@@ -191,7 +188,8 @@ impl<N: Net> Engine<N> {
         tuning.migration = properties.multipath(role) != neater_property::Multipath::Disabled;
         tuning.datagram_buffer = self.limits.datagram_buffer;
 
-        let isolation = if connection.isolate_session && options.isolation == 0 { self.rng.u64() } else { options.isolation };
+        let isolation =
+            if connection.isolate_session && options.isolation == 0 { self.rng.u64() } else { options.isolation };
         let crypto = &self.config.crypto;
         let sessions = SessionStore::global(crypto, isolation);
         let bad_security = |e: neater_tls::SecurityError| invalid(e.to_string());
@@ -204,14 +202,17 @@ impl<N: Net> Engine<N> {
                     tls_server = Some(neater_tls::server_config(security, crypto, &alpn, false).map_err(bad_security)?);
                 }
                 (Stack::Tls, _) => {
-                    tls = Some(neater_tls::client_config(security, crypto, &alpn, false, &sessions).map_err(bad_security)?);
+                    tls = Some(
+                        neater_tls::client_config(security, crypto, &alpn, false, &sessions).map_err(bad_security)?,
+                    );
                 }
                 (Stack::Quic | Stack::QuicDatagram, Role::Listen) => {
                     let config = neater_tls::server_config(security, crypto, &alpn, true).map_err(bad_security)?;
                     quic_server = Some((config, tuning.clone()));
                 }
                 (Stack::Quic | Stack::QuicDatagram, _) => {
-                    let config = neater_tls::client_config(security, crypto, &alpn, true, &sessions).map_err(bad_security)?;
+                    let config =
+                        neater_tls::client_config(security, crypto, &alpn, true, &sessions).map_err(bad_security)?;
                     quic = Some(ClientSetup { tls: config, tuning: tuning.clone() });
                 }
                 (Stack::Tcp | Stack::Udp, _) => {}

@@ -6,7 +6,9 @@ use crate::{Engine, Stack};
 use core::fmt::Write as _;
 use neater_base::net::{Ecn, ErrorKind, Net, NetError, Ready, RecvBatch, Sock, SocketOptions, Transmit};
 use neater_base::{Instant, Key};
-use neater_dns::{Answer, Config, Hosts, Input, LookupId, Output, Question, RecordKind, Resolver, ServiceBinding, TransportId};
+use neater_dns::{
+    Answer, Config, Hosts, Input, LookupId, Output, Question, RecordKind, Resolver, ServiceBinding, TransportId,
+};
 use neater_race::{Address, Family, Input as RaceInput, PathId, Record, Service, StackId, sort_destinations};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -40,7 +42,14 @@ const READS_PER_TURN: usize = 16;
 
 impl Names {
     pub(crate) fn new(seed: [u8; 32]) -> Self {
-        Self { seed, resolver: None, lookups: BTreeMap::new(), transports: BTreeMap::new(), unread: Vec::new(), armed: None }
+        Self {
+            seed,
+            resolver: None,
+            lookups: BTreeMap::new(),
+            transports: BTreeMap::new(),
+            unread: Vec::new(),
+            armed: None,
+        }
     }
 
     /// Whether a transport was not read empty.
@@ -120,8 +129,12 @@ impl<N: Net> Engine<N> {
         let now = self.now;
         while let Some(output) = self.names.resolver.as_mut().and_then(|r| r.poll_output(now)) {
             match output {
-                Output::OpenUdp { transport, server, interface } => self.open_transport(transport, server, interface, false),
-                Output::OpenTcp { transport, server, interface } => self.open_transport(transport, server, interface, true),
+                Output::OpenUdp { transport, server, interface } => {
+                    self.open_transport(transport, server, interface, false)
+                }
+                Output::OpenTcp { transport, server, interface } => {
+                    self.open_transport(transport, server, interface, true)
+                }
                 Output::Send { transport, data } => self.transport_send(transport, &data),
                 Output::Close { transport } => {
                     if let Some(t) = self.names.transports.remove(&transport.0) {
@@ -183,7 +196,8 @@ impl<N: Net> Engine<N> {
             t.unsent.extend_from_slice(data);
             return self.transport_flush(id);
         }
-        let transmit = Transmit { destination: t.server, source: None, ecn: Ecn::NotEct, segment_size: None, contents: data };
+        let transmit =
+            Transmit { destination: t.server, source: None, ecn: Ecn::NotEct, segment_size: None, contents: data };
         match self.net.send(t.sock, &transmit) {
             // A datagram that finds no room is a lost datagram: the retry timer covers it.
             Err(e) if !e.is_would_block() && e.kind != ErrorKind::NoBuffers => self.transport_failed(id, false, e),
@@ -331,9 +345,8 @@ impl<N: Net> Engine<N> {
 
     /// A service binding in the terms of the race: its application protocols say which stacks may be used with it.
     fn service(&mut self, binding: &ServiceBinding, ours: &[Vec<u8>]) -> Service {
-        let offers = |quic: bool| {
-            binding.alpn.iter().any(|a| ours.contains(a) && (a == b"h3" || a.starts_with(b"h3-")) == quic)
-        };
+        let offers =
+            |quic: bool| binding.alpn.iter().any(|a| ours.contains(a) && (a == b"h3" || a.starts_with(b"h3-")) == quic);
         let mut stacks = Vec::new();
         if offers(true) {
             stacks.push(StackId(Stack::Quic as u16));

@@ -34,6 +34,14 @@ impl Default for SendOptions {
 
 const RECEIVE_ONLY: &str = "this connection was opened for receiving only (direction: Unidirectional receive)";
 
+/// Why nothing can be sent any more: the program has said so, or the peer.
+fn refused(c: &Conn) -> SendError {
+    match &c.error {
+        Some(e) if c.stopped => SendError::Connection((**e).clone()),
+        _ => SendError::AfterFinal,
+    }
+}
+
 /// The largest payload of a UDP datagram over IPv4; IPv6 allows 20 bytes more, which nobody can count on.
 const UDP_PAYLOAD_MAX: usize = 65_507;
 
@@ -57,7 +65,7 @@ impl<N: Net> Engine<N> {
             ConnectionState::Establishing | ConnectionState::Established => {}
         }
         if c.final_sent {
-            return Err(SendError::AfterFinal);
+            return Err(refused(c));
         }
         if !c.request.may_send {
             return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
@@ -110,12 +118,13 @@ impl<N: Net> Engine<N> {
         let first = !c.tx.in_message;
         let id = if first { c.tx.next_id + 1 } else { c.tx.next_id };
         let mut pieces = Vec::new();
-        // Before establishment the framer does not exist yet; frame with a fresh one is no choice, for framers keep
-        // state: the message is framed by the framer that the connection will get.
-        if c.state == ConnectionState::Establishing && !c.framed() {
-            if let Some(framer) = c.request.framer.make() {
-                c.ext().framer = Some(framer);
-            }
+        // Framers keep state: a message that is sent before the connection is established is framed by the framer that
+        // the connection will have.
+        if c.state == ConnectionState::Establishing
+            && !c.framed()
+            && let Some(framer) = c.request.framer.make()
+        {
+            c.ext().framer = Some(framer);
         }
         match c.ext.as_mut().and_then(|e| e.framer.as_mut()) {
             Some(framer) => {
@@ -184,7 +193,7 @@ impl<N: Net> Engine<N> {
             ConnectionState::Closed => {
                 return Err(SendError::Connection(c.error.as_deref().cloned().unwrap_or(ConnectionError::Closed)));
             }
-            _ => return Err(SendError::AfterFinal),
+            _ => return Err(refused(c)),
         }
         if !c.request.may_send {
             return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
@@ -211,9 +220,8 @@ impl<N: Net> Engine<N> {
                                 // The records that filled the buffer are out now.
                                 let Kind::Tls(tls) = &mut ch.kind else { return Ok(None) };
                                 let n = tls.write_plain(bufs);
-                                tls_out(&mut self.net, ch).and_then(|_| {
-                                    if n > 0 { Ok(n) } else { Err(NetError::new(ErrorKind::WouldBlock)) }
-                                })
+                                tls_out(&mut self.net, ch)
+                                    .and_then(|_| if n > 0 { Ok(n) } else { Err(NetError::new(ErrorKind::WouldBlock)) })
                             }
                             Ok(false) => Err(NetError::new(ErrorKind::WouldBlock)),
                             Err(e) => Err(e),
@@ -310,9 +318,7 @@ impl<N: Net> Engine<N> {
     /// Largest datagram that this connection can send now, in bytes.
     pub(crate) fn datagram_max(&mut self, conn: Key) -> usize {
         match self.conns.get(conn).map(|c| c.io) {
-            Some(Io::Datagrams { quic }) => {
-                self.quics.get_mut(quic).and_then(|q| q.conn.max_datagram()).unwrap_or(0)
-            }
+            Some(Io::Datagrams { quic }) => self.quics.get_mut(quic).and_then(|q| q.conn.max_datagram()).unwrap_or(0),
             _ => UDP_PAYLOAD_MAX,
         }
     }

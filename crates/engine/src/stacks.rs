@@ -90,11 +90,7 @@ impl Stack {
             base_score: 0,
         };
         match self {
-            Self::Tcp => StackFeatures {
-                provides: base.provides.with(P::ActiveReadBeforeSend),
-                base_score: 1,
-                ..base
-            },
+            Self::Tcp => StackFeatures { provides: base.provides.with(P::ActiveReadBeforeSend), base_score: 1, ..base },
             Self::Tls => StackFeatures {
                 provides: base.provides.with(P::ActiveReadBeforeSend),
                 configurable: base.configurable.with(P::ZeroRttMsg),

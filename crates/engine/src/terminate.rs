@@ -59,8 +59,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn) else { return };
         if !c.tx.queue.is_empty() {
             let done = self.flush(conn);
-            let (error, empty) =
-                (done.error.is_some(), self.conns.get(conn).is_none_or(|c| c.tx.queue.is_empty()));
+            let (error, empty) = (done.error.is_some(), self.conns.get(conn).is_none_or(|c| c.tx.queue.is_empty()));
             if error || !empty {
                 return self.report_close_flush(conn, done);
             }
@@ -355,6 +354,11 @@ impl<N: Net> Engine<N> {
         c.fin_done = true;
         // The stream was reset in answer: nothing of it will be acknowledged any more.
         c.fin_acked = true;
+        c.stopped = true;
+        if c.reset {
+            return self.fail_connection(conn, ConnectionError::StreamReset(code));
+        }
+        c.error = Some(Box::new(ConnectionError::StreamReset(code)));
         let unsent: Vec<_> = c.tx.queue.drain(..).filter_map(|s| s.completes).collect();
         c.tx.bytes = 0;
         self.recount(conn);
@@ -538,17 +542,17 @@ impl<N: Net> Engine<N> {
     /// Whether the program may send (RFC 9622 section 8.1.11.2).
     #[must_use]
     pub fn can_send(&self, conn: ConnectionId) -> bool {
-        self.conns.get(conn.0).is_some_and(|c| {
-            c.state <= ConnectionState::Established && !c.final_sent && c.request.may_send
-        })
+        self.conns
+            .get(conn.0)
+            .is_some_and(|c| c.state <= ConnectionState::Established && !c.final_sent && c.request.may_send)
     }
 
     /// Whether the program may receive (RFC 9622 section 8.1.11.3).
     #[must_use]
     pub fn can_receive(&self, conn: ConnectionId) -> bool {
-        self.conns.get(conn.0).is_some_and(|c| {
-            c.state <= ConnectionState::Established && !c.read_closed && c.request.may_receive
-        })
+        self.conns
+            .get(conn.0)
+            .is_some_and(|c| c.state <= ConnectionState::Established && !c.read_closed && c.request.may_receive)
     }
 
     /// The peer's address.

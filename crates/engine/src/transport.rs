@@ -56,13 +56,7 @@ impl Tx {
 /// Drives the records of a TLS stream out of the socket. False: the socket is full.
 pub(crate) fn tls_out<N: Net>(net: &mut N, c: &mut Channel) -> Result<bool, NetError> {
     let Kind::Tls(tls) = &mut c.kind else { return Ok(true) };
-    let mut io = SocketIo {
-        net,
-        sock: c.sock,
-        readable: &mut c.readable,
-        writable: &mut c.writable,
-        error: None,
-    };
+    let mut io = SocketIo { net, sock: c.sock, readable: &mut c.readable, writable: &mut c.writable, error: None };
     while tls.wants_write() {
         match tls.write_tls(&mut io) {
             Ok(0) => return Ok(false),
@@ -85,13 +79,7 @@ pub(crate) enum TlsIn {
 /// Takes records from the socket into a TLS stream, once.
 pub(crate) fn tls_in<N: Net>(net: &mut N, c: &mut Channel) -> Result<(), TlsIn> {
     let Kind::Tls(tls) = &mut c.kind else { return Err(TlsIn::Blocked) };
-    let mut io = SocketIo {
-        net,
-        sock: c.sock,
-        readable: &mut c.readable,
-        writable: &mut c.writable,
-        error: None,
-    };
+    let mut io = SocketIo { net, sock: c.sock, readable: &mut c.readable, writable: &mut c.writable, error: None };
     let n = match tls.read_tls(&mut io) {
         Ok(n) => n,
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Err(TlsIn::Blocked),

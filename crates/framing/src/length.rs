@@ -79,10 +79,7 @@ impl Framer for LengthPrefixed {
             }
         }
         if input.ended() && !input.parse().is_empty() {
-            return Err(FramerError(format!(
-                "the peer ended the stream {} bytes into a message",
-                input.parse().len()
-            )));
+            return Err(FramerError(format!("the peer ended the stream {} bytes into a message", input.parse().len())));
         }
         Ok(Readiness::Ready)
     }

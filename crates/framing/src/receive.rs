@@ -73,7 +73,9 @@ impl Receiver {
                 }
                 if left > 0 {
                     if self.ended {
-                        return Err(FramerError(format!("the peer ended the stream {left} bytes before the end of a message")));
+                        return Err(FramerError(format!(
+                            "the peer ended the stream {left} bytes before the end of a message"
+                        )));
                     }
                     self.earmarked = Some((left, end));
                     return Ok(readiness);

@@ -17,11 +17,11 @@ impl Epoch {
         Self(std::time::Instant::now())
     }
 
-    pub(crate) fn to_std(self, t: Instant) -> std::time::Instant {
+    pub(crate) fn theirs(self, t: Instant) -> std::time::Instant {
         self.0 + core::time::Duration::from_nanos(t.as_nanos())
     }
 
-    pub(crate) fn from_std(self, t: std::time::Instant) -> Instant {
+    pub(crate) fn ours(self, t: std::time::Instant) -> Instant {
         Instant::ZERO + t.saturating_duration_since(self.0)
     }
 }

@@ -1,7 +1,8 @@
 //! quinn-proto behind our traits.
 
 use crate::api::{
-    Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, ReadOutcome, Stats, StreamId, Transmit,
+    Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, ReadOutcome, Stats, StreamId,
+    Transmit,
 };
 use crate::{Epoch, Identity, QuicError, Tuning};
 use bytes::{Bytes, BytesMut};
@@ -120,7 +121,7 @@ impl Endpoint {
     }
 
     fn accept(&mut self, incoming: q::Incoming, now: Instant, out: &mut Vec<u8>) -> Arrival {
-        let now = self.epoch.to_std(now);
+        let now = self.epoch.theirs(now);
         if !self.accepting || self.handshaking >= REFUSE_ABOVE {
             return Arrival::Respond(self.inner.refuse(incoming, out).into());
         }
@@ -165,7 +166,7 @@ impl EndpointApi for Endpoint {
         }));
         let (handle, inner) = self
             .inner
-            .connect(self.epoch.to_std(now), config, remote, name)
+            .connect(self.epoch.theirs(now), config, remote, name)
             .map_err(|e| QuicError::Configuration(e.to_string()))?;
         Ok((Handle(handle.0), Connection::new(inner, self.epoch)))
     }
@@ -179,7 +180,7 @@ impl EndpointApi for Endpoint {
             return Arrival::Foreign(engine);
         }
         let ecn = EcnCodepoint::from_bits(meta.ecn as u8);
-        let event = self.inner.handle(self.epoch.to_std(now), meta.source, meta.local, ecn, data, out);
+        let event = self.inner.handle(self.epoch.theirs(now), meta.source, meta.local, ecn, data, out);
         match event {
             None => Arrival::Nothing,
             Some(q::DatagramEvent::ConnectionEvent(handle, event)) => {
@@ -256,11 +257,11 @@ impl ConnectionApi for Connection {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        self.inner.handle_timeout(self.epoch.to_std(now));
+        self.inner.handle_timeout(self.epoch.theirs(now));
     }
 
     fn next_timeout(&mut self) -> Option<Instant> {
-        self.inner.poll_timeout().map(|t| self.epoch.from_std(t))
+        self.inner.poll_timeout().map(|t| self.epoch.ours(t))
     }
 
     fn poll_event(&mut self) -> Option<Event> {
@@ -287,7 +288,7 @@ impl ConnectionApi for Connection {
 
     fn poll_transmit(&mut self, now: Instant, max_datagrams: usize, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
-        self.inner.poll_transmit(self.epoch.to_std(now), max_datagrams.max(1), buf).map(Transmit::from)
+        self.inner.poll_transmit(self.epoch.theirs(now), max_datagrams.max(1), buf).map(Transmit::from)
     }
 
     fn open(&mut self, direction: Direction) -> Option<StreamId> {
@@ -372,7 +373,7 @@ impl ConnectionApi for Connection {
     }
 
     fn close(&mut self, now: Instant, c: u64, reason: &[u8]) {
-        self.inner.close(self.epoch.to_std(now), code(c), Bytes::copy_from_slice(reason));
+        self.inner.close(self.epoch.theirs(now), code(c), Bytes::copy_from_slice(reason));
     }
 
     fn local_address_changed(&mut self) {

@@ -1,0 +1,268 @@
+//! Two endpoints, no network: what one sends, the other takes.
+
+use crate::*;
+use bytes::BytesMut;
+use core::time::Duration;
+use neater_base::Instant;
+use neater_base::net::Ecn;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+struct Side {
+    endpoint: Endpoint,
+    connection: Option<Connection>,
+    handle: Option<Handle>,
+    addr: SocketAddr,
+    events: Vec<Event>,
+}
+
+struct Pair {
+    client: Side,
+    server: Side,
+    now: Instant,
+    /// Everything that was sent, for comparison of runs.
+    wire: Vec<Vec<u8>>,
+    /// Drops the n-th datagram.
+    lose: Vec<usize>,
+}
+
+fn identity(engine: u8, seed: u8) -> Identity {
+    Identity { engine, seed: [seed; 32], reset_key: [1; 32], token_key: [2; 32] }
+}
+
+fn tls(seed: u8) -> (Arc<rustls::ClientConfig>, Arc<rustls::ServerConfig>) {
+    use neater_tls::*;
+    let crypto = Crypto::deterministic([seed; 32]);
+    let wall = neater_base::WallTime(Duration::from_secs(1_800_000_000));
+    crypto.clock.set(wall);
+    let identity = self_signed(&["example.test"], wall, [9; 32]);
+    let mut client = SecurityParameters::new();
+    client.trust = Trust::Only(vec![identity.chain[0].clone()]);
+    let mut server = SecurityParameters::new();
+    server.server_certificates = vec![identity];
+    let sessions = SessionStore::new(crypto.clock.clone());
+    (
+        client_config(&client, &crypto, &[b"test"], true, &sessions).expect("client"),
+        server_config(&server, &crypto, &[b"test"], true).expect("server"),
+    )
+}
+
+impl Pair {
+    fn new(seed: u8, lose: &[usize]) -> Self {
+        let epoch = Epoch::new();
+        let (client_tls, server_tls) = tls(seed);
+        let tuning = Tuning::default();
+        let mut client = Endpoint::new(epoch, &identity(1, seed), None).expect("client");
+        let server = Endpoint::new(epoch, &identity(2, seed), Some((server_tls, &tuning))).expect("server");
+        let (a, b): (SocketAddr, SocketAddr) =
+            ("192.0.2.1:1000".parse().expect("literal"), "192.0.2.2:2000".parse().expect("literal"));
+        let setup = ClientSetup { tls: client_tls, tuning };
+        let now = Instant::from_nanos(1_000_000_000);
+        let (handle, connection) = client.connect(now, &setup, b, "example.test").expect("begun");
+        let side = |endpoint, connection, handle, addr| Side { endpoint, connection, handle, addr, events: Vec::new() };
+        Self {
+            client: side(client, Some(connection), Some(handle), a),
+            server: side(server, None, None, b),
+            now,
+            wire: Vec::new(),
+            lose: lose.to_vec(),
+        }
+    }
+
+    /// Lets both sides talk until nobody has anything to say before `until`.
+    fn run(&mut self, until: Duration) {
+        let end = self.now + until;
+        let mut idle = 0;
+        while idle < 2 {
+            let a = self.flow(true);
+            let b = self.flow(false);
+            if a || b {
+                idle = 0;
+                self.now += Duration::from_millis(5);
+                continue;
+            }
+            let next = [&mut self.client, &mut self.server]
+                .into_iter()
+                .filter_map(|s| s.connection.as_mut()?.next_timeout())
+                .min();
+            match next {
+                Some(t) if t <= end => {
+                    self.now = self.now.max(t);
+                    for side in [&mut self.client, &mut self.server] {
+                        if let Some(c) = &mut side.connection {
+                            c.handle_timeout(self.now);
+                        }
+                    }
+                }
+                _ => idle += 1,
+            }
+        }
+    }
+
+    /// Moves everything that one side has to send; true if there was anything.
+    fn flow(&mut self, from_client: bool) -> bool {
+        let (from, to) =
+            if from_client { (&mut self.client, &mut self.server) } else { (&mut self.server, &mut self.client) };
+        let Some(connection) = &mut from.connection else { return false };
+        let mut sent = false;
+        let mut buf = Vec::new();
+        loop {
+            while let Some(e) = connection.poll_endpoint_event() {
+                if let Some(back) = from.endpoint.handle_event(from.handle.expect("known"), e) {
+                    connection.handle_event(back);
+                }
+            }
+            while let Some(e) = connection.poll_event() {
+                from.events.push(e);
+            }
+            let Some(t) = connection.poll_transmit(self.now, 1, &mut buf) else { break };
+            sent = true;
+            assert_eq!(t.destination, to.addr);
+            self.wire.push(buf[..t.size].to_vec());
+            if self.lose.contains(&(self.wire.len() - 1)) {
+                continue;
+            }
+            let meta = Datagram { source: from.addr, local: None, ecn: Ecn::NotEct };
+            let mut out = Vec::new();
+            match to.endpoint.handle_datagram(self.now, meta, BytesMut::from(&buf[..t.size]), &mut out) {
+                Arrival::For(_, e) => to.connection.as_mut().expect("there").handle_event(e),
+                Arrival::New(h, c) => {
+                    to.handle = Some(h);
+                    to.connection = Some(*c);
+                }
+                Arrival::Nothing => {}
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+        sent
+    }
+
+    fn client(&mut self) -> &mut Connection {
+        self.client.connection.as_mut().expect("there")
+    }
+
+    fn server(&mut self) -> &mut Connection {
+        self.server.connection.as_mut().expect("accepted")
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn streams_carry_bytes_both_ways_and_end() {
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    assert!(pair.client.events.contains(&Event::Connected), "{:?}", pair.client.events);
+    assert!(pair.server.events.contains(&Event::Connected));
+    assert_eq!(pair.client().alpn().as_deref(), Some(&b"test"[..]));
+    assert_eq!(pair.server().server_name().as_deref(), Some("example.test"));
+    assert_eq!(pair.client().peer_certificates().len(), 1);
+    let stream = pair.client().open(Direction::Both).expect("allowed");
+    assert_eq!(pair.client().write(stream, b"ping"), Ok(4));
+    pair.client().finish(stream);
+    pair.run(SECOND);
+    let theirs = pair.server().accept(Direction::Both).expect("opened");
+    assert_eq!(theirs.number(), stream.number());
+    assert_eq!(pair.server().read(theirs, 100), ReadOutcome::Data("ping".into()));
+    assert_eq!(pair.server().read(theirs, 100), ReadOutcome::End);
+    assert_eq!(pair.server().write(theirs, b"pong"), Ok(4));
+    pair.server().finish(theirs);
+    pair.run(SECOND);
+    assert_eq!(pair.client().read(stream, 2), ReadOutcome::Data("po".into()));
+    assert_eq!(pair.client().read(stream, 100), ReadOutcome::Data("ng".into()));
+    assert_eq!(pair.client().read(stream, 100), ReadOutcome::End);
+    assert!(pair.client.events.contains(&Event::Finished(stream)));
+}
+
+#[test]
+fn asking_for_the_wrong_direction_is_an_answer_and_not_a_panic() {
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    let ours = pair.client().open(Direction::One).expect("allowed");
+    assert_eq!(pair.client().read(ours, 10), ReadOutcome::Closed);
+    pair.client().stop(ours, 1);
+    assert_eq!(pair.client().write(ours, b"x"), Ok(1));
+    pair.run(SECOND);
+    let theirs = pair.server().accept(Direction::One).expect("opened");
+    assert_eq!(pair.server().write(theirs, b"x"), Err(None));
+    pair.server().finish(theirs);
+    pair.server().reset(theirs, 1);
+    pair.server().set_priority(theirs, 1);
+}
+
+#[test]
+fn datagrams_are_carried_and_bounded() {
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    let max = pair.client().max_datagram().expect("both sides take them");
+    assert_eq!(pair.client().send_datagram(vec![7; max].into()), Ok(true));
+    assert_eq!(pair.client().send_datagram(vec![7; max + 1].into()), Err(max));
+    pair.run(SECOND);
+    assert!(pair.server.events.contains(&Event::DatagramReceived));
+    assert_eq!(pair.server().recv_datagram().map(|d| d.len()), Some(max));
+}
+
+#[test]
+fn a_close_tells_the_peer_the_code_and_the_words() {
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    let now = pair.now;
+    pair.client().close(now, 42, b"enough");
+    pair.run(10 * SECOND);
+    let lost = QuicError::Closed { code: 42, reason: "enough".into() };
+    assert!(pair.server.events.contains(&Event::Lost(lost.clone())), "{:?}", pair.server.events);
+    assert_eq!(lost.to_string(), "closed by the peer with code 42: enough");
+    assert!(pair.client().is_drained());
+    assert_eq!((pair.client.endpoint.open_connections(), pair.server.endpoint.open_connections()), (0, 0));
+}
+
+#[test]
+fn the_handshake_survives_the_loss_of_any_of_its_first_datagrams() {
+    for n in 0..6 {
+        let mut pair = Pair::new(1, &[n]);
+        pair.run(20 * SECOND);
+        assert!(pair.client.events.contains(&Event::Connected), "datagram {n} lost");
+        assert!(pair.server.events.contains(&Event::Connected), "datagram {n} lost");
+    }
+}
+
+#[test]
+fn runs_of_one_seed_are_identical_and_of_two_are_not() {
+    let wire = |seed| {
+        let mut pair = Pair::new(seed, &[3]);
+        pair.run(5 * SECOND);
+        pair.wire
+    };
+    assert_eq!(wire(1), wire(1));
+    assert_ne!(wire(1), wire(2));
+}
+
+#[test]
+fn connection_ids_carry_the_engine_and_foreign_ones_are_told() {
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    let short = pair.wire.iter().find(|p| p[0] & 0x80 == 0 && p[1] == 2).expect("a packet for the server").clone();
+    let mut other = Endpoint::new(Epoch::new(), &identity(3, 1), None).expect("endpoint");
+    let meta = Datagram { source: pair.client.addr, local: None, ecn: Ecn::NotEct };
+    let arrival = other.handle_datagram(pair.now, meta, BytesMut::from(&short[..]), &mut Vec::new());
+    assert!(matches!(arrival, Arrival::Foreign(2)), "{arrival:?}");
+}
+
+#[test]
+fn garbage_is_nothing() {
+    let mut rng = neater_base::Rng::from_number(3);
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    let meta = Datagram { source: pair.client.addr, local: None, ecn: Ecn::NotEct };
+    for _ in 0..2000 {
+        let mut data = vec![0; rng.below(1500) as usize];
+        rng.fill(&mut data);
+        let mut out = Vec::new();
+        match pair.server.endpoint.handle_datagram(pair.now, meta, BytesMut::from(&data[..]), &mut out) {
+            Arrival::Nothing | Arrival::Foreign(_) | Arrival::Respond(_) => {}
+            other => panic!("{other:?} from garbage"),
+        }
+        // Never more than three times what came (RFC 9000 section 8.1).
+        assert!(out.len() <= 3 * data.len().max(40), "{} for {}", out.len(), data.len());
+    }
+}

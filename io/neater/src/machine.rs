@@ -32,7 +32,6 @@ macro_rules! machine {
 
 machine! {
     fn turn(&mut self);
-    fn settle(&mut self);
     fn rearm(&mut self);
     fn needs_settling(&mut self) -> bool;
     fn poll_notice(&mut self) -> Option<Notice>;
@@ -75,7 +74,6 @@ machine! {
     fn set_priority(&mut self, conn: ConnectionId, priority: u32);
     fn send_msg_max_len(&mut self, conn: ConnectionId) -> usize;
     fn state(&mut self, conn: ConnectionId) -> ConnectionState;
-    fn error(&mut self, conn: ConnectionId) -> Option<ConnectionError>;
     fn stack(&mut self, conn: ConnectionId) -> Option<Stack>;
     fn request(&mut self, conn: ConnectionId) -> Option<Request>;
     fn can_send(&mut self, conn: ConnectionId) -> bool;

@@ -376,9 +376,6 @@ impl Handle {
         Self(shared)
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.0
-    }
 }
 
 impl Clone for Handle {

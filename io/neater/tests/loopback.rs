@@ -70,8 +70,7 @@ async fn messages_over_every_stack() {
         } else {
             TransportProperties::new()
         };
-        let framer =
-            if datagrams { FramerSpec::Raw } else { FramerSpec::LengthPrefixed { width: 4, max: 1 << 20 } };
+        let framer = if datagrams { FramerSpec::Raw } else { FramerSpec::LengthPrefixed { width: 4, max: 1 << 20 } };
         let pre = neater.preconnection().properties(properties).framer(framer).stacks(&[stack]);
         let listener = pre.clone().local(loopback()).security(server).listen().expect("listening");
         let addr = listener.local_addrs()[0].1;

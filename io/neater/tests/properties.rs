@@ -70,7 +70,10 @@ async fn nothing_is_set_that_was_not_asked_for() {
 
 #[tokio::test]
 async fn keep_alive_and_its_timeout_reach_the_socket() {
-    let (c, _peer, _n) = tcp(|p| drop(p.require(P::KeepAlive))).await;
+    let (c, _peer, _n) = tcp(|p| {
+        p.require(P::KeepAlive);
+    })
+    .await;
     assert_eq!(option(&c, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
     assert_eq!(option(&c, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE), 30);
     let (c, _peer, _n) = tcp(|p| p.connection.keep_alive_timeout = Some(Duration::from_secs(77))).await;
@@ -113,7 +116,10 @@ async fn the_capacity_profile_sets_dscp_and_nagle() {
 
 #[tokio::test]
 async fn soft_errors_are_asked_for_and_delivered() {
-    let (c, _peer, _n) = tcp(|p| drop(p.require(P::SoftErrorNotify))).await;
+    let (c, _peer, _n) = tcp(|p| {
+        p.require(P::SoftErrorNotify);
+    })
+    .await;
     assert_eq!(option(&c, libc::IPPROTO_IP, libc::IP_RECVERR), 1);
 
     // A datagram to a port where nobody listens comes back as an ICMP error, which is no end of the connection.
@@ -214,7 +220,10 @@ fn socket_with_full_queue() -> (SocketAddr, Vec<std::net::TcpStream>, i32) {
 
 #[tokio::test]
 async fn selection_properties_read_as_what_the_stack_does() {
-    let (c, _peer, _n) = tcp(|p| drop(p.prefer(P::PreserveMsgBoundaries))).await;
+    let (c, _peer, _n) = tcp(|p| {
+        p.prefer(P::PreserveMsgBoundaries);
+    })
+    .await;
     assert_eq!(c.stack(), Some(Stack::Tcp));
     assert_eq!(c.get("reliability"), Some(Value::from(true)));
     assert_eq!(c.get("preserveMsgBoundaries"), Some(Value::from(false)));
@@ -245,14 +254,20 @@ async fn a_message_that_is_not_safely_replayable_is_refused_by_udp() {
 #[tokio::test]
 async fn the_direction_restricts_what_the_program_may_do() {
     use neater_property::Direction;
-    let (c, peer, _n) = tcp(|p| drop(p.set_direction(Direction::UnidirectionalReceive))).await;
+    let (c, peer, _n) = tcp(|p| {
+        p.set_direction(Direction::UnidirectionalReceive);
+    })
+    .await;
     assert_eq!((c.get("canSend"), c.get("canReceive")), (Some(Value::from(false)), Some(Value::from(true))));
     let e = c.send("x").await.expect_err("for receiving only");
     assert!(e.to_string().contains("receiving only"), "{e}");
     peer.send("x").await.expect("the peer may");
     assert_eq!(&c.receive().await.expect("alive").expect("data")[..], b"x");
 
-    let (c, peer, _n) = tcp(|p| drop(p.set_direction(Direction::UnidirectionalSend))).await;
+    let (c, peer, _n) = tcp(|p| {
+        p.set_direction(Direction::UnidirectionalSend);
+    })
+    .await;
     assert_eq!((c.get("canSend"), c.get("canReceive")), (Some(Value::from(true)), Some(Value::from(false))));
     let e = c.receive().await.expect_err("for sending only");
     assert!(e.to_string().contains("sending only"), "{e}");
@@ -302,9 +317,21 @@ async fn every_effect_that_is_claimed_is_tested_somewhere() {
     // The list of properties that claim an effect is the list of those that a test observes: here, in `neater-policy`
     // (selection) or in the simulator. A new claim must be added here with its test.
     let observed = [
-        "keepAlive", "keepAliveTimeout", "connTimeout", "connCapacityProfile", "softErrorNotify", "fullChecksumSend",
-        "_neater.attemptDelay", "safelyReplayable", "final", "msgLifetime", "isolateSession", "connPriority",
-        "zeroRttMsg", "useTemporaryLocalAddress", "direction",
+        "keepAlive",
+        "keepAliveTimeout",
+        "connTimeout",
+        "connCapacityProfile",
+        "softErrorNotify",
+        "fullChecksumSend",
+        "_neater.attemptDelay",
+        "safelyReplayable",
+        "final",
+        "msgLifetime",
+        "isolateSession",
+        "connPriority",
+        "zeroRttMsg",
+        "useTemporaryLocalAddress",
+        "direction",
     ];
     for p in neater_property::PROPERTIES {
         use neater_property::{Class, Effect};

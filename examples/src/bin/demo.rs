@@ -1,0 +1,264 @@
+//! The demonstration: one program, one request ("reliable, encrypted, low delay"), three networks.
+//!
+//! Everything runs on loopback, without root and without the Internet. The server and the client are the `neater` command
+//! as users have it. What is blocked is really blocked, by sockets that swallow what they are sent:
+//!
+//! * UDP is blocked by a bound UDP socket that nobody reads, with a plain TCP relay beside it to the same server;
+//! * IPv6 is dead because its TCP listener's accept queue is full, so that SYNs go unanswered, and its UDP is not read.
+#![allow(clippy::print_stdout, reason = "a demonstration is for reading")]
+
+use neater_dns::{Zone, answer};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+const NAME: &str = "demo.neater.test";
+const SIZE: u64 = 200 << 20;
+
+/// Ends the server, whatever happens.
+struct Server(Child);
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Removes the demonstration's files, whatever happens.
+struct Place(PathBuf);
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("demo: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn run() -> Outcome<()> {
+    let neater = std::env::current_exe()?.with_file_name("neater");
+    if !neater.exists() {
+        return Err(format!("{} is not built; use ./demo", neater.display()).into());
+    }
+    let place = Place(std::env::temp_dir().join(format!("neater-demo-{}", std::process::id())));
+    std::fs::create_dir_all(place.0.join("files"))?;
+    println!("Making a file of {} MB and starting `neater serve` on loopback ...", SIZE >> 20);
+    make_file(&place.0.join("files/film.bin"))?;
+
+    let v6 = TcpListener::bind("[::1]:0").is_ok();
+    if !v6 {
+        println!("(This machine has no IPv6 loopback: its part of the demonstration is left out.)");
+    }
+    let port = free_port(v6)?;
+    let _server = start_server(&neater, &place.0, port, v6)?;
+
+    // Each network has a port of its own; the HTTPS record of each promises HTTP/3 and HTTP/2 there.
+    let (blocked, dead) = (free_port(v6)?, free_port(v6)?);
+    let mut zone = format!("{NAME} A 127.0.0.1\n");
+    if v6 {
+        zone += &format!("{NAME} AAAA ::1\n");
+    }
+    for p in [port, blocked, dead] {
+        zone += &format!("_{p}._https.{NAME} HTTPS 1 {NAME} alpn=h3,h2 port={p}\n");
+    }
+    let dns = start_resolver(&zone)?;
+    std::fs::write(place.0.join("resolv.conf"), format!("nameserver {}#{}\n", dns.ip(), dns.port()))?;
+    std::fs::write(place.0.join("hosts"), "")?;
+
+    scene("1. Every transport works", "IPv6 and IPv4, UDP and TCP all reach the server.");
+    fetch(&neater, &place.0, port)?;
+
+    scene(
+        "2. QUIC is blocked",
+        "On this port a UDP socket that nobody reads swallows every QUIC packet; TCP reaches the server.",
+    );
+    let mut held = Network::default();
+    held.swallow_udp("127.0.0.1", blocked)?;
+    held.relay_tcp("127.0.0.1", blocked, port)?;
+    if v6 {
+        held.swallow_udp("::1", blocked)?;
+        held.relay_tcp("::1", blocked, port)?;
+    }
+    fetch(&neater, &place.0, blocked)?;
+
+    scene(
+        "3. QUIC is blocked and IPv6 is dead",
+        "As before, and the accept queue behind IPv6 is full: connections there are never answered.",
+    );
+    held.swallow_udp("127.0.0.1", dead)?;
+    held.relay_tcp("127.0.0.1", dead, port)?;
+    if v6 {
+        held.swallow_udp("::1", dead)?;
+        held.full_queue_v6(dead)?;
+    }
+    fetch(&neater, &place.0, dead)?;
+    println!("\nThe program was the same each time, and so was its request. It never named a protocol.");
+    Ok(())
+}
+
+fn scene(title: &str, text: &str) {
+    println!("\n\x1b[1m{title}\x1b[0m\n{text}\n");
+}
+
+/// Bytes that do not compress, from a small generator: nothing here needs to be unpredictable.
+fn make_file(path: &Path) -> Outcome<()> {
+    let mut file = std::io::BufWriter::with_capacity(1 << 20, std::fs::File::create(path)?);
+    let mut x = 0x9e37_79b9_7f4a_7c15u64;
+    let mut block = vec![0u8; 1 << 20];
+    for _ in 0..SIZE >> 20 {
+        for chunk in block.chunks_exact_mut(8) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            chunk.copy_from_slice(&x.to_le_bytes());
+        }
+        file.write_all(&block)?;
+    }
+    Ok(file.flush()?)
+}
+
+/// A port number that is free for TCP and UDP, on both families.
+fn free_port(v6: bool) -> Outcome<u16> {
+    for _ in 0..64 {
+        let tcp = TcpListener::bind("127.0.0.1:0")?;
+        let port = tcp.local_addr()?.port();
+        let udp = UdpSocket::bind(("127.0.0.1", port)).is_ok();
+        let six = !v6 || (TcpListener::bind(("::1", port)).is_ok() && UdpSocket::bind(("::1", port)).is_ok());
+        if udp && six {
+            return Ok(port);
+        }
+    }
+    Err("no port is free for both TCP and UDP".into())
+}
+
+fn start_server(neater: &Path, place: &Path, port: u16, v6: bool) -> Outcome<Server> {
+    let mut command = Command::new(neater);
+    command.arg("serve").arg(place.join("files")).args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+    if v6 {
+        command.args(["--bind", "::1"]);
+    }
+    command.args(["--name", NAME]).arg("--cert-out").arg(place.join("ca.pem"));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut server = Server(command.spawn()?);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !(place.join("ca.pem").exists() && TcpStream::connect(("127.0.0.1", port)).is_ok()) {
+        if let Some(status) = server.0.try_wait()? {
+            return Err(format!("neater serve ended with {status}").into());
+        }
+        if Instant::now() > deadline {
+            return Err("neater serve did not start listening".into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(server)
+}
+
+/// A name server for the demonstration's one name.
+fn start_resolver(zone: &str) -> Outcome<SocketAddr> {
+    let zone = Zone::parse(zone).map_err(|e| e.to_string())?;
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    let addr = socket.local_addr()?;
+    std::thread::spawn(move || {
+        let mut buf = [0; 1500];
+        while let Ok((n, from)) = socket.recv_from(&mut buf) {
+            if let Some(reply) = answer(&buf[..n], &zone) {
+                let _ = socket.send_to(&reply, from);
+            }
+        }
+    });
+    Ok(addr)
+}
+
+/// Runs `neater get` as a user would, and lets it speak for itself.
+fn fetch(neater: &Path, place: &Path, port: u16) -> Outcome<()> {
+    let url = format!("https://{NAME}:{port}/film.bin");
+    println!("$ neater get -v --needs \"reliable, encrypted, low-delay\" {url}");
+    let status = Command::new(neater)
+        .args(["get", "-v", "--needs", "reliable, encrypted, low-delay", "-o", "/dev/null"])
+        .arg("--ca")
+        .arg(place.join("ca.pem"))
+        .arg("--resolv-conf")
+        .arg(place.join("resolv.conf"))
+        .arg("--hosts")
+        .arg(place.join("hosts"))
+        .arg(&url)
+        .status()?;
+    if status.success() { Ok(()) } else { Err(format!("neater get ended with {status}").into()) }
+}
+
+/// What makes a network bad, held open as long as the demonstration lasts.
+#[derive(Default)]
+struct Network {
+    deaf: Vec<UdpSocket>,
+    queues: Vec<(TcpListener, Vec<TcpStream>)>,
+}
+
+impl Network {
+    /// Takes every datagram and answers none.
+    fn swallow_udp(&mut self, host: &str, port: u16) -> Outcome<()> {
+        self.deaf.push(UdpSocket::bind((host, port))?);
+        Ok(())
+    }
+
+    /// Passes TCP on to the server on its own port.
+    fn relay_tcp(&mut self, host: &'static str, port: u16, to: u16) -> Outcome<()> {
+        let listener = TcpListener::bind((host, port))?;
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    let Ok(server) = TcpStream::connect((host, to)) else { return };
+                    let (Ok(a), Ok(b)) = (client.try_clone(), server.try_clone()) else { return };
+                    let up = std::thread::spawn(move || pump(a, b));
+                    pump(server, client);
+                    let _ = up.join();
+                });
+            }
+        });
+        Ok(())
+    }
+
+    /// A listener that never accepts, with its queue filled: further connections are not answered.
+    fn full_queue_v6(&mut self, port: u16) -> Outcome<()> {
+        let listener = listen_v6(port)?;
+        let addr = listener.local_addr()?;
+        let mut held = Vec::new();
+        for _ in 0..8 {
+            match TcpStream::connect_timeout(&addr, Duration::from_millis(200)) {
+                Ok(s) => held.push(s),
+                Err(_) => break,
+            }
+        }
+        self.queues.push((listener, held));
+        Ok(())
+    }
+}
+
+fn pump(mut from: TcpStream, mut to: TcpStream) {
+    let mut buf = vec![0; 256 << 10];
+    while let Ok(n) = from.read(&mut buf) {
+        if n == 0 || to.write_all(&buf[..n]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Write);
+}
+
+/// A listener with the shortest queue that the system allows; the standard library's is long.
+fn listen_v6(port: u16) -> Outcome<TcpListener> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::STREAM, None)?;
+    socket.set_only_v6(true)?;
+    socket.bind(&SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, port)).into())?;
+    socket.listen(0)?;
+    Ok(socket.into())
+}
