@@ -102,12 +102,12 @@ impl<N: Net> Engine<N> {
                 {
                     return Ok(ConnectionId(conn));
                 }
-                self.begin_race(conn, None, first);
+                self.begin_race(conn, None, first, None);
                 return Ok(ConnectionId(conn));
             }
         }
         let conn = self.conns.insert(conn);
-        self.begin_race(conn, local, first);
+        self.begin_race(conn, local, first, None);
         Ok(ConnectionId(conn))
     }
 
@@ -155,11 +155,8 @@ impl<N: Net> Engine<N> {
             Io::StreamPending { quic } => What::Quic(quic),
             _ => return,
         };
-        self.begin_race(conn, None, None);
-        let described = self.describe(what);
-        if let (Some(est), Some((stack, addr))) = (self.est(conn), described) {
-            est.attempts.push(Attempt { candidate: None, what, stack, addr });
-        }
+        let direct = self.describe(what).map(|(stack, addr)| Attempt { candidate: None, what, stack, addr });
+        self.begin_race(conn, None, None, direct);
     }
 
     fn describe(&self, what: What) -> Option<(Stack, SocketAddr)> {
@@ -181,8 +178,15 @@ impl<N: Net> Engine<N> {
         self.conns.get_mut(conn)?.est.as_deref_mut()
     }
 
-    /// Lays out paths, asks for names, starts the race.
-    fn begin_race(&mut self, conn: Key, local: Option<&LocalEndpoint>, first: Option<Bytes>) {
+    /// Lays out paths, asks for names, starts the race. `direct` is the cached outcome, if it is still being tried: it
+    /// takes part as the candidate that it is, and counts from its own start.
+    fn begin_race(
+        &mut self,
+        conn: Key,
+        local: Option<&LocalEndpoint>,
+        first: Option<Bytes>,
+        direct: Option<Attempt>,
+    ) {
         let Some(c) = self.conns.get(conn) else { return };
         let (request, remotes) = (c.request.clone(), c.remotes.clone());
         let interface = local.and_then(|l| l.interface.as_deref());
@@ -229,11 +233,15 @@ impl<N: Net> Engine<N> {
             ..Config::default()
         };
         let count = paths.len();
-        let race = Race::new(self.now, config, specs, stacks, self.rng.seed());
+        let mut race = Race::new(self.now, config, specs, stacks, self.rng.seed());
+        if let Some(direct) = &direct {
+            let since = self.conns.get(conn).map_or(self.now, |c| c.since);
+            race.under_way(StackId(direct.stack as u16), direct.addr, since);
+        }
         if let Some(c) = self.conns.get_mut(conn) {
             c.est = Some(Box::new(Establishing {
                 race,
-                attempts: Vec::new(),
+                attempts: direct.into_iter().collect(),
                 paths,
                 armed: None,
                 lookups: Vec::new(),
@@ -306,6 +314,9 @@ impl<N: Net> Engine<N> {
         let now = self.now;
         if let Some(est) = self.est(conn) {
             est.armed = None;
+            if est.race.is_over() {
+                return self.lost(conn);
+            }
             est.race.handle_timeout(now);
             self.drain_race(conn);
         }
@@ -339,6 +350,9 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn) else { return };
         let Some(path) = c.est.as_ref().and_then(|e| e.paths.get(candidate.path.0 as usize)).cloned() else { return };
         let only = c.remotes.get(path.remote).and_then(|r| r.protocol);
+        if self.adopt(conn, &candidate, stack) {
+            return;
+        }
         self.step(conn, Step::Started { stack, addr: candidate.addr });
         let result = if only.is_some_and(|s| s != stack) {
             Err(AttemptError::Net(ErrorKind::InvalidInput.into()))
@@ -350,6 +364,32 @@ impl<N: Net> Engine<N> {
             let progress = Progress::Failed(error);
             self.race_input(conn, Input::Progress { candidate: candidate.id, progress });
         }
+    }
+
+    /// Makes the cached outcome that is being tried the candidate that the race wants to start. False: it is another one.
+    fn adopt(&mut self, conn: Key, candidate: &Candidate, stack: Stack) -> bool {
+        let (now, id) = (self.now, Some(candidate.id));
+        let Some(est) = self.est(conn) else { return false };
+        let direct = |a: &&mut Attempt| a.candidate.is_none() && (a.stack, a.addr) == (stack, candidate.addr);
+        let Some(attempt) = est.attempts.iter_mut().find(direct) else { return false };
+        attempt.candidate = id;
+        let what = attempt.what;
+        let answered = match what {
+            What::Channel(k) => self.channels.get_mut(k).and_then(|c| {
+                c.behind = Behind::Attempt(conn, id);
+                c.connected.then(|| now - c.started)
+            }),
+            What::Quic(k) => self.quics.get_mut(k).and_then(|q| {
+                q.attempt = Some((conn, id));
+                q.answered_after(now)
+            }),
+        };
+        self.step(conn, Step::Started { stack, addr: candidate.addr });
+        if let Some(rtt) = answered {
+            self.step(conn, Step::Reachable { stack, addr: candidate.addr, rtt });
+            self.race_input(conn, Input::Progress { candidate: candidate.id, progress: Progress::Reachable { rtt } });
+        }
+        true
     }
 
     /// Opens the sockets of one attempt.
@@ -577,9 +617,13 @@ impl<N: Net> Engine<N> {
                     self.outcomes.record_failure(self.now, key);
                 }
                 let Some(c) = self.conns.get_mut(conn) else { return };
-                if c.est.is_none() {
-                    c.io = Io::None;
-                    self.begin_race(conn, None, None);
+                match &c.est {
+                    None => {
+                        c.io = Io::None;
+                        self.begin_race(conn, None, None, None);
+                    }
+                    Some(est) if est.race.is_over() => self.lost(conn),
+                    Some(_) => {}
                 }
             }
         }
@@ -697,16 +741,16 @@ impl<N: Net> Engine<N> {
 
     fn lost(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let Some(est) = c.est.take() else { return };
-        // The cached outcome may still be waiting for its peer; it is all there is now, so let it.
         let late = self.now - c.since >= c.request.timeout.unwrap_or(Duration::MAX);
-        if let (Some(direct), false) = (est.attempts.iter().find(|a| a.candidate.is_none()).copied(), late) {
-            c.io = match direct.what {
-                What::Channel(k) => Io::Channel(k),
-                What::Quic(quic) => Io::StreamPending { quic },
-            };
+        let deadline = c.request.timeout.map(|t| c.since + t);
+        // The cached outcome may still be waiting for its peer; it is all there is now, so let it.
+        if !late && c.est.as_ref().is_some_and(|e| e.attempts.iter().any(|a| a.candidate.is_none())) {
+            if let Some(at) = deadline {
+                self.timers.push(at, Timer::Race(conn));
+            }
             return;
         }
+        let Some(est) = c.est.take() else { return };
         for attempt in &est.attempts {
             self.release_attempt(attempt.what, true);
         }

@@ -8,6 +8,7 @@ use crate::ids::Owner;
 use crate::request::Compiled;
 use crate::{ConnectionId, Engine, GroupId, RemoteEndpoint, Stack};
 use bytes::{Bytes, BytesMut};
+use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, Net, NetError, Ready, RecvBatch, Sock, SocketOption, SocketOptions, Transmit};
 use neater_base::{Instant, Key};
 use neater_quic::{
@@ -68,6 +69,8 @@ pub(crate) struct Quic {
 
 /// Receive calls per socket and turn.
 const RECV_BUDGET: usize = 16;
+/// ICMP errors taken from a socket at once.
+const ICMP_BUDGET: usize = 64;
 /// Send calls per connection and turn.
 const SEND_BUDGET: usize = 64;
 /// What one UDP packet can hold: segments of a train must fit into it together.
@@ -78,6 +81,13 @@ const SEGMENTS_MAX: usize = 10;
 const SOCKET_BUFFER: usize = 4 << 20;
 /// The application error code for an orderly end.
 const NO_ERROR: u64 = 0;
+
+impl Quic {
+    /// How long after its start the peer had answered, at most; `None`: it has not.
+    pub(crate) fn answered_after(&self, now: Instant) -> Option<Duration> {
+        self.answered.then(|| now - self.started)
+    }
+}
 
 impl<N: Net> Engine<N> {
     fn identity(&mut self) -> Identity {
@@ -98,6 +108,10 @@ impl<N: Net> Engine<N> {
         options.set.push(SocketOption::SendBuffer(SOCKET_BUFFER));
         // Path MTU discovery needs packets that are not fragmented (RFC 9000 section 14).
         options.set.push(SocketOption::DontFragment(true));
+        // A refused port or a missing route is the end of an attempt, which need not wait for a timeout then.
+        if server.is_none() {
+            options.set.push(SocketOption::IcmpErrors(true));
+        }
         let identity = self.identity();
         let tls = server.and_then(|(_, r)| r.quic_server.as_ref()).map(|(tls, tuning)| (tls.clone(), tuning));
         let mut endpoint = Endpoint::new(Epoch::new(), &identity, tls).map_err(AttemptError::Quic)?;
@@ -329,7 +343,11 @@ impl<N: Net> Engine<N> {
             // Lost like any packet; a probe that was too large is meant to be.
             Err(e) if matches!(e.kind, ErrorKind::MessageTooLarge | ErrorKind::NoBuffers) => true,
             Err(e) => {
-                self.quic_send_failed(key, e);
+                // The socket is shared: what it reports here may be about an earlier datagram to somebody else.
+                let socket = q.socket;
+                if !self.quic_icmp_errors(socket) {
+                    self.quic_send_failed(key, e);
+                }
                 true
             }
         }
@@ -404,15 +422,27 @@ impl<N: Net> Engine<N> {
                     }
                 }
                 Err(e) if e.is_would_block() => break,
-                // An ICMP error of an earlier datagram, to whomever: each connection finds out by itself.
-                Err(_) => {
-                    while let Some(icmp) = self.net.take_icmp_error(sock) {
-                        self.quic_icmp(key, &icmp);
-                    }
-                }
+                // An ICMP error of an earlier datagram, to whomever.
+                Err(_) => drop(self.quic_icmp_errors(key)),
             }
         }
         self.batch = Some(batch);
+    }
+
+    /// Takes the ICMP errors of a socket that its connections share to those whom they concern. True if there were any.
+    fn quic_icmp_errors(&mut self, key: Key) -> bool {
+        let Some(sock) = self.quic_sockets.get(key).map(|s| s.sock) else { return false };
+        let mut any = false;
+        // The queue belongs to the kernel, which bounds it; what is left is taken with the next error.
+        for _ in 0..ICMP_BUDGET {
+            let Some(icmp) = self.net.take_icmp_error(sock) else { break };
+            any = true;
+            // What is too large for the path, QUIC finds out by itself (RFC 9000 section 14.3).
+            if icmp.mtu.is_none() {
+                self.quic_icmp(key, &icmp);
+            }
+        }
+        any
     }
 
     /// An unreachable port is the end of an attempt, and nothing to a connection.

@@ -148,39 +148,8 @@ impl<N: Net> Engine<N> {
         })?;
         let ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
         let connection = &properties.connection;
-        let profile = connection.capacity_profile;
-        let mut udp_options = SocketOptions::default();
-        let mut tcp_options = SocketOptions::default();
-        if dscp(profile) != 0 {
-            tcp_options.set.push(SocketOption::Dscp(dscp(profile)));
-            udp_options.set.push(SocketOption::Dscp(dscp(profile)));
-        }
-        let wants = |p: P| matches!(properties.preference(p, role), Preference::Require | Preference::Prefer);
-        let keep_alive = (wants(P::KeepAlive) || connection.keep_alive_timeout.is_some())
-            .then(|| connection.keep_alive_timeout.unwrap_or(DEFAULT_KEEP_ALIVE))
-            .filter(|k| connection.timeout.is_none_or(|t| *k <= t));
-        if let Some(k) = keep_alive {
-            tcp_options.set.push(SocketOption::KeepAlive(Some(k)));
-        }
-        if let Some(t) = connection.timeout {
-            tcp_options.set.push(SocketOption::UserTimeout(Some(t)));
-        }
-        let soft_errors = wants(P::SoftErrorNotify);
-        if soft_errors {
-            tcp_options.set.push(SocketOption::IcmpErrors(true));
-            udp_options.set.push(SocketOption::IcmpErrors(true));
-        }
-        if matches!(properties.preference(P::FullChecksumSend, role), Preference::Avoid | Preference::Prohibit) {
-            udp_options.set.push(SocketOption::NoUdpChecksum(true));
-        }
-        udp_options.temporary_address = temporary(properties);
-        tcp_options.temporary_address = udp_options.temporary_address;
-        let mut tls_options = tcp_options.clone();
-        // The flights of a TLS handshake and the ends of records must not wait for acknowledgements.
-        tls_options.set.push(SocketOption::NoDelay(true));
-        if profile == CapacityProfile::LowLatencyInteractive || profile == CapacityProfile::LowLatencyNonInteractive {
-            tcp_options.set.push(SocketOption::NoDelay(true));
-        }
+        let sockets = socket_options(properties, role);
+        let keep_alive = keep_alive(properties, role);
         let mut tuning = Tuning { keep_alive, ..Tuning::default() };
         if let Some(t) = connection.timeout {
             tuning.idle_timeout = Some(t);
@@ -221,6 +190,8 @@ impl<N: Net> Engine<N> {
         let mut h = foldhash::fast::FixedState::with_seed(3).build_hasher();
         (policy.fingerprint, security.fingerprint(), options.framer.frames(), options.bytes).hash(&mut h);
         security.alpn().hash(&mut h);
+        // What has worked with one choice of stacks says nothing where that stack is not eligible.
+        ranked.hash(&mut h);
         let http = |a: &Vec<u8>| a == b"h2" || a == b"h3" || a.starts_with(b"http/");
         Ok(Request(Arc::new(Compiled {
             fingerprint: h.finish(),
@@ -234,13 +205,13 @@ impl<N: Net> Engine<N> {
             quic_server,
             isolation,
             attempt_delay: properties.attempt_delay().unwrap_or(Duration::from_millis(250)),
-            tcp_options,
-            tls_options,
-            udp_options,
+            tcp_options: sockets.tcp,
+            tls_options: sockets.tls,
+            udp_options: sockets.udp,
             services: security.alpn().iter().any(http) && need != SecurityNeed::Disabled,
             policy,
             observe: options.observe,
-            soft_errors,
+            soft_errors: wants(properties, P::SoftErrorNotify, role),
             timeout: options.timeout,
             idle_timeout: connection.timeout,
             alpn: security.alpn().to_vec(),
@@ -252,6 +223,59 @@ impl<N: Net> Engine<N> {
 
 /// The system's own default for TCP is two hours, which outlives most NAT bindings.
 const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(30);
+
+/// Whether a property is required or preferred.
+fn wants(properties: &TransportProperties, p: P, role: Role) -> bool {
+    matches!(properties.preference(p, role), Preference::Require | Preference::Prefer)
+}
+
+/// After how much silence to probe; `None`: never. A time beyond `connTimeout` switches keep-alives off (RFC 9622
+/// section 8.1.4).
+fn keep_alive(properties: &TransportProperties, role: Role) -> Option<Duration> {
+    let connection = &properties.connection;
+    (wants(properties, P::KeepAlive, role) || connection.keep_alive_timeout.is_some())
+        .then(|| connection.keep_alive_timeout.unwrap_or(DEFAULT_KEEP_ALIVE))
+        .filter(|k| connection.timeout.is_none_or(|t| *k <= t))
+}
+
+/// What the sockets of each kind are opened with.
+struct Sockets {
+    tcp: SocketOptions,
+    tls: SocketOptions,
+    udp: SocketOptions,
+}
+
+fn socket_options(properties: &TransportProperties, role: Role) -> Sockets {
+    let connection = &properties.connection;
+    let profile = connection.capacity_profile;
+    let (mut udp, mut tcp) = (SocketOptions::default(), SocketOptions::default());
+    if dscp(profile) != 0 {
+        tcp.set.push(SocketOption::Dscp(dscp(profile)));
+        udp.set.push(SocketOption::Dscp(dscp(profile)));
+    }
+    if let Some(k) = keep_alive(properties, role) {
+        tcp.set.push(SocketOption::KeepAlive(Some(k)));
+    }
+    if let Some(t) = connection.timeout {
+        tcp.set.push(SocketOption::UserTimeout(Some(t)));
+    }
+    if wants(properties, P::SoftErrorNotify, role) {
+        tcp.set.push(SocketOption::IcmpErrors(true));
+        udp.set.push(SocketOption::IcmpErrors(true));
+    }
+    if matches!(properties.preference(P::FullChecksumSend, role), Preference::Avoid | Preference::Prohibit) {
+        udp.set.push(SocketOption::NoUdpChecksum(true));
+    }
+    udp.temporary_address = temporary(properties);
+    tcp.temporary_address = udp.temporary_address;
+    let mut tls = tcp.clone();
+    // The flights of a TLS handshake and the ends of records must not wait for acknowledgements.
+    tls.set.push(SocketOption::NoDelay(true));
+    if profile.is_low_latency() {
+        tcp.set.push(SocketOption::NoDelay(true));
+    }
+    Sockets { tcp, tls, udp }
+}
 
 fn security_need(security: &SecurityParameters) -> SecurityNeed {
     match security.protection {

@@ -67,6 +67,8 @@ const ROWS: &[Row] = &[
     },
     Row { room: "sim/*", may: ANYTHING, why: "" },
     Row { room: "interop", may: ANYTHING, why: "" },
+    Row { room: "interop/*", may: ANYTHING, why: "" },
+    Row { room: "examples", may: ANYTHING, why: "" },
     Row { room: "xtask", may: ANYTHING, why: "" },
     Row { room: "fuzz/*", may: ANYTHING, why: "" },
     Row { room: "examples/*", may: ANYTHING, why: "" },
