@@ -49,6 +49,10 @@ pub(crate) struct Channel {
     /// The TCP connection is made.
     pub(crate) connected: bool,
     pub(crate) started: Instant,
+    /// Which of the connection's remote endpoints it leads to.
+    pub(crate) via: u8,
+    /// What was sent must have left by then, while the connection is closing.
+    pub(crate) deadline: Option<Instant>,
 }
 
 impl Channel {
@@ -63,6 +67,8 @@ impl Channel {
             hangup: false,
             connected: false,
             started: now,
+            via: 0,
+            deadline: None,
         }
     }
 

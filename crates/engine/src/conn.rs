@@ -62,6 +62,8 @@ pub(crate) struct Segment {
     pub(crate) completes: Option<MessageId>,
     /// First piece of a message that may expire as long as none of it is written.
     pub(crate) expires: Option<(Instant, MessageId)>,
+    /// The message may be delivered twice.
+    pub(crate) replayable: bool,
 }
 
 /// The send queue of a connection.
@@ -140,6 +142,10 @@ pub(crate) struct Conn {
     pub(crate) stack: Option<Stack>,
     /// The peer has ended its direction.
     pub(crate) read_closed: bool,
+    /// The peer's end was really read: there is nothing more to come.
+    pub(crate) peer_ended: bool,
+    /// The program has closed the connection before it was established: it is closed when what was sent is delivered.
+    pub(crate) close_wanted: bool,
     /// This side's direction is ended, or will be when the queue is empty.
     pub(crate) final_sent: bool,
     /// The FIN, or its like, has been handed to the transport.
@@ -186,6 +192,8 @@ impl Conn {
             io: Io::None,
             stack: None,
             read_closed: false,
+            peer_ended: false,
+            close_wanted: false,
             final_sent: false,
             fin_done: false,
             released: false,

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, NetError, SocketOptions};
 use neater_base::{Instant, Key};
+use neater_quic::Direction;
 use neater_race::{
     Address, CacheKey, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, PathSpec, Progress,
     Race, StackId, StackOption,
@@ -86,7 +87,9 @@ impl<N: Net> Engine<N> {
         }
         self.stats.initiated += 1;
         let mut conn = Conn::new(request.0.clone(), remotes.clone(), self.now);
-        if remotes.len() == 1 && local.is_none() {
+        // An outcome does not tell by which interface it came about.
+        let anywhere = request.0.properties.interfaces().is_empty() && remotes[0].interface.is_none();
+        if remotes.len() == 1 && local.is_none() && anywhere {
             let key = CacheKey {
                 network: self.network(),
                 endpoint: remotes[0].hash,
@@ -192,7 +195,12 @@ impl<N: Net> Engine<N> {
         let interface = local.and_then(|l| l.interface.as_deref());
         let indices = match self.interfaces_for(&request, interface) {
             Ok(i) => i,
-            Err(error) => return self.fail(conn, error),
+            Err(error) => {
+                if let Some(direct) = direct {
+                    self.release_attempt(direct.what, true);
+                }
+                return self.fail(conn, error);
+            }
         };
         let mut paths = Vec::new();
         let mut specs = Vec::new();
@@ -421,7 +429,9 @@ impl<N: Net> Engine<N> {
                 let key = self.channels.next_key();
                 let sock = self.net.connect(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
                 let kind = if stack == Stack::Tcp { Kind::Tcp } else { Kind::TlsPending };
-                self.channels.insert(Channel::new(sock, kind, behind, addr, self.now));
+                let mut channel = Channel::new(sock, kind, behind, addr, self.now);
+                channel.via = path.remote as u8;
+                self.channels.insert(channel);
                 What::Channel(key)
             }
             Stack::Udp => {
@@ -456,7 +466,8 @@ impl<N: Net> Engine<N> {
     /// The cached outcome, tried alone over plain TCP, has ended: the commonest way to a connection, kept short.
     pub(crate) fn cached_ready(&mut self, key: Key, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.est.is_some() || c.ext.is_some() || !c.tx.queue.is_empty() || c.request.framer.frames() {
+        let waited_for = c.final_sent || c.wants_room || c.close_wanted;
+        if c.est.is_some() || c.ext.is_some() || !c.tx.queue.is_empty() || c.request.framer.frames() || waited_for {
             return self.drive_attempt(key);
         }
         let Some(ch) = self.channels.get_mut(key) else { return };
@@ -473,6 +484,8 @@ impl<N: Net> Engine<N> {
             Err(e) => return self.attempt_failed(conn, None, What::Channel(key), AttemptError::Net(e)),
         }
         ch.connected = true;
+        // Nothing was promised about readability, so it must be tried.
+        ch.readable = true;
         ch.behind = Behind::Conn(conn);
         c.state = ConnectionState::Established;
         c.stack = Some(Stack::Tcp);
@@ -544,7 +557,7 @@ impl<N: Net> Engine<N> {
         let Some(config) = c.request.tls.clone() else {
             return Err(AttemptError::Net(ErrorKind::Unsupported.into()));
         };
-        let remote = c.remotes.iter().find(|r| r.addr == Some(ch.remote.ip())).or(c.remotes.first());
+        let remote = c.remotes.get(usize::from(ch.via));
         let name = server_name(&c.request, remote, ch.remote);
         let name = neater_tls::ServerName::try_from(name).map_err(|_| AttemptError::NoAddress)?;
         let tls = neater_tls::TlsStream::client(config, &name).map_err(AttemptError::Tls)?;
@@ -711,6 +724,12 @@ impl<N: Net> Engine<N> {
             self.outcomes.record_success(now, key, outcome);
         }
         self.enter_established(conn);
+        if let What::Quic(k) = what {
+            // What the peer sent while the race was being decided.
+            self.quic_accept(k, Direction::Both);
+            self.quic_accept(k, Direction::One);
+            self.quic_take_datagrams(k);
+        }
     }
 
     /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned connections alike.
@@ -721,8 +740,9 @@ impl<N: Net> Engine<N> {
         }
         self.stats.established += 1;
         c.state = ConnectionState::Established;
+        let waited_for = c.final_sent || c.wants_room || c.close_wanted;
         let plain = !c.request.framer.frames() && c.ext.is_none() && c.tx.queue.is_empty();
-        if plain {
+        if plain && !waited_for {
             return self.notify(conn, Event::Ready);
         }
         // Messages that were sent meanwhile have made the framer already.
@@ -734,6 +754,9 @@ impl<N: Net> Engine<N> {
             if let Err(error) = self.start_framer(conn) {
                 return self.fail_connection(conn, error);
             }
+        }
+        if self.conns.get(conn).is_some_and(|c| c.stack.is_some_and(|s| !s.is_stream())) {
+            self.fit_datagrams(conn);
         }
         self.notify(conn, Event::Ready);
         self.after_established(conn);

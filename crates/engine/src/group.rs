@@ -20,8 +20,8 @@ pub(crate) struct Group {
     pub(crate) waiting: VecDeque<Key>,
     /// Members that wait for the peer to allow another stream.
     pub(crate) pending: VecDeque<(Key, Direction)>,
-    /// A handle refers to it.
-    pub(crate) held: bool,
+    /// How many handles refer to it.
+    pub(crate) held: u32,
     pub(crate) closing: bool,
     /// The session is to be closed with this code: its last member was aborted.
     pub(crate) abort_code: Option<u64>,
@@ -36,7 +36,7 @@ impl<N: Net> Engine<N> {
             claimed: false,
             waiting: VecDeque::new(),
             pending: VecDeque::new(),
-            held: false,
+            held: 0,
             closing: false,
             abort_code: None,
         })
@@ -71,9 +71,11 @@ impl<N: Net> Engine<N> {
 
     pub(crate) fn claim_group(&mut self, group: Key) {
         let Some(g) = self.groups.get_mut(group) else { return };
-        g.held = true;
+        g.held += 1;
         g.claimed = true;
         for conn in core::mem::take(&mut g.waiting) {
+            let Some(c) = self.conns.get_mut(conn) else { continue };
+            c.released = false;
             self.notify_group(group, Event::StreamReceived(ConnectionId(conn)));
         }
     }
@@ -81,7 +83,8 @@ impl<N: Net> Engine<N> {
     /// Nobody uses the group's handle any more. Its connections go on.
     pub fn release_group(&mut self, group: GroupId) {
         if let Some(g) = self.groups.get_mut(group.0) {
-            g.held = false;
+            g.held = g.held.saturating_sub(1);
+            g.claimed = g.held > 0;
         }
         self.tidy_group(group.0);
     }
@@ -151,7 +154,7 @@ impl<N: Net> Engine<N> {
         quic: Key,
         direction: Direction,
     ) -> Result<ConnectionId, EstablishmentError> {
-        let Some(q) = self.quics.get_mut(quic).filter(|q| q.connected) else {
+        let Some(q) = self.quics.get_mut(quic).filter(|q| q.connected && q.lost.is_none()) else {
             return Err(EstablishmentError::new(Reason::EstablishmentFailed, "the QUIC connection is over"));
         };
         let (request, stack, remotes) = (q.request.clone(), q.stack, q.remotes.clone());
@@ -231,6 +234,7 @@ impl<N: Net> Engine<N> {
 
     /// Closes all connections of a group gracefully, and the session below when they are done.
     pub fn close_group(&mut self, group: GroupId) {
+        self.now = self.net.now();
         let Some(g) = self.groups.get_mut(group.0) else { return };
         g.closing = true;
         for conn in g.members.clone() {
@@ -261,10 +265,19 @@ impl<N: Net> Engine<N> {
     /// A group without members and handle is dropped, and the QUIC connection that it initiated is closed.
     pub(crate) fn tidy_group(&mut self, group: Key) {
         let Some(g) = self.groups.get(group) else { return };
-        if !g.members.is_empty() || (g.held && !g.closing) {
+        // Streams that the peer opened and nobody took do not keep a group alive.
+        if g.members.len() > g.waiting.len() || (g.held > 0 && !g.closing) {
             return;
         }
-        let (quic, held, abort_code) = (g.quic, g.held, g.abort_code);
+        let (quic, held, abort_code) = (g.quic, g.held > 0, g.abort_code);
+        let unclaimed = self.groups.get_mut(group).map(|g| core::mem::take(&mut g.waiting)).unwrap_or_default();
+        if !unclaimed.is_empty() {
+            // The last of them to leave brings us back here.
+            for conn in unclaimed {
+                self.release(ConnectionId(conn));
+            }
+            return self.tidy_group(group);
+        }
         if let Some(quic) = quic {
             let ours = self.quics.get(quic).is_some_and(|q| q.client);
             let closing = self.groups.get(group).is_some_and(|g| g.closing);

@@ -28,6 +28,8 @@ pub(crate) struct Listener {
     pub(crate) handshaking: usize,
     /// Groups are delivered instead of connections where the transport has streams.
     pub(crate) groups: bool,
+    /// A deadline to accept again is set: one is enough, however many sockets want it.
+    accept_armed: bool,
 }
 
 /// Connections accepted per socket and turn.
@@ -64,6 +66,19 @@ impl<N: Net> Engine<N> {
                 "a listener needs a local endpoint (LocalEndpoint::new() is any address and a free port)",
             ));
         }
+        for stack in &request.0.stacks {
+            let ready = match stack {
+                Stack::Tls => request.0.tls_server.is_some(),
+                Stack::Quic | Stack::QuicDatagram => request.0.quic_server.is_some(),
+                Stack::Tcp | Stack::Udp => true,
+            };
+            if !ready {
+                return Err(EstablishmentError::new(
+                    Reason::InvalidConfiguration,
+                    format!("the request was not compiled for listening: {stack} has no server configuration"),
+                ));
+            }
+        }
         let listener = self.listeners.insert(Listener {
             request: request.clone(),
             channels: Vec::new(),
@@ -72,6 +87,7 @@ impl<N: Net> Engine<N> {
             limit: None,
             handshaking: 0,
             groups: false,
+            accept_armed: false,
         });
         for l in local {
             if let Err(e) = self.listen_on(listener, l) {
@@ -221,6 +237,12 @@ impl<N: Net> Engine<N> {
         let channels = l.channels.split_off(keep.0);
         let sockets = l.quic_sockets.split_off(keep.1);
         for key in channels {
+            // Connections that were delivered go on: a shared socket is closed with the last of them.
+            if let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get(key)
+                && !peers.is_empty()
+            {
+                continue;
+            }
             if let Some(c) = self.channels.remove(key) {
                 self.net.close(c.sock);
             }
@@ -247,6 +269,7 @@ impl<N: Net> Engine<N> {
 
     /// How many connections the listener may still deliver; `None`: any number. At zero, connections wait in the kernel.
     pub fn set_new_connection_limit(&mut self, listener: ListenerId, limit: Option<u64>) {
+        self.now = self.net.now();
         let Some(l) = self.listeners.get_mut(listener.0) else { return };
         l.limit = limit;
         if limit != Some(0) {
@@ -273,7 +296,11 @@ impl<N: Net> Engine<N> {
         self.unlisten(listener, (0, 0, 0));
         self.listeners.remove(listener);
         let unfinished: Vec<_> =
-            self.channels.iter().filter(|(_, c)| c.behind == Behind::Listener(listener)).map(|(k, _)| k).collect();
+            self.channels
+                .iter()
+                .filter(|(_, c)| c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_)))
+                .map(|(k, _)| k)
+                .collect();
         for key in unfinished {
             if let Some(c) = self.channels.remove(key) {
                 self.net.abort(c.sock);
@@ -282,7 +309,8 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn accept_again(&mut self, listener: Key) {
-        let Some(l) = self.listeners.get(listener) else { return };
+        let Some(l) = self.listeners.get_mut(listener) else { return };
+        l.accept_armed = false;
         for key in l.channels.clone() {
             self.accept(listener, key);
         }
@@ -291,25 +319,25 @@ impl<N: Net> Engine<N> {
     /// Accepts what waits, within the budget and the limits.
     pub(crate) fn accept(&mut self, listener: Key, key: Key) {
         for round in 0.. {
-            let Some(l) = self.listeners.get(listener) else { return };
-            if l.limit == Some(0) || l.handshaking >= self.limits.handshakes {
-                return;
-            }
-            if self.conns.len() >= self.limits.connections {
-                // Whose end will make room is not known: look again.
-                return self.timers.push(self.now + ACCEPT_RETRY, Timer::Accept(listener));
-            }
-            if round >= ACCEPT_BUDGET {
-                self.timers.push(self.now, Timer::Accept(listener));
-                self.again = true;
-                return;
-            }
-            let tls = l.request.0.tls_server.clone();
-            let stack_is_tls = l.addrs.iter().any(|(s, _)| *s == Stack::Tls);
             let Some(c) = self.channels.get(key) else { return };
             if !matches!(c.kind, Kind::Accept) {
                 return;
             }
+            let Some(l) = self.listeners.get(listener) else { return };
+            // Those in their handshake will be delivered, too: they count against the limit.
+            if l.limit.is_some_and(|n| n <= l.handshaking as u64) || l.handshaking >= self.limits.handshakes {
+                return;
+            }
+            if self.conns.len() >= self.limits.connections {
+                // Whose end will make room is not known: look again.
+                return self.arm_accept(listener, ACCEPT_RETRY);
+            }
+            if round >= ACCEPT_BUDGET {
+                self.again = true;
+                return self.arm_accept(listener, Duration::ZERO);
+            }
+            let tls = l.request.0.tls_server.clone();
+            let stack_is_tls = l.addrs.iter().any(|(s, _)| *s == Stack::Tls);
             let sock = c.sock;
             let new = self.channels.next_key();
             match self.net.accept(sock, Owner::Channel(new).token()) {
@@ -349,12 +377,27 @@ impl<N: Net> Engine<N> {
                 // The peer gave up while waiting.
                 Err(e) if matches!(e.kind, ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset) => {}
                 Err(e) => {
-                    self.notify_listener(listener, Event::ListenerError(e));
-                    self.timers.push(self.now + ACCEPT_RETRY, Timer::Accept(listener));
+                    if self.arm_accept_once(listener, ACCEPT_RETRY) {
+                        self.notify_listener(listener, Event::ListenerError(e));
+                    }
                     return;
                 }
             }
         }
+    }
+
+    fn arm_accept(&mut self, listener: Key, after: Duration) {
+        self.arm_accept_once(listener, after);
+    }
+
+    /// Sets the deadline to accept again, unless it is set. True: it was not.
+    fn arm_accept_once(&mut self, listener: Key, after: Duration) -> bool {
+        let Some(l) = self.listeners.get_mut(listener) else { return false };
+        if core::mem::replace(&mut l.accept_armed, true) {
+            return false;
+        }
+        self.timers.push(self.now + after, Timer::Accept(listener));
+        true
     }
 
     /// Moves the handshake of an incoming connection on.
@@ -378,11 +421,11 @@ impl<N: Net> Engine<N> {
     pub(crate) fn handshake_over(&mut self, listener: Key) {
         let full = self.limits.handshakes;
         let Some(l) = self.listeners.get_mut(listener) else { return };
-        let was_full = l.handshaking >= full;
+        let was_full = l.handshaking >= full || l.limit.is_some_and(|n| n <= l.handshaking as u64);
         l.handshaking = l.handshaking.saturating_sub(1);
         if was_full {
-            self.timers.push(self.now, Timer::Accept(listener));
             self.again = true;
+            self.arm_accept(listener, Duration::ZERO);
         }
     }
 
@@ -397,19 +440,28 @@ impl<N: Net> Engine<N> {
         c.io = Io::Channel(key);
         let conn = self.conns.insert(c);
         ch.behind = Behind::Conn(conn);
+        ch.deadline = None;
         self.deliver_incoming(listener, conn);
     }
 
     /// Hands a received connection to its listener.
     pub(crate) fn deliver_incoming(&mut self, listener: Key, conn: Key) {
+        self.enter_established_quietly(conn);
+        if self.conns.get(conn).is_none_or(|c| c.state != ConnectionState::Established) {
+            return;
+        }
         self.stats.received += 1;
+        self.count_received(listener);
+        self.notify_listener(listener, Event::ConnectionReceived(ConnectionId(conn)));
+    }
+
+    /// One more of what the listener may deliver is delivered.
+    pub(crate) fn count_received(&mut self, listener: Key) {
         if let Some(l) = self.listeners.get_mut(listener)
             && let Some(limit) = &mut l.limit
         {
             *limit = limit.saturating_sub(1);
         }
-        self.enter_established_quietly(conn);
-        self.notify_listener(listener, Event::ConnectionReceived(ConnectionId(conn)));
     }
 
     /// As `enter_established`, for connections whose being established is told by another event.
@@ -420,8 +472,13 @@ impl<N: Net> Engine<N> {
         if let Some(framer) = c.request.framer.make() {
             c.ext().framer = Some(framer);
             if let Err(error) = self.start_framer(conn) {
-                self.fail_connection(conn, error);
+                // Nobody has heard of the connection: it goes without a word.
+                if let Some(c) = self.conns.get_mut(conn) {
+                    c.released = true;
+                }
+                return self.fail_connection(conn, error);
             }
+            self.flush_and_report(conn);
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
         if let Io::Peer { .. } = c.io {

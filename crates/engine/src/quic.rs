@@ -61,6 +61,8 @@ pub(crate) struct Quic {
     /// The stream on which early data was sent.
     early: Option<StreamId>,
     dirty: bool,
+    /// Something of it is on the wire.
+    spoken: bool,
     drained: bool,
     armed: Option<Instant>,
     started: Instant,
@@ -180,12 +182,15 @@ impl<N: Net> Engine<N> {
         let early = self.conns.get(conn).and_then(|c| c.ext.as_ref()).and_then(|e| e.early.clone());
         if let Some(q) = self.quics.get_mut(key) {
             q.attempt = Some((conn, candidate));
-            if let (Some(data), Stack::Quic, true) = (early, stack, q.conn.has_early_data()) {
+            let framed = q.request.framer.frames();
+            if let (Some(data), Stack::Quic, true) = (early, stack, q.conn.has_early_data() && !framed) {
                 // All or nothing: a message half sent could not be told apart when it is sent again.
-                if let Some(stream) = q.conn.open(Direction::Both)
-                    && q.conn.write(stream, &data) == Ok(data.len())
-                {
-                    q.early = Some(stream);
+                if let Some(stream) = q.conn.open(Direction::Both) {
+                    if q.conn.write(stream, &data) == Ok(data.len()) {
+                        q.early = Some(stream);
+                    } else {
+                        q.conn.reset(stream, NO_ERROR);
+                    }
                 }
             }
         }
@@ -223,6 +228,7 @@ impl<N: Net> Engine<N> {
             remotes,
             early: None,
             dirty: false,
+            spoken: false,
             drained: false,
             armed: None,
             started: self.now,
@@ -269,7 +275,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn drive_quic(&mut self, key: Key) {
+    pub(crate) fn drive_quic(&mut self, key: Key) {
         let now = self.now;
         let mut sent = 0;
         loop {
@@ -277,6 +283,9 @@ impl<N: Net> Engine<N> {
             loop {
                 let Some(q) = self.quics.get_mut(key) else { return };
                 let Some(s) = self.quic_sockets.get_mut(q.socket) else { return };
+                if q.drained {
+                    break;
+                }
                 let mut progress = false;
                 while let Some(event) = q.conn.poll_endpoint_event() {
                     if let Some(back) = s.endpoint.handle_event(q.handle, event) {
@@ -330,7 +339,11 @@ impl<N: Net> Engine<N> {
         }
         let mtu = usize::from(q.conn.mtu()).max(1);
         let segments = self.net.max_segments(s.sock).min(SEGMENTS_MAX).min(UDP_MAX / mtu);
+        if q.drained {
+            return false;
+        }
         let Some(t) = q.conn.poll_transmit(now, segments, &mut self.packet) else { return false };
+        q.spoken = true;
         let contents = &self.packet[..t.size.min(self.packet.len())];
         match self.net.send(s.sock, &transmit(&t, contents)) {
             Ok(()) => true,
@@ -478,7 +491,10 @@ impl<N: Net> Engine<N> {
             }
             Arrival::New(handle, connection) => {
                 let listener = s.listener.and_then(|l| self.listeners.get(l).map(|x| (l, x.request.clone())));
-                let Some((_, request)) = listener else { return };
+                let Some((l, request)) = listener else { return };
+                let full = self.handshaking_quics(socket) >= self.limits.handshakes
+                    || self.conns.len() >= self.limits.connections
+                    || self.listeners.get(l).is_some_and(|l| l.limit == Some(0));
                 let stack = if request.0.stacks.contains(&Stack::Quic) { Stack::Quic } else { Stack::QuicDatagram };
                 let key = self.insert_quic(
                     socket,
@@ -490,6 +506,10 @@ impl<N: Net> Engine<N> {
                     Arc::new([]),
                     false,
                 );
+                if full {
+                    self.stats.refused += 1;
+                    self.quic_close(key, NO_ERROR);
+                }
                 self.mark_dirty(key);
             }
             Arrival::Respond(t) => {
@@ -499,6 +519,15 @@ impl<N: Net> Engine<N> {
             }
             Arrival::Foreign(_) => self.stats.foreign_datagrams += 1,
         }
+    }
+
+    /// Incoming connections on this socket whose handshake is not finished.
+    fn handshaking_quics(&self, socket: Key) -> usize {
+        // Nearly always far below the limit: only then is it worth counting.
+        if self.quics.len() < self.limits.handshakes {
+            return 0;
+        }
+        self.quics.iter().filter(|(_, q)| q.socket == socket && !q.client && !q.connected && q.lost.is_none()).count()
     }
 
     fn quic_event(&mut self, key: Key, event: QuicEvent) {
@@ -570,13 +599,17 @@ impl<N: Net> Engine<N> {
         let (socket, datagrams) = (q.socket, q.stack == Stack::QuicDatagram);
         let Some(s) = self.quic_sockets.get_mut(socket) else { return };
         s.endpoint.handshake_over();
-        let Some(listener) = s.listener else { return };
+        let Some(listener) = s.listener else {
+            // The listener has stopped meanwhile.
+            return self.quic_close(key, NO_ERROR);
+        };
         let group = self.new_group(Some(key), Some(listener));
         if let Some(q) = self.quics.get_mut(key) {
             q.group = Some(group);
         }
         if self.listeners.get(listener).is_some_and(|l| l.groups) {
             self.claim_group(group);
+            self.count_received(listener);
             self.notify_listener(listener, Event::GroupReceived(GroupId(group)));
         }
         if datagrams {
@@ -599,11 +632,22 @@ impl<N: Net> Engine<N> {
 
     /// Takes the streams that the peer has opened. Early data of a client waits for the end of the handshake, so that
     /// nothing is delivered that could be a replay (RFC 9001 section 9.2).
-    fn quic_accept(&mut self, key: Key, direction: Direction) {
+    pub(crate) fn quic_accept(&mut self, key: Key, direction: Direction) {
         loop {
             let Some(q) = self.quics.get_mut(key).filter(|q| q.connected) else { return };
             let Some(group) = q.group else { return };
             let Some(stream) = q.conn.accept(direction) else { return };
+            let claimed = self.groups.get(group).is_some_and(|g| g.claimed);
+            let listener = self.group_listener(group);
+            let Some(q) = self.quics.get_mut(key) else { return };
+            // Nobody will ever take it: a server whose listener is gone, or no room for another connection.
+            let unwanted = !claimed && listener.is_none() && !q.client;
+            if unwanted || self.conns.len() >= self.limits.connections {
+                q.conn.stop(stream, NO_ERROR);
+                q.conn.reset(stream, NO_ERROR);
+                self.stats.refused += 1;
+                continue;
+            }
             let mut c = Conn::new(q.request.clone(), q.remotes.clone(), self.now);
             c.stack = Some(Stack::Quic);
             c.passive = true;
@@ -615,8 +659,6 @@ impl<N: Net> Engine<N> {
             let conn = self.conns.insert(c);
             q.streams.insert(stream, conn);
             self.join_group(group, conn);
-            let claimed = self.groups.get(group).is_some_and(|g| g.claimed);
-            let listener = self.group_listener(group);
             match (claimed, listener) {
                 (true, _) => {
                     self.enter_established_quietly(conn);
@@ -626,6 +668,10 @@ impl<N: Net> Engine<N> {
                 (false, None) => {
                     // The group's opener has not asked for the peer's streams yet.
                     self.enter_established_quietly(conn);
+                    if let Some(c) = self.conns.get_mut(conn) {
+                        // Nobody holds it until somebody claims the group.
+                        c.released = true;
+                    }
                     if let Some(g) = self.groups.get_mut(group) {
                         g.waiting.push_back(conn);
                     }
@@ -634,7 +680,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn quic_take_datagrams(&mut self, key: Key) {
+    pub(crate) fn quic_take_datagrams(&mut self, key: Key) {
         let Some(q) = self.quics.get_mut(key) else { return };
         let Some(conn) = q.datagrams else { return };
         let mut got = false;
@@ -663,6 +709,11 @@ impl<N: Net> Engine<N> {
             && let Some(s) = self.quic_sockets.get_mut(socket)
         {
             s.endpoint.handshake_over();
+            // The peer gave up before it was connected. There is nobody to drain for, and quinn-proto forgets to when the
+            // first packet says so: it would be kept until the idle timeout.
+            if matches!(error, QuicError::Transport { by_peer: true, .. } | QuicError::Closed { .. }) {
+                self.quic_forget(key);
+            }
         }
         let Some(q) = self.quics.get(key) else { return };
         let mut members: Vec<Key> = q.streams.values().copied().collect();
@@ -670,8 +721,13 @@ impl<N: Net> Engine<N> {
         if let Some(g) = q.group.and_then(|g| self.groups.get_mut(g)) {
             members.extend(g.pending.drain(..).map(|(c, _)| c));
         }
+        let group = q.group;
         for conn in members {
             self.stream_transport_lost(conn, &error);
+        }
+        // Whoever waits for the peer's next stream learns that there is none to come.
+        if let Some(group) = group.filter(|g| self.groups.get(*g).is_some_and(|g| g.claimed)) {
+            self.notify_group(group, Event::ConnectionError(ConnectionError::Quic(error)));
         }
     }
 
@@ -679,11 +735,28 @@ impl<N: Net> Engine<N> {
     pub(crate) fn quic_abandon(&mut self, key: Key) {
         if let Some(q) = self.quics.get_mut(key) {
             q.attempt = None;
-            if q.lost.is_none() {
+            if q.lost.is_none() && !q.spoken {
+                // The peer has heard nothing, and need not hear that it was nothing.
+                self.quic_forget(key);
+            } else if q.lost.is_none() {
                 let now = self.now;
                 q.conn.close(now, NO_ERROR, b"");
             }
             self.mark_dirty(key);
+        }
+    }
+
+    /// Ends a connection without the usual exchange; the next time it is driven it is removed.
+    fn quic_forget(&mut self, key: Key) {
+        let Some(q) = self.quics.get_mut(key) else { return };
+        let Some(s) = self.quic_sockets.get_mut(q.socket) else { return };
+        if !q.drained {
+            q.drained = true;
+            q.lost.get_or_insert(QuicError::LocallyClosed);
+            s.endpoint.forget(q.handle);
+            if let Some(slot) = s.conns.get_mut(q.handle.0) {
+                *slot = None;
+            }
         }
     }
 

@@ -113,7 +113,10 @@ impl<N: Net> Engine<N> {
         };
         let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
         match &result {
-            Ok(Some(0)) if !buf.is_empty() => c.read_closed = true,
+            Ok(Some(0)) if !buf.is_empty() => {
+                c.read_closed = true;
+                c.peer_ended = true;
+            }
             Ok(Some(n)) => c.bytes_received += *n as u64,
             Err(ConnectionError::StreamReset(code)) => {
                 c.reset = true;
@@ -236,7 +239,8 @@ impl<N: Net> Engine<N> {
             self.fail_connection(key, error.clone());
             return Err(error);
         }
-        if !out.pieces.is_empty() {
+        // After our end nothing can be said any more.
+        if !out.pieces.is_empty() && self.conns.get(key).is_some_and(|c| !c.fin_done) {
             self.queue_front(key, out);
             self.flush_and_report(key);
         }

@@ -136,11 +136,14 @@ impl<N: Net> Engine<N> {
         let needs = properties.compile(role).map_err(|e| invalid(e.to_string()))?;
         let need = security_need(security);
         let shape = neater_policy::Shape { bytes_needed: options.bytes, framer: options.framer.frames() };
-        let stacks: Vec<_> = Stack::ALL
-            .iter()
-            .filter(|s| options.stacks.is_empty() || options.stacks.contains(s))
-            .map(|s| s.features())
-            .collect();
+        let mut eligible = Stack::ALL.to_vec();
+        eligible.retain(|s| options.stacks.is_empty() || options.stacks.contains(s));
+        // QUIC has no other version of TLS than 1.3 (RFC 9001 section 4.2). Where it alone is asked for, that is an error.
+        let tls13 = |s: &Stack| matches!(s, Stack::Quic | Stack::QuicDatagram);
+        if security.max_version < TlsVersion::Tls13 && !eligible.iter().all(tls13) {
+            eligible.retain(|s| !tls13(s));
+        }
+        let stacks: Vec<_> = eligible.iter().map(|s| s.features()).collect();
         let policy = neater_policy::compile_with(&needs, need, shape, &stacks).map_err(|e| {
             let mut error = EstablishmentError::new(Reason::NoCandidates, "no protocol stack can serve this request");
             error.excluded = e.stacks.iter().map(ToString::to_string).collect();

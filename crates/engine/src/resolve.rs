@@ -10,7 +10,7 @@ use neater_dns::{
     Answer, Config, Hosts, Input, LookupId, Output, Question, RecordKind, Resolver, ServiceBinding, TransportId,
 };
 use neater_race::{Address, Family, Input as RaceInput, PathId, Record, Service, StackId, sort_destinations};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
@@ -23,6 +23,8 @@ struct Transport {
     connected: bool,
     /// What a stream could not yet take.
     unsent: Vec<u8>,
+    /// Datagrams that the socket could not yet take, at most [`MAX_WAITING`].
+    waiting: VecDeque<Vec<u8>>,
 }
 
 /// The resolver with what it needs to meet the network.
@@ -37,6 +39,8 @@ pub(crate) struct Names {
     armed: Option<Instant>,
 }
 
+/// Datagrams that wait for room in the socket of one transport; more are lost, which the retry timer covers.
+const MAX_WAITING: usize = 8;
 /// Datagram batches, or pieces of a stream, that one transport may deliver in a turn.
 const READS_PER_TURN: usize = 16;
 
@@ -167,7 +171,7 @@ impl<N: Net> Engine<N> {
         };
         match opened {
             Ok(sock) => {
-                let transport = Transport { sock, server, stream, connected: !stream, unsent: Vec::new() };
+                let transport = Transport { sock, server, stream, connected: !stream, unsent: Vec::new(), waiting: VecDeque::new() };
                 self.names.transports.insert(id.0, transport);
                 if !stream {
                     // Nothing can have come yet, but no event is promised before it was tried.
@@ -199,13 +203,23 @@ impl<N: Net> Engine<N> {
         let transmit =
             Transmit { destination: t.server, source: None, ecn: Ecn::NotEct, segment_size: None, contents: data };
         match self.net.send(t.sock, &transmit) {
-            // A datagram that finds no room is a lost datagram: the retry timer covers it.
-            Err(e) if !e.is_would_block() && e.kind != ErrorKind::NoBuffers => self.transport_failed(id, false, e),
-            _ => {}
+            Err(e) if e.is_would_block() => {
+                if t.waiting.len() < MAX_WAITING {
+                    t.waiting.push_back(data.to_vec());
+                }
+            }
+            // Lost like any other: the retry timer covers it.
+            Err(e) if e.kind == ErrorKind::NoBuffers => {}
+            Err(e) => self.transport_failed(id, false, e),
+            Ok(()) => {}
         }
     }
 
     fn transport_flush(&mut self, id: TransportId) {
+        let Some(t) = self.names.transports.get_mut(&id.0) else { return };
+        for data in core::mem::take(&mut t.waiting) {
+            self.transport_send(id, &data);
+        }
         let Some(t) = self.names.transports.get_mut(&id.0) else { return };
         while t.connected && !t.unsent.is_empty() {
             match self.net.write(t.sock, &[IoSlice::new(&t.unsent)]) {

@@ -95,6 +95,9 @@ impl<N: Net> Engine<N> {
             c.wants_room = true;
             return Err(SendError::Blocked { room });
         }
+        if options.lifetime.is_some() {
+            self.now = self.net.now();
+        }
         let expires = options.lifetime.map(|l| self.now + l);
         let id = self.queue_message(conn.0, data, options, expires)?;
         if let Some(at) = expires {
@@ -152,7 +155,9 @@ impl<N: Net> Engine<N> {
             c.tx.queue.push_back(Segment {
                 data,
                 completes: (i == last && options.end_of_message).then_some(id),
-                expires: if i == 0 && first { expires.map(|at| (at, id)) } else { None },
+                // A message that is sent in parts cannot be taken back whole.
+                expires: if i == 0 && first && options.end_of_message { expires.map(|at| (at, id)) } else { None },
+                replayable: options.safely_replayable,
             });
         }
         if options.is_final && options.end_of_message {
@@ -162,16 +167,57 @@ impl<N: Net> Engine<N> {
         Ok(id)
     }
 
+    /// A datagram stack has won, and what was sent before that was known must fit it: each message is one datagram, and
+    /// none may be delivered twice that must not be.
+    pub(crate) fn fit_datagrams(&mut self, conn: Key) {
+        let max = self.datagram_max(conn);
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let twice = c.stack == Some(Stack::Udp);
+        let mut failed = Vec::new();
+        let mut fitted = std::collections::VecDeque::new();
+        let mut gathered: Vec<Segment> = Vec::new();
+        for segment in core::mem::take(&mut c.tx.queue) {
+            let completes = segment.completes;
+            gathered.push(segment);
+            let Some(id) = completes else { continue };
+            let parts = core::mem::take(&mut gathered);
+            let expires = parts.first().and_then(|s| s.expires);
+            let replayable = parts.iter().all(|s| s.replayable);
+            let data = match <[Segment; 1]>::try_from(parts) {
+                Ok([one]) => one.data,
+                Err(many) => Bytes::from(many.iter().flat_map(|s| s.data.iter().copied()).collect::<Vec<u8>>()),
+            };
+            if twice && !replayable {
+                let why = "safelyReplayable is false, and UDP may deliver a datagram twice";
+                failed.push((id, SendError::InvalidMessageProperties(why.into())));
+            } else if data.len() > max {
+                failed.push((id, SendError::MessageTooLarge { max }));
+            } else {
+                fitted.push_back(Segment { data, completes: Some(id), expires, replayable });
+            }
+        }
+        c.tx.bytes = fitted.iter().map(|s| s.data.len()).sum();
+        c.tx.queue = fitted;
+        c.tx.in_message = false;
+        self.recount(conn);
+        for (id, error) in failed {
+            self.notify(conn, crate::Event::SendError(id, error));
+        }
+    }
+
     /// Queues the message that was to be early data, before everything else.
     pub(crate) fn queue_first(&mut self, conn: Key, data: Bytes) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let waiting = core::mem::take(&mut c.tx.queue);
         let bytes = core::mem::take(&mut c.tx.bytes);
-        c.tx.in_message = false;
-        // The framer that frames it is the connection's own; what waited was framed after it in any case.
-        let result = self.queue_message(conn, data, SendOptions::default(), None);
-        debug_assert!(result.is_ok() || self.conns.get(conn).is_none(), "{result:?}");
+        let in_message = core::mem::take(&mut c.tx.in_message);
+        // What waited was framed before it, each message by itself.
+        if let Err(error) = self.queue_message(conn, data, SendOptions::default(), None) {
+            let id = MessageId(self.conns.get(conn).map_or(0, |c| c.tx.next_id));
+            self.notify(conn, crate::Event::SendError(id, error));
+        }
         let Some(c) = self.conns.get_mut(conn) else { return };
+        c.tx.in_message = in_message;
         c.tx.queue.extend(waiting);
         c.tx.bytes += bytes;
         self.recount(conn);

@@ -27,8 +27,19 @@ impl<N: Net> Engine<N> {
     /// Closes a connection: what was sent is delivered, then [`Event::Closed`] follows. What the peer still sends is not
     /// received any more.
     pub fn close(&mut self, conn: ConnectionId) {
+        self.now = self.net.now();
+        self.close_now(conn);
+    }
+
+    fn close_now(&mut self, conn: ConnectionId) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         match c.state {
+            // What was accepted is delivered: the connection is established for it, and closed then.
+            ConnectionState::Establishing
+                if !c.tx.queue.is_empty() || c.ext.as_ref().is_some_and(|e| e.early.is_some()) =>
+            {
+                c.close_wanted = true;
+            }
             ConnectionState::Establishing => {
                 self.cancel_establishment(conn.0);
                 self.report_unsent(conn.0, &ConnectionError::Closed);
@@ -44,7 +55,12 @@ impl<N: Net> Engine<N> {
                     framer.stop(&mut out);
                     for data in out.pieces {
                         c.tx.bytes += data.len();
-                        c.tx.queue.push_back(crate::conn::Segment { data, completes: None, expires: None });
+                        c.tx.queue.push_back(crate::conn::Segment {
+                            data,
+                            completes: None,
+                            expires: None,
+                            replayable: true,
+                        });
                     }
                     self.recount(conn.0);
                 }
@@ -87,6 +103,11 @@ impl<N: Net> Engine<N> {
                     self.finish_close(conn);
                 }
             }
+            Io::Datagrams { quic } => {
+                // What was queued leaves before the session may end.
+                self.drive_quic(quic);
+                self.finish_close(conn);
+            }
             _ => self.finish_close(conn),
         }
     }
@@ -106,27 +127,31 @@ impl<N: Net> Engine<N> {
     fn close_channel(&mut self, conn: Key, key: Key) {
         let Some(c) = self.conns.get(conn) else { return };
         let (untouched, read_closed, fin_done) =
-            (c.bytes_sent == 0 && c.bytes_received == 0, c.read_closed, c.fin_done);
+            (c.bytes_sent == 0 && c.bytes_received == 0, c.peer_ended, c.fin_done);
         let Some(ch) = self.channels.get_mut(key) else { return self.finish_close(conn) };
         match &mut ch.kind {
             Kind::Tls(tls) => {
                 tls.close_notify();
                 match tls_out(&mut self.net, ch) {
                     Ok(true) => {}
-                    // Writability will bring us back.
+                    // Writability, which is progress, will bring us back.
                     Ok(false) => {
                         let until = self.now + LINGER;
-                        return self.timers.push(until, Timer::Channel(key));
+                        if ch.deadline.replace(until).is_none() {
+                            self.timers.push(until, Timer::Channel(key));
+                        }
+                        return;
                     }
-                    Err(_) => return self.drop_channel(conn, key),
+                    Err(e) => return self.fail_connection(conn, ConnectionError::Net(e)),
                 }
             }
             Kind::Tcp if untouched => return self.drop_channel(conn, key),
             Kind::Tcp => {}
             _ => return self.drop_channel(conn, key),
         }
-        if !fin_done && self.net.shutdown_write(ch.sock).is_err() {
-            return self.drop_channel(conn, key);
+        ch.deadline = None;
+        if !fin_done && let Err(e) = self.net.shutdown_write(ch.sock) {
+            return self.fail_connection(conn, ConnectionError::Net(e));
         }
         if read_closed {
             return self.drop_channel(conn, key);
@@ -153,6 +178,7 @@ impl<N: Net> Engine<N> {
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.resize(64 << 10, 0);
         let mut over = false;
+        let mut broken = None;
         for _ in 0..LINGER_READS {
             match ch.read(&mut self.net, &mut scratch) {
                 Ok(0) => {
@@ -161,8 +187,9 @@ impl<N: Net> Engine<N> {
                 }
                 Ok(_) => {}
                 Err(e) if e.is_would_block() => break,
-                Err(_) => {
+                Err(e) => {
                     over = true;
+                    broken = Some(e);
                     break;
                 }
             }
@@ -174,8 +201,11 @@ impl<N: Net> Engine<N> {
             if let Some(ch) = self.channels.remove(key) {
                 self.net.close(ch.sock);
             }
-            if let Some(conn) = conn {
-                self.finish_close(conn);
+            match (conn, broken) {
+                // What was sent may not have arrived.
+                (Some(conn), Some(e)) => self.fail_connection(conn, ConnectionError::Net(e)),
+                (Some(conn), None) => self.finish_close(conn),
+                (None, _) => {}
             }
         }
     }
@@ -218,8 +248,13 @@ impl<N: Net> Engine<N> {
                 self.handshake_over(listener);
             }
             Behind::Attempt(..) => self.drive_attempt(key),
+            // A peer that has taken nothing for so long will not take the rest.
             Behind::Conn(conn) if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) => {
-                self.drop_channel(conn, key);
+                match ch.deadline {
+                    Some(at) if at > self.now => self.timers.push(at, Timer::Channel(key)),
+                    Some(_) => self.fail_connection(conn, ConnectionError::TimedOut),
+                    None => {}
+                }
             }
             _ => {}
         }
@@ -277,8 +312,16 @@ impl<N: Net> Engine<N> {
             }
             Io::Datagrams { quic } => self.quic_unbind(quic, None),
             Io::Peer { channel, remote } => {
+                let listener = self.channels.get(channel).map(|c| c.behind);
                 if let Some(Kind::UdpShared(peers)) = self.channels.get_mut(channel).map(|c| &mut c.kind) {
                     peers.remove(&remote);
+                    // The last connection of a listener that has stopped takes the socket with it.
+                    if peers.is_empty()
+                        && !matches!(listener, Some(Behind::Listener(l)) if self.listeners.contains(l))
+                        && let Some(c) = self.channels.remove(channel)
+                    {
+                        self.net.close(c.sock);
+                    }
                 }
             }
             Io::None | Io::StreamPending { .. } => {}
@@ -442,6 +485,9 @@ impl<N: Net> Engine<N> {
             self.mark_dirty(quic);
         }
         self.recount(conn.0);
+        if self.conns.get(conn.0).is_some_and(|c| c.state == ConnectionState::Closing) {
+            self.advance_close(conn.0);
+        }
     }
 
     /// The program will not use this connection again: it is closed gracefully if it is open, reports nothing more, and is
@@ -466,7 +512,10 @@ impl<N: Net> Engine<N> {
         }
         match c.state {
             ConnectionState::Closed => self.remove(conn.0),
-            _ => self.close(conn),
+            _ => {
+                self.now = self.net.now();
+                self.close_now(conn);
+            }
         }
     }
 

@@ -355,7 +355,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         for data in out.pieces.into_iter().rev() {
             c.tx.bytes += data.len();
-            c.tx.queue.push_front(crate::conn::Segment { data, completes: None, expires: None });
+            c.tx.queue.push_front(crate::conn::Segment { data, completes: None, expires: None, replayable: true });
         }
         self.recount(conn);
     }
@@ -365,7 +365,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let (options, early, priority) = match &mut c.ext {
             Some(e) => (core::mem::take(&mut e.options), e.early.take(), e.priority),
-            None => return self.flush_and_report(conn),
+            None => (Vec::new(), None, None),
         };
         for option in options {
             // Reported when it was set, if it could be known; best effort after that (RFC 9621 section 4.1.3).
@@ -378,6 +378,9 @@ impl<N: Net> Engine<N> {
             self.queue_first(conn, data);
         }
         self.flush_and_report(conn);
+        if self.conns.get(conn).is_some_and(|c| c.close_wanted) {
+            self.close(crate::ConnectionId(conn));
+        }
     }
 
     /// Whether a channel is behind an open connection.
@@ -406,6 +409,18 @@ fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, tx: &mut Tx, done: &mut F
             Kind::Tls(tls) => {
                 let n = tls.write_plain(slices);
                 match tls_out(net, ch) {
+                    Ok(true) if n == 0 => {
+                        // The records that filled the buffer are out now; a session that takes nothing even so has ended.
+                        let Kind::Tls(tls) = &mut ch.kind else { return };
+                        match tls.write_plain(slices) {
+                            0 => {
+                                let error = tls.error().cloned().map(ConnectionError::Tls);
+                                done.error = Some(error.unwrap_or(ConnectionError::Closed));
+                                return;
+                            }
+                            n => Ok(n),
+                        }
+                    }
                     Ok(true) => Ok(n),
                     Ok(false) if n > 0 => Ok(n),
                     Ok(false) => Err(NetError::new(ErrorKind::WouldBlock)),

@@ -179,6 +179,8 @@ pub trait EndpointApi: Sized {
     fn handle_datagram(&mut self, now: Instant, meta: Datagram, data: BytesMut, out: &mut Vec<u8>) -> Arrival;
     /// Takes what a connection has for its endpoint, and may return something for that connection.
     fn handle_event(&mut self, handle: Handle, event: EndpointEvent) -> Option<ConnectionEvent>;
+    /// Forgets a connection that ends without the usual exchange. Nothing of it may be handed to the endpoint afterwards.
+    fn forget(&mut self, handle: Handle);
     /// Stops accepting new connections.
     fn stop_accepting(&mut self);
     /// How many connections are not yet drained.

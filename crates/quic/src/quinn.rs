@@ -72,6 +72,7 @@ pub struct Endpoint {
     wall: Arc<std::sync::atomic::AtomicU64>,
     handshaking: usize,
     accepting: bool,
+    server: bool,
 }
 
 impl core::fmt::Debug for Endpoint {
@@ -112,7 +113,7 @@ impl Endpoint {
             })
             .transpose()?;
         let inner = q::Endpoint::new(Arc::new(config), server, true, None);
-        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting })
+        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting, server: accepting })
     }
 
     /// Tells wall time, for the age of tokens.
@@ -173,9 +174,12 @@ impl EndpointApi for Endpoint {
 
     fn handle_datagram(&mut self, now: Instant, meta: Datagram, data: BytesMut, out: &mut Vec<u8>) -> Arrival {
         // A short header packet starts with its destination connection id (RFC 9000 section 17.3).
+        // A stateless reset looks like one with a random id, so only sockets that several engines may share ask: those that
+        // accept connections.
         if let [first, engine, ..] = data[..]
             && first & 0x80 == 0
             && engine != self.engine
+            && self.server
         {
             return Arrival::Foreign(engine);
         }
@@ -193,6 +197,10 @@ impl EndpointApi for Endpoint {
 
     fn handle_event(&mut self, handle: Handle, event: EndpointEvent) -> Option<ConnectionEvent> {
         self.inner.handle_event(q::ConnectionHandle(handle.0), event.0).map(ConnectionEvent)
+    }
+
+    fn forget(&mut self, handle: Handle) {
+        let _ = self.inner.handle_event(q::ConnectionHandle(handle.0), q::EndpointEvent::drained());
     }
 
     fn stop_accepting(&mut self) {

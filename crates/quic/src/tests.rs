@@ -242,7 +242,8 @@ fn connection_ids_carry_the_engine_and_foreign_ones_are_told() {
     let mut pair = Pair::new(1, &[]);
     pair.run(SECOND);
     let short = pair.wire.iter().find(|p| p[0] & 0x80 == 0 && p[1] == 2).expect("a packet for the server").clone();
-    let mut other = Endpoint::new(Epoch::new(), &identity(3, 1), None).expect("endpoint");
+    let tuning = Tuning::default();
+    let mut other = Endpoint::new(Epoch::new(), &identity(3, 1), Some((tls(1).1, &tuning))).expect("endpoint");
     let meta = Datagram { source: pair.client.addr, local: None, ecn: Ecn::NotEct };
     let arrival = other.handle_datagram(pair.now, meta, BytesMut::from(&short[..]), &mut Vec::new());
     assert!(matches!(arrival, Arrival::Foreign(2)), "{arrival:?}");

@@ -228,10 +228,14 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
             }
         } else if late {
             self.lose();
-        } else if let Some(id) = self.due() {
-            self.start(id);
-        } else if self.is_exhausted() {
-            self.lose();
+        } else {
+            // One, unless it has been under way before.
+            while let Some(id) = self.due() {
+                self.start(id);
+            }
+            if self.is_exhausted() {
+                self.lose();
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! A connection as a stream of bytes.
 
-use crate::connection::register;
+use crate::shared::Wait;
 use crate::{Connection, ConnectionError, SendError};
 use core::task::{Context, Poll};
 use std::io::{self, IoSlice};
@@ -40,9 +40,7 @@ impl ByteStream {
         self.connection.handle().with(|s| match s.engine.read(id, buf) {
             Ok(Some(n)) => Poll::Ready(Ok(n)),
             Ok(None) => {
-                if let Some(slot) = s.slot(id) {
-                    register(&mut slot.readable, cx);
-                }
+                s.wait(id, Wait::Readable, cx.waker());
                 Poll::Pending
             }
             Err(e) => Poll::Ready(Err(e)),
@@ -61,9 +59,7 @@ impl ByteStream {
         self.connection.handle().with(|s| match s.engine.write(id, bufs) {
             Ok(Some(n)) => Poll::Ready(Ok(n)),
             Ok(None) => {
-                if let Some(slot) = s.slot(id) {
-                    register(&mut slot.writable, cx);
-                }
+                s.wait(id, Wait::Writable, cx.waker());
                 Poll::Pending
             }
             Err(e) => Poll::Ready(Err(e)),

@@ -1,6 +1,6 @@
 //! Connections (RFC 9622 sections 8 to 10).
 
-use crate::shared::Handle;
+use crate::shared::{Handle, Wait};
 use crate::{
     ByteStream, ConnectionError, ConnectionState, EstablishmentError, Group, Message, MessageContext, SendError, Value,
 };
@@ -15,7 +15,6 @@ use neater_engine::{
 };
 use neater_property::{CapacityProfile, SelectionProperty};
 use std::net::SocketAddr;
-use std::task::Waker;
 
 /// A connection: messages in, messages out, over whichever transport was chosen.
 ///
@@ -37,14 +36,6 @@ impl core::fmt::Debug for Connection {
 /// The most that whole-message receiving gathers; a longer message is an error there, and [`Connection::receive_partial`] takes it in parts.
 const GATHER_MAX: usize = 64 << 20;
 
-/// Registers a waker, without cloning one that is there already.
-pub(crate) fn register(slot: &mut Option<Waker>, cx: &Context<'_>) {
-    match slot {
-        Some(w) if w.will_wake(cx.waker()) => {}
-        _ => *slot = Some(cx.waker().clone()),
-    }
-}
-
 impl Connection {
     pub(crate) fn new(handle: Handle, id: ConnectionId) -> Self {
         Self { handle, id }
@@ -60,7 +51,11 @@ impl Connection {
         self.id
     }
 
-    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), EstablishmentError>> {
+    /// As [`Connection::ready`], for hand-written futures.
+    ///
+    /// # Errors
+    /// As [`Connection::ready`].
+    pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), EstablishmentError>> {
         self.handle.with(|s| {
             let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(cancelled())) };
             match &slot.outcome {
@@ -68,7 +63,7 @@ impl Connection {
                 Some(Err(e)) => Poll::Ready(Err((**e).clone())),
                 None if slot.ended.is_some() => Poll::Ready(Err(cancelled())),
                 None => {
-                    register(&mut slot.changed, cx);
+                    s.wait(self.id, Wait::Changed, cx.waker());
                     Poll::Pending
                 }
             }
@@ -125,9 +120,7 @@ impl Connection {
         poll_fn(move |cx| {
             self.handle.with(|s| match s.engine.send(self.id, data.clone(), options) {
                 Err(SendError::Blocked { .. }) => {
-                    if let Some(slot) = s.slot(self.id) {
-                        register(&mut slot.writable, cx);
-                    }
+                    s.wait(self.id, Wait::Writable, cx.waker());
                     Poll::Pending
                 }
                 done => Poll::Ready(done),
@@ -190,9 +183,7 @@ impl Connection {
                 };
                 let part = match outcome {
                     ReceiveOutcome::Blocked => {
-                        if let Some(slot) = s.slot(self.id) {
-                            register(&mut slot.readable, cx);
-                        }
+                        s.wait(self.id, Wait::Readable, cx.waker());
                         return Poll::Pending;
                     }
                     ReceiveOutcome::End => return Poll::Ready(Ok(None)),
@@ -263,7 +254,7 @@ impl Connection {
                 if matches!(slot.outcome, Some(Err(_))) {
                     return Poll::Ready(Err(ConnectionError::Closed));
                 }
-                register(&mut slot.changed, cx);
+                s.wait(self.id, Wait::Changed, cx.waker());
                 Poll::Pending
             })
         })
@@ -364,7 +355,7 @@ impl Connection {
                     Some(e) => Poll::Ready(Some(e)),
                     None if over => Poll::Ready(None),
                     None => {
-                        register(&mut rare.event_waker, cx);
+                        s.wait(self.id, Wait::Event, cx.waker());
                         Poll::Pending
                     }
                 }

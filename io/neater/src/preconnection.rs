@@ -267,10 +267,10 @@ impl Initiate {
     ///
     /// # Errors
     /// What was wrong before anything was sent.
-    pub fn connection(self) -> Result<Connection, EstablishmentError> {
-        match self.state {
-            Ok(Some(c)) => Ok(c),
-            Err(Some(e)) => Err(e),
+    pub fn connection(mut self) -> Result<Connection, EstablishmentError> {
+        match &mut self.state {
+            Ok(c @ Some(_)) => c.take().ok_or_else(|| invalid("the connection was already taken")),
+            Err(e @ Some(_)) => Err(e.take().unwrap_or_else(|| invalid("the error was already taken"))),
             _ => Err(invalid("the connection was already taken")),
         }
     }
@@ -279,6 +279,15 @@ impl Initiate {
     #[must_use]
     pub fn id(&self) -> Option<ConnectionId> {
         self.state.as_ref().ok()?.as_ref().map(Connection::id)
+    }
+}
+
+/// Whoever does not wait for the connection does not want it, nor what was to be sent on it.
+impl Drop for Initiate {
+    fn drop(&mut self) {
+        if let Ok(Some(connection)) = &self.state {
+            connection.abort();
+        }
     }
 }
 

@@ -29,6 +29,34 @@ pub(crate) struct State {
     /// The driver's task, when it is a task.
     pub(crate) driver: Option<Waker>,
     pub(crate) roots_loaded: bool,
+    /// Wakers and handlers that are not needed any more. Dropping them may run the program's code, which must not find the
+    /// engine borrowed.
+    discarded: Vec<Discarded>,
+}
+
+/// Something of the program's, to be dropped when the lock is released.
+#[allow(dead_code, reason = "it is only dropped")]
+enum Discarded {
+    Waker(Waker),
+    Slot(Box<Slot>),
+}
+
+/// Registers a waker, without cloning one that is there already; returns the one that it replaces.
+#[must_use]
+fn register(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+    match slot {
+        Some(w) if w.will_wake(waker) => None,
+        _ => slot.replace(waker.clone()),
+    }
+}
+
+/// What the waiter of a connection waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    Readable,
+    Writable,
+    Changed,
+    Event,
 }
 
 /// What is kept for one connection.
@@ -81,6 +109,8 @@ pub(crate) enum Incoming {
 struct GroupSlot {
     bits: u64,
     used: bool,
+    /// How many objects refer to the group.
+    handles: u32,
     queue: VecDeque<ConnectionId>,
     waker: Option<Waker>,
 }
@@ -91,6 +121,7 @@ struct After {
     wakers: Vec<Waker>,
     calls: Vec<(EventHandler, Event)>,
     wake_fd: bool,
+    discarded: Vec<Discarded>,
 }
 
 impl Shared {
@@ -103,6 +134,7 @@ impl Shared {
                 groups: Vec::new(),
                 driver: None,
                 roots_loaded: false,
+                discarded: Vec::new(),
             }),
             users: AtomicUsize::new(0),
             wake_fd,
@@ -125,6 +157,7 @@ impl Shared {
             } else {
                 state.engine.rearm();
             }
+            after.discarded = core::mem::take(&mut state.discarded);
             result
         };
         self.finish(after);
@@ -138,11 +171,11 @@ impl Shared {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.engine.turn();
             state.dispatch(&mut after);
-            if let Some(w) = driver
-                && !state.driver.as_ref().is_some_and(|d| d.will_wake(w))
-            {
-                state.driver = Some(w.clone());
+            if let Some(w) = driver {
+                let replaced = register(&mut state.driver, w);
+                state.discard(replaced);
             }
+            after.discarded = core::mem::take(&mut state.discarded);
         }
         self.finish(after);
     }
@@ -176,13 +209,16 @@ impl State {
                 Source::Connection(id) => self.connection_event(id, event, after),
                 Source::Listener(id) => self.listener_event(id, event, after),
                 Source::Group(id) => {
-                    if let Event::StreamReceived(conn) = event {
-                        let Some(slot) = slot_of(&mut self.groups, id.index(), id.to_bits()) else {
-                            self.engine.release(conn);
-                            continue;
-                        };
-                        slot.queue.push_back(conn);
-                        after.wakers.extend(slot.waker.take());
+                    let slot = slot_of(&mut self.groups, id.index(), id.to_bits());
+                    match (slot, event) {
+                        (Some(slot), Event::StreamReceived(conn)) => {
+                            slot.queue.push_back(conn);
+                            after.wakers.extend(slot.waker.take());
+                        }
+                        (None, Event::StreamReceived(conn)) => self.engine.release(conn),
+                        // The session is over: whoever waits for its streams asks the engine why.
+                        (Some(slot), _) => after.wakers.extend(slot.waker.take()),
+                        (None, _) => {}
                     }
                 }
             }
@@ -262,9 +298,32 @@ impl State {
         slot_of(&mut self.conns, id.index(), id.to_bits())
     }
 
+    /// Registers who is to be woken when a connection has what it waits for.
+    pub(crate) fn wait(&mut self, id: ConnectionId, wait: Wait, waker: &Waker) {
+        let Some(slot) = self.slot(id) else { return };
+        let place = match wait {
+            Wait::Readable => &mut slot.readable,
+            Wait::Writable => &mut slot.writable,
+            Wait::Changed => &mut slot.changed,
+            Wait::Event => &mut slot.rare().event_waker,
+        };
+        let replaced = register(place, waker);
+        self.discard(replaced);
+    }
+
+    fn discard(&mut self, waker: Option<Waker>) {
+        self.discarded.extend(waker.map(Discarded::Waker));
+    }
+
     pub(crate) fn disown(&mut self, id: ConnectionId) {
-        if let Some(slot) = self.slot(id) {
-            *slot = Slot::default();
+        let Some(slot) = self.slot(id) else { return };
+        let mut old = core::mem::take(slot);
+        if old.rare.as_ref().is_some_and(|r| r.handler.is_some() || r.event_waker.is_some()) {
+            self.discarded.push(Discarded::Slot(Box::new(old)));
+        } else {
+            for waker in [old.readable.take(), old.writable.take(), old.changed.take()] {
+                self.discard(waker);
+            }
         }
     }
 
@@ -281,7 +340,8 @@ impl State {
             Some(i) => Ok(Some(i)),
             None if slot.stopped => Err(()),
             None => {
-                slot.waker = Some(waker.clone());
+                let replaced = register(&mut slot.waker, waker);
+                self.discard(replaced);
                 Ok(None)
             }
         }
@@ -291,9 +351,9 @@ impl State {
     pub(crate) fn disown_listener(&mut self, id: ListenerId) {
         self.engine.stop(id);
         let Some(slot) = slot_of(&mut self.listeners, id.index(), id.to_bits()) else { return };
-        let queue = core::mem::take(&mut slot.queue);
-        *slot = ListenerSlot::default();
-        for incoming in queue {
+        let old = core::mem::take(slot);
+        self.discard(old.waker);
+        for incoming in old.queue {
             match incoming {
                 Incoming::Connection(c) => self.engine.release(c),
                 Incoming::Group(g) => {
@@ -310,22 +370,30 @@ impl State {
                 *s = GroupSlot { bits: id.to_bits(), used: true, ..GroupSlot::default() };
             });
         }
+        if let Some(slot) = slot_of(&mut self.groups, id.index(), id.to_bits()) {
+            slot.handles += 1;
+        }
     }
 
     pub(crate) fn next_stream(&mut self, id: GroupId, waker: &Waker) -> Option<ConnectionId> {
         let slot = slot_of(&mut self.groups, id.index(), id.to_bits())?;
         let next = slot.queue.pop_front();
         if next.is_none() {
-            slot.waker = Some(waker.clone());
+            let replaced = register(&mut slot.waker, waker);
+            self.discard(replaced);
         }
         next
     }
 
     pub(crate) fn disown_group(&mut self, id: GroupId) {
         if let Some(slot) = slot_of(&mut self.groups, id.index(), id.to_bits()) {
-            let queue = core::mem::take(&mut slot.queue);
-            *slot = GroupSlot::default();
-            for conn in queue {
+            slot.handles -= 1;
+            if slot.handles > 0 {
+                return self.engine.release_group(id);
+            }
+            let old = core::mem::take(slot);
+            self.discard(old.waker);
+            for conn in old.queue {
                 self.engine.release(conn);
             }
         }

@@ -101,7 +101,7 @@ async fn the_capacity_profile_sets_dscp_and_nagle() {
         (CapacityProfile::Scavenger, 1, 0),
         (CapacityProfile::LowLatencyInteractive, 34, 1),
         (CapacityProfile::LowLatencyNonInteractive, 18, 1),
-        (CapacityProfile::ConstantRateStreaming, 26, 0),
+        (CapacityProfile::ConstantRateStreaming, 26, 1),
         (CapacityProfile::CapacitySeeking, 10, 0),
     ] {
         let (c, _peer, _n) = tcp(|p| p.connection.capacity_profile = profile).await;
