@@ -72,7 +72,7 @@ impl EngineConfig {
     }
 }
 
-/// Figures of an engine since it was made; the first five are of now.
+/// Figures of an engine since it was made; the first seven are of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats {
     /// Connections that exist.
@@ -85,6 +85,10 @@ pub struct EngineStats {
     pub bytes_queued: u64,
     /// Deadlines, stale ones included.
     pub timers: u64,
+    /// Connection groups that exist.
+    pub groups: u64,
+    /// Listeners that exist.
+    pub listeners: u64,
     /// Connections initiated.
     pub initiated: u64,
     /// Connections established, by either side.

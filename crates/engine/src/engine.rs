@@ -368,6 +368,8 @@ impl<N: Net> Engine<N> {
             quic_connections: self.quics.len() as u64,
             bytes_queued: self.queued as u64,
             timers: self.timers.len() as u64,
+            groups: self.groups.len() as u64,
+            listeners: self.listeners.len() as u64,
             ..self.stats
         }
     }

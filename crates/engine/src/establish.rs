@@ -25,6 +25,9 @@ pub const MAX_REMOTES: usize = 8;
 /// A connection that fails this soon after set-up, with nothing received, counts as an attempt that failed.
 const EARLY_DEATH: Duration = Duration::from_secs(5);
 
+/// How long the peer of an attempt may take over the TLS handshake: as long as QUIC's idle timeout.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
+
 /// What an attempt consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
@@ -54,6 +57,10 @@ struct Path {
 pub(crate) struct Establishing {
     race: Race<AttemptError>,
     pub(crate) attempts: Vec<Attempt>,
+    /// The cached outcome has become this candidate, and the race has not been told yet.
+    adopted: Option<CandidateId>,
+    /// Answers that are known already are still being handed to the race.
+    beginning: bool,
     paths: Vec<Path>,
     armed: Option<Instant>,
     /// Resolution has not been heard of yet: cancelled when the race is over.
@@ -241,15 +248,13 @@ impl<N: Net> Engine<N> {
             ..Config::default()
         };
         let count = paths.len();
-        let mut race = Race::new(self.now, config, specs, stacks, self.rng.seed());
-        if let Some(direct) = &direct {
-            let since = self.conns.get(conn).map_or(self.now, |c| c.since);
-            race.under_way(StackId(direct.stack as u16), direct.addr, since);
-        }
+        let race = Race::new(self.now, config, specs, stacks, self.rng.seed());
         if let Some(c) = self.conns.get_mut(conn) {
             c.est = Some(Box::new(Establishing {
                 race,
                 attempts: direct.into_iter().collect(),
+                adopted: None,
+                beginning: true,
                 paths,
                 armed: None,
                 lookups: Vec::new(),
@@ -280,6 +285,9 @@ impl<N: Net> Engine<N> {
             }
         }
         self.drain_resolver();
+        if let Some(est) = self.est(conn) {
+            est.beginning = false;
+        }
         self.drain_race(conn);
     }
 
@@ -334,8 +342,16 @@ impl<N: Net> Engine<N> {
     pub(crate) fn drain_race(&mut self, conn: Key) {
         let now = self.now;
         loop {
+            let since = self.conns.get(conn).map_or(now, |c| c.since);
             let Some(est) = self.est(conn) else { return };
-            let Some(output) = est.race.poll_output(now) else { break };
+            let Some(output) = est.race.poll_output(now) else {
+                // The next start counts from that of the cached outcome, but not before all that is known is told.
+                match est.adopted.take_if(|_| !est.beginning) {
+                    Some(id) => est.race.began_before(now, id, since),
+                    None => break,
+                }
+                continue;
+            };
             match output {
                 Output::Start(candidate) => self.start(conn, candidate),
                 Output::Cancel(id) => self.withdraw(conn, Some(id)),
@@ -381,6 +397,7 @@ impl<N: Net> Engine<N> {
         let direct = |a: &&mut Attempt| a.candidate.is_none() && (a.stack, a.addr) == (stack, candidate.addr);
         let Some(attempt) = est.attempts.iter_mut().find(direct) else { return false };
         attempt.candidate = id;
+        est.adopted = id;
         let what = attempt.what;
         let answered = match what {
             What::Channel(k) => self.channels.get_mut(k).and_then(|c| {
@@ -562,6 +579,10 @@ impl<N: Net> Engine<N> {
         let name = neater_tls::ServerName::try_from(name).map_err(|_| AttemptError::NoAddress)?;
         let tls = neater_tls::TlsStream::client(config, &name).map_err(AttemptError::Tls)?;
         ch.kind = Kind::Tls(Box::new(tls));
+        // The system gives up on a SYN that is not answered; on a peer that says nothing after it, nobody else would.
+        let deadline = self.now + HANDSHAKE_PATIENCE;
+        ch.deadline = Some(deadline);
+        self.timers.push(deadline, Timer::Channel(key));
         Ok(())
     }
 
@@ -714,6 +735,7 @@ impl<N: Net> Engine<N> {
                 c.io = Io::Channel(k);
                 if let Some(ch) = self.channels.get_mut(k) {
                     ch.behind = Behind::Conn(conn);
+                    ch.deadline = None;
                 }
             }
             What::Quic(k) => self.quic_won(conn, k, stack),

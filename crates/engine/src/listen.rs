@@ -274,6 +274,16 @@ impl<N: Net> Engine<N> {
         l.limit = limit;
         if limit != Some(0) {
             self.accept_again(listener.0);
+            let waiting: Vec<Key> = self
+                .quics
+                .iter()
+                .filter(|(_, q)| q.group.and_then(|g| self.group_listener(g)) == Some(listener))
+                .map(|(k, _)| k)
+                .collect();
+            for quic in waiting {
+                self.quic_accept(quic, neater_quic::Direction::Both);
+                self.quic_accept(quic, neater_quic::Direction::One);
+            }
         }
     }
 
@@ -453,6 +463,11 @@ impl<N: Net> Engine<N> {
         self.stats.received += 1;
         self.count_received(listener);
         self.notify_listener(listener, Event::ConnectionReceived(ConnectionId(conn)));
+    }
+
+    /// Whether the listener may deliver nothing now.
+    pub(crate) fn is_full(&self, listener: Key) -> bool {
+        self.listeners.get(listener).is_some_and(|l| l.limit == Some(0))
     }
 
     /// One more of what the listener may deliver is delivered.

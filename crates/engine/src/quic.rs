@@ -491,10 +491,9 @@ impl<N: Net> Engine<N> {
             }
             Arrival::New(handle, connection) => {
                 let listener = s.listener.and_then(|l| self.listeners.get(l).map(|x| (l, x.request.clone())));
-                let Some((l, request)) = listener else { return };
+                let Some((_, request)) = listener else { return };
                 let full = self.handshaking_quics(socket) >= self.limits.handshakes
-                    || self.conns.len() >= self.limits.connections
-                    || self.listeners.get(l).is_some_and(|l| l.limit == Some(0));
+                    || self.conns.len() >= self.limits.connections;
                 let stack = if request.0.stacks.contains(&Stack::Quic) { Stack::Quic } else { Stack::QuicDatagram };
                 let key = self.insert_quic(
                     socket,
@@ -636,6 +635,12 @@ impl<N: Net> Engine<N> {
         loop {
             let Some(q) = self.quics.get_mut(key).filter(|q| q.connected) else { return };
             let Some(group) = q.group else { return };
+            let claimed = self.groups.get(group).is_some_and(|g| g.claimed);
+            if !claimed && self.group_listener(group).is_some_and(|l| self.is_full(l.0)) {
+                // They wait where they are until the limit is raised.
+                return;
+            }
+            let Some(q) = self.quics.get_mut(key) else { return };
             let Some(stream) = q.conn.accept(direction) else { return };
             let claimed = self.groups.get(group).is_some_and(|g| g.claimed);
             let listener = self.group_listener(group);

@@ -247,7 +247,14 @@ impl<N: Net> Engine<N> {
                 self.stats.refused += 1;
                 self.handshake_over(listener);
             }
-            Behind::Attempt(..) => self.drive_attempt(key),
+            Behind::Attempt(conn, candidate) => {
+                let silent = matches!(&ch.kind, Kind::Tls(t) if t.is_handshaking());
+                if silent && ch.deadline.is_some_and(|d| d <= self.now) {
+                    let what = crate::establish::What::Channel(key);
+                    return self.attempt_failed(conn, candidate, what, crate::AttemptError::TimedOut);
+                }
+                self.drive_attempt(key);
+            }
             // A peer that has taken nothing for so long will not take the rest.
             Behind::Conn(conn) if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) => {
                 match ch.deadline {

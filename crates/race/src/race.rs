@@ -11,13 +11,12 @@ use crate::order::{Planned, plan, shares};
 use crate::resolution::Resolution;
 use crate::{
     Address, Candidate, CandidateId, CandidateOutcome, CandidateReport, Config, Family, Input, MAX_PATHS, MAX_STACKS,
-    Output, PathId, PathSpec, Progress, ResolutionReport, StackId, StackOption,
+    Output, PathId, PathSpec, Progress, ResolutionReport, StackOption,
 };
 use core::fmt::Debug;
 use core::time::Duration;
 use neater_base::Instant;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
 /// The longest round-trip time that waiting goes by; longer ones count as this. It is the Maximum Connection Attempt Delay
 /// of RFC 8305 section 5.
@@ -81,8 +80,6 @@ pub struct Race<F> {
     nodes: Vec<Node<F>>,
     next_id: u32,
     last_start: Option<Instant>,
-    /// Under way before the race began, and since when.
-    under_way: Option<(StackId, SocketAddr, Instant)>,
     /// A candidate has failed since the last start: the next one does not wait.
     failed_since_start: bool,
     grace: Option<Grace>,
@@ -107,7 +104,6 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
             nodes: Vec::new(),
             next_id: 0,
             last_start: None,
-            under_way: None,
             failed_since_start: false,
             grace: None,
             over: false,
@@ -118,11 +114,15 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         race
     }
 
-    /// Tells of an attempt that was begun at `since`, before the race, because it had worked before. When its candidate's
-    /// turn comes it is started like any other, and it is then up to the driver to take the attempt for it; the next
-    /// start is counted from `since`.
-    pub fn under_way(&mut self, stack: StackId, addr: SocketAddr, since: Instant) {
-        self.under_way = Some((stack, addr, since));
+    /// Tells that a candidate which was started had been under way since `since`, before the race, because it has worked
+    /// before: the driver has taken that attempt for it. The next start is counted from there.
+    pub fn began_before(&mut self, now: Instant, id: CandidateId, since: Instant) {
+        self.tick(now);
+        if let Some(node) = self.nodes.iter_mut().find(|n| n.report.candidate.id == id && n.is_running()) {
+            node.report.started_at = node.report.started_at.min(Some(since));
+            self.last_start = self.nodes.iter().filter_map(|n| n.report.started_at).max();
+        }
+        self.advance();
     }
 
     /// Takes in one fact. After the end, and about what the race does not know, it changes nothing.
@@ -228,14 +228,10 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
             }
         } else if late {
             self.lose();
-        } else {
-            // One, unless it has been under way before.
-            while let Some(id) = self.due() {
-                self.start(id);
-            }
-            if self.is_exhausted() {
-                self.lose();
-            }
+        } else if let Some(id) = self.due() {
+            self.start(id);
+        } else if self.is_exhausted() {
+            self.lose();
         }
     }
 
@@ -368,12 +364,9 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
 
     fn start(&mut self, id: CandidateId) {
         let Some(node) = self.nodes.iter_mut().find(|n| n.report.candidate.id == id) else { return };
-        let Candidate { stack, addr, .. } = node.report.candidate;
-        let begun = self.under_way.take_if(|(s, a, _)| (*s, *a) == (stack, addr)).map(|(_, _, since)| since);
-        let at = begun.map_or(self.now, |since| since.min(self.now));
         node.report.outcome = CandidateOutcome::Running;
-        node.report.started_at = Some(at);
-        self.last_start = self.last_start.max(Some(at));
+        node.report.started_at = Some(self.now);
+        self.last_start = Some(self.now);
         self.failed_since_start = false;
         self.outputs.push_back(Output::Start(node.report.candidate));
     }

@@ -273,6 +273,10 @@ impl State {
             (Some(slot), Some(incoming)) => {
                 slot.queue.push_back(incoming);
                 after.wakers.extend(slot.waker.take());
+                // Its first streams may come before the program has taken the group.
+                if let Incoming::Group(g) = incoming {
+                    self.adopt_group(g);
+                }
             }
             (Some(slot), None) => {
                 if matches!(event, Event::Stopped) {
@@ -358,7 +362,7 @@ impl State {
                 Incoming::Connection(c) => self.engine.release(c),
                 Incoming::Group(g) => {
                     self.engine.close_group(g);
-                    self.engine.release_group(g);
+                    self.disown_group(g);
                 }
             }
         }

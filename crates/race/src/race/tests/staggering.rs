@@ -135,17 +135,20 @@ fn a_failure_elsewhere_does_not_release_what_a_reachable_candidate_holds() {
 /// An outcome that was tried alone first is part of the race that follows, and nothing waits for it a second time.
 #[test]
 fn an_attempt_that_was_under_way_before_the_race_counts_from_its_own_start() {
-    let begun = |world: &mut World, name: char, addr: &str| {
+    let begun_before = |world: &mut World| {
+        let Some((_, Output::Start(candidate))) = world.outputs.last().copied() else { panic!("nothing was started") };
         let since = world.now - Duration::from_millis(250);
-        world.race.under_way(StackId(name as u16), addr.parse().unwrap(), since);
+        world.race.began_before(world.now, candidate.id, since);
     };
     let mut world = dual("QT");
-    begun(&mut world, 'Q', "[2001:db8::1]:443");
+    world.run_until(0);
+    begun_before(&mut world);
     let expected = ["0 start Q6.1", "0 start T4.1", "250 start Q4.1", "500 start T6.1"];
     assert_eq!(world.run_until(10_000), expected);
-    // Also where it is not the first in the list.
+    // Also where it is not the first in the list: the last start counts.
     let mut world = dual("QT");
-    begun(&mut world, 'T', "192.0.2.1:443");
+    world.run_until(250);
+    begun_before(&mut world);
     let expected = ["0 start Q6.1", "250 start T4.1", "250 start Q4.1", "500 start T6.1"];
     assert_eq!(world.run_until(10_000), expected);
 }
