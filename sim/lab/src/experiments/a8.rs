@@ -1,0 +1,279 @@
+//! A8: system calls, instructions and CPU time per transferred megabyte, and throughput with small writes.
+
+use super::{CONTROL_MAX, FLOW_PROGRAMS, LIMIT, Lab, Outcome, Ratios, for_each};
+use crate::measure::cpu::interleave;
+use crate::measure::stats::{self, ratio_of_medians};
+use crate::measure::{Counter, Exit, MeasureError, Result, Server, failed, process};
+use crate::plot::{Panel, Row};
+use crate::programs::Program;
+use crate::report::{Bound, Figure};
+use std::process::Command;
+
+/// A megabyte of the figures.
+const MB: u64 = 1_000_000;
+/// An object and how it is called.
+const OBJECTS: [(u64, &str); 4] = [(1000, "1kB"), (100_000, "100kB"), (10 * MB, "10MB"), (1000 * MB, "1GB")];
+/// The least that is transferred for a count, in bytes.
+const AMOUNT: u64 = 16 * MB;
+/// What is transferred for a sample of CPU time, in bytes: full and quick. The smallest objects cost more CPU time per
+/// byte, and a quarter of it is enough.
+const CPU_AMOUNT: (u64, u64) = (600 * MB, 240 * MB);
+/// "Equal" for counts that depend on how sender and receiver happen to meet.
+const EQUAL: f64 = 1.02;
+const OTHERS: [Program; 4] = [Program::Epoll, Program::Tokio, Program::NeaterFd, Program::Neater];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Send,
+    Recv,
+}
+
+impl Side {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Recv => "recv",
+        }
+    }
+}
+
+/// What is transferred.
+#[derive(Clone, Copy)]
+struct Load {
+    object: u64,
+    name: &'static str,
+    flows: u64,
+    side: Side,
+}
+
+impl Load {
+    fn variant(&self) -> String {
+        format!("{}-{}-x{}", self.side.name(), self.name, self.flows)
+    }
+
+    /// Whole objects on every flow, at least `least` bytes in all.
+    fn bytes(&self, least: u64) -> u64 {
+        let round = self.object * self.flows;
+        least.div_ceil(round) * round
+    }
+
+    /// Transfers `bytes`; the side of `program` runs as `wrap` says, the other is plain epoll. Returns how the measured
+    /// side and the receiver ended.
+    fn run(
+        &self,
+        lab: &Lab,
+        program: Program,
+        bytes: u64,
+        wrap: &dyn Fn(&Command) -> Result<Command>,
+    ) -> Result<(Exit, Exit)> {
+        let (sender, receiver) = match self.side {
+            Side::Send => (program, Program::Epoll),
+            Side::Recv => (Program::Epoll, program),
+        };
+        let mut recv = lab.programs.command(receiver, "recv")?;
+        recv.args(["--addr", "[::1]:0", "--flows", &self.flows.to_string()]);
+        let recv = Server::start(&mut if self.side == Side::Recv { wrap(&recv)? } else { recv })?;
+        let mut send = lab.programs.connecting(sender, "send", recv.addr)?;
+        send.args(["--flows", &self.flows.to_string(), "--bytes", &bytes.to_string()]);
+        send.args(["--object", &self.object.to_string()]);
+        let sent = process::run(&mut if self.side == Side::Send { wrap(&send)? } else { send }, LIMIT)?;
+        let received = recv.child.wait(LIMIT)?;
+        if received.line["bytes"] != bytes {
+            return failed(format!("{bytes} bytes were sent: {}", received.line));
+        }
+        Ok(if self.side == Side::Send { (sent, received) } else { (received.clone(), received) })
+    }
+
+    /// The slope between two amounts, per megabyte.
+    fn per_mb(&self, lab: &Lab, out: &mut Outcome, program: Program, counter: Counter, runs: usize) -> Result<f64> {
+        let small = self.bytes(AMOUNT);
+        let mut slopes = Vec::new();
+        for run in 0..runs {
+            let mut points = [(small, 0), (2 * small, 0)];
+            for (bytes, count) in &mut points {
+                let (exit, _) = self.run(lab, program, *bytes, &|c| counter.wrap(c, &lab.scratch))?;
+                *count = counter.read(&lab.scratch, &exit)?;
+                let variant = format!("{} {bytes} bytes", self.variant());
+                out.sample(&format!("{counter:?}"), program.name(), &variant, run, *count as f64);
+            }
+            slopes.push(stats::slope(points[0], points[1]) * MB as f64);
+        }
+        Ok(stats::median(&slopes))
+    }
+}
+
+/// What is measured: everything, or two points of it.
+fn loads(quick: bool) -> Vec<Load> {
+    let mut loads = Vec::new();
+    for (object, name) in OBJECTS {
+        for flows in [1, 8] {
+            for side in [Side::Send, Side::Recv] {
+                let chosen = matches!((name, flows), ("1kB", 1) | ("10MB", 8));
+                if chosen || !quick {
+                    loads.push(Load { object, name, flows, side });
+                }
+            }
+        }
+    }
+    loads
+}
+
+pub(super) fn run(lab: &Lab) -> Result<Outcome> {
+    let mut out = Outcome::default();
+    for load in loads(lab.quick) {
+        counts(lab, &mut out, load)?;
+    }
+    for (name, title, unit) in [
+        ("syscalls_per_mb", "System calls per megabyte", "calls"),
+        ("instruction_ratio", "User-space instructions per megabyte over libuv's", "ratio"),
+    ] {
+        out.panel(name, title, unit, |f| (f.variant.clone(), program_of(f)));
+    }
+    for load in loads(lab.quick) {
+        // One point is enough for a quick look, and the sender's calls are the same for all large objects.
+        if !lab.quick || load.name == "10MB" {
+            cpu(lab, &mut out, load)?;
+        }
+    }
+    small_writes(lab, &mut out)?;
+    Ok(out)
+}
+
+fn program_of(f: &Figure) -> String {
+    f.extra.get("program").and_then(|p| p.as_str()).unwrap_or_default().to_owned()
+}
+
+/// System calls and instructions of one load, for every program.
+fn counts(lab: &Lab, out: &mut Outcome, load: Load) -> Result<()> {
+    let runs = if lab.quick { 1 } else { 3 };
+    (lab.progress)(&format!("system calls and instructions per megabyte, {}", load.variant()));
+    let calls = for_each(&FLOW_PROGRAMS, |p| load.per_mb(lab, out, p, Counter::SystemCalls, runs))?;
+    let instructions = for_each(&FLOW_PROGRAMS, |p| load.per_mb(lab, out, p, Counter::Instructions, runs))?;
+    let libuv =
+        |of: &std::collections::BTreeMap<Program, std::result::Result<f64, String>>| match of.get(&Program::Libuv) {
+            Some(Ok(v)) => Ok(*v),
+            Some(Err(why)) => failed(why.clone()),
+            None => failed("libuv was not measured"),
+        };
+    let (libuv_calls, libuv_instructions) = (libuv(&calls)?, libuv(&instructions)?);
+    let figure = |name: &str, unit, p: Program| {
+        Figure::new("A8", name, format!("{}-{}", p.name(), load.variant()), unit)
+            .with("program", p.name())
+            .with("side", load.side.name())
+            .with("flows", load.flows)
+            .with("object", load.object)
+    };
+    for (p, value) in &calls {
+        let f = figure("syscalls_per_mb", "calls", *p);
+        let f = match value {
+            Ok(v) => f.value(*v, runs),
+            Err(why) => f.missing(why),
+        };
+        out.figures.push(if p.is_ours() { f.judge(Bound::AtMost(libuv_calls * EQUAL)) } else { f });
+    }
+    for (p, value) in &instructions {
+        let f = figure("instruction_ratio", "1", *p);
+        let f = match value {
+            Ok(v) => f.value(v / libuv_instructions, runs).with("instructions_per_mb", *v),
+            Err(why) => f.missing(why),
+        };
+        out.figures.push(if p.is_ours() { f.judge(Bound::AtMost(EQUAL)) } else { f });
+    }
+    Ok(())
+}
+
+/// CPU time of one load over libuv's.
+fn cpu(lab: &Lab, out: &mut Outcome, load: Load) -> Result<()> {
+    let variant = load.variant();
+    let pairs = lab.pairs();
+    let amount = if lab.quick { CPU_AMOUNT.1 } else { CPU_AMOUNT.0 };
+    let bytes = load.bytes(if load.object < 10_000 { amount / 4 } else { amount });
+    (lab.progress)(&format!("CPU time, {variant}: {pairs} pairs of {} MB", bytes / MB));
+    let mut rng = lab.rng(8);
+    let got = interleave(Program::Libuv, &OTHERS, pairs, &mut rng, |p| {
+        Ok(load.run(lab, p, bytes, &plain)?.0.cpu.as_secs_f64())
+    })?;
+    out.samples_of("cpu_seconds", &variant, &got);
+    let sender = load.side == Side::Send;
+    let published = match (load.name, load.flows) {
+        ("10MB", 1) => Some(if sender { "+41 %" } else { "+33 %" }),
+        ("10MB", 8) => Some(if sender { "+42 %" } else { "+35 %" }),
+        _ => None,
+    };
+    let ratios = Ratios {
+        id: "A8",
+        name: "cpu_ratio",
+        variant: &variant,
+        unit: "1",
+        reference: Program::Libuv,
+        programs: &OTHERS,
+        statistic: ratio_of_medians,
+        control_max: CONTROL_MAX,
+        // CPU time of transfers is reported, not judged.
+        judge: &|f| if let Some(p) = published { f.published(p) } else { f },
+    };
+    let figures = ratios.figures(&got, &mut rng);
+    let rows = figures.iter().map(super::row_by_program).collect();
+    out.figures.extend(figures);
+    out.panels.push(Panel { title: format!("CPU time over libuv's, {variant}"), unit: "ratio".into(), rows });
+    Ok(())
+}
+
+/// `command` as it is.
+fn plain(command: &Command) -> Result<Command> {
+    let mut same = Command::new(command.get_program());
+    same.args(command.get_args());
+    Ok(same)
+}
+
+/// 200 MB in writes of 1 kB, by the clock of the plain receiver.
+fn small_writes(lab: &Lab, out: &mut Outcome) -> Result<()> {
+    let load = Load { object: 1000, name: "1kB", flows: 1, side: Side::Send };
+    let pairs = if lab.quick { 5 } else { lab.pairs() };
+    (lab.progress)(&format!("throughput of 200 MB in 1 kB writes, {pairs} pairs"));
+    let mut rng = lab.rng(88);
+    let got = interleave(Program::Libuv, &OTHERS, pairs, &mut rng, |p| {
+        let (_, received) = load.run(lab, p, 200 * MB, &plain)?;
+        let ns = received.line["ns"].as_f64().filter(|ns| *ns > 0.0);
+        ns.map(|ns| 200e6 / ns * 1e9).ok_or_else(|| MeasureError::Failed("the receiver reported no time".to_owned()))
+    })?;
+    out.samples_of("bytes_per_second", "1kB-writes", &got);
+    let ratios = Ratios {
+        id: "A8",
+        name: "throughput_ratio",
+        variant: "1kB-writes",
+        unit: "1",
+        reference: Program::Libuv,
+        programs: &OTHERS,
+        statistic: ratio_of_medians,
+        control_max: CONTROL_MAX,
+        judge: &|f| f.judge(Bound::AtLeast(0.95)).published("0.23"),
+    };
+    let figures = ratios.figures(&got, &mut rng);
+    let rows: Vec<Row> = figures.iter().map(super::row_by_program).collect();
+    out.figures.extend(figures);
+    out.panels.push(Panel { title: "Throughput of 1 kB writes over libuv's".into(), unit: "ratio".into(), rows });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_made_of_whole_objects_on_every_flow() {
+        let load = |object, flows| Load { object, name: "x", flows, side: Side::Send };
+        assert_eq!(load(1000, 1).bytes(AMOUNT), AMOUNT);
+        assert_eq!(load(10 * MB, 8).bytes(AMOUNT), 80 * MB);
+        assert_eq!(load(1000 * MB, 8).bytes(AMOUNT), 8000 * MB);
+        for (object, _) in OBJECTS {
+            assert_eq!(load(object, 8).bytes(AMOUNT) % (8 * object), 0);
+        }
+    }
+
+    #[test]
+    fn a_quick_run_has_two_points_for_each_side_and_a_full_one_all() {
+        assert_eq!(loads(true).len(), 4);
+        assert_eq!(loads(false).len(), 16);
+    }
+}

@@ -1,0 +1,90 @@
+//! What several experiments do with flows: open many at once against the plain server, and count.
+
+use super::{FEW, LIMIT, Lab, MANY, Outcome};
+use crate::measure::{Child, Counter, Exit, Result, Server, failed, stats};
+use crate::programs::Program;
+use std::net::SocketAddr;
+use std::process::Command;
+
+/// What one more flow costs the client, by the counter. Each size has a server of its own, and with it a fresh set of ports.
+pub(super) fn client_slope(
+    lab: &Lab,
+    out: &mut Outcome,
+    counter: Counter,
+    series: &str,
+    runs: usize,
+    command: &dyn Fn(SocketAddr) -> Result<Command>,
+) -> Result<f64> {
+    let mut slopes = Vec::new();
+    for run in 0..runs {
+        let mut points = [(FEW, 0), (MANY, 0)];
+        for (flows, count) in &mut points {
+            let server = Server::plain(&lab.programs, true)?;
+            let mut command = command(server.addr)?;
+            command.args(["--flows", &flows.to_string()]);
+            *count = counter.count(&command, &lab.scratch, LIMIT)?;
+            server.stop()?;
+            let variant = format!("{flows} flows");
+            out.sample(&format!("{counter:?}"), series, &variant, run, *count as f64);
+            for (name, n) in counter.read_parts(&lab.scratch).unwrap_or_default().0 {
+                out.sample(&format!("{counter:?} {name}"), series, &variant, run, n as f64);
+            }
+        }
+        slopes.push(stats::slope(points[0], points[1]));
+    }
+    Ok(stats::median(&slopes))
+}
+
+/// The client of a program.
+pub(super) fn client(lab: &Lab, program: Program, addr: SocketAddr) -> Result<Command> {
+    lab.programs.connecting(program, "client", addr)
+}
+
+/// A batch of flows, repeated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch {
+    pub flows: u64,
+    pub rounds: u64,
+}
+
+impl Batch {
+    fn add(self, command: &mut Command) {
+        command.args(["--flows", &self.flows.to_string(), "--rounds", &self.rounds.to_string()]);
+    }
+
+    /// Whether a peer did all of it.
+    fn check(self, exit: Exit) -> Result<Exit> {
+        if exit.line["done"] == self.flows * self.rounds && exit.line["failed"] == 0 {
+            Ok(exit)
+        } else {
+            failed(format!("{} flows were to be done: {}", self.flows * self.rounds, exit.line))
+        }
+    }
+
+    /// Runs the client of `program` against a fresh plain server. Its CPU time is that of the flows: libraries are loaded
+    /// and the outcome of the race is cached before the clock starts.
+    pub(super) fn client(self, lab: &Lab, program: Program, more: &[&str]) -> Result<Exit> {
+        let server = Server::plain(&lab.programs, true)?;
+        let mut command = client(lab, program, server.addr)?;
+        self.add(&mut command);
+        let mut child = Child::start(command.arg("--mark").args(more))?;
+        child.line(LIMIT)?;
+        let before = child.cpu_so_far()?;
+        child.say("go")?;
+        let mut exit = child.wait(LIMIT)?;
+        exit.cpu = exit.cpu.saturating_sub(before);
+        server.stop()?;
+        self.check(exit)
+    }
+
+    /// Runs the server of `program` with the plain client.
+    pub(super) fn server(self, lab: &Lab, program: Program) -> Result<Exit> {
+        let mut command = lab.programs.command(program, "server")?;
+        self.add(command.args(["--addr", "[::1]:0"]));
+        let server = Server::start(&mut command)?;
+        let mut client = client(lab, Program::Epoll, server.addr)?;
+        self.add(&mut client);
+        crate::measure::process::run(&mut client, LIMIT)?;
+        self.check(server.child.wait(LIMIT)?)
+    }
+}

@@ -1,0 +1,263 @@
+//! The programs that are measured: where they are, how they are built, how they are called.
+//!
+//! *Responsible for* compiling the C peers (once per contents, by the system's compiler) and the Rust peers (by cargo, in
+//! release, unless this program stands beside them already). *Invariants*: a peer that cannot be built is reported as
+//! missing with the reason, and the others are measured.
+
+use crate::measure::process::{need, run};
+use crate::measure::{MeasureError, Result};
+use neater_base::Rng;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The name that the neater peers connect to: two A and two AAAA records in a hosts file of our own.
+pub const HOST: &str = "lab.test";
+/// `::1` is what the race chooses (RFC 6724: same scope, highest precedence), and what the other peers connect to.
+const HOSTS: &str = "::1 lab.test\n127.0.0.1 lab.test\n127.0.0.2 lab.test\n2001:db8::1 lab.test\n";
+
+const COMMON: &str = include_str!("../peers/common.h");
+const C_PEERS: [(&str, &str, &[&str]); 2] =
+    [("epoll", include_str!("../peers/epoll.c"), &[]), ("libuv", include_str!("../peers/libuv.c"), &["-luv"])];
+const RUST_PEERS: [&str; 3] = ["peer-tokio", "peer-quinn", "peer-neater"];
+/// Building everything from nothing takes minutes on a small machine.
+const BUILD: Duration = Duration::from_secs(1800);
+
+/// A program on one API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Program {
+    /// Sockets and epoll, in C.
+    Epoll,
+    /// libuv, in C.
+    Libuv,
+    /// tokio, in Rust; TLS by tokio-rustls.
+    Tokio,
+    /// quinn on tokio.
+    Quinn,
+    /// This project, driven by its descriptor.
+    NeaterFd,
+    /// This project, through its futures on tokio.
+    Neater,
+}
+
+impl Program {
+    /// The name in figures and files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::Libuv => "libuv",
+            Self::Tokio => "tokio",
+            Self::Quinn => "quinn",
+            Self::NeaterFd => "neater-fd",
+            Self::Neater => "neater",
+        }
+    }
+
+    const fn binary(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::Libuv => "libuv",
+            Self::Tokio => "peer-tokio",
+            Self::Quinn => "peer-quinn",
+            Self::NeaterFd | Self::Neater => "peer-neater",
+        }
+    }
+
+    /// Whether it is this project's.
+    #[must_use]
+    pub const fn is_ours(self) -> bool {
+        matches!(self, Self::NeaterFd | Self::Neater)
+    }
+}
+
+/// All programs, ready to be called.
+#[derive(Debug)]
+pub struct Programs {
+    paths: BTreeMap<&'static str, std::result::Result<PathBuf, String>>,
+    hosts: PathBuf,
+    credentials: PathBuf,
+}
+
+impl Programs {
+    /// Builds what is not built yet. `dir` keeps the C peers, the hosts file and the certificate of the run.
+    ///
+    /// # Errors
+    /// [`MeasureError::MissingTool`] without a C compiler or libuv's headers; the files cannot be written.
+    pub fn prepare(dir: &Path, progress: &dyn Fn(&str)) -> Result<Self> {
+        fs::create_dir_all(dir)?;
+        let mut paths = BTreeMap::new();
+        for (name, source, libraries) in C_PEERS {
+            progress(&format!("compiling the {name} peer"));
+            paths.insert(name, Ok(compile(dir, name, source, libraries)?));
+        }
+        match rust_peers(progress) {
+            Ok(found) => {
+                for name in RUST_PEERS {
+                    let path = found.get(name).cloned();
+                    paths.insert(name, path.ok_or_else(|| format!("{name} was not built")));
+                }
+            }
+            Err(why) => {
+                for name in RUST_PEERS {
+                    paths.insert(name, Err(why.to_string()));
+                }
+            }
+        }
+        let hosts = dir.join("hosts");
+        fs::write(&hosts, HOSTS)?;
+        crate::credentials::generate(dir)?;
+        Ok(Self { paths, hosts, credentials: dir.to_owned() })
+    }
+
+    /// `program mode`.
+    ///
+    /// # Errors
+    /// [`MeasureError::MissingPeer`].
+    pub fn command(&self, program: Program, mode: &str) -> Result<Command> {
+        let missing = |why: &str| MeasureError::MissingPeer(format!("{} is not available: {why}", program.name()));
+        let path = match self.paths.get(program.binary()) {
+            Some(Ok(path)) => path,
+            Some(Err(why)) => return Err(missing(why)),
+            None => return Err(missing("unknown program")),
+        };
+        let mut command = Command::new(path);
+        command.arg(mode);
+        if program.is_ours() {
+            command.args(["--api", if program == Program::NeaterFd { "fd" } else { "async" }]);
+        }
+        Ok(command)
+    }
+
+    /// `program mode --addr ADDR`, for the side that connects; ours connects by name, and `addr` is what the race chooses.
+    ///
+    /// # Errors
+    /// [`MeasureError::MissingPeer`].
+    pub fn connecting(&self, program: Program, mode: &str, addr: SocketAddr) -> Result<Command> {
+        let mut command = self.command(program, mode)?;
+        command.args(["--addr", &addr.to_string()]);
+        if program.is_ours() {
+            command.args(["--name", HOST, "--hosts"]).arg(&self.hosts);
+        }
+        Ok(command)
+    }
+
+    /// Adds where the certificate of the run is.
+    pub fn add_credentials(&self, command: &mut Command) {
+        command.arg("--credentials").arg(&self.credentials);
+    }
+}
+
+/// Compiles a C peer into `dir`, unless the same source is compiled there already.
+fn compile(dir: &Path, name: &str, source: &str, libraries: &[&str]) -> Result<PathBuf> {
+    need("cc", "gcc")?;
+    let out = dir.join(format!("{name}-{:016x}", hash(&[COMMON, source])));
+    if out.is_file() {
+        return Ok(out);
+    }
+    fs::write(dir.join("common.h"), COMMON)?;
+    let c = dir.join(format!("{name}.c"));
+    fs::write(&c, source)?;
+    let unfinished = dir.join(format!("{name}.new"));
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-Wall", "-o"]).arg(&unfinished).arg(&c).args(libraries);
+    match run(&mut cc, Duration::from_secs(120)) {
+        Ok(_) => {}
+        Err(e) if e.to_string().contains("uv.h") || e.to_string().contains("-luv") => {
+            return Err(MeasureError::MissingTool { tool: "uv.h".to_owned(), package: "libuv1-dev".to_owned() });
+        }
+        Err(e) => return Err(e),
+    }
+    fs::rename(&unfinished, &out)?;
+    Ok(out)
+}
+
+/// A number that changes with the texts (FNV-1a).
+fn hash(texts: &[&str]) -> u64 {
+    texts
+        .iter()
+        .flat_map(|t| t.bytes())
+        .fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// The Rust peers beside this program if it is a release build, otherwise as cargo builds them.
+fn rust_peers(progress: &dyn Fn(&str)) -> Result<BTreeMap<String, PathBuf>> {
+    if let Some(dir) = std::env::current_exe()?.parent()
+        && dir.file_name().is_some_and(|n| n == "release")
+        && RUST_PEERS.iter().all(|p| dir.join(p).is_file())
+    {
+        return Ok(RUST_PEERS.iter().map(|p| ((*p).to_owned(), dir.join(p))).collect());
+    }
+    need("cargo", "cargo")?;
+    progress("building the Rust peers in release (minutes, the first time)");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let mut found = BTreeMap::new();
+    let mut first_error = None;
+    for peer in RUST_PEERS {
+        let mut cargo = Command::new("cargo");
+        cargo
+            .args(["build", "--release", "--message-format=json", "-q", "--bin", peer, "--manifest-path"])
+            .arg(&manifest);
+        let output = cargo_output(&mut cargo);
+        match output {
+            Ok(text) => found.extend(executables(&text)),
+            Err(e) => {
+                progress(&format!("{peer} does not build"));
+                first_error.get_or_insert(e);
+            }
+        }
+    }
+    match first_error {
+        Some(e) if found.is_empty() => Err(e),
+        _ => Ok(found),
+    }
+}
+
+/// What cargo says while it builds; it may say more than a peer, so it goes through a file.
+fn cargo_output(cargo: &mut Command) -> Result<String> {
+    let file = std::env::temp_dir()
+        .join(format!("neater-lab-{:016x}.json", Rng::from_number(u64::from(std::process::id())).u64()));
+    let mut sh = Command::new("sh");
+    sh.args(["-c", "out=$1; shift; exec \"$@\" >\"$out\"", "sh"])
+        .arg(&file)
+        .arg(cargo.get_program())
+        .args(cargo.get_args());
+    let result = run(&mut sh, BUILD);
+    let text = fs::read_to_string(&file);
+    let _ = fs::remove_file(&file);
+    result?;
+    Ok(text?)
+}
+
+/// The executables in cargo's messages, by name of their target.
+fn executables(messages: &str) -> BTreeMap<String, PathBuf> {
+    messages
+        .lines()
+        .filter_map(|l| serde_json::from_str::<Value>(l).ok())
+        .filter_map(|m| Some((m["target"]["name"].as_str()?.to_owned(), PathBuf::from(m["executable"].as_str()?))))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executables_are_found_in_cargos_messages() {
+        let text = "{\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"libc\"},\"executable\":null}\n\
+                    not json\n\
+                    {\"reason\":\"compiler-artifact\",\"target\":{\"name\":\"peer-tokio\"},\"executable\":\"x/peer-tokio\"}\n\
+                    {\"reason\":\"build-finished\",\"success\":true}\n";
+        assert_eq!(executables(text), [("peer-tokio".to_owned(), PathBuf::from("x/peer-tokio"))].into());
+    }
+
+    #[test]
+    fn a_changed_source_is_compiled_anew() {
+        assert_ne!(hash(&["a", "b"]), hash(&["a", "c"]));
+        assert_eq!(hash(&["a", "b"]), hash(&["a", "b"]));
+    }
+}
