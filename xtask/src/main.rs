@@ -1,7 +1,7 @@
 //! `cargo xtask`: chores of the project that a shell script would do badly.
 //!
-//! *Responsible for* the rules that no compiler checks (`tidy`), the licences of what we link (`licences`) and running fuzz
-//! targets with whatever tools are there (`fuzz`).
+//! *Responsible for* the rules that no compiler checks (`tidy`), the licences of what we link (`licences`), running fuzz
+//! targets with whatever tools are there (`fuzz`), and long simulations (`sim`).
 //!
 //! *Deliberately not*: building, testing, formatting. Cargo does that, and `./test` puts it together.
 //!
@@ -12,6 +12,7 @@
 
 mod fuzz;
 mod licences;
+mod sim;
 mod tidy;
 mod workspace;
 
@@ -25,6 +26,7 @@ usage: cargo xtask <chore>
   fuzz [TARGET] [--seconds N]      fuzz one target or all: with cargo-fuzz on nightly where both are installed,
                                    else the same targets on stable with random and mutated inputs (default: 10 s each)
   fuzz --list                      name the targets
+  sim [--seeds N]                  simulate establishment, chaos and faults for N seeds (default 300)
   help                             print this
 ";
 
@@ -35,6 +37,10 @@ fn main() -> ExitCode {
         Some("licences") if args.len() == 1 => licences::chore(),
         Some("fuzz") => match fuzz::Request::parse(args.get(1..).unwrap_or_default()) {
             Ok(request) => fuzz::chore(&request),
+            Err(why) => return usage(&why),
+        },
+        Some("sim") => match sim::Request::parse(args.get(1..).unwrap_or_default()) {
+            Ok(request) => sim::chore(&request),
             Err(why) => return usage(&why),
         },
         Some("help" | "--help" | "-h") | None => {
