@@ -25,7 +25,18 @@ impl Request {
 /// Runs them. A failing seed prints the command that replays it.
 pub(crate) fn chore(request: &Request) -> Result<bool, String> {
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["test", "-p", "neater-testkit", "--locked", "--test", "establishment", "--test", "chaos", "--test", "soak"])
+        .args([
+            "test",
+            "-p",
+            "neater-testkit",
+            "--locked",
+            "--test",
+            "establishment",
+            "--test",
+            "chaos",
+            "--test",
+            "soak",
+        ])
         .env("SIM_SEEDS", request.seeds.to_string())
         .status()
         .map_err(|e| format!("cargo cannot be run: {e}"))?;

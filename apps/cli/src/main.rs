@@ -1,2 +1,82 @@
-//! The `neater` command.
-fn main() {}
+//! The `neater` command: fetch, serve and explain.
+//!
+//! *Responsible for* arguments, what people and programs read, files, and exit codes. *Not responsible for* transports
+//! (neater's) and HTTP (neater-http's).
+//!
+//! *Invariants*: standard output carries what was asked for and nothing else; every failure says what to do next and ends
+//! in a documented exit code; data that came is never thrown away by a failure.
+
+#![forbid(unsafe_code)]
+
+mod args;
+mod connect;
+mod explain;
+mod failure;
+mod get;
+mod lab;
+mod output;
+mod serve;
+
+use args::{Cli, Command};
+use clap::{CommandFactory, Parser};
+use failure::{Exit, Failure};
+use output::Output;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(e) => {
+            let usage = e.use_stderr();
+            // Help that nobody reads to its end is no error.
+            let _ = e.print();
+            return if usage { Exit::Usage.into() } else { ExitCode::SUCCESS };
+        }
+    };
+    let output = Output::new(cli.json, cli.verbose);
+    let done = start_log(cli.log.as_deref()).and_then(|()| run(cli.command, &output));
+    match done {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            output.failure(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
+    match command {
+        Command::Get(args) => on_tokio(get::run(args, output)),
+        Command::Serve(args) => on_tokio(serve::run(args, output)),
+        Command::Explain(args) => on_tokio(explain::run(args, output)),
+        Command::Lab(args) => lab::run(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "neater", &mut script);
+            output.raw(&script)?;
+            Ok(Exit::Ok)
+        }
+    }
+}
+
+fn on_tokio(job: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|e| Failure::new(Exit::Failed, "local", format!("no threads: {e}")))?;
+    let done = runtime.block_on(job);
+    // A read of standard input or a slow disk must not keep a command that is done from ending.
+    runtime.shutdown_timeout(core::time::Duration::from_millis(200));
+    done
+}
+
+/// What the library tells of itself, on standard error: `--log` or `RUST_LOG` says how much.
+fn start_log(filter: Option<&str>) -> Result<(), Failure> {
+    use tracing_subscriber::EnvFilter;
+    let filter = match filter {
+        Some(text) => EnvFilter::try_new(text).map_err(|e| Failure::usage(format!("--log {text}: {e}")))?,
+        None if std::env::var_os("RUST_LOG").is_some() => EnvFilter::from_default_env(),
+        None => return Ok(()),
+    };
+    let writer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    writer.with_ansi(ansi).try_init().map_err(|e| Failure::usage(format!("--log: {e}")))
+}

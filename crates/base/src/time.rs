@@ -18,18 +18,21 @@ impl Instant {
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
     /// The instant `nanos` nanoseconds after the origin.
+    #[inline]
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     /// Nanoseconds since the origin.
+    #[inline]
     #[must_use]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
     /// Time since `earlier`, or zero if `earlier` is later.
+    #[inline]
     #[must_use]
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

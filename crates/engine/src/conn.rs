@@ -5,6 +5,7 @@ use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
 use crate::request::Compiled;
 use crate::{MessageId, RemoteEndpoint, Stack};
 use bytes::Bytes;
+use core::num::NonZeroU64;
 use core::time::Duration;
 use neater_base::net::{Ecn, SocketOption};
 use neater_base::{Instant, Key};
@@ -47,10 +48,9 @@ pub(crate) enum Io {
     Datagrams {
         quic: Key,
     },
-    /// One peer of a shared UDP socket.
+    /// One peer of a shared UDP socket; its address is in [`Ext::peer`].
     Peer {
         channel: Key,
-        remote: SocketAddr,
     },
 }
 
@@ -66,14 +66,52 @@ pub(crate) struct Segment {
     pub(crate) replayable: bool,
 }
 
-/// The send queue of a connection.
+/// The send queue of a connection: made when it is first written to, so that a connection whose bytes go straight to the
+/// transport has none. Until then it reads as an empty one.
 #[derive(Debug, Default)]
-pub(crate) struct Tx {
+pub(crate) struct Tx(Option<Box<SendQueue>>);
+
+/// See [`Tx`].
+#[derive(Debug, Default)]
+pub(crate) struct SendQueue {
     pub(crate) queue: VecDeque<Segment>,
     pub(crate) bytes: usize,
+    /// Bytes of the queue that are part of the engine's sum.
+    pub(crate) counted: usize,
     pub(crate) next_id: u64,
     /// A part of a message was sent and its end was not.
     pub(crate) in_message: bool,
+}
+
+static NO_QUEUE: SendQueue = SendQueue { queue: VecDeque::new(), bytes: 0, counted: 0, next_id: 0, in_message: false };
+
+impl Tx {
+    /// Whether nothing waits to be written.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|q| q.queue.is_empty())
+    }
+
+    /// Throws away what waits.
+    pub(crate) fn clear(&mut self) {
+        if let Some(q) = &mut self.0 {
+            q.queue = VecDeque::new();
+            q.bytes = 0;
+        }
+    }
+}
+
+impl core::ops::Deref for Tx {
+    type Target = SendQueue;
+    fn deref(&self) -> &SendQueue {
+        self.0.as_deref().unwrap_or(&NO_QUEUE)
+    }
+}
+
+impl core::ops::DerefMut for Tx {
+    fn deref_mut(&mut self) -> &mut SendQueue {
+        self.0.get_or_insert_default()
+    }
 }
 
 /// Counters of one connection (RFC 9621 section 3.5).
@@ -124,6 +162,8 @@ pub(crate) struct Ext {
     /// Options set by the program while the connection was not yet established.
     pub(crate) options: Vec<SocketOption>,
     pub(crate) priority: Option<u32>,
+    /// The peer, where several share a UDP socket.
+    pub(crate) peer: Option<SocketAddr>,
     /// Sent as early data in a race that QUIC or TLS may win: sent again if it was not accepted.
     pub(crate) early: Option<Bytes>,
 }
@@ -164,8 +204,6 @@ pub(crate) struct Conn {
     pub(crate) est: Option<Box<Establishing>>,
     pub(crate) ext: Option<Box<Ext>>,
     pub(crate) tx: Tx,
-    /// Bytes of the queue that are part of the engine's sum.
-    pub(crate) counted: usize,
     /// The peer has acknowledged everything, the end included.
     pub(crate) fin_acked: bool,
     /// The peer does not want what this side sends: the stream's sending direction was reset.
@@ -173,10 +211,12 @@ pub(crate) struct Conn {
     /// The peer has abandoned its direction.
     pub(crate) reset: bool,
     pub(crate) group: Option<Key>,
+    /// When initiate was called.
+    pub(crate) began: Instant,
     /// When initiate was called, then when the connection was established.
     pub(crate) since: Instant,
-    pub(crate) establishment: Duration,
-    pub(crate) cache_key: Option<CacheKey>,
+    /// The network under which the outcome of its race is remembered, if it is.
+    pub(crate) network: Option<NonZeroU64>,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     pub(crate) messages_sent: u32,
@@ -186,6 +226,7 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
+    #[inline(always)]
     pub(crate) fn new(request: Arc<Compiled>, remotes: Arc<[RemoteEndpoint]>, now: Instant) -> Self {
         Self {
             state: ConnectionState::Establishing,
@@ -205,14 +246,13 @@ impl Conn {
             est: None,
             ext: None,
             tx: Tx::default(),
-            counted: 0,
             fin_acked: false,
             stopped: false,
             reset: false,
             group: None,
+            began: now,
             since: now,
-            establishment: Duration::ZERO,
-            cache_key: None,
+            network: None,
             bytes_sent: 0,
             bytes_received: 0,
             messages_sent: 0,
@@ -222,11 +262,24 @@ impl Conn {
         }
     }
 
+    /// Under which the outcome of its race is remembered, if it is.
+    pub(crate) fn cache_key(&self) -> Option<CacheKey> {
+        Some(cache_key(self.network?, self.remotes.first()?, &self.request))
+    }
+
     /// The rarely needed part, made when first asked for.
     pub(crate) fn ext(&mut self) -> &mut Ext {
         self.ext.get_or_insert_default()
     }
 
+    /// Whether nothing waits for its being established but the program: no race, no queue, no framer, no call.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        let waited_for = self.final_sent || self.wants_room || self.close_wanted;
+        self.est.is_none() && self.ext.is_none() && self.tx.is_empty() && self.request.direct && !waited_for
+    }
+
+    #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.state == ConnectionState::Established
     }
@@ -249,6 +302,17 @@ impl Conn {
     }
 }
 
+/// The circumstances of an outcome.
+#[inline]
+pub(crate) fn cache_key(network: NonZeroU64, remote: &RemoteEndpoint, request: &Compiled) -> CacheKey {
+    CacheKey {
+        network: network.get(),
+        endpoint: remote.hash,
+        request: request.fingerprint,
+        isolation: request.isolation,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,6 +321,6 @@ mod tests {
     fn an_idle_connection_is_small() {
         // The budget of DESIGN.md is 2 kB for an idle TCP connection, everything included.
         let size = size_of::<Conn>() + size_of::<crate::channel::Channel>();
-        assert!(size <= 640, "{} + {}", size_of::<Conn>(), size_of::<crate::channel::Channel>());
+        assert!(size <= 288, "{} + {}", size_of::<Conn>(), size_of::<crate::channel::Channel>());
     }
 }

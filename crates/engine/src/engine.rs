@@ -7,14 +7,15 @@ use crate::event::{Event, Notice, Source, Step, TimelineEntry};
 use crate::group::Group;
 use crate::ids::Owner;
 use crate::listen::Listener;
+use crate::notices::Notices;
 use crate::quic::{Quic, QuicSocket};
 use crate::resolve::Names;
-use crate::{ConnectionId, GroupId, ListenerId};
+use crate::{ConnectionId, GroupId, ListenerId, Stack};
+use core::num::NonZeroU64;
 use core::time::Duration;
 use neater_base::net::{Net, NetEvent, Ready, RecvBatch};
 use neater_base::{Instant, Key, Rng, Slab, Timers};
 use neater_race::OutcomeCache;
-use std::collections::VecDeque;
 
 /// What a deadline is for. A deadline whose object is gone, or no longer waits, has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,15 +67,17 @@ pub struct Engine<N> {
     pub(crate) names: Names,
     pub(crate) outcomes: OutcomeCache,
     /// A hash of what this host is attached to; `None`: to be found out.
-    pub(crate) network: Option<u64>,
+    pub(crate) network: Option<NonZeroU64>,
     pub(crate) timers: Timers<Timer>,
-    pub(crate) notices: VecDeque<Notice>,
+    pub(crate) notices: Notices,
     pub(crate) batch: Option<Box<RecvBatch>>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) packet: Vec<u8>,
     pub(crate) net_events: Vec<NetEvent>,
     /// Work was left over by the budget.
     pub(crate) again: bool,
+    /// What the network was last told to wake for, so that it need not be told again.
+    armed: (Option<Instant>, bool),
     /// Bytes queued in all connections.
     pub(crate) queued: usize,
     pub(crate) stats: EngineStats,
@@ -116,12 +119,13 @@ impl<N: Net> Engine<N> {
             pending_shared: Vec::new(),
             network: None,
             timers: Timers::new(),
-            notices: VecDeque::new(),
+            notices: Notices::default(),
             batch: None,
             scratch: Vec::new(),
             packet: Vec::new(),
             net_events: Vec::new(),
             again: false,
+            armed: (None, false),
             queued: 0,
             stats: EngineStats::default(),
         }
@@ -146,6 +150,7 @@ impl<N: Net> Engine<N> {
         self.now = self.net.now();
         self.config.crypto.clock.set(self.net.wall());
         self.again = false;
+        self.armed.1 = false;
         for key in core::mem::take(&mut self.pending_reads) {
             self.quic_socket_ready(key, READABLE);
         }
@@ -182,14 +187,36 @@ impl<N: Net> Engine<N> {
     /// enough to do it once, before waiting.
     pub fn settle(&mut self) {
         self.drive_dirty();
-        let deadline = self.next_timeout();
-        self.net.arm(deadline, self.again);
+        self.arm();
     }
 
-    /// Arms the network's timer for the next deadline. Costs nothing unless the deadline became earlier.
+    fn arm(&mut self) {
+        self.armed = (self.next_timeout(), self.again);
+        self.net.arm(self.armed.0, self.armed.1);
+    }
+
+    /// Arms the network's timer for the next deadline, if it became earlier since it was armed.
+    #[inline]
     pub fn rearm(&mut self) {
-        let deadline = self.next_timeout();
-        self.net.arm(deadline, self.again);
+        let earlier = match (self.next_timeout(), self.armed.0) {
+            (Some(next), Some(armed)) => next < armed,
+            (next, None) => next.is_some(),
+            (None, _) => false,
+        };
+        if earlier || self.again && !self.armed.1 {
+            self.arm();
+        }
+    }
+
+    /// To be called after every other call and before waiting: arms the network's timer, and returns whether there is
+    /// more to do, which is to take notices, or to [`Engine::settle`] what calls have begun.
+    #[inline]
+    pub fn after_call(&mut self) -> bool {
+        if !self.needs_settling() {
+            self.rearm();
+            return !self.notices.is_empty();
+        }
+        true
     }
 
     /// The cryptography in use.
@@ -204,21 +231,25 @@ impl<N: Net> Engine<N> {
     }
 
     /// When [`Engine::turn`] must be called at the latest, if nothing happens before.
+    #[inline]
     pub fn next_timeout(&mut self) -> Option<Instant> {
         self.timers.next()
     }
 
     /// Whether a call has left something to [`Engine::settle`].
     #[must_use]
+    #[inline]
     pub fn needs_settling(&self) -> bool {
         !self.dirty_quics.is_empty()
     }
 
     /// Takes the oldest event.
+    #[inline]
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.notices.pop_front()
+        self.notices.pop()
     }
 
+    #[inline]
     fn dispatch(&mut self, event: NetEvent) {
         match event {
             NetEvent::Ready { token, ready } => match Owner::of(token) {
@@ -235,11 +266,35 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    #[inline]
     fn channel_ready(&mut self, key: Key, ready: Ready) {
         let Some(c) = self.channels.get_mut(key) else { return };
         let (readable, writable) = c.note(ready);
         match c.behind {
-            Behind::Attempt(conn, None) if matches!(c.kind, Kind::Tcp) => self.cached_ready(key, conn),
+            Behind::Attempt(id, None) if matches!(c.kind, Kind::Tcp) && c.writable && !c.connected => {
+                // The commonest way to a connection, kept short: the cached outcome, tried alone over plain TCP, has ended.
+                let Some(conn) = self.conns.get_mut(id).filter(|c| c.is_plain()) else {
+                    return self.drive_attempt(key);
+                };
+                // The result can be asked for only once.
+                match self.net.connect_result(c.sock) {
+                    Ok(()) => {
+                        c.connected = true;
+                        // Nothing was promised about readability, so it must be tried.
+                        c.readable = true;
+                        c.behind = Behind::Conn(id);
+                        conn.state = ConnectionState::Established;
+                        conn.stack = Some(Stack::Tcp);
+                        conn.since = self.now;
+                        self.stats.established += 1;
+                        if !conn.released {
+                            self.notices.push_ready(ConnectionId(id));
+                        }
+                    }
+                    Err(e) if e.is_would_block() => c.writable = false,
+                    Err(e) => self.cached_failed(key, e),
+                }
+            }
             Behind::Attempt(..) => self.drive_attempt(key),
             Behind::Conn(conn) => self.conn_ready(key, conn, readable || ready.readable, writable || ready.writable),
             Behind::Listener(listener) => match c.kind {
@@ -292,16 +347,16 @@ impl<N: Net> Engine<N> {
     /// Reports an event of a connection, unless nobody holds it or its last one was reported.
     pub(crate) fn notify(&mut self, conn: Key, event: Event) {
         if self.conns.get(conn).is_some_and(|c| !c.released && c.state != ConnectionState::Closed) {
-            self.notices.push_back(Notice { source: Source::Connection(ConnectionId(conn)), event });
+            self.notices.push(Source::Connection(ConnectionId(conn)), event);
         }
     }
 
     pub(crate) fn notify_listener(&mut self, listener: Key, event: Event) {
-        self.notices.push_back(Notice { source: Source::Listener(ListenerId(listener)), event });
+        self.notices.push(Source::Listener(ListenerId(listener)), event);
     }
 
     pub(crate) fn notify_group(&mut self, group: Key, event: Event) {
-        self.notices.push_back(Notice { source: Source::Group(GroupId(group)), event });
+        self.notices.push(Source::Group(GroupId(group)), event);
     }
 
     /// Adds a step to the timeline of a connection that is being established.
@@ -323,10 +378,16 @@ impl<N: Net> Engine<N> {
     }
 
     /// What this host is attached to, as a number: outcomes learnt elsewhere do not count here.
-    pub(crate) fn network(&mut self) -> u64 {
-        if let Some(n) = self.network {
-            return n;
+    #[inline]
+    pub(crate) fn network(&mut self) -> NonZeroU64 {
+        match self.network {
+            Some(n) => n,
+            None => self.find_network(),
         }
+    }
+
+    #[cold]
+    fn find_network(&mut self) -> NonZeroU64 {
         use core::hash::{BuildHasher, Hash, Hasher};
         let mut h = foldhash::fast::FixedState::with_seed(2).build_hasher();
         for i in self.net.interfaces() {
@@ -337,9 +398,7 @@ impl<N: Net> Engine<N> {
                 }
             }
         }
-        let n = h.finish();
-        self.network = Some(n);
-        n
+        *self.network.insert(NonZeroU64::new(h.finish()).unwrap_or(NonZeroU64::MIN))
     }
 
     fn paths_changed(&mut self) {

@@ -1,11 +1,9 @@
 //! From a request to an established connection: the cached outcome alone, or the race.
 
 use crate::channel::{Behind, Channel, Kind};
-use crate::conn::{Conn, ConnectionState, Io};
+use crate::conn::{Conn, ConnectionState, Io, cache_key};
 use crate::engine::Timer;
-use crate::event::{
-    AttemptError, CandidateOutcome, ConnectionError, EstablishmentError, Event, Fate, Notice, Reason, Source, Step,
-};
+use crate::event::{AttemptError, CandidateOutcome, ConnectionError, EstablishmentError, Event, Fate, Reason, Step};
 use crate::ids::Owner;
 use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
 use bytes::Bytes;
@@ -14,8 +12,8 @@ use neater_base::net::{ErrorKind, Net, NetError, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_quic::Direction;
 use neater_race::{
-    Address, CacheKey, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, PathSpec, Progress,
-    Race, StackId, StackOption,
+    Address, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, PathSpec, Progress, Race, StackId,
+    StackOption,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -85,6 +83,59 @@ impl<N: Net> Engine<N> {
         first: Option<Bytes>,
     ) -> Result<ConnectionId, EstablishmentError> {
         self.now = self.net.now();
+        if let ([remote], None, None) = (&remotes[..], local, &first)
+            && let Some(conn) = self.initiate_direct(request, remotes, remote)
+        {
+            return Ok(ConnectionId(conn));
+        }
+        self.initiate_in_full(request, remotes, local, first)
+    }
+
+    /// The commonest way to a connection, kept short: one remote endpoint, for which plain TCP worked last time, and a
+    /// request that wants nothing more. `None` if it is another case, or if the address could not be tried, which is noted.
+    #[inline]
+    fn initiate_direct(
+        &mut self,
+        request: &Request,
+        remotes: &Arc<[RemoteEndpoint]>,
+        remote: &RemoteEndpoint,
+    ) -> Option<Key> {
+        if !request.0.direct || remote.interface.is_some() || self.conns.len() >= self.limits.connections {
+            return None;
+        }
+        let network = self.network?;
+        let at = cache_key(network, remote, &request.0);
+        let addr = &self.outcomes.look_up(self.now, &at).filter(|o| o.stack.0 == Stack::Tcp as u16)?.addr;
+        self.stats.attempts += 1;
+        let (now, net, channels) = (self.now, &mut self.net, &mut self.channels);
+        let conn = self.conns.try_insert_with(|conn| {
+            let channel = channels.try_insert_with(|channel| {
+                let sock = net.connect(Owner::Channel(channel).token(), *addr, &request.0.tcp_options).ok()?;
+                Some(Channel::new(sock, Kind::Tcp, Behind::Attempt(conn, None), *addr, now))
+            })?;
+            let mut new = Conn::new(request.0.clone(), remotes.clone(), now);
+            new.network = Some(network);
+            new.io = Io::Channel(channel);
+            Some(new)
+        });
+        let Some(conn) = conn else {
+            self.outcomes.record_failure(now, at);
+            return None;
+        };
+        self.stats.initiated += 1;
+        self.stats.cache_hits += 1;
+        self.timers.push_in_order(now + request.0.attempt_delay, Timer::Cached(conn));
+        Some(conn)
+    }
+
+    /// All other ways.
+    fn initiate_in_full(
+        &mut self,
+        request: &Request,
+        remotes: &Arc<[RemoteEndpoint]>,
+        local: Option<&LocalEndpoint>,
+        first: Option<Bytes>,
+    ) -> Result<ConnectionId, EstablishmentError> {
         check_remotes(remotes)?;
         if self.conns.len() >= self.limits.connections {
             return Err(EstablishmentError::new(
@@ -97,13 +148,9 @@ impl<N: Net> Engine<N> {
         // An outcome does not tell by which interface it came about.
         let anywhere = request.0.properties.interfaces().is_empty() && remotes[0].interface.is_none();
         if remotes.len() == 1 && local.is_none() && anywhere {
-            let key = CacheKey {
-                network: self.network(),
-                endpoint: remotes[0].hash,
-                request: request.0.fingerprint,
-                isolation: request.0.isolation,
-            };
-            conn.cache_key = Some(key);
+            let network = self.network();
+            let key = cache_key(network, &remotes[0], &request.0);
+            conn.network = Some(network);
             if let Some(outcome) = self.outcomes.get(self.now, &key) {
                 let (stack, addr) = (Stack::from_number(outcome.stack.0), outcome.addr);
                 let conn = self.conns.insert(conn);
@@ -141,12 +188,12 @@ impl<N: Net> Engine<N> {
                         What::Quic(quic) => Io::StreamPending { quic },
                     };
                     let delay = c.request.attempt_delay;
-                    self.timers.push(self.now + delay, Timer::Cached(conn));
+                    self.timers.push_in_order(self.now + delay, Timer::Cached(conn));
                 }
                 true
             }
             Err(_) => {
-                if let Some(key) = self.conns.get(conn).and_then(|c| c.cache_key) {
+                if let Some(key) = self.conns.get(conn).and_then(|c| c.cache_key()) {
                     self.outcomes.record_failure(self.now, key);
                 }
                 false
@@ -190,13 +237,7 @@ impl<N: Net> Engine<N> {
 
     /// Lays out paths, asks for names, starts the race. `direct` is the cached outcome, if it is still being tried: it
     /// takes part as the candidate that it is, and counts from its own start.
-    fn begin_race(
-        &mut self,
-        conn: Key,
-        local: Option<&LocalEndpoint>,
-        first: Option<Bytes>,
-        direct: Option<Attempt>,
-    ) {
+    fn begin_race(&mut self, conn: Key, local: Option<&LocalEndpoint>, first: Option<Bytes>, direct: Option<Attempt>) {
         let Some(c) = self.conns.get(conn) else { return };
         let (request, remotes) = (c.request.clone(), c.remotes.clone());
         let interface = local.and_then(|l| l.interface.as_deref());
@@ -480,37 +521,11 @@ impl<N: Net> Engine<N> {
         Ok(what)
     }
 
-    /// The cached outcome, tried alone over plain TCP, has ended: the commonest way to a connection, kept short.
-    pub(crate) fn cached_ready(&mut self, key: Key, conn: Key) {
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        let waited_for = c.final_sent || c.wants_room || c.close_wanted;
-        if c.est.is_some() || c.ext.is_some() || !c.tx.queue.is_empty() || c.request.framer.frames() || waited_for {
-            return self.drive_attempt(key);
-        }
-        let Some(ch) = self.channels.get_mut(key) else { return };
-        if ch.connected || !ch.writable {
-            return self.drive_attempt(key);
-        }
-        // The result can be asked for only once.
-        match self.net.connect_result(ch.sock) {
-            Ok(()) => {}
-            Err(e) if e.is_would_block() => {
-                ch.writable = false;
-                return;
-            }
-            Err(e) => return self.attempt_failed(conn, None, What::Channel(key), AttemptError::Net(e)),
-        }
-        ch.connected = true;
-        // Nothing was promised about readability, so it must be tried.
-        ch.readable = true;
-        ch.behind = Behind::Conn(conn);
-        c.state = ConnectionState::Established;
-        c.stack = Some(Stack::Tcp);
-        c.establishment = self.now - c.since;
-        c.since = self.now;
-        self.stats.established += 1;
-        if !c.released {
-            self.notices.push_back(Notice { source: Source::Connection(ConnectionId(conn)), event: Event::Ready });
+    /// The cached outcome, tried alone over plain TCP, could not be established.
+    #[cold]
+    pub(crate) fn cached_failed(&mut self, key: Key, error: NetError) {
+        if let Some(Behind::Attempt(conn, candidate)) = self.channels.get(key).map(|c| c.behind) {
+            self.attempt_failed(conn, candidate, What::Channel(key), AttemptError::Net(error));
         }
     }
 
@@ -647,7 +662,7 @@ impl<N: Net> Engine<N> {
             }
             None => {
                 let Some(c) = self.conns.get_mut(conn) else { return };
-                if let Some(key) = c.cache_key {
+                if let Some(key) = c.cache_key() {
                     self.outcomes.record_failure(self.now, key);
                 }
                 let Some(c) = self.conns.get_mut(conn) else { return };
@@ -700,7 +715,6 @@ impl<N: Net> Engine<N> {
         let Some((stack, addr)) = self.describe(what) else { return };
         let now = self.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
-        c.establishment = now - c.since;
         let est = c.est.take();
         let raced = est.is_some();
         if let Some(mut est) = est {
@@ -728,8 +742,8 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.stack = Some(stack);
         c.since = now;
-        let cache_key = c.cache_key;
-        let establishment = c.establishment;
+        let cache_key = c.cache_key();
+        let establishment = c.since - c.began;
         match what {
             What::Channel(k) => {
                 c.io = Io::Channel(k);
@@ -763,7 +777,7 @@ impl<N: Net> Engine<N> {
         self.stats.established += 1;
         c.state = ConnectionState::Established;
         let waited_for = c.final_sent || c.wants_room || c.close_wanted;
-        let plain = !c.request.framer.frames() && c.ext.is_none() && c.tx.queue.is_empty();
+        let plain = !c.request.framer.frames() && c.ext.is_none() && c.tx.is_empty();
         if plain && !waited_for {
             return self.notify(conn, Event::Ready);
         }
@@ -892,7 +906,7 @@ impl<N: Net> Engine<N> {
     /// A connection has failed so soon after set-up that the outcome of its race was no good.
     pub(crate) fn note_early_death(&mut self, conn: Key) {
         if let Some(c) = self.conns.get(conn)
-            && let Some(key) = c.cache_key
+            && let Some(key) = c.cache_key()
             && c.bytes_received == 0
             && self.now - c.since < EARLY_DEATH
         {

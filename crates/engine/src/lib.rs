@@ -28,6 +28,7 @@ mod event;
 mod group;
 mod ids;
 mod listen;
+mod notices;
 mod quic;
 mod receive;
 mod request;

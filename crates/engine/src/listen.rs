@@ -11,7 +11,6 @@ use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, RecvBatch, SocketOptions};
 use neater_tls::TlsStream;
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -217,7 +216,7 @@ impl<N: Net> Engine<N> {
         let key = self.channels.next_key();
         let token = Owner::Channel(key).token();
         let (sock, kind) = if stack == Stack::Udp {
-            (self.net.udp(token, addr, &options)?, Kind::UdpShared(BTreeMap::new()))
+            (self.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default()))
         } else {
             (self.net.listen(token, addr, &options)?, Kind::Accept)
         };
@@ -305,12 +304,12 @@ impl<N: Net> Engine<N> {
     fn close_listener(&mut self, listener: Key) {
         self.unlisten(listener, (0, 0, 0));
         self.listeners.remove(listener);
-        let unfinished: Vec<_> =
-            self.channels
-                .iter()
-                .filter(|(_, c)| c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_)))
-                .map(|(k, _)| k)
-                .collect();
+        let unfinished: Vec<_> = self
+            .channels
+            .iter()
+            .filter(|(_, c)| c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_)))
+            .map(|(k, _)| k)
+            .collect();
         for key in unfinished {
             if let Some(c) = self.channels.remove(key) {
                 self.net.abort(c.sock);
@@ -575,7 +574,8 @@ impl<N: Net> Engine<N> {
         let mut c = Conn::new(l.request.0.clone(), Arc::new([]), self.now);
         c.stack = Some(Stack::Udp);
         c.passive = true;
-        c.io = Io::Peer { channel: key, remote: source };
+        c.io = Io::Peer { channel: key };
+        c.ext().peer = Some(source);
         let conn = self.conns.insert(c);
         if let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get_mut(key) {
             peers.insert(source, conn);

@@ -1,5 +1,7 @@
 //! QUIC connections and the sockets they share.
 
+mod socket;
+
 use crate::conn::{Conn, ConnectionState, Io, Queued};
 use crate::engine::Timer;
 use crate::establish::What;
@@ -7,13 +9,13 @@ use crate::event::{AttemptError, ConnectionError, Event};
 use crate::ids::Owner;
 use crate::request::Compiled;
 use crate::{ConnectionId, Engine, GroupId, RemoteEndpoint, Stack};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use core::time::Duration;
-use neater_base::net::{Ecn, ErrorKind, Net, NetError, Ready, RecvBatch, Sock, SocketOption, SocketOptions, Transmit};
+use neater_base::net::{Ecn, ErrorKind, Net, Sock, SocketOption, SocketOptions, Transmit};
 use neater_base::{Instant, Key};
 use neater_quic::{
-    Arrival, Connection, ConnectionApi, Datagram, Direction, Endpoint, EndpointApi, Epoch, Event as QuicEvent, Handle,
-    Identity, QuicError, StreamId,
+    Connection, ConnectionApi, Direction, Endpoint, EndpointApi, Epoch, Event as QuicEvent, Handle, Identity,
+    QuicError, StreamId,
 };
 use neater_race::CandidateId;
 use std::collections::BTreeMap;
@@ -325,208 +327,6 @@ impl<N: Net> Engine<N> {
             self.timers.push(at, Timer::Quic(key));
         }
         self.tidy_quic(key);
-    }
-
-    /// Sends one train of packets. False: there is nothing to send, or no room.
-    fn quic_send_one(&mut self, key: Key, now: Instant) -> bool {
-        let Some(q) = self.quics.get_mut(key) else { return false };
-        let Some(s) = self.quic_sockets.get_mut(q.socket) else { return false };
-        if !s.writable {
-            if !s.waiting.contains(&key) {
-                s.waiting.push(key);
-            }
-            return false;
-        }
-        let mtu = usize::from(q.conn.mtu()).max(1);
-        let segments = self.net.max_segments(s.sock).min(SEGMENTS_MAX).min(UDP_MAX / mtu);
-        if q.drained {
-            return false;
-        }
-        let Some(t) = q.conn.poll_transmit(now, segments, &mut self.packet) else { return false };
-        q.spoken = true;
-        let contents = &self.packet[..t.size.min(self.packet.len())];
-        match self.net.send(s.sock, &transmit(&t, contents)) {
-            Ok(()) => true,
-            Err(e) if e.is_would_block() => {
-                s.writable = false;
-                s.blocked = Some((t, contents.to_vec()));
-                s.waiting.push(key);
-                false
-            }
-            // Lost like any packet; a probe that was too large is meant to be.
-            Err(e) if matches!(e.kind, ErrorKind::MessageTooLarge | ErrorKind::NoBuffers) => true,
-            Err(e) => {
-                // The socket is shared: what it reports here may be about an earlier datagram to somebody else.
-                let socket = q.socket;
-                if !self.quic_icmp_errors(socket) {
-                    self.quic_send_failed(key, e);
-                }
-                true
-            }
-        }
-    }
-
-    /// The system refuses to send: no route, a filter, an ICMP error. For an attempt that is the end; a connection that
-    /// works otherwise has its own timers.
-    fn quic_send_failed(&mut self, key: Key, error: NetError) {
-        let Some(q) = self.quics.get(key) else { return };
-        if let (Some((conn, candidate)), false) = (q.attempt, q.connected) {
-            self.attempt_failed(conn, candidate, What::Quic(key), AttemptError::Net(error));
-        }
-    }
-
-    pub(crate) fn quic_timeout(&mut self, key: Key) {
-        let now = self.now;
-        let Some(q) = self.quics.get_mut(key) else { return };
-        q.armed = None;
-        q.conn.handle_timeout(now);
-        self.mark_dirty(key);
-    }
-
-    pub(crate) fn quic_socket_ready(&mut self, key: Key, ready: Ready) {
-        if ready.writable {
-            self.quic_socket_writable(key);
-        }
-        if ready.readable || ready.error {
-            self.quic_socket_readable(key);
-        }
-    }
-
-    fn quic_socket_writable(&mut self, key: Key) {
-        let Some(s) = self.quic_sockets.get_mut(key) else { return };
-        s.writable = true;
-        if let Some((t, contents)) = s.blocked.take()
-            && let Err(e) = self.net.send(s.sock, &transmit(&t, &contents))
-            && e.is_would_block()
-        {
-            s.writable = false;
-            s.blocked = Some((t, contents));
-            return;
-        }
-        for quic in core::mem::take(&mut s.waiting) {
-            self.mark_dirty(quic);
-        }
-    }
-
-    pub(crate) fn quic_socket_readable(&mut self, key: Key) {
-        let Some(s) = self.quic_sockets.get(key) else { return };
-        let sock = s.sock;
-        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
-        let mut budget = RECV_BUDGET;
-        loop {
-            if budget == 0 {
-                self.again = true;
-                self.pending_reads.push(key);
-                break;
-            }
-            budget -= 1;
-            match self.net.recv(sock, &mut batch) {
-                Ok(n) => {
-                    for (meta, data) in batch.filled() {
-                        let mut data = BytesMut::from(&*data);
-                        while !data.is_empty() {
-                            let one = data.split_to(meta.stride.clamp(1, data.len()));
-                            let d = Datagram { source: meta.source, local: meta.local, ecn: meta.ecn };
-                            self.quic_datagram(key, d, one);
-                        }
-                    }
-                    if n == 0 {
-                        break;
-                    }
-                }
-                Err(e) if e.is_would_block() => break,
-                // An ICMP error of an earlier datagram, to whomever.
-                Err(_) => drop(self.quic_icmp_errors(key)),
-            }
-        }
-        self.batch = Some(batch);
-    }
-
-    /// Takes the ICMP errors of a socket that its connections share to those whom they concern. True if there were any.
-    fn quic_icmp_errors(&mut self, key: Key) -> bool {
-        let Some(sock) = self.quic_sockets.get(key).map(|s| s.sock) else { return false };
-        let mut any = false;
-        // The queue belongs to the kernel, which bounds it; what is left is taken with the next error.
-        for _ in 0..ICMP_BUDGET {
-            let Some(icmp) = self.net.take_icmp_error(sock) else { break };
-            any = true;
-            // What is too large for the path, QUIC finds out by itself (RFC 9000 section 14.3).
-            if icmp.mtu.is_none() {
-                self.quic_icmp(key, &icmp);
-            }
-        }
-        any
-    }
-
-    /// An unreachable port is the end of an attempt, and nothing to a connection.
-    fn quic_icmp(&mut self, socket: Key, icmp: &neater_base::net::IcmpError) {
-        let Some(to) = icmp.destination else { return };
-        let hit: Vec<_> = self
-            .quics
-            .iter()
-            .filter(|(_, q)| q.socket == socket && q.remote == to && !q.connected)
-            .filter_map(|(k, q)| q.attempt.map(|a| (k, a)))
-            .collect();
-        for (key, (conn, candidate)) in hit {
-            self.attempt_failed(conn, candidate, What::Quic(key), AttemptError::Net(icmp.error));
-        }
-    }
-
-    fn quic_datagram(&mut self, socket: Key, meta: Datagram, data: BytesMut) {
-        let now = self.now;
-        let Some(s) = self.quic_sockets.get_mut(socket) else { return };
-        self.packet.clear();
-        match s.endpoint.handle_datagram(now, meta, data, &mut self.packet) {
-            Arrival::Nothing => {}
-            Arrival::For(handle, event) => {
-                let Some(key) = s.conns.get(handle.0).copied().flatten() else { return };
-                let Some(q) = self.quics.get_mut(key) else { return };
-                q.conn.handle_event(event);
-                let first = !core::mem::replace(&mut q.answered, true);
-                let (attempt, stack, remote, rtt) = (q.attempt, q.stack, q.remote, now - q.started);
-                self.mark_dirty(key);
-                if let (true, Some((conn, candidate))) = (first, attempt) {
-                    self.reachable(conn, candidate, stack, remote, rtt);
-                }
-            }
-            Arrival::New(handle, connection) => {
-                let listener = s.listener.and_then(|l| self.listeners.get(l).map(|x| (l, x.request.clone())));
-                let Some((_, request)) = listener else { return };
-                let full = self.handshaking_quics(socket) >= self.limits.handshakes
-                    || self.conns.len() >= self.limits.connections;
-                let stack = if request.0.stacks.contains(&Stack::Quic) { Stack::Quic } else { Stack::QuicDatagram };
-                let key = self.insert_quic(
-                    socket,
-                    handle,
-                    *connection,
-                    stack,
-                    meta.source,
-                    request.0.clone(),
-                    Arc::new([]),
-                    false,
-                );
-                if full {
-                    self.stats.refused += 1;
-                    self.quic_close(key, NO_ERROR);
-                }
-                self.mark_dirty(key);
-            }
-            Arrival::Respond(t) => {
-                // Stateless answers may be lost.
-                let contents = &self.packet[..t.size.min(self.packet.len())];
-                let _ = self.net.send(s.sock, &transmit(&t, contents));
-            }
-            Arrival::Foreign(_) => self.stats.foreign_datagrams += 1,
-        }
-    }
-
-    /// Incoming connections on this socket whose handshake is not finished.
-    fn handshaking_quics(&self, socket: Key) -> usize {
-        // Nearly always far below the limit: only then is it worth counting.
-        if self.quics.len() < self.limits.handshakes {
-            return 0;
-        }
-        self.quics.iter().filter(|(_, q)| q.socket == socket && !q.client && !q.connected && q.lost.is_none()).count()
     }
 
     fn quic_event(&mut self, key: Key, event: QuicEvent) {

@@ -42,6 +42,8 @@ pub(crate) struct Compiled {
     /// Timeline entries are reported as events, too.
     pub(crate) observe: bool,
     pub(crate) soft_errors: bool,
+    /// Nobody watches the steps of establishment, there is no framer to be started after it, and any interface will do.
+    pub(crate) direct: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) alpn: Vec<Vec<u8>>,
@@ -215,6 +217,7 @@ impl<N: Net> Engine<N> {
             policy,
             observe: options.observe,
             soft_errors: wants(properties, P::SoftErrorNotify, role),
+            direct: !options.observe && !options.framer.frames() && properties.interfaces().is_empty(),
             timeout: options.timeout,
             idle_timeout: connection.timeout,
             alpn: security.alpn().to_vec(),

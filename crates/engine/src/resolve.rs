@@ -171,7 +171,14 @@ impl<N: Net> Engine<N> {
         };
         match opened {
             Ok(sock) => {
-                let transport = Transport { sock, server, stream, connected: !stream, unsent: Vec::new(), waiting: VecDeque::new() };
+                let transport = Transport {
+                    sock,
+                    server,
+                    stream,
+                    connected: !stream,
+                    unsent: Vec::new(),
+                    waiting: VecDeque::new(),
+                };
                 self.names.transports.insert(id.0, transport);
                 if !stream {
                     // Nothing can have come yet, but no event is promised before it was tried.

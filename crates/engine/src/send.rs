@@ -91,7 +91,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         let limit = if crowded { limits.send_floor } else { limits.send_buffer };
         let room = limit.saturating_sub(c.tx.bytes);
-        if data.len() > room && !c.tx.queue.is_empty() {
+        if data.len() > room && !c.tx.is_empty() {
             c.wants_room = true;
             return Err(SendError::Blocked { room });
         }
@@ -247,7 +247,7 @@ impl<N: Net> Engine<N> {
         if c.ext.is_some() {
             c.bytes_possible().map_err(SendError::Connection)?;
         }
-        if !c.tx.queue.is_empty() {
+        if !c.tx.is_empty() {
             c.wants_room = true;
             return Ok(None);
         }

@@ -35,9 +35,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         match c.state {
             // What was accepted is delivered: the connection is established for it, and closed then.
-            ConnectionState::Establishing
-                if !c.tx.queue.is_empty() || c.ext.as_ref().is_some_and(|e| e.early.is_some()) =>
-            {
+            ConnectionState::Establishing if !c.tx.is_empty() || c.ext.as_ref().is_some_and(|e| e.early.is_some()) => {
                 c.close_wanted = true;
             }
             ConnectionState::Establishing => {
@@ -73,9 +71,9 @@ impl<N: Net> Engine<N> {
     /// Moves a closing connection on: the queue first, then the transport's own end.
     pub(crate) fn advance_close(&mut self, conn: Key) {
         let Some(c) = self.conns.get(conn) else { return };
-        if !c.tx.queue.is_empty() {
+        if !c.tx.is_empty() {
             let done = self.flush(conn);
-            let (error, empty) = (done.error.is_some(), self.conns.get(conn).is_none_or(|c| c.tx.queue.is_empty()));
+            let (error, empty) = (done.error.is_some(), self.conns.get(conn).is_none_or(|c| c.tx.is_empty()));
             if error || !empty {
                 return self.report_close_flush(conn, done);
             }
@@ -126,8 +124,7 @@ impl<N: Net> Engine<N> {
 
     fn close_channel(&mut self, conn: Key, key: Key) {
         let Some(c) = self.conns.get(conn) else { return };
-        let (untouched, read_closed, fin_done) =
-            (c.bytes_sent == 0 && c.bytes_received == 0, c.peer_ended, c.fin_done);
+        let (untouched, read_closed, fin_done) = (c.bytes_sent == 0 && c.bytes_received == 0, c.peer_ended, c.fin_done);
         let Some(ch) = self.channels.get_mut(key) else { return self.finish_close(conn) };
         match &mut ch.kind {
             Kind::Tls(tls) => {
@@ -282,7 +279,7 @@ impl<N: Net> Engine<N> {
     /// Reports every message that is still in the queue as not sent, before the last event of a connection.
     pub(crate) fn report_unsent(&mut self, conn: Key, error: &ConnectionError) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.tx.queue.is_empty() {
+        if c.tx.is_empty() {
             return;
         }
         let unsent: Vec<_> = c.tx.queue.drain(..).filter_map(|s| s.completes).collect();
@@ -318,10 +315,13 @@ impl<N: Net> Engine<N> {
                 self.quic_unbind(quic, Some(stream));
             }
             Io::Datagrams { quic } => self.quic_unbind(quic, None),
-            Io::Peer { channel, remote } => {
+            Io::Peer { channel } => {
+                let peer = c.ext.as_ref().and_then(|e| e.peer);
                 let listener = self.channels.get(channel).map(|c| c.behind);
-                if let Some(Kind::UdpShared(peers)) = self.channels.get_mut(channel).map(|c| &mut c.kind) {
-                    peers.remove(&remote);
+                if let (Some(Kind::UdpShared(peers)), Some(peer)) =
+                    (self.channels.get_mut(channel).map(|c| &mut c.kind), peer)
+                {
+                    peers.remove(&peer);
                     // The last connection of a listener that has stopped takes the socket with it.
                     if peers.is_empty()
                         && !matches!(listener, Some(Behind::Listener(l)) if self.listeners.contains(l))
@@ -340,8 +340,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn set_closed(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.state = ConnectionState::Closed;
-        c.tx.queue = std::collections::VecDeque::new();
-        c.tx.bytes = 0;
+        c.tx.clear();
         self.recount(conn);
         if self.conns.get(conn).is_some_and(|c| c.released) {
             self.remove(conn);
@@ -379,9 +378,9 @@ impl<N: Net> Engine<N> {
                 let error = EstablishmentError::new(Reason::EstablishmentFailed, error.to_string());
                 self.fail(conn, error);
             }
-            ConnectionState::Closing if orderly && c.tx.queue.is_empty() => self.finish_close(conn),
+            ConnectionState::Closing if orderly && c.tx.is_empty() => self.finish_close(conn),
             // What has arrived can still be read, and reading tells whether it is complete.
-            ConnectionState::Established if orderly && c.tx.queue.is_empty() => {
+            ConnectionState::Established if orderly && c.tx.is_empty() => {
                 self.notify(conn, Event::Readable);
                 self.notify(conn, Event::Closed);
                 self.set_closed(conn);
@@ -483,8 +482,7 @@ impl<N: Net> Engine<N> {
         c.final_sent = true;
         c.fin_done = true;
         c.fin_acked = true;
-        c.tx.queue.clear();
-        c.tx.bytes = 0;
+        c.tx.clear();
         if let Io::Stream { quic, stream } = c.io {
             if let Some(q) = self.quics.get_mut(quic) {
                 q.conn.reset(stream, code);
@@ -500,23 +498,30 @@ impl<N: Net> Engine<N> {
     /// The program will not use this connection again: it is closed gracefully if it is open, reports nothing more, and is
     /// removed, with its socket, when what was sent is delivered.
     pub fn release(&mut self, conn: ConnectionId) {
-        let Some(c) = self.conns.get_mut(conn.0) else { return };
-        c.released = true;
-        // A plain TCP connection on which nothing was said needs no farewell.
-        if c.state == ConnectionState::Established
-            && (c.bytes_sent, c.bytes_received) == (0, 0)
-            && c.ext.is_none()
-            && c.group.is_none()
-            && c.tx.queue.is_empty()
-            && let Io::Channel(k) = c.io
-            && let Some(ch) = self.channels.get(k)
-            && matches!(ch.kind, Kind::Tcp)
-        {
-            let sock = ch.sock;
-            self.channels.discard(k);
-            self.conns.discard(conn.0);
-            return self.net.close(sock);
+        let channels = &mut self.channels;
+        let sock = self.conns.discard_if(conn.0, |c| {
+            c.released = true;
+            // A plain TCP connection on which nothing was said needs no farewell.
+            let silent = c.state == ConnectionState::Established
+                && (c.bytes_sent, c.bytes_received) == (0, 0)
+                && c.ext.is_none()
+                && c.group.is_none()
+                && c.tx.is_empty();
+            match c.io {
+                Io::Channel(k) if silent => {
+                    channels.discard_if(k, |ch| matches!(ch.kind, Kind::Tcp).then_some(ch.sock))
+                }
+                _ => None,
+            }
+        });
+        match sock {
+            Some(sock) => self.net.close(sock),
+            None => self.release_in_full(conn),
         }
+    }
+
+    fn release_in_full(&mut self, conn: ConnectionId) {
+        let Some(c) = self.conns.get(conn.0) else { return };
         match c.state {
             ConnectionState::Closed => self.remove(conn.0),
             _ => {
@@ -614,12 +619,13 @@ impl<N: Net> Engine<N> {
     /// The peer's address.
     #[must_use]
     pub fn remote_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
-        match self.conns.get(conn.0)?.io {
+        let c = self.conns.get(conn.0)?;
+        match c.io {
             Io::Channel(k) => self.channels.get(k).map(|c| c.remote),
             Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
                 self.quics.get(quic).map(|q| q.conn.remote())
             }
-            Io::Peer { remote, .. } => Some(remote),
+            Io::Peer { .. } => c.ext.as_ref()?.peer,
             Io::None => None,
         }
     }
@@ -628,7 +634,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn local_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
         match self.conns.get(conn.0)?.io {
-            Io::Channel(k) | Io::Peer { channel: k, .. } => self.net.local_addr(self.channels.get(k)?.sock).ok(),
+            Io::Channel(k) | Io::Peer { channel: k } => self.net.local_addr(self.channels.get(k)?.sock).ok(),
             Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
                 let q = self.quics.get(quic)?;
                 let bound = self.net.local_addr(self.quic_sockets.get(q.socket)?.sock).ok()?;
@@ -707,7 +713,7 @@ impl<N: Net> Engine<N> {
             messages_sent: u64::from(c.messages_sent),
             messages_received: u64::from(c.messages_received),
             datagrams_dropped: u64::from(c.dropped),
-            establishment: c.establishment,
+            establishment: c.since - c.began,
             rtt: None,
             congestion_window: None,
             queued: c.tx.bytes,

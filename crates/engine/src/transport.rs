@@ -184,10 +184,10 @@ impl<N: Net> Engine<N> {
         }
         let limit = self.limits.send_buffer;
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.state == ConnectionState::Closing && c.tx.queue.is_empty() {
+        if c.state == ConnectionState::Closing && c.tx.is_empty() {
             return self.advance_close(conn);
         }
-        if c.final_sent && !c.fin_done && c.tx.queue.is_empty() && c.is_open() {
+        if c.final_sent && !c.fin_done && c.tx.is_empty() && c.is_open() {
             self.send_fin(conn);
         }
         let writable = self.may_write(conn);
@@ -201,7 +201,7 @@ impl<N: Net> Engine<N> {
     /// Whether a write would get somewhere, as far as is known.
     fn may_write(&self, conn: Key) -> bool {
         match self.conns.get(conn).map(|c| c.io) {
-            Some(Io::Channel(k) | Io::Peer { channel: k, .. }) => self.channels.get(k).is_some_and(|c| c.writable),
+            Some(Io::Channel(k) | Io::Peer { channel: k }) => self.channels.get(k).is_some_and(|c| c.writable),
             _ => true,
         }
     }
@@ -247,7 +247,7 @@ impl<N: Net> Engine<N> {
             return done;
         }
         let io = c.io;
-        if c.tx.queue.is_empty() {
+        if c.tx.is_empty() {
             // The transport itself may hold something back.
             if let Io::Channel(k) = io
                 && let Some(ch) = self.channels.get_mut(k)
@@ -267,8 +267,9 @@ impl<N: Net> Engine<N> {
                 Some(ch) => flush_stream(&mut self.net, ch, &mut tx, &mut done),
                 None => {}
             },
-            Io::Peer { channel, remote } => {
-                if let Some(ch) = self.channels.get_mut(channel) {
+            Io::Peer { channel } => {
+                let peer = c.ext.as_ref().and_then(|e| e.peer);
+                if let (Some(ch), Some(remote)) = (self.channels.get_mut(channel), peer) {
                     flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut done);
                 }
             }
@@ -335,9 +336,11 @@ impl<N: Net> Engine<N> {
     /// Keeps the sum of all queues. The part that a connection has counted is what it last held.
     pub(crate) fn recount(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let now = c.tx.bytes;
-        let before = core::mem::replace(&mut c.counted, now);
-        self.queued = self.queued + now - before;
+        let (now, before) = (c.tx.bytes, c.tx.counted);
+        if now != before {
+            c.tx.counted = now;
+            self.queued = self.queued + now - before;
+        }
     }
 
     /// Lets the framer of a new connection write before the program does.

@@ -120,11 +120,29 @@ impl OutcomeCache {
     /// What worked under these circumstances, if it is still remembered and has not failed since. Counts as a use.
     #[must_use]
     pub fn get(&mut self, now: Instant, key: &CacheKey) -> Option<Outcome> {
+        self.look_up(now, key).copied()
+    }
+
+    /// As [`OutcomeCache::get`], without a copy.
+    #[inline]
+    #[must_use]
+    pub fn look_up(&mut self, now: Instant, key: &CacheKey) -> Option<&Outcome> {
+        // Flows come in bursts: what was used last is asked for again, and need not be searched for (80 instructions).
+        let last = self.slots.get(self.newest as usize).is_some_and(|slot| slot.key == *key);
+        if !last {
+            self.find(now, key)?;
+        }
+        let slot = self.slots.get(self.newest as usize)?;
+        slot.outcome.as_ref().filter(|o| now < o.expires && now >= slot.tell_from)
+    }
+
+    /// Makes the slot of this key the newest, if its outcome can be told.
+    fn find(&mut self, now: Instant, key: &CacheKey) -> Option<()> {
         let at = *self.index.get(key)?;
         let slot = self.slots.get(at as usize)?;
-        let outcome = slot.outcome.filter(|o| now < o.expires && now >= slot.tell_from)?;
+        slot.outcome.as_ref().filter(|o| now < o.expires && now >= slot.tell_from)?;
         self.touch(at);
-        Some(outcome)
+        Some(())
     }
 
     /// Remembers what worked. Its `expires` and `failures` are the cache's to set.

@@ -91,8 +91,11 @@ impl<'a> Fuzz<'a> {
         ] {
             let clear = !stacks[0].is_secure();
             let properties = if stacks[0].is_stream() { TransportProperties::new() } else { datagrams.clone() };
-            let options =
-                RequestOptions { framer: framers[framer].clone(), stacks: stacks.to_vec(), ..RequestOptions::default() };
+            let options = RequestOptions {
+                framer: framers[framer].clone(),
+                stacks: stacks.to_vec(),
+                ..RequestOptions::default()
+            };
             let off = SecurityParameters::disabled();
             let (c, s) = if clear { (&off, &off) } else { (&client, &server) };
             let port = 1000 + requests.len() as u16;
@@ -211,7 +214,9 @@ impl<'a> Fuzz<'a> {
                     4 => engine.end_batch(conn),
                     5 => drop(engine.send_msg_max_len(conn)),
                     6 => drop(engine.connection_stats(conn)),
-                    _ => drop((engine.local_addr(conn), engine.alpn(conn), engine.security(conn), engine.timeline(conn))),
+                    _ => {
+                        drop((engine.local_addr(conn), engine.alpn(conn), engine.security(conn), engine.timeline(conn)))
+                    }
                 }
             }
             21 => {
@@ -298,7 +303,8 @@ impl<'a> Fuzz<'a> {
             if !idle {
                 continue;
             }
-            let next = [self.world.next_event(), self.world.next_wakeup().map(|(_, at)| at)].into_iter().flatten().min();
+            let next =
+                [self.world.next_event(), self.world.next_wakeup().map(|(_, at)| at)].into_iter().flatten().min();
             match next {
                 Some(at) if at <= end => self.world.run_until(at),
                 _ => return self.world.run_until(end),

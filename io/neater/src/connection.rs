@@ -56,7 +56,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::ready`].
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), EstablishmentError>> {
-        self.handle.with(|s| {
+        self.handle.look(|s| {
             let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(cancelled())) };
             match &slot.outcome {
                 Some(Ok(())) => Poll::Ready(Ok(())),
@@ -246,10 +246,10 @@ impl Connection {
     /// The error that ended it, if one did.
     pub fn closed(&self) -> impl Future<Output = Result<(), ConnectionError>> + Send + '_ {
         poll_fn(|cx| {
-            self.handle.with(|s| {
+            self.handle.look(|s| {
                 let Some(slot) = s.slot(self.id) else { return Poll::Ready(Ok(())) };
                 if let Some(ended) = &slot.ended {
-                    return Poll::Ready(ended.clone());
+                    return Poll::Ready(ended.clone().map_err(|e| *e));
                 }
                 if matches!(slot.outcome, Some(Err(_))) {
                     return Poll::Ready(Err(ConnectionError::Closed));
@@ -346,7 +346,7 @@ impl Connection {
     /// kept for a subscriber that is slow; the oldest are dropped then.
     pub fn next_event(&self) -> impl Future<Output = Option<Event>> + Send + '_ {
         poll_fn(|cx| {
-            self.handle.with(|s| {
+            self.handle.look(|s| {
                 let Some(slot) = s.slot(self.id) else { return Poll::Ready(None) };
                 let over = slot.ended.is_some() || matches!(slot.outcome, Some(Err(_)));
                 let rare = slot.rare();

@@ -34,6 +34,7 @@ machine! {
     fn turn(&mut self);
     fn rearm(&mut self);
     fn needs_settling(&mut self) -> bool;
+    fn after_call(&mut self) -> bool;
     fn poll_notice(&mut self) -> Option<Notice>;
     fn crypto(&mut self) -> Crypto;
     fn set_crypto(&mut self, crypto: Crypto);

@@ -3,8 +3,8 @@
 use crate::context::load_roots;
 use crate::shared::Handle;
 use crate::{
-    ByteStream, Connection, EstablishmentError, EventHandler, FramerSpec, Listener, LocalEndpoint, MessageContext, Neater,
-    RemoteEndpoint, Request, SecurityParameters, SelectionProperty, TransportProperties,
+    ByteStream, Connection, EstablishmentError, EventHandler, FramerSpec, Listener, LocalEndpoint, MessageContext,
+    Neater, RemoteEndpoint, Request, SecurityParameters, SelectionProperty, TransportProperties,
 };
 use bytes::Bytes;
 use core::future::Future;
@@ -162,19 +162,32 @@ impl Preconnection {
         self.initiate_inner(Some((data.into(), context.clone())))
     }
 
+    // Twice in line: without a first message there is little left of it.
+    #[inline(always)]
     fn initiate_inner(&self, first: Option<(Bytes, MessageContext)>) -> Initiate {
-        let request = match self.request(Role::Initiate) {
-            Ok(r) => r,
-            Err(e) => return Initiate { state: Err(Some(e)) },
+        let made;
+        let request = match &self.request {
+            Some(r) => r,
+            None => match self.request(Role::Initiate) {
+                Ok(r) => {
+                    made = r;
+                    &made
+                }
+                Err(e) => return Initiate { state: Err(Some(Box::new(e))) },
+            },
         };
         let id = self.handle.with(|s| {
             let (early, later) = match first {
-                Some((data, context)) if context.safely_replayable() && !request.framer().frames() => (Some(data), None),
+                Some((data, context)) if context.safely_replayable() && !request.framer().frames() => {
+                    (Some(data), None)
+                }
                 other => (None, other),
             };
-            let id = s.engine.initiate(&request, &self.remotes, self.locals.first(), early)?;
+            let id = s.engine.initiate(request, &self.remotes, self.locals.first(), early).map_err(Box::new)?;
             s.adopt(id);
-            if let (Some(handler), Some(slot)) = (&self.handler, s.slot(id)) {
+            if let Some(handler) = &self.handler
+                && let Some(slot) = s.slot(id)
+            {
                 slot.rare().handler = Some(handler.clone());
             }
             if let Some((data, context)) = later {
@@ -258,7 +271,8 @@ fn invalid(message: &str) -> EstablishmentError {
 #[derive(Debug)]
 #[must_use = "dropping it gives the connection up"]
 pub struct Initiate {
-    state: Result<Option<Connection>, Option<EstablishmentError>>,
+    // The error is boxed: a program may hold a thousand of these.
+    state: Result<Option<Connection>, Option<Box<EstablishmentError>>>,
 }
 
 impl Initiate {
@@ -270,7 +284,7 @@ impl Initiate {
     pub fn connection(mut self) -> Result<Connection, EstablishmentError> {
         match &mut self.state {
             Ok(c @ Some(_)) => c.take().ok_or_else(|| invalid("the connection was already taken")),
-            Err(e @ Some(_)) => Err(e.take().unwrap_or_else(|| invalid("the error was already taken"))),
+            Err(e @ Some(_)) => Err(e.take().map_or_else(|| invalid("the error was already taken"), |e| *e)),
             _ => Err(invalid("the connection was already taken")),
         }
     }
@@ -296,7 +310,7 @@ impl Future for Initiate {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.state {
-            Err(e) => Poll::Ready(Err(e.take().unwrap_or_else(|| invalid("polled after it had ended")))),
+            Err(e) => Poll::Ready(Err(e.take().map_or_else(|| invalid("polled after it had ended"), |e| *e))),
             Ok(connection) => {
                 let Some(c) = connection else {
                     return Poll::Ready(Err(invalid("polled after it had ended")));

@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use neater_engine::{ConnectionError, ConnectionId, EstablishmentError, Event, Notice, Source};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 /// Events kept for a subscriber that does not take them. The oldest are dropped beyond it.
@@ -43,6 +43,7 @@ enum Discarded {
 
 /// Registers a waker, without cloning one that is there already; returns the one that it replaces.
 #[must_use]
+#[inline]
 fn register(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
         Some(w) if w.will_wake(waker) => None,
@@ -62,13 +63,13 @@ pub(crate) enum Wait {
 /// What is kept for one connection.
 #[derive(Default)]
 pub(crate) struct Slot {
+    /// The connection's id as a number, which is not 0.
     bits: u64,
-    used: bool,
     pub(crate) readable: Option<Waker>,
     pub(crate) writable: Option<Waker>,
     pub(crate) changed: Option<Waker>,
     pub(crate) outcome: Option<Result<(), Box<EstablishmentError>>>,
-    pub(crate) ended: Option<Result<(), ConnectionError>>,
+    pub(crate) ended: Option<Result<(), Box<ConnectionError>>>,
     rare: Option<Box<Rare>>,
 }
 
@@ -87,12 +88,22 @@ impl Slot {
     pub(crate) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
     }
+
+    /// Whether it owns nothing.
+    #[inline]
+    fn is_light(&self) -> bool {
+        self.readable.is_none()
+            && self.writable.is_none()
+            && self.changed.is_none()
+            && self.rare.is_none()
+            && matches!(self.outcome, None | Some(Ok(())))
+            && matches!(self.ended, None | Some(Ok(())))
+    }
 }
 
 #[derive(Default)]
 struct ListenerSlot {
     bits: u64,
-    used: bool,
     queue: VecDeque<Incoming>,
     waker: Option<Waker>,
     stopped: bool,
@@ -108,7 +119,6 @@ pub(crate) enum Incoming {
 #[derive(Default)]
 struct GroupSlot {
     bits: u64,
-    used: bool,
     /// How many objects refer to the group.
     handles: u32,
     queue: VecDeque<ConnectionId>,
@@ -122,6 +132,15 @@ struct After {
     calls: Vec<(EventHandler, Event)>,
     wake_fd: bool,
     discarded: Vec<Discarded>,
+}
+
+impl After {
+    #[inline]
+    fn wake(&mut self, waker: Option<Waker>) {
+        if let Some(waker) = waker {
+            self.wakers.push(waker);
+        }
+    }
 }
 
 impl Shared {
@@ -141,34 +160,58 @@ impl Shared {
         })
     }
 
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Does something with the engine, then tells everybody whom it concerns.
+    #[inline]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
-        let mut after = After::default();
-        let result = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let result = f(&mut state);
-            state.dispatch(&mut after);
-            if state.engine.needs_settling() {
-                // Gathering what several calls have to send is the driver's business.
-                match state.driver.take() {
-                    Some(driver) => after.wakers.push(driver),
-                    None => after.wake_fd = true,
-                }
-            } else {
-                state.engine.rearm();
-            }
-            after.discarded = core::mem::take(&mut state.discarded);
-            result
-        };
-        self.finish(after);
+        let mut state = self.lock();
+        let result = f(&mut state);
+        // Most calls concern nobody, and leave nothing to be done or dropped.
+        if state.engine.after_call() || !state.discarded.is_empty() {
+            self.tell(state);
+        }
         result
+    }
+
+    /// As [`Shared::with`], for what asks nothing of the engine.
+    #[inline]
+    pub(crate) fn look<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.lock();
+        let result = f(&mut state);
+        if !state.discarded.is_empty() {
+            self.tell(state);
+        }
+        result
+    }
+
+    /// Tells everybody whom a call concerns.
+    #[inline(never)]
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
+        let mut after = After::default();
+        state.dispatch(&mut after);
+        if state.engine.needs_settling() {
+            // Gathering what several calls have to send is the driver's business.
+            match state.driver.take() {
+                Some(driver) => after.wakers.push(driver),
+                None => after.wake_fd = true,
+            }
+        } else {
+            state.engine.rearm();
+        }
+        after.discarded = core::mem::take(&mut state.discarded);
+        drop(state);
+        self.finish(after);
     }
 
     /// A turn of the engine. `driver`: who is to be woken when calls leave work to do.
     pub(crate) fn turn(&self, driver: Option<&Waker>) {
         let mut after = After::default();
         {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.lock();
             state.engine.turn();
             state.dispatch(&mut after);
             if let Some(w) = driver {
@@ -182,7 +225,7 @@ impl Shared {
 
     /// Makes the driver look, from wherever.
     pub(crate) fn kick(&self) {
-        let driver = self.state.lock().unwrap_or_else(PoisonError::into_inner).driver.take();
+        let driver = self.lock().driver.take();
         match driver {
             Some(w) => w.wake(),
             None => (self.wake_fd)(),
@@ -240,11 +283,12 @@ impl State {
             }
         }
         match event {
-            Event::Readable => after.wakers.extend(slot.readable.take()),
-            Event::Writable => after.wakers.extend(slot.writable.take()),
+            Event::Readable => after.wake(slot.readable.take()),
+            Event::Writable => after.wake(slot.writable.take()),
             Event::Ready => {
                 slot.outcome = Some(Ok(()));
-                after.wakers.extend([slot.changed.take(), slot.writable.take()].into_iter().flatten());
+                after.wake(slot.changed.take());
+                after.wake(slot.writable.take());
             }
             Event::EstablishmentError(e) => {
                 slot.outcome = Some(Err(e));
@@ -255,7 +299,7 @@ impl State {
                 slot.wake_all(after);
             }
             Event::ConnectionError(e) => {
-                slot.ended = Some(Err(e));
+                slot.ended = Some(Err(Box::new(e)));
                 slot.wake_all(after);
             }
             _ => {}
@@ -294,15 +338,23 @@ impl State {
     }
 
     /// Makes room for a connection's waiters.
+    #[inline]
     pub(crate) fn adopt(&mut self, id: ConnectionId) {
-        adopt(&mut self.conns, id.index(), |slot| *slot = Slot { bits: id.to_bits(), used: true, ..Slot::default() });
+        adopt(&mut self.conns, id.index(), |slot| {
+            if slot.bits != 0 {
+                *slot = Slot::default();
+            }
+            slot.bits = id.to_bits();
+        });
     }
 
+    #[inline]
     pub(crate) fn slot(&mut self, id: ConnectionId) -> Option<&mut Slot> {
         slot_of(&mut self.conns, id.index(), id.to_bits())
     }
 
     /// Registers who is to be woken when a connection has what it waits for.
+    #[inline]
     pub(crate) fn wait(&mut self, id: ConnectionId, wait: Wait, waker: &Waker) {
         let Some(slot) = self.slot(id) else { return };
         let place = match wait {
@@ -315,14 +367,22 @@ impl State {
         self.discard(replaced);
     }
 
+    #[inline]
     fn discard(&mut self, waker: Option<Waker>) {
-        self.discarded.extend(waker.map(Discarded::Waker));
+        if let Some(waker) = waker {
+            self.discarded.push(Discarded::Waker(waker));
+        }
     }
 
+    #[inline]
     pub(crate) fn disown(&mut self, id: ConnectionId) {
         let Some(slot) = self.slot(id) else { return };
+        let light = slot.is_light();
         let mut old = core::mem::take(slot);
-        if old.rare.as_ref().is_some_and(|r| r.handler.is_some() || r.event_waker.is_some()) {
+        if light {
+            // There is nothing in it to be dropped, and finding that out field by field costs 100 instructions.
+            core::mem::forget(old);
+        } else if old.rare.as_ref().is_some_and(|r| r.handler.is_some() || r.event_waker.is_some()) {
             self.discarded.push(Discarded::Slot(Box::new(old)));
         } else {
             for waker in [old.readable.take(), old.writable.take(), old.changed.take()] {
@@ -333,7 +393,7 @@ impl State {
 
     pub(crate) fn adopt_listener(&mut self, id: ListenerId) {
         adopt(&mut self.listeners, id.index(), |s| {
-            *s = ListenerSlot { bits: id.to_bits(), used: true, ..ListenerSlot::default() };
+            *s = ListenerSlot { bits: id.to_bits(), ..ListenerSlot::default() };
         });
     }
 
@@ -371,7 +431,7 @@ impl State {
     pub(crate) fn adopt_group(&mut self, id: GroupId) {
         if slot_of(&mut self.groups, id.index(), id.to_bits()).is_none() {
             adopt(&mut self.groups, id.index(), |s| {
-                *s = GroupSlot { bits: id.to_bits(), used: true, ..GroupSlot::default() };
+                *s = GroupSlot { bits: id.to_bits(), ..GroupSlot::default() };
             });
         }
         if let Some(slot) = slot_of(&mut self.groups, id.index(), id.to_bits()) {
@@ -420,23 +480,32 @@ impl Slot {
 }
 
 trait Keyed: Default {
-    fn key(&self) -> Option<u64>;
+    /// Whose it is; 0, which is no id, if nobody's.
+    fn key(&self) -> u64;
 }
 
 macro_rules! keyed {
-    ($($t:ty),*) => { $( impl Keyed for $t { fn key(&self) -> Option<u64> { self.used.then_some(self.bits) } } )* };
+    ($($t:ty),*) => { $( impl Keyed for $t { #[inline] fn key(&self) -> u64 { self.bits } } )* };
 }
 keyed!(Slot, ListenerSlot, GroupSlot);
 
+#[inline]
 fn slot_of<T: Keyed>(slots: &mut [T], index: usize, bits: u64) -> Option<&mut T> {
-    slots.get_mut(index).filter(|s| s.key() == Some(bits))
+    slots.get_mut(index).filter(|s| s.key() == bits)
 }
 
+#[inline]
 fn adopt<T: Keyed>(slots: &mut Vec<T>, index: usize, set: impl FnOnce(&mut T)) {
     if slots.len() <= index {
-        slots.resize_with(index + 1, T::default);
+        grow(slots, index);
     }
     set(&mut slots[index]);
+}
+
+/// Makes room for `index`, and for some more.
+#[cold]
+fn grow<T: Keyed>(slots: &mut Vec<T>, index: usize) {
+    slots.resize_with((index | 31) + 1, T::default);
 }
 
 /// A counted reference of a public object.
@@ -447,7 +516,6 @@ impl Handle {
         shared.users.fetch_add(1, Ordering::Relaxed);
         Self(shared)
     }
-
 }
 
 impl Clone for Handle {

@@ -160,6 +160,7 @@ impl OsNet {
     }
 
     /// Takes in a new descriptor; closes it if it cannot be watched.
+    #[inline]
     fn adopt(&mut self, fd: Fd, token: Token, kind: Kind, v6: bool) -> Result<Sock> {
         let sock = self.slots.predict(fd);
         if let Err(error) = self.poller.add_socket(fd, sock.0) {
@@ -170,6 +171,7 @@ impl OsNet {
     }
 
     /// Forgets a socket and returns its descriptor, to be closed.
+    #[inline]
     fn release(&mut self, sock: Sock) -> Option<Fd> {
         let (fd, slot) = self.slots.remove(sock)?;
         if let Kind::Datagram(index) = slot.kind {

@@ -22,10 +22,14 @@ const fn invalid() -> NetError {
 }
 
 /// An IPv4 address in IPv6's clothes is an IPv4 address: an IPv6 socket of ours never speaks IPv4.
+#[inline]
 fn canonical(addr: SocketAddr) -> SocketAddr {
-    match addr.ip().to_canonical() {
-        IpAddr::V4(ip) => SocketAddr::from((ip, addr.port())),
-        IpAddr::V6(_) => addr,
+    match addr {
+        SocketAddr::V4(_) => addr,
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(ip) => SocketAddr::from((ip, addr.port())),
+            None => addr,
+        },
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! *Invariants*: a handle is the descriptor (low half) and the generation of its slot (high half); generations are odd
 //! while the slot is in use; nothing is allocated for a socket beyond its slot, which is reused. The table is as long as
-//! the highest descriptor seen, which the process's limit bounds.
+//! the highest descriptor seen, rounded up, which the process's limit bounds.
 
 use crate::sys::{Fd, Traits};
 use neater_base::net::{ErrorKind, NetError, Sock, Token};
@@ -73,20 +73,28 @@ const fn gone() -> NetError {
 
 impl Slots {
     /// The handle that [`Slots::insert`] will give to this descriptor.
+    #[inline]
     pub(crate) fn predict(&self, fd: Fd) -> Sock {
         let generation = self.slots.get(fd as usize).map_or(0, |s| s.generation);
         Sock(u64::from(generation | 1) << 32 | u64::from(fd as u32))
     }
 
     /// Takes in a descriptor that the system has just made.
+    #[inline]
     pub(crate) fn insert(&mut self, fd: Fd, token: Token, kind: Kind, v6: bool) -> Sock {
         let sock = self.predict(fd);
         let index = fd as usize;
         if index >= self.slots.len() {
-            self.slots.resize(index + 1, Slot::FREE);
+            self.grow(index);
         }
         self.slots[index] = Slot { token, generation: (sock.0 >> 32) as u32, kind, v6 };
         sock
+    }
+
+    /// Makes room for `index`, and for some more.
+    #[cold]
+    fn grow(&mut self, index: usize) {
+        self.slots.resize((index | 63) + 1, Slot::FREE);
     }
 
     /// The descriptor and what is known of it.
@@ -110,6 +118,7 @@ impl Slots {
     }
 
     /// Forgets a socket; the caller closes the descriptor.
+    #[inline]
     pub(crate) fn remove(&mut self, sock: Sock) -> Option<(Fd, Slot)> {
         let (fd, slot) = self.get_mut(sock).ok()?;
         let old = *slot;

@@ -7,6 +7,7 @@ use crate::measure::{Counter, Exit, MeasureError, Result, Server, failed, proces
 use crate::plot::{Panel, Row};
 use crate::programs::Program;
 use crate::report::{Bound, Figure};
+use std::collections::BTreeMap;
 use std::process::Command;
 
 /// A megabyte of the figures.
@@ -57,26 +58,25 @@ impl Load {
         least.div_ceil(round) * round
     }
 
-    /// Transfers `bytes`; the side of `program` runs as `wrap` says, the other is plain epoll. Returns how the measured
-    /// side and the receiver ended.
-    fn run(
-        &self,
-        lab: &Lab,
-        program: Program,
-        bytes: u64,
-        wrap: &dyn Fn(&Command) -> Result<Command>,
-    ) -> Result<(Exit, Exit)> {
+    /// Transfers `bytes`; the side of `program` runs under `counter`, the other is plain epoll. Returns how the measured side
+    /// and the receiver ended. With a counter, both share a processor, which makes what they count repeatable.
+    fn run(&self, lab: &Lab, program: Program, bytes: u64, counter: Option<Counter>) -> Result<(Exit, Exit)> {
+        let prepare = |command: Command, side: Side| -> Result<Command> {
+            let Some(counter) = counter else { return Ok(command) };
+            let command = if side == self.side { counter.wrap(&command, &lab.scratch)? } else { command };
+            process::on_one_processor(&command, side == Side::Recv)
+        };
         let (sender, receiver) = match self.side {
             Side::Send => (program, Program::Epoll),
             Side::Recv => (Program::Epoll, program),
         };
         let mut recv = lab.programs.command(receiver, "recv")?;
         recv.args(["--addr", "[::1]:0", "--flows", &self.flows.to_string()]);
-        let recv = Server::start(&mut if self.side == Side::Recv { wrap(&recv)? } else { recv })?;
+        let recv = Server::start(&mut prepare(recv, Side::Recv)?)?;
         let mut send = lab.programs.connecting(sender, "send", recv.addr)?;
         send.args(["--flows", &self.flows.to_string(), "--bytes", &bytes.to_string()]);
         send.args(["--object", &self.object.to_string()]);
-        let sent = process::run(&mut if self.side == Side::Send { wrap(&send)? } else { send }, LIMIT)?;
+        let sent = process::run(&mut prepare(send, Side::Send)?, LIMIT)?;
         let received = recv.child.wait(LIMIT)?;
         if received.line["bytes"] != bytes {
             return failed(format!("{bytes} bytes were sent: {}", received.line));
@@ -84,31 +84,40 @@ impl Load {
         Ok(if self.side == Side::Send { (sent, received) } else { (received.clone(), received) })
     }
 
-    /// The slope between two amounts, per megabyte.
-    fn per_mb(&self, lab: &Lab, out: &mut Outcome, program: Program, counter: Counter, runs: usize) -> Result<f64> {
+    /// The slopes between two amounts, per megabyte.
+    fn per_mb(&self, lab: &Lab, out: &mut Outcome, program: Program, counter: Counter) -> Result<Vec<f64>> {
         let small = self.bytes(AMOUNT);
         let mut slopes = Vec::new();
-        for run in 0..runs {
+        for run in 0..self.runs(lab.quick) {
             let mut points = [(small, 0), (2 * small, 0)];
             for (bytes, count) in &mut points {
-                let (exit, _) = self.run(lab, program, *bytes, &|c| counter.wrap(c, &lab.scratch))?;
+                let (exit, _) = self.run(lab, program, *bytes, Some(counter))?;
                 *count = counter.read(&lab.scratch, &exit)?;
                 let variant = format!("{} {bytes} bytes", self.variant());
                 out.sample(&format!("{counter:?}"), program.name(), &variant, run, *count as f64);
             }
             slopes.push(stats::slope(points[0], points[1]) * MB as f64);
         }
-        Ok(stats::median(&slopes))
+        Ok(slopes)
+    }
+
+    /// What a sender does is the same each time; what a receiver finds is not.
+    fn runs(&self, quick: bool) -> usize {
+        match (quick, self.side) {
+            (true, Side::Send) => 1,
+            (true, Side::Recv) => 3,
+            (false, _) => 5,
+        }
     }
 }
 
-/// What is measured: everything, or two points of it.
+/// What is measured: everything, or three points of it.
 fn loads(quick: bool) -> Vec<Load> {
     let mut loads = Vec::new();
     for (object, name) in OBJECTS {
         for flows in [1, 8] {
             for side in [Side::Send, Side::Recv] {
-                let chosen = matches!((name, flows), ("1kB", 1) | ("10MB", 8));
+                let chosen = flows == 1 && (name == "10MB" || (name == "1kB" && side == Side::Send));
                 if chosen || !quick {
                     loads.push(Load { object, name, flows, side });
                 }
@@ -145,17 +154,9 @@ fn program_of(f: &Figure) -> String {
 
 /// System calls and instructions of one load, for every program.
 fn counts(lab: &Lab, out: &mut Outcome, load: Load) -> Result<()> {
-    let runs = if lab.quick { 1 } else { 3 };
     (lab.progress)(&format!("system calls and instructions per megabyte, {}", load.variant()));
-    let calls = for_each(&FLOW_PROGRAMS, |p| load.per_mb(lab, out, p, Counter::SystemCalls, runs))?;
-    let instructions = for_each(&FLOW_PROGRAMS, |p| load.per_mb(lab, out, p, Counter::Instructions, runs))?;
-    let libuv =
-        |of: &std::collections::BTreeMap<Program, std::result::Result<f64, String>>| match of.get(&Program::Libuv) {
-            Some(Ok(v)) => Ok(*v),
-            Some(Err(why)) => failed(why.clone()),
-            None => failed("libuv was not measured"),
-        };
-    let (libuv_calls, libuv_instructions) = (libuv(&calls)?, libuv(&instructions)?);
+    let calls = for_each(&FLOW_PROGRAMS, |p| load.per_mb(lab, out, p, Counter::SystemCalls))?;
+    let instructions = for_each(&FLOW_PROGRAMS, |p| load.per_mb(lab, out, p, Counter::Instructions))?;
     let figure = |name: &str, unit, p: Program| {
         Figure::new("A8", name, format!("{}-{}", p.name(), load.variant()), unit)
             .with("program", p.name())
@@ -163,23 +164,46 @@ fn counts(lab: &Lab, out: &mut Outcome, load: Load) -> Result<()> {
             .with("flows", load.flows)
             .with("object", load.object)
     };
-    for (p, value) in &calls {
+    let control = Control::of(&calls)?;
+    for (p, slopes) in &calls {
         let f = figure("syscalls_per_mb", "calls", *p);
-        let f = match value {
-            Ok(v) => f.value(*v, runs),
+        let f = match slopes {
+            Ok(v) => f.value(stats::median(v), v.len()).with("spread", stats::spread(v)).void_if(control.void),
             Err(why) => f.missing(why),
         };
-        out.figures.push(if p.is_ours() { f.judge(Bound::AtMost(libuv_calls * EQUAL)) } else { f });
+        out.figures.push(if p.is_ours() { f.judge(Bound::AtMost(control.median * EQUAL)) } else { f });
     }
-    for (p, value) in &instructions {
+    let control = Control::of(&instructions)?;
+    for (p, slopes) in &instructions {
         let f = figure("instruction_ratio", "1", *p);
-        let f = match value {
-            Ok(v) => f.value(v / libuv_instructions, runs).with("instructions_per_mb", *v),
+        let f = match slopes {
+            Ok(v) => f
+                .value(stats::median(v) / control.median, v.len())
+                .with("instructions_per_mb", stats::median(v))
+                .with("spread", stats::spread(v))
+                .void_if(control.void),
             Err(why) => f.missing(why),
         };
         out.figures.push(if p.is_ours() { f.judge(Bound::AtMost(EQUAL)) } else { f });
     }
     Ok(())
+}
+
+/// What libuv's runs say of the others'.
+struct Control {
+    median: f64,
+    /// They differ among themselves by more than what is to be told apart.
+    void: bool,
+}
+
+impl Control {
+    fn of(slopes: &BTreeMap<Program, std::result::Result<Vec<f64>, String>>) -> Result<Self> {
+        match slopes.get(&Program::Libuv) {
+            Some(Ok(v)) => Ok(Self { median: stats::median(v), void: stats::spread(v) > EQUAL - 1.0 }),
+            Some(Err(why)) => failed(why.clone()),
+            None => failed("libuv was not measured"),
+        }
+    }
 }
 
 /// CPU time of one load over libuv's.
@@ -191,7 +215,7 @@ fn cpu(lab: &Lab, out: &mut Outcome, load: Load) -> Result<()> {
     (lab.progress)(&format!("CPU time, {variant}: {pairs} pairs of {} MB", bytes / MB));
     let mut rng = lab.rng(8);
     let got = interleave(Program::Libuv, &OTHERS, pairs, &mut rng, |p| {
-        Ok(load.run(lab, p, bytes, &plain)?.0.cpu.as_secs_f64())
+        Ok(load.run(lab, p, bytes, None)?.0.cpu.as_secs_f64())
     })?;
     out.samples_of("cpu_seconds", &variant, &got);
     let sender = load.side == Side::Send;
@@ -219,13 +243,6 @@ fn cpu(lab: &Lab, out: &mut Outcome, load: Load) -> Result<()> {
     Ok(())
 }
 
-/// `command` as it is.
-fn plain(command: &Command) -> Result<Command> {
-    let mut same = Command::new(command.get_program());
-    same.args(command.get_args());
-    Ok(same)
-}
-
 /// 200 MB in writes of 1 kB, by the clock of the plain receiver.
 fn small_writes(lab: &Lab, out: &mut Outcome) -> Result<()> {
     let load = Load { object: 1000, name: "1kB", flows: 1, side: Side::Send };
@@ -233,7 +250,7 @@ fn small_writes(lab: &Lab, out: &mut Outcome) -> Result<()> {
     (lab.progress)(&format!("throughput of 200 MB in 1 kB writes, {pairs} pairs"));
     let mut rng = lab.rng(88);
     let got = interleave(Program::Libuv, &OTHERS, pairs, &mut rng, |p| {
-        let (_, received) = load.run(lab, p, 200 * MB, &plain)?;
+        let (_, received) = load.run(lab, p, 200 * MB, None)?;
         let ns = received.line["ns"].as_f64().filter(|ns| *ns > 0.0);
         ns.map(|ns| 200e6 / ns * 1e9).ok_or_else(|| MeasureError::Failed("the receiver reported no time".to_owned()))
     })?;
@@ -272,8 +289,17 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_run_has_two_points_for_each_side_and_a_full_one_all() {
-        assert_eq!(loads(true).len(), 4);
+    fn restless_runs_of_libuv_make_a_count_void() {
+        let control = |v: &[f64]| Control::of(&[(Program::Libuv, Ok(v.to_vec()))].into()).expect("there");
+        assert!(!control(&[100.0]).void && !control(&[100.0, 101.0, 250.0]).void);
+        assert!(control(&[100.0, 110.0, 250.0]).void);
+        assert!(Control::of(&[(Program::Libuv, Err("broke".to_owned()))].into()).is_err());
+        assert!(Control::of(&BTreeMap::new()).is_err());
+    }
+
+    #[test]
+    fn a_quick_run_has_a_few_points_and_a_full_one_all() {
+        assert_eq!(loads(true).len(), 3);
         assert_eq!(loads(false).len(), 16);
     }
 }

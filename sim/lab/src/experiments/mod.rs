@@ -164,7 +164,7 @@ pub const ALL: [Experiment; 9] = [
         id: "A8",
         title: "A8: what a transferred megabyte costs",
         note: "Objects one after the other over 1 or 8 TCP flows, handed over in pieces of at most 64 kB, read with \
-               64 kB. Counts are slopes between two amounts.",
+               64 kB. Counts are slopes between two amounts, with both sides on one processor.",
         run: a8::run,
     },
     Experiment {

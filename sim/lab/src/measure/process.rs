@@ -239,6 +239,32 @@ pub fn need(tool: &str, package: &str) -> Result<()> {
     if found { Ok(()) } else { Err(MeasureError::MissingTool { tool: tool.to_owned(), package: package.to_owned() }) }
 }
 
+/// `command` on one processor, the same for all that are so wrapped. With `batch` it does not displace what runs there when
+/// it wakes up, so that a receiver finds all that its sender could hand over, and counts depend less on chance.
+///
+/// # Errors
+/// [`MeasureError::MissingTool`]: `taskset` and `chrt` are not there.
+pub fn on_one_processor(command: &Command, batch: bool) -> Result<Command> {
+    need("taskset", "util-linux")?;
+    need("chrt", "util-linux")?;
+    let cpu = last_processor().to_string();
+    let more: &[&str] = if batch { &["chrt", "-b", "0"] } else { &[] };
+    Ok(super::wrap(command, "taskset", &[&["-c", &cpu], more].concat()))
+}
+
+/// The highest number of a processor that this process may use.
+fn last_processor() -> usize {
+    // SAFETY: an all-zero cpu_set_t is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a live set of the size given; 0 is this process.
+    if unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) } != 0 {
+        return 0;
+    }
+    let highest = usize::try_from(libc::CPU_SETSIZE).unwrap_or_default();
+    // SAFETY: the numbers are below CPU_SETSIZE.
+    (0..highest).rev().find(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).unwrap_or_default()
+}
+
 /// Lets this process, and so its children, have as many descriptors as the system allows.
 pub fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -297,6 +323,13 @@ mod tests {
         let exit = child.wait(Duration::from_secs(20)).expect("ends");
         assert!(before > Duration::ZERO && before < Duration::from_millis(200), "{before:?}");
         assert!(exit.cpu > before + Duration::from_millis(2), "{before:?} {exit:?}");
+    }
+
+    #[test]
+    fn a_command_on_one_processor_runs_there_alone() {
+        let allowed = "grep Cpus_allowed_list /proc/self/status | tr -dc 0-9,-; echo";
+        let mut child = Child::start(&mut on_one_processor(&sh(allowed), true).expect("tools")).expect("starts");
+        assert_eq!(child.line(Duration::from_secs(5)).expect("a number"), last_processor());
     }
 
     #[test]

@@ -42,6 +42,15 @@ pub fn median(values: &[f64]) -> f64 {
     quantile(values, 0.5)
 }
 
+/// How far values typically lie from their median, as a part of it: the median of the distances, which one outlier does
+/// not move. NaN of nothing.
+#[must_use]
+pub fn spread(values: &[f64]) -> f64 {
+    let middle = median(values);
+    let distances: Vec<f64> = values.iter().map(|v| (v - middle).abs()).collect();
+    median(&distances) / middle.abs()
+}
+
 /// Cost of one more: the slope of the line through two points, so that what every run pays once does not count.
 #[must_use]
 pub fn slope(small: (u64, u64), large: (u64, u64)) -> f64 {
@@ -91,6 +100,13 @@ mod tests {
         assert_eq!(quantile(&[0.0, 10.0], 0.9), 9.0);
         assert_eq!(quantile(&[7.0], 0.1), 7.0);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn the_spread_is_a_part_of_the_median_and_ignores_an_outlier() {
+        assert_eq!(spread(&[100.0, 101.0, 99.0]), 0.01);
+        assert_eq!(spread(&[100.0, 5000.0, 98.0]), 0.02);
+        assert_eq!(spread(&[7.0]), 0.0);
     }
 
     #[test]

@@ -3,24 +3,34 @@
 use core::time::Duration;
 use neater_base::{Instant, WallTime};
 
-fn read(clock: libc::clockid_t) -> Duration {
+/// Seconds and nanoseconds.
+#[inline]
+fn read(clock: libc::clockid_t) -> (u64, u32) {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place for the answer. The call fails only for an unknown clock, and then leaves zero.
     unsafe { libc::clock_gettime(clock, &mut time) };
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[inline]
+fn instant(clock: libc::clockid_t) -> Instant {
+    let (secs, nanos) = read(clock);
+    Instant::from_nanos(secs.wrapping_mul(1_000_000_000).wrapping_add(u64::from(nanos)))
 }
 
 /// Monotonic time that goes on while the machine sleeps.
+#[inline]
 pub(crate) fn boot_time() -> Instant {
-    Instant::ZERO + read(libc::CLOCK_BOOTTIME)
+    instant(libc::CLOCK_BOOTTIME)
 }
 
 /// Monotonic time that stands still while the machine sleeps.
 pub(crate) fn awake_time() -> Instant {
-    Instant::ZERO + read(libc::CLOCK_MONOTONIC)
+    instant(libc::CLOCK_MONOTONIC)
 }
 
 /// Wall-clock time.
 pub(crate) fn wall_time() -> WallTime {
-    WallTime(read(libc::CLOCK_REALTIME))
+    let (secs, nanos) = read(libc::CLOCK_REALTIME);
+    WallTime(Duration::new(secs, nanos))
 }

@@ -19,6 +19,7 @@ pub(super) fn from_io(error: &std::io::Error) -> NetError {
 }
 
 /// `-1` means that the error number tells.
+#[inline]
 pub(super) fn check(result: libc::c_int) -> Result<libc::c_int> {
     if result < 0 { Err(last()) } else { Ok(result) }
 }
@@ -26,6 +27,7 @@ pub(super) fn check(result: libc::c_int) -> Result<libc::c_int> {
 /// Repeats a call that a signal interrupted.
 ///
 /// A call on a non-blocking descriptor does not sleep, so that this cannot go on for long.
+#[inline]
 pub(super) fn retry(mut call: impl FnMut() -> isize) -> Result<usize> {
     loop {
         match usize::try_from(call()) {

@@ -15,22 +15,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct ForkGuard {
     // Read on every operation, hence not behind the `Arc`; the page is alive as long as this guard holds it.
     word: NonNull<AtomicU32>,
-    page: Arc<Page>,
+    /// On a kernel without `MADV_WIPEONFORK`: the process that made it. Then a check costs a system call.
+    pid: Option<libc::pid_t>,
+    /// Keeps it mapped.
+    _page: Arc<Page>,
 }
 
 #[derive(Debug)]
 struct Page {
     word: NonNull<AtomicU32>,
     len: usize,
-    /// On a kernel without `MADV_WIPEONFORK`: the process that made it. Then a check costs a system call.
-    pid: Option<libc::pid_t>,
 }
 
 // SAFETY: the page holds one atomic word, is not tied to a thread, and is unmapped by whoever drops it last.
 unsafe impl Send for Page {}
 // SAFETY: as above; an atomic may be read from many threads.
 unsafe impl Sync for Page {}
-// SAFETY: `word` points into the page that `page` keeps mapped.
+// SAFETY: `word` points into the page that `_page` keeps mapped.
 unsafe impl Send for ForkGuard {}
 // SAFETY: as above; an atomic may be read from many threads.
 unsafe impl Sync for ForkGuard {}
@@ -59,16 +60,17 @@ impl ForkGuard {
         unsafe { word.as_ref() }.store(1, Ordering::Relaxed);
         // SAFETY: asks for a number.
         let pid = if wiped { None } else { Some(unsafe { libc::getpid() }) };
-        Ok(Self { word, page: Arc::new(Page { word, len, pid }) })
+        Ok(Self { word, pid, _page: Arc::new(Page { word, len }) })
     }
 
     /// Whether this process is not the one that made the guard.
+    #[inline]
     pub(crate) fn forked(&self) -> bool {
-        // SAFETY: the page is mapped while `self.page` lives.
+        // SAFETY: the page is mapped while `self._page` lives.
         if unsafe { self.word.as_ref() }.load(Ordering::Relaxed) == 0 {
             return true;
         }
-        match self.page.pid {
+        match self.pid {
             None => false,
             // SAFETY: asks for a number.
             Some(pid) => pid != unsafe { libc::getpid() },

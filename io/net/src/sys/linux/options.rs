@@ -36,7 +36,20 @@ pub(super) fn set_bool(fd: Fd, level: libc::c_int, name: libc::c_int, on: bool) 
 }
 
 /// What is asked for at the opening, except the address.
+#[inline]
 pub(super) fn apply(fd: Fd, traits: Traits, options: &SocketOptions) -> Result<()> {
+    // Most connections ask for nothing.
+    if options.set.is_empty()
+        && options.interface.is_none()
+        && options.temporary_address.is_none()
+        && !options.reuse_address
+    {
+        return Ok(());
+    }
+    apply_all(fd, traits, options)
+}
+
+fn apply_all(fd: Fd, traits: Traits, options: &SocketOptions) -> Result<()> {
     if options.reuse_address {
         // SO_REUSEADDR lets a server restart; two sockets at once need SO_REUSEPORT on both.
         set_bool(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, true)?;

@@ -100,6 +100,7 @@ impl Poller {
     ///
     /// # Errors
     /// No memory, or the user's limit of watched descriptors.
+    #[inline]
     pub(crate) fn add_socket(&self, fd: Fd, data: u64) -> Result<()> {
         self.register(fd, data, SOCKET_EVENTS)
     }
@@ -112,6 +113,7 @@ impl Poller {
         self.register(fd, data, SIGNAL_EVENTS)
     }
 
+    #[inline]
     fn register(&self, fd: Fd, data: u64, events: u32) -> Result<()> {
         let mut event = libc::epoll_event { events, u64: data };
         // SAFETY: `event` is a valid event for the duration of the call.
@@ -120,6 +122,7 @@ impl Poller {
     }
 
     /// Reports what has happened, without waiting; returns true if the array was full, so that more may be there.
+    #[inline]
     pub(crate) fn wait(&mut self, mut each: impl FnMut(u64, Ready)) -> bool {
         let (fd, at) = (self.epoll.as_raw_fd(), self.events.as_mut_ptr());
         // SAFETY: `at` points to `EVENTS` events. With a timeout of 0 it does not sleep.

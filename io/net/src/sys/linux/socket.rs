@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A new socket, with the options that come before an address.
+#[inline]
 pub(super) fn open(traits: Traits, options: &SocketOptions) -> Result<OwnedFd> {
     let family = if traits.v6 { libc::AF_INET6 } else { libc::AF_INET };
     let kind = if traits.stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM };
@@ -42,6 +43,7 @@ pub(crate) fn local_addr(fd: Fd) -> Result<SocketAddr> {
 }
 
 /// Releases a descriptor; the kernel takes it out of the epoll.
+#[inline]
 pub(crate) fn close(fd: Fd) {
     // SAFETY: the caller owns the descriptor and forgets it. On Linux it is released even if a signal interrupts.
     unsafe { libc::close(fd) };
@@ -56,6 +58,7 @@ pub(crate) fn abort(fd: Fd) {
 }
 
 /// Reads an option of fixed size.
+#[inline]
 pub(super) fn get_int(fd: Fd, level: libc::c_int, name: libc::c_int) -> Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;

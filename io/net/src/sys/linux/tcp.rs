@@ -9,7 +9,7 @@ use crate::sys::{Fd, Traits};
 use neater_base::net::{ErrorKind, NetError, SocketOptions};
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 /// Connections that may wait to be accepted when the caller does not say.
 const DEFAULT_BACKLOG: u32 = 1024;
@@ -22,16 +22,12 @@ const MAX_DEAD_ACCEPTS: usize = 16;
 ///
 /// # Errors
 /// What can be known at once.
+#[inline]
 pub(crate) fn tcp_connect(remote: &SocketAddr, options: &SocketOptions) -> Result<Fd> {
     let traits = Traits { stream: true, v6: remote.is_ipv6() };
     let fd = open(traits, options)?;
     if let Some(local) = &options.local {
-        if local.port() == 0 {
-            // The port is chosen when the peer is known: only the pair must be unique, not the port. A kernel that
-            // does not know this (before 4.2) chooses early.
-            let _ = set_bool(fd.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, true);
-        }
-        bind(&fd, traits, local)?;
+        bind_late(&fd, traits, local)?;
     }
     let (raw, len) = RawAddr::new(remote);
     // SAFETY: `raw` is an address of `len` bytes.
@@ -47,10 +43,21 @@ pub(crate) fn tcp_connect(remote: &SocketAddr, options: &SocketOptions) -> Resul
     Ok(fd.into_raw_fd())
 }
 
+/// Gives a socket that will connect its address.
+fn bind_late(fd: &OwnedFd, traits: Traits, local: &SocketAddr) -> Result<()> {
+    if local.port() == 0 {
+        // The port is chosen when the peer is known: only the pair must be unique, not the port. A kernel that does not
+        // know this (before 4.2) chooses early.
+        let _ = set_bool(fd.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, true);
+    }
+    bind(fd, traits, local)
+}
+
 /// How a connection attempt that has come to an end ended.
 ///
 /// # Errors
 /// Why it failed.
+#[inline]
 pub(crate) fn tcp_connect_error(fd: Fd) -> Result<()> {
     match get_int(fd, libc::SOL_SOCKET, libc::SO_ERROR)? {
         0 => Ok(()),
@@ -121,6 +128,7 @@ pub(crate) fn tcp_accept(listener: Fd) -> Result<(Fd, SocketAddr)> {
 ///
 /// # Errors
 /// `WouldBlock`, or why the connection is gone.
+#[inline]
 pub(crate) fn tcp_read(fd: Fd, buf: &mut [u8]) -> Result<usize> {
     // SAFETY: `buf` is writable for its length.
     retry(|| unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), buf.len(), 0) })
@@ -130,11 +138,16 @@ pub(crate) fn tcp_read(fd: Fd, buf: &mut [u8]) -> Result<usize> {
 ///
 /// # Errors
 /// `WouldBlock`, or why the connection is gone.
+#[inline]
 pub(crate) fn tcp_write(fd: Fd, bufs: &[IoSlice<'_>]) -> Result<usize> {
-    if let [buf] = bufs {
+    match bufs {
         // SAFETY: `buf` is readable for its length.
-        return retry(|| unsafe { libc::send(fd, buf.as_ptr().cast(), buf.len(), libc::MSG_NOSIGNAL) });
+        [buf] => retry(|| unsafe { libc::send(fd, buf.as_ptr().cast(), buf.len(), libc::MSG_NOSIGNAL) }),
+        bufs => tcp_write_many(fd, bufs),
     }
+}
+
+fn tcp_write_many(fd: Fd, bufs: &[IoSlice<'_>]) -> Result<usize> {
     // SAFETY: all zero is an empty message.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     // `IoSlice` is guaranteed to have the form of an `iovec`; the kernel does not write to it.

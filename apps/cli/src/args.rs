@@ -1,0 +1,243 @@
+//! What may stand on the command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+const EXITS: &str = "Exit codes:
+  0  everything was done
+  1  no connection, or a transfer failed
+  2  the command line makes no sense, or asks for what cannot be
+  3  some of several files failed
+  4  a local file or disk
+  5  the server answered with a status of 400 or more
+  6  security: a certificate is not acceptable
+130  interrupted from the keyboard";
+
+/// Transport services: say what you need from the network, neater finds how.
+#[derive(Debug, Parser)]
+#[command(name = "neater", version, arg_required_else_help = true, after_help = EXITS, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// One JSON object per line instead of text; `event` tells what each is
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Tell every step of establishment on standard error, as it happens
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    /// What the library tells of itself, as in RUST_LOG: `debug`, `neater::race=debug`
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub(crate) log: Option<String>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Fetch URLs over HTTP/3, HTTP/2 or HTTP/1.1, whichever the race brings
+    Get(GetArgs),
+    /// Serve a folder over HTTP/3, HTTP/2 and HTTP/1.1 on one port number
+    Serve(ServeArgs),
+    /// Show which transports could serve, in which order, and why; try them with --try
+    Explain(ExplainArgs),
+    /// Experiments that measure transports: runs the program neater-lab
+    Lab(LabArgs),
+    /// Print a completion script for a shell
+    #[command(after_help = "Example:\n  neater completions bash > ~/.local/share/bash-completion/completions/neater")]
+    Completions {
+        /// For which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// What is asked of connections.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "What is asked of the transport")]
+pub(crate) struct ConnectArgs {
+    /// Words or RFC 9622 properties: "reliable, low-delay, multistreaming=avoid"
+    #[arg(long, value_name = "WORDS")]
+    pub(crate) needs: Option<String>,
+    /// Only these transports: TCP, TLS, QUIC
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
+    pub(crate) transport: Vec<String>,
+    /// Trust these authorities (PEM) instead of the system's
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Accept only a certificate with this SHA-256; without --ca the pin is all that is looked at
+    #[arg(long, value_name = "SHA256")]
+    pub(crate) pin: Vec<String>,
+    /// Another resolver configuration than /etc/resolv.conf
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resolv_conf: Option<PathBuf>,
+    /// Another hosts file than /etc/hosts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hosts: Option<PathBuf>,
+    /// Seconds that establishment may take, and that nothing may come after that
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub(crate) timeout: Option<core::time::Duration>,
+}
+
+fn seconds(text: &str) -> Result<core::time::Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "a number of seconds is wanted, such as 2.5".to_owned())?;
+    if !(0.001..=86_400.0).contains(&seconds) {
+        return Err("from 0.001 to 86400 seconds".into());
+    }
+    Ok(core::time::Duration::from_secs_f64(seconds))
+}
+
+const GET_HELP: &str = "Examples:
+  neater get -O https://example.com/big.iso        save under the remote name
+  neater get -C -O https://example.com/big.iso     go on where an earlier run ended
+  neater get https://example.com/ | less           one URL, to standard output
+  neater get -d music https://h/a.flac https://h/b.flac
+  neater get --needs low-delay -v https://example.com/
+  neater get --ca cert.pem https://localhost:4433/file
+  neater get --json -O https://example.com/a       for programs
+
+Data is written to FILE.part, and renamed when it is complete. When a connection breaks, neater asks
+for the rest, three times. Redirections are followed, but never from https to http.
+
+JSON events: connected, timeline (with -v), retry, done, failed, summary. With -o - they go to
+standard error, as standard output carries the data.";
+
+#[derive(Debug, Args)]
+#[command(after_help = GET_HELP, after_long_help = format!("{GET_HELP}\n\n{EXITS}"))]
+pub(crate) struct GetArgs {
+    /// What to fetch; https is meant where no scheme stands
+    #[arg(required = true, value_name = "URL")]
+    pub(crate) urls: Vec<String>,
+    /// Save as FILE; - is standard output, which is also the default for one URL
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Save under the name that the URL ends in
+    #[arg(short = 'O', long, conflicts_with = "output")]
+    pub(crate) remote_name: bool,
+    /// Save in this folder, under the names that the URLs end in
+    #[arg(short = 'd', long, value_name = "DIR")]
+    pub(crate) output_dir: Option<PathBuf>,
+    /// Go on with FILE.part if the server still has the same file; what is complete is left alone
+    #[arg(short = 'C', long = "continue")]
+    pub(crate) resume: bool,
+    /// How many files at once
+    #[arg(short = 'P', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub(crate) parallel: u8,
+    /// How often to ask for the rest when a connection breaks
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub(crate) retries: u8,
+    /// Only this version of HTTP
+    #[arg(long, value_name = "VERSION", value_parser = ["1.1", "2", "3"])]
+    pub(crate) http: Option<String>,
+    /// Send a header field: "Name: value"
+    #[arg(short = 'H', long = "header", value_name = "FIELD")]
+    pub(crate) headers: Vec<String>,
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+}
+
+const SERVE_HELP: &str = "Examples:
+  neater serve .                                   on localhost, with a generated certificate
+  neater serve --bind 0.0.0.0 --name files.lan /srv
+  neater serve --cert chain.pem --key key.pem --port 443 --bind :: /srv
+  neater serve --plain --port 8080 .               HTTP/1.1 in the clear
+
+The generated certificate is kept for the next time, so that it can be trusted once:
+  neater get --ca CERT https://localhost:4433/
+  curl --cacert CERT https://localhost:4433/
+
+Ctrl-C or SIGTERM ends it in order; a second one at once.
+JSON events: serving, stopped.";
+
+#[derive(Debug, Args)]
+#[command(after_help = SERVE_HELP, after_long_help = format!("{SERVE_HELP}\n\n{EXITS}"))]
+pub(crate) struct ServeArgs {
+    /// The folder; links that lead out of it are not followed
+    #[arg(default_value = ".", value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// The port for TCP and UDP; 0 takes a free one. Default: 4433, or 8080 with --plain
+    #[arg(short, long)]
+    pub(crate) port: Option<u16>,
+    /// The address to listen on; 0.0.0.0 and :: are all. Default: this host only
+    #[arg(short, long, value_name = "ADDRESS")]
+    pub(crate) bind: Vec<std::net::IpAddr>,
+    /// HTTP/1.1 over TCP in the clear, and nothing else
+    #[arg(long, conflicts_with_all = ["cert", "key", "name", "cert_dir"])]
+    pub(crate) plain: bool,
+    /// The certificate chain to show (PEM)
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// A further name or address for the generated certificate
+    #[arg(long, value_name = "NAME", conflicts_with = "cert")]
+    pub(crate) name: Vec<String>,
+    /// Where the generated certificate is kept. Default: $XDG_STATE_HOME/neater or ~/.local/state/neater
+    #[arg(long, value_name = "DIR", conflicts_with = "cert")]
+    pub(crate) cert_dir: Option<PathBuf>,
+    /// Do not list folders
+    #[arg(long)]
+    pub(crate) no_listings: bool,
+}
+
+const EXPLAIN_HELP: &str = "Examples:
+  neater explain example.com:443
+  neater explain example.com:443 --needs \"reliable, encrypted, low-delay\"
+  neater explain 192.0.2.1:53 --needs datagrams,cleartext
+  neater explain --try https://example.com/        race them now, and draw it
+
+Words for --needs are reliable, unreliable, ordered, unordered, messages, datagrams, low-delay, bulk,
+background, streams, encrypted, tls13, cleartext and more, profiles such as reliable-message, and every
+property of RFC 9622 as name=value. A misspelt word is answered with what is close to it.
+
+JSON events: request, candidate, excluded, address, unresolved; with --try also timeline, attempt,
+chosen or failed.";
+
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_HELP, after_long_help = format!("{EXPLAIN_HELP}\n\n{EXITS}"))]
+pub(crate) struct ExplainArgs {
+    /// HOST:PORT, or a URL
+    #[arg(value_name = "HOST:PORT")]
+    pub(crate) target: String,
+    /// Connect, and show the race as it went
+    #[arg(long = "try")]
+    pub(crate) attempt: bool,
+    /// Application protocols to offer, preferred first; empty offers none
+    #[arg(long, value_name = "LIST", default_value = "h3,h2,http/1.1")]
+    pub(crate) alpn: String,
+    /// Only this version of HTTP: the same as --alpn with its name
+    #[arg(long, value_name = "VERSION", value_parser = ["1.1", "2", "3"], conflicts_with = "alpn")]
+    pub(crate) http: Option<String>,
+    #[command(flatten)]
+    pub(crate) connect: ConnectArgs,
+}
+
+const LAB_HELP: &str = "Examples:
+  neater lab list
+  neater lab run ID ...
+
+neater-lab is a program of its own: it is looked for beside neater, then on the PATH.";
+
+#[derive(Debug, Args)]
+#[command(after_help = LAB_HELP, disable_help_flag = true, disable_version_flag = true)]
+pub(crate) struct LabArgs {
+    /// Handed to neater-lab as they are: `list`, `run ID ...`, `--help`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARG")]
+    pub(crate) rest: Vec<std::ffi::OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_positive_numbers_of_seconds() {
+        assert_eq!(seconds("2.5"), Ok(core::time::Duration::from_millis(2500)));
+        for bad in ["0", "-1", "nan", "inf", "1e9", "soon"] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

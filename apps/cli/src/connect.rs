@@ -1,0 +1,126 @@
+//! From the command line to needs, security and a transport system.
+
+use crate::args::ConnectArgs;
+use crate::failure::Failure;
+use neater::tls::{Pin, TlsVersion, certificates_from_pem};
+use neater::{Neater, SecurityLevel, SecurityNeed, SecurityParameters, Stack, TransportProperties, Trust};
+use std::path::Path;
+
+/// The largest file that is read whole.
+const FILE_MAX: u64 = 4 << 20;
+
+/// What was asked for, checked.
+pub(crate) struct Asked {
+    pub(crate) properties: TransportProperties,
+    /// What the needs say of security, if they say anything.
+    pub(crate) need: Option<SecurityNeed>,
+    /// For connections that are to be secure.
+    pub(crate) security: SecurityParameters,
+    pub(crate) stacks: Vec<Stack>,
+}
+
+impl Asked {
+    pub(crate) fn new(args: &ConnectArgs) -> Result<Self, Failure> {
+        let (properties, need) = match &args.needs {
+            None => (TransportProperties::new(), None),
+            Some(text) => {
+                let parsed = TransportProperties::parse(text).map_err(|e| Failure::usage(format!("--needs: {e}")))?;
+                (parsed.properties, parsed.security)
+            }
+        };
+        let mut security = match need {
+            None | Some(SecurityNeed::Required { .. }) => SecurityParameters::new(),
+            Some(SecurityNeed::Opportunistic) => SecurityParameters::opportunistic(),
+            Some(SecurityNeed::Disabled) => SecurityParameters::disabled(),
+        };
+        if let Some(SecurityNeed::Required { minimum: SecurityLevel::Tls13 }) = need {
+            security.min_version = TlsVersion::Tls13;
+        }
+        let pins = args.pin.iter().map(|p| pin(p)).collect::<Result<Vec<_>, _>>()?;
+        match &args.ca {
+            Some(path) => {
+                let authorities = certificates_from_pem(&read(path)?)
+                    .map_err(|e| Failure::usage(format!("--ca {}: {e}", path.display())))?;
+                security.trust = Trust::Only(authorities);
+                security.pinned_server_certificates = pins;
+            }
+            None if pins.is_empty() => {}
+            None => security.trust = Trust::Pinned(pins),
+        }
+        let stacks = args.transport.iter().map(|t| stack(t)).collect::<Result<_, _>>()?;
+        Ok(Self { properties, need, security, stacks })
+    }
+}
+
+/// The transport system. Must be called on tokio.
+pub(crate) fn neater(args: &ConnectArgs) -> Result<Neater, Failure> {
+    let mut builder = Neater::builder();
+    for (path, option) in [(&args.resolv_conf, "--resolv-conf"), (&args.hosts, "--hosts")] {
+        if let Some(path) = path
+            && let Err(e) = std::fs::metadata(path)
+        {
+            return Err(Failure::usage(format!("{option} {}: {e}", path.display())));
+        }
+    }
+    if let Some(path) = &args.resolv_conf {
+        builder = builder.resolv_conf(path);
+    }
+    if let Some(path) = &args.hosts {
+        builder = builder.hosts(path);
+    }
+    builder.build().map_err(|e| Failure::new(crate::Exit::Failed, "local", format!("this system: {e}")))
+}
+
+/// A file that is read whole.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    let bad = |e: &std::io::Error| Failure::file("read", path, e);
+    let length = std::fs::metadata(path).map_err(|e| bad(&e))?.len();
+    if length > FILE_MAX {
+        return Err(Failure::usage(format!("{}: {length} bytes are too many for this", path.display())));
+    }
+    std::fs::read(path).map_err(|e| bad(&e))
+}
+
+fn pin(text: &str) -> Result<Pin, Failure> {
+    let hex: String = text.strip_prefix("sha256:").unwrap_or(text).chars().filter(|c| *c != ':').collect();
+    let bad = || Failure::usage(format!("--pin {text}: a SHA-256 has 64 hexadecimal digits"));
+    if hex.len() != 64 || !hex.is_ascii() {
+        return Err(bad());
+    }
+    let mut hash = [0; 32];
+    for (i, byte) in hash.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).map_err(|_| bad())?;
+    }
+    Ok(Pin::Sha256(hash))
+}
+
+fn stack(name: &str) -> Result<Stack, Failure> {
+    let short = [("TCP", Stack::Tcp), ("TLS", Stack::Tls), ("QUIC", Stack::Quic), ("UDP", Stack::Udp)];
+    let found = short.iter().find(|(s, _)| s.eq_ignore_ascii_case(name.trim())).map(|(_, s)| *s);
+    found
+        .or_else(|| Stack::from_name(name.trim()))
+        .ok_or_else(|| Failure::usage(format!("--transport {name}: there are TCP, TLS, QUIC, UDP and quic-datagram")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pin_may_have_colons_and_a_prefix() {
+        let plain = "00".repeat(32);
+        let colons = ["00"; 32].join(":");
+        assert_eq!(pin(&plain).ok(), Some(Pin::Sha256([0; 32])));
+        assert_eq!(pin(&format!("sha256:{colons}")).ok(), Some(Pin::Sha256([0; 32])));
+        for bad in ["", "00", &"0g".repeat(32), &"\u{fc}".repeat(32)] {
+            assert!(pin(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn transports_have_the_names_that_people_use() {
+        assert_eq!(stack("tls").ok(), Some(Stack::Tls));
+        assert_eq!(stack("Quic").ok(), Some(Stack::Quic));
+        assert!(stack("sctp").err().is_some_and(|f| f.message.contains("QUIC")));
+    }
+}

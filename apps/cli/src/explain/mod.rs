@@ -1,0 +1,230 @@
+//! `neater explain`.
+//!
+//! *Responsible for* showing a decision before it is made, and with `--try` as it was made. *Not responsible for* the
+//! decision: policy and race make it, and say why.
+
+mod drawing;
+mod resolve;
+
+use crate::args::ExplainArgs;
+use crate::connect::{self, Asked};
+use crate::failure::{Exit, Failure, establishment};
+use crate::output::{Output, ms, step};
+use neater::{
+    Connection, Explanation, Fate, Neater, Preconnection, Protection, RemoteEndpoint, Request, Role, Stack, Step,
+};
+use neater_http::{HttpVersion, Scheme, Url};
+use serde_json::json;
+
+pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Failure> {
+    let mut asked = Asked::new(&args.connect)?;
+    let (endpoint, clear) = target(&args.target)?;
+    if clear && asked.need.is_none() {
+        asked.security.protection = Protection::Disabled;
+    }
+    asked.security.alpn = alpn(&args);
+    let neater = connect::neater(&args.connect)?;
+    let mut preconnection = neater
+        .preconnection()
+        .remote(endpoint.clone())
+        .properties(asked.properties)
+        .security(asked.security)
+        .stacks(&asked.stacks);
+    if let Some(t) = args.connect.timeout {
+        preconnection = preconnection.timeout(t);
+    }
+    let request = preconnection.compile(Role::Initiate).map_err(|e| excluded(&e, output))?;
+    show_decision(&endpoint, &request, output);
+    if args.attempt {
+        return attempt(&neater, &preconnection, &endpoint, &args, output).await;
+    }
+    show_addresses(&endpoint, &request, &args, output).await;
+    Ok(Exit::Ok)
+}
+
+/// HOST:PORT or a URL; whether it is in the clear.
+fn target(text: &str) -> Result<(RemoteEndpoint, bool), Failure> {
+    if text.contains("://") {
+        let url = Url::parse(text)?;
+        let origin = url.origin();
+        let endpoint = RemoteEndpoint::new().with_host_name(&origin.host).with_port(origin.port);
+        return Ok((endpoint, origin.scheme == Scheme::Http));
+    }
+    let endpoint = text.parse::<RemoteEndpoint>().map_err(|e| Failure::usage(e.to_string()))?;
+    Ok((endpoint, false))
+}
+
+fn alpn(args: &ExplainArgs) -> Vec<Vec<u8>> {
+    if let Some(v) = args.http.as_deref().and_then(HttpVersion::from_name) {
+        return vec![v.alpn().to_vec()];
+    }
+    args.alpn.split(',').map(str::trim).filter(|a| !a.is_empty()).map(|a| a.as_bytes().to_vec()).collect()
+}
+
+/// Nothing can serve: what rules out what is the whole answer.
+fn excluded(e: &neater::EstablishmentError, output: &Output) -> Failure {
+    if output.json {
+        for line in &e.excluded {
+            output.event(&json!({ "event": "excluded", "text": line }));
+        }
+    }
+    Failure::new(Exit::Usage, "needs", e.to_string())
+}
+
+fn show_decision(endpoint: &RemoteEndpoint, request: &Request, output: &Output) {
+    let e: Explanation = neater::explanation(request.policy());
+    if !output.json {
+        output.line(&format!("To {endpoint}"));
+        e.lines().iter().for_each(|l| output.line(l));
+        return;
+    }
+    let properties: Vec<_> = e
+        .properties
+        .iter()
+        .map(|(name, preference, explicit)| json!({ "name": name, "preference": preference, "explicit": explicit }))
+        .collect();
+    output.event(&json!({
+        "event": "request", "target": endpoint.to_string(), "properties": properties, "security": e.security,
+        "capacity_profile": e.capacity_profile,
+    }));
+    for (event, list) in [("candidate", &e.ranked), ("excluded", &e.excluded)] {
+        for (i, c) in list.iter().enumerate() {
+            let reasons: Vec<_> = c
+                .reasons
+                .iter()
+                .map(|r| json!({ "property": r.property, "preference": r.preference, "points": r.points, "text": r.text }))
+                .collect();
+            let mut value = json!({ "event": event, "transport": c.name, "reasons": reasons });
+            if event == "candidate" {
+                value["rank"] = (i + 1).into();
+                value["score"] = c.score.into();
+            }
+            output.event(&value);
+        }
+    }
+}
+
+async fn show_addresses(endpoint: &RemoteEndpoint, request: &Request, args: &ExplainArgs, output: &Output) {
+    let found = match (endpoint.host_name(), endpoint.ip_address()) {
+        (_, Some(ip)) => Ok(vec![ip]),
+        (Some(name), None) => resolve::addresses(name, &args.connect).await,
+        (None, None) => Ok(Vec::new()),
+    };
+    match found {
+        Ok(addresses) if output.json => {
+            for a in addresses {
+                let address = std::net::SocketAddr::new(a, endpoint.port());
+                output.event(&json!({ "event": "address", "address": address.to_string() }));
+            }
+        }
+        Ok(addresses) => {
+            let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            output.line(&format!("Addresses: {}", list.join(", ")));
+            let first = request.stacks().first().map_or("", |s| s.as_str());
+            if let [_, second, ..] = request.stacks() {
+                output.line(&format!(
+                    "{first} is tried first; {} follows if it has not answered within the attempt delay, or at once if it \
+                     fails. --try shows it.",
+                    second.as_str()
+                ));
+            }
+        }
+        Err(why) if output.json => output.event(&json!({ "event": "unresolved", "message": why })),
+        Err(why) => output.line(&format!("Addresses: {why}")),
+    }
+}
+
+async fn attempt(
+    neater: &Neater,
+    preconnection: &Preconnection,
+    endpoint: &RemoteEndpoint,
+    args: &ExplainArgs,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let mut observed = preconnection.clone();
+    if output.verbose {
+        let (told, name) = (output.clone(), args.target.clone());
+        observed = observed.on_event(move |e| told.step(&name, e));
+    }
+    let initiated = observed.initiate().connection().map_err(|e| establishment(&e))?;
+    let outcome = initiated.ready().await;
+    let timeline = initiated.timeline();
+    if output.json {
+        timeline.iter().for_each(|e| output.event(&step(e)));
+    } else {
+        output.line("");
+        output.line("The race");
+        timeline.iter().for_each(|e| output.line(&format!("{:>9.1} ms  {}", ms(e.at), e.step)));
+    }
+    let candidates = match &outcome {
+        Ok(()) => initiated.candidates(),
+        Err(e) => e.candidates.clone(),
+    };
+    if output.json {
+        for c in &candidates {
+            output.event(&json!({
+                "event": "attempt", "transport": c.stack.as_str(), "address": c.addr.to_string(),
+                "started_ms": c.started.map(ms), "reachable_ms": c.reachable.map(ms), "ended_ms": c.ended.map(ms),
+                "won": c.fate == Fate::Won, "fate": c.fate.to_string(),
+            }));
+        }
+    } else {
+        output.line("");
+        drawing::draw(&candidates).iter().for_each(|l| output.line(l));
+    }
+    let result = match outcome {
+        Ok(()) => {
+            chosen(&initiated, output);
+            Ok(Exit::Ok)
+        }
+        Err(e) => Err(establishment(&e)),
+    };
+    if result.is_ok() {
+        // In order: the peer is told, and nothing is left behind. How that goes is of no interest here.
+        let closing = async {
+            let _ = initiated.close().await;
+        };
+        let _ = tokio::time::timeout(core::time::Duration::from_millis(500), closing).await;
+    }
+    let _ = (neater, endpoint);
+    result
+}
+
+fn chosen(c: &Connection, output: &Output) {
+    let stack = c.stack().unwrap_or(Stack::Tcp);
+    let address = c.remote_addr().map(|a| a.to_string()).unwrap_or_default();
+    let alpn = c.alpn().map(|a| String::from_utf8_lossy(&a).into_owned());
+    let stats = c.stats().unwrap_or_default();
+    let why = why(c, stack);
+    if output.json {
+        return output.event(&json!({
+            "event": "chosen", "transport": stack.as_str(), "address": address, "alpn": alpn, "security": c.security(),
+            "ms": ms(stats.establishment), "rtt_ms": stats.rtt.map(ms), "why": why,
+        }));
+    }
+    let mut with: Vec<String> = c.security().into_iter().collect();
+    with.extend(alpn.filter(|a| !a.is_empty()));
+    let with = if with.is_empty() { "in the clear".to_owned() } else { with.join(", ") };
+    output.line("");
+    output.line(&format!("Chosen: {stack} to {address} ({with}) after {:.1} ms: {why}", ms(stats.establishment)));
+}
+
+/// Why the race went to whom it went.
+fn why(c: &Connection, stack: Stack) -> String {
+    let candidates = c.candidates();
+    if c.timeline().iter().any(|e| matches!(e.step, Step::FromCache { .. })) {
+        return "it worked before".into();
+    }
+    let Some(place) = candidates.iter().position(|c| c.fate == Fate::Won) else {
+        return "it was the only one".into();
+    };
+    let better = candidates.get(..place).unwrap_or_default();
+    if better.is_empty() {
+        return match candidates.len() {
+            1 => "it was the only candidate".into(),
+            _ => "the best candidate answered in time".into(),
+        };
+    }
+    let fates: Vec<String> = better.iter().map(|b| format!("{} to {}: {}", b.stack, b.addr, b.fate)).collect();
+    format!("{stack} was the best that worked ({})", fates.join("; "))
+}

@@ -1,0 +1,121 @@
+//! What went wrong, for people, programs and shells.
+
+use neater::{EstablishmentError, Reason};
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The exit codes, as `--help` documents them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Everything was done.
+    Ok = 0,
+    /// No connection, or a transfer failed.
+    Failed = 1,
+    /// The command line.
+    Usage = 2,
+    /// Some of several files.
+    Partial = 3,
+    /// A local file or disk.
+    Local = 4,
+    /// A status of 400 or more.
+    Status = 5,
+    /// A certificate.
+    Security = 6,
+    /// The keyboard.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(e: Exit) -> Self {
+        Self::from(e as u8)
+    }
+}
+
+/// A failure: what, what it is called by programs, and what to do next.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) kind: &'static str,
+    pub(crate) message: String,
+    pub(crate) advice: Vec<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, kind: &'static str, message: impl Into<String>) -> Self {
+        Self { exit, kind, message: message.into(), advice: Vec::new() }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, "usage", message)
+    }
+
+    /// A file that cannot be read or written, and what can be done about it.
+    pub(crate) fn file(doing: &str, path: &Path, e: &io::Error) -> Self {
+        let failure = Self::new(Exit::Local, "file", format!("cannot {doing} {}: {}", path.display(), plain(e)));
+        match e.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => failure.advise("free some space first"),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                failure.advise("choose a place that you may write to, with -o FILE or -d DIR")
+            }
+            io::ErrorKind::NotFound if doing != "read" => failure.advise("the folder does not exist: make it first"),
+            _ => failure,
+        }
+    }
+
+    pub(crate) fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice.push(advice.into());
+        self
+    }
+}
+
+/// The system's words without its number.
+fn plain(e: &io::Error) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// A connection that could not be had.
+pub(crate) fn establishment(e: &EstablishmentError) -> Failure {
+    if neater_http::is_security(e) {
+        let failure = Failure::new(Exit::Security, "security", e.to_string());
+        // TLS has words of ours, QUIC those of its own TLS.
+        let text = failure.message.to_lowercase();
+        let says = |words: &[&str]| words.iter().any(|w| text.contains(w));
+        return match () {
+            () if says(&["expired", "valid only", "not valid yet", "notvalidyet"]) => {
+                failure.advise("its operator must renew it; if you know this very certificate: --pin SHA256")
+            }
+            () if says(&["is not for", "not valid for name", "notvalidforname"]) => {
+                failure.advise("ask for a name that the certificate has, or pin it: --pin SHA256")
+            }
+            () if says(&["pinned"]) => {
+                failure.advise("get the server's present certificate by a way you trust, and pin that")
+            }
+            () => failure
+                .advise("trust its authority with --ca FILE, or this very certificate with --pin SHA256")
+                .advise("`neater serve` prints both when it starts"),
+        };
+    }
+    match e.reason {
+        Reason::InvalidConfiguration | Reason::NoCandidates => Failure::new(Exit::Usage, "needs", e.to_string())
+            .advise("`neater explain HOST:PORT --needs ...` shows what rules out what"),
+        Reason::ResolutionFailed => Failure::new(Exit::Failed, "resolution", e.to_string())
+            .advise("check the name, and --resolv-conf and --hosts if you gave them"),
+        Reason::Timeout => Failure::new(Exit::Failed, "timeout", e.to_string()).advise("--timeout gives it more time"),
+        _ => Failure::new(Exit::Failed, "establishment", e.to_string()),
+    }
+}
+
+impl From<neater_http::Error> for Failure {
+    fn from(e: neater_http::Error) -> Self {
+        use neater_http::Error as E;
+        match e {
+            E::Establishment(e) => establishment(&e),
+            E::Url(_) => Self::new(Exit::Usage, "url", e.to_string()),
+            E::Needs(_) => Self::new(Exit::Usage, "needs", e.to_string()),
+            E::Silent(_) => Self::new(Exit::Failed, "timeout", e.to_string()).advise("--timeout gives it more time"),
+            e => Self::new(Exit::Failed, e.kind(), e.to_string()),
+        }
+    }
+}

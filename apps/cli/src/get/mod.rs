@@ -1,0 +1,248 @@
+//! `neater get`.
+//!
+//! *Responsible for* which URL goes into which file, how many at once, and the sum of it. *Not responsible for* one
+//! transfer ([`transfer`]) or one file ([`target`]).
+
+mod progress;
+mod target;
+mod transfer;
+
+use crate::args::GetArgs;
+use crate::connect::{self, Asked};
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, bytes, failed, ms};
+use futures_util::StreamExt;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use neater::SecurityNeed;
+use neater_http::{Client, HttpVersion, RequestOptions, Scheme, Url};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use target::Target;
+use transfer::{Done, Job, Outcome};
+
+/// How long connections may need to end in order.
+const GOODBYE: core::time::Duration = core::time::Duration::from_millis(100);
+
+pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure> {
+    let asked = Asked::new(&args.connect)?;
+    let jobs = plan(&args, &asked)?;
+    if jobs.iter().any(|j| j.target.is_stdout()) {
+        output.reserve_stdout();
+    }
+    let options = RequestOptions { headers: headers(&args.headers)?, ..RequestOptions::default() };
+    let neater = connect::neater(&args.connect)?;
+    let mut builder =
+        Client::builder(neater).properties(asked.properties).security(asked.security).stacks(&asked.stacks);
+    if let Some(v) = args.http.as_deref().and_then(HttpVersion::from_name) {
+        builder = builder.version(v);
+    }
+    if let Some(t) = args.connect.timeout {
+        builder = builder.connect_timeout(t).silence(t);
+    }
+    if output.verbose {
+        let told = output.clone();
+        builder = builder.on_event(move |origin, event| told.step(&origin.to_string(), event));
+    }
+    let client = builder.build();
+    let count = jobs.len();
+    let mut failures: Vec<Failure> = Vec::new();
+    let mut total = 0;
+    {
+        let transfers = jobs.into_iter().map(|job| {
+            let (client, options) = (&client, &options);
+            let retries = args.retries;
+            async move {
+                let url = job.url.to_string();
+                let outcome = transfer::run(client, options, job, retries, output).await;
+                (url, outcome)
+            }
+        });
+        let mut running = futures_util::stream::iter(transfers).buffer_unordered(usize::from(args.parallel));
+        loop {
+            let next = tokio::select! {
+                next = running.next() => next,
+                _ = tokio::signal::ctrl_c() => {
+                    return Err(Failure::new(Exit::Interrupted, "interrupted", "interrupted: what came is kept")
+                        .advise(format!("go on with: {}", resume_command())));
+                }
+            };
+            match next {
+                None => break,
+                Some((url, Ok(done))) => {
+                    total += done.written;
+                    report(&url, &done, output);
+                }
+                Some((url, Err(f))) => {
+                    if output.json {
+                        output.event(&failed(Some(&url), &f));
+                    } else {
+                        output.note(&format!("neater: {url}: {}", f.message));
+                        f.advice.iter().for_each(|a| output.note(&format!("  {a}")));
+                    }
+                    failures.push(f);
+                }
+            }
+        }
+    }
+    drop(client);
+    // Lets the peers hear that it is over: without it they would have to find out.
+    tokio::time::sleep(GOODBYE).await;
+    if output.json {
+        let n = failures.len();
+        output.event(&json!({ "event": "summary", "files": count, "failed": n, "bytes": total }));
+    } else if count > 1 {
+        output.note(&format!("{} of {count} files, {}", count - failures.len(), bytes(total)));
+    }
+    Ok(match failures.first() {
+        None => Exit::Ok,
+        Some(_) if failures.len() < count => Exit::Partial,
+        Some(f) => f.exit,
+    })
+}
+
+/// Which URL goes where.
+fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
+    let urls = args.urls.iter().map(|u| Url::parse(u)).collect::<Result<Vec<_>, _>>()?;
+    for url in &urls {
+        let secured = matches!(asked.need, Some(SecurityNeed::Required { .. }));
+        if url.origin().scheme == Scheme::Http && (secured || !args.connect.pin.is_empty() || args.connect.ca.is_some())
+        {
+            return Err(Failure::usage(format!("{url} travels in the clear, and security was asked for"))
+                .advise("ask for https, or leave out --ca, --pin and words such as `encrypted`"));
+        }
+    }
+    let named = args.output.as_deref();
+    if let Some(dir) = &args.output_dir {
+        match std::fs::metadata(dir) {
+            Ok(m) if m.is_dir() => {}
+            Ok(_) => return Err(Failure::new(Exit::Local, "file", format!("{} is not a folder", dir.display()))),
+            Err(e) => return Err(Failure::file("write to", dir, &e)),
+        }
+    }
+    if urls.len() > 1 && named.is_some() {
+        return Err(Failure::usage("several URLs do not fit into one -o FILE").advise("use -O, or -d DIR"));
+    }
+    if urls.len() > 1 && !args.remote_name && args.output_dir.is_none() {
+        return Err(Failure::usage("several URLs need -O or -d DIR, so that each has a file of its own"));
+    }
+    let mut jobs: Vec<Job> = Vec::new();
+    for url in urls {
+        let target = match named {
+            Some(name) if name == Path::new("-") => Target::Stdout,
+            Some(name) => Target::of(args.output_dir.as_deref().map_or_else(|| name.to_owned(), |d| d.join(name))),
+            None if args.remote_name || args.output_dir.is_some() => {
+                let name = url.file_name().unwrap_or_else(|| "index.html".into());
+                Target::of(args.output_dir.clone().unwrap_or_default().join(PathBuf::from(name)))
+            }
+            None => Target::Stdout,
+        };
+        if args.resume && matches!(target, Target::Stdout) {
+            return Err(Failure::usage("-C needs a file: give -o FILE or -O"));
+        }
+        if let Some(other) = jobs.iter().find(|j| j.target == target) {
+            return Err(Failure::usage(format!("{} and {url} would be saved as the same file", other.url))
+                .advise("fetch them one by one, with -o FILE"));
+        }
+        jobs.push(Job { url, target, resume: args.resume });
+    }
+    Ok(jobs)
+}
+
+fn headers(lines: &[String]) -> Result<HeaderMap, Failure> {
+    let mut all = HeaderMap::new();
+    for line in lines {
+        let bad = |why: &str| Failure::usage(format!("-H '{line}': {why}"));
+        let (name, value) = line.split_once(':').ok_or_else(|| bad("a field is `Name: value`"))?;
+        let name: HeaderName = name.trim().parse().map_err(|_| bad("this is no field name"))?;
+        let value =
+            HeaderValue::from_str(value.trim()).map_err(|_| bad("the value has characters that cannot travel"))?;
+        if matches!(name.as_str(), "content-length" | "transfer-encoding" | "range" | "if-range") {
+            return Err(bad("neater sets this field itself"));
+        }
+        all.append(name, value);
+    }
+    Ok(all)
+}
+
+fn report(url: &str, done: &Done, output: &Output) {
+    let seconds = done.took.as_secs_f64();
+    let rate = if seconds > 0.0 { done.came as f64 / seconds } else { 0.0 };
+    let file = done.target.path().map(|p| p.display().to_string());
+    if output.json {
+        let mut value = json!({
+            "event": "done", "url": url, "file": file, "bytes": done.written, "received": done.came,
+            "ms": ms(done.took), "bytes_per_second": rate.round(), "retries": done.retries,
+            "outcome": done.outcome.as_str(),
+        });
+        if let Some(t) = &done.transport {
+            value["transport"] = t.stack.as_str().into();
+            value["http"] = t.version.to_string().into();
+            value["address"] = t.remote.map(|a| a.to_string()).into();
+            value["security"] = t.security.clone().into();
+        }
+        return output.event(&value);
+    }
+    let name = file.unwrap_or_else(|| "standard output".into());
+    output.note(&match (&done.transport, done.outcome) {
+        (_, Outcome::AlreadyThere) => format!("{name} is already there; without -C it is fetched again"),
+        (None, _) => format!("{name}: complete, {}", bytes(done.written)),
+        (Some(t), outcome) => {
+            let resumed = if outcome == Outcome::Continued {
+                format!(" ({} in all)", bytes(done.written))
+            } else {
+                String::new()
+            };
+            let address = t.remote.map_or_else(String::new, |a| format!(" from {a}"));
+            format!(
+                "{name}: {}{resumed} in {seconds:.2} s, {}/s, {} over {}{address}",
+                bytes(done.came),
+                bytes(rate as u64),
+                t.version,
+                t.stack
+            )
+        }
+    });
+}
+
+/// The command that goes on where this one ended.
+pub(crate) fn resume_command() -> String {
+    let mut words: Vec<String> = std::env::args().skip(1).collect();
+    let has = words.iter().any(|w| w == "--continue" || w == "-C");
+    if !has && let Some(i) = words.iter().position(|w| w == "get") {
+        words.insert(i + 1, "-C".into());
+    }
+    let quoted = words.iter().map(|w| quote(w)).collect::<Vec<_>>();
+    format!("neater {}", quoted.join(" "))
+}
+
+pub(crate) fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_shell_would_take_apart_is_quoted() {
+        assert_eq!(quote("https://h/a?b&c"), "'https://h/a?b&c'");
+        assert_eq!(quote("it's"), r"'it'\''s'");
+        assert_eq!(quote("a-b/c"), "a-b/c");
+    }
+
+    #[test]
+    fn header_fields_are_checked() {
+        assert_eq!(
+            headers(&["X-A: b c".into()]).ok().and_then(|h| h.get("x-a").cloned()),
+            Some("b c".parse().unwrap())
+        );
+        for bad in ["nothing", "a b: c", "x: \u{7}", "Range: bytes=0-"] {
+            assert!(headers(&[bad.into()]).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! One URL into one target: the request, the body, and the rest after a break.
+//!
+//! *Invariants*: bytes are only appended when the server vouches that they belong behind those that are there; what came is
+//! kept, whatever happens after.
+
+use super::progress::Progress;
+use super::resume_command;
+use super::target::{Sink, Target, Version};
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, ms};
+use core::time::Duration;
+use http::header::{ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_RANGE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use neater_http::{Client, Error, RequestOptions, Response, Transport, Url};
+use serde_json::json;
+use std::time::Instant;
+
+/// The wait before the first repetition; each further one waits twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// What to fetch, and where to.
+pub(super) struct Job {
+    pub(super) url: Url,
+    pub(super) target: Target,
+    pub(super) resume: bool,
+}
+
+/// How a transfer came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Fetched,
+    Continued,
+    AlreadyThere,
+}
+
+impl Outcome {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fetched => "fetched",
+            Self::Continued => "continued",
+            Self::AlreadyThere => "already-there",
+        }
+    }
+}
+
+/// A transfer that is done.
+pub(super) struct Done {
+    pub(super) target: Target,
+    pub(super) transport: Option<Transport>,
+    /// Bytes of the whole.
+    pub(super) written: u64,
+    /// Bytes that came now.
+    pub(super) came: u64,
+    pub(super) took: Duration,
+    pub(super) retries: u8,
+    pub(super) outcome: Outcome,
+}
+
+/// Why one try did not do.
+enum Trouble {
+    /// Asking for the rest may help.
+    Broken(Error),
+    /// It would not.
+    Final(Failure),
+}
+
+impl From<Failure> for Trouble {
+    fn from(f: Failure) -> Self {
+        Self::Final(f)
+    }
+}
+
+struct Transfer<'a> {
+    client: &'a Client,
+    options: &'a RequestOptions,
+    url: &'a Url,
+    output: &'a Output,
+    progress: Progress,
+    sink: Sink,
+    transport: Option<Transport>,
+    came: u64,
+}
+
+pub(super) async fn run(
+    client: &Client,
+    options: &RequestOptions,
+    job: Job,
+    retries: u8,
+    output: &Output,
+) -> Result<Done, Failure> {
+    let started = Instant::now();
+    let Job { url, target, resume } = job;
+    let done = |written, outcome| Done {
+        target: target.clone(),
+        transport: None,
+        written,
+        came: 0,
+        took: started.elapsed(),
+        retries: 0,
+        outcome,
+    };
+    if let Target::File(path) = &target
+        && resume
+        && let Ok(meta) = path.metadata()
+        && !part_exists(path)
+    {
+        return Ok(done(meta.len(), Outcome::AlreadyThere));
+    }
+    let sink = Sink::open(&target, resume)?;
+    let begun = sink.written();
+    let name = url.file_name().unwrap_or_else(|| url.origin().host.clone());
+    let progress = Progress::new(output, &name);
+    let mut transfer = Transfer { client, options, url: &url, output, progress, sink, transport: None, came: 0 };
+    let mut tries = 0;
+    let mut wait = FIRST_WAIT;
+    loop {
+        let trouble = match transfer.attempt(tries > 0).await {
+            Ok(()) => break,
+            Err(trouble) => trouble,
+        };
+        match trouble {
+            Trouble::Broken(e) if tries < retries => {
+                tries += 1;
+                transfer.announce(&e, tries, retries);
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(LONGEST_WAIT);
+            }
+            Trouble::Broken(e) => return Err(transfer.give_up(e.into(), tries)),
+            Trouble::Final(f) => return Err(transfer.give_up(f, tries)),
+        }
+    }
+    let finished = tokio::task::block_in_place(|| transfer.sink.finish());
+    if let Err(f) = finished {
+        return Err(transfer.give_up(f, tries));
+    }
+    let outcome =
+        if begun > 0 && transfer.came < transfer.sink.written() { Outcome::Continued } else { Outcome::Fetched };
+    let (written, came) = (transfer.sink.written(), transfer.came);
+    Ok(Done { transport: transfer.transport.take(), came, retries: tries, ..done(written, outcome) })
+}
+
+fn part_exists(path: &std::path::Path) -> bool {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    std::path::Path::new(&part).exists()
+}
+
+impl Transfer<'_> {
+    /// Asks for what is missing, and takes it.
+    async fn attempt(&mut self, again: bool) -> Result<(), Trouble> {
+        let offset = self.sink.written();
+        let response = match self.client.get(self.url, &self.request(offset)).await {
+            Ok(r) => r,
+            Err(e) if e.is_transient() => return Err(Trouble::Broken(e)),
+            // A server that has just been there may be starting again.
+            Err(e @ Error::Establishment(_)) if again && !e.is_security() => return Err(Trouble::Broken(e)),
+            Err(e) => return Err(Trouble::Final(e.into())),
+        };
+        if self.transport.is_none() {
+            self.connected(response.transport());
+        }
+        let Some(total) = self.place(&response, offset)? else { return Ok(()) };
+        self.progress.begin(response.transport(), total, self.sink.written());
+        self.take(response).await
+    }
+
+    fn request(&self, offset: u64) -> RequestOptions {
+        let mut options = self.options.clone();
+        // What is saved, and continued, is the file itself.
+        options.headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
+        if offset > 0 {
+            if let Ok(range) = HeaderValue::from_str(&format!("bytes={offset}-")) {
+                options.headers.insert(RANGE, range);
+            }
+            match self.sink.version().validator().map(HeaderValue::from_str) {
+                Some(Ok(v)) => drop(options.headers.insert(IF_RANGE, v)),
+                _ => self.output.note(&format!(
+                    "neater: {}: nothing is known of the file that the first {offset} bytes are of; if it has changed, the \
+                     result will be wrong",
+                    self.url
+                )),
+            }
+        }
+        options
+    }
+
+    fn connected(&mut self, t: &Transport) {
+        if self.output.json {
+            self.output.event(&json!({
+                "event": "connected", "url": self.url.to_string(), "transport": t.stack.as_str(),
+                "http": t.version.to_string(), "address": t.remote.map(|a| a.to_string()), "security": t.security,
+                "establishment_ms": ms(t.establishment), "reused": t.reused,
+            }));
+        }
+        self.transport = Some(t.clone());
+    }
+
+    /// Makes sure that the body belongs where the sink stands. Returns how long the whole is, if that is known; `None`:
+    /// nothing is missing.
+    fn place(&mut self, response: &Response, offset: u64) -> Result<Option<Option<u64>>, Trouble> {
+        let status = response.status();
+        let fresh = version(response.headers());
+        match status {
+            StatusCode::PARTIAL_CONTENT if offset > 0 => {
+                let range = content_range(response.headers());
+                let Some((start, total)) = range.filter(|(start, _)| *start == offset) else {
+                    return Err(Trouble::Final(Failure::new(
+                        Exit::Failed,
+                        "protocol",
+                        format!("bytes from {offset} on were asked for, and the server sends others"),
+                    )));
+                };
+                let known = self.sink.version().clone();
+                let differs = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
+                if differs(&known.etag, &fresh.etag) || known.total.is_some_and(|t| total.is_some_and(|n| n != t)) {
+                    return Err(Trouble::Final(
+                        Failure::new(Exit::Failed, "changed", "the server sends a part of another version of the file")
+                            .advise("fetch it anew, without -C"),
+                    ));
+                }
+                debug_assert_eq!(start, offset);
+                self.sink.remember(&self.url.to_string(), Version { total: total.or(known.total), ..fresh })?;
+                Ok(Some(total))
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE if offset > 0 => match unsatisfied(response.headers()) {
+                Some(total) if total == offset => Ok(None),
+                _ if self.sink.restart()? => Err(Trouble::Broken(Error::Protocol(
+                    "the file on the server became shorter: starting again".into(),
+                ))),
+                _ => {
+                    Err(Trouble::Final(Failure::new(Exit::Failed, "changed", "the file on the server became shorter")))
+                }
+            },
+            status if status.is_success() => {
+                if offset > 0 {
+                    if !self.sink.restart()? {
+                        return Err(Trouble::Final(Failure::new(
+                            Exit::Failed,
+                            "interrupted",
+                            format!(
+                                "the connection broke after {offset} bytes, and the server does not send the rest alone"
+                            ),
+                        )));
+                    }
+                    self.output.note(&format!(
+                        "neater: {}: the server has another version of the file, or only whole files: starting again",
+                        self.url
+                    ));
+                }
+                let total = response.length();
+                self.sink.remember(&self.url.to_string(), Version { total, ..fresh })?;
+                Ok(Some(total))
+            }
+            status => {
+                let text = format!("the server answered {status}");
+                let exit = if status.as_u16() >= 400 { Exit::Status } else { Exit::Failed };
+                Err(Trouble::Final(Failure::new(exit, "status", text)))
+            }
+        }
+    }
+
+    async fn take(&mut self, mut response: Response) -> Result<(), Trouble> {
+        let bytes = response.headers().get(ACCEPT_RANGES).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"bytes"));
+        let ranges = bytes || response.status() == StatusCode::PARTIAL_CONTENT;
+        loop {
+            match response.chunk().await {
+                Ok(None) => return self.whole(),
+                Ok(Some(data)) => {
+                    let sink = &mut self.sink;
+                    // A pipe may block for as long as its reader likes.
+                    tokio::task::block_in_place(|| sink.write(&data))?;
+                    self.came += data.len() as u64;
+                    self.progress.at(self.sink.written());
+                }
+                Err(e) if ranges && (e.is_transient() || matches!(e, Error::Length { .. })) => {
+                    return Err(Trouble::Broken(e));
+                }
+                Err(e) => {
+                    let mut f: Failure = e.into();
+                    if !ranges {
+                        f = f.advise(
+                            "the server does not say that it can send the rest alone, so it is not asked for it",
+                        );
+                    }
+                    return Err(Trouble::Final(f));
+                }
+            }
+        }
+    }
+
+    /// Whether the bytes that are there are as many as the server has said there are.
+    fn whole(&self) -> Result<(), Trouble> {
+        let written = self.sink.written();
+        match self.sink.version().total {
+            Some(total) if written != total => {
+                let e = Error::Length { received: written, expected: total };
+                Err(if written < total { Trouble::Broken(e) } else { Trouble::Final(e.into()) })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn announce(&self, e: &Error, tries: u8, retries: u8) {
+        self.progress.say(format!("retry {tries} of {retries}"));
+        if self.output.json {
+            self.output.event(&json!({
+                "event": "retry", "url": self.url.to_string(), "retry": tries, "of": retries,
+                "from": self.sink.written(), "kind": e.kind(), "message": e.to_string(),
+            }));
+        } else {
+            self.output.note(&format!("neater: {}: {e}; asking for the rest ({tries} of {retries})", self.url));
+        }
+    }
+
+    fn give_up(&self, mut f: Failure, tries: u8) -> Failure {
+        if tries > 0 {
+            f.message = format!("{} (after {tries} repetitions)", f.message);
+        }
+        if let Some(kept) = self.sink.kept() {
+            f = f.advise(kept).advise(format!("go on with: {}", resume_command()));
+        }
+        f
+    }
+}
+
+fn version(headers: &HeaderMap) -> Version {
+    let text = |name| headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok()).map(str::to_owned);
+    Version { etag: text(ETAG), modified: text(LAST_MODIFIED), total: None }
+}
+
+/// First byte and whole length of `bytes 5-9/10`; the length may be `*`.
+fn content_range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
+    let text = headers.get(CONTENT_RANGE)?.to_str().ok()?;
+    let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    let total = if total.trim() == "*" { None } else { Some(total.trim().parse().ok()?) };
+    (first <= last && total.is_none_or(|t| last < t)).then_some((first, total))
+}
+
+/// The whole length of `bytes */10`.
+fn unsatisfied(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes */")?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(text: &'static str) -> HeaderMap {
+        [(CONTENT_RANGE, HeaderValue::from_static(text))].into_iter().collect()
+    }
+
+    #[test]
+    fn ranges_that_make_no_sense_are_none() {
+        assert_eq!(content_range(&with("bytes 5-9/10")), Some((5, Some(10))));
+        assert_eq!(content_range(&with("bytes 5-9/*")), Some((5, None)));
+        for bad in ["bytes 9-5/10", "bytes 5-10/10", "bytes */10", "lines 1-2/3", "bytes 1/2", "bytes -1-2/3"] {
+            assert_eq!(content_range(&with(bad)), None, "{bad}");
+        }
+        assert_eq!(unsatisfied(&with("bytes */10")), Some(10));
+    }
+}

@@ -1,0 +1,149 @@
+//! What people and programs read.
+
+use crate::failure::{Exit, Failure};
+use indicatif::MultiProgress;
+use neater::{Event, Step, TimelineEntry};
+use serde_json::{Value, json};
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Where things are said. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    pub(crate) verbose: bool,
+    /// Standard output carries data: objects go to standard error.
+    data_on_stdout: Arc<AtomicBool>,
+    bars: MultiProgress,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool, verbose: bool) -> Self {
+        Self { json, verbose, data_on_stdout: Arc::default(), bars: MultiProgress::new() }
+    }
+
+    /// Standard output is for data from now on.
+    pub(crate) fn reserve_stdout(&self) {
+        self.data_on_stdout.store(true, Ordering::Release);
+    }
+
+    /// Where progress is drawn, if anybody would see it.
+    pub(crate) fn bars(&self) -> Option<&MultiProgress> {
+        let data = self.data_on_stdout.load(Ordering::Acquire) && io::stdout().is_terminal();
+        (!self.json && !self.verbose && !data && io::stderr().is_terminal()).then_some(&self.bars)
+    }
+
+    /// An object for programs.
+    pub(crate) fn event(&self, value: &Value) {
+        let line = format!("{value}\n");
+        // A reader that has gone is told by the end of the command.
+        let _ = if self.data_on_stdout.load(Ordering::Acquire) {
+            io::stderr().lock().write_all(line.as_bytes())
+        } else {
+            io::stdout().lock().write_all(line.as_bytes())
+        };
+    }
+
+    /// A line of the answer.
+    pub(crate) fn line(&self, text: &str) {
+        let _ = writeln!(io::stdout().lock(), "{text}");
+    }
+
+    /// A line about what goes on.
+    pub(crate) fn note(&self, text: &str) {
+        self.bars.suspend(|| {
+            let _ = writeln!(io::stderr().lock(), "{text}");
+        });
+    }
+
+    /// Bytes of the answer.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        match out.write_all(bytes).and_then(|()| out.flush()) {
+            Err(e) if e.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Failure::new(Exit::Local, "file", format!("standard output: {e}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The failure of the whole command.
+    pub(crate) fn failure(&self, f: &Failure) {
+        if self.json {
+            return self.event(&failed(None, f));
+        }
+        self.note(&format!("neater: {}", f.message));
+        for advice in &f.advice {
+            self.note(&format!("  {advice}"));
+        }
+    }
+
+    /// A step of establishment, when it happens.
+    pub(crate) fn step(&self, origin: &str, event: &Event) {
+        let Event::Timeline(entry) = event else { return };
+        if !self.verbose {
+            return;
+        }
+        if self.json {
+            let mut value = step(entry);
+            value["target"] = origin.into();
+            self.event(&value);
+        } else {
+            self.note(&format!("{:>9.1} ms  {}", ms(entry.at), entry.step));
+        }
+    }
+}
+
+/// The object of a failure.
+pub(crate) fn failed(url: Option<&str>, f: &Failure) -> Value {
+    let mut value =
+        json!({ "event": "failed", "exit": f.exit as u8, "kind": f.kind, "message": f.message, "advice": f.advice });
+    if let Some(url) = url {
+        value["url"] = url.into();
+    }
+    value
+}
+
+/// Milliseconds, as people and programs get them.
+pub(crate) fn ms(d: core::time::Duration) -> f64 {
+    (d.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// The object of a step.
+pub(crate) fn step(entry: &TimelineEntry) -> Value {
+    let mut value = json!({ "event": "timeline", "ms": ms(entry.at), "text": entry.step.to_string() });
+    let (name, place) = match &entry.step {
+        Step::Resolving { .. } => ("resolving", None),
+        Step::Resolved { .. } => ("resolved", None),
+        Step::FromCache { stack, addr } => ("from-cache", Some((stack, addr))),
+        Step::Started { stack, addr } => ("started", Some((stack, addr))),
+        Step::Reachable { stack, addr, .. } => ("reachable", Some((stack, addr))),
+        Step::Established { stack, addr } => ("established", Some((stack, addr))),
+        Step::Failed { stack, addr, .. } => ("failed", Some((stack, addr))),
+        Step::Withdrawn { stack, addr } => ("withdrawn", Some((stack, addr))),
+        Step::Chosen { stack, addr } => ("chosen", Some((stack, addr))),
+        _ => ("other", None),
+    };
+    value["step"] = name.into();
+    if let Some((stack, addr)) = place {
+        value["transport"] = stack.as_str().into();
+        value["address"] = addr.to_string().into();
+    }
+    value
+}
+
+/// Bytes for people.
+pub(crate) fn bytes(n: u64) -> String {
+    let mut value = n as f64;
+    if value < 1000.0 {
+        return format!("{n} bytes");
+    }
+    for unit in ["kB", "MB", "GB"] {
+        value /= 1000.0;
+        if value < 1000.0 {
+            return format!("{value:.2} {unit}");
+        }
+    }
+    format!("{:.2} TB", value / 1000.0)
+}

@@ -1,0 +1,189 @@
+//! A certificate for this host that stays the same from run to run, so that it can be trusted once.
+//!
+//! *Invariants*: the private key is readable by its owner only from the moment it exists; two servers that start at the same
+//! time end up with the same certificate; what is shown to others holds no key.
+
+use crate::args::ServeArgs;
+use crate::connect;
+use crate::failure::Failure;
+use neater::Identity;
+use neater::tls::{CertificateDer, PrivateKeyDer, identity_from_pem, self_signed_p256};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// A certificate is valid for a year; one that is older than this is made anew.
+const RENEW_AFTER: Duration = Duration::from_secs(300 * 24 * 60 * 60);
+
+/// What people need to know of the certificate that is shown.
+pub(super) struct Shown {
+    pub(super) path: PathBuf,
+    /// In hexadecimal, as `--pin` takes it.
+    pub(super) sha256: String,
+}
+
+impl Shown {
+    pub(super) fn new(identity: &Identity, path: PathBuf) -> Self {
+        let leaf = identity.chain.first().map_or(&[][..], |c| c.as_ref());
+        let digest = ring::digest::digest(&ring::digest::SHA256, leaf);
+        Self { path, sha256: digest.as_ref().iter().map(|b| format!("{b:02x}")).collect() }
+    }
+}
+
+/// The certificate that is kept for these names, or a new one.
+pub(super) fn generated(args: &ServeArgs) -> Result<(Identity, Shown), Failure> {
+    let dir = match &args.cert_dir {
+        Some(d) => d.clone(),
+        None => state_dir().ok_or_else(|| {
+            Failure::usage(
+                "there is no home directory to keep the certificate in: give --cert-dir DIR, or --cert and --key",
+            )
+        })?,
+    };
+    std::fs::create_dir_all(&dir).map_err(|e| Failure::file("make", &dir, &e))?;
+    let dir = dir.canonicalize().map_err(|e| Failure::file("use", &dir, &e))?;
+    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
+    let bound = args.bind.iter().filter(|ip| !ip.is_unspecified()).map(ToString::to_string);
+    for name in args.name.iter().cloned().chain(bound) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let stem = stem(&names);
+    let (secret, public) = (dir.join(format!("{stem}.key.pem")), dir.join(format!("{stem}.pem")));
+    let identity = match kept(&secret)? {
+        Some(identity) => identity,
+        None => make(&names, &secret)?,
+    };
+    publish(&identity, &public).map_err(|e| Failure::file("write", &public, &e))?;
+    let shown = Shown::new(&identity, public);
+    Ok((identity, shown))
+}
+
+fn state_dir() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let state = set("XDG_STATE_HOME").filter(|p| p.is_absolute()).or_else(|| Some(set("HOME")?.join(".local/state")));
+    Some(state?.join("neater"))
+}
+
+/// The name of the files: the host's, and what tells other names apart.
+fn stem(names: &[String]) -> String {
+    let Some(extra) = names.get(3) else { return "localhost".into() };
+    let digest = ring::digest::digest(&ring::digest::SHA256, names.join(",").as_bytes());
+    let tail: String = digest.as_ref().iter().take(4).map(|b| format!("{b:02x}")).collect();
+    let safe: String =
+        extra.chars().take(60).map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' }).collect();
+    format!("{}-{tail}", safe.trim_start_matches('.'))
+}
+
+/// What an earlier run has made, unless it is old.
+fn kept(secret: &Path) -> Result<Option<Identity>, Failure> {
+    let age = match std::fs::metadata(secret) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(Failure::file("read", secret, &e)),
+        Ok(m) => m.modified().ok().and_then(|t| SystemTime::now().duration_since(t).ok()),
+    };
+    let text = connect::read(secret)?;
+    match identity_from_pem(&text, &text) {
+        Ok(identity) if age.is_none_or(|a| a < RENEW_AFTER) => Ok(Some(identity)),
+        // Old, or damaged: the next one takes its place.
+        _ => {
+            std::fs::remove_file(secret).map_err(|e| Failure::file("replace", secret, &e))?;
+            Ok(None)
+        }
+    }
+}
+
+fn make(names: &[String], secret: &Path) -> Result<Identity, Failure> {
+    let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let list: Vec<&str> = names.iter().map(String::as_str).collect();
+    let identity = self_signed_p256(&list, neater_base::WallTime(wall))
+        .map_err(|e| Failure::usage(format!("a certificate for {}: {e}", names.join(", "))))?;
+    let PrivateKeyDer::Pkcs8(key) = &identity.key else {
+        return Err(Failure::usage("the generated key has an unexpected form"));
+    };
+    let text = certificates(&identity) + &pem("PRIVATE KEY", key.secret_pkcs8_der());
+    let bad = |e: &io::Error| Failure::file("write", secret, e);
+    let temporary = secret.with_extension(format!("{}.new", std::process::id()));
+    write_new(&temporary, text.as_bytes(), 0o600).map_err(|e| bad(&e))?;
+    // A link is made only where nothing is: of several servers, the first one's certificate stays.
+    let linked = std::fs::hard_link(&temporary, secret);
+    let _ = std::fs::remove_file(&temporary);
+    match linked {
+        Ok(()) => Ok(identity),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            let text = connect::read(secret)?;
+            identity_from_pem(&text, &text).map_err(|e| Failure::usage(format!("{}: {e}", secret.display())))
+        }
+        Err(e) => Err(bad(&e)),
+    }
+}
+
+/// Writes the part that everybody may see.
+fn publish(identity: &Identity, public: &Path) -> io::Result<()> {
+    let text = certificates(identity);
+    if std::fs::read(public).is_ok_and(|t| t == text.as_bytes()) {
+        return Ok(());
+    }
+    let temporary = public.with_extension(format!("{}.new", std::process::id()));
+    write_new(&temporary, text.as_bytes(), 0o644)?;
+    std::fs::rename(&temporary, public)
+}
+
+fn write_new(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
+    // What a process with our number has left behind.
+    let _ = std::fs::remove_file(path);
+    OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(text)
+}
+
+fn certificates(identity: &Identity) -> String {
+    identity.chain.iter().map(|c: &CertificateDer<'_>| pem("CERTIFICATE", c)).collect()
+}
+
+/// RFC 7468: base64 in lines of 64.
+fn pem(label: &str, der: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for (i, group) in der.chunks(3).enumerate() {
+        let byte = |n: usize| u32::from(group.get(n).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let value = (bits >> (18 - 6 * digit)) & 63;
+            text.push(if digit > group.len() { '=' } else { char::from(DIGITS[value as usize]) });
+        }
+        if i % 16 == 15 {
+            text.push('\n');
+        }
+    }
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text + &format!("-----END {label}-----\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pem_is_read_back_as_what_was_written() {
+        for length in [1usize, 2, 3, 47, 48, 49, 1000] {
+            let der: Vec<u8> = (0..length).map(|i| (i * 7) as u8).collect();
+            let text = pem("CERTIFICATE", &der);
+            let read = neater::tls::certificates_from_pem(text.as_bytes()).expect("PEM");
+            assert_eq!(read[0].as_ref(), &der[..], "{text}");
+        }
+    }
+
+    #[test]
+    fn other_names_have_other_files() {
+        let names = |extra: &[&str]| {
+            ["localhost", "127.0.0.1", "::1"].iter().chain(extra).map(|s| (*s).to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(stem(&names(&[])), "localhost");
+        assert_ne!(stem(&names(&["a", "b"])), stem(&names(&["a", "c"])));
+        assert!(!stem(&names(&["../../etc/x"])).contains('/'));
+    }
+}

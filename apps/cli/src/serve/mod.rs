@@ -1,0 +1,185 @@
+//! `neater serve`.
+
+mod certificate;
+
+use crate::args::{ConnectArgs, ServeArgs};
+use crate::connect;
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, bytes};
+use certificate::Shown;
+use neater::tls::identity_from_pem;
+use neater::{EstablishmentError, Listener, LocalEndpoint, Neater, SecurityParameters, Stack};
+use neater_http::{Files, Server};
+use serde_json::json;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The port when none is given: encrypted, in the clear.
+const PORTS: (u16, u16) = (4433, 8080);
+
+pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failure> {
+    let files = Files::new(&args.dir).map_err(|e| Failure::file("serve", &args.dir, &e))?;
+    let root = files.root().to_owned();
+    let neater = connect::neater(&ConnectArgs::default())?;
+    let (security, shown) = if args.plain { (SecurityParameters::disabled(), None) } else { secured(&args)? };
+    let listeners = listen(&neater, &args, &security)?;
+    let addresses: Vec<SocketAddr> = listeners.iter().flat_map(Listener::local_addrs).map(|(_, a)| a).collect();
+    let port = listeners.first().map_or(0, Listener::port);
+    let urls = urls(&args, &addresses, port);
+    announce(&args, output, &root, &urls, shown.as_ref());
+    let mut server = Server::new(files.listings(!args.no_listings));
+    if !args.plain {
+        server = server.alt_svc(port);
+    }
+    let summary = server.run(listeners, stop_signal(output)?).await;
+    if output.json {
+        output.event(&json!({
+            "event": "stopped", "requests": summary.requests, "bytes": summary.bytes,
+            "refused": summary.refused, "cut_off": summary.cut_off,
+        }));
+    } else {
+        let cut = match summary.cut_off {
+            0 => String::new(),
+            n => format!("; {n} connections were cut off"),
+        };
+        output.note(&format!("stopped: {} requests, {}{cut}", summary.requests, bytes(summary.bytes)));
+    }
+    Ok(Exit::Ok)
+}
+
+fn secured(args: &ServeArgs) -> Result<(SecurityParameters, Option<Shown>), Failure> {
+    let mut security = SecurityParameters::new();
+    let (identity, shown) = match (&args.cert, &args.key) {
+        (Some(cert), Some(key)) => {
+            let identity = identity_from_pem(&connect::read(cert)?, &connect::read(key)?)
+                .map_err(|e| Failure::usage(format!("--cert {} and --key {}: {e}", cert.display(), key.display())))?;
+            let shown = Shown::new(&identity, cert.clone());
+            (identity, shown)
+        }
+        _ => certificate::generated(args)?,
+    };
+    security.server_certificates = vec![identity];
+    // HTTP/3 over QUIC, the others over TLS: neater offers each where it belongs.
+    security.alpn = vec![b"h3".to_vec(), b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok((security, Some(shown)))
+}
+
+fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> Result<Vec<Listener>, Failure> {
+    let port = args.port.unwrap_or(if args.plain { PORTS.1 } else { PORTS.0 });
+    let stacks: &[Stack] = if args.plain { &[Stack::Tcp] } else { &[Stack::Quic, Stack::Tls] };
+    let on = |ip: IpAddr, port: u16| {
+        let local = LocalEndpoint::from(SocketAddr::new(ip, port));
+        neater.preconnection().local(local).security(security.clone()).stacks(stacks).listen()
+    };
+    let (wanted, optional): (Vec<IpAddr>, Option<IpAddr>) = if args.bind.is_empty() {
+        // "localhost" is both; a host may have no IPv6.
+        (vec![Ipv4Addr::LOCALHOST.into()], Some(Ipv6Addr::LOCALHOST.into()))
+    } else {
+        (args.bind.clone(), None)
+    };
+    let mut listeners: Vec<Listener> = Vec::new();
+    for ip in wanted {
+        let port = listeners.first().map_or(port, Listener::port);
+        listeners.push(on(ip, port).map_err(|e| cannot_listen(&e, port))?);
+    }
+    if let Some(ip) = optional
+        && let Ok(l) = on(ip, listeners.first().map_or(port, Listener::port))
+    {
+        listeners.push(l);
+    }
+    Ok(listeners)
+}
+
+fn cannot_listen(e: &EstablishmentError, port: u16) -> Failure {
+    let text = e.to_string();
+    let failure = Failure::new(Exit::Failed, "listen", text.clone());
+    if text.contains("already in use") {
+        failure.advise(format!("another program has port {port}: choose another with --port, or --port 0 for any"))
+    } else if text.contains("permission denied") {
+        failure.advise(format!("ports below 1024 need privileges: choose another than {port} with --port"))
+    } else if text.contains("not available") {
+        failure.advise("--bind needs an address of this host; 0.0.0.0 and :: are all of them")
+    } else {
+        // A certificate that its key does not fit, for example.
+        Failure { exit: Exit::Usage, ..failure }
+    }
+}
+
+/// What can be typed into a browser.
+fn urls(args: &ServeArgs, addresses: &[SocketAddr], port: u16) -> Vec<String> {
+    let scheme = if args.plain { "http" } else { "https" };
+    let mut urls = Vec::new();
+    let mut add = |host: &str| {
+        let url = format!("{scheme}://{host}:{port}/");
+        if !urls.contains(&url) {
+            urls.push(url);
+        }
+    };
+    if addresses.iter().any(|a| a.ip().is_loopback() || a.ip().is_unspecified()) {
+        add("localhost");
+    }
+    args.name.iter().for_each(|n| add(&bracketed(n)));
+    for a in addresses.iter().filter(|a| !a.ip().is_unspecified() && !a.ip().is_loopback()) {
+        add(&bracketed(&a.ip().to_string()));
+    }
+    if urls.is_empty() {
+        urls.push(format!("{scheme}://localhost:{port}/"));
+    }
+    urls
+}
+
+fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+fn announce(args: &ServeArgs, output: &Output, root: &std::path::Path, urls: &[String], shown: Option<&Shown>) {
+    if output.json {
+        return output.event(&json!({
+            "event": "serving", "dir": root.display().to_string(), "urls": urls,
+            "certificate": shown.map(|s| s.path.display().to_string()), "sha256": shown.map(|s| s.sha256.clone()),
+            "versions": if args.plain { vec!["http/1.1"] } else { vec!["h3", "h2", "http/1.1"] },
+            "pid": std::process::id(),
+        }));
+    }
+    output.line(&format!("Serving {}", root.display()));
+    urls.iter().for_each(|u| output.line(&format!("  {u}")));
+    match shown {
+        None => output.line("  HTTP/1.1 over TCP, in the clear"),
+        Some(s) => {
+            output.line("  HTTP/3 over QUIC, HTTP/2 and HTTP/1.1 over TLS");
+            output.line(&format!("Certificate {}", s.path.display()));
+            output.line(&format!("  SHA-256 {}", s.sha256));
+            if let Some(url) = urls.first().filter(|_| args.cert.is_none()) {
+                let path = super::get::quote(&s.path.display().to_string());
+                output.line("Try");
+                output.line(&format!("  neater get --ca {path} {url}"));
+                output.line(&format!("  curl --cacert {path} {url}"));
+            }
+        }
+    }
+    output.line("Ctrl-C ends it");
+}
+
+/// Ends at the first Ctrl-C or SIGTERM. The second ends the process.
+fn stop_signal(output: &Output) -> Result<impl Future<Output = ()> + use<>, Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let bad = |e: std::io::Error| Failure::new(Exit::Failed, "local", format!("signals: {e}"));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(bad)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(bad)?;
+    let output = output.clone();
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        if !output.json {
+            output.note("ending: answers that have begun are finished; again to end at once");
+        }
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            std::process::exit(Exit::Interrupted as i32);
+        });
+    })
+}

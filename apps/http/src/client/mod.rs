@@ -1,0 +1,213 @@
+//! Asking for things.
+//!
+//! *Responsible for* one request's way: a connection of the origin, the request, redirections, one more try when a kept
+//! connection turns out to be dead. *Not responsible for* resuming or saving.
+//!
+//! *Invariants*: a request goes over a connection that was made for its origin only; nothing that came for https is asked
+//! for again over http.
+
+mod pool;
+mod response;
+
+pub use response::{Response, Transport};
+
+use crate::{Error, HttpVersion, Origin, Scheme, Url};
+use core::time::Duration;
+use http::header::{AUTHORIZATION, COOKIE, HOST, LOCATION, PROXY_AUTHORIZATION};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use neater::{Event, Neater, SecurityParameters, Stack, TransportProperties};
+use pool::Pool;
+use std::sync::Arc;
+
+/// Called with the events of every connection that is made, the timeline of its establishment included.
+pub type Observer = Arc<dyn Fn(&Origin, &Event) + Send + Sync>;
+
+/// Redirections followed for one request, unless said otherwise.
+const REDIRECTS: u8 = 10;
+/// How long nothing may come, unless said otherwise.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Connections of HTTP/1.1 to one origin (RFC 9112 section 9.4 asks to limit them and names no number).
+const H1_CONNECTIONS: usize = 6;
+
+/// How a [`Client`] is made.
+#[derive(Clone)]
+pub struct Builder {
+    pub(crate) neater: Neater,
+    pub(crate) properties: TransportProperties,
+    pub(crate) security: SecurityParameters,
+    pub(crate) stacks: Vec<Stack>,
+    pub(crate) version: Option<HttpVersion>,
+    pub(crate) connect_timeout: Option<Duration>,
+    pub(crate) silence: Duration,
+    pub(crate) observer: Option<Observer>,
+}
+
+impl Builder {
+    /// What is asked of the transport.
+    #[must_use]
+    pub fn properties(mut self, properties: TransportProperties) -> Self {
+        self.properties = properties;
+        self
+    }
+
+    /// What is asked of security for `https`; its ALPN is overwritten.
+    #[must_use]
+    pub fn security(mut self, security: SecurityParameters) -> Self {
+        self.security = security;
+        self
+    }
+
+    /// Only these stacks; empty: all that can carry HTTP.
+    #[must_use]
+    pub fn stacks(mut self, stacks: &[Stack]) -> Self {
+        self.stacks = stacks.to_vec();
+        self
+    }
+
+    /// Only this version of HTTP.
+    #[must_use]
+    pub fn version(mut self, version: HttpVersion) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    /// How long establishment may take.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = Some(timeout);
+        self
+    }
+
+    /// How long nothing may come once there is a connection. Default 60 s.
+    #[must_use]
+    pub fn silence(mut self, timeout: Duration) -> Self {
+        self.silence = timeout;
+        self
+    }
+
+    /// Who wants to hear of every event of every connection.
+    #[must_use]
+    pub fn on_event(mut self, observer: impl Fn(&Origin, &Event) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// The client.
+    #[must_use]
+    pub fn build(self) -> Client {
+        Client { pool: Arc::new(Pool::new(self)) }
+    }
+}
+
+/// A client. Cheap to clone; clones share connections.
+#[derive(Clone)]
+pub struct Client {
+    pool: Arc<Pool>,
+}
+
+/// What to ask for besides the URL.
+#[derive(Clone, Debug)]
+pub struct RequestOptions {
+    /// Header fields. Those that name the client to a server (Authorization, Cookie) are not sent to another origin.
+    pub headers: HeaderMap,
+    /// Redirections that are followed.
+    pub redirects: u8,
+}
+
+impl Default for RequestOptions {
+    fn default() -> Self {
+        Self { headers: HeaderMap::new(), redirects: REDIRECTS }
+    }
+}
+
+impl Client {
+    /// How to make one.
+    #[must_use]
+    pub fn builder(neater: Neater) -> Builder {
+        Builder {
+            neater,
+            properties: TransportProperties::new(),
+            security: SecurityParameters::new(),
+            stacks: Vec::new(),
+            version: None,
+            connect_timeout: None,
+            silence: SILENCE,
+            observer: None,
+        }
+    }
+
+    /// Asks for `url` and returns the answer when its head is there; the body streams. Any status is an answer.
+    ///
+    /// # Errors
+    /// [`Error`], by what can be done about it.
+    pub async fn get(&self, url: &Url, options: &RequestOptions) -> Result<Response, Error> {
+        self.request(Method::GET, url, options).await
+    }
+
+    /// As [`Client::get`], without the body.
+    ///
+    /// # Errors
+    /// [`Error`], by what can be done about it.
+    pub async fn head(&self, url: &Url, options: &RequestOptions) -> Result<Response, Error> {
+        self.request(Method::HEAD, url, options).await
+    }
+
+    async fn request(&self, method: Method, url: &Url, options: &RequestOptions) -> Result<Response, Error> {
+        let (mut url, mut headers) = (url.clone(), options.headers.clone());
+        for _ in 0..=options.redirects {
+            let response = self.pool.request(&method, &url, &headers).await?;
+            let Some(location) = redirection(&response) else { return Ok(response) };
+            let next = url.join(&location)?;
+            if next.origin() != url.origin() {
+                if (url.origin().scheme, next.origin().scheme) == (Scheme::Https, Scheme::Http) {
+                    return Err(Error::Redirect(format!(
+                        "{url} redirects to {next}, which is not encrypted: ask for that yourself if you mean it"
+                    )));
+                }
+                for secret in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
+                    headers.remove(secret);
+                }
+            }
+            url = next;
+        }
+        Err(Error::Redirect(format!("more than {} redirections, the last to {url}", options.redirects)))
+    }
+}
+
+/// Where an answer sends us, if it does (RFC 9110 section 15.4).
+fn redirection(response: &Response) -> Option<String> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    response.headers().get(LOCATION)?.to_str().ok().map(str::to_owned)
+}
+
+/// The request's fields: ours, then the caller's over them.
+fn fields(url: &Url, extra: &HeaderMap, version: HttpVersion) -> HeaderMap {
+    let mut all = HeaderMap::new();
+    all.insert(http::header::ACCEPT, HeaderValue::from_static("*/*"));
+    all.insert(http::header::USER_AGENT, HeaderValue::from_static(concat!("neater/", env!("CARGO_PKG_VERSION"))));
+    for name in extra.keys() {
+        all.remove(name);
+    }
+    for (name, value) in extra {
+        // RFC 9114 section 4.2, RFC 9113 section 8.2.2: fields of the connection have no place in these versions.
+        if version == HttpVersion::Http11 || !is_hop(name) {
+            all.append(name, value.clone());
+        }
+    }
+    if version == HttpVersion::Http11 {
+        if !all.contains_key(HOST)
+            && let Ok(host) = HeaderValue::from_str(&url.origin().authority())
+        {
+            all.insert(HOST, host);
+        }
+    } else {
+        all.remove(HOST);
+    }
+    all
+}
+
+fn is_hop(name: &HeaderName) -> bool {
+    matches!(name.as_str(), "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade")
+}

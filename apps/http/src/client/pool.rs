@@ -1,0 +1,396 @@
+//! Connections by origin.
+//!
+//! *Responsible for* making a connection as the needs and the race decide, putting the right HTTP on it, and using it again:
+//! many requests at once where the version has streams, one after the other where it has not.
+//!
+//! *Invariants*: while the first connection to an origin is being made, other requests to it wait for what it turns out to
+//! be; a connection on which a request failed is not used again.
+
+use super::response::{Body, Response, Transport};
+use super::{Builder, H1_CONNECTIONS, fields};
+use crate::error::{chain, of_h3, of_hyper};
+use crate::streams::{Session, TwoWay};
+use crate::{Error, HttpVersion, Origin, Scheme, Url, lock};
+use bytes::Bytes;
+use core::time::Duration;
+use http::{HeaderMap, Method, Request};
+use http_body_util::Empty;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use neater::{Connection, Protection, RemoteEndpoint, SecurityParameters, Stack};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Bytes of an answer's head over HTTP/3, and between two pieces of its body: more is a defect or an attack.
+const H3_HEAD_BUDGET: u64 = 512 << 10;
+/// The largest field section that we declare to accept.
+const HEAD_MAX: u64 = 64 << 10;
+/// Bytes that may be on their way on one HTTP/2 stream, and on all of a connection.
+const H2_WINDOWS: (u32, u32) = (4 << 20, 16 << 20);
+
+type Sender1 = http1::SendRequest<Empty<Bytes>>;
+type Sender2 = http2::SendRequest<Empty<Bytes>>;
+type Sender3 = h3::client::SendRequest<Session, Bytes>;
+pub(super) type Stream3 = h3::client::RequestStream<TwoWay, Bytes>;
+
+/// The connections of a client.
+pub(super) struct Pool {
+    config: Builder,
+    origins: Mutex<BTreeMap<Origin, Arc<Place>>>,
+}
+
+/// The connections of an origin.
+struct Place {
+    known: tokio::sync::Mutex<Known>,
+    /// Who may have a connection of HTTP/1.1.
+    turns: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<(Sender1, Transport)>>>,
+}
+
+/// What is known of an origin.
+enum Known {
+    Nothing,
+    /// One connection for everybody.
+    Shared(Shared, Transport, Arc<AtomicBool>),
+    /// It speaks HTTP/1.1.
+    Serial,
+}
+
+#[derive(Clone)]
+enum Shared {
+    H2(Sender2),
+    H3(Sender3, Session),
+}
+
+/// A connection for one request.
+enum Lease {
+    H1(Sender1, Keep),
+    H2(Sender2),
+    H3(Sender3, Session),
+}
+
+/// What brings a connection of HTTP/1.1 back when its answer is read.
+pub(super) struct Keep {
+    idle: Arc<Mutex<Vec<(Sender1, Transport)>>>,
+    _turn: OwnedSemaphorePermit,
+}
+
+/// The connection of an answer that is being read.
+pub(super) struct Kept {
+    sender: Sender1,
+    transport: Transport,
+    keep: Keep,
+}
+
+impl Kept {
+    /// The answer is read to its end: the next request may have the connection.
+    pub(super) fn give_back(self) {
+        if !self.sender.is_closed() {
+            lock(&self.keep.idle).push((self.sender, self.transport));
+        }
+    }
+}
+
+impl Pool {
+    pub(super) fn new(config: Builder) -> Self {
+        Self { config, origins: Mutex::default() }
+    }
+
+    fn place(&self, origin: &Origin) -> Arc<Place> {
+        let new = || {
+            Arc::new(Place {
+                known: tokio::sync::Mutex::new(Known::Nothing),
+                turns: Arc::new(Semaphore::new(H1_CONNECTIONS)),
+                idle: Arc::default(),
+            })
+        };
+        lock(&self.origins).entry(origin.clone()).or_insert_with(new).clone()
+    }
+
+    /// Asks once, and once more when a connection that was kept from earlier had died meanwhile.
+    pub(super) async fn request(&self, method: &Method, url: &Url, headers: &HeaderMap) -> Result<Response, Error> {
+        loop {
+            let (lease, transport) = self.checkout(url.origin()).await?;
+            let reused = transport.reused;
+            match self.ask(lease, transport, method, url, headers).await {
+                Err(Error::Interrupted { received: 0, cause, .. }) if reused => {
+                    tracing::debug!(target: "neater::http", "{}: the kept connection was dead: {cause}", url.origin());
+                    self.forget(url.origin()).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// What was kept of an origin is of no use.
+    async fn forget(&self, origin: &Origin) {
+        let place = self.place(origin);
+        *place.known.lock().await = Known::Nothing;
+        lock(&place.idle).clear();
+    }
+
+    async fn checkout(&self, origin: &Origin) -> Result<(Lease, Transport), Error> {
+        let place = self.place(origin);
+        let mut known = place.known.lock().await;
+        match &*known {
+            Known::Shared(shared, transport, alive) if alive.load(Ordering::Acquire) => {
+                let transport = Transport { reused: true, ..transport.clone() };
+                return Ok(match shared {
+                    Shared::H2(s) => (Lease::H2(s.clone()), transport),
+                    Shared::H3(s, session) => (Lease::H3(s.clone(), session.clone()), transport),
+                });
+            }
+            Known::Serial => {
+                drop(known);
+                return self.serial(origin, &place).await;
+            }
+            _ => {}
+        }
+        // Whoever else wants this origin waits for the lock, and for what we find out.
+        let (shared, sender1, transport, alive) = self.connect(origin).await?;
+        match (shared, sender1) {
+            (Some(shared), _) => {
+                *known = Known::Shared(shared.clone(), transport.clone(), alive);
+                Ok(match shared {
+                    Shared::H2(s) => (Lease::H2(s), transport),
+                    Shared::H3(s, session) => (Lease::H3(s, session), transport),
+                })
+            }
+            (None, Some(sender)) => {
+                *known = Known::Serial;
+                drop(known);
+                let keep = Keep { idle: place.idle.clone(), _turn: turn(&place).await? };
+                Ok((Lease::H1(sender, keep), transport))
+            }
+            (None, None) => Err(Error::Protocol("the connection carries no HTTP".into())),
+        }
+    }
+
+    async fn serial(&self, origin: &Origin, place: &Arc<Place>) -> Result<(Lease, Transport), Error> {
+        let keep = Keep { idle: place.idle.clone(), _turn: turn(place).await? };
+        loop {
+            let Some((mut sender, transport)) = lock(&place.idle).pop() else { break };
+            if sender.ready().await.is_ok() {
+                return Ok((Lease::H1(sender, keep), Transport { reused: true, ..transport }));
+            }
+        }
+        let (shared, sender1, transport, _) = self.connect(origin).await?;
+        match (sender1, shared) {
+            (Some(sender), _) => Ok((Lease::H1(sender, keep), transport)),
+            // The origin has learnt something since: use it for this request, and let the next find out.
+            (None, Some(Shared::H2(s))) => Ok((Lease::H2(s), transport)),
+            (None, Some(Shared::H3(s, session))) => Ok((Lease::H3(s, session), transport)),
+            (None, None) => Err(Error::Protocol("the connection carries no HTTP".into())),
+        }
+    }
+
+    /// Makes a connection, and puts on it the HTTP that it is for.
+    #[allow(clippy::type_complexity, reason = "one of two senders, and what belongs to either")]
+    async fn connect(
+        &self,
+        origin: &Origin,
+    ) -> Result<(Option<Shared>, Option<Sender1>, Transport, Arc<AtomicBool>), Error> {
+        let connection = self.establish(origin).await?;
+        let alpn = connection.alpn().unwrap_or_default();
+        let stack = connection.stack().ok_or_else(|| Error::Protocol("the connection is over already".into()))?;
+        let version = match (stack, &alpn[..]) {
+            (Stack::Quic, b"h3") => HttpVersion::Http3,
+            (Stack::Quic, other) => {
+                let name = String::from_utf8_lossy(other).into_owned();
+                return Err(Error::Protocol(format!("{origin} speaks `{name}` over QUIC, not h3")));
+            }
+            (_, b"h2") => HttpVersion::Http2,
+            _ => HttpVersion::Http11,
+        };
+        let transport = Transport {
+            stack,
+            version,
+            remote: connection.remote_addr(),
+            security: connection.security(),
+            establishment: connection.stats().map(|s| s.establishment).unwrap_or_default(),
+            candidates: connection.candidates(),
+            reused: false,
+        };
+        tracing::debug!(target: "neater::http", "{origin}: {version} over {stack}");
+        let alive = Arc::new(AtomicBool::new(true));
+        let broken = |e: hyper::Error| of_hyper(&e, 0, None);
+        match version {
+            HttpVersion::Http3 => {
+                let (shared, driver) = start_h3(connection).await?;
+                spawn_until_over(driver, alive.clone());
+                Ok((Some(shared), None, transport, alive))
+            }
+            HttpVersion::Http2 => {
+                let (sender, driver) = http2::Builder::new(TokioExecutor::new())
+                    .initial_stream_window_size(H2_WINDOWS.0)
+                    .initial_connection_window_size(H2_WINDOWS.1)
+                    .max_header_list_size(HEAD_MAX as u32)
+                    .handshake(TokioIo::new(bytes_of(connection)?))
+                    .await
+                    .map_err(broken)?;
+                let driver = async move { driver.await.map_err(|e| chain(&e)) };
+                spawn_until_over(driver, alive.clone());
+                Ok((Some(Shared::H2(sender)), None, transport, alive))
+            }
+            HttpVersion::Http11 => {
+                let (sender, driver) =
+                    http1::Builder::new().handshake(TokioIo::new(bytes_of(connection)?)).await.map_err(broken)?;
+                let driver = async move { driver.await.map_err(|e| chain(&e)) };
+                spawn_until_over(driver, alive.clone());
+                Ok((None, Some(sender), transport, alive))
+            }
+        }
+    }
+
+    /// Names, addresses, protocols: whatever stands behind an origin, the needs and the race choose.
+    async fn establish(&self, origin: &Origin) -> Result<Connection, Error> {
+        let c = &self.config;
+        let (security, eligible): (SecurityParameters, &[Stack]) = match origin.scheme {
+            Scheme::Http => {
+                if let Some(v @ (HttpVersion::Http2 | HttpVersion::Http3)) = c.version {
+                    return Err(Error::Needs(format!("{origin}: {v} needs https")));
+                }
+                (SecurityParameters::disabled(), &[Stack::Tcp])
+            }
+            Scheme::Https => {
+                if c.security.protection != Protection::Required {
+                    return Err(Error::Needs(format!("{origin}: https is always encrypted; ask for http instead")));
+                }
+                let mut security = c.security.clone();
+                let versions: &[HttpVersion] = match &c.version {
+                    Some(v) => core::slice::from_ref(v),
+                    None => &[HttpVersion::Http3, HttpVersion::Http2, HttpVersion::Http11],
+                };
+                security.alpn = versions.iter().map(|v| v.alpn().to_vec()).collect();
+                let eligible: &[Stack] = match c.version {
+                    Some(HttpVersion::Http3) => &[Stack::Quic],
+                    Some(_) => &[Stack::Tls],
+                    None => &[Stack::Quic, Stack::Tls],
+                };
+                (security, eligible)
+            }
+        };
+        let stacks: Vec<Stack> =
+            eligible.iter().copied().filter(|s| c.stacks.is_empty() || c.stacks.contains(s)).collect();
+        if stacks.is_empty() {
+            let names = |list: &[Stack]| list.iter().map(|s| s.as_str()).collect::<Vec<_>>().join(" or ");
+            return Err(Error::Needs(format!(
+                "{origin} can be reached over {} only, and {} was asked for",
+                names(eligible),
+                names(&c.stacks)
+            )));
+        }
+        let endpoint = RemoteEndpoint::new().with_host_name(&origin.host).with_port(origin.port);
+        let mut preconnection = c
+            .neater
+            .preconnection()
+            .remote(endpoint)
+            .properties(c.properties.clone())
+            .security(security)
+            .stacks(&stacks);
+        if let Some(t) = c.connect_timeout {
+            preconnection = preconnection.timeout(t);
+        }
+        if let Some(observer) = c.observer.clone() {
+            let origin = origin.clone();
+            preconnection = preconnection.on_event(move |e| observer(&origin, e));
+        }
+        Ok(preconnection.connect_bytes().await?.into_connection())
+    }
+
+    async fn ask(
+        &self,
+        lease: Lease,
+        transport: Transport,
+        method: &Method,
+        url: &Url,
+        extra: &HeaderMap,
+    ) -> Result<Response, Error> {
+        let version = transport.version;
+        let mut request = Request::new(());
+        *request.method_mut() = method.clone();
+        *request.uri_mut() = url.uri(version != HttpVersion::Http11)?;
+        *request.headers_mut() = fields(url, extra, version);
+        let silence = self.config.silence;
+        let (parts, body) = match lease {
+            Lease::H1(mut sender, keep) => {
+                let answer = within(silence, sender.send_request(request.map(|()| Empty::new()))).await?;
+                let (parts, body) = answer.map_err(|e| of_hyper(&e, 0, None))?.into_parts();
+                let kept = Kept { sender, transport: transport.clone(), keep };
+                (parts, Body::Hyper { body, kept: Some(kept) })
+            }
+            Lease::H2(mut sender) => {
+                let answer = within(silence, sender.send_request(request.map(|()| Empty::new()))).await?;
+                let (parts, body) = answer.map_err(|e| of_hyper(&e, 0, None))?.into_parts();
+                (parts, Body::Hyper { body, kept: None })
+            }
+            Lease::H3(sender, session) => within(silence, ask_h3(sender, &session, request)).await??,
+        };
+        Ok(Response::new(url.clone(), method == Method::HEAD, parts, transport, body, silence))
+    }
+}
+
+/// Over HTTP/3 the sender stays with the body: when the last sender goes, the session is closed.
+async fn ask_h3(
+    mut sender: Sender3,
+    session: &Session,
+    request: Request<()>,
+) -> Result<(http::response::Parts, Body), Error> {
+    let broken = |e: h3::error::StreamError| of_h3(&e, 0, None);
+    let mut stream = sender.send_request(request).await.map_err(broken)?;
+    let budget = session.budget(stream.id().into_inner());
+    match stream.finish().await {
+        // RFC 9114 section 4.1: a server that has answered may not want the end of the request; its answer is complete.
+        Ok(()) | Err(h3::error::StreamError::RemoteTerminate { .. }) => {}
+        Err(e) => return Err(broken(e)),
+    }
+    loop {
+        let (parts, ()) = stream.recv_response().await.map_err(broken)?.into_parts();
+        if let Some(b) = &budget {
+            b.renew();
+        }
+        // RFC 9110 section 15.2: any number of interim answers may come first.
+        if !parts.status.is_informational() {
+            return Ok((parts, Body::H3 { stream: Box::new(stream), budget, _sender: sender }));
+        }
+    }
+}
+
+async fn turn(place: &Place) -> Result<OwnedSemaphorePermit, Error> {
+    let permit = place.turns.clone().acquire_owned().await;
+    permit.map_err(|_| Error::Protocol("the client is gone".into()))
+}
+
+fn bytes_of(connection: Connection) -> Result<neater::ByteStream, Error> {
+    connection.into_bytes().map_err(|(_, e)| Error::Protocol(e.to_string()))
+}
+
+async fn start_h3(connection: Connection) -> Result<(Shared, impl Future<Output = Result<(), String>>), Error> {
+    let broken = |cause: String| Error::Interrupted { received: 0, expected: None, cause };
+    let group = connection.group().map_err(|e| broken(e.to_string()))?;
+    let session = Session::client(connection, group, H3_HEAD_BUDGET);
+    let made = h3::client::builder().max_field_section_size(HEAD_MAX).build(session.clone()).await;
+    let (mut driver, sender) = made.map_err(|e| broken(e.to_string()))?;
+    let run = async move {
+        let end = core::future::poll_fn(|cx| driver.poll_close(cx)).await;
+        if end.is_h3_no_error() { Ok(()) } else { Err(end.to_string()) }
+    };
+    Ok((Shared::H3(sender, session), run))
+}
+
+/// Runs a connection until it ends, and says so.
+fn spawn_until_over(driver: impl Future<Output = Result<(), String>> + Send + 'static, alive: Arc<AtomicBool>) {
+    tokio::spawn(async move {
+        if let Err(why) = driver.await {
+            tracing::debug!(target: "neater::http", "connection over: {why}");
+        }
+        alive.store(false, Ordering::Release);
+    });
+}
+
+/// How long a piece of a body may take to come.
+pub(super) async fn within<T>(silence: Duration, piece: impl Future<Output = T>) -> Result<T, Error> {
+    tokio::time::timeout(silence, piece).await.map_err(|_| Error::Silent(silence))
+}

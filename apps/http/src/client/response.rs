@@ -1,0 +1,182 @@
+//! An answer: its head at once, its body as it comes.
+
+use super::pool::{Kept, Stream3, within};
+use crate::error::{of_h3, of_hyper};
+use crate::streams::Budget;
+use crate::{Error, HttpVersion, Url};
+use bytes::{Buf, Bytes};
+use core::time::Duration;
+use http::header::CONTENT_LENGTH;
+use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt;
+use neater::{CandidateOutcome, Stack};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// What carries an answer.
+#[derive(Clone, Debug)]
+pub struct Transport {
+    /// The protocol stack that the race has chosen.
+    pub stack: Stack,
+    /// The version of HTTP on it.
+    pub version: HttpVersion,
+    /// The server's address.
+    pub remote: Option<SocketAddr>,
+    /// The security protocol; `None` in the clear.
+    pub security: Option<String>,
+    /// How long establishment took.
+    pub establishment: Duration,
+    /// Every candidate of the race and what became of it.
+    pub candidates: Vec<CandidateOutcome>,
+    /// Whether the connection had carried an earlier request.
+    pub reused: bool,
+}
+
+/// The rest of an answer.
+pub(super) enum Body {
+    Hyper {
+        body: hyper::body::Incoming,
+        kept: Option<Kept>,
+    },
+    H3 {
+        stream: Box<Stream3>,
+        budget: Option<Arc<Budget>>,
+        _sender: h3::client::SendRequest<crate::streams::Session, Bytes>,
+    },
+    End,
+}
+
+/// An answer. Dropping it gives up what has not been read.
+pub struct Response {
+    url: Url,
+    status: StatusCode,
+    headers: HeaderMap,
+    transport: Transport,
+    body: Body,
+    received: u64,
+    expected: Option<u64>,
+    silence: Duration,
+}
+
+impl Response {
+    pub(super) fn new(
+        url: Url,
+        head: bool,
+        parts: http::response::Parts,
+        transport: Transport,
+        body: Body,
+        silence: Duration,
+    ) -> Self {
+        let announced = parts.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
+        // RFC 9110 section 6.4.1: no body, whatever the length says.
+        let none = head || parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED;
+        let expected = if none { Some(0) } else { announced };
+        Self { url, status: parts.status, headers: parts.headers, transport, body, received: 0, expected, silence }
+    }
+
+    /// Where the answer came from, after redirections.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The header fields.
+    #[must_use]
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// What carries it.
+    #[must_use]
+    pub fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    /// Bytes of the body, if the server has announced them.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
+        self.expected
+    }
+
+    /// The next piece of the body; `None` when it is complete.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`], [`Error::Silent`], or [`Error::Length`] when as much came as was announced, or less, and
+    /// the two do not agree: what was returned before is what came.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        let (received, expected) = (self.received, self.expected);
+        let piece = match &mut self.body {
+            Body::End => return Ok(None),
+            Body::Hyper { body, .. } => loop {
+                match within(self.silence, body.frame()).await? {
+                    None => break None,
+                    Some(Ok(frame)) => {
+                        if let Ok(data) = frame.into_data() {
+                            break Some(data);
+                        }
+                    }
+                    Some(Err(e)) => {
+                        self.body = Body::End;
+                        return Err(of_hyper(&e, received, expected));
+                    }
+                }
+            },
+            Body::H3 { stream, budget, .. } => match within(self.silence, stream.recv_data()).await? {
+                Ok(None) => None,
+                Ok(Some(mut data)) => {
+                    if let Some(b) = budget {
+                        b.renew();
+                    }
+                    let n = data.remaining();
+                    Some(data.copy_to_bytes(n))
+                }
+                Err(e) => {
+                    self.body = Body::End;
+                    return Err(of_h3(&e, received, expected));
+                }
+            },
+        };
+        match piece {
+            Some(data) => {
+                self.received += data.len() as u64;
+                match expected {
+                    Some(expected) if self.received > expected => {
+                        self.body = Body::End;
+                        Err(Error::Length { received: self.received, expected })
+                    }
+                    _ => Ok(Some(data)),
+                }
+            }
+            None => {
+                if let Body::Hyper { kept: Some(kept), .. } = core::mem::replace(&mut self.body, Body::End) {
+                    kept.give_back();
+                }
+                match expected {
+                    Some(expected) if received < expected => Err(Error::Length { received, expected }),
+                    _ => Ok(None),
+                }
+            }
+        }
+    }
+
+    /// The whole body, if it has at most `max` bytes.
+    ///
+    /// # Errors
+    /// As [`Response::chunk`], and [`Error::Protocol`] if there is more.
+    pub async fn bytes(mut self, max: usize) -> Result<Vec<u8>, Error> {
+        let mut all = Vec::new();
+        while let Some(piece) = self.chunk().await? {
+            if all.len() + piece.len() > max {
+                return Err(Error::Protocol(format!("the answer has more than {max} bytes")));
+            }
+            all.extend_from_slice(&piece);
+        }
+        Ok(all)
+    }
+}

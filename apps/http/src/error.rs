@@ -1,0 +1,154 @@
+//! Why a request failed, sorted by what the caller can do about it.
+
+use crate::HttpVersion;
+use core::fmt;
+use core::time::Duration;
+use neater::{AttemptError, EstablishmentError, Fate};
+use neater_quic::QuicError;
+
+/// Why a request failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The URL cannot be used; the text says why and what would do.
+    Url(String),
+    /// The needs, the security and the URL contradict each other.
+    Needs(String),
+    /// No connection: every candidate and what became of it.
+    Establishment(Box<EstablishmentError>),
+    /// A redirection that is not followed, and why.
+    Redirect(String),
+    /// The peer broke the rules of HTTP, or refused the request below HTTP's status codes.
+    Protocol(String),
+    /// The connection ended before the answer did.
+    Interrupted {
+        /// Bytes of the body that have come.
+        received: u64,
+        /// Bytes of the body that were announced, if any were.
+        expected: Option<u64>,
+        /// What ended it.
+        cause: String,
+    },
+    /// The server announced one length and sent another.
+    Length {
+        /// Bytes that came.
+        received: u64,
+        /// Bytes that were announced.
+        expected: u64,
+    },
+    /// Nothing came for this long.
+    Silent(Duration),
+    /// This system has no descriptors or memory left.
+    Local(std::io::Error),
+}
+
+/// TLS alerts that are about certificates (RFC 8446 section 6.2): bad_certificate to unknown_ca, and access_denied.
+const CERTIFICATE_ALERTS: core::ops::RangeInclusive<u8> = 42..=49;
+
+impl Error {
+    /// Whether security is why: the peer's certificate is not acceptable, or there is no security in common.
+    #[must_use]
+    pub fn is_security(&self) -> bool {
+        let Self::Establishment(e) = self else { return false };
+        is_security(e)
+    }
+
+    /// Whether asking again, for what is missing, may help.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        matches!(self, Self::Interrupted { .. } | Self::Silent(_))
+    }
+
+    /// One word for programs.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Url(_) => "url",
+            Self::Needs(_) => "needs",
+            Self::Establishment(_) if self.is_security() => "security",
+            Self::Establishment(_) => "establishment",
+            Self::Redirect(_) => "redirect",
+            Self::Protocol(_) => "protocol",
+            Self::Interrupted { .. } => "interrupted",
+            Self::Length { .. } => "length",
+            Self::Silent(_) => "silent",
+            Self::Local(_) => "local",
+        }
+    }
+}
+
+/// Whether a connection could not be established because of security.
+#[must_use]
+pub fn is_security(e: &EstablishmentError) -> bool {
+    use neater::tls::Blame;
+    e.candidates.iter().any(|c| match &c.fate {
+        Fate::Failed(AttemptError::Tls(e)) => matches!(e.blame(), Blame::PeerCertificate | Blame::RefusedByPeer),
+        Fate::Failed(AttemptError::Quic(QuicError::Tls { alert: Some(a), .. })) => CERTIFICATE_ALERTS.contains(a),
+        _ => false,
+    })
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(why) | Self::Needs(why) | Self::Redirect(why) | Self::Protocol(why) => f.write_str(why),
+            Self::Establishment(e) => e.fmt(f),
+            Self::Interrupted { received, expected: Some(n), cause } => {
+                write!(f, "the connection ended after {received} of {n} bytes: {cause}")
+            }
+            Self::Interrupted { received: 0, expected: None, cause } => {
+                write!(f, "the connection ended before an answer: {cause}")
+            }
+            Self::Interrupted { received, expected: None, cause } => {
+                write!(f, "the connection ended after {received} bytes: {cause}")
+            }
+            Self::Length { received, expected } => {
+                write!(f, "the server announced {expected} bytes and sent {received}")
+            }
+            Self::Silent(d) => write!(f, "nothing came for {:.1} s", d.as_secs_f64()),
+            Self::Local(e) => write!(f, "this system: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<EstablishmentError> for Error {
+    fn from(e: EstablishmentError) -> Self {
+        Self::Establishment(Box::new(e))
+    }
+}
+
+/// The error and what lies behind it, each thing once.
+pub(crate) fn chain(e: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = e.to_string();
+    let mut next = e.source();
+    while let Some(e) = next {
+        let more = e.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        next = e.source();
+    }
+    text
+}
+
+/// What a failure of hyper's means, before or in the middle of an answer.
+pub(crate) fn of_hyper(e: &hyper::Error, received: u64, expected: Option<u64>) -> Error {
+    if e.is_parse() || e.is_parse_too_large() || e.is_user() {
+        return Error::Protocol(format!("the server's answer is not acceptable: {}", chain(e)));
+    }
+    // What travels as a stream error of HTTP/2 may be a length that is not kept: it reads like any other reset.
+    Error::Interrupted { received, expected, cause: chain(e) }
+}
+
+/// What a failure of h3's means, before or in the middle of an answer.
+pub(crate) fn of_h3(e: &h3::error::StreamError, received: u64, expected: Option<u64>) -> Error {
+    match e {
+        h3::error::StreamError::HeaderTooBig { .. } => {
+            Error::Protocol(format!("the {} answer is not acceptable: {e}", HttpVersion::Http3))
+        }
+        e => Error::Interrupted { received, expected, cause: chain(e) },
+    }
+}

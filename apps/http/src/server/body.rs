@@ -1,0 +1,140 @@
+//! The bodies of answers.
+
+use super::watch::Activity;
+use super::{Common, Counters};
+use bytes::{Bytes, BytesMut};
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use http_body::{Body, Frame, SizeHint};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinHandle;
+
+/// Bytes read from a file at once. One such piece per answer is in memory.
+pub(crate) const CHUNK: u64 = 128 << 10;
+
+/// The body of an answer: nothing, a short text, or a part of a file that is read as the connection takes it.
+pub struct FileBody {
+    source: Source,
+    left: u64,
+    witness: Option<Witness>,
+}
+
+enum Source {
+    Text(Bytes),
+    File { file: Arc<File>, at: u64, reading: Option<JoinHandle<io::Result<Bytes>>> },
+}
+
+/// Who is told that the body moves.
+struct Witness {
+    activity: Activity,
+    common: Arc<Common>,
+    _turn: Option<OwnedSemaphorePermit>,
+}
+
+impl FileBody {
+    /// No body.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::text(Bytes::new())
+    }
+
+    /// A text.
+    #[must_use]
+    pub fn text(text: impl Into<Bytes>) -> Self {
+        let text = text.into();
+        Self { left: text.len() as u64, source: Source::Text(text), witness: None }
+    }
+
+    /// `length` bytes of `file` from `start` on. It is an error if the file turns out to be shorter.
+    pub(crate) fn file(file: File, start: u64, length: u64) -> Self {
+        Self { source: Source::File { file: Arc::new(file), at: start, reading: None }, left: length, witness: None }
+    }
+
+    /// How many bytes are left.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Tells `activity` of every piece, and keeps `turn` until the body is gone.
+    pub(crate) fn witnessed(
+        mut self,
+        activity: Activity,
+        common: Arc<Common>,
+        turn: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        self.witness = Some(Witness { activity, common, _turn: turn });
+        self
+    }
+}
+
+fn read(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
+    let mut buf = BytesMut::zeroed(usize::try_from(length.min(CHUNK)).unwrap_or_default());
+    let mut filled = 0;
+    while filled < buf.len() {
+        match file.read_at(&mut buf[filled..], at + filled as u64) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    if filled < buf.len() {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter while it was served"));
+    }
+    Ok(buf.freeze())
+}
+
+impl Body for FileBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let this = &mut *self;
+        if this.left == 0 {
+            return Poll::Ready(None);
+        }
+        let piece = match &mut this.source {
+            Source::Text(text) => Ok(core::mem::take(text)),
+            Source::File { file, at, reading } => {
+                let task = reading.get_or_insert_with(|| {
+                    let (file, at, left) = (file.clone(), *at, this.left);
+                    tokio::task::spawn_blocking(move || read(&file, at, left))
+                });
+                let done = ready!(Pin::new(task).poll(cx));
+                *reading = None;
+                let piece = done.map_err(io::Error::other).and_then(|r| r);
+                if let Ok(p) = &piece {
+                    *at += p.len() as u64;
+                }
+                piece
+            }
+        };
+        match &piece {
+            Ok(p) => this.left = this.left.saturating_sub(p.len() as u64),
+            Err(e) => {
+                tracing::warn!(target: "neater::serve", "reading failed in the middle of an answer: {e}");
+                this.left = 0;
+            }
+        }
+        if let (Ok(p), Some(w)) = (&piece, &this.witness) {
+            w.activity.touch();
+            let Counters { bytes, .. } = &w.common.counters;
+            bytes.fetch_add(p.len() as u64, Ordering::Relaxed);
+        }
+        Poll::Ready(Some(piece.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}

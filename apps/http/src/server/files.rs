@@ -1,0 +1,295 @@
+//! What is answered: the files of one folder.
+//!
+//! *Responsible for* finding the file that a path names, the fields of the answer, conditions and ranges. *Not responsible
+//! for* connections.
+//!
+//! *Invariants*: a path is only ever joined to the root from names that are neither `.` nor `..` and hold no slash; what
+//! was opened is checked again by where it really is, so that neither a link nor a race leads out of the root; only regular
+//! files are served.
+
+use super::body::FileBody;
+use super::conditions::{Part, Validators, Verdict, judge, part};
+use super::listing;
+use crate::url::unescape;
+use http::header::{
+    ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION, SERVER,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// A folder of files.
+#[derive(Clone, Debug)]
+pub struct Files {
+    root: PathBuf,
+    listings: bool,
+}
+
+/// What a path led to.
+enum Found {
+    File(File, Metadata, PathBuf),
+    Folder(PathBuf),
+    Nothing(StatusCode),
+}
+
+impl Files {
+    /// The files below `root`.
+    ///
+    /// # Errors
+    /// `root` does not exist, or is no folder.
+    pub fn new(root: impl AsRef<Path>) -> io::Result<Self> {
+        let root = root.as_ref().canonicalize()?;
+        if !root.is_dir() {
+            return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a folder"));
+        }
+        Ok(Self { root, listings: true })
+    }
+
+    /// Whether a folder without `index.html` is answered with a page that lists it. Default: yes.
+    #[must_use]
+    pub fn listings(mut self, yes: bool) -> Self {
+        self.listings = yes;
+        self
+    }
+
+    /// The folder, as it really is.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Answers a request. Looks at the file system, so it may take its time.
+    #[must_use]
+    pub fn answer<B>(&self, request: &Request<B>) -> Response<FileBody> {
+        let mut response = match *request.method() {
+            Method::GET | Method::HEAD => self.get(request),
+            Method::OPTIONS => allow(StatusCode::NO_CONTENT),
+            _ => allow(StatusCode::METHOD_NOT_ALLOWED),
+        };
+        let h = response.headers_mut();
+        h.insert(DATE, date(SystemTime::now()));
+        h.insert(SERVER, HeaderValue::from_static(concat!("neater/", env!("CARGO_PKG_VERSION"))));
+        h.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if request.method() == Method::HEAD {
+            response = response.map(|_| FileBody::empty());
+        }
+        response
+    }
+
+    fn get<B>(&self, request: &Request<B>) -> Response<FileBody> {
+        let path = request.uri().path();
+        match self.find(path) {
+            Found::Nothing(status) => text(status),
+            Found::File(..) if path.ends_with('/') => text(StatusCode::NOT_FOUND),
+            Found::File(file, meta, name) => {
+                // RFC 9110 section 14.2: Range is for GET.
+                serve(file, &meta, &name, request.headers(), request.method() == Method::GET)
+            }
+            Found::Folder(folder) => self.folder(&folder, path, request),
+        }
+    }
+
+    fn folder<B>(&self, folder: &Path, path: &str, request: &Request<B>) -> Response<FileBody> {
+        if !path.ends_with('/') {
+            // Relative links of the page need the slash. Only the last name is given: it is right behind any proxy.
+            let last = path.rsplit('/').next().unwrap_or_default();
+            let query = request.uri().query().map(|q| format!("?{q}")).unwrap_or_default();
+            let mut response = text(StatusCode::MOVED_PERMANENTLY);
+            if let Ok(location) = HeaderValue::from_str(&format!("./{last}/{query}")) {
+                response.headers_mut().insert(LOCATION, location);
+            }
+            return response;
+        }
+        if let Found::File(file, meta, name) = self.open(&folder.join("index.html")) {
+            return serve(file, &meta, &name, request.headers(), request.method() == Method::GET);
+        }
+        if !self.listings {
+            return text(StatusCode::FORBIDDEN);
+        }
+        let shown = unescape(path).unwrap_or_else(|| path.to_owned());
+        match listing::page(folder, &shown, folder == self.root) {
+            Ok(page) => with_length(StatusCode::OK, "text/html; charset=utf-8", page),
+            Err(e) => text(status_of(&e)),
+        }
+    }
+
+    fn find(&self, path: &str) -> Found {
+        let mut file = self.root.clone();
+        for name in path.split('/') {
+            let Some(name) = unescape(name) else { return Found::Nothing(StatusCode::BAD_REQUEST) };
+            match name.as_str() {
+                "" | "." => {}
+                // A client that means well has worked this out itself (RFC 3986 section 5.2.4).
+                ".." => return Found::Nothing(StatusCode::BAD_REQUEST),
+                name if name.contains(['/', '\0']) => return Found::Nothing(StatusCode::BAD_REQUEST),
+                name => file.push(name),
+            }
+        }
+        self.open(&file)
+    }
+
+    fn open(&self, path: &Path) -> Found {
+        let real = match path.canonicalize() {
+            Ok(real) => real,
+            Err(e) => return Found::Nothing(status_of(&e)),
+        };
+        if !real.starts_with(&self.root) {
+            tracing::warn!(target: "neater::serve", "refused: {} leads out of the folder", path.display());
+            return Found::Nothing(StatusCode::FORBIDDEN);
+        }
+        // Without O_NONBLOCK a pipe would hold us until somebody writes to it.
+        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(&real);
+        let (file, meta) = match opened.and_then(|f| f.metadata().map(|m| (f, m))) {
+            Ok(both) => both,
+            Err(e) => return Found::Nothing(status_of(&e)),
+        };
+        // A folder above may have been replaced by a link since: ask where the open file is.
+        let actual = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).or_else(|_| real.canonicalize());
+        match actual {
+            Ok(actual) if actual.starts_with(&self.root) => {}
+            _ => return Found::Nothing(StatusCode::FORBIDDEN),
+        }
+        if meta.is_dir() {
+            Found::Folder(real)
+        } else if meta.is_file() {
+            Found::File(file, meta, real)
+        } else {
+            Found::Nothing(StatusCode::FORBIDDEN)
+        }
+    }
+}
+
+fn status_of(e: &io::Error) -> StatusCode {
+    match e.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename => {
+            StatusCode::NOT_FOUND
+        }
+        io::ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
+        _ => match e.raw_os_error() {
+            Some(libc::ELOOP) => StatusCode::FORBIDDEN,
+            // No descriptor left: it passes.
+            Some(libc::EMFILE | libc::ENFILE) => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        },
+    }
+}
+
+fn date(t: SystemTime) -> HeaderValue {
+    HeaderValue::from_str(&httpdate::fmt_http_date(t)).unwrap_or_else(|_| HeaderValue::from_static(""))
+}
+
+fn text(status: StatusCode) -> Response<FileBody> {
+    with_length(status, "text/plain; charset=utf-8", format!("{status}\n"))
+}
+
+fn with_length(status: StatusCode, kind: &'static str, body: String) -> Response<FileBody> {
+    let mut response = Response::new(FileBody::text(body));
+    *response.status_mut() = status;
+    let length = response.body().left();
+    let h = response.headers_mut();
+    h.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    h.insert(CONTENT_LENGTH, length.into());
+    response
+}
+
+fn allow(status: StatusCode) -> Response<FileBody> {
+    let mut response = if status == StatusCode::NO_CONTENT { Response::new(FileBody::empty()) } else { text(status) };
+    *response.status_mut() = status;
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, OPTIONS"));
+    response
+}
+
+/// The state of a file: any change of contents changes its time, its length or its number.
+fn validators(meta: &Metadata) -> Validators {
+    let time = format!("{:x}.{:x}", meta.mtime(), meta.mtime_nsec());
+    // HTTP's dates have whole seconds; a file from before 1970 has no date.
+    let modified = u64::try_from(meta.mtime()).ok().map(|s| SystemTime::UNIX_EPOCH + Duration::from_secs(s));
+    // RFC 9110 section 8.8.2.1: a date in the future is replaced by the present, which says nothing.
+    let modified = modified.filter(|m| *m <= SystemTime::now());
+    Validators { etag: format!("\"{time}-{:x}-{:x}\"", meta.len(), meta.ino()), modified }
+}
+
+fn serve(file: File, meta: &Metadata, name: &Path, headers: &HeaderMap, ranges: bool) -> Response<FileBody> {
+    let v = validators(meta);
+    let total = meta.len();
+    let mut response = match judge(headers, &v) {
+        Verdict::Failed => return text(StatusCode::PRECONDITION_FAILED),
+        Verdict::NotModified => {
+            let mut r = Response::new(FileBody::empty());
+            *r.status_mut() = StatusCode::NOT_MODIFIED;
+            r
+        }
+        Verdict::Go => match if ranges { part(headers, total, &v) } else { Part::Whole } {
+            Part::Unsatisfiable => {
+                let mut r = text(StatusCode::RANGE_NOT_SATISFIABLE);
+                if let Ok(range) = HeaderValue::from_str(&format!("bytes */{total}")) {
+                    r.headers_mut().insert(CONTENT_RANGE, range);
+                }
+                r
+            }
+            Part::Whole => {
+                let mut r = Response::new(FileBody::file(file, 0, total));
+                r.headers_mut().insert(CONTENT_LENGTH, total.into());
+                r.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind_of(name)));
+                r
+            }
+            Part::From { start, length } => {
+                let mut r = Response::new(FileBody::file(file, start, length));
+                *r.status_mut() = StatusCode::PARTIAL_CONTENT;
+                let h = r.headers_mut();
+                if let Ok(range) = HeaderValue::from_str(&format!("bytes {start}-{}/{total}", start + length - 1)) {
+                    h.insert(CONTENT_RANGE, range);
+                }
+                h.insert(CONTENT_LENGTH, length.into());
+                h.insert(CONTENT_TYPE, HeaderValue::from_static(kind_of(name)));
+                r
+            }
+        },
+    };
+    let h = response.headers_mut();
+    h.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if let Ok(tag) = HeaderValue::from_str(&v.etag) {
+        h.insert(ETAG, tag);
+    }
+    if let Some(modified) = v.modified {
+        h.insert(LAST_MODIFIED, date(modified));
+    }
+    response
+}
+
+/// The media type by the end of the name; bytes where it says nothing.
+fn kind_of(name: &Path) -> &'static str {
+    let end = name.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    match end.as_str() {
+        "html" | "htm" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "txt" | "md" | "log" | "toml" | "rs" | "c" | "h" | "py" => "text/plain; charset=utf-8",
+        "json" => "application/json",
+        "xml" => "application/xml",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "ico" => "image/x-icon",
+        "pdf" => "application/pdf",
+        "wasm" => "application/wasm",
+        "mp3" => "audio/mpeg",
+        "mp4" => "video/mp4",
+        "webm" => "video/webm",
+        "woff2" => "font/woff2",
+        "zip" => "application/zip",
+        "gz" => "application/gzip",
+        _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests;

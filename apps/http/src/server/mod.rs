@@ -1,0 +1,182 @@
+//! Serving files over every version of HTTP on one port number.
+//!
+//! *Responsible for* accepting from neater's listeners, how many connections and requests there may be, idle limits, and
+//! ending in order. *Not responsible for* what is answered: that is [`Files`].
+//!
+//! *Invariants*: every bound of [`ServerLimits`] holds at any time; a connection that neither asks nor takes anything for
+//! [`ServerLimits::idle`] is ended; after [`Server::run`] returns, nothing of it runs any more.
+
+mod body;
+mod conditions;
+mod connection;
+mod files;
+mod listing;
+mod watch;
+
+pub use body::FileBody;
+pub use files::Files;
+
+use core::time::Duration;
+use neater::{Accepted, Listener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::{Semaphore, watch as signal};
+use tokio::task::JoinSet;
+
+/// Bounds of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Connections at once; more are turned away. Default 1,024.
+    pub connections: usize,
+    /// Requests at once on one connection; more wait. Default 100 (RFC 9113 section 6.5.2, RFC 9114 section 6.1: at least).
+    pub requests_per_connection: usize,
+    /// Requests at once in all; more wait. Each has a file and a buffer. Default 512.
+    pub requests: usize,
+    /// Bytes of a request's head. Default 16 kB.
+    pub head: usize,
+    /// How long a request's head may take. Default 10 s.
+    pub head_time: Duration,
+    /// How long a connection may do nothing: neither ask nor take 128 kB of an answer. Default 60 s.
+    pub idle: Duration,
+    /// How long answers may take to end when the server stops. Default 10 s.
+    pub grace: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            requests_per_connection: 100,
+            requests: 512,
+            head: 16 << 10,
+            head_time: Duration::from_secs(10),
+            idle: Duration::from_secs(60),
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a server has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Requests answered.
+    pub requests: u64,
+    /// Bytes of bodies handed to connections.
+    pub bytes: u64,
+    /// Connections turned away at the limit.
+    pub refused: u64,
+    /// Connections that were cut off when the grace ended.
+    pub cut_off: u64,
+}
+
+/// Counters that all connections share.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    requests: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// What all connections of a server share.
+pub(crate) struct Common {
+    files: Files,
+    limits: ServerLimits,
+    counters: Counters,
+    turns: Arc<Semaphore>,
+    alt_svc: Option<http::HeaderValue>,
+}
+
+/// A server of files.
+pub struct Server {
+    files: Files,
+    limits: ServerLimits,
+    alt_svc: Option<u16>,
+}
+
+impl Server {
+    /// A server of these files.
+    #[must_use]
+    pub fn new(files: Files) -> Self {
+        Self { files, limits: ServerLimits::default(), alt_svc: None }
+    }
+
+    /// Other bounds than the default ones.
+    #[must_use]
+    pub fn limits(mut self, limits: ServerLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Tells clients of older versions that HTTP/3 is to be had at this port (RFC 7838).
+    #[must_use]
+    pub fn alt_svc(mut self, port: u16) -> Self {
+        self.alt_svc = Some(port);
+        self
+    }
+
+    /// Serves what `listeners` receive until `stop` ends, then ends in order: nothing new is accepted, clients are told
+    /// (GOAWAY, `connection: close`), and what is being answered has [`ServerLimits::grace`] to end.
+    pub async fn run(self, listeners: Vec<Listener>, stop: impl Future<Output = ()>) -> Summary {
+        let common = Arc::new(Common {
+            files: self.files,
+            limits: self.limits,
+            counters: Counters::default(),
+            turns: Arc::new(Semaphore::new(self.limits.requests)),
+            alt_svc: self.alt_svc.and_then(|p| format!("h3=\":{p}\"; ma=86400").parse().ok()),
+        });
+        let mut summary = Summary::default();
+        let (stopping, told) = signal::channel(false);
+        let mut connections = JoinSet::new();
+        for l in &listeners {
+            l.deliver_groups(true);
+        }
+        tokio::pin!(stop);
+        loop {
+            let accepted = tokio::select! {
+                () = &mut stop => break,
+                accepted = next(&listeners) => accepted,
+                Some(_) = connections.join_next() => continue,
+            };
+            // Every listener has stopped: there is nothing to wait for but the end.
+            let Some(accepted) = accepted else { break };
+            if connections.len() >= self.limits.connections {
+                summary.refused += 1;
+                tracing::warn!(target: "neater::serve", "turned away: {} connections already", connections.len());
+                refuse(accepted);
+                continue;
+            }
+            connections.spawn(connection::serve(common.clone(), accepted, told.clone()));
+        }
+        for l in &listeners {
+            l.stop();
+        }
+        let _ = stopping.send(true);
+        let all = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(self.limits.grace, all).await.is_err() {
+            summary.cut_off = connections.len() as u64;
+            connections.shutdown().await;
+        }
+        summary.requests = common.counters.requests.load(Ordering::Relaxed);
+        summary.bytes = common.counters.bytes.load(Ordering::Relaxed);
+        summary
+    }
+}
+
+/// The next connection of any listener; `None` when all have stopped.
+async fn next(listeners: &[Listener]) -> Option<Accepted> {
+    use futures_util::stream::{FuturesUnordered, StreamExt};
+    let mut all: FuturesUnordered<_> = listeners.iter().map(Listener::accept_any).collect();
+    while let Some(accepted) = all.next().await {
+        if accepted.is_some() {
+            return accepted;
+        }
+    }
+    None
+}
+
+fn refuse(accepted: Accepted) {
+    match accepted {
+        Accepted::Connection(c) => c.abort(),
+        // RFC 9114 section 8.1: a peer that asks for too much, or here: one of too many.
+        Accepted::Group(g) => g.close_session(h3::error::Code::H3_EXCESSIVE_LOAD.value(), b"too many connections"),
+    }
+}

@@ -1,0 +1,290 @@
+//! URLs, as far as fetching needs them.
+
+use crate::Error;
+use core::fmt;
+use http::Uri;
+use http::uri::PathAndQuery;
+
+/// How the answer travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scheme {
+    /// In the clear.
+    Http,
+    /// Encrypted and authenticated.
+    Https,
+}
+
+impl Scheme {
+    /// The port that is meant when none is named.
+    #[must_use]
+    pub const fn default_port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+
+    /// As it stands in a URL.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
+/// Whom to ask: connections are shared within an origin (RFC 6454 section 4).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// How.
+    pub scheme: Scheme,
+    /// The name or address, in lower case, without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl Origin {
+    /// What stands in Host and `:authority`.
+    #[must_use]
+    pub fn authority(&self) -> String {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        if self.port == self.scheme.default_port() { host } else { format!("{host}:{}", self.port) }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.scheme.as_str(), self.authority())
+    }
+}
+
+/// A URL: an origin and what to ask it for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    origin: Origin,
+    target: PathAndQuery,
+}
+
+/// The longest URL that is read, in bytes.
+pub const URL_MAX: usize = 8 << 10;
+
+impl Url {
+    /// Reads a URL. Without a scheme, https is meant. A fragment is left out, as it never leaves the client.
+    ///
+    /// # Errors
+    /// [`Error::Url`], with what to do.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let shown: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
+        let bad = |why: &str| Error::Url(format!("`{shown}` is not a URL that can be fetched: {why}"));
+        if text.len() > URL_MAX {
+            return Err(bad("it is longer than 8 kB"));
+        }
+        let text = text.trim().split('#').next().unwrap_or_default();
+        if text.is_empty() {
+            return Err(bad("it is empty"));
+        }
+        let (scheme, rest) = match text.split_once("://") {
+            Some((s, rest)) if s.eq_ignore_ascii_case("https") => (Scheme::Https, rest),
+            Some((s, rest)) if s.eq_ignore_ascii_case("http") => (Scheme::Http, rest),
+            Some((s, _)) => return Err(bad(&format!("the scheme is {s}; http and https are known"))),
+            None => (Scheme::Https, text),
+        };
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        if authority.contains('@') {
+            return Err(bad("it names a user; give credentials as a header: -H 'Authorization: ...'"));
+        }
+        if !authority.is_ascii() {
+            return Err(bad("the host is not ASCII: use its xn-- form"));
+        }
+        let (host, port) = split_port(authority).ok_or_else(|| bad("the port must be a number from 1 to 65535"))?;
+        let literal = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+        let known = match literal {
+            Some(v6) => v6.split('%').next().is_some_and(|a| a.parse::<std::net::Ipv6Addr>().is_ok()),
+            None => {
+                !host.is_empty() && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
+            }
+        };
+        if !known {
+            return Err(bad(if host.is_empty() {
+                "the host is missing"
+            } else {
+                "the host is neither name nor address"
+            }));
+        }
+        let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        let target = escape(&path).parse().map_err(|_| bad("the path has characters that cannot stand there"))?;
+        let host = literal.unwrap_or(host).to_ascii_lowercase();
+        Ok(Self { origin: Origin { scheme, host, port: port.unwrap_or(scheme.default_port()) }, target })
+    }
+
+    /// Whom to ask.
+    #[must_use]
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Path and query.
+    #[must_use]
+    pub fn target(&self) -> &PathAndQuery {
+        &self.target
+    }
+
+    /// What a Location header means here (RFC 9110 section 10.2.2).
+    ///
+    /// # Errors
+    /// [`Error::Url`] if it means nothing.
+    pub fn join(&self, location: &str) -> Result<Self, Error> {
+        let location = location.trim();
+        if location.contains("://") {
+            return Self::parse(location);
+        }
+        if let Some(rest) = location.strip_prefix("//") {
+            return Self::parse(&format!("{}://{rest}", self.origin.scheme.as_str()));
+        }
+        let path = self.target.path();
+        let folder = &path[..path.rfind('/').map_or(0, |i| i + 1)];
+        let relative = match location.as_bytes().first() {
+            Some(b'/') => location.to_owned(),
+            Some(b'?') => format!("{path}{location}"),
+            _ => format!("{folder}{location}"),
+        };
+        Self::parse(&format!("{}{relative}", self.origin))
+    }
+
+    /// The last part of the path, without its escapes: the name to save it under. `None` when there is none that can be a
+    /// file's name.
+    #[must_use]
+    pub fn file_name(&self) -> Option<String> {
+        let last = self.target.path().rsplit('/').next().unwrap_or_default();
+        let name = unescape(last)?;
+        let fit = !name.is_empty()
+            && name != "."
+            && name != ".."
+            && name.len() <= 255
+            && !name.contains(|c: char| c == '/' || c.is_control());
+        fit.then_some(name)
+    }
+
+    /// As hyper and h3 want it.
+    pub(crate) fn uri(&self, absolute: bool) -> Result<Uri, Error> {
+        let mut parts = http::uri::Parts::default();
+        parts.path_and_query = Some(self.target.clone());
+        let bad = |_| Error::Url(format!("`{self}` cannot be asked for"));
+        if absolute {
+            parts.scheme = Some(match self.origin.scheme {
+                Scheme::Http => http::uri::Scheme::HTTP,
+                Scheme::Https => http::uri::Scheme::HTTPS,
+            });
+            let authority = self.origin.authority().parse();
+            parts.authority = Some(authority.map_err(|_| Error::Url(format!("`{self}` cannot be asked for")))?);
+        }
+        Uri::from_parts(parts).map_err(bad)
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.origin, self.target)
+    }
+}
+
+/// Host and port of an authority; `None` if the port is none.
+fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
+    let after = authority.rfind(']').map_or(0, |i| i + 1);
+    match authority[after..].rfind(':') {
+        None => Some((authority, None)),
+        Some(i) if authority[after + i + 1..].is_empty() => Some((&authority[..after + i], None)),
+        Some(i) => {
+            let port: u16 = authority[after + i + 1..].parse().ok()?;
+            (port != 0).then_some((&authority[..after + i], Some(port)))
+        }
+    }
+}
+
+/// Escapes what cannot travel in a request line; what is escaped already stays.
+pub(crate) fn escape(path: &str) -> String {
+    let mut out = String::with_capacity(path.len());
+    for b in path.bytes() {
+        match b {
+            b'!' | b'#'..=b';' | b'=' | b'?'..=b'[' | b']' | b'_' | b'a'..=b'z' | b'~' => out.push(char::from(b)),
+            _ => out.push_str(&format!("%{b:02X}")),
+        }
+    }
+    out
+}
+
+/// Undoes escapes; `None` if the result is not UTF-8 or an escape is broken.
+pub(crate) fn unescape(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(b) = bytes.next() {
+        if b == b'%' {
+            let digit = |b: Option<u8>| b.and_then(|b| char::from(b).to_digit(16));
+            let (high, low) = (digit(bytes.next())?, digit(bytes.next())?);
+            out.push(u8::try_from(high * 16 + low).ok()?);
+        } else {
+            out.push(b);
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    #[test]
+    fn a_url_without_scheme_is_https() {
+        let u = url("Example.com:8443/a b?q=1#frag");
+        assert_eq!(u.to_string(), "https://example.com:8443/a%20b?q=1");
+        assert_eq!(url("http://[::1]").to_string(), "http://[::1]/");
+        assert_eq!(url("https://h:443?x").to_string(), "https://h/?x");
+    }
+
+    #[test]
+    fn what_cannot_be_fetched_says_why() {
+        for (text, word) in [
+            ("", "empty"),
+            ("ftp://h/", "ftp"),
+            ("https:///x", "host is missing"),
+            ("https://h:0/", "port"),
+            ("https://h:99999/", "port"),
+            ("https://user:pw@h/", "credentials"),
+            ("https://b\u{fc}cher.example/", "xn--"),
+            ("https://[::g]/", "neither name nor address"),
+            ("https://a b/", "neither name nor address"),
+        ] {
+            let e = Url::parse(text).expect_err(text).to_string();
+            assert!(e.contains(word), "{text}: {e}");
+        }
+    }
+
+    #[test]
+    fn locations_are_read_against_the_url_they_came_from() {
+        let base = url("https://h:1/a/b?q");
+        for (location, whole) in [
+            ("c", "https://h:1/a/c"),
+            ("/c", "https://h:1/c"),
+            ("?z", "https://h:1/a/b?z"),
+            ("//other/x", "https://other/x"),
+            ("http://other/", "http://other/"),
+        ] {
+            assert_eq!(base.join(location).map(|u| u.to_string()).ok().as_deref(), Some(whole));
+        }
+    }
+
+    #[test]
+    fn a_file_name_never_leaves_its_folder() {
+        assert_eq!(url("h/a%20b.txt?x").file_name().as_deref(), Some("a b.txt"));
+        for hostile in ["h/", "h/..", "h/%2e%2e", "h/a%2Fb", "h/%00", "h/%ff", "h/%zz"] {
+            assert_eq!(url(hostile).file_name(), None, "{hostile}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! Our client against our server, over real sockets on loopback.
+
+use http::header::{HeaderValue, RANGE};
+use http::{HeaderMap, StatusCode};
+use neater::{LocalEndpoint, Neater, SecurityParameters, Stack, Trust};
+use neater_http::{Client, Error, Files, HttpVersion, RequestOptions, Server, ServerLimits, Summary, Url};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A server of a folder of its own, and a client's security for it.
+struct World {
+    neater: Neater,
+    folder: PathBuf,
+    port: u16,
+    trust: SecurityParameters,
+    stop: Option<oneshot::Sender<()>>,
+    server: JoinHandle<Summary>,
+}
+
+/// Bytes that follow from a number.
+fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut x = seed | 1;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x
+    };
+    (0..length.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(length).collect()
+}
+
+impl World {
+    fn new(name: &str, limits: ServerLimits, plain: bool) -> Self {
+        let folder = std::env::temp_dir().join(format!("neater-http-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("made");
+        let neater = Neater::new().expect("engine");
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+        let identity = neater::tls::self_signed(&["localhost", "127.0.0.1"], neater_base::WallTime(wall), [5; 32]);
+        let mut trust = SecurityParameters::new();
+        trust.trust = Trust::Only(vec![identity.chain[0].clone()]);
+        let mut security = SecurityParameters::new();
+        security.server_certificates = vec![identity];
+        security.alpn = vec![b"h3".to_vec(), b"h2".to_vec(), b"http/1.1".to_vec()];
+        let (security, stacks): (_, &[Stack]) = if plain {
+            (SecurityParameters::disabled(), &[Stack::Tcp])
+        } else {
+            (security, &[Stack::Quic, Stack::Tls])
+        };
+        let local = LocalEndpoint::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let listener =
+            neater.preconnection().local(local).security(security).stacks(stacks).listen().expect("listening");
+        let port = listener.port();
+        let server = Server::new(Files::new(&folder).expect("a folder")).limits(limits).alt_svc(port);
+        let (stop, stopped) = oneshot::channel();
+        let server = tokio::spawn(server.run(vec![listener], async move { drop(stopped.await) }));
+        Self { neater, folder, port, trust, stop: Some(stop), server }
+    }
+
+    fn put(&self, name: &str, contents: &[u8]) {
+        std::fs::write(self.folder.join(name), contents).expect("written");
+    }
+
+    fn url(&self, path: &str) -> Url {
+        Url::parse(&format!("https://127.0.0.1:{}/{path}", self.port)).expect("a URL")
+    }
+
+    fn client(&self, version: Option<HttpVersion>) -> Client {
+        let builder = Client::builder(self.neater.clone()).security(self.trust.clone());
+        match version {
+            Some(v) => builder.version(v).build(),
+            None => builder.build(),
+        }
+    }
+
+    async fn end(mut self) -> Summary {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        let summary = (&mut self.server).await.expect("served");
+        let _ = std::fs::remove_dir_all(&self.folder);
+        summary
+    }
+}
+
+const VERSIONS: [HttpVersion; 3] = [HttpVersion::Http11, HttpVersion::Http2, HttpVersion::Http3];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_version_brings_the_same_bytes() {
+    let world = World::new("versions", ServerLimits::default(), false);
+    let (small, large) = (noise(1_000_000, 1), noise(20_000_000, 2));
+    world.put("small", &small);
+    world.put("large", &large);
+    world.put("empty", b"");
+    for version in VERSIONS {
+        let client = world.client(Some(version));
+        for (name, contents) in [("small", &small[..]), ("large", &large[..]), ("empty", &[][..])] {
+            let response = client.get(&world.url(name), &RequestOptions::default()).await.expect("answered");
+            assert_eq!((response.status(), response.transport().version), (StatusCode::OK, version));
+            let wanted = if version == HttpVersion::Http3 { Stack::Quic } else { Stack::Tls };
+            assert_eq!(response.transport().stack, wanted);
+            assert_eq!(response.length(), Some(contents.len() as u64));
+            assert_eq!(response.headers().contains_key("alt-svc"), version != HttpVersion::Http3);
+            let got = response.bytes(32 << 20).await.expect("a body");
+            assert!(got == contents, "{version}: {name} differs");
+        }
+    }
+    let summary = world.end().await;
+    assert_eq!((summary.requests, summary.bytes, summary.cut_off), (9, 63_000_000, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_at_once_share_a_connection_where_it_has_streams() {
+    let world = World::new("shared", ServerLimits::default(), false);
+    let contents: Vec<Vec<u8>> = (0..20).map(|i| noise(100_000 + i, i as u64)).collect();
+    contents.iter().enumerate().for_each(|(i, c)| world.put(&i.to_string(), c));
+    for version in VERSIONS {
+        let client = world.client(Some(version));
+        let fetch = |i: usize| {
+            let (client, url) = (client.clone(), world.url(&i.to_string()));
+            async move {
+                let r = client.get(&url, &RequestOptions::default()).await.expect("answered");
+                let reused = r.transport().reused;
+                (reused, r.bytes(1 << 20).await.expect("a body"))
+            }
+        };
+        let all = futures_util::future::join_all((0..20).map(fetch)).await;
+        assert!(all.iter().zip(&contents).all(|((_, got), c)| got == c), "{version}");
+        let opened = all.iter().filter(|(reused, _)| !reused).count();
+        let most = if version == HttpVersion::Http11 { 6 } else { 1 };
+        assert!((1..=most).contains(&opened), "{version}: {opened} connections");
+    }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_race_decides_when_nobody_else_does() {
+    let world = World::new("race", ServerLimits::default(), false);
+    world.put("a", b"a");
+    let response = world.client(None).get(&world.url("a"), &RequestOptions::default()).await.expect("answered");
+    assert_eq!((response.transport().stack, response.transport().version), (Stack::Quic, HttpVersion::Http3));
+    drop(response);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ranges_and_statuses_are_the_same_over_every_version() {
+    let world = World::new("ranges", ServerLimits::default(), false);
+    world.put("digits", b"0123456789");
+    for version in VERSIONS {
+        let client = world.client(Some(version));
+        let headers: HeaderMap = [(RANGE, HeaderValue::from_static("bytes=3-5"))].into_iter().collect();
+        let options = RequestOptions { headers, ..RequestOptions::default() };
+        let response = client.get(&world.url("digits"), &options).await.expect("answered");
+        assert_eq!(response.status(), StatusCode::PARTIAL_CONTENT);
+        assert_eq!(response.bytes(100).await.expect("a body"), b"345");
+        let response = client.get(&world.url("nothing"), &RequestOptions::default()).await.expect("answered");
+        assert_eq!(response.status(), StatusCode::NOT_FOUND);
+        let response = client.head(&world.url("digits"), &RequestOptions::default()).await.expect("answered");
+        assert_eq!(response.headers()["content-length"], "10");
+        assert!(response.bytes(100).await.expect("no body").is_empty());
+    }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_lets_answers_that_have_begun_end() {
+    let world = World::new("stop", ServerLimits::default(), false);
+    let contents = noise(8_000_000, 3);
+    world.put("big", &contents);
+    for version in VERSIONS {
+        let world = World::new(&format!("stop-{version}").replace('/', ""), ServerLimits::default(), false);
+        world.put("big", &contents);
+        let client = world.client(Some(version));
+        let mut response = client.get(&world.url("big"), &RequestOptions::default()).await.expect("answered");
+        let mut got = response.chunk().await.expect("alive").expect("a piece").to_vec();
+        let ending = tokio::spawn(world.end());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        while let Some(piece) = response.chunk().await.unwrap_or_else(|e| panic!("{version}: {e}")) {
+            got.extend_from_slice(&piece);
+        }
+        assert!(got == contents, "{version}");
+        drop((response, client));
+        assert_eq!(ending.await.expect("ended").cut_off, 0, "{version}");
+    }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kept_connection_that_has_died_is_replaced_without_the_caller_noticing() {
+    for version in VERSIONS {
+        let limits = ServerLimits { idle: Duration::from_millis(200), ..ServerLimits::default() };
+        let world = World::new(&format!("dead-{version}").replace('/', ""), limits, false);
+        world.put("a", b"a");
+        let client = world.client(Some(version));
+        for _ in 0..2 {
+            let r = client
+                .get(&world.url("a"), &RequestOptions::default())
+                .await
+                .unwrap_or_else(|e| panic!("{version}: {e}"));
+            assert_eq!(r.bytes(10).await.expect("a body"), b"a");
+            tokio::time::sleep(Duration::from_millis(600)).await;
+        }
+        world.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_sends_its_head_a_byte_at_a_time_is_cut_off() {
+    let limits = ServerLimits { head_time: Duration::from_millis(300), ..ServerLimits::default() };
+    let world = World::new("loris", limits, true);
+    let mut slow = tokio::net::TcpStream::connect(("127.0.0.1", world.port)).await.expect("connected");
+    let started = std::time::Instant::now();
+    let mut rest = [0; 1024];
+    for byte in b"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: yes, very slow, and slower still, until the end of time\r\n" {
+        if slow.write_all(&[*byte]).await.is_err() {
+            break;
+        }
+        if let Ok(Ok(n)) = tokio::time::timeout(Duration::from_millis(50), slow.read(&mut rest)).await {
+            let text = String::from_utf8_lossy(&rest[..n]).into_owned();
+            assert!(n == 0 || text.contains("408"), "{text}");
+            break;
+        }
+    }
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_is_too_large_is_refused() {
+    let world = World::new("head", ServerLimits::default(), false);
+    world.put("a", b"a");
+    for version in VERSIONS {
+        let client = world.client(Some(version));
+        let value = HeaderValue::from_str(&"x".repeat(40_000)).expect("a value");
+        let headers: HeaderMap = [(http::HeaderName::from_static("x-large"), value)].into_iter().collect();
+        let answer = client.get(&world.url("a"), &RequestOptions { headers, ..RequestOptions::default() }).await;
+        let refused = match &answer {
+            Ok(r) => r.status() == StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Err(_) => true,
+        };
+        assert!(refused, "{version}: {:?}", answer.map(|r| r.status()));
+        // The server is none the worse for it.
+        let r = world.client(Some(version)).get(&world.url("a"), &RequestOptions::default()).await.expect("answered");
+        assert_eq!(r.status(), StatusCode::OK);
+    }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_beyond_the_limit_are_turned_away() {
+    let limits = ServerLimits { connections: 2, ..ServerLimits::default() };
+    let world = World::new("limit", limits, true);
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        let mut c = tokio::net::TcpStream::connect(("127.0.0.1", world.port)).await.expect("connected");
+        c.write_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
+        assert!(c.read(&mut [0; 1024]).await.expect("answered") > 0);
+        kept.push(c);
+    }
+    // The reset may come before or after the connection is known to be made.
+    if let Ok(mut third) = tokio::net::TcpStream::connect(("127.0.0.1", world.port)).await {
+        let _ = third.write_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert!(matches!(third.read(&mut [0; 1024]).await, Ok(0) | Err(_)));
+    }
+    drop(kept);
+    assert_eq!(world.end().await.refused, 1);
+}
+
+/// A server that sends this and closes.
+async fn liar(answer: Vec<u8>) -> Url {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        while let Ok((mut c, _)) = listener.accept().await {
+            let _ = c.read(&mut [0; 4096]).await;
+            let _ = c.write_all(&answer).await;
+        }
+    });
+    Url::parse(&format!("http://127.0.0.1:{port}/")).expect("a URL")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_ends_early_is_an_error_and_never_an_end() {
+    let client = Client::builder(Neater::new().expect("engine")).silence(Duration::from_millis(500)).build();
+    let url = liar(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".to_vec()).await;
+    let mut response = client.get(&url, &RequestOptions::default()).await.expect("a head");
+    assert_eq!(response.chunk().await.expect("alive").as_deref(), Some(&b"abc"[..]));
+    let e = response.chunk().await.expect_err("cut short");
+    assert!(e.is_transient() && e.to_string().contains("3 of 10 bytes"), "{e}");
+    let url = liar(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab".to_vec()).await;
+    let mut response = client.get(&url, &RequestOptions::default()).await.expect("a head");
+    let mut end = response.chunk().await;
+    while let Ok(Some(_)) = end {
+        end = response.chunk().await;
+    }
+    assert!(end.is_err());
+    let url = liar(b"SSH-2.0-OpenSSH_9.9\r\n".to_vec()).await;
+    let e = client.get(&url, &RequestOptions::default()).await.err().expect("not HTTP");
+    assert!(matches!(e, Error::Protocol(_)), "{e:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redirections_are_followed_but_neither_for_ever_nor_into_the_clear() {
+    let client = Client::builder(Neater::new().expect("engine")).build();
+    let circle = liar(b"HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n".to_vec()).await;
+    let e = client.get(&circle, &RequestOptions::default()).await.err().expect("a circle");
+    assert!(e.to_string().contains("more than 10"), "{e}");
+    let end = liar(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok".to_vec()).await;
+    let answer = format!("HTTP/1.1 301 Moved\r\nLocation: {end}x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let r = client.get(&liar(answer.into_bytes()).await, &RequestOptions::default()).await.expect("followed");
+    assert_eq!(r.url().origin(), end.origin());
+    assert_eq!(r.bytes(10).await.expect("a body"), b"ok");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_is_not_trusted_is_a_matter_of_security() {
+    let world = World::new("trust", ServerLimits::default(), false);
+    for version in VERSIONS {
+        let client = Client::builder(world.neater.clone()).version(version).build();
+        let e = client.get(&world.url("a"), &RequestOptions::default()).await.err().expect("not trusted");
+        assert!(e.is_security(), "{version}: {e}");
+    }
+    world.end().await;
+}
