@@ -144,6 +144,12 @@ async fn the_race_decides_when_nobody_else_does() {
     let response = world.client(None).get(&world.url("a"), &RequestOptions::default()).await.expect("answered");
     assert_eq!((response.transport().stack, response.transport().version), (Stack::Quic, HttpVersion::Http3));
     drop(response);
+    // Over TLS the versions of TLS are offered, and not that of QUIC.
+    let builder = Client::builder(world.neater.clone()).security(world.trust.clone());
+    let client = builder.stacks(&[Stack::Tls]).build();
+    let response = client.get(&world.url("a"), &RequestOptions::default()).await.expect("answered");
+    assert_eq!((response.transport().stack, response.transport().version), (Stack::Tls, HttpVersion::Http2));
+    drop(response);
     world.end().await;
 }
 

@@ -31,6 +31,13 @@ impl Instant {
         self.0
     }
 
+    /// The instant `nanos` nanoseconds later, or [`Instant::FAR_FUTURE`].
+    #[inline]
+    #[must_use]
+    pub const fn after_nanos(self, nanos: u64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+
     /// Time since `earlier`, or zero if `earlier` is later.
     #[inline]
     #[must_use]

@@ -86,6 +86,7 @@ impl Channel {
     }
 
     /// Reads from the socket, keeping the readiness flags true to the contract of [`Net`].
+    #[inline]
     pub(crate) fn read<N: Net>(&mut self, net: &mut N, buf: &mut [u8]) -> Result<usize, NetError> {
         if !self.readable {
             return Err(NetError::new(ErrorKind::WouldBlock));
@@ -104,6 +105,7 @@ impl Channel {
     }
 
     /// Writes to the socket, keeping the readiness flags true to the contract of [`Net`].
+    #[inline]
     pub(crate) fn write<N: Net>(&mut self, net: &mut N, bufs: &[IoSlice<'_>]) -> Result<usize, NetError> {
         if !self.writable {
             return Err(NetError::new(ErrorKind::WouldBlock));

@@ -162,6 +162,8 @@ pub(crate) struct Ext {
     /// Options set by the program while the connection was not yet established.
     pub(crate) options: Vec<SocketOption>,
     pub(crate) priority: Option<u32>,
+    /// Why the connection failed, if it did.
+    pub(crate) error: Option<ConnectionError>,
     /// The peer, where several share a UDP socket.
     pub(crate) peer: Option<SocketAddr>,
     /// Sent as early data in a race that QUIC or TLS may win: sent again if it was not accepted.
@@ -222,7 +224,6 @@ pub(crate) struct Conn {
     pub(crate) messages_sent: u32,
     pub(crate) messages_received: u32,
     pub(crate) dropped: u32,
-    pub(crate) error: Option<Box<ConnectionError>>,
 }
 
 impl Conn {
@@ -258,7 +259,6 @@ impl Conn {
             messages_sent: 0,
             messages_received: 0,
             dropped: 0,
-            error: None,
         }
     }
 
@@ -279,11 +279,29 @@ impl Conn {
         self.est.is_none() && self.ext.is_none() && self.tx.is_empty() && self.request.direct && !waited_for
     }
 
+    /// Why the connection failed, if it did.
+    pub(crate) fn error(&self) -> Option<&ConnectionError> {
+        self.ext.as_ref()?.error.as_ref()
+    }
+
+    /// Whether bytes may be written, and nothing waits to be written before them.
+    #[inline]
+    pub(crate) fn may_write_bytes(&self) -> bool {
+        self.is_open() && !self.final_sent && self.tx.is_empty() && !self.framed() && self.request.may_send
+    }
+
+    /// Whether bytes may be read.
+    #[inline]
+    pub(crate) fn may_read_bytes(&self) -> bool {
+        self.is_open() && !self.read_closed && !self.framed() && self.request.may_receive
+    }
+
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.state == ConnectionState::Established
     }
 
+    #[inline]
     pub(crate) fn framed(&self) -> bool {
         self.ext.as_ref().is_some_and(|e| e.framer.is_some())
     }

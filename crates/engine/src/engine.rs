@@ -270,31 +270,34 @@ impl<N: Net> Engine<N> {
     fn channel_ready(&mut self, key: Key, ready: Ready) {
         let Some(c) = self.channels.get_mut(key) else { return };
         let (readable, writable) = c.note(ready);
-        match c.behind {
-            Behind::Attempt(id, None) if matches!(c.kind, Kind::Tcp) && c.writable && !c.connected => {
-                // The commonest way to a connection, kept short: the cached outcome, tried alone over plain TCP, has ended.
-                let Some(conn) = self.conns.get_mut(id).filter(|c| c.is_plain()) else {
-                    return self.drive_attempt(key);
-                };
-                // The result can be asked for only once.
-                match self.net.connect_result(c.sock) {
-                    Ok(()) => {
-                        c.connected = true;
-                        // Nothing was promised about readability, so it must be tried.
-                        c.readable = true;
-                        c.behind = Behind::Conn(id);
-                        conn.state = ConnectionState::Established;
-                        conn.stack = Some(Stack::Tcp);
-                        conn.since = self.now;
-                        self.stats.established += 1;
-                        if !conn.released {
-                            self.notices.push_ready(ConnectionId(id));
-                        }
+        // The commonest way to a connection, kept short: the cached outcome, tried alone over plain TCP, has ended.
+        if let Behind::Attempt(id, None) = c.behind
+            && matches!(c.kind, Kind::Tcp)
+            && c.writable
+            && !c.connected
+            && let Some(conn) = self.conns.get_mut(id).filter(|c| c.is_plain())
+        {
+            // The result can be asked for only once.
+            match self.net.connect_result(c.sock) {
+                Ok(()) => {
+                    c.connected = true;
+                    // Nothing was promised about readability, so it must be tried.
+                    c.readable = true;
+                    c.behind = Behind::Conn(id);
+                    conn.state = ConnectionState::Established;
+                    conn.stack = Some(Stack::Tcp);
+                    conn.since = self.now;
+                    self.stats.established += 1;
+                    if !conn.released {
+                        self.notices.push_ready(ConnectionId(id));
                     }
-                    Err(e) if e.is_would_block() => c.writable = false,
-                    Err(e) => self.cached_failed(key, e),
                 }
+                Err(e) if e.is_would_block() => c.writable = false,
+                Err(e) => self.cached_failed(key, e),
             }
+            return;
+        }
+        match c.behind {
             Behind::Attempt(..) => self.drive_attempt(key),
             Behind::Conn(conn) => self.conn_ready(key, conn, readable || ready.readable, writable || ready.writable),
             Behind::Listener(listener) => match c.kind {

@@ -124,11 +124,12 @@ impl<N: Net> Engine<N> {
         };
         self.stats.initiated += 1;
         self.stats.cache_hits += 1;
-        self.timers.push_in_order(now + request.0.attempt_delay, Timer::Cached(conn));
+        self.timers.push_in_order(now.after_nanos(request.0.attempt_delay), Timer::Cached(conn));
         Some(conn)
     }
 
     /// All other ways.
+    #[inline(never)]
     fn initiate_in_full(
         &mut self,
         request: &Request,
@@ -187,8 +188,8 @@ impl<N: Net> Engine<N> {
                         What::Channel(k) => Io::Channel(k),
                         What::Quic(quic) => Io::StreamPending { quic },
                     };
-                    let delay = c.request.attempt_delay;
-                    self.timers.push_in_order(self.now + delay, Timer::Cached(conn));
+                    let at = self.now.after_nanos(c.request.attempt_delay);
+                    self.timers.push_in_order(at, Timer::Cached(conn));
                 }
                 true
             }
@@ -284,7 +285,7 @@ impl<N: Net> Engine<N> {
             })
             .collect();
         let config = Config {
-            attempt_delay: request.attempt_delay,
+            attempt_delay: Duration::from_nanos(request.attempt_delay),
             deadline: request.timeout.map(|t| self.now + t),
             ..Config::default()
         };

@@ -65,10 +65,14 @@ impl Owner {
         })
     }
 
+    #[inline]
     pub(crate) const fn of(token: Token) -> Option<Self> {
         let bits = token.0 & ((1 << TAG) - 1);
+        // Most are.
+        if bits == token.0 {
+            return Some(Self::Channel(Key::from_bits(bits)));
+        }
         match token.0 >> TAG {
-            0 => Some(Self::Channel(Key::from_bits(bits))),
             1 => Some(Self::QuicSocket(Key::from_bits(bits))),
             2 => Some(Self::Resolver(bits as u32)),
             _ => None,

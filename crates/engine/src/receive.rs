@@ -53,7 +53,32 @@ impl<N: Net> Engine<N> {
     ///
     /// # Errors
     /// Why the connection is over, or [`ConnectionError::Unsupported`] on connections that carry messages.
+    #[inline]
     pub fn read(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
+        // The short path: plain TCP that may have something.
+        if let Some(c) = self.conns.get_mut(conn.0)
+            && c.may_read_bytes()
+            && let Io::Channel(k) = c.io
+            && let Some(ch) = self.channels.get_mut(k)
+            && matches!(ch.kind, Kind::Tcp)
+            && !buf.is_empty()
+        {
+            let result = match ch.read(&mut self.net, buf) {
+                Ok(n) if n > 0 => {
+                    c.bytes_received += n as u64;
+                    return Ok(Some(n));
+                }
+                Ok(n) => Ok(Some(n)),
+                Err(e) if e.is_would_block() => return Ok(None),
+                Err(e) => Err(ConnectionError::Net(e)),
+            };
+            return self.after_read(conn.0, true, result);
+        }
+        self.read_in_full(conn, buf)
+    }
+
+    #[inline(never)]
+    fn read_in_full(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
         let Some(c) = self.conns.get(conn.0) else { return Err(ConnectionError::Closed) };
         if c.state == ConnectionState::Establishing {
             return Ok(None);
@@ -75,7 +100,7 @@ impl<N: Net> Engine<N> {
         }
         let result = match c.io {
             Io::Channel(k) => {
-                let Some(ch) = self.channels.get_mut(k) else { return Err(closed(c.error.as_deref())) };
+                let Some(ch) = self.channels.get_mut(k) else { return Err(closed(c.error())) };
                 match &mut ch.kind {
                     Kind::Tcp => match ch.read(&mut self.net, buf) {
                         Ok(n) => Ok(Some(n)),
@@ -87,7 +112,7 @@ impl<N: Net> Engine<N> {
                 }
             }
             Io::Stream { quic, stream } => {
-                let Some(q) = self.quics.get_mut(quic) else { return Err(closed(c.error.as_deref())) };
+                let Some(q) = self.quics.get_mut(quic) else { return Err(closed(c.error())) };
                 let outcome = q.conn.read(stream, buf.len());
                 let lost = q.lost.clone();
                 let r = match outcome {
@@ -108,12 +133,18 @@ impl<N: Net> Engine<N> {
                 self.mark_dirty(quic);
                 r
             }
-            Io::None | Io::StreamPending { .. } => Err(closed(c.error.as_deref())),
+            Io::None | Io::StreamPending { .. } => Err(closed(c.error())),
             _ => Err(ConnectionError::Unsupported("this connection carries datagrams")),
         };
+        self.after_read(conn, !buf.is_empty(), result)
+    }
+
+    /// Draws the consequences of what reading found. `had_room`: so that reading nothing means the end.
+    #[inline(never)]
+    fn after_read(&mut self, conn: Key, had_room: bool, result: Read) -> Read {
         let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
         match &result {
-            Ok(Some(0)) if !buf.is_empty() => {
+            Ok(Some(0)) if had_room => {
                 c.read_closed = true;
                 c.peer_ended = true;
             }
@@ -280,7 +311,7 @@ impl<N: Net> Engine<N> {
                     };
                 }
                 Io::Peer { .. } => return Ok(ReceiveOutcome::Blocked),
-                _ => return Err(closed(self.conns.get(key).and_then(|c| c.error.as_deref()))),
+                _ => return Err(closed(self.conns.get(key).and_then(|c| c.error()))),
             }
         }
         self.notify(key, crate::Event::Readable);

@@ -33,7 +33,8 @@ pub(crate) struct Compiled {
     pub(crate) quic_server: Option<(Arc<neater_tls::rustls::ServerConfig>, Tuning)>,
     pub(crate) fingerprint: u64,
     pub(crate) isolation: u64,
-    pub(crate) attempt_delay: Duration,
+    /// In nanoseconds: it is added to the time at every connect.
+    pub(crate) attempt_delay: u64,
     pub(crate) tcp_options: SocketOptions,
     pub(crate) tls_options: SocketOptions,
     pub(crate) udp_options: SocketOptions,
@@ -168,25 +169,31 @@ impl<N: Net> Engine<N> {
         let sessions = SessionStore::global(crypto, isolation);
         let bad_security = |e: neater_tls::SecurityError| invalid(e.to_string());
         let (mut tls, mut quic, mut tls_server, mut quic_server) = (None, None, None, None);
+        // Each stack offers its own choice of the application protocols, and not all that the parameters name.
+        let all = security.alpn().to_vec();
+        let mut parameters = security.clone();
+        parameters.alpn.clear();
         for stack in &ranked {
-            let alpn = alpn_for(*stack, security.alpn());
+            let alpn = alpn_for(*stack, &all);
             let alpn = if alpn.is_empty() && stack.over_udp() { vec![DEFAULT_QUIC_ALPN] } else { alpn };
             match (stack, role) {
                 (Stack::Tls, Role::Listen) => {
-                    tls_server = Some(neater_tls::server_config(security, crypto, &alpn, false).map_err(bad_security)?);
+                    tls_server =
+                        Some(neater_tls::server_config(&parameters, crypto, &alpn, false).map_err(bad_security)?);
                 }
                 (Stack::Tls, _) => {
                     tls = Some(
-                        neater_tls::client_config(security, crypto, &alpn, false, &sessions).map_err(bad_security)?,
+                        neater_tls::client_config(&parameters, crypto, &alpn, false, &sessions)
+                            .map_err(bad_security)?,
                     );
                 }
                 (Stack::Quic | Stack::QuicDatagram, Role::Listen) => {
-                    let config = neater_tls::server_config(security, crypto, &alpn, true).map_err(bad_security)?;
+                    let config = neater_tls::server_config(&parameters, crypto, &alpn, true).map_err(bad_security)?;
                     quic_server = Some((config, tuning.clone()));
                 }
                 (Stack::Quic | Stack::QuicDatagram, _) => {
                     let config =
-                        neater_tls::client_config(security, crypto, &alpn, true, &sessions).map_err(bad_security)?;
+                        neater_tls::client_config(&parameters, crypto, &alpn, true, &sessions).map_err(bad_security)?;
                     quic = Some(ClientSetup { tls: config, tuning: tuning.clone() });
                 }
                 (Stack::Tcp | Stack::Udp, _) => {}
@@ -209,7 +216,7 @@ impl<N: Net> Engine<N> {
             tls_server,
             quic_server,
             isolation,
-            attempt_delay: properties.attempt_delay().unwrap_or(Duration::from_millis(250)),
+            attempt_delay: properties.attempt_delay().map_or(DEFAULT_ATTEMPT_DELAY, nanos),
             tcp_options: sockets.tcp,
             tls_options: sockets.tls,
             udp_options: sockets.udp,
@@ -225,6 +232,13 @@ impl<N: Net> Engine<N> {
             may_receive: properties.direction() != neater_property::Direction::UnidirectionalSend,
         })))
     }
+}
+
+/// The recommended Connection Attempt Delay of RFC 8305 section 8.
+const DEFAULT_ATTEMPT_DELAY: u64 = 250_000_000;
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The system's own default for TCP is two hours, which outlives most NAT bindings.

@@ -36,8 +36,8 @@ const RECEIVE_ONLY: &str = "this connection was opened for receiving only (direc
 
 /// Why nothing can be sent any more: the program has said so, or the peer.
 fn refused(c: &Conn) -> SendError {
-    match &c.error {
-        Some(e) if c.stopped => SendError::Connection((**e).clone()),
+    match c.error() {
+        Some(e) if c.stopped => SendError::Connection(e.clone()),
         _ => SendError::AfterFinal,
     }
 }
@@ -59,7 +59,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(closed) };
         match c.state {
             ConnectionState::Closed => {
-                return Err(SendError::Connection(c.error.as_deref().cloned().unwrap_or(ConnectionError::Closed)));
+                return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
             }
             ConnectionState::Closing => return Err(SendError::AfterFinal),
             ConnectionState::Establishing | ConnectionState::Established => {}
@@ -228,7 +228,42 @@ impl<N: Net> Engine<N> {
     ///
     /// # Errors
     /// As [`Engine::send`]; [`ConnectionError::Unsupported`] on connections that carry messages.
+    #[inline]
     pub fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
+        // The short path: plain TCP that has room, and nothing that waits before these bytes. Found out once, it halves
+        // what a write of a kilobyte costs.
+        if let Some(c) = self.conns.get_mut(conn.0)
+            && c.may_write_bytes()
+            && let Io::Channel(k) = c.io
+            && let Some(ch) = self.channels.get_mut(k)
+            && matches!(ch.kind, Kind::Tcp)
+            && ch.writable
+        {
+            return match self.net.write(ch.sock, bufs) {
+                Ok(n) => {
+                    c.bytes_sent += n as u64;
+                    Ok(Some(n))
+                }
+                Err(e) if e.is_would_block() => {
+                    ch.writable = false;
+                    c.wants_room = true;
+                    Ok(None)
+                }
+                Err(e) => self.write_failed(conn, e),
+            };
+        }
+        self.write_in_full(conn, bufs)
+    }
+
+    #[cold]
+    fn write_failed<T>(&mut self, conn: ConnectionId, e: NetError) -> Result<T, SendError> {
+        let error = ConnectionError::Net(e);
+        self.fail_connection(conn.0, error.clone());
+        Err(SendError::Connection(error))
+    }
+
+    #[inline(never)]
+    fn write_in_full(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         match c.state {
             ConnectionState::Established if !c.final_sent => {}
@@ -237,7 +272,7 @@ impl<N: Net> Engine<N> {
                 return Ok(None);
             }
             ConnectionState::Closed => {
-                return Err(SendError::Connection(c.error.as_deref().cloned().unwrap_or(ConnectionError::Closed)));
+                return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
             }
             _ => return Err(refused(c)),
         }
@@ -322,11 +357,7 @@ impl<N: Net> Engine<N> {
                 }
                 Ok(None)
             }
-            Err(e) => {
-                let error = ConnectionError::Net(e);
-                self.fail_connection(conn.0, error.clone());
-                Err(SendError::Connection(error))
-            }
+            Err(e) => self.write_failed(conn, e),
         }
     }
 
@@ -338,7 +369,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         match c.state {
             ConnectionState::Closed => {
-                return Err(SendError::Connection(c.error.as_deref().cloned().unwrap_or(ConnectionError::Closed)));
+                return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
             }
             _ => c.final_sent = true,
         }

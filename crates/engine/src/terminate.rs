@@ -358,7 +358,7 @@ impl<N: Net> Engine<N> {
         if c.state == ConnectionState::Closed {
             return;
         }
-        c.error = Some(Box::new(error.clone()));
+        c.ext().error = Some(error.clone());
         self.note_early_death(conn);
         self.report_unsent(conn, &error);
         self.notify(conn, Event::ConnectionError(error));
@@ -407,7 +407,7 @@ impl<N: Net> Engine<N> {
         if c.reset {
             return self.fail_connection(conn, ConnectionError::StreamReset(code));
         }
-        c.error = Some(Box::new(ConnectionError::StreamReset(code)));
+        c.ext().error = Some(ConnectionError::StreamReset(code));
         let unsent: Vec<_> = c.tx.queue.drain(..).filter_map(|s| s.completes).collect();
         c.tx.bytes = 0;
         self.recount(conn);
@@ -450,7 +450,7 @@ impl<N: Net> Engine<N> {
         }
         self.report_unsent(conn.0, &ConnectionError::LocalAbort);
         let Some(c) = self.conns.get_mut(conn.0) else { return };
-        c.error = Some(Box::new(ConnectionError::LocalAbort));
+        c.ext().error = Some(ConnectionError::LocalAbort);
         // If this was the last of its session, the session does not end in order either.
         let group = c.group;
         if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
@@ -520,6 +520,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    #[inline(never)]
     fn release_in_full(&mut self, conn: ConnectionId) {
         let Some(c) = self.conns.get(conn.0) else { return };
         match c.state {
@@ -585,7 +586,7 @@ impl<N: Net> Engine<N> {
     /// Why a connection failed, if it did.
     #[must_use]
     pub fn error(&self, conn: ConnectionId) -> Option<ConnectionError> {
-        self.conns.get(conn.0)?.error.as_deref().cloned()
+        self.conns.get(conn.0)?.error().cloned()
     }
 
     /// The stack that was chosen, once it was.

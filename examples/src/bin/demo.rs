@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const NAME: &str = "demo.neater.test";
 const SIZE: u64 = 200 << 20;
@@ -61,7 +61,7 @@ fn run() -> Outcome<()> {
         println!("(This machine has no IPv6 loopback: its part of the demonstration is left out.)");
     }
     let port = free_port(v6)?;
-    let _server = start_server(&neater, &place.0, port, v6)?;
+    let (_server, ca) = start_server(&neater, &place.0, port)?;
 
     // Each network has a port of its own; the HTTPS record of each promises HTTP/3 and HTTP/2 there.
     let (blocked, dead) = (free_port(v6)?, free_port(v6)?);
@@ -77,7 +77,7 @@ fn run() -> Outcome<()> {
     std::fs::write(place.0.join("hosts"), "")?;
 
     scene("1. Every transport works", "IPv6 and IPv4, UDP and TCP all reach the server.");
-    fetch(&neater, &place.0, port)?;
+    fetch(&neater, &place.0, &ca, port)?;
 
     scene(
         "2. QUIC is blocked",
@@ -90,7 +90,7 @@ fn run() -> Outcome<()> {
         held.swallow_udp("::1", blocked)?;
         held.relay_tcp("::1", blocked, port)?;
     }
-    fetch(&neater, &place.0, blocked)?;
+    fetch(&neater, &place.0, &ca, blocked)?;
 
     scene(
         "3. QUIC is blocked and IPv6 is dead",
@@ -102,7 +102,7 @@ fn run() -> Outcome<()> {
         held.swallow_udp("::1", dead)?;
         held.full_queue_v6(dead)?;
     }
-    fetch(&neater, &place.0, dead)?;
+    fetch(&neater, &place.0, &ca, dead)?;
     println!("\nThe program was the same each time, and so was its request. It never named a protocol.");
     Ok(())
 }
@@ -142,26 +142,23 @@ fn free_port(v6: bool) -> Outcome<u16> {
     Err("no port is free for both TCP and UDP".into())
 }
 
-fn start_server(neater: &Path, place: &Path, port: u16, v6: bool) -> Outcome<Server> {
+fn start_server(neater: &Path, place: &Path, port: u16) -> Outcome<(Server, PathBuf)> {
+    let certificates = place.join("certificate");
     let mut command = Command::new(neater);
-    command.arg("serve").arg(place.join("files")).args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-    if v6 {
-        command.args(["--bind", "::1"]);
-    }
-    command.args(["--name", NAME]).arg("--cert-out").arg(place.join("ca.pem"));
-    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg("serve").arg(place.join("files")).args(["--json", "--port", &port.to_string(), "--name", NAME]);
+    command.arg("--cert-dir").arg(&certificates).stdout(Stdio::piped());
     let mut server = Server(command.spawn()?);
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !(place.join("ca.pem").exists() && TcpStream::connect(("127.0.0.1", port)).is_ok()) {
-        if let Some(status) = server.0.try_wait()? {
-            return Err(format!("neater serve ended with {status}").into());
-        }
-        if Instant::now() > deadline {
-            return Err("neater serve did not start listening".into());
-        }
-        std::thread::sleep(Duration::from_millis(20));
+    let mut first = String::new();
+    let output = server.0.stdout.take().ok_or("the server has no output")?;
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut first)?;
+    if !first.contains("\"serving\"") {
+        return Err(format!("neater serve did not start: {first}").into());
     }
-    Ok(server)
+    let found = std::fs::read_dir(&certificates)?.flatten().map(|e| e.path());
+    let mut found =
+        found.filter(|p| p.to_string_lossy().ends_with(".pem") && !p.to_string_lossy().ends_with(".key.pem"));
+    let certificate = found.next().ok_or("neater serve made no certificate")?;
+    Ok((server, certificate))
 }
 
 /// A name server for the demonstration's one name.
@@ -181,13 +178,13 @@ fn start_resolver(zone: &str) -> Outcome<SocketAddr> {
 }
 
 /// Runs `neater get` as a user would, and lets it speak for itself.
-fn fetch(neater: &Path, place: &Path, port: u16) -> Outcome<()> {
+fn fetch(neater: &Path, place: &Path, ca: &Path, port: u16) -> Outcome<()> {
     let url = format!("https://{NAME}:{port}/film.bin");
     println!("$ neater get -v --needs \"reliable, encrypted, low-delay\" {url}");
     let status = Command::new(neater)
         .args(["get", "-v", "--needs", "reliable, encrypted, low-delay", "-o", "/dev/null"])
         .arg("--ca")
-        .arg(place.join("ca.pem"))
+        .arg(ca)
         .arg("--resolv-conf")
         .arg(place.join("resolv.conf"))
         .arg("--hosts")

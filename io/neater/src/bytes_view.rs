@@ -37,14 +37,18 @@ impl ByteStream {
     /// Why the connection is over.
     pub fn poll_read_bytes(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize, ConnectionError>> {
         let id = self.connection.id();
-        self.connection.handle().with(|s| match s.engine.read(id, buf) {
-            Ok(Some(n)) => Poll::Ready(Ok(n)),
-            Ok(None) => {
+        let read = self.connection.handle().with(|s| {
+            let read = s.engine.read(id, buf).map_err(Box::new);
+            if let Ok(None) = read {
                 s.wait(id, Wait::Readable, cx.waker());
-                Poll::Pending
             }
-            Err(e) => Poll::Ready(Err(e)),
-        })
+            read
+        });
+        match read {
+            Ok(Some(n)) => Poll::Ready(Ok(n)),
+            Ok(None) => Poll::Pending,
+            Err(e) => Poll::Ready(Err(*e)),
+        }
     }
 
     /// Writes some of `bufs`.
@@ -56,14 +60,19 @@ impl ByteStream {
             return Poll::Ready(Ok(0));
         }
         let id = self.connection.id();
-        self.connection.handle().with(|s| match s.engine.write(id, bufs) {
-            Ok(Some(n)) => Poll::Ready(Ok(n)),
-            Ok(None) => {
+        // The error is boxed inside: what is carried out on every call is small.
+        let written = self.connection.handle().with(|s| {
+            let written = s.engine.write(id, bufs).map_err(Box::new);
+            if let Ok(None) = written {
                 s.wait(id, Wait::Writable, cx.waker());
-                Poll::Pending
             }
-            Err(e) => Poll::Ready(Err(e)),
-        })
+            written
+        });
+        match written {
+            Ok(Some(n)) => Poll::Ready(Ok(n)),
+            Ok(None) => Poll::Pending,
+            Err(e) => Poll::Ready(Err(*e)),
+        }
     }
 }
 

@@ -29,6 +29,10 @@ pub(crate) struct State {
     /// The driver's task, when it is a task.
     pub(crate) driver: Option<Waker>,
     pub(crate) roots_loaded: bool,
+    /// Events on their way to the program's own functions, in order.
+    calls: VecDeque<(EventHandler, Event)>,
+    /// One of these functions is being run.
+    calling: bool,
     /// Wakers and handlers that are not needed any more. Dropping them may run the program's code, which must not find the
     /// engine borrowed.
     discarded: Vec<Discarded>,
@@ -129,7 +133,8 @@ struct GroupSlot {
 #[derive(Default)]
 struct After {
     wakers: Vec<Waker>,
-    calls: Vec<(EventHandler, Event)>,
+    /// Events wait for the program's own functions.
+    calls: bool,
     wake_fd: bool,
     discarded: Vec<Discarded>,
 }
@@ -153,6 +158,8 @@ impl Shared {
                 groups: Vec::new(),
                 driver: None,
                 roots_loaded: false,
+                calls: VecDeque::new(),
+                calling: false,
                 discarded: Vec::new(),
             }),
             users: AtomicUsize::new(0),
@@ -236,11 +243,36 @@ impl Shared {
         for waker in after.wakers {
             waker.wake();
         }
-        for (handler, event) in after.calls {
-            handler(&event);
+        if after.calls {
+            self.call();
         }
         if after.wake_fd {
             (self.wake_fd)();
+        }
+    }
+
+    /// Runs the program's functions in the order of their events, one after the other. Whoever comes while another thread,
+    /// or an outer call of this one, is at it leaves its own to it.
+    fn call(&self) {
+        /// Lets others have their turn, also when a program's function panics.
+        struct Turn<'a>(&'a Shared);
+        impl Drop for Turn<'_> {
+            fn drop(&mut self) {
+                self.0.lock().calling = false;
+            }
+        }
+        loop {
+            let (handler, event) = {
+                let mut state = self.lock();
+                if state.calling {
+                    return;
+                }
+                let Some(next) = state.calls.pop_front() else { return };
+                state.calling = true;
+                next
+            };
+            let _turn = Turn(self);
+            handler(&event);
         }
     }
 }
@@ -272,7 +304,8 @@ impl State {
         let Some(slot) = slot_of(&mut self.conns, id.index(), id.to_bits()) else { return };
         if let Some(rare) = &mut slot.rare {
             if let Some(handler) = &rare.handler {
-                after.calls.push((handler.clone(), event.clone()));
+                self.calls.push_back((handler.clone(), event.clone()));
+                after.calls = true;
             }
             if rare.subscribed && !matches!(event, Event::Readable | Event::Writable) {
                 if rare.events.len() >= EVENTS_MAX {

@@ -13,7 +13,7 @@ pub(super) fn draw(candidates: &[CandidateOutcome]) -> Vec<String> {
     let end = times.max().unwrap_or_default().max(Duration::from_micros(1));
     let names: Vec<String> = candidates.iter().map(|c| format!("{} {}", c.stack, c.addr)).collect();
     let widest = names.iter().map(|n| n.chars().count()).max().unwrap_or_default();
-    let column = |t: Duration| ((t.as_secs_f64() / end.as_secs_f64() * WIDTH as f64) as usize).min(WIDTH - 1);
+    let column = |t: Duration| ((t.as_nanos() * WIDTH as u128 / end.as_nanos()) as usize).min(WIDTH - 1);
     let mut lines = Vec::new();
     for (c, name) in candidates.iter().zip(&names) {
         let mut bar = [' '; WIDTH];

@@ -53,15 +53,38 @@ struct Place {
 enum Known {
     Nothing,
     /// One connection for everybody.
-    Shared(Shared, Transport, Arc<AtomicBool>),
+    Shared(Box<Open>),
     /// It speaks HTTP/1.1.
     Serial,
+}
+
+/// A connection that many requests share.
+#[derive(Clone)]
+struct Open {
+    shared: Shared,
+    transport: Transport,
+    alive: Arc<AtomicBool>,
 }
 
 #[derive(Clone)]
 enum Shared {
     H2(Sender2),
     H3(Sender3, Session),
+}
+
+/// A new connection.
+enum Made {
+    Shared(Box<Open>),
+    Serial(Sender1, Transport),
+}
+
+impl Open {
+    fn lease(self) -> (Lease, Transport) {
+        match self.shared {
+            Shared::H2(s) => (Lease::H2(s), self.transport),
+            Shared::H3(s, session) => (Lease::H3(s, session), self.transport),
+        }
+    }
 }
 
 /// A connection for one request.
@@ -135,12 +158,9 @@ impl Pool {
         let place = self.place(origin);
         let mut known = place.known.lock().await;
         match &*known {
-            Known::Shared(shared, transport, alive) if alive.load(Ordering::Acquire) => {
-                let transport = Transport { reused: true, ..transport.clone() };
-                return Ok(match shared {
-                    Shared::H2(s) => (Lease::H2(s.clone()), transport),
-                    Shared::H3(s, session) => (Lease::H3(s.clone(), session.clone()), transport),
-                });
+            Known::Shared(open) if open.alive.load(Ordering::Acquire) => {
+                let (lease, transport) = Open::clone(open).lease();
+                return Ok((lease, Transport { reused: true, ..transport }));
             }
             Known::Serial => {
                 drop(known);
@@ -149,22 +169,17 @@ impl Pool {
             _ => {}
         }
         // Whoever else wants this origin waits for the lock, and for what we find out.
-        let (shared, sender1, transport, alive) = self.connect(origin).await?;
-        match (shared, sender1) {
-            (Some(shared), _) => {
-                *known = Known::Shared(shared.clone(), transport.clone(), alive);
-                Ok(match shared {
-                    Shared::H2(s) => (Lease::H2(s), transport),
-                    Shared::H3(s, session) => (Lease::H3(s, session), transport),
-                })
+        match self.connect(origin).await? {
+            Made::Shared(open) => {
+                *known = Known::Shared(open.clone());
+                Ok(open.lease())
             }
-            (None, Some(sender)) => {
+            Made::Serial(sender, transport) => {
                 *known = Known::Serial;
                 drop(known);
                 let keep = Keep { idle: place.idle.clone(), _turn: turn(&place).await? };
                 Ok((Lease::H1(sender, keep), transport))
             }
-            (None, None) => Err(Error::Protocol("the connection carries no HTTP".into())),
         }
     }
 
@@ -176,22 +191,15 @@ impl Pool {
                 return Ok((Lease::H1(sender, keep), Transport { reused: true, ..transport }));
             }
         }
-        let (shared, sender1, transport, _) = self.connect(origin).await?;
-        match (sender1, shared) {
-            (Some(sender), _) => Ok((Lease::H1(sender, keep), transport)),
+        match self.connect(origin).await? {
+            Made::Serial(sender, transport) => Ok((Lease::H1(sender, keep), transport)),
             // The origin has learnt something since: use it for this request, and let the next find out.
-            (None, Some(Shared::H2(s))) => Ok((Lease::H2(s), transport)),
-            (None, Some(Shared::H3(s, session))) => Ok((Lease::H3(s, session), transport)),
-            (None, None) => Err(Error::Protocol("the connection carries no HTTP".into())),
+            Made::Shared(open) => Ok(open.lease()),
         }
     }
 
     /// Makes a connection, and puts on it the HTTP that it is for.
-    #[allow(clippy::type_complexity, reason = "one of two senders, and what belongs to either")]
-    async fn connect(
-        &self,
-        origin: &Origin,
-    ) -> Result<(Option<Shared>, Option<Sender1>, Transport, Arc<AtomicBool>), Error> {
+    async fn connect(&self, origin: &Origin) -> Result<Made, Error> {
         let connection = self.establish(origin).await?;
         let alpn = connection.alpn().unwrap_or_default();
         let stack = connection.stack().ok_or_else(|| Error::Protocol("the connection is over already".into()))?;
@@ -220,7 +228,7 @@ impl Pool {
             HttpVersion::Http3 => {
                 let (shared, driver) = start_h3(connection).await?;
                 spawn_until_over(driver, alive.clone());
-                Ok((Some(shared), None, transport, alive))
+                Ok(Made::Shared(Box::new(Open { shared, transport, alive })))
             }
             HttpVersion::Http2 => {
                 let (sender, driver) = http2::Builder::new(TokioExecutor::new())
@@ -232,14 +240,14 @@ impl Pool {
                     .map_err(broken)?;
                 let driver = async move { driver.await.map_err(|e| chain(&e)) };
                 spawn_until_over(driver, alive.clone());
-                Ok((Some(Shared::H2(sender)), None, transport, alive))
+                Ok(Made::Shared(Box::new(Open { shared: Shared::H2(sender), transport, alive })))
             }
             HttpVersion::Http11 => {
                 let (sender, driver) =
                     http1::Builder::new().handshake(TokioIo::new(bytes_of(connection)?)).await.map_err(broken)?;
                 let driver = async move { driver.await.map_err(|e| chain(&e)) };
                 spawn_until_over(driver, alive.clone());
-                Ok((None, Some(sender), transport, alive))
+                Ok(Made::Serial(sender, transport))
             }
         }
     }

@@ -160,7 +160,7 @@ impl OsNet {
     }
 
     /// Takes in a new descriptor; closes it if it cannot be watched.
-    #[inline]
+    #[inline(always)]
     fn adopt(&mut self, fd: Fd, token: Token, kind: Kind, v6: bool) -> Result<Sock> {
         let sock = self.slots.predict(fd);
         if let Err(error) = self.poller.add_socket(fd, sock.0) {

@@ -88,14 +88,14 @@ impl Net for OsNet {
     fn connect_result(&mut self, sock: Sock) -> Result<()> {
         self.alive()?;
         let (fd, slot) = self.slots.get_mut(sock)?;
+        if slot.kind == Kind::Settled {
+            let result = sys::tcp_connect_error(fd);
+            slot.kind = if result.is_ok() { Kind::Stream } else { Kind::Failed };
+            return result;
+        }
         match slot.kind {
             // The kernel's error is empty while the attempt goes on, as after its success: only readiness tells.
-            Kind::Connecting => Err(NetError::new(ErrorKind::WouldBlock)),
-            Kind::Settled => {
-                let result = sys::tcp_connect_error(fd);
-                slot.kind = if result.is_ok() { Kind::Stream } else { Kind::Failed };
-                result
-            }
+            Kind::Connecting | Kind::Settled => Err(NetError::new(ErrorKind::WouldBlock)),
             Kind::Ended(reason) => {
                 slot.kind = Kind::Failed;
                 Err(NetError::new(reason))

@@ -106,6 +106,8 @@ impl Load {
         match (quick, self.side) {
             (true, Side::Send) => 1,
             (true, Side::Recv) => 3,
+            // Gigabytes are many calls already, and take their time.
+            (false, _) if self.object >= 1000 * MB => 3,
             (false, _) => 5,
         }
     }

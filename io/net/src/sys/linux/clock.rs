@@ -3,13 +3,13 @@
 use core::time::Duration;
 use neater_base::{Instant, WallTime};
 
-/// Seconds and nanoseconds.
+/// Seconds and nanoseconds, neither of which is negative.
 #[inline]
 fn read(clock: libc::clockid_t) -> (u64, u32) {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid place for the answer. The call fails only for an unknown clock, and then leaves zero.
     unsafe { libc::clock_gettime(clock, &mut time) };
-    (u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    (time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 #[inline]

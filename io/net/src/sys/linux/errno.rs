@@ -29,13 +29,22 @@ pub(super) fn check(result: libc::c_int) -> Result<libc::c_int> {
 /// A call on a non-blocking descriptor does not sleep, so that this cannot go on for long.
 #[inline]
 pub(super) fn retry(mut call: impl FnMut() -> isize) -> Result<usize> {
+    match usize::try_from(call()) {
+        Ok(n) => Ok(n),
+        Err(_) => retry_again(call),
+    }
+}
+
+/// A call has failed; the error number tells whether to try again.
+#[inline(never)]
+fn retry_again(mut call: impl FnMut() -> isize) -> Result<usize> {
     loop {
-        match usize::try_from(call()) {
-            Ok(n) => return Ok(n),
-            Err(_) => match last_code() {
-                libc::EINTR => {}
-                code => return Err(from_errno(code)),
-            },
+        match last_code() {
+            libc::EINTR => {}
+            code => return Err(from_errno(code)),
+        }
+        if let Ok(n) = usize::try_from(call()) {
+            return Ok(n);
         }
     }
 }

@@ -147,6 +147,7 @@ pub(crate) fn tcp_write(fd: Fd, bufs: &[IoSlice<'_>]) -> Result<usize> {
     }
 }
 
+#[inline(never)]
 fn tcp_write_many(fd: Fd, bufs: &[IoSlice<'_>]) -> Result<usize> {
     // SAFETY: all zero is an empty message.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };

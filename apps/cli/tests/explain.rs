@@ -1,0 +1,126 @@
+//! `neater explain`, `lab`, `completions` and what is said of the command itself.
+
+mod common;
+
+use common::{Folder, Serving, neater, of, run};
+use std::os::unix::fs::PermissionsExt;
+
+#[test]
+fn an_address_is_explained_word_for_word() {
+    let r = run(neater().args(["explain", "192.0.2.1:53", "--needs", "datagrams,cleartext"]));
+    assert_eq!(r.code, 0, "{}", r.err);
+    let expected = "To 192.0.2.1:53
+Require: preserveMsgBoundaries
+Require by default: fullChecksumSend, fullChecksumRecv
+Prefer by default: multistreaming, useTemporaryLocalAddress
+Avoid: reliability, preserveOrder
+Security: disabled
+Capacity profile: Default
+1. UDP, score 0
+-  TCP is ruled out by preserveMsgBoundaries (required, TCP has none)
+-  TLS/TCP is ruled out by preserveMsgBoundaries (required, TLS/TCP has none) and security (disabled, TLS/TCP always \
+                    encrypts and needs a certificate)
+-  QUIC is ruled out by preserveMsgBoundaries (required, QUIC has none) and security (disabled, QUIC always encrypts \
+                    and needs a certificate)
+-  QUIC datagrams is ruled out by security (disabled, QUIC datagrams always encrypts and needs a certificate)
+Addresses: 192.0.2.1
+";
+    assert_eq!(r.out, expected);
+}
+
+#[test]
+fn every_part_of_an_explanation_is_an_object_for_programs() {
+    let f = Folder::new("explain-json");
+    let hosts = f.put("hosts", "192.0.2.7 h.test\n2001:db8::7 h.test\n");
+    let needs = "reliable, encrypted, low-delay";
+    let r = run(neater().args(["explain", "--json", "h.test:443", "--needs", needs, "--hosts"]).arg(&hosts));
+    assert_eq!(r.code, 0, "{}", r.err);
+    let events = r.events();
+    let names: Vec<_> = of(&events, "candidate").iter().map(|c| c["transport"].clone()).collect();
+    assert_eq!(names, ["QUIC", "TLS/TCP"]);
+    let excluded = of(&events, "excluded");
+    assert!(excluded.iter().all(|e| e["reasons"].as_array().is_some_and(|r| !r.is_empty())), "{events:?}");
+    let mut addresses: Vec<_> =
+        of(&events, "address").iter().map(|a| a["address"].as_str().unwrap_or_default()).collect();
+    addresses.sort_unstable();
+    assert_eq!(addresses, ["192.0.2.7:443", "[2001:db8::7]:443"]);
+}
+
+#[test]
+fn a_name_without_an_answer_is_said_to_have_none() {
+    let f = Folder::new("explain-names");
+    // Nobody answers there: the port is closed, and refusal comes at once.
+    let resolv = f.put("resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n");
+    let r = run(neater().args(["explain", "--timeout", "4", "no.such.test:1", "--resolv-conf"]).arg(&resolv));
+    assert_eq!(r.code, 0, "{}", r.err);
+    let last = r.out.lines().last().unwrap_or_default();
+    assert!(last.starts_with("Addresses: ") && !last.contains("Addresses: 1"), "{last}");
+}
+
+#[test]
+fn a_race_against_a_server_is_told_and_drawn() {
+    let f = Folder::new("explain-try");
+    f.put("srv/a", "a");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let target = format!("localhost:{}", server.port);
+    let r = run(neater().args(["explain", "--try", &target, "--ca"]).arg(&server.ca));
+    assert_eq!(r.code, 0, "{}", r.err);
+    assert!(r.out.contains("The race") && r.out.contains("won") && r.out.contains('*'), "{}", r.out);
+    let last = r.out.lines().last().unwrap_or_default();
+    assert!(last.starts_with("Chosen: QUIC to 127.0.0.1:") && last.contains("h3"), "{last}");
+    let r = run(neater()
+        .args(["explain", "--try", "--json", "--transport", "TLS", &server.url(""), "--ca"])
+        .arg(&server.ca));
+    let events = r.events();
+    let chosen = of(&events, "chosen")[0];
+    assert_eq!((&chosen["transport"], &chosen["alpn"]), (&"TLS/TCP".into(), &"h2".into()));
+    assert_eq!(of(&events, "attempt").iter().filter(|a| a["won"] == true).count(), 1);
+    let r = run(neater().args(["explain", "--try", &target]));
+    assert_eq!((r.code, r.err.contains("--ca FILE")), (6, true), "{}", r.err);
+    let r = run(neater().args(["explain", "--try", "127.0.0.1:1"]));
+    assert_eq!((r.code, r.out.contains('x')), (1, true), "{}", r.out);
+}
+
+#[test]
+fn needs_and_targets_that_make_no_sense_say_why() {
+    for (args, word) in [
+        (&["h:1", "--needs", "relaible"][..], "did you mean reliable"),
+        (&["h"], "port is missing"),
+        (&["h:0"], "port 0"),
+        (&["h:1", "--needs", "datagrams", "--transport", "TCP"], "ruled out"),
+        (&["gopher://h/"], "gopher"),
+    ] {
+        let r = run(neater().arg("explain").args(args));
+        assert_eq!((r.code, r.err.contains(word)), (2, true), "{args:?}: {}", r.err);
+    }
+}
+
+#[test]
+fn the_laboratory_is_run_where_it_is_found() {
+    let f = Folder::new("lab");
+    let r = run(neater().args(["lab", "list"]).env("PATH", f.path("")));
+    // Where a build has put neater-lab beside neater, that one runs; then there is nothing to look for.
+    if !std::path::Path::new(env!("CARGO_BIN_EXE_neater")).with_file_name("neater-lab").exists() {
+        assert_eq!((r.code, r.err.contains("cargo build --release -p neater-lab")), (1, true), "{}", r.err);
+        let lab = f.put("neater-lab", "#!/bin/sh\necho \"$@\"\nexit 7\n");
+        std::fs::set_permissions(&lab, std::fs::Permissions::from_mode(0o755)).expect("allowed");
+        let r = run(neater().args(["lab", "run", "A", "--seed", "5"]).env("PATH", f.path("")));
+        assert_eq!((r.code, r.out.as_str()), (7, "run A --seed 5\n"), "{}", r.err);
+    }
+}
+
+#[test]
+fn help_teaches_and_completions_complete() {
+    let r = run(neater().arg("--help"));
+    assert!(r.code == 0 && r.out.contains("Exit codes:") && r.out.contains("130"), "{}", r.out);
+    for command in ["get", "serve", "explain"] {
+        let r = run(neater().args([command, "--help"]));
+        assert!(r.code == 0 && r.out.contains("Examples:") && r.out.contains("JSON events:"), "{command}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let r = run(neater().args(["completions", shell]));
+        assert!(r.code == 0 && r.out.contains("resolv-conf"), "{shell}");
+    }
+    assert_eq!(run(&mut neater()).code, 2);
+    assert_eq!(run(neater().arg("nonsense")).code, 2);
+}

@@ -1,0 +1,355 @@
+//! `neater get`, as people and scripts run it.
+
+mod common;
+
+use common::{Folder, Serving, neater, noise, of, run, signal};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+#[test]
+fn every_version_fetches_the_same_bytes() {
+    let f = Folder::new("versions");
+    let (small, large) = (noise(1_000_000, 1), noise(20_000_000, 2));
+    f.put("srv/small", &small);
+    f.put("srv/large", &large);
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    for (version, stack, http) in [("1.1", "TLS/TCP", "HTTP/1.1"), ("2", "TLS/TCP", "HTTP/2"), ("3", "QUIC", "HTTP/3")]
+    {
+        let dir = f.path(&format!("out{version}"));
+        std::fs::create_dir(&dir).expect("made");
+        let r = run(server
+            .get()
+            .args(["--json", "--http", version, "-d"])
+            .arg(&dir)
+            .args([server.url("small"), server.url("large")]));
+        assert_eq!(r.code, 0, "{}", r.err);
+        let events = r.events();
+        let done = of(&events, "done");
+        assert_eq!(done.len(), 2);
+        assert!(done.iter().all(|d| d["transport"] == stack && d["http"] == http), "{events:?}");
+        assert!(f.read(&format!("out{version}/small")) == small && f.read(&format!("out{version}/large")) == large);
+        let left: Vec<_> = std::fs::read_dir(&dir).expect("a folder").flatten().map(|e| e.file_name()).collect();
+        assert_eq!(left.len(), 2, "{left:?}");
+    }
+    let (code, last) = server.stop();
+    assert_eq!((code, &last["event"], &last["requests"]), (0, &"stopped".into(), &6.into()), "{last}");
+}
+
+#[test]
+fn one_url_goes_to_standard_output() {
+    let f = Folder::new("stdout");
+    f.put("srv/a.txt", "hello\n");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let r = run(server.get().arg(server.url("a.txt")));
+    assert_eq!((r.code, r.out.as_str()), (0, "hello\n"), "{}", r.err);
+    assert!(r.err.contains("HTTP/3 over QUIC"), "{}", r.err);
+    // The data and the objects do not mix.
+    let r = run(server.get().args(["--json", "-o", "-"]).arg(server.url("a.txt")));
+    assert_eq!(r.out, "hello\n");
+    assert_eq!(of(&common::parse(&r.err), "done").len(), 1);
+}
+
+#[test]
+fn a_partial_file_is_continued_if_it_is_still_the_same() {
+    let f = Folder::new("resume");
+    let contents = noise(3_000_000, 3);
+    f.put("srv/big", &contents);
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let out = f.path("big");
+    let fetch =
+        |resume: &[&str]| run(server.get().args(["--json"]).args(resume).arg("-o").arg(&out).arg(server.url("big")));
+    assert_eq!(fetch(&[]).code, 0);
+    // What an interrupted run leaves behind: the first part, and what the server said of the file.
+    let tag = server_tag(&server, "big");
+    let cut = |tag: &str| {
+        let _ = std::fs::remove_file(&out);
+        f.put("big.part", &contents[..1_000_000]);
+        f.put("big.part.json", format!(r#"{{"etag":{tag:?},"total":3000000}}"#));
+    };
+    cut(&tag);
+    let r = fetch(&["-C"]);
+    let events = r.events();
+    let done = of(&events, "done")[0];
+    assert_eq!((&done["outcome"], &done["received"]), (&"continued".into(), &2_000_000.into()), "{}", r.err);
+    assert!(f.read("big") == contents);
+    // Another version of the file is fetched from the beginning.
+    cut("\"another\"");
+    let r = fetch(&["-C"]);
+    let events = r.events();
+    assert_eq!(of(&events, "done")[0]["received"], 3_000_000, "{}", r.err);
+    assert!(r.err.contains("starting again"), "{}", r.err);
+    assert!(f.read("big") == contents);
+    // What is complete is left alone.
+    let r = fetch(&["-C"]);
+    let events = r.events();
+    assert_eq!((r.code, &of(&events, "done")[0]["outcome"]), (0, &"already-there".into()));
+    // A part that is whole only needs its name.
+    std::fs::remove_file(&out).expect("removed");
+    f.put("big.part", &contents);
+    f.put("big.part.json", format!(r#"{{"etag":{tag:?},"total":3000000}}"#));
+    assert_eq!(fetch(&["-C"]).code, 0);
+    assert!(f.read("big") == contents);
+}
+
+fn server_tag(server: &Serving, path: &str) -> String {
+    let r = std::process::Command::new("curl")
+        .args(["-sSI", "--cacert"])
+        .arg(&server.ca)
+        .arg(server.url(path))
+        .output()
+        .expect("curl");
+    let head = String::from_utf8_lossy(&r.stdout).into_owned();
+    let tag = head.lines().find_map(|l| l.strip_prefix("etag: ")).unwrap_or_else(|| panic!("{head}"));
+    tag.trim().to_owned()
+}
+
+#[test]
+fn statuses_and_partial_success_have_their_exit_codes() {
+    let f = Folder::new("status");
+    f.put("srv/a", "a");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let r = run(server.get().arg(server.url("nothing")));
+    assert_eq!((r.code, r.out.as_str()), (5, ""));
+    assert!(r.err.contains("404 Not Found"), "{}", r.err);
+    let r = run(server.get().arg("-d").arg(f.path("")).args([server.url("a"), server.url("nothing")]));
+    assert_eq!(r.code, 3, "{}", r.err);
+    assert_eq!(f.read("a"), b"a");
+    assert!(!f.path("nothing").exists() && !f.path("nothing.part").exists());
+}
+
+#[test]
+fn a_full_disk_and_an_unwritable_folder_say_what_to_do() {
+    let f = Folder::new("full");
+    f.put("srv/a", noise(1_000_000, 4));
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let r = run(server.get().args(["-o", "/dev/full"]).arg(server.url("a")));
+    assert_eq!(r.code, 4);
+    assert!(r.err.contains("no space left") && r.err.contains("free some space"), "{}", r.err);
+    let r = run(server.get().arg("-o").arg(f.path("no/such/folder")).arg(server.url("a")));
+    assert_eq!(r.code, 4);
+    assert!(r.err.contains("does not exist"), "{}", r.err);
+    let r = run(server.get().arg("-o").arg(f.path("srv")).arg(server.url("a")));
+    assert_eq!((r.code, r.err.contains("is a folder")), (4, true), "{}", r.err);
+    // A file that somebody else is writing is not touched.
+    let part = f.put("b.part", "theirs");
+    let held = std::fs::File::open(&part).expect("opened");
+    held.lock().expect("locked");
+    let r = run(server.get().arg("-o").arg(f.path("b")).arg(server.url("a")));
+    assert_eq!((r.code, r.err.contains("another neater")), (4, true), "{}", r.err);
+    assert_eq!(f.read("b.part"), b"theirs");
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_answered_with_what_would() {
+    for (args, word) in [
+        (&["--needs", "reliabel", "https://h/"][..], "reliable"),
+        (&["ftp://h/"], "http and https are known"),
+        (&["https://h:0/"], "port"),
+        (&["https://a/", "https://b/"], "-d DIR"),
+        (&["-o", "x", "https://a/", "https://b/"], "-O"),
+        (&["-O", "https://a/x", "https://b/x"], "same file"),
+        (&["-C", "https://a/x"], "-o FILE"),
+        (&["-H", "nonsense", "https://a/"], "Name: value"),
+        (&["--transport", "sctp", "https://a/"], "QUIC"),
+        (&["--pin", "12", "https://a/"], "64 hexadecimal"),
+        (&["--needs", "encrypted", "http://a/"], "in the clear"),
+        (&["--transport", "UDP", "https://a/"], "can be reached over"),
+        (&["--needs", "datagrams", "https://127.0.0.1:1/"], "ruled out"),
+        (&["--http", "4", "https://a/"], "1.1"),
+        (&["--ca", "/dev/null", "https://a/"], "empty"),
+    ] {
+        let r = run(neater().arg("get").args(args));
+        assert_eq!(r.code, 2, "{args:?}: {}", r.err);
+        assert!(r.err.contains(word), "{args:?}: {}", r.err);
+        assert!(r.out.is_empty());
+    }
+}
+
+#[test]
+fn nobody_there_is_a_failure_with_every_candidate_named() {
+    let r = run(neater().args(["get", "--json", "https://127.0.0.1:1/"]));
+    assert_eq!(r.code, 1);
+    let events = common::parse(&r.err);
+    let failed = of(&events, "failed")[0];
+    assert_eq!((&failed["kind"], &failed["exit"]), (&"establishment".into(), &1.into()));
+    let message = failed["message"].as_str().expect("text");
+    assert!(message.contains("QUIC to 127.0.0.1:1") && message.contains("TLS/TCP to 127.0.0.1:1"), "{message}");
+}
+
+#[test]
+fn certificates_that_are_not_acceptable_say_what_to_do() {
+    let f = Folder::new("security");
+    f.put("srv/a", "a");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let hosts = f.put("hosts", "127.0.0.1 other.test localhost\n");
+    for version in ["2", "3"] {
+        let r = run(neater().args(["get", "--http", version]).arg(server.url("a")));
+        assert_eq!((r.code, r.err.contains("--ca FILE")), (6, true), "{}", r.err);
+        let other = format!("https://other.test:{}/a", server.port);
+        let r = run(server.get().args(["--http", version, "--hosts"]).arg(&hosts).arg(&other));
+        assert_eq!((r.code, r.err.contains("a name that the certificate has")), (6, true), "{}", r.err);
+        let r = run(neater().args(["get", "--http", version, "--pin", &"0".repeat(64)]).arg(server.url("a")));
+        assert_eq!((r.code, r.err.contains("pin that")), (6, true), "{}", r.err);
+        let r = run(neater().args(["get", "--http", version, "--pin", &server.sha256]).arg(server.url("a")));
+        assert_eq!((r.code, r.out.as_str()), (0, "a"), "{}", r.err);
+    }
+    // Two years ago, for one year.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let then = neater_base::WallTime(now - Duration::from_secs(2 * 365 * 86_400));
+    let old = neater::tls::self_signed(&["localhost"], then, [3; 32]);
+    let cert = f.put("old.pem", pem("CERTIFICATE", &old.chain[0]));
+    let key = f.put("old.key", pem("PRIVATE KEY", old.key.secret_der()));
+    let (c, k) = (cert.to_str().expect("text"), key.to_str().expect("text"));
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &["--cert", c, "--key", k]);
+    for version in ["2", "3"] {
+        let r = run(server.get().args(["--http", version]).arg(server.url("a")));
+        assert_eq!((r.code, r.err.contains("must renew it")), (6, true), "{}", r.err);
+    }
+}
+
+fn pem(label: &str, der: &[u8]) -> String {
+    // openssl is not needed for this: base64 of coreutils is.
+    let mut child =
+        std::process::Command::new("base64").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("base64");
+    child.stdin.take().expect("a pipe").write_all(der).expect("written");
+    let out = child.wait_with_output().expect("ended");
+    format!("-----BEGIN {label}-----\n{}-----END {label}-----\n", String::from_utf8_lossy(&out.stdout))
+}
+
+/// A server over TCP that cuts the first `cuts` answers off after `piece` bytes each.
+fn breaking(contents: Vec<u8>, piece: usize, cuts: usize, ranges: bool) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let url = format!("http://{}/file", listener.local_addr().expect("bound"));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    std::thread::spawn(move || {
+        for mut c in listener.incoming().flatten() {
+            let n = count.fetch_add(1, Ordering::SeqCst);
+            let head = head(&mut c);
+            let from = head
+                .lines()
+                .find_map(|l| l.to_ascii_lowercase().strip_prefix("range: bytes=").map(str::to_owned))
+                .and_then(|r| r.split('-').next().and_then(|n| n.trim().parse::<usize>().ok()))
+                .filter(|_| ranges)
+                .unwrap_or(0);
+            let rest = &contents[from..];
+            let status = if from > 0 { "206 Partial Content" } else { "200 OK" };
+            let mut answer = format!("HTTP/1.1 {status}\r\nETag: \"v1\"\r\nContent-Length: {}\r\n", rest.len());
+            if ranges {
+                answer += "Accept-Ranges: bytes\r\n";
+            }
+            if from > 0 {
+                answer += &format!("Content-Range: bytes {from}-{}/{}\r\n", contents.len() - 1, contents.len());
+            }
+            let _ = c.write_all((answer + "Connection: close\r\n\r\n").as_bytes());
+            let _ = c.write_all(if n < cuts { &rest[..piece.min(rest.len())] } else { rest });
+        }
+    });
+    (url, asked)
+}
+
+fn head(c: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while !text.ends_with(b"\r\n\r\n") && c.read(&mut byte).is_ok_and(|n| n == 1) {
+        text.push(byte[0]);
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn a_connection_that_breaks_is_made_again_for_the_rest() {
+    let f = Folder::new("breaks");
+    let contents = noise(500_000, 5);
+    let (url, asked) = breaking(contents.clone(), 100_000, 3, true);
+    let r = run(neater().args(["get", "--json", "-o"]).arg(f.path("file")).arg(&url));
+    assert_eq!(r.code, 0, "{}{}", r.out, r.err);
+    let events = r.events();
+    assert_eq!((of(&events, "retry").len(), asked.load(Ordering::SeqCst)), (3, 4));
+    assert_eq!(of(&events, "done")[0]["retries"], 3);
+    assert!(f.read("file") == contents);
+    // To standard output as well: what was written stays written.
+    let (url, _) = breaking(contents.clone(), 200_000, 1, true);
+    let out = neater().args(["get", &url]).output().expect("ran");
+    assert!(out.status.success() && out.stdout == contents, "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+#[test]
+fn what_came_is_kept_when_the_rest_does_not_come() {
+    let f = Folder::new("kept");
+    let contents = noise(500_000, 6);
+    let (url, _) = breaking(contents.clone(), 50_000, usize::MAX, true);
+    let r = run(neater().args(["get", "--retries", "1", "-o"]).arg(f.path("file")).arg(&url));
+    assert_eq!(r.code, 1, "{}", r.err);
+    assert!(
+        r.err.contains("100000 of 500000 bytes are kept in") && r.err.contains("go on with: neater get -C"),
+        "{}",
+        r.err
+    );
+    assert!(f.read("file.part") == contents[..100_000] && !f.path("file").exists());
+    // The printed command does what it says, once the server has recovered.
+    let (again, _) = breaking(contents.clone(), 0, 0, true);
+    let r = run(neater().args(["get", "-C", "-o"]).arg(f.path("file")).arg(&again));
+    assert_eq!(r.code, 0, "{}", r.err);
+    assert!(f.read("file") == contents && !f.path("file.part.json").exists());
+    // A server that cannot send the rest alone is not asked for it.
+    let (url, asked) = breaking(contents.clone(), 50_000, usize::MAX, false);
+    let r = run(neater().args(["get", "-o"]).arg(f.path("other")).arg(&url));
+    assert_eq!((r.code, asked.load(Ordering::SeqCst)), (1, 1), "{}", r.err);
+    assert!(r.err.contains("50000 of 500000 bytes") && r.err.contains("does not say that it can"), "{}", r.err);
+}
+
+#[test]
+fn an_interruption_keeps_what_came_and_says_how_to_go_on() {
+    let f = Folder::new("interrupt");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let url = format!("http://{}/file", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        let (mut c, _) = listener.accept().expect("a client");
+        head(&mut c);
+        let _ = c.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nbeginning");
+        std::thread::sleep(Duration::from_secs(30));
+    });
+    let mut child =
+        neater().args(["get", "-o"]).arg(f.path("file")).arg(&url).stderr(Stdio::piped()).spawn().expect("started");
+    let until = Instant::now() + Duration::from_secs(10);
+    while std::fs::read(f.path("file.part")).unwrap_or_default() != b"beginning" {
+        assert!(Instant::now() < until, "nothing came");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    signal(&child, "-INT");
+    let mut err = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
+    assert_eq!(child.wait().expect("ended").code(), Some(130), "{err}");
+    assert!(err.contains("go on with: neater get -C"), "{err}");
+    assert_eq!(f.read("file.part"), b"beginning");
+}
+
+#[test]
+fn a_silent_server_is_given_up_after_the_time_that_was_given() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let url = format!("http://{}/", listener.local_addr().expect("bound"));
+    let started = Instant::now();
+    let r = run(neater().args(["get", "--timeout", "0.3", "--retries", "0", &url]));
+    assert_eq!((r.code, r.err.contains("nothing came for 0.3 s")), (1, true), "{}", r.err);
+    assert!(started.elapsed() < Duration::from_secs(3));
+}
+
+#[test]
+fn steps_of_establishment_are_told_live() {
+    let f = Folder::new("verbose");
+    f.put("srv/a", "a");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let r = run(server.get().arg("-v").arg(server.url("a")));
+    assert!(r.err.contains("QUIC to 127.0.0.1") && r.err.contains("chosen"), "{}", r.err);
+    let r = run(server.get().args(["-v", "--json", "-o"]).arg(f.path("a")).arg(server.url("a")));
+    let events = r.events();
+    let steps: Vec<_> = of(&events, "timeline").iter().map(|e| e["step"].as_str().unwrap_or_default()).collect();
+    assert!(steps.contains(&"started") && steps.last() == Some(&"chosen"), "{steps:?}");
+    let r = run(server.get().args(["--log", "neater::race=debug"]).arg(server.url("a")));
+    assert!(r.err.contains("neater::race") && r.err.contains("chosen"), "{}", r.err);
+}

@@ -1,0 +1,107 @@
+//! `neater serve`, against clients that are not ours.
+
+mod common;
+
+use common::{Folder, Serving, neater, run};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+fn curl(server: &Serving, args: &[&str]) -> (String, bool) {
+    let out = Command::new("curl").args(["-sS", "--cacert"]).arg(&server.ca).args(args).output().expect("curl");
+    (String::from_utf8_lossy(&out.stdout).into_owned(), out.status.success())
+}
+
+fn raw(port: u16, request: &str) -> String {
+    let mut c = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+    c.write_all(request.as_bytes()).expect("written");
+    let mut text = Vec::new();
+    let _ = c.read_to_end(&mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn curl_takes_both_versions_with_the_generated_certificate() {
+    let f = Folder::new("curl");
+    f.put("srv/sub/a b.txt", "hello\n");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    for (option, version) in [("--http1.1", "1.1"), ("--http2", "2")] {
+        let url = server.url("sub/a%20b.txt");
+        let (text, ok) = curl(&server, &[option, "-w", " %{http_version} %{http_code}", &url]);
+        assert_eq!((text, ok), (format!("hello\n {version} 200"), true));
+        let (head, _) = curl(&server, &[option, "-I", &url]);
+        assert!(head.contains("content-length: 6") && head.contains(&format!("h3=\":{}\"", server.port)), "{head}");
+        let (part, _) = curl(&server, &[option, "-r", "1-3", "-w", " %{http_code}", &url]);
+        assert_eq!(part, "ell 206");
+        let (page, _) = curl(&server, &[option, &server.url("sub/")]);
+        assert!(page.contains("./a%20b.txt"), "{page}");
+    }
+}
+
+#[test]
+fn nothing_outside_the_folder_is_reachable() {
+    let f = Folder::new("traversal");
+    f.put("secret", "secret");
+    f.put("srv/a", "a");
+    std::os::unix::fs::symlink("../secret", f.path("srv/leak")).expect("linked");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain"]);
+    for path in
+        ["/../secret", "/%2e%2e/secret", "/..%2fsecret", "/a/../../secret", "/leak", "//../secret", "/./../secret"]
+    {
+        let text = raw(server.port, &format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        assert!(text.starts_with("HTTP/1.1 4") && !text.contains("\r\nsecret"), "{path}: {text}");
+        assert!(!text.ends_with("secret"), "{path}: {text}");
+    }
+    let text = raw(server.port, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(text.starts_with("HTTP/1.1 200") && text.ends_with("\r\na"), "{text}");
+}
+
+#[test]
+fn the_certificate_stays_the_same_and_its_key_private() {
+    let f = Folder::new("certificate");
+    f.put("srv/a", "a");
+    let first = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let second = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    assert_eq!((first.sha256.len(), &first.sha256), (64, &second.sha256));
+    let public = std::fs::read_to_string(&first.ca).expect("text");
+    assert!(public.contains("BEGIN CERTIFICATE") && !public.contains("PRIVATE"));
+    for entry in std::fs::read_dir(f.path("state")).expect("a folder").flatten() {
+        let private = std::fs::read_to_string(entry.path()).expect("text").contains("PRIVATE");
+        let mode = entry.metadata().expect("known").permissions().mode() & 0o777;
+        assert!(!private || mode == 0o600, "{:?}: {mode:o}", entry.path());
+    }
+    let named = Serving::new(&f.path("srv"), &f.path("state"), &["--name", "files.test"]);
+    assert_ne!(named.sha256, first.sha256);
+}
+
+#[test]
+fn a_port_in_use_and_a_missing_folder_say_what_to_do() {
+    let f = Folder::new("inuse");
+    f.put("srv/a", "a");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let port = server.port.to_string();
+    let r = run(neater().args(["serve", "--port", &port, "--cert-dir"]).arg(f.path("state")).arg(f.path("srv")));
+    assert_eq!((r.code, r.err.contains("--port 0")), (1, true), "{}", r.err);
+    let r = run(neater().arg("serve").arg(f.path("nothing")));
+    assert_eq!(r.code, 4, "{}", r.err);
+    let r = run(neater().args(["serve", "--plain", "--cert", "x", "--key", "y"]));
+    assert_eq!(r.code, 2);
+    let both = f.put("not.pem", "hello");
+    let r = run(neater().arg("serve").arg("--cert").arg(&both).arg("--key").arg(&both));
+    assert_eq!((r.code, r.err.contains("not PEM")), (2, true), "{}", r.err);
+}
+
+#[test]
+fn it_ends_in_order_when_it_is_told_to() {
+    let f = Folder::new("term");
+    f.put("srv/a", "a");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain"]);
+    assert!(raw(server.port, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").starts_with("HTTP/1.1 200"));
+    let idle = TcpStream::connect(("127.0.0.1", server.port)).expect("connected");
+    let started = std::time::Instant::now();
+    let (code, last) = server.stop();
+    assert_eq!((code, &last["event"], &last["requests"]), (0, &"stopped".into(), &1.into()));
+    assert!(started.elapsed() < std::time::Duration::from_secs(11));
+    drop(idle);
+}
