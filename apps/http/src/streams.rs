@@ -352,6 +352,8 @@ pub(crate) struct Receiving {
     stream: Arc<Stream>,
     buffer: BytesMut,
     used: bool,
+    /// How the peer's direction has ended, behind what is still to be passed on.
+    end: Option<Result<(), ConnectionError>>,
     budget: Arc<Budget>,
     /// What to tell the peer when the rest is not wanted.
     cancel: Option<Code>,
@@ -359,7 +361,7 @@ pub(crate) struct Receiving {
 
 impl Receiving {
     fn new(stream: Arc<Stream>, budget: Arc<Budget>, cancel: Option<Code>) -> Self {
-        Self { stream, buffer: BytesMut::new(), used: false, budget, cancel }
+        Self { stream, buffer: BytesMut::new(), used: false, end: None, budget, cancel }
     }
 }
 
@@ -372,11 +374,23 @@ impl RecvStream for Receiving {
             self.buffer = BytesMut::zeroed(if core::mem::replace(&mut self.used, true) { later } else { first });
         }
         let room = self.buffer.len().min(READ);
-        let read = self.stream.bytes()?.poll_read_bytes(cx, &mut self.buffer[..room]);
-        let n = ready!(read).map_err(stream_error)?;
+        let mut n = 0;
+        // QUIC brings a packet's worth at a time: gather what is there, so that it is worth passing on.
+        while n < room && self.end.is_none() {
+            match self.stream.bytes()?.poll_read_bytes(cx, &mut self.buffer[n..room]) {
+                Poll::Pending if n == 0 => return Poll::Pending,
+                Poll::Pending => break,
+                Poll::Ready(Ok(0)) => self.end = Some(Ok(())),
+                Poll::Ready(Ok(more)) => n += more,
+                Poll::Ready(Err(e)) => self.end = Some(Err(e)),
+            }
+        }
         if n == 0 {
             self.cancel = None;
-            return Poll::Ready(Ok(None));
+            return Poll::Ready(match self.end.clone() {
+                Some(Err(e)) => Err(stream_error(e)),
+                _ => Ok(None),
+            });
         }
         if !self.budget.take(n as u64) {
             self.stop_sending(Code::H3_EXCESSIVE_LOAD.value());

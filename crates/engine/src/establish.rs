@@ -1,5 +1,9 @@
 //! From a request to an established connection: the cached outcome alone, or the race.
 
+mod cached;
+mod check;
+
+use self::check::{check_remotes, server_name};
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io, cache_key};
 use crate::engine::Timer;
@@ -167,54 +171,6 @@ impl<N: Net> Engine<N> {
         let conn = self.conns.insert(conn);
         self.begin_race(conn, local, first, None);
         Ok(ConnectionId(conn))
-    }
-
-    /// Tries what worked last time, alone. False: it failed at once.
-    fn try_cached(&mut self, conn: Key, stack: Stack, addr: SocketAddr, first: &Option<Bytes>) -> bool {
-        if self.conns.get(conn).is_some_and(|c| c.request.observe) {
-            self.step(conn, Step::FromCache { stack, addr });
-        }
-        if let (Some(data), Some(c)) = (first, self.conns.get_mut(conn)) {
-            c.ext().early = Some(data.clone());
-        }
-        let path = Path { remote: 0, interface: None, local: None };
-        match self.open_attempt(conn, None, stack, addr, &path) {
-            Ok(what) => {
-                self.stats.cache_hits += 1;
-                let Some(c) = self.conns.get_mut(conn) else { return true };
-                // An attempt that was established at once (UDP) has already become the connection.
-                if c.state == ConnectionState::Establishing {
-                    c.io = match what {
-                        What::Channel(k) => Io::Channel(k),
-                        What::Quic(quic) => Io::StreamPending { quic },
-                    };
-                    let at = self.now.after_nanos(c.request.attempt_delay);
-                    self.timers.push_in_order(at, Timer::Cached(conn));
-                }
-                true
-            }
-            Err(_) => {
-                if let Some(key) = self.conns.get(conn).and_then(|c| c.cache_key()) {
-                    self.outcomes.record_failure(self.now, key);
-                }
-                false
-            }
-        }
-    }
-
-    /// The cached outcome has not answered within an attempt delay: race the rest, without giving it up.
-    pub(crate) fn cached_timeout(&mut self, conn: Key) {
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.state != ConnectionState::Establishing || c.est.is_some() {
-            return;
-        }
-        let what = match core::mem::replace(&mut c.io, Io::None) {
-            Io::Channel(k) => What::Channel(k),
-            Io::StreamPending { quic } => What::Quic(quic),
-            _ => return,
-        };
-        let direct = self.describe(what).map(|(stack, addr)| Attempt { candidate: None, what, stack, addr });
-        self.begin_race(conn, None, None, direct);
     }
 
     fn describe(&self, what: What) -> Option<(Stack, SocketAddr)> {
@@ -520,14 +476,6 @@ impl<N: Net> Engine<N> {
             self.attempt_established(conn, candidate, what);
         }
         Ok(what)
-    }
-
-    /// The cached outcome, tried alone over plain TCP, could not be established.
-    #[cold]
-    pub(crate) fn cached_failed(&mut self, key: Key, error: NetError) {
-        if let Some(Behind::Attempt(conn, candidate)) = self.channels.get(key).map(|c| c.behind) {
-            self.attempt_failed(conn, candidate, What::Channel(key), AttemptError::Net(error));
-        }
     }
 
     /// Moves an attempt over TCP on, after readiness.
@@ -913,39 +861,6 @@ impl<N: Net> Engine<N> {
         {
             self.outcomes.record_failure(self.now, key);
         }
-    }
-}
-
-fn check_remotes(remotes: &[RemoteEndpoint]) -> Result<(), EstablishmentError> {
-    let invalid = |m: String| Err(EstablishmentError::new(Reason::InvalidConfiguration, m));
-    if remotes.is_empty() {
-        return invalid("a connection needs at least one remote endpoint".into());
-    }
-    if remotes.len() > MAX_REMOTES {
-        return invalid(format!("{} remote endpoints were given; the limit is {MAX_REMOTES}", remotes.len()));
-    }
-    for r in remotes {
-        if r.port == 0 {
-            return invalid(format!("the remote endpoint {r} has no port"));
-        }
-        if r.addr.is_none() && r.host.is_none() {
-            return invalid("a remote endpoint needs a host name or an address".into());
-        }
-        if r.addr.is_some_and(|a| a.is_unspecified()) {
-            return invalid(format!("{r} is no address to connect to"));
-        }
-    }
-    Ok(())
-}
-
-/// The name that certificates are checked against.
-fn server_name(request: &crate::request::Compiled, remote: Option<&RemoteEndpoint>, addr: SocketAddr) -> String {
-    if let Some(name) = &request.server_name {
-        return name.clone();
-    }
-    match remote.and_then(|r| r.host.as_deref()) {
-        Some(host) => host.trim_end_matches('.').to_owned(),
-        None => addr.ip().to_string(),
     }
 }
 

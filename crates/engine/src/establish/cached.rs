@@ -1,0 +1,70 @@
+//! The outcome of an earlier race, tried alone.
+
+use super::{Attempt, Path, What};
+use crate::channel::Behind;
+use crate::conn::{ConnectionState, Io};
+use crate::engine::Timer;
+use crate::event::{AttemptError, Step};
+use crate::{Engine, Stack};
+use bytes::Bytes;
+use neater_base::Key;
+use neater_base::net::{Net, NetError};
+use std::net::SocketAddr;
+
+impl<N: Net> Engine<N> {
+    /// Tries what worked last time, alone. False: it failed at once.
+    pub(super) fn try_cached(&mut self, conn: Key, stack: Stack, addr: SocketAddr, first: &Option<Bytes>) -> bool {
+        if self.conns.get(conn).is_some_and(|c| c.request.observe) {
+            self.step(conn, Step::FromCache { stack, addr });
+        }
+        if let (Some(data), Some(c)) = (first, self.conns.get_mut(conn)) {
+            c.ext().early = Some(data.clone());
+        }
+        let path = Path { remote: 0, interface: None, local: None };
+        match self.open_attempt(conn, None, stack, addr, &path) {
+            Ok(what) => {
+                self.stats.cache_hits += 1;
+                let Some(c) = self.conns.get_mut(conn) else { return true };
+                // An attempt that was established at once (UDP) has already become the connection.
+                if c.state == ConnectionState::Establishing {
+                    c.io = match what {
+                        What::Channel(k) => Io::Channel(k),
+                        What::Quic(quic) => Io::StreamPending { quic },
+                    };
+                    let at = self.now.after_nanos(c.request.attempt_delay);
+                    self.timers.push_in_order(at, Timer::Cached(conn));
+                }
+                true
+            }
+            Err(_) => {
+                if let Some(key) = self.conns.get(conn).and_then(|c| c.cache_key()) {
+                    self.outcomes.record_failure(self.now, key);
+                }
+                false
+            }
+        }
+    }
+
+    /// The cached outcome has not answered within an attempt delay: race the rest, without giving it up.
+    pub(crate) fn cached_timeout(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.state != ConnectionState::Establishing || c.est.is_some() {
+            return;
+        }
+        let what = match core::mem::replace(&mut c.io, Io::None) {
+            Io::Channel(k) => What::Channel(k),
+            Io::StreamPending { quic } => What::Quic(quic),
+            _ => return,
+        };
+        let direct = self.describe(what).map(|(stack, addr)| Attempt { candidate: None, what, stack, addr });
+        self.begin_race(conn, None, None, direct);
+    }
+
+    /// The cached outcome, tried alone over plain TCP, could not be established.
+    #[cold]
+    pub(crate) fn cached_failed(&mut self, key: Key, error: NetError) {
+        if let Some(Behind::Attempt(conn, candidate)) = self.channels.get(key).map(|c| c.behind) {
+            self.attempt_failed(conn, candidate, What::Channel(key), AttemptError::Net(error));
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! What can be known of endpoints before anything is sent.
+
+use super::MAX_REMOTES;
+use crate::RemoteEndpoint;
+use crate::event::{EstablishmentError, Reason};
+use std::net::SocketAddr;
+
+/// Whether a connection can be made from these endpoints at all.
+pub(super) fn check_remotes(remotes: &[RemoteEndpoint]) -> Result<(), EstablishmentError> {
+    let invalid = |m: String| Err(EstablishmentError::new(Reason::InvalidConfiguration, m));
+    if remotes.is_empty() {
+        return invalid("a connection needs at least one remote endpoint".into());
+    }
+    if remotes.len() > MAX_REMOTES {
+        return invalid(format!("{} remote endpoints were given; the limit is {MAX_REMOTES}", remotes.len()));
+    }
+    for r in remotes {
+        if r.port == 0 {
+            return invalid(format!("the remote endpoint {r} has no port"));
+        }
+        if r.addr.is_none() && r.host.is_none() {
+            return invalid("a remote endpoint needs a host name or an address".into());
+        }
+        if r.addr.is_some_and(|a| a.is_unspecified()) {
+            return invalid(format!("{r} is no address to connect to"));
+        }
+    }
+    Ok(())
+}
+
+/// The name that certificates are checked against.
+pub(super) fn server_name(
+    request: &crate::request::Compiled,
+    remote: Option<&RemoteEndpoint>,
+    addr: SocketAddr,
+) -> String {
+    if let Some(name) = &request.server_name {
+        return name.clone();
+    }
+    match remote.and_then(|r| r.host.as_deref()) {
+        Some(host) => host.trim_end_matches('.').to_owned(),
+        None => addr.ip().to_string(),
+    }
+}
