@@ -52,8 +52,8 @@ impl World {
             (security, &[Stack::Quic, Stack::Tls])
         };
         let local = LocalEndpoint::from(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let listener =
-            neater.preconnection().local(local).security(security).stacks(stacks).listen().expect("listening");
+        let preconnection = neater.preconnection().local(local).security(security).stacks(stacks);
+        let listener = Server::listen(&preconnection).expect("listening");
         let port = listener.port();
         let server = Server::new(Files::new(&folder).expect("a folder")).limits(limits).alt_svc(port);
         let (stop, stopped) = oneshot::channel();

@@ -7,7 +7,8 @@ use neater_http::Transport;
 /// A bar, where somebody sees it.
 pub(super) struct Progress(Option<ProgressBar>);
 
-const KNOWN: &str = "{prefix:24!} {bar:24} {decimal_bytes:>11}/{decimal_total_bytes:<11} {decimal_bytes_per_sec:>12} {eta:>4} {msg}";
+const KNOWN: &str =
+    "{prefix:24!} {bar:24} {decimal_bytes:>11}/{decimal_total_bytes:<11} {decimal_bytes_per_sec:>12} {eta:>4} {msg}";
 const UNKNOWN: &str = "{prefix:24!} {spinner} {decimal_bytes:>11} {decimal_bytes_per_sec:>12} {msg}";
 
 impl Progress {

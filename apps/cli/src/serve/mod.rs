@@ -68,7 +68,7 @@ fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> R
     let stacks: &[Stack] = if args.plain { &[Stack::Tcp] } else { &[Stack::Quic, Stack::Tls] };
     let on = |ip: IpAddr, port: u16| {
         let local = LocalEndpoint::from(SocketAddr::new(ip, port));
-        neater.preconnection().local(local).security(security.clone()).stacks(stacks).listen()
+        Server::listen(&neater.preconnection().local(local).security(security.clone()).stacks(stacks))
     };
     let (wanted, optional): (Vec<IpAddr>, Option<IpAddr>) = if args.bind.is_empty() {
         // "localhost" is both; a host may have no IPv6.

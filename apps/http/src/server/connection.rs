@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use neater::{Accepted, ByteStream, Group};
+use neater::{Accepted, ByteStream, Group, Stack};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,6 +39,13 @@ type H3Request = h3::server::RequestResolver<Session, Bytes>;
 pub(super) async fn serve(common: Arc<Common>, accepted: Accepted, stop: watch::Receiver<bool>) {
     let done = match accepted {
         Accepted::Group(group) => serve_h3(common, group, stop).await,
+        // Of a listener that was not asked for sessions: a stream alone is not HTTP/3.
+        Accepted::Connection(c) if c.stack() == Some(Stack::Quic) => {
+            if let Ok(group) = c.group() {
+                group.close_session(Code::H3_REQUEST_REJECTED.value(), b"not listening for sessions yet");
+            }
+            Err("a stream without its session".into())
+        }
         Accepted::Connection(c) => {
             let alpn = c.alpn().unwrap_or_default();
             match c.into_bytes() {

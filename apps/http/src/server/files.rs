@@ -112,7 +112,7 @@ impl Files {
             return text(StatusCode::FORBIDDEN);
         }
         let shown = unescape(path).unwrap_or_else(|| path.to_owned());
-        match listing::page(folder, &shown, folder == self.root) {
+        match listing::page(folder, &shown, &self.root) {
             Ok(page) => with_length(StatusCode::OK, "text/html; charset=utf-8", page),
             Err(e) => text(status_of(&e)),
         }

@@ -10,7 +10,7 @@ use std::path::Path;
 const ENTRIES_MAX: usize = 10_000;
 
 /// The page of a folder, `shown` being its path for people.
-pub(super) fn page(folder: &Path, shown: &str, root: bool) -> io::Result<String> {
+pub(super) fn page(folder: &Path, shown: &str, root: &Path) -> io::Result<String> {
     let mut entries: Vec<(bool, String, u64)> = Vec::new();
     let mut more = false;
     for entry in std::fs::read_dir(folder)? {
@@ -19,7 +19,7 @@ pub(super) fn page(folder: &Path, shown: &str, root: bool) -> io::Result<String>
             break;
         }
         // What cannot be looked at, or has a name that no URL could have led to, is left out.
-        if let Some(e) = entry.ok().and_then(|e| line(&e)) {
+        if let Some(e) = entry.ok().and_then(|e| line(&e, root)) {
             entries.push(e);
         }
     }
@@ -31,7 +31,7 @@ pub(super) fn page(folder: &Path, shown: &str, root: bool) -> io::Result<String>
          system-ui,sans-serif;margin:2em}}td{{padding-right:2em}}td+td{{text-align:right;color:#666}}</style></head>\n\
          <body><h1>{title}</h1><table>\n"
     );
-    if !root {
+    if folder != root {
         page.push_str("<tr><td><a href=\"../\">../</a></td><td></td></tr>\n");
     }
     for (is_folder, name, length) in &entries {
@@ -48,9 +48,12 @@ pub(super) fn page(folder: &Path, shown: &str, root: bool) -> io::Result<String>
     Ok(page)
 }
 
-fn line(entry: &DirEntry) -> Option<(bool, String, u64)> {
+fn line(entry: &DirEntry, root: &Path) -> Option<(bool, String, u64)> {
     let name = entry.file_name().into_string().ok()?;
-    // Followed: a link to a folder is a folder here. Where it leads is checked when it is asked for.
+    // A link that leads out is not served, so nothing is told of what it leads to.
+    if entry.file_type().ok()?.is_symlink() && !entry.path().canonicalize().ok()?.starts_with(root) {
+        return None;
+    }
     let meta = std::fs::metadata(entry.path()).ok()?;
     (meta.is_dir() || meta.is_file()).then(|| (meta.is_dir(), name, meta.len()))
 }

@@ -17,7 +17,7 @@ pub use body::FileBody;
 pub use files::Files;
 
 use core::time::Duration;
-use neater::{Accepted, Listener};
+use neater::{Accepted, EstablishmentError, Listener, Preconnection};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Semaphore, watch as signal};
@@ -113,7 +113,17 @@ impl Server {
         self
     }
 
-    /// Serves what `listeners` receive until `stop` ends, then ends in order: nothing new is accepted, clients are told
+    /// A listener for [`Server::run`]: one that delivers whole sessions where the transport has streams, from the first on.
+    ///
+    /// # Errors
+    /// As [`Preconnection::listen`].
+    pub fn listen(preconnection: &Preconnection) -> Result<Listener, EstablishmentError> {
+        let listener = preconnection.listen()?;
+        listener.deliver_groups(true);
+        Ok(listener)
+    }
+
+    /// Serves what `listeners` (of [`Server::listen`]) receive until `stop` ends, then ends in order: nothing new is accepted, clients are told
     /// (GOAWAY, `connection: close`), and what is being answered has [`ServerLimits::grace`] to end.
     pub async fn run(self, listeners: Vec<Listener>, stop: impl Future<Output = ()>) -> Summary {
         let common = Arc::new(Common {
@@ -126,9 +136,6 @@ impl Server {
         let mut summary = Summary::default();
         let (stopping, told) = signal::channel(false);
         let mut connections = JoinSet::new();
-        for l in &listeners {
-            l.deliver_groups(true);
-        }
         tokio::pin!(stop);
         loop {
             let accepted = tokio::select! {

@@ -41,16 +41,16 @@ fn parts(out: &Outcome, counter: Counter, series: &str) -> Option<serde_json::Va
 
 pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome::default();
-    let runs = if lab.quick { 1 } else { 5 };
     for (counter, name, unit, title) in COUNTERS {
         (lab.progress)(title);
         let got = for_each(&FLOW_PROGRAMS, |p| {
+            let runs = flows::runs(lab, p.is_ours());
             flows::client_slope(lab, &mut out, counter, p.name(), runs, &|addr| flows::client(lab, p, addr))
         })?;
         for (program, value) in got {
             let f = Figure::new("A1", name, program.name(), unit);
             let f = match value {
-                Ok(v) => f.value(v, runs),
+                Ok(v) => f.value(v, flows::runs(lab, program.is_ours())),
                 Err(why) => f.missing(why),
             };
             let f = match bound(counter, program) {

@@ -142,6 +142,8 @@ async fn a_folder_is_listed_or_shows_its_index() {
     assert_eq!((r.status(), field(&r, "location")), (StatusCode::MOVED_PERMANENTLY, "./sub/"));
     let page = String::from_utf8(body(ask(&files, Method::GET, "/sub/", &[])).await).expect("text");
     assert!(page.contains("b &lt;&amp;&gt;.bin") && page.contains("./b%20%3C%26%3E.bin"), "{page}");
+    let page = String::from_utf8(body(ask(&files, Method::GET, "/", &[])).await).expect("text");
+    assert!(page.contains("inside") && !page.contains("leak") && !page.contains("./up"), "{page}");
     let quiet = files.clone().listings(false);
     assert_eq!(ask(&quiet, Method::GET, "/sub/", &[]).status(), StatusCode::FORBIDDEN);
     std::fs::write(folder.0.join("root/sub/index.html"), b"index").expect("written");
