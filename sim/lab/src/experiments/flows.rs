@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 /// How often a program's client is counted. Ours resolves and races before the flows that are measured, and how many
-/// attempts that race starts is a matter of time: it is counted more often, so that the odd run does not show.
+/// attempts that race starts is a matter of time. Instructions are counted after it; for what is counted from the start,
+/// ours runs more often, so that the odd run does not show.
 pub(super) fn runs(lab: &Lab, races: bool) -> usize {
     match (lab.quick, races) {
         (true, false) => 1,
@@ -34,7 +35,7 @@ pub(super) fn client_slope(
             let server = Server::plain(&lab.programs, true)?;
             let mut command = command(server.addr)?;
             command.args(["--flows", &flows.to_string()]);
-            let count = counter.count(&command, &lab.scratch, LIMIT)? as f64;
+            let count = counter.count_from_mark(&mut command, &lab.scratch, LIMIT)? as f64;
             server.stop()?;
             counts.push(count);
             out.sample(&format!("{counter:?}"), series, &variant, run, count);

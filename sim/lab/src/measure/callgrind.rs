@@ -1,9 +1,10 @@
 //! User-space instructions, counted by `valgrind --tool=callgrind`.
 
-use super::{MeasureError, Result};
+use super::{Child, MeasureError, Result, process};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// `command` under a tool of valgrind, with the tool's arguments before the program.
 pub(super) fn under_valgrind(command: &Command, tool_args: &[&str]) -> Command {
@@ -19,6 +20,25 @@ pub fn under(command: &Command, out: &Path) -> Command {
     let file = format!("--callgrind-out-file={}", out.display());
     under_valgrind(command, &["--tool=callgrind", "-q", &file])
 }
+
+/// As [`under`], but nothing is counted until [`start_counting`].
+#[must_use]
+pub fn under_stopped(command: &Command, out: &Path) -> Command {
+    let file = format!("--callgrind-out-file={}", out.display());
+    under_valgrind(command, &["--tool=callgrind", "-q", "--instr-atstart=no", &file])
+}
+
+/// Lets a child that runs under callgrind be counted from now on.
+///
+/// # Errors
+/// It cannot be reached.
+pub fn start_counting(child: &Child) -> Result<()> {
+    let mut control = Command::new("callgrind_control");
+    process::run(control.args(["-i", "on", &child.pid().to_string()]), CONTROL).map(|_| ())
+}
+
+/// Reaching a process under valgrind takes at most this long.
+const CONTROL: Duration = Duration::from_secs(20);
 
 /// The instructions that callgrind has written to `out`.
 ///

@@ -123,6 +123,25 @@ impl Counter {
         self.read(scratch, &exit)
     }
 
+    /// Runs a peer and counts from when it says that it is ready (`--mark`) if the tool can do that, from its start if not.
+    ///
+    /// # Errors
+    /// As [`Counter::count`].
+    pub fn count_from_mark(self, command: &mut Command, scratch: &Path, limit: Duration) -> Result<u64> {
+        if self != Self::Instructions {
+            return self.count(command, scratch, limit);
+        }
+        process::need("callgrind_control", "valgrind")?;
+        let out = self.out(scratch);
+        let _ = std::fs::remove_file(&out);
+        let mut child = Child::start(&mut callgrind::under_stopped(command.arg("--mark"), &out))?;
+        child.line(limit)?;
+        callgrind::start_counting(&child)?;
+        child.say("go")?;
+        child.wait(limit)?;
+        callgrind::read(&out)
+    }
+
     /// The count of the last wrapped command by system call; `None` for other counters.
     #[must_use]
     pub fn read_parts(self, scratch: &Path) -> Option<strace::Calls> {
