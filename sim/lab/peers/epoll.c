@@ -46,10 +46,10 @@ static int connected(int fd) {
 }
 
 static int client(const struct args *a) {
+    ready(a);
     struct flow *flows = calloc((size_t)a->flows, sizeof *flows);
     int64_t *delays = a->delays ? calloc((size_t)(a->flows * a->rounds), sizeof *delays) : NULL;
     long done = 0, failed = 0;
-    ready(a);
     int64_t start = now_ns();
     for (long r = 0; r < a->rounds; r++) {
         open_all(a, flows);

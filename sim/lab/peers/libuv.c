@@ -57,9 +57,9 @@ static void client_connected(uv_connect_t *req, int status) {
 /* Handles are closed outside of uv_run: inside, each close searches the batch of events that is being delivered, which
  * costs libuv thousands of instructions per handle that it does not owe. */
 static int client(void) {
+    ready(&args);
     flows = calloc((size_t)args.flows, sizeof *flows);
     if (args.delays) delays = calloc((size_t)(args.flows * args.rounds), sizeof *delays);
-    ready(&args);
     start = now_ns();
     for (long r = 0; r < args.rounds; r++) {
         round_ended = 0;

@@ -44,13 +44,13 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     for (counter, name, unit, title) in COUNTERS {
         (lab.progress)(title);
         let got = for_each(&FLOW_PROGRAMS, |p| {
-            let runs = flows::runs(lab, p.is_ours());
+            let runs = flows::runs(lab);
             flows::client_slope(lab, &mut out, counter, p.name(), runs, &|addr| flows::client(lab, p, addr))
         })?;
         for (program, value) in got {
             let f = Figure::new("A1", name, program.name(), unit);
             let f = match value {
-                Ok(v) => f.value(v, flows::runs(lab, program.is_ours())),
+                Ok(v) => f.value(v, flows::runs(lab)),
                 Err(why) => f.missing(why),
             };
             let f = match bound(counter, program) {

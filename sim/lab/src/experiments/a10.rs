@@ -52,7 +52,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
             (lab.progress)(&format!("instructions per flow, {name}, {}", how.name()));
             let command = |addr: SocketAddr| how.command(lab, program, addr);
             let series = format!("{name} {}", how.name());
-            let runs = flows::runs(lab, matches!(how, How::Cached));
+            let runs = flows::runs(lab);
             let slope = flows::client_slope(lab, &mut out, Counter::Instructions, &series, runs, &command);
             if let Err(e @ MeasureError::MissingTool { .. }) = slope {
                 return Err(e);
@@ -66,7 +66,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
         let ratio = |variant: &str, over: &Result<f64>, of: &'static str| {
             let f = Figure::new("A10", "instruction_ratio", format!("{variant}{suffix}"), "1").with("program", name);
             match (cached, over) {
-                (Ok(c), Ok(o)) => f.value(c / o, flows::runs(lab, true)).with("cached", *c).with(of, *o),
+                (Ok(c), Ok(o)) => f.value(c / o, flows::runs(lab)).with("cached", *c).with(of, *o),
                 (Err(e), _) | (_, Err(e)) => f.missing(e.to_string()),
             }
         };
