@@ -1,11 +1,11 @@
-//! TLS with OpenSSL: s_server for our client, s_client for our listener. Versions, ALPN, resumption, client certificates and
-//! the key log.
+//! TLS with OpenSSL: s_server for our client, s_client for our listener. Versions, ALPN, resumption, early data, client
+//! certificates and the key log.
 
 use neater::tls::rustls::KeyLog;
 use neater::tls::{ClientAuthentication, TlsVersion, Trust};
-use neater::{Connection, Listener, Neater, SecurityParameters, Stack};
+use neater::{Connection, Listener, MessageContext, Neater, SecurityParameters, SelectionProperty, Stack};
 use neater_interop::{
-    Certificate, Running, Scratch, certificate, free_port, run, security, skip, wait_for, which, within_limit,
+    Certificate, LIMIT, Running, Scratch, certificate, free_port, run, security, skip, wait_for, which, within_limit,
 };
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -104,6 +104,74 @@ fn our_client_resumes_sessions_of_s_server() {
     }
 }
 
+/// A connection to s_server that has got its tickets, which come before the server's first word.
+async fn visit(neater: &Neater, server: &mut Running, port: u16, security: &SecurityParameters) {
+    let pre = neater.preconnection().remote(loopback(port)).security(security.clone()).stacks(&[Stack::Tls]);
+    let connection = pre.initiate().await.expect("connected");
+    connection.send("knock\n").await.expect("sent");
+    tokio::task::block_in_place(|| server.wait_to_say("knock"));
+    server.tell("welcome\n");
+    assert_eq!(&connection.receive().await.expect("alive").expect("a word")[..], b"welcome\n");
+}
+
+fn on_two_threads<T>(future: impl Future<Output = T>) -> T {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    runtime.block_on(async { tokio::time::timeout(LIMIT, future).await.expect("the test is through in time") })
+}
+
+#[test]
+fn s_server_takes_the_first_message_of_our_second_connection_as_early_data() {
+    let openssl = openssl!();
+    let scratch = Scratch::new("early");
+    let certificate = certificate(&scratch, "server");
+    let (mut server, port) = s_server(&openssl, &certificate, &["-tls1_3", "-early_data"]);
+    on_two_threads(async {
+        let neater = Neater::new().expect("engine");
+        let security = security(&certificate).0;
+        visit(&neater, &mut server, port, &security).await;
+        let pre = neater.preconnection().remote(loopback(port)).security(security).stacks(&[Stack::Tls]);
+        let replayable = MessageContext::new().safely_replayable_as(true).final_as(true);
+        let connection = pre.initiate_with_send("early bird\n", &replayable).await.expect("connected");
+        tokio::task::block_in_place(|| {
+            let _ = server.wait_to_say("Early data received:");
+            let _ = server.wait_to_say("End of early data");
+        });
+        // The message was final: the server has seen our end, and ends, too.
+        while connection.receive().await.expect("an orderly end").is_some() {}
+        assert_eq!(server.said().matches("early bird").count(), 1, "{}", server.said());
+    });
+}
+
+#[test]
+fn early_data_that_s_server_refuses_is_sent_after_the_handshake_once() {
+    let openssl = openssl!();
+    let scratch = Scratch::new("refused");
+    let certificate = certificate(&scratch, "server");
+    let (mut first, port) = s_server(&openssl, &certificate, &["-tls1_3", "-early_data"]);
+    on_two_threads(async {
+        let neater = Neater::new().expect("engine");
+        let security = security(&certificate).0;
+        visit(&neater, &mut first, port, &security).await;
+        drop(first);
+        // Another process has other ticket keys.
+        let mut command = Command::new(&openssl);
+        command.args(["s_server", "-accept", &format!("127.0.0.1:{port}"), "-tls1_3", "-early_data"]);
+        command.arg("-cert").arg(&certificate.cert).arg("-key").arg(&certificate.key);
+        let second = Running::start(&mut command);
+        tokio::task::block_in_place(|| wait_for(port));
+        let pre = neater.preconnection().remote(loopback(port)).security(security).stacks(&[Stack::Tls]);
+        let replayable = MessageContext::new().safely_replayable_as(true);
+        let connection = pre.initiate_with_send("early bird\n", &replayable).await.expect("connected");
+        connection.send("late bird\n").await.expect("sent");
+        tokio::task::block_in_place(|| second.wait_to_say("late bird"));
+        let said = second.said();
+        assert!(said.contains("Early data was rejected"), "it was not even offered: {said}");
+        assert_eq!(said.matches("early bird").count(), 1, "{said}");
+        assert!(said.find("early bird") < said.find("late bird"), "{said}");
+    });
+}
+
 #[test]
 fn s_server_demands_a_certificate_of_our_client() {
     let openssl = openssl!();
@@ -136,6 +204,9 @@ async fn serve(listener: Listener) {
 async fn shout(connection: Connection) {
     while let Ok(Some(line)) = connection.receive().await {
         let mut text = String::from_utf8_lossy(&line).to_uppercase();
+        if line.context.is_early_data() {
+            text.insert_str(0, "EARLY: ");
+        }
         if text.starts_with("WHO") {
             let _ = writeln!(text, "{} CERTIFICATES", connection.peer_certificates().len());
         }
@@ -164,7 +235,7 @@ fn listening(security: SecurityParameters, test: impl FnOnce(u16) + Send + 'stat
     within_limit(async {
         let neater = Neater::new().expect("engine");
         let pre = neater.preconnection().local(loopback(0)).security(security).stacks(&[Stack::Tls]);
-        let listener = pre.listen().expect("listening");
+        let listener = pre.prefer(SelectionProperty::ZeroRttMsg).listen().expect("listening");
         let port = listener.port();
         let task = tokio::spawn(serve(listener));
         let tested = tokio::task::spawn_blocking(move || test(port)).await;
@@ -193,6 +264,30 @@ fn s_client_and_our_listener_agree_on_each_version_and_on_alpn_and_resume() {
             let said = s_client(&openssl, port, &ca, &[option, "-alpn", "echo", "-sess_in", &file], "again\n", "AGAIN");
             assert!(said.contains(&format!("Reused, {name}")), "{said}");
         }
+    });
+}
+
+#[test]
+fn our_listener_takes_early_data_of_s_client_and_can_tell() {
+    let openssl = openssl!();
+    let scratch = Scratch::new("s_client_early");
+    let certificate = certificate(&scratch, "server");
+    let security = security(&certificate).1;
+    let path = |p: &Path| p.to_str().expect("UTF-8").to_owned();
+    let (ca, session) = (certificate.cert.clone(), path(&scratch.path().join("session")));
+    let file = path(&scratch.file("early", "early bird\n"));
+    listening(security, move |port| {
+        let said = s_client(&openssl, port, &ca, &["-tls1_3", "-sess_out", &session], "hello\n", "HELLO");
+        assert!(said.contains("Max Early Data: 16384"), "{said}");
+        let options = ["-tls1_3", "-sess_in", &session, "-early_data", &file];
+        let said = s_client(&openssl, port, &ca, &options, "late bird\n", "LATE BIRD");
+        assert!(said.contains("Early data was accepted"), "{said}");
+        assert_eq!(said.matches("EARLY: EARLY BIRD").count(), 1, "delivered before the handshake was complete: {said}");
+        assert!(!said.contains("EARLY: LATE"), "{said}");
+        // The same session again: it was taken once, and what is early now may be a replay.
+        let said = s_client(&openssl, port, &ca, &options, "late bird\n", "LATE BIRD");
+        assert!(said.contains("Early data was rejected"), "{said}");
+        assert!(!said.contains("EARLY BIRD"), "{said}");
     });
 }
 

@@ -220,7 +220,8 @@ fn against_our_server(scratch: &Scratch, command: impl FnOnce(u16, &Certificate)
     let certificate = certificate(scratch, "ours");
     on_two_threads(async {
         let neater = Neater::new().expect("engine");
-        let listener = quic(&neater, security(&certificate).1).local(loopback(0)).listen().expect("listening");
+        let pre = quic(&neater, security(&certificate).1).local(loopback(0));
+        let listener = pre.prefer(neater::SelectionProperty::ZeroRttMsg).listen().expect("listening");
         let port = listener.port();
         let (sender, mut ends) = tokio::sync::mpsc::unbounded_channel();
         let task = tokio::spawn(serve(listener, sender));

@@ -93,7 +93,10 @@ const GET_HELP: &str = "Examples:
   neater get --json -O https://example.com/a       for programs
 
 Data is written to FILE.part, and renamed when it is complete. When a connection breaks, neater asks
-for the rest, three times. Redirections are followed, but never from https to http.
+for the rest, three times. What an earlier run left in FILE.part is continued if the server vouches
+that the file is still the same, and given up only when its answer says that it is not; a part of
+another URL, or one that neater did not write, is never touched. Redirections are followed, but never
+from https to http.
 
 JSON events: connected, timeline (with -v), retry, done, failed, summary. With -o - they go to
 standard error, as standard output carries the data.";
@@ -113,7 +116,7 @@ pub(crate) struct GetArgs {
     /// Save in this folder, under the names that the URLs end in
     #[arg(short = 'd', long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
-    /// Go on with FILE.part if the server still has the same file; what is complete is left alone
+    /// Go on with FILE.part, or fail if nothing tells whether it is of the same file; what is complete is left alone
     #[arg(short = 'C', long = "continue")]
     pub(crate) resume: bool,
     /// How many files at once
@@ -175,6 +178,12 @@ pub(crate) struct ServeArgs {
     /// Do not list folders
     #[arg(long)]
     pub(crate) no_listings: bool,
+    /// Serve and list names that begin with a dot, too
+    #[arg(long)]
+    pub(crate) hidden: bool,
+    /// Connections at once; more are turned away. One address may have a quarter of them
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) max_connections: u32,
 }
 
 const EXPLAIN_HELP: &str = "Examples:
@@ -187,7 +196,7 @@ Words for --needs are reliable, unreliable, ordered, unordered, messages, datagr
 background, streams, encrypted, tls13, cleartext and more, profiles such as reliable-message, and every
 property of RFC 9622 as name=value. A misspelt word is answered with what is close to it.
 
-JSON events: request, candidate, excluded, address, unresolved; with --try also timeline, attempt,
+JSON events: request, no_effect, candidate, excluded, address, unresolved; with --try also timeline, attempt,
 chosen or failed.";
 
 #[derive(Debug, Args)]

@@ -55,6 +55,9 @@ impl Failure {
         let failure = Self::new(Exit::Local, "file", format!("cannot {doing} {}: {}", path.display(), plain(e)));
         match e.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => failure.advise("free some space first"),
+            io::ErrorKind::FileTooLarge => {
+                failure.advise("raise the limit on the size of files (ulimit -f), or choose another file system")
+            }
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
                 failure.advise("choose a place that you may write to, with -o FILE or -d DIR")
             }

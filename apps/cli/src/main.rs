@@ -16,6 +16,7 @@ mod get;
 mod lab;
 mod output;
 mod serve;
+mod why;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
@@ -28,6 +29,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(e) => {
             let usage = e.use_stderr();
+            if usage && wants_json() {
+                Output::new(true, false).failure(&unusable(&e));
+                return Exit::Usage.into();
+            }
             // Help that nobody reads to its end is no error.
             let _ = e.print();
             return if usage { Exit::Usage.into() } else { ExitCode::SUCCESS };
@@ -35,6 +40,7 @@ fn main() -> ExitCode {
     };
     let output = Output::new(cli.json, cli.verbose);
     let done = start_log(cli.log.as_deref()).and_then(|()| run(cli.command, &output));
+    let done = done.and_then(|exit| output.check().map(|()| exit));
     match done {
         Ok(exit) => exit.into(),
         Err(failure) => {
@@ -42,6 +48,24 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Whether the command line, that makes no sense, asks for objects.
+fn wants_json() -> bool {
+    std::env::args_os().skip(1).take_while(|a| a != "--").any(|a| a == "--json")
+}
+
+/// What is wrong with a command line, and what may be meant.
+fn unusable(e: &clap::Error) -> Failure {
+    use clap::error::ErrorKind as K;
+    if e.kind() == K::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::usage("a subcommand is missing").advise("`neater --help` lists them");
+    }
+    let text = e.render().to_string();
+    let mut parts = text.split("\n\n").map(str::trim).filter(|p| !p.is_empty());
+    let what = parts.next().unwrap_or_default();
+    let what = what.strip_prefix("error: ").unwrap_or(what).split_whitespace().collect::<Vec<_>>().join(" ");
+    parts.fold(Failure::usage(what), |f, more| f.advise(more.split_whitespace().collect::<Vec<_>>().join(" ")))
 }
 
 fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
@@ -59,7 +83,25 @@ fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
     }
 }
 
+/// Descriptors that a runtime takes for itself, and some more.
+#[cfg(unix)]
+const DESCRIPTORS: usize = 8;
+
+/// Whether there are descriptors for a runtime: tokio panics where there is none for its signals.
+fn enough_descriptors() -> Result<(), Failure> {
+    #[cfg(unix)]
+    {
+        let spare: Result<Vec<_>, _> = (0..DESCRIPTORS).map(|_| std::fs::File::open("/dev/null")).collect();
+        if let Err(e) = spare {
+            return Err(Failure::new(Exit::Failed, "local", format!("no descriptors: {e}"))
+                .advise("raise the limit on open files (ulimit -n)"));
+        }
+    }
+    Ok(())
+}
+
 fn on_tokio(job: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    enough_descriptors()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|e| Failure::new(Exit::Failed, "local", format!("no threads: {e}")))?;
     let done = runtime.block_on(job);

@@ -5,8 +5,8 @@ use indicatif::MultiProgress;
 use neater::{Event, Step, TimelineEntry};
 use serde_json::{Value, json};
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Where things are said. Cheap to clone.
 #[derive(Clone)]
@@ -15,12 +15,14 @@ pub(crate) struct Output {
     pub(crate) verbose: bool,
     /// Standard output carries data: objects go to standard error.
     data_on_stdout: Arc<AtomicBool>,
+    /// Why standard output took something not: the first time.
+    lost: Arc<OnceLock<io::Error>>,
     bars: MultiProgress,
 }
 
 impl Output {
     pub(crate) fn new(json: bool, verbose: bool) -> Self {
-        Self { json, verbose, data_on_stdout: Arc::default(), bars: MultiProgress::new() }
+        Self { json, verbose, data_on_stdout: Arc::default(), lost: Arc::default(), bars: MultiProgress::new() }
     }
 
     /// Standard output is for data from now on.
@@ -37,17 +39,39 @@ impl Output {
     /// An object for programs.
     pub(crate) fn event(&self, value: &Value) {
         let line = format!("{value}\n");
-        // A reader that has gone is told by the end of the command.
-        let _ = if self.data_on_stdout.load(Ordering::Acquire) {
-            io::stderr().lock().write_all(line.as_bytes())
+        if self.data_on_stdout.load(Ordering::Acquire) {
+            // Where this cannot be said, nothing can.
+            let _ = io::stderr().lock().write_all(line.as_bytes());
         } else {
-            io::stdout().lock().write_all(line.as_bytes())
-        };
+            self.told(io::stdout().lock().write_all(line.as_bytes()));
+        }
+    }
+
+    /// Keeps why something could not be said, for the end of the command. A reader that has gone wants no more.
+    fn told(&self, done: io::Result<()>) {
+        if let Err(e) = done
+            && e.kind() != io::ErrorKind::BrokenPipe
+        {
+            let _ = self.lost.set(e);
+        }
+    }
+
+    /// Whether all of the answer went to standard output.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        self.told(io::stdout().lock().flush());
+        match self.lost.get() {
+            None => Ok(()),
+            Some(e) => {
+                // There it would be lost as well.
+                self.reserve_stdout();
+                Err(Failure::file("write", std::path::Path::new("standard output"), e))
+            }
+        }
     }
 
     /// A line of the answer.
     pub(crate) fn line(&self, text: &str) {
-        let _ = writeln!(io::stdout().lock(), "{text}");
+        self.told(writeln!(io::stdout().lock(), "{text}"));
     }
 
     /// A line about what goes on.
@@ -117,6 +141,7 @@ pub(crate) fn step(entry: &TimelineEntry) -> Value {
         Step::Resolving { .. } => ("resolving", None),
         Step::Resolved { .. } => ("resolved", None),
         Step::FromCache { stack, addr } => ("from-cache", Some((stack, addr))),
+        Step::Doubted { stack, addr, .. } => ("doubted", Some((stack, addr))),
         Step::Started { stack, addr } => ("started", Some((stack, addr))),
         Step::Reachable { stack, addr, .. } => ("reachable", Some((stack, addr))),
         Step::Established { stack, addr } => ("established", Some((stack, addr))),

@@ -17,11 +17,11 @@ Avoid: reliability, preserveOrder
 Security: disabled
 Capacity profile: Default
 1. UDP, score 0
--  TCP is ruled out by preserveMsgBoundaries (required, TCP has none)
--  TLS/TCP is ruled out by preserveMsgBoundaries (required, TLS/TCP has none) and security (disabled, TLS/TCP always \
-                    encrypts and needs a certificate)
--  QUIC is ruled out by preserveMsgBoundaries (required, QUIC has none) and security (disabled, QUIC always encrypts \
-                    and needs a certificate)
+-  TCP is ruled out by preserveMsgBoundaries (required, TCP has none without a message framer)
+-  TLS/TCP is ruled out by preserveMsgBoundaries (required, TLS/TCP has none without a message framer) and \
+                    security (disabled, TLS/TCP always encrypts and needs a certificate)
+-  QUIC is ruled out by preserveMsgBoundaries (required, QUIC has none without a message framer) and \
+                    security (disabled, QUIC always encrypts and needs a certificate)
 -  QUIC datagrams is ruled out by security (disabled, QUIC datagrams always encrypts and needs a certificate)
 Addresses: 192.0.2.1
 ";
@@ -93,6 +93,15 @@ fn needs_and_targets_that_make_no_sense_say_why() {
         let r = run(neater().arg("explain").args(args));
         assert_eq!((r.code, r.err.contains(word)), (2, true), "{args:?}: {}", r.err);
     }
+}
+
+#[test]
+fn what_has_no_effect_is_said_to_have_none() {
+    let r = run(neater().args(["explain", "192.0.2.1:1", "--needs", "multipath=active,connTimeout=5"]));
+    assert!(r.code == 0 && r.out.contains("multipath has no effect: no stack uses several paths yet"), "{}", r.out);
+    assert!(!r.out.contains("imeout"), "{}", r.out);
+    let r = run(neater().args(["explain", "--json", "192.0.2.1:1", "--needs", "pvd=prefer:a.example"]));
+    assert_eq!(of(&r.events(), "no_effect")[0]["property"], "pvd");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn a_partial_file_is_continued_if_it_is_still_the_same() {
     let cut = |tag: &str| {
         let _ = std::fs::remove_file(&out);
         f.put("big.part", &contents[..1_000_000]);
-        f.put("big.part.json", format!(r#"{{"etag":{tag:?},"total":3000000}}"#));
+        f.put("big.part.json", format!(r#"{{"url":{:?},"etag":{tag:?},"total":3000000}}"#, server.url("big")));
     };
     cut(&tag);
     let r = fetch(&["-C"]);
@@ -90,7 +90,7 @@ fn a_partial_file_is_continued_if_it_is_still_the_same() {
     // A part that is whole only needs its name.
     std::fs::remove_file(&out).expect("removed");
     f.put("big.part", &contents);
-    f.put("big.part.json", format!(r#"{{"etag":{tag:?},"total":3000000}}"#));
+    f.put("big.part.json", format!(r#"{{"url":{:?},"etag":{tag:?},"total":3000000}}"#, server.url("big")));
     assert_eq!(fetch(&["-C"]).code, 0);
     assert!(f.read("big") == contents);
 }
@@ -282,7 +282,7 @@ fn a_connection_that_breaks_is_made_again_for_the_rest() {
 fn what_came_is_kept_when_the_rest_does_not_come() {
     let f = Folder::new("kept");
     let contents = noise(500_000, 6);
-    let (url, _) = breaking(contents.clone(), 50_000, usize::MAX, true);
+    let (url, _) = breaking(contents.clone(), 50_000, 2, true);
     let r = run(neater().args(["get", "--retries", "1", "-o"]).arg(f.path("file")).arg(&url));
     assert_eq!(r.code, 1, "{}", r.err);
     assert!(
@@ -292,15 +292,18 @@ fn what_came_is_kept_when_the_rest_does_not_come() {
     );
     assert!(f.read("file.part") == contents[..100_000] && !f.path("file").exists());
     // The printed command does what it says, once the server has recovered.
-    let (again, _) = breaking(contents.clone(), 0, 0, true);
-    let r = run(neater().args(["get", "-C", "-o"]).arg(f.path("file")).arg(&again));
+    let r = run(neater().args(["get", "-C", "-o"]).arg(f.path("file")).arg(&url));
     assert_eq!(r.code, 0, "{}", r.err);
     assert!(f.read("file") == contents && !f.path("file.part.json").exists());
     // A server that cannot send the rest alone is not asked for it.
     let (url, asked) = breaking(contents.clone(), 50_000, usize::MAX, false);
     let r = run(neater().args(["get", "-o"]).arg(f.path("other")).arg(&url));
     assert_eq!((r.code, asked.load(Ordering::SeqCst)), (1, 1), "{}", r.err);
-    assert!(r.err.contains("50000 of 500000 bytes") && r.err.contains("does not say that it can"), "{}", r.err);
+    assert!(
+        r.err.contains("50000 of 500000 bytes") && r.err.contains("does not say that it can send the rest"),
+        "{}",
+        r.err
+    );
 }
 
 #[test]
@@ -330,6 +333,50 @@ fn an_interruption_keeps_what_came_and_says_how_to_go_on() {
 }
 
 #[test]
+fn a_pipe_that_nobody_reads_does_not_keep_an_interruption_from_ending_it() {
+    let f = Folder::new("stalled-pipe");
+    f.put("srv/a", noise(4_000_000, 7));
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let fifo = f.path("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
+    // Nobody reads standard output; nobody opens the pipe; nobody reads the open pipe.
+    for (to, open) in [("-", false), ("fifo", false), ("fifo", true)] {
+        let target = if to == "-" { "-".into() } else { fifo.clone() };
+        let reader = open.then(|| {
+            let both = std::fs::OpenOptions::new().read(true).write(true).open(&fifo);
+            both.expect("opened")
+        });
+        let mut child = server
+            .get()
+            .arg("-o")
+            .arg(target)
+            .arg(server.url("a"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        std::thread::sleep(Duration::from_millis(1500));
+        assert!(child.try_wait().expect("known").is_none(), "{to}: it should be waiting");
+        signal(&child, "-INT");
+        let until = Instant::now() + Duration::from_secs(3);
+        let status = loop {
+            if let Some(status) = child.try_wait().expect("known") {
+                break status;
+            }
+            if Instant::now() > until {
+                let _ = child.kill();
+                panic!("{to}: it did not end");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let mut err = String::new();
+        child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
+        assert_eq!((status.code(), err.contains("interrupted"), err.contains("-C")), (Some(130), true, false), "{err}");
+        drop(reader);
+    }
+}
+
+#[test]
 fn a_silent_server_is_given_up_after_the_time_that_was_given() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
     let url = format!("http://{}/", listener.local_addr().expect("bound"));
@@ -352,4 +399,67 @@ fn steps_of_establishment_are_told_live() {
     assert!(steps.contains(&"started") && steps.last() == Some(&"chosen"), "{steps:?}");
     let r = run(server.get().args(["--log", "neater::race=debug"]).arg(server.url("a")));
     assert!(r.err.contains("neater::race") && r.err.contains("chosen"), "{}", r.err);
+}
+
+#[test]
+fn with_json_every_answer_is_for_programs() {
+    for args in [
+        &["--json"][..],
+        &["get", "--json"],
+        &["--json", "get", "--no-such-option", "https://a/"],
+        &["--json", "nonsense"],
+        &["get", "--json", "--http", "4", "https://a/"],
+    ] {
+        let r = run(neater().args(args));
+        assert_eq!((r.code, r.err.as_str()), (2, ""), "{args:?}");
+        let events = r.events();
+        assert_eq!((events.len(), &events[0]["event"], &events[0]["kind"]), (1, &"failed".into(), &"usage".into()));
+        assert!(!events[0]["message"].as_str().unwrap_or_default().is_empty(), "{events:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_could_not_be_written_is_a_failure() {
+    let f = Folder::new("devfull");
+    f.put("srv/a", "a");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("opened");
+    let mut fetch = server.get();
+    fetch.args(["--json", "-o"]).arg(f.path("a")).arg(server.url("a"));
+    let mut explain = neater();
+    explain.args(["explain", "127.0.0.1:1"]);
+    let mut explain_json = neater();
+    explain_json.args(["explain", "--json", "127.0.0.1:1"]);
+    for mut c in [fetch, explain, explain_json] {
+        let out = c.stdout(full()).stderr(Stdio::piped()).spawn().expect("started").wait_with_output().expect("ended");
+        let err = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!((out.status.code(), err.contains("no space left")), (Some(4), true), "{err}");
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_goodbye_that_needs_no_saying() {
+    let f = Folder::new("goodbye");
+    f.put("srv/a", "a");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &["--max-connections", "1"]);
+    let quickest = |make: &dyn Fn() -> std::process::Command| {
+        let one = || {
+            let started = Instant::now();
+            run(&mut make());
+            started.elapsed()
+        };
+        (0..5).map(|_| one()).min().expect("several")
+    };
+    let nothing = quickest(&|| {
+        let mut c = neater();
+        c.arg("--version");
+        c
+    });
+    // A local failure after the client was made. How long transfers take is the machine's affair.
+    let local = quickest(&|| {
+        let mut c = server.get();
+        c.arg("-o").arg(f.path("no/such/folder")).arg(server.url("a"));
+        c
+    });
+    assert!(local < nothing + Duration::from_millis(80), "{local:?} and {nothing:?}");
 }

@@ -105,3 +105,63 @@ fn it_ends_in_order_when_it_is_told_to() {
     assert!(started.elapsed() < std::time::Duration::from_secs(11));
     drop(idle);
 }
+
+#[test]
+fn names_with_a_dot_are_served_only_when_that_is_asked_for() {
+    let f = Folder::new("hidden");
+    f.put("srv/a", "a");
+    f.put("srv/.env", "PASSWORD");
+    f.put("srv/.git/config", "PASSWORD");
+    let ask = |server: &Serving, path: &str| {
+        raw(server.port, &format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"))
+    };
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain"]);
+    for path in ["/.env", "/%2eenv", "/.git/config", "/.git/", "/./.git/config", "//.env"] {
+        let text = ask(&server, path);
+        assert!(text.starts_with("HTTP/1.1 404") && !text.contains("PASSWORD"), "{path}: {text}");
+    }
+    let page = ask(&server, "/");
+    assert!(page.contains("./a\"") && !page.contains(".env") && !page.contains(".git"), "{page}");
+    drop(server);
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain", "--hidden"]);
+    assert!(ask(&server, "/.git/config").ends_with("PASSWORD"));
+    assert!(ask(&server, "/").contains(".env"));
+}
+
+#[test]
+fn a_request_that_names_no_host_or_two_is_a_bad_one() {
+    let f = Folder::new("no-host");
+    f.put("srv/a", "a");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain"]);
+    for (version, fields, status) in [
+        ("1.1", "", "400"),
+        ("1.1", "Host: a\r\nHost: a\r\n", "400"),
+        ("1.1", "Host: a b\r\n", "400"),
+        ("1.1", "Host: me@a\r\n", "400"),
+        ("1.1", "Host:\r\n", "200"),
+        ("1.1", "Host: a:80\r\n", "200"),
+        ("1.1", "Host: [::1]:80\r\n", "200"),
+        ("1.0", "", "200"),
+    ] {
+        let text = raw(server.port, &format!("GET /a HTTP/{version}\r\n{fields}Connection: close\r\n\r\n"));
+        assert_eq!(text.split(' ').nth(1), Some(status), "{fields}: {text}");
+    }
+}
+
+#[test]
+fn the_number_of_connections_can_be_set() {
+    let f = Folder::new("max");
+    f.put("srv/a", "a");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain", "--max-connections", "1"]);
+    let mut first = TcpStream::connect(("127.0.0.1", server.port)).expect("connected");
+    first.write_all(b"HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n").expect("written");
+    assert!(first.read(&mut [0; 1024]).expect("answered") > 0);
+    if let Ok(mut second) = TcpStream::connect(("127.0.0.1", server.port)) {
+        let _ = second.write_all(b"HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(matches!(second.read(&mut [0; 1024]), Ok(0) | Err(_)));
+    }
+    let (_, last) = server.stop();
+    assert_eq!(last["refused"], 1, "{last}");
+    let r = run(neater().args(["serve", "--max-connections", "0"]));
+    assert_eq!(r.code, 2, "{}", r.err);
+}

@@ -3,7 +3,7 @@
 use crate::Error;
 use core::fmt;
 use http::Uri;
-use http::uri::PathAndQuery;
+use http::uri::{Authority, PathAndQuery};
 
 /// How the answer travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -169,7 +169,7 @@ impl Url {
     }
 
     /// As hyper and h3 want it.
-    pub(crate) fn uri(&self, absolute: bool) -> Result<Uri, Error> {
+    pub(crate) fn uri(&self, absolute: bool, authority: Option<Authority>) -> Result<Uri, Error> {
         let mut parts = http::uri::Parts::default();
         parts.path_and_query = Some(self.target.clone());
         let bad = |_| Error::Url(format!("`{self}` cannot be asked for"));
@@ -178,8 +178,9 @@ impl Url {
                 Scheme::Http => http::uri::Scheme::HTTP,
                 Scheme::Https => http::uri::Scheme::HTTPS,
             });
-            let authority = self.origin.authority().parse();
-            parts.authority = Some(authority.map_err(|_| Error::Url(format!("`{self}` cannot be asked for")))?);
+            let own =
+                || self.origin.authority().parse().map_err(|_| Error::Url(format!("`{self}` cannot be asked for")));
+            parts.authority = Some(authority.map_or_else(own, Ok)?);
         }
         Uri::from_parts(parts).map_err(bad)
     }
@@ -286,5 +287,16 @@ mod tests {
         for hostile in ["h/", "h/..", "h/%2e%2e", "h/a%2Fb", "h/%00", "h/%ff", "h/%zz"] {
             assert_eq!(url(hostile).file_name(), None, "{hostile}");
         }
+    }
+
+    #[test]
+    fn another_authority_takes_the_place_of_the_own_one_where_there_is_one() {
+        let url = Url::parse("https://h:444/a").unwrap_or_else(|e| panic!("{e}"));
+        let other: Authority = "other:1".parse().unwrap_or_else(|e| panic!("{e}"));
+        let uri = |absolute, a| url.uri(absolute, a).map(|u| u.to_string()).unwrap_or_default();
+        assert_eq!(uri(true, None), "https://h:444/a");
+        assert_eq!(uri(true, Some(other.clone())), "https://other:1/a");
+        // Over HTTP/1.1 it is the Host field that says so.
+        assert_eq!(uri(false, Some(other)), "/a");
     }
 }

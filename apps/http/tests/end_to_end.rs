@@ -1,91 +1,15 @@
 //! Our client against our server, over real sockets on loopback.
 
+mod common;
+
+use common::{World, noise};
+use http::header::HOST;
 use http::header::{HeaderValue, RANGE};
 use http::{HeaderMap, StatusCode};
-use neater::{LocalEndpoint, Neater, SecurityParameters, Stack, Trust};
-use neater_http::{Client, Error, Files, HttpVersion, RequestOptions, Server, ServerLimits, Summary, Url};
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use neater::{Neater, Stack};
+use neater_http::{Client, Error, HttpVersion, RequestOptions, ServerLimits, Url};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
-
-/// A server of a folder of its own, and a client's security for it.
-struct World {
-    neater: Neater,
-    folder: PathBuf,
-    port: u16,
-    trust: SecurityParameters,
-    stop: Option<oneshot::Sender<()>>,
-    server: JoinHandle<Summary>,
-}
-
-/// Bytes that follow from a number.
-fn noise(length: usize, seed: u64) -> Vec<u8> {
-    let mut x = seed | 1;
-    let mut next = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x
-    };
-    (0..length.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(length).collect()
-}
-
-impl World {
-    fn new(name: &str, limits: ServerLimits, plain: bool) -> Self {
-        let folder = std::env::temp_dir().join(format!("neater-http-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).expect("made");
-        let neater = Neater::new().expect("engine");
-        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-        let identity = neater::tls::self_signed(&["localhost", "127.0.0.1"], neater_base::WallTime(wall), [5; 32]);
-        let mut trust = SecurityParameters::new();
-        trust.trust = Trust::Only(vec![identity.chain[0].clone()]);
-        let mut security = SecurityParameters::new();
-        security.server_certificates = vec![identity];
-        security.alpn = vec![b"h3".to_vec(), b"h2".to_vec(), b"http/1.1".to_vec()];
-        let (security, stacks): (_, &[Stack]) = if plain {
-            (SecurityParameters::disabled(), &[Stack::Tcp])
-        } else {
-            (security, &[Stack::Quic, Stack::Tls])
-        };
-        let local = LocalEndpoint::from(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let preconnection = neater.preconnection().local(local).security(security).stacks(stacks);
-        let listener = Server::listen(&preconnection).expect("listening");
-        let port = listener.port();
-        let server = Server::new(Files::new(&folder).expect("a folder")).limits(limits).alt_svc(port);
-        let (stop, stopped) = oneshot::channel();
-        let server = tokio::spawn(server.run(vec![listener], async move { drop(stopped.await) }));
-        Self { neater, folder, port, trust, stop: Some(stop), server }
-    }
-
-    fn put(&self, name: &str, contents: &[u8]) {
-        std::fs::write(self.folder.join(name), contents).expect("written");
-    }
-
-    fn url(&self, path: &str) -> Url {
-        Url::parse(&format!("https://127.0.0.1:{}/{path}", self.port)).expect("a URL")
-    }
-
-    fn client(&self, version: Option<HttpVersion>) -> Client {
-        let builder = Client::builder(self.neater.clone()).security(self.trust.clone());
-        match version {
-            Some(v) => builder.version(v).build(),
-            None => builder.build(),
-        }
-    }
-
-    async fn end(mut self) -> Summary {
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(());
-        }
-        let summary = (&mut self.server).await.expect("served");
-        let _ = std::fs::remove_dir_all(&self.folder);
-        summary
-    }
-}
 
 const VERSIONS: [HttpVersion; 3] = [HttpVersion::Http11, HttpVersion::Http2, HttpVersion::Http3];
 
@@ -330,6 +254,63 @@ async fn a_certificate_that_is_not_trusted_is_a_matter_of_security() {
         let client = Client::builder(world.neater.clone()).version(version).build();
         let e = client.get(&world.url("a"), &RequestOptions::default()).await.err().expect("not trusted");
         assert!(e.is_security(), "{version}: {e}");
+    }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_host_that_is_asked_for_reaches_the_server_over_every_version() {
+    use http_body_util::Full;
+    use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use neater::{Accepted, LocalEndpoint, SecurityParameters};
+    let world = World::new("host", ServerLimits::default(), false);
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let identity = neater::tls::self_signed(&["127.0.0.1"], neater_base::WallTime(wall), [6; 32]);
+    let mut trust = SecurityParameters::new();
+    trust.trust = neater::Trust::Only(vec![identity.chain[0].clone()]);
+    let mut security = SecurityParameters::new();
+    security.server_certificates = vec![identity];
+    security.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let local = LocalEndpoint::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    let listener =
+        world.neater.preconnection().local(local).security(security).stacks(&[Stack::Tls]).listen().expect("listening");
+    let port = listener.port();
+    tokio::spawn(async move {
+        while let Some(Accepted::Connection(c)) = listener.accept_any().await {
+            let h2 = c.alpn().is_some_and(|a| a == b"h2");
+            let io = TokioIo::new(c.into_bytes().map_err(|_| "bytes").expect("bytes"));
+            // Says who was asked for, by the target and by the field.
+            let service = service_fn(|r: http::Request<hyper::body::Incoming>| async move {
+                let authority = r.uri().authority().map_or("-", |a| a.as_str());
+                let field = r.headers().get(HOST).and_then(|h| h.to_str().ok()).unwrap_or("-");
+                let text = format!("{authority} {field}");
+                Ok::<_, std::convert::Infallible>(http::Response::new(Full::new(bytes::Bytes::from(text))))
+            });
+            tokio::spawn(async move {
+                if h2 {
+                    let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                        .serve_connection(io, service)
+                        .await;
+                } else {
+                    let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
+                }
+            });
+        }
+    });
+    let url = Url::parse(&format!("https://127.0.0.1:{port}/")).expect("a URL");
+    for (version, wanted) in [(HttpVersion::Http11, "- virtual.test:81"), (HttpVersion::Http2, "virtual.test:81 -")] {
+        let client = Client::builder(world.neater.clone()).security(trust.clone()).version(version).build();
+        let ask = |value: &'static str| {
+            let headers: HeaderMap = [(HOST, HeaderValue::from_static(value))].into_iter().collect();
+            let (client, url) = (client.clone(), url.clone());
+            async move { client.get(&url, &RequestOptions { headers, ..RequestOptions::default() }).await }
+        };
+        let answer = ask("virtual.test:81").await.expect("answered").bytes(100).await.expect("a body");
+        assert_eq!(String::from_utf8_lossy(&answer), wanted);
+        for bad in ["a b", "me@host", ""] {
+            assert!(matches!(ask(bad).await, Err(Error::Url(_))), "{version}: {bad}");
+        }
     }
     world.end().await;
 }

@@ -8,7 +8,8 @@
 //! * **Nothing blocks.** An operation that cannot proceed returns [`ErrorKind::WouldBlock`].
 //! * **Readiness is edge-triggered.** After `WouldBlock`, and only then, a [`NetEvent::Ready`] with the socket's token is
 //!   promised when it may be worth trying again. A new stream socket reports writability once when its connection is made or
-//!   has failed. Spurious events are allowed.
+//!   has failed. Spurious events are allowed. That an established stream is gone because of an error is reported once, with
+//!   [`Ready::error`], though nothing was tried; so is that both its directions have ended, with [`Ready::hangup`].
 //! * **Sockets are handles**, valid until closed; a handle that names nothing gives [`ErrorKind::NotConnected`].
 //! * **Writes never raise a signal**, descriptors are not inherited over `exec`.
 
@@ -17,6 +18,7 @@ use core::fmt;
 use core::time::Duration;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// A socket of a [`Net`]: an opaque handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -245,6 +247,8 @@ pub enum SocketOption {
     DontFragment(bool),
     /// IPv4 only: leave the UDP checksum out.
     NoUdpChecksum(bool),
+    /// Rank among what waits in this host's queues, 0 (the default) to 6, as Linux counts it: 2 is bulk, 6 interactive.
+    Priority(u8),
     /// Wake the writer only when fewer than this many unsent bytes are in the kernel (TCP_NOTSENT_LOWAT).
     NotSentLowWater(u32),
 }
@@ -412,6 +416,25 @@ pub struct StreamInfo {
 
 type Result<T> = core::result::Result<T, NetError>;
 
+/// A way for the bytes of one TCP connection around the [`Net`] that owns it, from any thread.
+///
+/// The owner says when it is open, and closes it whenever bytes may not pass (something waits before them, the connection
+/// is being closed). It is closed when it is made, closes itself when the system does not take or have bytes, and is closed
+/// with its socket; [`Net::read`] and [`Net::write`] then tell what the lane was told, and the contract of readiness holds
+/// as if they had been called in its place.
+pub trait Lane: Send + Sync + core::fmt::Debug {
+    /// Writes some of the bytes, at least one. `None`: nothing was done, and the owner of the [`Net`] knows why.
+    fn write(&self, buf: &[u8]) -> Option<usize>;
+    /// Reads bytes, at least one. `None`: nothing was done, and the owner of the [`Net`] knows why.
+    fn read(&self, buf: &mut [u8]) -> Option<usize>;
+    /// For the owner: lets bytes pass in these directions.
+    fn open(&self, write: bool, read: bool);
+    /// For the owner: lets nothing pass from here on. Nothing is under way when it returns.
+    fn close(&self);
+    /// How many bytes were written and read on it.
+    fn bytes(&self) -> (u64, u64);
+}
+
 /// The only door to the outside. See the module's documentation for the contract.
 pub trait Net {
     /// Monotonic time that goes on while the machine sleeps.
@@ -449,6 +472,11 @@ pub trait Net {
     /// # Errors
     /// `WouldBlock`, or why the connection is gone.
     fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize>;
+    /// A lane to a connected stream, always the same one; `None` where there is no such thing.
+    fn lane(&mut self, sock: Sock) -> Option<Arc<dyn Lane>> {
+        let _ = sock;
+        None
+    }
     /// Closes the sending direction after what was written (TCP FIN).
     ///
     /// # Errors
@@ -463,6 +491,10 @@ pub trait Net {
     /// # Errors
     /// When the socket is not a connected stream.
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo>;
+
+    /// Why an established stream is gone, if it is and was not ended in order. The system may tell it only once, here or as
+    /// the result of another call; what had arrived can still be read.
+    fn take_error(&mut self, sock: Sock) -> Option<NetError>;
 
     /// Opens a UDP socket, bound to `options.local` or to any address of the family of `family`.
     ///
@@ -511,4 +543,16 @@ pub trait Net {
     fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr>;
     /// How names are resolved here.
     fn name_config(&self) -> &NameConfig;
+    /// Why [`Net::name_config`] is empty, if its files could not be read when it was last asked for: for lack of a
+    /// descriptor, for example. Then it may be asked for again.
+    fn name_config_error(&self) -> Option<NetError> {
+        None
+    }
+
+    /// Whether this process is a child of the one that made this network: then every operation fails with
+    /// [`ErrorKind::Forked`] and has no effect. Asked often, so it costs a few instructions.
+    #[inline]
+    fn forked(&self) -> bool {
+        false
+    }
 }

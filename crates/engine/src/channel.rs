@@ -96,12 +96,17 @@ impl Channel {
             Ok(n) => Ok(n),
             Err(e) => {
                 if e.is_would_block() {
-                    self.readable = false;
-                    self.hangup = false;
+                    self.drained();
                 }
                 Err(e)
             }
         }
+    }
+
+    /// There is nothing to be read now.
+    pub(crate) fn drained(&mut self) {
+        self.readable = false;
+        self.hangup = false;
     }
 
     /// Writes to the socket, keeping the readiness flags true to the contract of [`Net`].

@@ -17,8 +17,14 @@ pub struct Limits {
     pub datagram_buffer: usize,
     /// The largest message that is accepted whole, when the queue is empty. Default 64 MB.
     pub message: usize,
-    /// Incoming connections per listener whose handshake is not finished. Default 1,024.
+    /// Incoming connections per listener whose handshake is not finished. Default 1,024. Beyond it, the oldest that has had
+    /// two seconds makes room for the next; connections wait in the kernel until then.
     pub handshakes: usize,
+    /// Connections per listener that were delivered and that the program has not taken ([`crate::Engine::taken`]). Default
+    /// 1,024. At this limit TCP's wait in the kernel, streams of QUIC in their connection, new connections of QUIC and
+    /// datagrams of new peers are refused; delivery goes on when a quarter is free. Handshakes that are under way then
+    /// are still finished and delivered.
+    pub untaken: usize,
     /// Peers of one shared UDP socket. Default 65,536.
     pub udp_peers: usize,
     /// Connections in all. Default 1,000,000.
@@ -34,6 +40,7 @@ impl Default for Limits {
             datagram_buffer: 256 << 10,
             message: 64 << 20,
             handshakes: 1024,
+            untaken: 1024,
             udp_peers: 65_536,
             connections: 1_000_000,
         }
@@ -47,7 +54,8 @@ pub struct EngineConfig {
     pub seed: [u8; 32],
     /// The engine's number in connection ids, so that several engines can share a port.
     pub engine: u8,
-    /// Keys shared by the engines of one listener; derived from the seed when `None`.
+    /// Keys shared by the engines of one listener; derived from the seed when `None`. With it, listeners share their ports
+    /// with those of other engines, and datagrams for these are kept for [`crate::Engine::take_foreign`].
     pub shared_secret: Option<[u8; 32]>,
     /// Cryptography, roots of trust and the wall clock of TLS and QUIC.
     pub crypto: Crypto,

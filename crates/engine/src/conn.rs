@@ -2,13 +2,14 @@
 
 use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
+use crate::rate::Rates;
 use crate::request::Compiled;
 use crate::{MessageId, RemoteEndpoint, Stack};
 use bytes::Bytes;
 use core::num::NonZeroU64;
 use core::time::Duration;
-use neater_base::net::{Ecn, SocketOption};
-use neater_base::{Instant, Key};
+use neater_base::net::{Ecn, Lane, Sock, SocketOption};
+use neater_base::{Instant, Key, Slab};
 use neater_framing::{Framer, Receiver};
 use neater_quic::StreamId;
 use neater_race::CacheKey;
@@ -79,11 +80,23 @@ pub(crate) struct SendQueue {
     /// Bytes of the queue that are part of the engine's sum.
     pub(crate) counted: usize,
     pub(crate) next_id: u64,
+    /// Messages whose last bytes are in records that the socket has not taken: not sent, and not queued either.
+    pub(crate) sealed: Vec<MessageId>,
     /// A part of a message was sent and its end was not.
     pub(crate) in_message: bool,
+    /// Data that has left the queue, until the engine counts anew: see [`crate::Spent`].
+    pub(crate) spent: Vec<Bytes>,
 }
 
-static NO_QUEUE: SendQueue = SendQueue { queue: VecDeque::new(), bytes: 0, counted: 0, next_id: 0, in_message: false };
+static NO_QUEUE: SendQueue = SendQueue {
+    queue: VecDeque::new(),
+    bytes: 0,
+    counted: 0,
+    next_id: 0,
+    sealed: Vec::new(),
+    in_message: false,
+    spent: Vec::new(),
+};
 
 impl Tx {
     /// Whether nothing waits to be written.
@@ -95,9 +108,30 @@ impl Tx {
     /// Throws away what waits.
     pub(crate) fn clear(&mut self) {
         if let Some(q) = &mut self.0 {
-            q.queue = VecDeque::new();
+            let waiting = core::mem::take(&mut q.queue);
+            q.spent.extend(waiting.into_iter().map(|s| s.data));
+            q.sealed.clear();
             q.bytes = 0;
         }
+    }
+
+    /// The queue, if one was made.
+    #[inline]
+    pub(crate) fn made(&mut self) -> Option<&mut SendQueue> {
+        self.0.as_deref_mut()
+    }
+}
+
+impl SendQueue {
+    /// Throws away what waits and returns the messages that are not sent now.
+    pub(crate) fn give_up(&mut self) -> Vec<MessageId> {
+        let mut unsent = core::mem::take(&mut self.sealed);
+        for segment in self.queue.drain(..) {
+            unsent.extend(segment.completes);
+            self.spent.push(segment.data);
+        }
+        self.bytes = 0;
+        unsent
     }
 }
 
@@ -135,6 +169,9 @@ pub struct ConnectionStats {
     pub congestion_window: Option<u64>,
     /// Bytes that wait in the engine's send queue.
     pub queued: usize,
+    /// This side's direction has ended, and that end, with all that was sent before it, needs this process no more: the
+    /// peer has acknowledged it (QUIC), or the system has it (TCP, TLS).
+    pub ended: bool,
 }
 
 /// A received datagram that waits for the program.
@@ -168,6 +205,12 @@ pub(crate) struct Ext {
     pub(crate) peer: Option<SocketAddr>,
     /// Sent as early data in a race that QUIC or TLS may win: sent again if it was not accepted.
     pub(crate) early: Option<Bytes>,
+    /// It was accepted, and that is still to be reported.
+    pub(crate) first_taken: bool,
+    /// `maxSendRate` and `maxRecvRate`, if either is set.
+    pub(crate) rates: Option<Box<Rates>>,
+    /// The Connection Properties, if they are not those of the request any more.
+    pub(crate) changed: Option<Box<neater_property::ConnectionProperties>>,
 }
 
 impl core::fmt::Debug for Ext {
@@ -224,6 +267,82 @@ pub(crate) struct Conn {
     pub(crate) messages_sent: u32,
     pub(crate) messages_received: u32,
     pub(crate) dropped: u32,
+    pub(crate) quick: Quick,
+}
+
+/// What is known of a connection whose bytes can go straight to its socket and come straight from it. It holds as long as
+/// nobody has touched the connection, which [`Conns::get_mut`] sees to: so whoever changes a connection need not think of it.
+#[derive(Debug)]
+pub(crate) struct Quick {
+    /// The socket of the connection's own TCP.
+    pub(crate) sock: Sock,
+    /// Bytes may be written, nothing waits before them, and the socket has taken what it was given last.
+    pub(crate) write: bool,
+    /// Bytes may be read, and the last read found some.
+    pub(crate) read: bool,
+    /// For those who would not even come here: open in the directions that are quick. In a box because most have none.
+    pub(crate) lane: Option<Box<Arc<dyn Lane>>>,
+}
+
+impl Quick {
+    const NO: Self = Self { sock: Sock(0), write: false, read: false, lane: None };
+
+    /// It need not hold any more.
+    #[inline(never)]
+    fn forget(&mut self) {
+        (self.write, self.read) = (false, false);
+        if let Some(lane) = &self.lane {
+            lane.close();
+        }
+    }
+}
+
+/// The connections.
+#[derive(Debug, Default)]
+pub(crate) struct Conns(Slab<Conn>);
+
+impl Conns {
+    /// The connection, to be changed: what made its bytes quick need not hold any more.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Conn> {
+        let c = self.0.get_mut(key)?;
+        if c.quick.write || c.quick.read {
+            c.quick.forget();
+        }
+        Some(c)
+    }
+
+    /// The connection, to count its bytes and change nothing else.
+    #[inline]
+    pub(crate) fn get_quick(&mut self, key: Key) -> Option<&mut Conn> {
+        self.0.get_mut(key)
+    }
+
+    /// As [`Slab::insert`].
+    pub(crate) fn insert(&mut self, conn: Conn) -> Key {
+        self.0.insert(conn)
+    }
+
+    /// As [`Slab::try_insert_with`].
+    #[inline(always)]
+    pub(crate) fn try_insert_with(&mut self, f: impl FnOnce(Key) -> Option<Conn>) -> Option<Key> {
+        self.0.try_insert_with(f)
+    }
+
+    /// As [`Slab::discard_if`]. `f` ends the connection or leaves its bytes as they are.
+    #[inline]
+    pub(crate) fn discard_if<R>(&mut self, key: Key, f: impl FnOnce(&mut Conn) -> Option<R>) -> Option<R> {
+        self.0.discard_if(key, f)
+    }
+}
+
+/// To look at.
+impl core::ops::Deref for Conns {
+    type Target = Slab<Conn>;
+    #[inline]
+    fn deref(&self) -> &Slab<Conn> {
+        &self.0
+    }
 }
 
 impl Conn {
@@ -259,6 +378,7 @@ impl Conn {
             messages_sent: 0,
             messages_received: 0,
             dropped: 0,
+            quick: Quick::NO,
         }
     }
 
@@ -284,16 +404,32 @@ impl Conn {
         self.ext.as_ref()?.error.as_ref()
     }
 
+    /// See [`ConnectionStats::ended`].
+    pub(crate) fn end_is_out(&self) -> bool {
+        self.fin_done && (self.fin_acked || !matches!(self.io, Io::Stream { .. }))
+    }
+
+    /// Whether its stream's sending direction was given up before the peer had everything.
+    pub(crate) fn given_up(&self) -> bool {
+        self.stopped && !self.fin_acked && self.error().is_some()
+    }
+
     /// Whether bytes may be written, and nothing waits to be written before them.
     #[inline]
     pub(crate) fn may_write_bytes(&self) -> bool {
-        self.is_open() && !self.final_sent && self.tx.is_empty() && !self.framed() && self.request.may_send
+        self.is_open() && !self.final_sent && self.tx.is_empty() && !self.is_special() && self.request.may_send
     }
 
     /// Whether bytes may be read.
     #[inline]
     pub(crate) fn may_read_bytes(&self) -> bool {
-        self.is_open() && !self.read_closed && !self.framed() && self.request.may_receive
+        self.is_open() && !self.read_closed && !self.is_special() && self.request.may_receive
+    }
+
+    /// Whether something stands between the program and the bytes of the transport: a framer, or a rate.
+    #[inline]
+    fn is_special(&self) -> bool {
+        self.ext.as_ref().is_some_and(|e| e.framer.is_some() || e.rates.is_some())
     }
 
     #[inline]

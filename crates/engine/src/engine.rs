@@ -1,14 +1,15 @@
 //! The engine itself: its parts, its turn, its timers.
 
 use crate::channel::{Behind, Channel, Kind};
+use crate::closing::Closing;
 use crate::config::{EngineConfig, EngineStats, Limits};
-use crate::conn::{Conn, ConnectionState, Io};
+use crate::conn::{ConnectionState, Conns, Io};
 use crate::event::{Event, Notice, Source, Step, TimelineEntry};
 use crate::group::Group;
 use crate::ids::Owner;
 use crate::listen::Listener;
 use crate::notices::Notices;
-use crate::quic::{Quic, QuicSocket};
+use crate::quic::{Quic, QuicSocket, Sharing};
 use crate::resolve::Names;
 use crate::{ConnectionId, GroupId, ListenerId, Stack};
 use core::num::NonZeroU64;
@@ -16,6 +17,7 @@ use core::time::Duration;
 use neater_base::net::{Net, NetEvent, Ready, RecvBatch};
 use neater_base::{Instant, Key, Rng, Slab, Timers};
 use neater_race::OutcomeCache;
+use std::collections::BTreeMap;
 
 /// What a deadline is for. A deadline whose object is gone, or no longer waits, has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,21 +28,28 @@ pub(crate) enum Timer {
     Cached(Key),
     /// A QUIC connection.
     Quic(Key),
+    /// A QUIC attempt that was withdrawn has had its time to be answered.
+    Trial(Key),
     /// The resolver.
     Resolver,
     /// A channel must have finished its handshake, or its lingering.
     Channel(Key),
+    /// The closing of a connection must have made progress.
+    Closing(Key),
     /// A connection may have been idle for too long.
     Idle(Key),
     /// Messages of a connection may have expired.
     Expiry(Key),
     /// A listener that could not accept tries again.
     Accept(Key),
+    /// The rate of a connection may allow more.
+    Rate(Key),
 }
 
 /// How many events one turn takes before it lets the program have its turn.
 const EVENTS_PER_TURN: usize = 1024;
-/// Linger no longer than this for the peer's end of stream after ours.
+/// A closing connection is given up when nothing of what was sent is taken for this long; its socket waits no longer than
+/// this for the peer's end of stream after ours.
 pub(crate) const LINGER: Duration = Duration::from_secs(10);
 
 const READABLE: Ready = Ready { readable: true, writable: false, error: false, hangup: false };
@@ -52,18 +61,24 @@ pub struct Engine<N> {
     pub(crate) rng: Rng,
     pub(crate) config: EngineConfig,
     pub(crate) limits: Limits,
-    pub(crate) conns: Slab<Conn>,
+    pub(crate) conns: Conns,
     pub(crate) channels: Slab<Channel>,
     pub(crate) listeners: Slab<Listener>,
     pub(crate) groups: Slab<Group>,
     pub(crate) quics: Slab<Quic>,
     pub(crate) quic_sockets: Slab<QuicSocket>,
-    /// Client-side QUIC sockets that new connections may share, by family and interface.
-    pub(crate) quic_clients: Vec<(bool, Option<u32>, Key)>,
+    /// Client-side QUIC sockets that new connections may share.
+    pub(crate) quic_clients: Vec<(Sharing, Key)>,
     pub(crate) dirty_quics: Vec<Key>,
     /// Sockets that were not read empty within the budget.
     pub(crate) pending_reads: Vec<Key>,
+    /// Lingering sockets, likewise.
+    pub(crate) pending_lingers: Vec<Key>,
+    /// The connections that are being closed and wait.
+    pub(crate) closings: BTreeMap<Key, Closing>,
     pub(crate) pending_shared: Vec<(Key, Key)>,
+    /// Datagrams for other engines on the same port, found in this turn.
+    pub(crate) foreign: Vec<crate::ForeignDatagram>,
     pub(crate) names: Names,
     pub(crate) outcomes: OutcomeCache,
     /// A hash of what this host is attached to; `None`: to be found out.
@@ -107,7 +122,7 @@ impl<N: Net> Engine<N> {
             rng,
             config,
             net,
-            conns: Slab::new(),
+            conns: Conns::default(),
             channels: Slab::new(),
             listeners: Slab::new(),
             groups: Slab::new(),
@@ -116,7 +131,10 @@ impl<N: Net> Engine<N> {
             quic_clients: Vec::new(),
             dirty_quics: Vec::new(),
             pending_reads: Vec::new(),
+            pending_lingers: Vec::new(),
+            closings: BTreeMap::new(),
             pending_shared: Vec::new(),
+            foreign: Vec::new(),
             network: None,
             timers: Timers::new(),
             notices: Notices::default(),
@@ -147,12 +165,18 @@ impl<N: Net> Engine<N> {
     ///
     /// Calling it for no reason has no effect.
     pub fn turn(&mut self) {
+        // Nobody has taken it, so nobody cares.
+        drop(self.notices.take_spent());
+        self.foreign.clear();
         self.now = self.net.now();
         self.config.crypto.clock.set(self.net.wall());
         self.again = false;
         self.armed.1 = false;
         for key in core::mem::take(&mut self.pending_reads) {
             self.quic_socket_ready(key, READABLE);
+        }
+        for key in core::mem::take(&mut self.pending_lingers) {
+            self.linger(key);
         }
         for (listener, key) in core::mem::take(&mut self.pending_shared) {
             self.shared_ready(listener, key, false);
@@ -249,6 +273,15 @@ impl<N: Net> Engine<N> {
         self.notices.pop()
     }
 
+    /// Takes what the engine needs no more of the program's data and objects. Dropping it runs the program's destructors,
+    /// which may call this engine: a driver that borrows the engine by a lock drops it after releasing the lock. There
+    /// is something only if [`Engine::after_call`] has said that there is more to do, or after a turn, when all notices
+    /// are taken; what is not taken is dropped by the next turn.
+    #[inline]
+    pub fn take_spent(&mut self) -> crate::Spent {
+        self.notices.take_spent()
+    }
+
     #[inline]
     fn dispatch(&mut self, event: NetEvent) {
         match event {
@@ -299,7 +332,11 @@ impl<N: Net> Engine<N> {
         }
         match c.behind {
             Behind::Attempt(..) => self.drive_attempt(key),
-            Behind::Conn(conn) => self.conn_ready(key, conn, readable || ready.readable, writable || ready.writable),
+            Behind::Conn(conn) if ready.error => self.conn_error(key, conn),
+            Behind::Conn(conn) => {
+                let readable = readable || ready.readable || ready.hangup;
+                self.conn_ready(key, conn, readable, writable || ready.writable);
+            }
             Behind::Listener(listener) => match c.kind {
                 Kind::Accept => self.accept(listener, key),
                 Kind::UdpShared(_) => self.shared_ready(listener, key, writable),
@@ -319,11 +356,14 @@ impl<N: Net> Engine<N> {
                 Timer::Race(conn) => self.race_timeout(conn),
                 Timer::Cached(conn) => self.cached_timeout(conn),
                 Timer::Quic(quic) => self.quic_timeout(quic),
+                Timer::Trial(quic) => self.trial_over(quic),
                 Timer::Resolver => self.resolver_timeout(),
                 Timer::Channel(channel) => self.channel_timeout(channel),
+                Timer::Closing(conn) => self.closing_timeout(conn),
                 Timer::Idle(conn) => self.idle_timeout(conn),
                 Timer::Expiry(conn) => self.expire_messages(conn),
                 Timer::Accept(listener) => self.accept_again(listener),
+                Timer::Rate(conn) => self.rate_timeout(conn),
             }
         }
         if self.timers.len() > 1024
@@ -336,12 +376,15 @@ impl<N: Net> Engine<N> {
     /// Drops the deadlines whose objects are gone.
     fn compact_timers(&mut self) {
         let (conns, channels, quics, listeners) = (&self.conns, &self.channels, &self.quics, &self.listeners);
+        let closings = &self.closings;
         self.timers.compact(|t| match t {
             Timer::Race(k) => conns.get(*k).is_some_and(|c| c.est.is_some()),
             Timer::Cached(k) => conns.get(*k).is_some_and(|c| c.state == ConnectionState::Establishing),
-            Timer::Idle(k) | Timer::Expiry(k) => conns.contains(*k),
+            Timer::Idle(k) | Timer::Expiry(k) | Timer::Rate(k) => conns.contains(*k),
             Timer::Quic(k) => quics.contains(*k),
+            Timer::Trial(k) => quics.get(*k).is_some_and(|q| q.trial.is_some()),
             Timer::Channel(k) => channels.contains(*k),
+            Timer::Closing(k) => closings.contains_key(k),
             Timer::Accept(k) => listeners.contains(*k),
             Timer::Resolver => true,
         });
@@ -391,17 +434,19 @@ impl<N: Net> Engine<N> {
 
     #[cold]
     fn find_network(&mut self) -> NonZeroU64 {
-        use core::hash::{BuildHasher, Hash, Hasher};
-        let mut h = foldhash::fast::FixedState::with_seed(2).build_hasher();
+        use core::hash::BuildHasher;
+        let state = foldhash::fast::FixedState::with_seed(2);
+        // Whatever order the system tells them in: the same addresses are the same network.
+        let mut sum = 0u64;
         for i in self.net.interfaces() {
             if i.up && (i.default_v4 || i.default_v6) {
-                i.index.hash(&mut h);
+                sum = sum.wrapping_add(state.hash_one(i.index));
                 for a in i.addrs.iter().filter(|a| !a.temporary) {
-                    a.addr.hash(&mut h);
+                    sum = sum.wrapping_add(state.hash_one((i.index, a.addr)));
                 }
             }
         }
-        *self.network.insert(NonZeroU64::new(h.finish()).unwrap_or(NonZeroU64::MIN))
+        *self.network.insert(NonZeroU64::new(sum).unwrap_or(NonZeroU64::MIN))
     }
 
     fn paths_changed(&mut self) {

@@ -2,17 +2,23 @@
 
 mod cached;
 mod check;
+mod lessons;
+mod refusal;
+mod report;
 
-use self::check::{check_remotes, server_name};
+use self::check::{check_remotes, refused_first, server_name};
+pub(crate) use self::lessons::Trial;
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io, cache_key};
 use crate::engine::Timer;
-use crate::event::{AttemptError, CandidateOutcome, ConnectionError, EstablishmentError, Event, Fate, Reason, Step};
+use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason, Step};
 use crate::ids::Owner;
+use crate::request::socket_priority;
 use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
 use bytes::Bytes;
+use core::num::NonZeroU64;
 use core::time::Duration;
-use neater_base::net::{ErrorKind, Net, NetError, SocketOptions};
+use neater_base::net::{ErrorKind, Net, NetError, SocketOption, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_quic::Direction;
 use neater_race::{
@@ -24,8 +30,6 @@ use std::sync::Arc;
 
 /// Endpoints that one connection may be given.
 pub const MAX_REMOTES: usize = 8;
-/// A connection that fails this soon after set-up, with nothing received, counts as an attempt that failed.
-const EARLY_DEATH: Duration = Duration::from_secs(5);
 
 /// How long the peer of an attempt may take over the TLS handshake: as long as QUIC's idle timeout.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
@@ -64,10 +68,14 @@ pub(crate) struct Establishing {
     /// Answers that are known already are still being handed to the race.
     beginning: bool,
     paths: Vec<Path>,
+    /// What the host was attached to when the race began.
+    network: NonZeroU64,
     armed: Option<Instant>,
     /// Resolution has not been heard of yet: cancelled when the race is over.
     pub(crate) lookups: Vec<neater_dns::LookupId>,
     has_deadline: bool,
+    /// A peer was found not to be the one that was meant: see [`refusal`].
+    refused: bool,
 }
 
 impl<N: Net> Engine<N> {
@@ -122,10 +130,8 @@ impl<N: Net> Engine<N> {
             new.io = Io::Channel(channel);
             Some(new)
         });
-        let Some(conn) = conn else {
-            self.outcomes.record_failure(now, at);
-            return None;
-        };
+        // Why, the longer way will find out.
+        let conn = conn?;
         self.stats.initiated += 1;
         self.stats.cache_hits += 1;
         self.timers.push_in_order(now.after_nanos(request.0.attempt_delay), Timer::Cached(conn));
@@ -141,7 +147,16 @@ impl<N: Net> Engine<N> {
         local: Option<&LocalEndpoint>,
         first: Option<Bytes>,
     ) -> Result<ConnectionId, EstablishmentError> {
-        check_remotes(remotes)?;
+        self.own_to_establish()?;
+        check_remotes(remotes, &request.0)?;
+        let own = match &request.0.isolate {
+            Some(isolate) => Some(self.isolated(request, isolate)?),
+            None => None,
+        };
+        let request = own.as_ref().unwrap_or(request);
+        if let Some(data) = &first {
+            self.check_message(request, data.len()).map_err(|e| refused_first(&e))?;
+        }
         if self.conns.len() >= self.limits.connections {
             return Err(EstablishmentError::new(
                 Reason::Exhausted,
@@ -223,7 +238,7 @@ impl<N: Net> Engine<N> {
                 specs.push(PathSpec {
                     id: PathId(paths.len() as u16),
                     port: r.port,
-                    expect_v4: literal.is_none_or(|a| a.is_ipv4()),
+                    expect_v4: literal.is_none_or(|a| a.is_ipv4()) && !request.only_v6,
                     expect_v6: literal.is_none_or(|a| a.is_ipv6()),
                     expect_services: literal.is_none() && request.services,
                 });
@@ -245,7 +260,7 @@ impl<N: Net> Engine<N> {
             deadline: request.timeout.map(|t| self.now + t),
             ..Config::default()
         };
-        let count = paths.len();
+        let (count, network) = (paths.len(), self.network());
         let race = Race::new(self.now, config, specs, stacks, self.rng.seed());
         if let Some(c) = self.conns.get_mut(conn) {
             c.est = Some(Box::new(Establishing {
@@ -254,17 +269,21 @@ impl<N: Net> Engine<N> {
                 adopted: None,
                 beginning: true,
                 paths,
+                network,
                 armed: None,
                 lookups: Vec::new(),
                 has_deadline: request.timeout.is_some(),
+                refused: false,
             }));
-            if first.is_some() {
-                c.ext().early = first;
-            }
         }
+        if let Some(data) = first {
+            self.keep_first(conn, data);
+        }
+        self.heed_lessons(conn);
         for path in 0..count {
             let r = &remotes[path % remotes.len()];
             match (r.addr, &r.host) {
+                (Some(addr), _) if addr.is_ipv4() && request.only_v6 => {}
                 (Some(addr), _) => {
                     let source = self.net.source_for(addr);
                     let input = Input::Answer {
@@ -304,12 +323,14 @@ impl<N: Net> Engine<N> {
         if let Some(name) = local {
             return Ok(vec![Some(self.interface_index(name).ok_or_else(|| missing(name))?)]);
         }
-        if request.properties.interfaces().is_empty() {
+        let any = request.properties.interfaces().is_empty();
+        if any && !request.demands_path {
             return Ok(vec![None]);
         }
         let ranked = neater_policy::rank_paths(&request.policy.needs, self.net.interfaces())
             .map_err(|e| EstablishmentError::new(Reason::NoCandidates, e.to_string()))?;
-        Ok(ranked.iter().map(|r| Some(r.index)).take(4).collect())
+        // What is asked besides must hold of one of them; which one it is, routing and the sockets' options decide.
+        Ok(if any { vec![None] } else { ranked.iter().map(|r| Some(r.index)).take(4).collect() })
     }
 
     pub(crate) fn interface_index(&self, name: &str) -> Option<u32> {
@@ -351,6 +372,7 @@ impl<N: Net> Engine<N> {
                 continue;
             };
             match output {
+                Output::Doubted(candidate, doubt) => self.doubted(conn, &candidate, &doubt),
                 Output::Start(candidate) => self.start(conn, candidate),
                 Output::Cancel(id) => self.withdraw(conn, Some(id)),
                 Output::Won(id) => return self.won(conn, Some(id)),
@@ -378,6 +400,8 @@ impl<N: Net> Engine<N> {
         self.step(conn, Step::Started { stack, addr: candidate.addr });
         let result = if only.is_some_and(|s| s != stack) {
             Err(AttemptError::Net(ErrorKind::InvalidInput.into()))
+        } else if let Err(refused) = self.may_try(conn, stack) {
+            Err(refused)
         } else {
             self.open_attempt(conn, Some(candidate.id), stack, candidate.addr, &path)
         };
@@ -455,6 +479,10 @@ impl<N: Net> Engine<N> {
                 if let Err(e) = self.net.udp_connect(sock, addr) {
                     self.net.close(sock);
                     return Err(AttemptError::Net(e));
+                }
+                if let p @ 1.. = socket_priority(request.properties.connection.priority) {
+                    // A wish: the datagrams leave without it, too.
+                    let _ = self.net.set(sock, SocketOption::Priority(p));
                 }
                 let mut channel = Channel::new(sock, Kind::Udp, behind, addr, self.now);
                 channel.connected = true;
@@ -541,7 +569,10 @@ impl<N: Net> Engine<N> {
         let remote = c.remotes.get(usize::from(ch.via));
         let name = server_name(&c.request, remote, ch.remote);
         let name = neater_tls::ServerName::try_from(name).map_err(|_| AttemptError::NoAddress)?;
-        let tls = neater_tls::TlsStream::client(config, &name).map_err(AttemptError::Tls)?;
+        let mut tls = neater_tls::TlsStream::client(config, &name).map_err(AttemptError::Tls)?;
+        if let Some(data) = c.ext.as_ref().and_then(|e| e.early.as_ref()).filter(|_| !c.request.framer.frames()) {
+            crate::early::offer(&mut tls, data);
+        }
         ch.kind = Kind::Tls(Box::new(tls));
         // The system gives up on a SYN that is not answered; on a peer that says nothing after it, nobody else would.
         let deadline = self.now + HANDSHAKE_PATIENCE;
@@ -606,14 +637,12 @@ impl<N: Net> Engine<N> {
         }
         match candidate {
             Some(candidate) => {
+                self.heed_refusal(conn, &error);
                 self.race_input(conn, Input::Progress { candidate, progress: Progress::Failed(error) });
                 self.drain_race(conn);
             }
             None => {
-                let Some(c) = self.conns.get_mut(conn) else { return };
-                if let Some(key) = c.cache_key() {
-                    self.outcomes.record_failure(self.now, key);
-                }
+                self.note_cached_failure(conn, &error);
                 let Some(c) = self.conns.get_mut(conn) else { return };
                 match &c.est {
                     None => {
@@ -666,6 +695,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let est = c.est.take();
         let raced = est.is_some();
+        let lessons = est.as_ref().map(|est| self.lessons_of(conn, est, what)).unwrap_or_default();
         if let Some(mut est) = est {
             // The race still has its cancellations to say.
             while let Some(output) = est.race.poll_output(now) {
@@ -700,6 +730,9 @@ impl<N: Net> Engine<N> {
                     ch.behind = Behind::Conn(conn);
                     ch.deadline = None;
                 }
+                if stack == Stack::Tls && self.tls_took_first(k) {
+                    self.first_was_taken(conn);
+                }
             }
             What::Quic(k) => self.quic_won(conn, k, stack),
         }
@@ -708,6 +741,7 @@ impl<N: Net> Engine<N> {
             let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(establishment));
             self.outcomes.record_success(now, key, outcome);
         }
+        self.learn(conn, lessons);
         self.enter_established(conn);
         if let What::Quic(k) = what {
             // What the peer sent while the race was being decided.
@@ -725,6 +759,10 @@ impl<N: Net> Engine<N> {
         }
         self.stats.established += 1;
         c.state = ConnectionState::Established;
+        if c.request.rates != (None, None) {
+            self.begin_rates(conn);
+        }
+        let Some(c) = self.conns.get_mut(conn) else { return };
         let waited_for = c.final_sent || c.wants_room || c.close_wanted;
         let plain = !c.request.framer.frames() && c.ext.is_none() && c.tx.is_empty();
         if plain && !waited_for {
@@ -810,31 +848,6 @@ impl<N: Net> Engine<N> {
         self.set_closed(conn);
     }
 
-    fn outcomes_of(&self, est: &Establishing, conn: Key) -> Vec<CandidateOutcome> {
-        use neater_race::CandidateOutcome as O;
-        let began = self.conns.get(conn).map_or(self.now, |c| c.since);
-        est.race
-            .report()
-            .into_iter()
-            .filter_map(|r| {
-                Some(CandidateOutcome {
-                    stack: Stack::from_number(r.candidate.stack.0)?,
-                    addr: r.candidate.addr,
-                    started: r.started_at.map(|t| t - began),
-                    reachable: r.reachable_at.map(|t| t - began),
-                    ended: r.ended_at.map(|t| t - began),
-                    fate: match r.outcome {
-                        O::NotStarted | O::Superseded => Fate::NotStarted,
-                        O::Running | O::Established => Fate::Running,
-                        O::Won => Fate::Won,
-                        O::Cancelled => Fate::Withdrawn,
-                        O::Failed(e) => Fate::Failed(e),
-                    },
-                })
-            })
-            .collect()
-    }
-
     /// Takes back a connection that is being established.
     pub(crate) fn cancel_establishment(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
@@ -849,17 +862,6 @@ impl<N: Net> Engine<N> {
         }
         for id in &est.lookups {
             self.names.forget(*id);
-        }
-    }
-
-    /// A connection has failed so soon after set-up that the outcome of its race was no good.
-    pub(crate) fn note_early_death(&mut self, conn: Key) {
-        if let Some(c) = self.conns.get(conn)
-            && let Some(key) = c.cache_key()
-            && c.bytes_received == 0
-            && self.now - c.since < EARLY_DEATH
-        {
-            self.outcomes.record_failure(self.now, key);
         }
     }
 }

@@ -6,6 +6,7 @@ use core::time::Duration;
 use neater_base::net::{IcmpError, NetError};
 use neater_dns::ResolveError;
 use neater_quic::QuicError;
+use neater_race::BadCause;
 use neater_tls::TlsError;
 use std::net::SocketAddr;
 
@@ -51,9 +52,16 @@ pub enum Event {
     SoftError(IcmpError),
     /// Addresses or path of the connection have changed.
     PathChange,
-    /// The connection is closed; no event follows.
+    /// The connection is closed, and the peer has acknowledged what was sent; no event follows. It comes after
+    /// [`crate::Engine::close`], or when both sides have ended their direction ([`crate::Engine::finish`]), or when the peer
+    /// ends a QUIC session in order. What has arrived can still be read then, unless this side has closed.
+    ///
+    /// Over TCP and TLS a peer that has closed looks as one that has ended its direction and still listens. So that is not
+    /// an end: it is found out by writing to it, or by ending this side's direction. Where a QUIC stream ends is found out by
+    /// reading it.
     Closed,
-    /// The connection failed; no event follows.
+    /// The connection failed; no event follows. What had arrived by then can still be read, but for what a peer has abandoned
+    /// on QUIC (RFC 9000 section 3.2).
     ConnectionError(ConnectionError),
     /// A step of establishment, for people.
     Timeline(TimelineEntry),
@@ -89,6 +97,8 @@ pub enum AttemptError {
     ClosedByPeer,
     /// The name has no address of this family, or the interface is missing.
     NoAddress,
+    /// Not tried without security: with it, the peer was not the one that was meant.
+    PeerRefused,
 }
 
 impl fmt::Display for AttemptError {
@@ -102,6 +112,7 @@ impl fmt::Display for AttemptError {
             Self::TimedOut => f.write_str("timed out"),
             Self::ClosedByPeer => f.write_str("closed by the peer during set-up"),
             Self::NoAddress => f.write_str("no address"),
+            Self::PeerRefused => f.write_str("not without security: the peer was refused with it"),
         }
     }
 }
@@ -145,6 +156,28 @@ impl Reason {
     }
 }
 
+/// What earlier establishments say against a candidate, for which it stood behind others. It was not excluded for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// What was wrong.
+    pub cause: BadCause,
+    /// How long ago.
+    pub ago: Duration,
+    /// With what, if it was not this candidate itself: one of the same family, or one whose protocol tends to be blocked
+    /// together with this one's.
+    pub of: Option<(Stack, SocketAddr)>,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.of {
+            Some((stack, addr)) => write!(f, "{stack} to {addr} {}", self.cause)?,
+            None => write!(f, "it {}", self.cause)?,
+        }
+        write!(f, " {} s ago", self.ago.as_secs())
+    }
+}
+
 /// How one candidate fared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CandidateOutcome {
@@ -158,6 +191,8 @@ pub struct CandidateOutcome {
     pub reachable: Option<Duration>,
     /// When it ended, in whatever way.
     pub ended: Option<Duration>,
+    /// What earlier establishments say against it, if it was put back for that.
+    pub doubt: Option<Doubt>,
     /// In what way.
     pub fate: Fate,
 }
@@ -219,6 +254,9 @@ impl fmt::Display for EstablishmentError {
                 Some(t) => write!(f, "started at {} ms, {}", t.as_millis(), c.fate)?,
                 None => write!(f, "{}", c.fate)?,
             }
+            if let Some(doubt) = c.doubt {
+                write!(f, " (put back: {doubt})")?;
+            }
         }
         for line in &self.resolution {
             write!(f, "\n  {line}")?;
@@ -250,7 +288,7 @@ pub enum ConnectionError {
     Framer(String),
     /// Aborted from this side.
     LocalAbort,
-    /// Nothing was heard for longer than the time allowed.
+    /// Nothing was heard for longer than the time allowed, or, of a connection that is being closed, nothing was taken.
     TimedOut,
     /// The connection does not exist, or is closed.
     Closed,
@@ -353,6 +391,15 @@ pub enum Step {
         /// Where to.
         addr: SocketAddr,
     },
+    /// A candidate stands behind others, because of earlier establishments.
+    Doubted {
+        /// The stack.
+        stack: Stack,
+        /// Where to.
+        addr: SocketAddr,
+        /// Why.
+        doubt: Doubt,
+    },
     /// An attempt was started.
     Started {
         /// The stack.
@@ -407,6 +454,7 @@ impl fmt::Display for Step {
             Self::Resolving { name } => write!(f, "resolving {name}"),
             Self::Resolved { record, found } => write!(f, "{record}: {found}"),
             Self::FromCache { stack, addr } => write!(f, "{stack} to {addr}: worked before, tried alone"),
+            Self::Doubted { stack, addr, doubt } => write!(f, "{stack} to {addr}: put back: {doubt}"),
             Self::Started { stack, addr } => write!(f, "{stack} to {addr}: started"),
             Self::Reachable { stack, addr, rtt } => {
                 write!(f, "{stack} to {addr}: reachable, round trip {:.1} ms", rtt.as_secs_f64() * 1e3)

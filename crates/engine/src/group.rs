@@ -57,6 +57,7 @@ impl<N: Net> Engine<N> {
     /// # Errors
     /// [`ConnectionError::Closed`] if there is no such connection.
     pub fn group(&mut self, conn: ConnectionId) -> Result<GroupId, ConnectionError> {
+        self.own()?;
         let group = match self.conns.get(conn.0).ok_or(ConnectionError::Closed)?.group {
             Some(g) => g,
             None => {
@@ -105,6 +106,7 @@ impl<N: Net> Engine<N> {
         conn: ConnectionId,
         direction: Direction,
     ) -> Result<ConnectionId, EstablishmentError> {
+        self.own_to_establish()?;
         self.now = self.net.now();
         let c = self.conns.get(conn.0).filter(|c| c.is_open()).ok_or_else(|| {
             EstablishmentError::new(Reason::InvalidConfiguration, "only an established connection can be cloned")
@@ -112,7 +114,9 @@ impl<N: Net> Engine<N> {
         match c.io {
             Io::Stream { quic, .. } => {
                 let group = c.group;
-                self.open_in_group(group, quic, direction)
+                let clone = self.open_in_group(group, quic, direction)?;
+                self.inherit_properties(conn.0, clone.0);
+                Ok(clone)
             }
             Io::Datagrams { .. } | Io::Peer { .. } => Err(EstablishmentError::new(
                 Reason::InvalidConfiguration,
@@ -131,6 +135,7 @@ impl<N: Net> Engine<N> {
                 let clone = self.initiate(&request, &remotes, None, None)?;
                 self.join_group(group.0, clone.0);
                 self.release_group(group);
+                self.inherit_properties(conn.0, clone.0);
                 Ok(clone)
             }
         }
@@ -141,6 +146,7 @@ impl<N: Net> Engine<N> {
     /// # Errors
     /// The group is gone, or its transport has no streams.
     pub fn open_stream(&mut self, group: GroupId, direction: Direction) -> Result<ConnectionId, EstablishmentError> {
+        self.own_to_establish()?;
         self.now = self.net.now();
         let quic = self.groups.get(group.0).and_then(|g| g.quic).ok_or_else(|| {
             EstablishmentError::new(Reason::InvalidConfiguration, "the group's transport is gone, or has no streams")
@@ -259,7 +265,20 @@ impl<N: Net> Engine<N> {
             g.members.retain(|m| *m != conn);
             g.pending.retain(|(m, _)| *m != conn);
         }
+        if let Some(quic) = self.groups.get(group).and_then(|g| g.quic)
+            && self.quics.get(quic).is_some_and(|q| q.peer_limit.is_some() && q.lost.is_none())
+        {
+            // There may be room for another of the peer's.
+            self.quic_accept(quic, Direction::Both);
+            self.quic_accept(quic, Direction::One);
+        }
         self.tidy_group(group);
+    }
+
+    /// How many connections of a group the peer has opened.
+    pub(crate) fn peers_streams(&self, group: Key) -> usize {
+        let Some(g) = self.groups.get(group) else { return 0 };
+        g.members.iter().filter(|m| self.conns.get(**m).is_some_and(Conn::is_peers_stream)).count()
     }
 
     /// A group without members and handle is dropped, and the QUIC connection that it initiated is closed.

@@ -18,22 +18,31 @@
 
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod channel;
+mod closing;
 mod config;
 mod conn;
+mod early;
 mod endpoint;
 mod engine;
 mod establish;
 mod event;
+mod fork;
 mod group;
 mod ids;
+mod isolate;
 mod listen;
 mod notices;
+mod properties;
 mod quic;
+mod rate;
 mod receive;
 mod request;
 mod resolve;
 mod send;
+mod siblings;
+mod spent;
 mod stacks;
 mod terminate;
 mod transport;
@@ -44,12 +53,16 @@ pub use endpoint::{BadEndpoint, LocalEndpoint, RemoteEndpoint};
 pub use engine::Engine;
 pub use establish::MAX_REMOTES;
 pub use event::{
-    AttemptError, CandidateOutcome, ConnectionError, EstablishmentError, Event, Fate, Notice, Reason, SendError,
+    AttemptError, CandidateOutcome, ConnectionError, Doubt, EstablishmentError, Event, Fate, Notice, Reason, SendError,
     Source, Step, TimelineEntry,
 };
 pub use ids::{ConnectionId, GroupId, ListenerId, MessageId};
 pub use neater_quic::Direction as StreamDirection;
+pub use neater_race::BadCause;
+pub use properties::SetPropertyError;
 pub use receive::{ReceiveOutcome, Received};
 pub use request::{Request, RequestOptions, dscp};
 pub use send::SendOptions;
+pub use siblings::ForeignDatagram;
+pub use spent::Spent;
 pub use stacks::Stack;

@@ -27,6 +27,8 @@ pub(crate) struct Listener {
     pub(crate) handshaking: usize,
     /// Groups are delivered instead of connections where the transport has streams.
     pub(crate) groups: bool,
+    /// What waits for the program, or for its peer.
+    pub(crate) backlog: crate::backlog::Backlog,
     /// A deadline to accept again is set: one is enough, however many sockets want it.
     accept_armed: bool,
 }
@@ -58,6 +60,7 @@ impl<N: Net> Engine<N> {
     /// [`Reason::InvalidConfiguration`] without a local endpoint; [`Reason::EstablishmentFailed`] when a port cannot be
     /// bound, and which. Nothing stays open then.
     pub fn listen(&mut self, request: &Request, local: &[LocalEndpoint]) -> Result<ListenerId, EstablishmentError> {
+        self.own_to_establish()?;
         self.now = self.net.now();
         if local.is_empty() {
             return Err(EstablishmentError::new(
@@ -86,6 +89,7 @@ impl<N: Net> Engine<N> {
             limit: None,
             handshaking: 0,
             groups: false,
+            backlog: crate::backlog::Backlog::default(),
             accept_armed: false,
         });
         for l in local {
@@ -204,7 +208,9 @@ impl<N: Net> Engine<N> {
             Stack::Tls => &request.tls_options,
             _ => &request.udp_options,
         };
-        let options = SocketOptions { interface, local: Some(addr), ..base.clone() };
+        // Engines that share a secret may share ports.
+        let reuse_address = base.reuse_address || self.config.shared_secret.is_some();
+        let options = SocketOptions { interface, local: Some(addr), reuse_address, ..base.clone() };
         if matches!(stack, Stack::Quic | Stack::QuicDatagram) {
             let key = self.open_quic_socket(addr, &options, Some((listener, request)))?;
             if let Some(l) = self.listeners.get_mut(listener) {
@@ -272,17 +278,22 @@ impl<N: Net> Engine<N> {
         let Some(l) = self.listeners.get_mut(listener.0) else { return };
         l.limit = limit;
         if limit != Some(0) {
-            self.accept_again(listener.0);
-            let waiting: Vec<Key> = self
-                .quics
-                .iter()
-                .filter(|(_, q)| q.group.and_then(|g| self.group_listener(g)) == Some(listener))
-                .map(|(k, _)| k)
-                .collect();
-            for quic in waiting {
-                self.quic_accept(quic, neater_quic::Direction::Both);
-                self.quic_accept(quic, neater_quic::Direction::One);
-            }
+            self.deliver_again(listener.0);
+        }
+    }
+
+    /// The listener may deliver again: takes what has waited.
+    pub(crate) fn deliver_again(&mut self, listener: Key) {
+        self.accept_again(listener);
+        let waiting: Vec<Key> = self
+            .quics
+            .iter()
+            .filter(|(_, q)| q.group.and_then(|g| self.group_listener(g)) == Some(ListenerId(listener)))
+            .map(|(k, _)| k)
+            .collect();
+        for quic in waiting {
+            self.quic_accept(quic, neater_quic::Direction::Both);
+            self.quic_accept(quic, neater_quic::Direction::One);
         }
     }
 
@@ -334,9 +345,17 @@ impl<N: Net> Engine<N> {
             }
             let Some(l) = self.listeners.get(listener) else { return };
             // Those in their handshake will be delivered, too: they count against the limit.
-            if l.limit.is_some_and(|n| n <= l.handshaking as u64) || l.handshaking >= self.limits.handshakes {
+            if l.limit.is_some_and(|n| n <= l.handshaking as u64) || l.backlog.is_full() {
                 return;
             }
+            if l.handshaking >= self.limits.handshakes {
+                match self.evict_handshake(listener) {
+                    Ok(()) => {}
+                    Err(Some(at)) => return self.arm_accept(listener, at - self.now),
+                    Err(None) => return,
+                }
+            }
+            let (Some(l), Some(c)) = (self.listeners.get(listener), self.channels.get(key)) else { return };
             if self.conns.len() >= self.limits.connections {
                 // Whose end will make room is not known: look again.
                 return self.arm_accept(listener, ACCEPT_RETRY);
@@ -370,9 +389,7 @@ impl<N: Net> Engine<N> {
                     if plain {
                         self.incoming_ready(listener, k);
                     } else {
-                        if let Some(l) = self.listeners.get_mut(listener) {
-                            l.handshaking += 1;
-                        }
+                        self.count_handshake(listener, k);
                         self.timers.push(self.now + HANDSHAKE_TIMEOUT, Timer::Channel(k));
                         self.drive_incoming(listener, k);
                     }
@@ -415,6 +432,15 @@ impl<N: Net> Engine<N> {
             Ok(true) => {
                 self.handshake_over(listener);
                 self.incoming_ready(listener, key);
+            }
+            Ok(false) if self.has_early(key) => {
+                // The request says that early data is welcome, or it would not have been accepted.
+                let deadline = self.channels.get(key).map(|c| c.started + HANDSHAKE_TIMEOUT);
+                self.handshake_over(listener);
+                self.incoming_ready(listener, key);
+                if let Some(ch) = self.channels.get_mut(key) {
+                    ch.deadline = deadline;
+                }
             }
             Ok(false) => {}
             Err(error) => {
@@ -466,11 +492,12 @@ impl<N: Net> Engine<N> {
 
     /// Whether the listener may deliver nothing now.
     pub(crate) fn is_full(&self, listener: Key) -> bool {
-        self.listeners.get(listener).is_some_and(|l| l.limit == Some(0))
+        self.listeners.get(listener).is_some_and(|l| l.limit == Some(0) || l.backlog.is_full())
     }
 
     /// One more of what the listener may deliver is delivered.
     pub(crate) fn count_received(&mut self, listener: Key) {
+        self.count_untaken(listener);
         if let Some(l) = self.listeners.get_mut(listener)
             && let Some(limit) = &mut l.limit
         {
@@ -483,6 +510,10 @@ impl<N: Net> Engine<N> {
         self.stats.established += 1;
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.state = ConnectionState::Established;
+        if c.request.rates != (None, None) {
+            self.begin_rates(conn);
+        }
+        let Some(c) = self.conns.get_mut(conn) else { return };
         if let Some(framer) = c.request.framer.make() {
             c.ext().framer = Some(framer);
             if let Err(error) = self.start_framer(conn) {
@@ -567,7 +598,11 @@ impl<N: Net> Engine<N> {
             return;
         }
         let Some(l) = self.listeners.get(listener) else { return };
-        if l.limit == Some(0) || count >= self.limits.udp_peers || self.conns.len() >= self.limits.connections {
+        if l.limit == Some(0)
+            || l.backlog.is_full()
+            || count >= self.limits.udp_peers
+            || self.conns.len() >= self.limits.connections
+        {
             self.stats.refused += 1;
             return;
         }

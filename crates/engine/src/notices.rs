@@ -5,7 +5,7 @@
 //! *Invariant*: what goes in comes out as it went in.
 
 use crate::event::{Event, Notice, Source};
-use crate::{ConnectionId, MessageId};
+use crate::{ConnectionId, MessageId, Spent};
 use std::collections::VecDeque;
 
 /// A queue of notices. A thousand connections that become ready in one turn put a thousand in: the common ones take a
@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
     queue: VecDeque<Waiting>,
+    spent: Spent,
 }
 
 #[derive(Debug)]
@@ -29,6 +30,8 @@ enum Brief {
     Writable,
     Closed,
     Sent(MessageId),
+    /// Nobody's event: makes whoever drives come and take [`Notices::take_spent`].
+    Spent,
     Other(Box<Event>),
 }
 
@@ -56,6 +59,7 @@ impl Notices {
     pub(crate) fn pop(&mut self) -> Option<Notice> {
         let Waiting { source, event } = self.queue.pop_front()?;
         let event = match event {
+            Brief::Spent => return self.pop(),
             Brief::Ready => Event::Ready,
             Brief::Readable => Event::Readable,
             Brief::Writable => Event::Writable,
@@ -64,6 +68,20 @@ impl Notices {
             Brief::Other(event) => *event,
         };
         Some(Notice { source, event })
+    }
+
+    /// Keeps what is not to be dropped while the engine is borrowed. A notice that waits anyway sees to its being taken.
+    pub(crate) fn spend(&mut self, conn: ConnectionId, keep: impl FnOnce(&mut Spent)) {
+        if self.queue.is_empty() {
+            self.queue.push_back(Waiting { source: Source::Connection(conn), event: Brief::Spent });
+        }
+        keep(&mut self.spent);
+    }
+
+    /// What is to be dropped.
+    #[inline]
+    pub(crate) fn take_spent(&mut self) -> Spent {
+        core::mem::take(&mut self.spent)
     }
 
     #[inline]
@@ -75,6 +93,20 @@ impl Notices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn what_is_spent_makes_a_notice_that_nobody_sees() {
+        let mut notices = Notices::default();
+        let conn = ConnectionId::from_bits(1 << 32 | 5);
+        notices.spend(conn, |s| s.keep(Bytes::from_static(b"a")));
+        notices.push_ready(conn);
+        notices.spend(conn, |s| s.keep(Bytes::from_static(b"b")));
+        assert!(!notices.is_empty());
+        assert_eq!(notices.pop().map(|n| n.event), Some(Event::Ready));
+        assert!(notices.pop().is_none() && notices.is_empty());
+        assert!(!notices.take_spent().is_empty() && notices.take_spent().is_empty());
+    }
 
     #[test]
     fn every_event_comes_out_as_it_went_in() {

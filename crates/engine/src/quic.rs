@@ -4,7 +4,7 @@ mod socket;
 
 use crate::conn::{Conn, ConnectionState, Io, Queued};
 use crate::engine::Timer;
-use crate::establish::What;
+use crate::establish::{Trial, What};
 use crate::event::{AttemptError, ConnectionError, Event};
 use crate::ids::Owner;
 use crate::request::Compiled;
@@ -21,6 +21,9 @@ use neater_race::CandidateId;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// What the connections of a shared socket have in common: family (IPv6 or not), interface and isolation.
+pub(crate) type Sharing = (bool, Option<u32>, u64);
 
 /// A UDP socket that speaks QUIC.
 pub(crate) struct QuicSocket {
@@ -55,6 +58,8 @@ pub(crate) struct Quic {
     pub(crate) lost: Option<QuicError>,
     pub(crate) attempt: Option<(Key, Option<CandidateId>)>,
     answered: bool,
+    /// It was withdrawn from a race, which wants to know whether it would have been answered.
+    pub(crate) trial: Option<Box<Trial>>,
     pub(crate) group: Option<Key>,
     pub(crate) streams: BTreeMap<StreamId, Key>,
     pub(crate) datagrams: Option<Key>,
@@ -67,10 +72,14 @@ pub(crate) struct Quic {
     spoken: bool,
     drained: bool,
     armed: Option<Instant>,
-    started: Instant,
+    pub(crate) started: Instant,
     window: u64,
+    /// How many connections the peer may have in the group (`groupConnLimit`).
+    pub(crate) peer_limit: Option<u32>,
 }
 
+/// `connPriority` unless it was set (RFC 9622 section 8.1.2).
+const DEFAULT_PRIORITY: u32 = 100;
 /// Receive calls per socket and turn.
 const RECV_BUDGET: usize = 16;
 /// ICMP errors taken from a socket at once.
@@ -151,8 +160,8 @@ impl<N: Net> Engine<N> {
         let shared = self
             .quic_clients
             .iter()
-            .find(|(v6, i, _)| plain && *v6 == addr.is_ipv6() && *i == options.interface)
-            .map(|(_, _, k)| *k);
+            .find(|(of, _)| plain && *of == (addr.is_ipv6(), options.interface, request.isolation))
+            .map(|(_, k)| *k);
         let socket = match shared {
             Some(k) => k,
             None => {
@@ -160,7 +169,7 @@ impl<N: Net> Engine<N> {
                 // Nothing can have come yet, but no event is promised before it was tried.
                 self.quic_socket_readable(k);
                 if plain {
-                    self.quic_clients.push((addr.is_ipv6(), options.interface, k));
+                    self.quic_clients.push(((addr.is_ipv6(), options.interface, request.isolation), k));
                 }
                 k
             }
@@ -212,6 +221,7 @@ impl<N: Net> Engine<N> {
         remotes: Arc<[RemoteEndpoint]>,
         client: bool,
     ) -> Key {
+        let peer_limit = request.properties.connection.group_conn_limit;
         let key = self.quics.insert(Quic {
             socket,
             handle,
@@ -223,6 +233,7 @@ impl<N: Net> Engine<N> {
             lost: None,
             attempt: None,
             answered: false,
+            trial: None,
             group: None,
             streams: BTreeMap::new(),
             datagrams: None,
@@ -235,6 +246,7 @@ impl<N: Net> Engine<N> {
             armed: None,
             started: self.now,
             window: neater_quic::Tuning::SEND_WINDOW_MIN,
+            peer_limit,
         });
         if let Some(s) = self.quic_sockets.get_mut(socket) {
             if s.conns.len() <= handle.0 {
@@ -334,7 +346,11 @@ impl<N: Net> Engine<N> {
             QuicEvent::Reachable => {}
             QuicEvent::Connected => self.quic_connected(key),
             QuicEvent::Lost(error) => self.quic_lost(key, error),
-            QuicEvent::Opened(direction) => self.quic_accept(key, direction),
+            QuicEvent::Opened(direction) => match self.quics.get(key) {
+                // Early data: without a listener that asks for it, none is accepted.
+                Some(q) if !q.client && !q.connected && q.conn.has_early_data() => self.quic_connected(key),
+                _ => self.quic_accept(key, direction),
+            },
             QuicEvent::Readable(stream) => {
                 if let Some(conn) = self.quic_member(key, stream) {
                     self.conn_ready_stream(conn, true);
@@ -351,17 +367,23 @@ impl<N: Net> Engine<N> {
                     && let Some(c) = self.conns.get_mut(conn)
                 {
                     c.fin_acked = true;
+                    if core::mem::take(&mut c.wants_room) {
+                        self.notify(conn, Event::Writable);
+                    }
+                    let Some(c) = self.conns.get(conn) else { return };
                     if c.state == ConnectionState::Closing {
                         self.finish_close(conn);
+                    } else {
+                        self.both_ended(conn);
+                        self.find_reset(conn);
                     }
                 }
             }
             QuicEvent::Stopped(stream, code) => {
                 if let Some(conn) = self.quic_member(key, stream) {
-                    if let Some(q) = self.quics.get_mut(key) {
-                        q.conn.reset(stream, code);
-                    }
-                    self.stream_stopped(conn, code);
+                    self.stream_stopped(conn, key, stream, code);
+                    self.find_reset(conn);
+                    self.both_ended(conn);
                 }
             }
             QuicEvent::Available(_) => self.open_pending(key),
@@ -391,7 +413,10 @@ impl<N: Net> Engine<N> {
 
     fn quic_connected(&mut self, key: Key) {
         let Some(q) = self.quics.get_mut(key) else { return };
-        q.connected = true;
+        if core::mem::replace(&mut q.connected, true) {
+            // It was delivered with its early data.
+            return;
+        }
         if let Some((conn, candidate)) = q.attempt {
             return self.attempt_established(conn, candidate, What::Quic(key));
         }
@@ -402,6 +427,11 @@ impl<N: Net> Engine<N> {
             // The listener has stopped meanwhile.
             return self.quic_close(key, NO_ERROR);
         };
+        if self.listeners.get(listener).is_some_and(|l| l.backlog.is_full()) {
+            // The program takes nothing, and no kernel keeps this for it.
+            self.stats.refused += 1;
+            return self.quic_close(key, NO_ERROR);
+        }
         let group = self.new_group(Some(key), Some(listener));
         if let Some(q) = self.quics.get_mut(key) {
             q.group = Some(group);
@@ -429,8 +459,8 @@ impl<N: Net> Engine<N> {
         self.quic_accept(key, Direction::One);
     }
 
-    /// Takes the streams that the peer has opened. Early data of a client waits for the end of the handshake, so that
-    /// nothing is delivered that could be a replay (RFC 9001 section 9.2).
+    /// Takes the streams that the peer has opened. They may have come as early data, which may be a replay (RFC 9001
+    /// section 9.2): only where the listener asks for it.
     pub(crate) fn quic_accept(&mut self, key: Key, direction: Direction) {
         loop {
             let Some(q) = self.quics.get_mut(key).filter(|q| q.connected) else { return };
@@ -438,6 +468,12 @@ impl<N: Net> Engine<N> {
             let claimed = self.groups.get(group).is_some_and(|g| g.claimed);
             if !claimed && self.group_listener(group).is_some_and(|l| self.is_full(l.0)) {
                 // They wait where they are until the limit is raised.
+                return;
+            }
+            if let Some(limit) = self.quics.get(key).and_then(|q| q.peer_limit)
+                && self.peers_streams(group) >= limit as usize
+            {
+                // Until one of them leaves.
                 return;
             }
             let Some(q) = self.quics.get_mut(key) else { return };
@@ -462,7 +498,7 @@ impl<N: Net> Engine<N> {
                 c.fin_done = true;
             }
             let conn = self.conns.insert(c);
-            q.streams.insert(stream, conn);
+            self.quic_bind(key, stream, conn);
             self.join_group(group, conn);
             match (claimed, listener) {
                 (true, _) => {
@@ -614,16 +650,13 @@ impl<N: Net> Engine<N> {
         let direction = if q.request.may_receive { Direction::Both } else { Direction::One };
         let stream = early.or_else(|| q.conn.open(direction));
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if early.is_some()
-            && let Some(data) = c.ext().early.take()
-        {
-            c.bytes_sent += data.len() as u64;
-            c.messages_sent += 1;
-        }
         match stream {
             Some(stream) => {
                 c.io = Io::Stream { quic: key, stream };
                 self.quic_bind(key, stream, conn);
+                if early.is_some() {
+                    self.first_was_taken(conn);
+                }
             }
             None => {
                 c.io = Io::StreamPending { quic: key };
@@ -637,6 +670,9 @@ impl<N: Net> Engine<N> {
     pub(crate) fn quic_bind(&mut self, key: Key, stream: StreamId, conn: Key) {
         if let Some(q) = self.quics.get_mut(key) {
             q.streams.insert(stream, conn);
+        }
+        if let Some(p) = self.conns.get(conn).map(Conn::priority).filter(|p| *p != DEFAULT_PRIORITY) {
+            self.apply_priority(conn, p);
         }
     }
 
@@ -676,7 +712,7 @@ impl<N: Net> Engine<N> {
         {
             return;
         }
-        self.quic_clients.retain(|(_, _, k)| *k != socket);
+        self.quic_clients.retain(|(_, k)| *k != socket);
         if let Some(s) = self.quic_sockets.remove(socket) {
             self.net.close(s.sock);
         }
@@ -715,6 +751,9 @@ impl<N: Net> Engine<N> {
     /// Why a group's session is over, if it is.
     #[must_use]
     pub fn session_error(&self, group: GroupId) -> Option<ConnectionError> {
+        if let Err(e) = self.own() {
+            return Some(e);
+        }
         let g = self.groups.get(group.0)?;
         match g.quic.and_then(|q| self.quics.get(q)) {
             Some(q) => q.lost.clone().map(ConnectionError::Quic),

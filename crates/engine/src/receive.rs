@@ -8,7 +8,7 @@ use crate::transport::{TlsIn, tls_in};
 use crate::{ConnectionId, Engine};
 use bytes::Bytes;
 use neater_base::Key;
-use neater_base::net::{Ecn, Net, RecvBatch};
+use neater_base::net::{Ecn, ErrorKind, Net, NetError, RecvBatch};
 use neater_framing::Outbound;
 use neater_quic::{ConnectionApi, ReadOutcome};
 use neater_tls::ReadState;
@@ -24,6 +24,9 @@ pub struct Received {
     pub is_final: bool,
     /// The ECN codepoint of a datagram.
     pub ecn: Option<Ecn>,
+    /// It came as early data, and the peer has not finished its handshake yet: it may be a replay of what somebody saw
+    /// (RFC 9622 section 9.3.3.2). Only on connections of a listener that asks for `zeroRttMsg`.
+    pub early: bool,
 }
 
 /// What receiving found.
@@ -55,30 +58,51 @@ impl<N: Net> Engine<N> {
     /// Why the connection is over, or [`ConnectionError::Unsupported`] on connections that carry messages.
     #[inline]
     pub fn read(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
-        // The short path: plain TCP that may have something.
-        if let Some(c) = self.conns.get_mut(conn.0)
-            && c.may_read_bytes()
-            && let Io::Channel(k) = c.io
-            && let Some(ch) = self.channels.get_mut(k)
-            && matches!(ch.kind, Kind::Tcp)
-            && !buf.is_empty()
-        {
-            let result = match ch.read(&mut self.net, buf) {
-                Ok(n) if n > 0 => {
-                    c.bytes_received += n as u64;
-                    return Ok(Some(n));
-                }
-                Ok(n) => Ok(Some(n)),
-                Err(e) if e.is_would_block() => return Ok(None),
-                Err(e) => Err(ConnectionError::Net(e)),
-            };
-            return self.after_read(conn.0, true, result);
+        match self.read_quick(conn, buf) {
+            Some(n) => Ok(Some(n)),
+            None => self.read_in_full(conn, buf),
         }
-        self.read_in_full(conn, buf)
+    }
+
+    /// The quick half of [`Engine::read`]: bytes that the socket of a plain TCP connection has. Nothing else happens, so
+    /// that nobody need be told and no timer changes. `None`: the rest of [`Engine::read`] knows more.
+    #[inline]
+    pub fn read_quick(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Option<usize> {
+        let c = self.conns.get_quick(conn.0)?;
+        if !c.quick.read || buf.is_empty() {
+            return None;
+        }
+        match self.net.read(c.quick.sock, buf) {
+            Ok(n) if n > 0 => {
+                c.bytes_received += n as u64;
+                Some(n)
+            }
+            result => self.quick_read_ended(conn, result),
+        }
+    }
+
+    /// Leaves what [`Engine::read_in_full`] has to find.
+    #[cold]
+    fn quick_read_ended(&mut self, conn: ConnectionId, result: Result<usize, NetError>) -> Option<usize> {
+        let result = match result {
+            Err(e) if e.is_would_block() => {
+                if let Some(Io::Channel(k)) = self.conns.get_mut(conn.0).map(|c| c.io)
+                    && let Some(ch) = self.channels.get_mut(k)
+                {
+                    ch.drained();
+                }
+                Ok(None)
+            }
+            Err(e) => Err(ConnectionError::Net(e)),
+            Ok(n) => Ok(Some(n)),
+        };
+        let _ = self.after_read(conn.0, true, result);
+        None
     }
 
     #[inline(never)]
     fn read_in_full(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
+        self.own()?;
         let Some(c) = self.conns.get(conn.0) else { return Err(ConnectionError::Closed) };
         if c.state == ConnectionState::Establishing {
             return Ok(None);
@@ -89,7 +113,11 @@ impl<N: Net> Engine<N> {
         if c.ext.is_some() || c.stack.is_some_and(|s| !s.is_stream()) {
             c.bytes_possible()?;
         }
-        self.read_transport(conn.0, buf)
+        let result = self.read_transport(conn.0, buf);
+        if matches!(result, Ok(Some(n)) if n > 0) {
+            self.note_quick(conn.0);
+        }
+        result
     }
 
     /// Reads from whatever carries the connection.
@@ -98,7 +126,15 @@ impl<N: Net> Engine<N> {
         if c.read_closed {
             return Ok(Some(0));
         }
+        let room = c.may_receive_now(self.now);
+        if room == 0 && !buf.is_empty() {
+            self.wait_to_receive(conn);
+            return Ok(None);
+        }
+        let len = buf.len().min(room);
+        let buf = &mut buf[..len];
         let result = match c.io {
+            Io::Channel(k) if c.state == ConnectionState::Closed => return self.read_remains(conn, k, buf),
             Io::Channel(k) => {
                 let Some(ch) = self.channels.get_mut(k) else { return Err(closed(c.error())) };
                 match &mut ch.kind {
@@ -128,7 +164,7 @@ impl<N: Net> Engine<N> {
                     },
                     ReadOutcome::End => Ok(Some(0)),
                     ReadOutcome::Reset(code) => Err(ConnectionError::StreamReset(code)),
-                    ReadOutcome::Closed => Err(lost.map_or(ConnectionError::Closed, ConnectionError::Quic)),
+                    ReadOutcome::Closed => Err(lost.map_or_else(|| closed(c.error()), ConnectionError::Quic)),
                 };
                 self.mark_dirty(quic);
                 r
@@ -139,6 +175,50 @@ impl<N: Net> Engine<N> {
         self.after_read(conn, !buf.is_empty(), result)
     }
 
+    /// Reads what had arrived before the connection broke. Whatever comes after it is that the connection broke.
+    fn read_remains(&mut self, conn: Key, key: Key, buf: &mut [u8]) -> Read {
+        let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
+        let (error, in_order) = (closed(c.error()), c.error().is_none());
+        let Some(ch) = self.channels.get_mut(key) else { return Err(error) };
+        let tls = matches!(ch.kind, Kind::Tls(_));
+        let mut read = Ok(None);
+        // A socket that is gone does not block. If it says so all the same, nobody can be told to come back.
+        for _ in 0..ROUNDS {
+            ch.readable = true;
+            read = match ch.kind {
+                Kind::Tls(_) => read_tls(&mut self.net, ch, buf),
+                _ => match ch.read(&mut self.net, buf) {
+                    Err(e) if e.is_would_block() => Ok(None),
+                    read => read.map(Some).map_err(ConnectionError::Net),
+                },
+            };
+            if read != Ok(None) {
+                break;
+            }
+        }
+        match read {
+            Ok(Some(n)) if n > 0 || buf.is_empty() => {
+                c.bytes_received += n as u64;
+                return Ok(Some(n));
+            }
+            // TLS knows that the peer had said everything. Of TCP the system says so by the error: it is this one for a
+            // connection whose other direction had ended before it was reset.
+            Ok(Some(_)) if tls || in_order || error == ConnectionError::Net(ErrorKind::BrokenPipe.into()) => {
+                (c.read_closed, c.peer_ended) = (true, true);
+                self.detach(conn);
+                return Ok(Some(0));
+            }
+            Ok(None) => return Err(error),
+            Ok(Some(_)) => {}
+            Err(e) => {
+                self.detach(conn);
+                return Err(if in_order { e } else { error });
+            }
+        }
+        self.detach(conn);
+        Err(error)
+    }
+
     /// Draws the consequences of what reading found. `had_room`: so that reading nothing means the end.
     #[inline(never)]
     fn after_read(&mut self, conn: Key, had_room: bool, result: Read) -> Read {
@@ -147,8 +227,14 @@ impl<N: Net> Engine<N> {
             Ok(Some(0)) if had_room => {
                 c.read_closed = true;
                 c.peer_ended = true;
+                if c.fin_done {
+                    self.both_ended(conn);
+                }
             }
-            Ok(Some(n)) => c.bytes_received += *n as u64,
+            Ok(Some(n)) => {
+                c.bytes_received += *n as u64;
+                c.note_received(*n);
+            }
             Err(ConnectionError::StreamReset(code)) => {
                 c.reset = true;
                 // Abandoned in both directions, the connection is over.
@@ -172,6 +258,7 @@ impl<N: Net> Engine<N> {
     /// # Errors
     /// Why the connection is over.
     pub fn receive(&mut self, conn: ConnectionId, max: usize) -> Result<ReceiveOutcome, ConnectionError> {
+        self.own()?;
         let key = conn.0;
         let Some(c) = self.conns.get(key) else { return Err(ConnectionError::Closed) };
         if c.state == ConnectionState::Establishing {
@@ -180,14 +267,17 @@ impl<N: Net> Engine<N> {
         if !c.request.may_receive {
             return Err(ConnectionError::Unsupported(SEND_ONLY));
         }
-        let outcome = if c.stack.is_some_and(|s| !s.is_stream()) {
+        let passive = c.passive;
+        let mut outcome = if c.stack.is_some_and(|s| !s.is_stream()) {
             self.receive_datagram(key)
         } else if c.framed() {
             self.receive_framed(key)
         } else {
             self.receive_raw(key, max)
         };
-        if let (Ok(ReceiveOutcome::Received(r)), Some(c)) = (&outcome, self.conns.get_mut(key)) {
+        let early = passive && self.is_early(key);
+        if let (Ok(ReceiveOutcome::Received(r)), Some(c)) = (&mut outcome, self.conns.get_mut(key)) {
+            r.early = early;
             if c.framed() || c.stack.is_some_and(|s| !s.is_stream()) {
                 c.messages_received += u32::from(r.end_of_message);
             }
@@ -214,12 +304,14 @@ impl<N: Net> Engine<N> {
                 end_of_message: true,
                 is_final: true,
                 ecn: None,
+                early: false,
             }),
             Some(n) => ReceiveOutcome::Received(Received {
                 data: Bytes::copy_from_slice(&scratch[..n]),
                 end_of_message: false,
                 is_final: false,
                 ecn: None,
+                early: false,
             }),
         });
         self.scratch = scratch;
@@ -227,7 +319,9 @@ impl<N: Net> Engine<N> {
     }
 
     fn receive_framed(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
-        for _ in 0..ROUNDS {
+        // After the last event of a connection nobody is told to come back, and there is no more than has arrived.
+        let closed = self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Closed);
+        for _ in 0..if closed { 64 * ROUNDS } else { ROUNDS } {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
             let ended = c.read_closed;
             if let Some(d) = c.ext().receiver.take() {
@@ -237,6 +331,7 @@ impl<N: Net> Engine<N> {
                     end_of_message: d.end_of_message,
                     is_final,
                     ecn: None,
+                    early: false,
                 }));
             }
             if c.read_closed && c.ext().receiver.finished() {
@@ -271,7 +366,7 @@ impl<N: Net> Engine<N> {
             return Err(error);
         }
         // After our end nothing can be said any more.
-        if !out.pieces.is_empty() && self.conns.get(key).is_some_and(|c| !c.fin_done) {
+        if !out.pieces.is_empty() && self.conns.get(key).is_some_and(|c| c.is_open() && !c.fin_done) {
             self.queue_front(key, out);
             self.flush_and_report(key);
         }
@@ -283,7 +378,8 @@ impl<N: Net> Engine<N> {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
             let (io, framed) = (c.io, c.framed());
             if let Some((data, ecn)) = c.ext.as_deref_mut().and_then(take_queued) {
-                let mut received = Received { data, end_of_message: true, is_final: false, ecn: Some(ecn) };
+                let mut received =
+                    Received { data, end_of_message: true, is_final: false, ecn: Some(ecn), early: false };
                 if !framed {
                     return Ok(ReceiveOutcome::Received(received));
                 }

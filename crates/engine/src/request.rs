@@ -1,6 +1,7 @@
 //! Needs, compiled once and used for many connections.
 
 use crate::event::{EstablishmentError, Reason};
+use crate::isolate::{Isolate, Sessions};
 use crate::{Engine, Stack};
 use core::hash::{BuildHasher, Hash, Hasher};
 use core::time::Duration;
@@ -51,6 +52,16 @@ pub(crate) struct Compiled {
     /// Which directions the program may use (RFC 9622 section 6.2.16).
     pub(crate) may_send: bool,
     pub(crate) may_receive: bool,
+    /// `maxSendRate` and `maxRecvRate`, in bit/s (RFC 9622 section 8.1.8).
+    pub(crate) rates: (Option<u64>, Option<u64>),
+    /// Something is asked of paths besides interfaces, which one of them must have.
+    pub(crate) demands_path: bool,
+    /// Only IPv6 will do: it alone has temporary addresses (RFC 8981), and one is required.
+    pub(crate) only_v6: bool,
+    /// Each connection is to share no cached state: it is compiled anew from this.
+    pub(crate) isolate: Option<Box<Isolate>>,
+    /// On a request of such a connection.
+    pub(crate) own_sessions: Option<Sessions>,
 }
 
 /// What a request is compiled from, beside properties and security.
@@ -64,7 +75,8 @@ pub struct RequestOptions {
     pub observe: bool,
     /// How long establishment may take in all; `None`: as long as the candidates do.
     pub timeout: Option<Duration>,
-    /// Connections with different numbers share no cached state (RFC 9622 section 8.1.9).
+    /// Connections with different numbers share no cached state; 0 leaves it to `isolateSession` (RFC 9622 section 8.1.10),
+    /// which gives each connection a number of its own.
     pub isolation: u64,
     /// Only these stacks are eligible; empty: all.
     pub stacks: Vec<Stack>,
@@ -154,17 +166,15 @@ impl<N: Net> Engine<N> {
         })?;
         let ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
         let connection = &properties.connection;
+        let rates = (connection.max_send_rate, connection.max_recv_rate);
+        let of_paths = |set: neater_property::PropertySet| set.contains(P::UseTemporaryLocalAddress);
+        let demands_path = !needs.pvd.is_empty() || of_paths(needs.require) || of_paths(needs.prohibit);
         let sockets = socket_options(properties, role);
-        let keep_alive = keep_alive(properties, role);
-        let mut tuning = Tuning { keep_alive, ..Tuning::default() };
-        if let Some(t) = connection.timeout {
-            tuning.idle_timeout = Some(t);
-        }
-        tuning.migration = properties.multipath(role) != neater_property::Multipath::Disabled;
-        tuning.datagram_buffer = self.limits.datagram_buffer;
+        let tuning = tuning(properties, role, self.limits.datagram_buffer);
 
-        let isolation =
-            if connection.isolate_session && options.isolation == 0 { self.rng.u64() } else { options.isolation };
+        let isolation = options.isolation;
+        let isolate = (connection.isolate_session && isolation == 0 && role != Role::Listen)
+            .then(|| Box::new(Isolate { security: security.clone(), options: options.clone() }));
         let crypto = &self.config.crypto;
         let sessions = SessionStore::global(crypto, isolation);
         let bad_security = |e: neater_tls::SecurityError| invalid(e.to_string());
@@ -173,6 +183,12 @@ impl<N: Net> Engine<N> {
         let all = security.alpn().to_vec();
         let mut parameters = security.clone();
         parameters.alpn.clear();
+        // A first message may always be early, unless the program is against it; a listener must ask for what may be a
+        // replay (RFC 9622 section 6.2.5).
+        parameters.early_data &= match (role, properties.preference(P::ZeroRttMsg, role)) {
+            (Role::Listen, p) => p >= Preference::Prefer,
+            (_, p) => p >= Preference::NoPreference,
+        };
         for stack in &ranked {
             let alpn = alpn_for(*stack, &all);
             let alpn = if alpn.is_empty() && stack.over_udp() { vec![DEFAULT_QUIC_ALPN] } else { alpn };
@@ -224,12 +240,22 @@ impl<N: Net> Engine<N> {
             policy,
             observe: options.observe,
             soft_errors: wants(properties, P::SoftErrorNotify, role),
-            direct: !options.observe && !options.framer.frames() && properties.interfaces().is_empty(),
+            direct: !options.observe
+                && !options.framer.frames()
+                && properties.interfaces().is_empty()
+                && rates == (None, None)
+                && isolate.is_none()
+                && !demands_path,
             timeout: options.timeout,
             idle_timeout: connection.timeout,
             alpn: security.alpn().to_vec(),
             may_send: properties.direction() != neater_property::Direction::UnidirectionalReceive,
             may_receive: properties.direction() != neater_property::Direction::UnidirectionalSend,
+            rates,
+            demands_path,
+            only_v6: needs.require.contains(P::UseTemporaryLocalAddress),
+            isolate,
+            own_sessions: None,
         })))
     }
 }
@@ -258,6 +284,21 @@ fn keep_alive(properties: &TransportProperties, role: Role) -> Option<Duration> 
         .filter(|k| connection.timeout.is_none_or(|t| *k <= t))
 }
 
+/// How QUIC is set up for these properties.
+fn tuning(properties: &TransportProperties, role: Role, datagram_buffer: usize) -> Tuning {
+    let connection = &properties.connection;
+    let mut tuning = Tuning { keep_alive: keep_alive(properties, role), datagram_buffer, ..Tuning::default() };
+    if let Some(t) = connection.timeout {
+        tuning.idle_timeout = Some(t);
+    }
+    tuning.migration = properties.multipath(role) != neater_property::Multipath::Disabled;
+    if let Some(limit) = connection.group_conn_limit {
+        tuning.peer_bidi_streams = tuning.peer_bidi_streams.min(limit);
+        tuning.peer_uni_streams = tuning.peer_uni_streams.min(limit);
+    }
+    tuning
+}
+
 /// What the sockets of each kind are opened with.
 struct Sockets {
     tcp: SocketOptions,
@@ -272,6 +313,10 @@ fn socket_options(properties: &TransportProperties, role: Role) -> Sockets {
     if dscp(profile) != 0 {
         tcp.set.push(SocketOption::Dscp(dscp(profile)));
         udp.set.push(SocketOption::Dscp(dscp(profile)));
+    }
+    // After the codepoint, which sets it, too.
+    if socket_priority(connection.priority) != 0 {
+        tcp.set.push(SocketOption::Priority(socket_priority(connection.priority)));
     }
     if let Some(k) = keep_alive(properties, role) {
         tcp.set.push(SocketOption::KeepAlive(Some(k)));
@@ -295,6 +340,16 @@ fn socket_options(properties: &TransportProperties, role: Role) -> Sockets {
         tcp.set.push(SocketOption::NoDelay(true));
     }
     Sockets { tcp, tls, udp }
+}
+
+/// The rank of a connection's packets in this host's queues, where the connection has a socket of its own: Linux knows bulk
+/// (2), best effort (0) and interactive (6) traffic, in this order.
+pub(crate) const fn socket_priority(conn_priority: u32) -> u8 {
+    match conn_priority {
+        0..100 => 6,
+        100 => 0,
+        _ => 2,
+    }
 }
 
 fn security_need(security: &SecurityParameters) -> SecurityNeed {

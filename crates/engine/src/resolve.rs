@@ -32,6 +32,8 @@ struct Transport {
 pub(crate) struct Names {
     seed: [u8; 32],
     resolver: Option<Box<Resolver>>,
+    /// The resolver was made without its configuration, which could not be read.
+    unconfigured: bool,
     lookups: BTreeMap<u32, (Key, u16)>,
     transports: BTreeMap<u32, Transport>,
     /// Transports that were not read empty within the budget.
@@ -49,6 +51,7 @@ impl Names {
         Self {
             seed,
             resolver: None,
+            unconfigured: false,
             lookups: BTreeMap::new(),
             transports: BTreeMap::new(),
             unread: Vec::new(),
@@ -86,11 +89,22 @@ fn configure<N: Net>(net: &N) -> (Config, Hosts) {
 
 impl<N: Net> Engine<N> {
     fn resolver(&mut self) -> &mut Resolver {
-        let (net, seed) = (&self.net, self.names.seed);
+        let (net, seed, unconfigured) = (&self.net, self.names.seed, &mut self.names.unconfigured);
         self.names.resolver.get_or_insert_with(|| {
             let (config, hosts) = configure(net);
+            *unconfigured = net.name_config_error().is_some();
             Box::new(Resolver::new(config, hosts, seed))
         })
+    }
+
+    /// Why nothing can be resolved now: nobody knows how. What could not be read earlier is tried again.
+    fn unresolvable(&mut self) -> Option<NetError> {
+        self.resolver();
+        if self.names.unconfigured {
+            self.names_changed();
+            self.names.unconfigured = self.net.name_config_error().is_some();
+        }
+        self.names.unconfigured.then(|| self.net.name_config_error()).flatten()
     }
 
     pub(crate) fn names_changed(&mut self) {
@@ -110,6 +124,16 @@ impl<N: Net> Engine<N> {
 
     /// Starts a lookup for one path of a connection's race.
     pub(crate) fn look_up(&mut self, conn: Key, path: u16, name: &str, port: u16, https: bool, interface: Option<u32>) {
+        if let Some(error) = self.unresolvable() {
+            let path = PathId(path);
+            for family in [Family::V6, Family::V4] {
+                self.race_input(conn, RaceInput::Answer { path, family, result: Err(AttemptError::Net(error)) });
+            }
+            if https {
+                self.race_input(conn, RaceInput::Services { path, result: Err(AttemptError::Net(error)) });
+            }
+            return;
+        }
         let now = self.now;
         let q = Question { name, a: true, aaaa: true, https: https.then_some(port), interface };
         let id = self.resolver().lookup(now, &q);
@@ -352,7 +376,9 @@ impl<N: Net> Engine<N> {
             (RecordKind::Https, Answer::Addresses(_)) => RaceInput::Services { path, result: Ok(Vec::new()) },
             (_, answer) => {
                 let family = if kind == RecordKind::A { Family::V4 } else { Family::V6 };
+                let unfit = family == Family::V4 && self.conns.get(conn).is_some_and(|c| c.request.only_v6);
                 let result = match answer {
+                    Answer::Addresses(_) if unfit => Ok(Vec::new()),
                     Answer::Addresses(list) => Ok(self.addresses(&list)),
                     Answer::Services(_) => Ok(Vec::new()),
                     Answer::Failed(e) => Err(AttemptError::Resolve(e)),

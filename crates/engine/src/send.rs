@@ -8,10 +8,11 @@ use crate::{ConnectionId, Engine, MessageId, Stack};
 use bytes::Bytes;
 use core::time::Duration;
 use neater_base::Key;
-use neater_base::net::{ErrorKind, Net, NetError, SocketOption};
+use neater_base::net::{ErrorKind, Lane, Net, NetError, SocketOption};
 use neater_framing::Outbound;
 use neater_quic::ConnectionApi;
 use std::io::IoSlice;
+use std::sync::Arc;
 
 /// The properties of a message that this engine acts on (RFC 9622 section 9.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,20 @@ fn refused(c: &Conn) -> SendError {
 /// The largest payload of a UDP datagram over IPv4; IPv6 allows 20 bytes more, which nobody can count on.
 const UDP_PAYLOAD_MAX: usize = 65_507;
 
+/// The first `n` bytes of these.
+fn first_bytes<'a>(bufs: &'a [IoSlice<'_>], mut n: usize) -> Vec<IoSlice<'a>> {
+    let mut out = Vec::with_capacity(bufs.len());
+    for buf in bufs.iter().filter(|b| !b.is_empty()) {
+        let k = buf.len().min(n);
+        if k == 0 {
+            break;
+        }
+        out.push(IoSlice::new(&buf[..k]));
+        n -= k;
+    }
+    out
+}
+
 impl<N: Net> Engine<N> {
     /// Sends a message, or part of one. Nothing is copied: the engine keeps a reference to `data` until it is written.
     /// Messages sent before the connection is established wait for it.
@@ -53,6 +68,37 @@ impl<N: Net> Engine<N> {
     /// [`SendError::Blocked`]: no room now, and nothing was taken; [`crate::Event::Writable`] tells when to try again. A message that
     /// is larger than the buffer is taken when the queue is empty. The other errors are final for this message.
     pub fn send(&mut self, conn: ConnectionId, data: Bytes, options: SendOptions) -> Result<MessageId, SendError> {
+        let mut data = Some(data);
+        let result = self.send_if_possible(conn, &mut data, options);
+        if let Some(refused) = data {
+            self.notices.spend(conn, |s| s.keep(refused));
+        }
+        result
+    }
+
+    /// Whether connections of this request can take a message of `len` bytes at all, whatever they will be carried by.
+    ///
+    /// # Errors
+    /// Why not, as [`Engine::send`] says it.
+    pub fn check_message(&self, request: &crate::Request, len: usize) -> Result<(), SendError> {
+        if !request.0.may_send {
+            return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
+        }
+        if len > self.limits.message {
+            return Err(SendError::MessageTooLarge { max: self.limits.message });
+        }
+        Ok(())
+    }
+
+    /// See [`Engine::send`]; what is not taken stays in `data`.
+    fn send_if_possible(
+        &mut self,
+        conn: ConnectionId,
+        data: &mut Option<Bytes>,
+        options: SendOptions,
+    ) -> Result<MessageId, SendError> {
+        self.own_to_send()?;
+        let len = data.as_ref().map_or(0, Bytes::len);
         let closed = SendError::Connection(ConnectionError::Closed);
         let limits = self.limits;
         let crowded = self.queued >= limits.engine_bytes;
@@ -76,12 +122,12 @@ impl<N: Net> Engine<N> {
                 "safelyReplayable is false, and UDP may deliver a datagram twice".into(),
             ));
         }
-        if data.len() > limits.message {
+        if len > limits.message {
             return Err(SendError::MessageTooLarge { max: limits.message });
         }
         if datagram {
             let max = self.datagram_max(conn.0);
-            if data.len() > max {
+            if len > max {
                 return Err(SendError::MessageTooLarge { max });
             }
             if !options.end_of_message {
@@ -91,7 +137,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         let limit = if crowded { limits.send_floor } else { limits.send_buffer };
         let room = limit.saturating_sub(c.tx.bytes);
-        if data.len() > room && !c.tx.is_empty() {
+        if len > room && !c.tx.is_empty() {
             c.wants_room = true;
             return Err(SendError::Blocked { room });
         }
@@ -99,7 +145,7 @@ impl<N: Net> Engine<N> {
             self.now = self.net.now();
         }
         let expires = options.lifetime.map(|l| self.now + l);
-        let id = self.queue_message(conn.0, data, options, expires)?;
+        let id = self.queue_message(conn.0, data.take().unwrap_or_default(), options, expires)?;
         if let Some(at) = expires {
             self.timers.push(at, crate::engine::Timer::Expiry(conn.0));
         }
@@ -132,16 +178,23 @@ impl<N: Net> Engine<N> {
         match c.ext.as_mut().and_then(|e| e.framer.as_mut()) {
             Some(framer) => {
                 let mut out = Outbound::default();
-                framer
-                    .new_sent_message(&mut out, data, first, options.end_of_message)
-                    .map_err(|e| SendError::Framer(e.0))?;
+                let kept = data.clone();
+                let framed = framer.new_sent_message(&mut out, data, first, options.end_of_message);
+                c.tx.spent.push(kept);
                 pieces = out.pieces;
+                if let Err(e) = framed {
+                    c.tx.spent.append(&mut pieces);
+                    self.recount(conn);
+                    return Err(SendError::Framer(e.0));
+                }
                 if pieces.is_empty() && options.end_of_message {
                     pieces.push(Bytes::new());
                 }
                 if c.stack.is_some_and(|s| !s.is_stream()) && pieces.len() > 1 {
                     // A datagram is one piece.
-                    pieces = vec![Bytes::from(pieces.concat())];
+                    let whole = Bytes::from(pieces.concat());
+                    c.tx.spent.append(&mut pieces);
+                    pieces.push(whole);
                 }
             }
             None => pieces.push(data),
@@ -176,6 +229,7 @@ impl<N: Net> Engine<N> {
         let mut failed = Vec::new();
         let mut fitted = std::collections::VecDeque::new();
         let mut gathered: Vec<Segment> = Vec::new();
+        let mut spent = Vec::new();
         for segment in core::mem::take(&mut c.tx.queue) {
             let completes = segment.completes;
             gathered.push(segment);
@@ -185,19 +239,27 @@ impl<N: Net> Engine<N> {
             let replayable = parts.iter().all(|s| s.replayable);
             let data = match <[Segment; 1]>::try_from(parts) {
                 Ok([one]) => one.data,
-                Err(many) => Bytes::from(many.iter().flat_map(|s| s.data.iter().copied()).collect::<Vec<u8>>()),
+                Err(many) => {
+                    let whole = Bytes::from(many.iter().flat_map(|s| s.data.iter().copied()).collect::<Vec<u8>>());
+                    spent.extend(many.into_iter().map(|s| s.data));
+                    whole
+                }
             };
             if twice && !replayable {
                 let why = "safelyReplayable is false, and UDP may deliver a datagram twice";
                 failed.push((id, SendError::InvalidMessageProperties(why.into())));
+                spent.push(data);
             } else if data.len() > max {
                 failed.push((id, SendError::MessageTooLarge { max }));
+                spent.push(data);
             } else {
                 fitted.push_back(Segment { data, completes: Some(id), expires, replayable });
             }
         }
         c.tx.bytes = fitted.iter().map(|s| s.data.len()).sum();
         c.tx.queue = fitted;
+        spent.extend(gathered.into_iter().map(|s| s.data));
+        c.tx.spent.append(&mut spent);
         c.tx.in_message = false;
         self.recount(conn);
         for (id, error) in failed {
@@ -211,12 +273,14 @@ impl<N: Net> Engine<N> {
         let waiting = core::mem::take(&mut c.tx.queue);
         let bytes = core::mem::take(&mut c.tx.bytes);
         let in_message = core::mem::take(&mut c.tx.in_message);
+        // It has had its number since the connection was initiated.
+        let next_id = core::mem::replace(&mut c.tx.next_id, crate::early::FIRST.0 - 1);
         // What waited was framed before it, each message by itself.
         if let Err(error) = self.queue_message(conn, data, SendOptions::default(), None) {
-            let id = MessageId(self.conns.get(conn).map_or(0, |c| c.tx.next_id));
-            self.notify(conn, crate::Event::SendError(id, error));
+            self.notify(conn, crate::Event::SendError(crate::early::FIRST, error));
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
+        c.tx.next_id = next_id;
         c.tx.in_message = in_message;
         c.tx.queue.extend(waiting);
         c.tx.bytes += bytes;
@@ -230,40 +294,82 @@ impl<N: Net> Engine<N> {
     /// As [`Engine::send`]; [`ConnectionError::Unsupported`] on connections that carry messages.
     #[inline]
     pub fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
-        // The short path: plain TCP that has room, and nothing that waits before these bytes. Found out once, it halves
-        // what a write of a kilobyte costs.
-        if let Some(c) = self.conns.get_mut(conn.0)
-            && c.may_write_bytes()
-            && let Io::Channel(k) = c.io
-            && let Some(ch) = self.channels.get_mut(k)
-            && matches!(ch.kind, Kind::Tcp)
-            && ch.writable
+        if let [buf] = bufs
+            && let Some(n) = self.write_quick(conn, buf)
         {
-            return match self.net.write(ch.sock, bufs) {
-                Ok(n) => {
-                    c.bytes_sent += n as u64;
-                    Ok(Some(n))
-                }
-                Err(e) if e.is_would_block() => {
-                    ch.writable = false;
-                    c.wants_room = true;
-                    Ok(None)
-                }
-                Err(e) => self.write_failed(conn, e),
-            };
+            return Ok(Some(n));
         }
         self.write_in_full(conn, bufs)
+    }
+
+    /// The quick half of [`Engine::write`]: bytes that the socket of a plain TCP connection takes at once. Nothing else
+    /// happens, so that nobody need be told and no timer changes. `None`: the rest of [`Engine::write`] knows more.
+    #[inline]
+    pub fn write_quick(&mut self, conn: ConnectionId, buf: &[u8]) -> Option<usize> {
+        let c = self.conns.get_quick(conn.0)?;
+        if !c.quick.write {
+            return None;
+        }
+        match self.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
+            Ok(n) => {
+                c.bytes_sent += n as u64;
+                Some(n)
+            }
+            Err(e) => self.quick_write_failed(conn, &e),
+        }
+    }
+
+    /// Leaves what [`Engine::write_in_full`] has to find.
+    #[cold]
+    fn quick_write_failed(&mut self, conn: ConnectionId, e: &NetError) -> Option<usize> {
+        if !e.is_would_block() {
+            self.break_connection(conn.0, ConnectionError::Net(*e));
+        } else if let Some(Io::Channel(k)) = self.conns.get_mut(conn.0).map(|c| c.io)
+            && let Some(ch) = self.channels.get_mut(k)
+        {
+            ch.writable = false;
+        }
+        None
+    }
+
+    /// The connection's bytes have just been written or read: notes whether the next ones may take the quick way.
+    pub(crate) fn note_quick(&mut self, conn: Key) {
+        if let Some(c) = self.conns.get_mut(conn)
+            && let Io::Channel(k) = c.io
+            && let Some(ch) = self.channels.get(k)
+            && matches!(ch.kind, Kind::Tcp)
+        {
+            let (write, read) = (ch.writable && c.may_write_bytes(), ch.readable && c.may_read_bytes());
+            (c.quick.sock, c.quick.write, c.quick.read) = (ch.sock, write, read);
+            if let Some(lane) = &c.quick.lane {
+                lane.open(write, read);
+            }
+        }
+    }
+
+    /// A way for the bytes of this connection around the engine, and around whatever guards the engine: reading and
+    /// writing on it is as [`Engine::read`] and [`Engine::write`], which tell what is the matter where it does nothing.
+    /// `None`: there is none, and there will be none (the stack or the network has no such way).
+    pub fn lane(&mut self, conn: ConnectionId) -> Option<Arc<dyn Lane>> {
+        let c = self.conns.get_mut(conn.0).filter(|c| c.is_open())?;
+        let Io::Channel(k) = c.io else { return None };
+        let ch = self.channels.get(k).filter(|ch| matches!(ch.kind, Kind::Tcp))?;
+        let lane = self.net.lane(ch.sock)?;
+        c.quick.lane = Some(Box::new(lane.clone()));
+        self.note_quick(conn.0);
+        Some(lane)
     }
 
     #[cold]
     fn write_failed<T>(&mut self, conn: ConnectionId, e: NetError) -> Result<T, SendError> {
         let error = ConnectionError::Net(e);
-        self.fail_connection(conn.0, error.clone());
+        self.break_connection(conn.0, error.clone());
         Err(SendError::Connection(error))
     }
 
     #[inline(never)]
     fn write_in_full(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
+        self.own_to_send()?;
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         match c.state {
             ConnectionState::Established if !c.final_sent => {}
@@ -286,6 +392,19 @@ impl<N: Net> Engine<N> {
             c.wants_room = true;
             return Ok(None);
         }
+        let (room, _) = c.may_send_now(self.now);
+        if room == 0 && bufs.iter().any(|b| !b.is_empty()) {
+            c.wants_room = true;
+            self.wait_to_send(conn.0, 1);
+            return Ok(None);
+        }
+        let within;
+        let bufs = if bufs.iter().map(|b| b.len()).sum::<usize>() > room {
+            within = first_bytes(bufs, room);
+            &within[..]
+        } else {
+            bufs
+        };
         let result = match c.io {
             Io::Channel(k) => {
                 let Some(ch) = self.channels.get_mut(k) else {
@@ -348,7 +467,9 @@ impl<N: Net> Engine<N> {
             Ok(n) => {
                 if let Some(c) = self.conns.get_mut(conn.0) {
                     c.bytes_sent += n as u64;
+                    c.note_sent(n);
                 }
+                self.note_quick(conn.0);
                 Ok(Some(n))
             }
             Err(e) if e.is_would_block() => {
@@ -361,19 +482,27 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Ends this side's direction after what was sent, as a final message without content does.
+    /// Ends this side's direction after what was sent, as a final message without content does. Called again it does nothing,
+    /// but that [`crate::Event::Writable`] follows when [`crate::ConnectionStats::ended`] has become true.
     ///
     /// # Errors
-    /// When the connection is over.
+    /// When the connection is over, or the peer has stopped the stream before it had everything.
     pub fn finish(&mut self, conn: ConnectionId) -> Result<(), SendError> {
+        self.own_to_send()?;
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         match c.state {
             ConnectionState::Closed => {
                 return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
             }
+            _ if c.given_up() => return Err(refused(c)),
             _ => c.final_sent = true,
         }
         self.flush_and_report(conn.0);
+        if let Some(c) = self.conns.get_mut(conn.0)
+            && !c.end_is_out()
+        {
+            c.wants_room = true;
+        }
         Ok(())
     }
 
@@ -414,6 +543,9 @@ impl<N: Net> Engine<N> {
     /// # Errors
     /// What the system says, or [`ErrorKind::Unsupported`] if the transport has no such option.
     pub fn set_option(&mut self, conn: ConnectionId, option: SocketOption) -> Result<(), NetError> {
+        if self.is_forked() {
+            return Err(crate::fork::FORKED);
+        }
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(ErrorKind::NotConnected.into()) };
         if c.state == ConnectionState::Establishing {
             c.ext().options.push(option);
@@ -429,21 +561,32 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Sets the priority among the connections of a group: lower goes first (RFC 9622 section 8.1.2). It has an effect
-    /// where the group shares a transport.
+    /// Sets the priority among the connections of a group: lower goes first (RFC 9622 section 8.1.2). Streams of one
+    /// transport keep that order; the packets of connections with sockets of their own are ranked in this host's queues,
+    /// as far as the system lets them.
     pub fn set_priority(&mut self, conn: ConnectionId, priority: u32) {
-        if let Some(c) = self.conns.get_mut(conn.0) {
+        let Some(c) = self.conns.get_mut(conn.0) else { return };
+        if c.priority() != priority {
             c.ext().priority = Some(priority);
-            self.apply_priority(conn.0, priority);
+            if c.state != ConnectionState::Establishing {
+                self.apply_priority(conn.0, priority);
+            }
         }
     }
 
     pub(crate) fn apply_priority(&mut self, conn: Key, priority: u32) {
-        if let Some(Conn { io: Io::Stream { quic, stream }, .. }) = self.conns.get(conn)
-            && let Some(q) = self.quics.get_mut(*quic)
-        {
-            // QUIC has it the other way round: higher goes first, 0 is the default, as 100 is here.
-            q.conn.set_priority(*stream, 100i32.saturating_sub(i32::try_from(priority).unwrap_or(i32::MAX)));
+        match self.conns.get(conn) {
+            Some(Conn { io: Io::Stream { quic, stream }, .. }) => {
+                if let Some(q) = self.quics.get_mut(*quic) {
+                    // QUIC has it the other way round: higher goes first, 0 is the default, as 100 is here.
+                    q.conn.set_priority(*stream, 100i32.saturating_sub(i32::try_from(priority).unwrap_or(i32::MAX)));
+                }
+            }
+            Some(_) => {
+                // A wish: the packets leave without it, too.
+                let _ = self.apply_option(conn, SocketOption::Priority(crate::request::socket_priority(priority)));
+            }
+            None => {}
         }
     }
 }

@@ -2,9 +2,8 @@
 
 use crate::channel::{Behind, Kind};
 use crate::conn::{ConnectionState, ConnectionStats, Io};
-use crate::engine::{LINGER, Timer};
+use crate::engine::Timer;
 use crate::event::{CandidateOutcome, ConnectionError, EstablishmentError, Event, Reason, SendError, TimelineEntry};
-use crate::transport::tls_out;
 use crate::{ConnectionId, Engine, Stack};
 use neater_base::Key;
 use neater_base::net::Net;
@@ -12,20 +11,20 @@ use neater_framing::Outbound;
 use neater_quic::{ConnectionApi, Direction, QuicError};
 use std::net::SocketAddr;
 
-/// How soon after the end was sent it is first asked whether the peer has it.
-const DELIVERY_CHECK: core::time::Duration = core::time::Duration::from_millis(2);
-
 /// The application error code of a session that ends because its last connection was aborted without one of its own: not
 /// 0, which is an orderly end.
-const ABORTED: u64 = 1;
+pub(crate) const ABORTED: u64 = 1;
 /// The application error code of a stream that is given up without one.
-const NO_CODE: u64 = 0;
-/// Bytes of a lingering peer that are thrown away before its socket is.
-const LINGER_READS: usize = 64;
+pub(crate) const NO_CODE: u64 = 0;
 
 impl<N: Net> Engine<N> {
-    /// Closes a connection: what was sent is delivered, then [`Event::Closed`] follows. What the peer still sends is not
+    /// Closes a connection: what was sent is delivered, then [`Event::Closed`] follows: the peer's transport has acknowledged
+    /// everything (RFC 9293 section 3.6), which does not say that its program has read it. What the peer still sends is not
     /// received any more.
+    ///
+    /// It takes as long as there is progress. When nothing is taken or acknowledged for ten seconds, or the peer ends the
+    /// connection before it has everything, [`Event::ConnectionError`] follows instead, after [`Event::SendError`] for every
+    /// message that waits.
     pub fn close(&mut self, conn: ConnectionId) {
         self.now = self.net.now();
         self.close_now(conn);
@@ -63,15 +62,19 @@ impl<N: Net> Engine<N> {
                     self.recount(conn.0);
                 }
                 self.advance_close(conn.0);
+                self.watch_closing(conn.0);
             }
-            ConnectionState::Closing | ConnectionState::Closed => {}
+            ConnectionState::Closing => {}
+            // What a failed connection has received will not be read.
+            ConnectionState::Closed if matches!(c.io, Io::Channel(_)) => self.detach(conn.0),
+            ConnectionState::Closed => {}
         }
     }
 
     /// Moves a closing connection on: the queue first, then the transport's own end.
     pub(crate) fn advance_close(&mut self, conn: Key) {
         let Some(c) = self.conns.get(conn) else { return };
-        if !c.tx.is_empty() {
+        if !c.tx.is_empty() || !c.tx.sealed.is_empty() {
             let done = self.flush(conn);
             let (error, empty) = (done.error.is_some(), self.conns.get(conn).is_none_or(|c| c.tx.is_empty()));
             if error || !empty {
@@ -85,8 +88,8 @@ impl<N: Net> Engine<N> {
             Io::Stream { quic, stream } => {
                 let (read_closed, fin) = (c.read_closed, core::mem::replace(&mut c.fin_done, true));
                 let Some(q) = self.quics.get_mut(quic) else { return self.finish_close(conn) };
-                if q.lost.is_some() {
-                    return self.finish_close(conn);
+                if let Some(e) = q.lost.clone() {
+                    return self.fail_connection(conn, ConnectionError::Quic(e));
                 }
                 if !read_closed {
                     q.conn.stop(stream, 0);
@@ -97,8 +100,12 @@ impl<N: Net> Engine<N> {
                 }
                 self.mark_dirty(quic);
                 // With nothing to be acknowledged there is no Finished to wait for.
-                if receive_only || (fin && self.conns.get(conn).is_some_and(|c| c.fin_acked)) {
+                let Some(c) = self.conns.get(conn) else { return };
+                if receive_only || (fin && c.fin_acked) {
                     self.finish_close(conn);
+                } else if c.given_up() {
+                    let error = c.error().cloned().unwrap_or(ConnectionError::StreamReset(NO_CODE));
+                    self.fail_connection(conn, error);
                 }
             }
             Io::Datagrams { quic } => {
@@ -122,118 +129,10 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn close_channel(&mut self, conn: Key, key: Key) {
-        let Some(c) = self.conns.get(conn) else { return };
-        let (untouched, read_closed, fin_done) = (c.bytes_sent == 0 && c.bytes_received == 0, c.peer_ended, c.fin_done);
-        let Some(ch) = self.channels.get_mut(key) else { return self.finish_close(conn) };
-        match &mut ch.kind {
-            Kind::Tls(tls) => {
-                tls.close_notify();
-                match tls_out(&mut self.net, ch) {
-                    Ok(true) => {}
-                    // Writability, which is progress, will bring us back.
-                    Ok(false) => {
-                        let until = self.now + LINGER;
-                        if ch.deadline.replace(until).is_none() {
-                            self.timers.push(until, Timer::Channel(key));
-                        }
-                        return;
-                    }
-                    Err(e) => return self.fail_connection(conn, ConnectionError::Net(e)),
-                }
-            }
-            Kind::Tcp if untouched => return self.drop_channel(conn, key),
-            Kind::Tcp => {}
-            _ => return self.drop_channel(conn, key),
-        }
-        ch.deadline = None;
-        if !fin_done && let Err(e) = self.net.shutdown_write(ch.sock) {
-            return self.fail_connection(conn, ConnectionError::Net(e));
-        }
-        if read_closed {
-            return self.drop_channel(conn, key);
-        }
-        // Closing a socket with unread data would reset the connection and destroy what the peer has not read yet.
-        let until = self.now + LINGER;
-        ch.behind = Behind::Lingering { until, conn: Some(conn) };
-        self.timers.push(self.now + DELIVERY_CHECK, Timer::Channel(key));
-        self.linger(key);
-        self.check_delivered(key);
-    }
-
-    fn drop_channel(&mut self, conn: Key, key: Key) {
-        if let Some(ch) = self.channels.remove(key) {
-            self.net.close(ch.sock);
-        }
-        self.finish_close(conn);
-    }
-
-    /// Throws away what a peer still sends, until it ends its direction.
-    pub(crate) fn linger(&mut self, key: Key) {
-        let Some(ch) = self.channels.get_mut(key) else { return };
-        let Behind::Lingering { conn, .. } = ch.behind else { return };
-        let mut scratch = core::mem::take(&mut self.scratch);
-        scratch.resize(64 << 10, 0);
-        let mut over = false;
-        let mut broken = None;
-        for _ in 0..LINGER_READS {
-            match ch.read(&mut self.net, &mut scratch) {
-                Ok(0) => {
-                    over = true;
-                    break;
-                }
-                Ok(_) => {}
-                Err(e) if e.is_would_block() => break,
-                Err(e) => {
-                    over = true;
-                    broken = Some(e);
-                    break;
-                }
-            }
-        }
-        self.scratch = scratch;
-        // A peer that keeps sending after our end has had its chance.
-        let stubborn = ch.readable && !over;
-        if over || stubborn {
-            if let Some(ch) = self.channels.remove(key) {
-                self.net.close(ch.sock);
-            }
-            match (conn, broken) {
-                // What was sent may not have arrived.
-                (Some(conn), Some(e)) => self.fail_connection(conn, ConnectionError::Net(e)),
-                (Some(conn), None) => self.finish_close(conn),
-                (None, _) => {}
-            }
-        }
-    }
-
-    /// A connection is closed when its peer has everything; its socket may linger for the peer's end a little longer.
-    fn check_delivered(&mut self, key: Key) {
-        let Some(ch) = self.channels.get_mut(key) else { return };
-        let Behind::Lingering { until, conn: Some(conn) } = ch.behind else { return };
-        if self.net.stream_info(ch.sock).is_ok_and(|i| i.in_flight == Some(0) && i.unsent.unwrap_or(0) == 0) {
-            ch.behind = Behind::Lingering { until, conn: None };
-            self.finish_close(conn);
-        }
-    }
-
     pub(crate) fn channel_timeout(&mut self, key: Key) {
         let Some(ch) = self.channels.get(key) else { return };
         match ch.behind {
-            Behind::Lingering { until, conn } => {
-                if until > self.now {
-                    // Half as often each time: the checks are cheap, and few.
-                    let waited = self.now - (until - LINGER);
-                    self.timers.push((self.now + waited.max(DELIVERY_CHECK)).min(until), Timer::Channel(key));
-                    return self.check_delivered(key);
-                }
-                if let Some(ch) = self.channels.remove(key) {
-                    self.net.close(ch.sock);
-                }
-                if let Some(conn) = conn {
-                    self.finish_close(conn);
-                }
-            }
+            Behind::Lingering { .. } => self.lingered(key),
             Behind::Listener(listener) if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_)) => {
                 if self.now - ch.started < core::time::Duration::from_secs(10) {
                     return self.drive_incoming(listener, key);
@@ -252,14 +151,7 @@ impl<N: Net> Engine<N> {
                 }
                 self.drive_attempt(key);
             }
-            // A peer that has taken nothing for so long will not take the rest.
-            Behind::Conn(conn) if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) => {
-                match ch.deadline {
-                    Some(at) if at > self.now => self.timers.push(at, Timer::Channel(key)),
-                    Some(_) => self.fail_connection(conn, ConnectionError::TimedOut),
-                    None => {}
-                }
-            }
+            Behind::Conn(conn) if crate::early::unfinished(ch) => self.early_timeout(key, conn),
             _ => {}
         }
     }
@@ -270,6 +162,12 @@ impl<N: Net> Engine<N> {
         if c.state == ConnectionState::Closed {
             return;
         }
+        // The peer has them.
+        if let Some(queue) = self.conns.get_mut(conn).and_then(|c| c.tx.made()) {
+            for id in core::mem::take(&mut queue.sealed) {
+                self.notify(conn, Event::Sent(id));
+            }
+        }
         self.report_unsent(conn, &ConnectionError::Closed);
         self.notify(conn, Event::Closed);
         self.detach(conn);
@@ -279,11 +177,10 @@ impl<N: Net> Engine<N> {
     /// Reports every message that is still in the queue as not sent, before the last event of a connection.
     pub(crate) fn report_unsent(&mut self, conn: Key, error: &ConnectionError) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.tx.is_empty() {
+        if c.tx.is_empty() && c.tx.sealed.is_empty() {
             return;
         }
-        let unsent: Vec<_> = c.tx.queue.drain(..).filter_map(|s| s.completes).collect();
-        c.tx.bytes = 0;
+        let unsent = c.tx.give_up();
         self.recount(conn);
         for id in unsent {
             self.notify(conn, Event::SendError(id, SendError::Connection(error.clone())));
@@ -341,6 +238,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.state = ConnectionState::Closed;
         c.tx.clear();
+        self.closings.remove(&conn);
         self.recount(conn);
         if self.conns.get(conn).is_some_and(|c| c.released) {
             self.remove(conn);
@@ -349,21 +247,43 @@ impl<N: Net> Engine<N> {
 
     fn remove(&mut self, conn: Key) {
         self.detach(conn);
-        self.conns.discard(conn);
+        // The framer is the program's.
+        if let Some(Some(rare)) = self.conns.discard_if(conn, |c| Some(c.ext.take())) {
+            self.notices.spend(ConnectionId(conn), |s| s.keep_rare(rare));
+        }
     }
 
     /// Ends an established connection because of an error. Messages that were not sent are reported.
     pub(crate) fn fail_connection(&mut self, conn: Key, error: ConnectionError) {
+        // What a QUIC stream has received can still be read.
+        let keep = self.conns.get(conn).is_some_and(|c| matches!(c.io, Io::Stream { .. }));
+        self.fail_and_keep(conn, error, keep);
+    }
+
+    /// As [`Engine::fail_connection`], of what sending has met or the system has reported: what has arrived before can
+    /// still be read.
+    pub(crate) fn break_connection(&mut self, conn: Key, error: ConnectionError) {
+        let Some(c) = self.conns.get(conn) else { return };
+        let stream = c.stack.is_some_and(Stack::is_stream);
+        let keep = stream && !c.read_closed && c.request.may_receive;
+        if keep {
+            self.notify(conn, Event::Readable);
+        }
+        self.fail_and_keep(conn, error, keep);
+    }
+
+    fn fail_and_keep(&mut self, conn: Key, error: ConnectionError, keep: bool) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.state == ConnectionState::Closed {
             return;
         }
+        // The program has said that it will not read what is being closed.
+        let keep = keep && c.state != ConnectionState::Closing;
         c.ext().error = Some(error.clone());
-        self.note_early_death(conn);
+        self.note_early_death(conn, &error);
         self.report_unsent(conn, &error);
         self.notify(conn, Event::ConnectionError(error));
-        // What a QUIC stream has received can still be read.
-        if self.conns.get(conn).is_some_and(|c| !matches!(c.io, Io::Stream { .. })) {
+        if !keep {
             self.detach(conn);
         }
         self.set_closed(conn);
@@ -378,7 +298,7 @@ impl<N: Net> Engine<N> {
                 let error = EstablishmentError::new(Reason::EstablishmentFailed, error.to_string());
                 self.fail(conn, error);
             }
-            ConnectionState::Closing if orderly && c.tx.is_empty() => self.finish_close(conn),
+            ConnectionState::Closing if orderly && c.tx.is_empty() && c.fin_acked => self.finish_close(conn),
             // What has arrived can still be read, and reading tells whether it is complete.
             ConnectionState::Established if orderly && c.tx.is_empty() => {
                 self.notify(conn, Event::Readable);
@@ -393,34 +313,9 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The peer does not want more of this stream.
-    pub(crate) fn stream_stopped(&mut self, conn: Key, code: u64) {
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.state == ConnectionState::Closing {
-            return self.finish_close(conn);
-        }
-        c.final_sent = true;
-        c.fin_done = true;
-        // The stream was reset in answer: nothing of it will be acknowledged any more.
-        c.fin_acked = true;
-        c.stopped = true;
-        if c.reset {
-            return self.fail_connection(conn, ConnectionError::StreamReset(code));
-        }
-        c.ext().error = Some(ConnectionError::StreamReset(code));
-        let unsent: Vec<_> = c.tx.queue.drain(..).filter_map(|s| s.completes).collect();
-        c.tx.bytes = 0;
-        self.recount(conn);
-        for id in unsent {
-            self.notify(conn, Event::SendError(id, SendError::Connection(ConnectionError::StreamReset(code))));
-        }
-        // Whoever waits for room learns that there is none to come.
-        self.notify(conn, Event::Writable);
-    }
-
     /// Ends a connection at once: nothing more is delivered, and the peer is told where the protocol can.
     pub fn abort(&mut self, conn: ConnectionId) {
-        self.abort_with(conn, 0);
+        self.abort_with(conn, ABORTED);
     }
 
     /// As [`Engine::abort`], with an application error code for transports that carry one (QUIC).
@@ -428,6 +323,7 @@ impl<N: Net> Engine<N> {
         self.now = self.net.now();
         let Some(c) = self.conns.get(conn.0) else { return };
         match c.state {
+            ConnectionState::Closed if matches!(c.io, Io::Channel(_)) => return self.detach(conn.0),
             ConnectionState::Closed => return,
             ConnectionState::Establishing => self.cancel_establishment(conn.0),
             _ => {}
@@ -476,13 +372,15 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Abandons the sending direction of a stream, with an application error code. The rest of its data is not delivered.
+    /// Abandons the sending direction of a stream, with an application error code. The rest of its data is not delivered:
+    /// [`Event::SendError`] follows for every message that waits.
     pub fn reset_sending(&mut self, conn: ConnectionId, code: u64) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         c.final_sent = true;
         c.fin_done = true;
         c.fin_acked = true;
-        c.tx.clear();
+        self.report_unsent(conn.0, &ConnectionError::LocalAbort);
+        let Some(c) = self.conns.get_mut(conn.0) else { return };
         if let Io::Stream { quic, stream } = c.io {
             if let Some(q) = self.quics.get_mut(quic) {
                 q.conn.reset(stream, code);
@@ -496,7 +394,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// The program will not use this connection again: it is closed gracefully if it is open, reports nothing more, and is
-    /// removed, with its socket, when what was sent is delivered.
+    /// removed, with its socket, when what was sent is delivered, or not taken for ten seconds ([`Engine::close`]).
     pub fn release(&mut self, conn: ConnectionId) {
         let channels = &mut self.channels;
         let sock = self.conns.discard_if(conn.0, |c| {
@@ -553,7 +451,8 @@ impl<N: Net> Engine<N> {
         let mut expired = Vec::new();
         let mut dropping = None;
         let mut bytes = 0;
-        c.tx.queue.retain(|s| {
+        let mut spent = Vec::new();
+        c.tx.queue.retain_mut(|s| {
             if let Some((at, id)) = s.expires
                 && at <= now
             {
@@ -563,6 +462,7 @@ impl<N: Net> Engine<N> {
             let drop = dropping.is_some();
             if drop {
                 bytes += s.data.len();
+                spent.push(core::mem::take(&mut s.data));
                 if s.completes.is_some() && s.completes == dropping {
                     dropping = None;
                 }
@@ -570,6 +470,7 @@ impl<N: Net> Engine<N> {
             !drop
         });
         c.tx.bytes -= bytes;
+        c.tx.spent.append(&mut spent);
         self.recount(conn);
         for id in expired {
             self.notify(conn, Event::Expired(id));
@@ -577,9 +478,12 @@ impl<N: Net> Engine<N> {
         self.flush_and_report(conn);
     }
 
-    /// The state of a connection; [`ConnectionState::Closed`] if there is none of that id.
+    /// The state of a connection; [`ConnectionState::Closed`] if there is none of that id, and in a child of `fork`.
     #[must_use]
     pub fn state(&self, conn: ConnectionId) -> ConnectionState {
+        if self.is_forked() {
+            return ConnectionState::Closed;
+        }
         self.conns.get(conn.0).map_or(ConnectionState::Closed, |c| c.state)
     }
 
@@ -708,9 +612,10 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn connection_stats(&self, conn: ConnectionId) -> Option<ConnectionStats> {
         let c = self.conns.get(conn.0)?;
+        let (written, read) = c.quick.lane.as_ref().map_or((0, 0), |lane| lane.bytes());
         let mut stats = ConnectionStats {
-            bytes_sent: c.bytes_sent,
-            bytes_received: c.bytes_received,
+            bytes_sent: c.bytes_sent + written,
+            bytes_received: c.bytes_received + read,
             messages_sent: u64::from(c.messages_sent),
             messages_received: u64::from(c.messages_received),
             datagrams_dropped: u64::from(c.dropped),
@@ -718,6 +623,7 @@ impl<N: Net> Engine<N> {
             rtt: None,
             congestion_window: None,
             queued: c.tx.bytes,
+            ended: c.end_is_out(),
         };
         match c.io {
             Io::Channel(k) => {

@@ -3,8 +3,8 @@
 use crate::channel::{Behind, Channel, Kind, SocketIo};
 use crate::conn::{ConnectionState, Io, Tx};
 use crate::event::{AttemptError, ConnectionError, Event, SendError};
-use crate::{Engine, MessageId};
-use bytes::Buf;
+use crate::{Engine, MessageId, Stack};
+use bytes::{Buf, Bytes};
 use neater_base::Key;
 use neater_base::net::{Ecn, ErrorKind, Net, NetError, Transmit};
 use neater_framing::Outbound;
@@ -14,11 +14,31 @@ use std::io::{self, IoSlice};
 /// Pieces written by one system call.
 const IOV_MAX: usize = 32;
 
+/// How much a flush may write.
+struct Budget {
+    /// In bytes.
+    room: usize,
+    /// A datagram may go although it is larger than that: there will never be more room.
+    full: bool,
+}
+
+impl Budget {
+    fn take_datagram(&mut self, len: usize) -> bool {
+        let may = len <= self.room || self.full;
+        if may {
+            *self = Self { room: self.room.saturating_sub(len), full: self.full && self.room == usize::MAX };
+        }
+        may
+    }
+}
+
 /// What a flush has done.
 #[derive(Debug, Default)]
 pub(crate) struct Flushed {
     pub(crate) bytes: usize,
     pub(crate) sent: Vec<MessageId>,
+    /// How many of them have left TLS, too.
+    out: usize,
     pub(crate) failed: Vec<(MessageId, SendError)>,
     pub(crate) error: Option<ConnectionError>,
 }
@@ -41,15 +61,17 @@ impl Tx {
             if let Some(id) = front.completes {
                 done.sent.push(id);
             }
-            self.queue.pop_front();
+            let written = self.queue.pop_front();
+            self.spent.extend(written.map(|s| s.data));
         }
     }
 
-    /// Takes the front piece off, written or not.
-    fn pop(&mut self) -> Option<crate::conn::Segment> {
+    /// Takes the front piece off, written or not. Returns the message that it completed.
+    fn pop(&mut self) -> Option<MessageId> {
         let s = self.queue.pop_front()?;
         self.bytes -= s.data.len();
-        Some(s)
+        self.spent.push(s.data);
+        s.completes
     }
 }
 
@@ -130,6 +152,10 @@ impl<N: Net> Engine<N> {
     /// A connection's socket has become ready.
     pub(crate) fn conn_ready(&mut self, key: Key, conn: Key, readable: bool, writable: bool) {
         let Some(c) = self.conns.get(conn) else { return };
+        if c.stack == Some(Stack::Tls) && self.channels.get(key).is_some_and(crate::early::unfinished) {
+            self.drive_early(key, conn);
+        }
+        let Some(c) = self.conns.get(conn) else { return };
         if c.state == ConnectionState::Closing {
             return self.advance_close(conn);
         }
@@ -141,7 +167,22 @@ impl<N: Net> Engine<N> {
                 self.take_soft_errors(key, conn);
             }
             self.notify(conn, Event::Readable);
+            if self.conns.get(conn).is_some_and(|c| c.fin_done) {
+                self.both_ended(conn);
+            }
         }
+    }
+
+    /// The system reports an error of a connection's socket: the connection is gone, or its error queue holds something.
+    pub(crate) fn conn_error(&mut self, key: Key, conn: Key) {
+        if let Some(ch) = self.channels.get(key)
+            && matches!(ch.kind, Kind::Tcp | Kind::Tls(_))
+            && self.conns.get(conn).is_some_and(|c| c.state != ConnectionState::Closed)
+            && let Some(error) = self.net.take_error(ch.sock)
+        {
+            return self.break_connection(conn, ConnectionError::Net(error));
+        }
+        self.conn_ready(key, conn, true, true);
     }
 
     fn take_soft_errors(&mut self, key: Key, conn: Key) {
@@ -161,6 +202,7 @@ impl<N: Net> Engine<N> {
         }
         if readable {
             self.notify(conn, Event::Readable);
+            self.find_reset(conn);
         } else {
             self.flush_and_report(conn);
         }
@@ -180,7 +222,7 @@ impl<N: Net> Engine<N> {
             self.notify(conn, Event::SendError(id, error));
         }
         if let Some(error) = done.error {
-            return self.fail_connection(conn, error);
+            return self.break_connection(conn, error);
         }
         let limit = self.limits.send_buffer;
         let Some(c) = self.conns.get_mut(conn) else { return };
@@ -220,7 +262,9 @@ impl<N: Net> Engine<N> {
                     }
                     Kind::Tls(tls) => {
                         tls.close_notify();
-                        if matches!(tls_out(&mut self.net, ch), Ok(true)) {
+                        // It waits for the handshake of a connection that was delivered before its end.
+                        let queued = tls.close_notify_queued();
+                        if matches!(tls_out(&mut self.net, ch), Ok(true)) && queued {
                             c.fin_done = true;
                             let _ = self.net.shutdown_write(ch.sock);
                         }
@@ -237,6 +281,23 @@ impl<N: Net> Engine<N> {
             }
             _ => c.fin_done = true,
         }
+        self.both_ended(conn);
+    }
+
+    /// The transport itself may hold something back.
+    fn flush_transport(&mut self, conn: Key, io: Io) -> Flushed {
+        let mut done = Flushed::default();
+        let (Io::Channel(k), Some(c)) = (io, self.conns.get_mut(conn)) else { return done };
+        let Some(ch) = self.channels.get_mut(k) else { return done };
+        match tls_out(&mut self.net, ch) {
+            Ok(true) if !c.tx.sealed.is_empty() => {
+                done.sent = core::mem::take(&mut c.tx.sealed);
+                c.messages_sent += done.sent.len() as u32;
+            }
+            Ok(_) => {}
+            Err(e) => done.error = Some(ConnectionError::Net(e)),
+        }
+        done
     }
 
     /// Writes as much of the queue as the transport takes.
@@ -248,29 +309,27 @@ impl<N: Net> Engine<N> {
         }
         let io = c.io;
         if c.tx.is_empty() {
-            // The transport itself may hold something back.
-            if let Io::Channel(k) = io
-                && let Some(ch) = self.channels.get_mut(k)
-                && let Err(e) = tls_out(&mut self.net, ch)
-            {
-                done.error = Some(ConnectionError::Net(e));
-            }
-            return done;
+            return self.flush_transport(conn, io);
         }
+        let (room, full) = c.may_send_now(self.now);
+        let mut budget = Budget { room, full };
         let mut tx = core::mem::take(&mut c.tx);
         match io {
             Io::Channel(k) => match self.channels.get_mut(k) {
                 Some(ch) if matches!(ch.kind, Kind::Udp) => {
                     let remote = ch.remote;
-                    flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut done);
+                    flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut budget, &mut done);
                 }
-                Some(ch) => flush_stream(&mut self.net, ch, &mut tx, &mut done),
+                Some(ch) => {
+                    flush_stream(&mut self.net, ch, &mut tx, &mut budget, &mut done);
+                    seal(ch, &mut tx, &mut done);
+                }
                 None => {}
             },
             Io::Peer { channel } => {
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
                 if let (Some(ch), Some(remote)) = (self.channels.get_mut(channel), peer) {
-                    flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut done);
+                    flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut budget, &mut done);
                 }
             }
             Io::Stream { quic, stream } => {
@@ -278,9 +337,16 @@ impl<N: Net> Engine<N> {
                     loop {
                         tx.advance(0, &mut done);
                         let Some(front) = tx.queue.front() else { break };
-                        match q.conn.write(stream, &front.data) {
+                        if budget.room == 0 {
+                            break;
+                        }
+                        let piece = &front.data[..front.data.len().min(budget.room)];
+                        match q.conn.write(stream, piece) {
                             Ok(0) => break,
-                            Ok(n) => tx.advance(n, &mut done),
+                            Ok(n) => {
+                                budget.room -= n;
+                                tx.advance(n, &mut done);
+                            }
                             Err(code) => {
                                 done.error = Some(match (code, &q.lost) {
                                     (Some(code), _) => ConnectionError::StreamReset(code),
@@ -297,17 +363,21 @@ impl<N: Net> Engine<N> {
             Io::Datagrams { quic } => {
                 if let Some(q) = self.quics.get_mut(quic) {
                     while let Some(front) = tx.queue.front() {
-                        match q.conn.send_datagram(front.data.clone()) {
+                        if !budget.take_datagram(front.data.len()) {
+                            break;
+                        }
+                        // Copied, because what QUIC keeps it drops when it likes, and the program may own it.
+                        match q.conn.send_datagram(Bytes::copy_from_slice(&front.data)) {
                             Ok(true) => {
                                 let n = front.data.len();
                                 done.bytes += n;
-                                if let Some(id) = tx.pop().and_then(|s| s.completes) {
+                                if let Some(id) = tx.pop() {
                                     done.sent.push(id);
                                 }
                             }
                             Ok(false) => break,
                             Err(max) => {
-                                if let Some(id) = tx.pop().and_then(|s| s.completes) {
+                                if let Some(id) = tx.pop() {
                                     done.failed.push((id, SendError::MessageTooLarge { max }));
                                 }
                             }
@@ -318,10 +388,14 @@ impl<N: Net> Engine<N> {
             }
             Io::None | Io::StreamPending { .. } => {}
         }
+        let mut limited = None;
         let freed = match self.conns.get_mut(conn) {
             Some(c) => {
                 let before = core::mem::replace(&mut c.tx, tx);
                 debug_assert!(before.queue.is_empty(), "nothing is queued during a flush");
+                c.note_sent(done.bytes);
+                let datagram = c.stack.is_some_and(|s| !s.is_stream());
+                limited = c.tx.queue.front().map(|s| if datagram { s.data.len() } else { 1 });
                 c.bytes_sent += done.bytes as u64;
                 c.messages_sent += done.sent.len() as u32;
                 true
@@ -329,17 +403,23 @@ impl<N: Net> Engine<N> {
             None => false,
         };
         debug_assert!(freed, "a flush does not remove its connection");
+        if let Some(bytes) = limited {
+            self.wait_to_send(conn, bytes);
+        }
         self.recount(conn);
         done
     }
 
-    /// Keeps the sum of all queues. The part that a connection has counted is what it last held.
+    /// Keeps the sum of all queues, and what has left them. The part that a connection has counted is what it last held.
     pub(crate) fn recount(&mut self, conn: Key) {
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        let (now, before) = (c.tx.bytes, c.tx.counted);
+        let Some(tx) = self.conns.get_mut(conn).and_then(|c| c.tx.made()) else { return };
+        let (now, before) = (tx.bytes, tx.counted);
         if now != before {
-            c.tx.counted = now;
+            tx.counted = now;
             self.queued = self.queued + now - before;
+        }
+        if !tx.spent.is_empty() {
+            self.notices.spend(crate::ConnectionId(conn), |s| s.keep_all(&mut tx.spent));
         }
     }
 
@@ -370,12 +450,16 @@ impl<N: Net> Engine<N> {
             Some(e) => (core::mem::take(&mut e.options), e.early.take(), e.priority),
             None => (Vec::new(), None, None),
         };
+        let taken = c.ext.as_mut().is_some_and(|e| core::mem::take(&mut e.first_taken));
         for option in options {
             // Reported when it was set, if it could be known; best effort after that (RFC 9621 section 4.1.3).
             let _ = self.apply_option(conn, option);
         }
         if let Some(p) = priority {
             self.apply_priority(conn, p);
+        }
+        if taken {
+            self.notify(conn, Event::Sent(crate::early::FIRST));
         }
         if let Some(data) = early {
             self.queue_first(conn, data);
@@ -395,16 +479,38 @@ impl<N: Net> Engine<N> {
     }
 }
 
-fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, tx: &mut Tx, done: &mut Flushed) {
+/// Records that the socket has not taken are lost with it: the messages that end in them are not sent before all are out. A
+/// socket that has become writable takes them all.
+fn seal(ch: &Channel, tx: &mut Tx, done: &mut Flushed) {
+    let Kind::Tls(tls) = &ch.kind else { return };
+    if tls.wants_write() {
+        if done.sent.len() > done.out {
+            tx.sealed.extend(done.sent.drain(done.out..));
+        }
+    } else if !tx.sealed.is_empty() {
+        let later = done.sent.split_off(done.out);
+        done.sent.append(&mut tx.sealed);
+        done.sent.extend(later);
+    }
+    done.out = done.sent.len();
+}
+
+fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, tx: &mut Tx, budget: &mut Budget, done: &mut Flushed) {
     loop {
         tx.advance(0, done);
-        if tx.queue.is_empty() {
+        if tx.queue.is_empty() || budget.room == 0 {
             break;
         }
         let mut slices = [IoSlice::new(&[]); IOV_MAX];
         let mut count = 0;
+        let mut room = budget.room;
         for (slot, segment) in slices.iter_mut().zip(&tx.queue) {
-            *slot = IoSlice::new(&segment.data);
+            if room == 0 {
+                break;
+            }
+            let piece = &segment.data[..segment.data.len().min(room)];
+            room -= piece.len();
+            *slot = IoSlice::new(piece);
             count += 1;
         }
         let slices = &slices[..count];
@@ -416,6 +522,8 @@ fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, tx: &mut Tx, done: &mut F
                         // The records that filled the buffer are out now; a session that takes nothing even so has ended.
                         let Kind::Tls(tls) = &mut ch.kind else { return };
                         match tls.write_plain(slices) {
+                            // Delivered before the end of its handshake: the rest waits for that.
+                            0 if tls.is_handshaking() && tls.error().is_none() => return,
                             0 => {
                                 let error = tls.error().cloned().map(ConnectionError::Tls);
                                 done.error = Some(error.unwrap_or(ConnectionError::Closed));
@@ -433,7 +541,11 @@ fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, tx: &mut Tx, done: &mut F
             _ => ch.write(net, slices),
         };
         match written {
-            Ok(n) => tx.advance(n, done),
+            Ok(n) => {
+                budget.room -= n;
+                tx.advance(n, done);
+                seal(ch, tx, done);
+            }
             Err(e) if e.is_would_block() => return,
             Err(e) => {
                 done.error = Some(ConnectionError::Net(e));
@@ -451,11 +563,12 @@ fn flush_datagrams<N: Net>(
     ch: &mut Channel,
     remote: std::net::SocketAddr,
     tx: &mut Tx,
+    budget: &mut Budget,
     done: &mut Flushed,
 ) {
     let mut retried = false;
     while let Some(front) = tx.queue.front() {
-        if !ch.writable {
+        if !ch.writable || !budget.take_datagram(front.data.len()) {
             return;
         }
         let transmit =
@@ -473,7 +586,7 @@ fn flush_datagrams<N: Net>(
             Err(e) => Some(SendError::Connection(ConnectionError::Net(e))),
         };
         let n = front.data.len();
-        let id = tx.pop().and_then(|s| s.completes);
+        let id = tx.pop();
         match (failed, id) {
             (None, id) => {
                 done.bytes += n;

@@ -154,7 +154,13 @@ impl<'a> Candidate<'a> {
             reasons.push(Reason { property, preference, verdict: Verdict::Excludes, text });
         };
         for p in (needs.require - self.possible).iter().filter(|p| !p.is_of_paths()) {
-            exclude(p.name(), Preference::Require, format!("required{}, {name} has none", by_default(needs, p)));
+            let hint = if p == P::PreserveMsgBoundaries && self.stack.bytes && !shape.bytes_needed {
+                " without a message framer"
+            } else {
+                ""
+            };
+            let text = format!("required{}, {name} has none{hint}", by_default(needs, p));
+            exclude(p.name(), Preference::Require, text);
         }
         for p in (needs.prohibit & self.fixed).iter().filter(|p| !p.is_of_paths()) {
             exclude(p.name(), Preference::Prohibit, format!("prohibited, {name} always has it"));

@@ -195,7 +195,10 @@ fn boundaries_come_from_the_stack_or_from_a_framer() {
     let with = |framer| compile_with(&needs, SECURE, Shape { bytes_needed: false, framer }, &STACKS).map(|r| names(&r));
     let error = with(false).unwrap_err();
     let tls = error.stacks.iter().find(|s| s.name == "TLS/TCP").unwrap();
-    assert_eq!(tls.to_string(), "TLS/TCP is ruled out by preserveMsgBoundaries (required, TLS/TCP has none)");
+    assert_eq!(
+        tls.to_string(),
+        "TLS/TCP is ruled out by preserveMsgBoundaries (required, TLS/TCP has none without a message framer)"
+    );
     assert_eq!(with(true), Ok(vec!["QUIC", "TLS/TCP"]));
 }
 
@@ -212,8 +215,8 @@ fn the_error_names_every_stack_and_its_properties() {
     let error = compile(&needs("messages,reliable"), SecurityNeed::Disabled, false, &[TCP, UDP]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no transport can do this: TCP is ruled out by preserveMsgBoundaries (required, TCP has none); UDP is ruled out by \
-         reliability (required, UDP has none) and preserveOrder (required by default, UDP has none) and congestionControl \
+        "no transport can do this: TCP is ruled out by preserveMsgBoundaries (required, TCP has none without a message \
+         framer); UDP is ruled out by reliability (required, UDP has none) and preserveOrder (required by default, UDP has none) and congestionControl \
          (required by default, UDP has none) and safelyReplayable (not stated, UDP may deliver a message twice)"
     );
     let nothing = compile(&needs(""), SECURE, true, &[]).unwrap_err();

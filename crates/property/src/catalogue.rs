@@ -1,5 +1,6 @@
 //! Every property there is, in one table: what can be asked, and what comes of it today.
 
+use crate::TransportProperties;
 use crate::value::{PropertyError, is_name, shortened};
 
 /// Which kind of property it is (RFC 9622 section 4), which decides when it can be set.
@@ -49,7 +50,12 @@ const PREFERENCE: &str = "Prohibit, Avoid, No Preference, Prefer or Require";
 const BOOLEAN: &str = "true or false";
 const PROFILE: &str = "Default, Scavenger, Low Latency/Interactive, Low Latency/Non-Interactive, Constant-Rate Streaming \
                        or Capacity-Seeking";
-const ENGINE: Effect = Effect::NoEffectYet("the engine does not apply it to connections yet");
+const USER_TIMEOUT_OPTION: Effect = Effect::NoEffectYet(
+    "no TCP of ours speaks the User Timeout Option (RFC 5482), nor does Linux; connTimeout sets this side's timeout",
+);
+const MIN_RATE: Effect = Effect::NoEffectYet(
+    "no path's rate is known before it is used, and no transport can promise one: watch the rate and close the connection",
+);
 const MESSAGE: Effect = Effect::NoEffectYet("no stack applies it to messages yet");
 
 const fn row(
@@ -77,8 +83,7 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("preserveMsgBoundaries", "6.2.2", Selection, PREFERENCE, "No Preference", Implemented),
     row("perMsgReliability", "6.2.3", Selection, PREFERENCE, "No Preference", Implemented),
     row("preserveOrder", "6.2.4", Selection, PREFERENCE, "Require", Implemented),
-    row("zeroRttMsg", "6.2.5", Selection, PREFERENCE, "No Preference",
-        NoEffectYet("stacks are selected by it, but none sends a message during establishment yet")),
+    row("zeroRttMsg", "6.2.5", Selection, PREFERENCE, "No Preference", Implemented),
     row("multistreaming", "6.2.6", Selection, PREFERENCE, "Prefer", Implemented),
     row("fullChecksumSend", "6.2.7", Selection, PREFERENCE, "Require", Implemented),
     row("fullChecksumRecv", "6.2.8", Selection, PREFERENCE, "Require", Implemented),
@@ -87,8 +92,7 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("interface", "6.2.11", Selection, "a set such as require:eth0 or prefer:wifi+avoid:cellular", "", Implemented),
     row("pvd", "6.2.12", Selection, "a set such as prefer:example.com", "",
         NoEffectYet("no provisioning domain is discovered: requiring one leaves no path, and nothing else follows")),
-    row("useTemporaryLocalAddress", "6.2.13", Selection, PREFERENCE, "Prefer",
-        NoEffectYet("interfaces are ranked by it, but sockets do not ask for such addresses yet")),
+    row("useTemporaryLocalAddress", "6.2.13", Selection, PREFERENCE, "Prefer", Implemented),
     row("multipath", "6.2.14", Selection, "Disabled, Active or Passive", "Disabled",
         NoEffectYet("no stack uses several paths yet")),
     row("advertisesAltaddr", "6.2.15", Selection, BOOLEAN, "false",
@@ -96,32 +100,34 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("direction", "6.2.16", Selection, "Bidirectional, Unidirectional send or Unidirectional receive", "Bidirectional", Implemented),
     row("softErrorNotify", "6.2.17", Selection, PREFERENCE, "No Preference", Implemented),
     row("activeReadBeforeSend", "6.2.18", Selection, PREFERENCE, "No Preference", Implemented),
-    row("recvChecksumLen", "8.1.1", Connection, "a number of bytes or Full Coverage", "Full Coverage", ENGINE),
-    row("connPriority", "8.1.2", Connection, "an integer, lower first", "100", ENGINE),
+    row("recvChecksumLen", "8.1.1", Connection, "a number of bytes or Full Coverage", "Full Coverage",
+        NoEffectYet("only UDP-Lite has checksums of a part, and no stack speaks it")),
+    row("connPriority", "8.1.2", Connection, "an integer, lower first", "100", Implemented),
     row("connTimeout", "8.1.3", Connection, "seconds or Disabled", "Disabled", Implemented),
     row("keepAliveTimeout", "8.1.4", Connection, "seconds or Disabled", "Disabled", Implemented),
-    row("connScheduler", "8.1.5", Connection, "FCFS, RR, RR_PKT, PRIO, FC or WFQ (RFC 8260)", "Weighted Fair Queueing", ENGINE),
+    row("connScheduler", "8.1.5", Connection, "FCFS, RR, RR_PKT, PRIO, FC or WFQ (RFC 8260)", "Weighted Fair Queueing",
+        NoEffectYet("QUIC's streams take turns within a connPriority, and other schedulers need SCTP")),
     row("connCapacityProfile", "8.1.6", Connection, PROFILE, "Default", Implemented),
     row("multipathPolicy", "8.1.7", Connection, "Handover, Interactive or Aggregate", "Handover",
         NoEffectYet("no stack uses several paths yet")),
-    row("minSendRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", ENGINE),
-    row("minRecvRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", ENGINE),
-    row("maxSendRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", ENGINE),
-    row("maxRecvRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", ENGINE),
-    row("groupConnLimit", "8.1.9", Connection, "a positive integer or Unlimited", "Unlimited", ENGINE),
-    row("isolateSession", "8.1.10", Connection, BOOLEAN, "false", ENGINE),
+    row("minSendRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", MIN_RATE),
+    row("minRecvRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", MIN_RATE),
+    row("maxSendRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", Implemented),
+    row("maxRecvRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", Implemented),
+    row("groupConnLimit", "8.1.9", Connection, "a positive integer or Unlimited", "Unlimited", Implemented),
+    row("isolateSession", "8.1.10", Connection, BOOLEAN, "false", Implemented),
     row("connState", "8.1.11.1", ReadOnly, "Establishing, Established, Closing or Closed", "-", Implemented),
     row("canSend", "8.1.11.2", ReadOnly, BOOLEAN, "-", Implemented),
     row("canReceive", "8.1.11.3", ReadOnly, BOOLEAN, "-", Implemented),
-    row("singularTransmissionMsgMaxLen", "8.1.11.4", ReadOnly, "bytes or Not applicable", "-", ENGINE),
+    row("singularTransmissionMsgMaxLen", "8.1.11.4", ReadOnly, "bytes or Not applicable", "-", Implemented),
     row("sendMsgMaxLen", "8.1.11.5", ReadOnly, "bytes", "-", Implemented),
-    row("recvMsgMaxLen", "8.1.11.6", ReadOnly, "bytes", "-", ENGINE),
+    row("recvMsgMaxLen", "8.1.11.6", ReadOnly, "bytes", "-", Implemented),
     row("tcp.userTimeoutValue", "8.2.1", Protocol, "1 to 1966020 seconds or Default", "Default",
-        NoEffectYet("the option cannot be set through Net yet")),
+        USER_TIMEOUT_OPTION),
     row("tcp.userTimeoutEnabled", "8.2.2", Protocol, BOOLEAN, "false",
-        NoEffectYet("the option cannot be set through Net yet")),
+        USER_TIMEOUT_OPTION),
     row("tcp.userTimeoutChangeable", "8.2.3", Protocol, BOOLEAN, "true",
-        NoEffectYet("the option cannot be set through Net yet")),
+        USER_TIMEOUT_OPTION),
     row("msgLifetime", "9.1.3.1", Message, "seconds or Infinite", "Infinite", Implemented),
     row("msgPriority", "9.1.3.2", Message, "an integer, lower first", "100", MESSAGE),
     row("msgOrdered", "9.1.3.3", Message, "true, false or Inherited", "Inherited", MESSAGE),
@@ -151,6 +157,22 @@ pub fn lookup(name: &str) -> Option<&'static PropertyInfo> {
 #[must_use]
 pub fn effect(name: &str) -> Effect {
     lookup(name).map_or(NoEffectYet("there is no such property"), |p| p.effect)
+}
+
+impl TransportProperties {
+    /// The properties that are set to something else than their default, although nothing comes of it yet, and why.
+    #[must_use]
+    pub fn without_effect(&self) -> Vec<(&'static str, &'static str)> {
+        let defaults = Self::new();
+        // connTimeout switches this one off (RFC 9622 section 8.2.3): nobody has set it.
+        let implied = |name| name == "tcp.userTimeoutChangeable" && self.connection.timeout.is_some();
+        let unheeded = PROPERTIES.iter().filter_map(|p| match p.effect {
+            NoEffectYet(_) if implied(p.name) => None,
+            NoEffectYet(why) if self.get(p.name) != defaults.get(p.name) => Some((p.name, why)),
+            _ => None,
+        });
+        unheeded.collect()
+    }
 }
 
 /// Why `name` cannot be set: it is read-only, or not known.
@@ -218,7 +240,7 @@ fn edit_distance(a: &[u8], b: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ConnectionProperty, MessageProperty, SelectionProperty, TransportProperties, Value};
+    use crate::{ConnectionProperty, MessageProperty, SelectionProperty, Value};
 
     #[test]
     fn the_table_and_the_typed_properties_name_the_same_things() {
@@ -262,6 +284,18 @@ mod tests {
         assert!(matches!(effect("pvd"), NoEffectYet(why) if why.contains("provisioning domain")));
         assert_eq!(effect("nonsense"), NoEffectYet("there is no such property"));
         assert_eq!(lookup("__HE_DELAY").map(|p| p.name), Some(ATTEMPT_DELAY));
+    }
+
+    #[test]
+    fn properties_that_were_set_in_vain_are_listed_with_the_reason() {
+        let mut p = TransportProperties::new();
+        p.set_text("reliability", "prefer").unwrap();
+        p.set_text("connTimeout", "5").unwrap();
+        assert_eq!(p.without_effect(), []);
+        p.set_text("multipath", "active").unwrap();
+        p.set_text("minSendRate", "5000").unwrap();
+        let names: Vec<_> = p.without_effect().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["multipath", "minSendRate"]);
     }
 
     #[test]

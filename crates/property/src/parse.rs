@@ -49,6 +49,8 @@ pub enum ParseError {
         /// What both are about: the name of a property, or `security`.
         property: &'static str,
     },
+    /// A word that stands for several properties was given a value, as only a property takes one.
+    TakesNoValue(String),
     /// A property does not take its value, or needs one.
     Property(PropertyError),
     /// The text is longer than [`MAX_REQUEST_TEXT`] bytes or has more than [`MAX_REQUEST_WORDS`] words.
@@ -64,6 +66,12 @@ impl fmt::Display for ParseError {
             }
             Self::Conflict { first, second, property } => {
                 write!(f, "'{first}' and '{second}' ask for different things ({property})")
+            }
+            Self::TakesNoValue(word) => {
+                write!(
+                    f,
+                    "'{word}' is a word and takes no value: say '{word}', leave it out, or say which property you mean"
+                )
             }
             Self::Property(error) => error.fmt(f),
             Self::TooLong => {
@@ -161,7 +169,11 @@ impl<'a> Reader<'a> {
     }
 
     fn assignment(&mut self, word: &'a str, name: &str, value: &str) -> Result<(), ParseError> {
-        let Some(info) = lookup(name) else { return Err(unknown(name)) };
+        let Some(info) = lookup(name) else {
+            let spelt = SPELLINGS.iter().find(|(s, _)| is_word(name, s)).map_or(name, |(_, word)| *word);
+            let alone = WORDS.iter().any(|w| is_word(spelt, w.word)) || profile(name).is_some();
+            return Err(if alone { ParseError::TakesNoValue(shortened(name)) } else { unknown(name) });
+        };
         // Preferences for several interfaces add up: each word is one more member of the set.
         if matches!(info.name, "interface" | "pvd") {
             let mut one = TransportProperties::new();

@@ -88,8 +88,8 @@ pub enum Arrival {
     New(Handle, Box<Connection>),
     /// The endpoint answers by itself; the bytes are in the caller's buffer.
     Respond(Transmit),
-    /// It carries a connection id of another engine, with this number.
-    Foreign(u8),
+    /// It carries a connection id of another engine, with this number. Here it is again, to be passed on.
+    Foreign(u8, BytesMut),
 }
 
 /// What happens on a connection.
@@ -145,6 +145,8 @@ pub struct Stats {
     pub sent: (u64, u64),
     /// UDP datagrams and bytes received.
     pub received: (u64, u64),
+    /// STREAM and DATAGRAM frames received: what the peer's application has said.
+    pub data_frames: u64,
     /// Packets and bytes declared lost.
     pub lost: (u64, u64),
     /// Congestion events.
@@ -217,8 +219,12 @@ pub trait ConnectionApi {
     fn reset(&mut self, stream: StreamId, code: u64);
     /// Refuses what the peer may still send.
     fn stop(&mut self, stream: StreamId, code: u64);
+    /// Whether the peer has abandoned its direction, and with which code; after that the stream cannot be read any more.
+    fn received_reset(&mut self, stream: StreamId) -> Option<u64>;
     /// Reads up to `max` bytes in order.
     fn read(&mut self, stream: StreamId, max: usize) -> ReadOutcome;
+    /// How many streams of this direction the peer may have open at once. What it was allowed before stays allowed.
+    fn set_peer_streams(&mut self, direction: Direction, count: u32);
     /// Higher goes first; 0 is the default.
     fn set_priority(&mut self, stream: StreamId, priority: i32);
     /// Queues a datagram. `Ok(false)`: no room now.
@@ -257,6 +263,11 @@ pub trait ConnectionApi {
     fn local_ip(&self) -> Option<IpAddr>;
     /// UDP payload that fits into one packet now.
     fn mtu(&self) -> u16;
+    /// Whether data of the connection's streams waits to be sent or acknowledged. `stream` is one that this side has sent on
+    /// and not given up; when the connection is over the answer is yes.
+    fn has_unacknowledged(&mut self, stream: StreamId) -> bool;
+    /// Bytes of packets on the present path that the peer has acknowledged.
+    fn acknowledged(&self) -> u64;
     /// Figures.
     fn stats(&self) -> Stats;
     /// Bounds unacknowledged and unsent data.

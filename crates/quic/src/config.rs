@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use quinn_proto::{MtuDiscoveryConfig, TransportConfig, VarInt};
+use std::sync::Arc;
 
 /// Keys and number of one engine's QUIC endpoints.
 ///
@@ -87,6 +88,7 @@ impl Tuning {
         let mut mtud = MtuDiscoveryConfig::default();
         mtud.upper_bound(self.mtu_upper_bound);
         t.mtu_discovery_config(Some(mtud));
+        t.congestion_controller_factory(Arc::new(crate::closing::Controllers::default()));
         t
     }
 }

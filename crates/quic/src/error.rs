@@ -1,6 +1,7 @@
 //! Why a QUIC connection ended or a command failed.
 
 use core::fmt;
+use neater_tls::TlsError;
 
 /// Why a QUIC connection ended or could not begin. The texts are for people; the variants are for code.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +54,9 @@ impl fmt::Display for QuicError {
             Self::Closed { code, reason } if reason.is_empty() => write!(f, "closed by the peer with code {code}"),
             Self::Closed { code, reason } => write!(f, "closed by the peer with code {code}: {reason}"),
             Self::Reset => f.write_str("the peer has lost the connection (stateless reset)"),
-            Self::TimedOut => f.write_str("timed out"),
+            Self::TimedOut => {
+                f.write_str("timed out: nothing was heard from the peer for longer than the idle timeout")
+            }
             Self::LocallyClosed => f.write_str("closed locally"),
             Self::Configuration(what) => write!(f, "configuration: {what}"),
         }
@@ -65,8 +68,14 @@ impl std::error::Error for QuicError {}
 /// TLS alerts ride in the crypto error range 0x100 to 0x1ff (RFC 9001 section 4.8).
 fn transport(code: u64, reason: &str, by_peer: bool) -> QuicError {
     if (0x100..0x200).contains(&code) {
-        let reason = if reason.is_empty() { format!("alert {}", code & 0xff) } else { reason.to_owned() };
-        return QuicError::Tls { alert: Some((code & 0xff) as u8), reason };
+        let alert = (code & 0xff) as u8;
+        let reason = if reason.is_empty() {
+            TlsError::from_alert(rustls::AlertDescription::from(alert)).to_string()
+        } else {
+            // Of its own verdicts this side has names only; what the peer says is its own affair.
+            TlsError::from_text(reason).filter(|_| !by_peer).map_or_else(|| reason.to_owned(), |e| e.to_string())
+        };
+        return QuicError::Tls { alert: Some(alert), reason };
     }
     QuicError::Transport { code, reason: reason.to_owned(), by_peer }
 }
@@ -89,4 +98,24 @@ impl From<quinn_proto::ConnectionError> for QuicError {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_on_certificates_read_as_they_do_over_tls() {
+        let e = transport(0x100 + 46, "invalid peer certificate: Other(OtherError(NotPinned))", false).to_string();
+        assert!(e.contains("none of those pinned") && !e.contains("Other"), "{e}");
+        let e = transport(0x100 + 48, "invalid peer certificate: UnknownIssuer", false).to_string();
+        assert!(e.contains("was not issued by an authority that is trusted here"), "{e}");
+        // An alert without words.
+        let e = transport(0x100 + 48, "", true);
+        assert!(matches!(e, QuicError::Tls { alert: Some(48), .. }));
+        assert!(e.to_string().contains("it does not trust our certificate"), "{e}");
+        // The peer's words are not about its own certificate.
+        let e = transport(0x100 + 48, "invalid peer certificate: UnknownIssuer", true).to_string();
+        assert_eq!(e, "TLS: invalid peer certificate: UnknownIssuer");
+    }
 }

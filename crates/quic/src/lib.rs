@@ -15,6 +15,7 @@
 
 mod api;
 mod clock;
+mod closing;
 mod config;
 mod error;
 mod quinn;

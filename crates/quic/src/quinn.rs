@@ -141,9 +141,48 @@ impl Endpoint {
         }
     }
 
+    /// Whether it accepts connections, or did: other engines may share its port.
+    #[must_use]
+    pub fn is_server(&self) -> bool {
+        self.server
+    }
+
     /// A connection that this endpoint accepted has finished its handshake, or failed.
     pub fn handshake_over(&mut self) {
         self.handshaking = self.handshaking.saturating_sub(1);
+    }
+}
+
+/// The number of the engine that chose a packet's destination connection id, where it must be one that an engine chose: in
+/// packets with a short header, which begin with it (RFC 9000 section 17.3), and in Handshake packets. Those that come
+/// before may carry an id of the client's choice.
+fn engine_of(packet: &[u8]) -> Option<u8> {
+    const VERSION_1: [u8; 4] = [0, 0, 0, 1];
+    const HANDSHAKE: u8 = 0b10;
+    match *packet {
+        [first, engine, ..] if first & 0x80 == 0 => Some(engine),
+        [first, v0, v1, v2, v3, len, engine, ..]
+            if [v0, v1, v2, v3] == VERSION_1 && first >> 4 & 0b11 == HANDSHAKE && usize::from(len) == CID_LEN =>
+        {
+            Some(engine)
+        }
+        _ => None,
+    }
+}
+
+impl Endpoint {
+    /// A packet that does not seem to be for this engine.
+    fn foreign(&mut self, now: Instant, meta: Datagram, engine: u8, data: BytesMut, out: &mut Vec<u8>) -> Arrival {
+        // A stateless reset looks like such a packet with a random id: it is for the connection whose token it ends with
+        // (RFC 9000 section 10.3.1). What the endpoint would answer to a stranger is not said: the other engine knows it.
+        let (kept, before) = (data.clone(), out.len());
+        let ecn = EcnCodepoint::from_bits(meta.ecn as u8);
+        let event = self.inner.handle(self.epoch.theirs(now), meta.source, meta.local, ecn, data, out);
+        if let Some(q::DatagramEvent::ConnectionEvent(handle, event)) = event {
+            return Arrival::For(Handle(handle.0), ConnectionEvent(event));
+        }
+        out.truncate(before);
+        Arrival::Foreign(engine, kept)
     }
 }
 
@@ -173,15 +212,11 @@ impl EndpointApi for Endpoint {
     }
 
     fn handle_datagram(&mut self, now: Instant, meta: Datagram, data: BytesMut, out: &mut Vec<u8>) -> Arrival {
-        // A short header packet starts with its destination connection id (RFC 9000 section 17.3).
-        // A stateless reset looks like one with a random id, so only sockets that several engines may share ask: those that
-        // accept connections.
-        if let [first, engine, ..] = data[..]
-            && first & 0x80 == 0
-            && engine != self.engine
-            && self.server
+        // Only sockets that accept connections may be shared by several engines.
+        if self.server
+            && let Some(engine) = engine_of(&data).filter(|e| *e != self.engine)
         {
-            return Arrival::Foreign(engine);
+            return self.foreign(now, meta, engine, data, out);
         }
         let ecn = EcnCodepoint::from_bits(meta.ecn as u8);
         let event = self.inner.handle(self.epoch.theirs(now), meta.source, meta.local, ecn, data, out);
@@ -228,6 +263,8 @@ impl From<q::Transmit> for Transmit {
 pub struct Connection {
     inner: q::Connection,
     epoch: Epoch,
+    /// See [`ConnectionApi::set_send_window`].
+    window: u64,
 }
 
 impl core::fmt::Debug for Connection {
@@ -238,7 +275,7 @@ impl core::fmt::Debug for Connection {
 
 impl Connection {
     fn new(inner: q::Connection, epoch: Epoch) -> Self {
-        Self { inner, epoch }
+        Self { inner, epoch, window: Tuning::SEND_WINDOW_MIN }
     }
 
     fn handshake(&self) -> Option<Box<HandshakeData>> {
@@ -338,6 +375,13 @@ impl ConnectionApi for Connection {
         }
     }
 
+    fn received_reset(&mut self, stream: StreamId) -> Option<u64> {
+        if !self.may_receive(stream) {
+            return None;
+        }
+        Some(self.inner.recv_stream(stream.0).received_reset().ok()??.into_inner())
+    }
+
     fn read(&mut self, stream: StreamId, max: usize) -> ReadOutcome {
         if !self.may_receive(stream) {
             return ReadOutcome::Closed;
@@ -355,6 +399,10 @@ impl ConnectionApi for Connection {
         // Whether credit must be sent is found out by poll_transmit, which the caller drains anyway.
         let _ = chunks.finalize();
         outcome
+    }
+
+    fn set_peer_streams(&mut self, direction: Direction, count: u32) {
+        self.inner.set_max_concurrent_streams(direction.into(), VarInt::from_u32(count));
     }
 
     fn set_priority(&mut self, stream: StreamId, priority: i32) {
@@ -381,6 +429,7 @@ impl ConnectionApi for Connection {
     }
 
     fn close(&mut self, now: Instant, c: u64, reason: &[u8]) {
+        crate::closing::let_go(&self.inner);
         self.inner.close(self.epoch.theirs(now), code(c), Bytes::copy_from_slice(reason));
     }
 
@@ -437,6 +486,21 @@ impl ConnectionApi for Connection {
         self.inner.current_mtu()
     }
 
+    fn has_unacknowledged(&mut self, stream: StreamId) -> bool {
+        if !self.may_send(stream) {
+            return false;
+        }
+        // quinn-proto tells it to nobody but by the window: a byte of room is free unless something is kept for the peer.
+        self.inner.set_send_window(1);
+        let kept = self.inner.send_stream(stream.0).write(&[]) == Err(q::WriteError::Blocked);
+        self.inner.set_send_window(self.window);
+        kept
+    }
+
+    fn acknowledged(&self) -> u64 {
+        crate::closing::acknowledged(&self.inner)
+    }
+
     fn stats(&self) -> Stats {
         let s = self.inner.stats();
         Stats {
@@ -444,6 +508,7 @@ impl ConnectionApi for Connection {
             congestion_window: s.path.cwnd,
             sent: (s.udp_tx.datagrams, s.udp_tx.bytes),
             received: (s.udp_rx.datagrams, s.udp_rx.bytes),
+            data_frames: s.frame_rx.stream + s.frame_rx.datagram,
             lost: (s.path.lost_packets, s.path.lost_bytes),
             congestion_events: s.path.congestion_events,
             mtu: s.path.current_mtu,
@@ -451,6 +516,7 @@ impl ConnectionApi for Connection {
     }
 
     fn set_send_window(&mut self, bytes: u64) {
+        self.window = bytes;
         self.inner.set_send_window(bytes);
     }
 }

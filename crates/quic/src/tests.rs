@@ -24,6 +24,8 @@ struct Pair {
     wire: Vec<Vec<u8>>,
     /// Drops the n-th datagram.
     lose: Vec<usize>,
+    /// Where the client was before: what is sent there gets lost.
+    left: Option<SocketAddr>,
 }
 
 fn identity(engine: u8, seed: u8) -> Identity {
@@ -66,6 +68,7 @@ impl Pair {
             now,
             wire: Vec::new(),
             lose: lose.to_vec(),
+            left: None,
         }
     }
 
@@ -117,6 +120,9 @@ impl Pair {
             }
             let Some(t) = connection.poll_transmit(self.now, 1, &mut buf) else { break };
             sent = true;
+            if self.left == Some(t.destination) {
+                continue;
+            }
             assert_eq!(t.destination, to.addr);
             self.wire.push(buf[..t.size].to_vec());
             if self.lose.contains(&(self.wire.len() - 1)) {
@@ -135,6 +141,16 @@ impl Pair {
             }
         }
         sent
+    }
+
+    /// What an endpoint with the client's keys answers to a packet of a connection that it has forgotten.
+    fn reset_from_the_client(&self, packet: &[u8], seed: u8) -> Vec<u8> {
+        let mut amnesiac = Endpoint::new(Epoch::new(), &identity(1, seed), None).expect("endpoint");
+        let meta = Datagram { source: self.server.addr, local: None, ecn: Ecn::NotEct };
+        let mut out = Vec::new();
+        let arrival = amnesiac.handle_datagram(self.now, meta, BytesMut::from(packet), &mut out);
+        assert!(matches!(arrival, Arrival::Respond(_)), "{arrival:?}");
+        out
     }
 
     fn client(&mut self) -> &mut Connection {
@@ -246,7 +262,67 @@ fn connection_ids_carry_the_engine_and_foreign_ones_are_told() {
     let mut other = Endpoint::new(Epoch::new(), &identity(3, 1), Some((tls(1).1, &tuning))).expect("endpoint");
     let meta = Datagram { source: pair.client.addr, local: None, ecn: Ecn::NotEct };
     let arrival = other.handle_datagram(pair.now, meta, BytesMut::from(&short[..]), &mut Vec::new());
-    assert!(matches!(arrival, Arrival::Foreign(2)), "{arrival:?}");
+    assert!(matches!(&arrival, Arrival::Foreign(2, data) if data[..] == short[..]), "{arrival:?}");
+}
+
+#[test]
+fn a_stateless_reset_ends_the_connection_whose_token_it_carries_whatever_engine_it_names() {
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    // On a new path the server uses a connection id with which it was given a token.
+    pair.left = Some(pair.client.addr);
+    pair.client.addr = "192.0.2.1:1001".parse().expect("literal");
+    pair.client().ping();
+    pair.run(SECOND);
+    let to_client = |p: &&Vec<u8>| p[0] & 0x80 == 0 && p[1] == 1 && p.len() > 60;
+    let packet = pair.wire.iter().rev().find(to_client).expect("a packet for the client").clone();
+    let mut others = 0;
+    for seed in 10..20 {
+        let reset = pair.reset_from_the_client(&packet, seed);
+        // Its id is random; most of them name some other engine.
+        others += u32::from(reset[1] != 2);
+        let meta = Datagram { source: pair.client.addr, local: None, ecn: Ecn::NotEct };
+        let arrival = pair.server.endpoint.handle_datagram(pair.now, meta, BytesMut::from(&reset[..]), &mut Vec::new());
+        let Arrival::For(_, event) = arrival else { panic!("{arrival:?}") };
+        pair.server().handle_event(event);
+    }
+    assert!(others > 0);
+    pair.run(SECOND);
+    assert!(pair.server.events.iter().any(|e| matches!(e, Event::Lost(_))), "{:?}", pair.server.events);
+}
+
+#[test]
+fn handshake_packets_are_told_apart_like_those_of_connections() {
+    // Unless a datagram is lost, the client's Handshake packets share one with an Initial packet.
+    let mut pairs = (0..6).map(|n| Pair::new(1, &[n]));
+    let (pair, handshake) = pairs
+        .find_map(|mut pair| {
+            pair.run(5 * SECOND);
+            let handshake = pair.wire.iter().find(|p| p[0] & 0xf0 == 0xe0 && p[6] == 2)?.clone();
+            Some((pair, handshake))
+        })
+        .expect("a Handshake packet");
+    let tuning = Tuning::default();
+    let mut other = Endpoint::new(Epoch::new(), &identity(3, 1), Some((tls(1).1, &tuning))).expect("endpoint");
+    let meta = Datagram { source: pair.client.addr, local: None, ecn: Ecn::NotEct };
+    let mut out = Vec::new();
+    let arrival = other.handle_datagram(pair.now, meta, BytesMut::from(&handshake[..]), &mut out);
+    assert!(matches!(arrival, Arrival::Foreign(2, _)) && out.is_empty(), "{arrival:?}");
+}
+
+#[test]
+fn a_close_waits_for_nothing_although_data_does() {
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    let stream = pair.client().open(Direction::Both).expect("allowed");
+    // More than the congestion window takes: the rest waits for acknowledgements, which do not come any more.
+    while pair.client().write(stream, &[7; 10_000]).is_ok_and(|n| n > 0) {}
+    let (now, mut buf) = (pair.now, Vec::new());
+    while pair.client().poll_transmit(now, 1, &mut buf).is_some() {}
+    pair.client().close(now, 42, b"enough");
+    pair.run(SECOND);
+    let lost = QuicError::Closed { code: 42, reason: "enough".into() };
+    assert!(pair.server.events.contains(&Event::Lost(lost)), "{:?}", pair.server.events);
 }
 
 #[test]
@@ -260,7 +336,7 @@ fn garbage_is_nothing() {
         rng.fill(&mut data);
         let mut out = Vec::new();
         match pair.server.endpoint.handle_datagram(pair.now, meta, BytesMut::from(&data[..]), &mut out) {
-            Arrival::Nothing | Arrival::Foreign(_) | Arrival::Respond(_) => {}
+            Arrival::Nothing | Arrival::Foreign(..) | Arrival::Respond(_) => {}
             other => panic!("{other:?} from garbage"),
         }
         // Never more than three times what came (RFC 9000 section 8.1).

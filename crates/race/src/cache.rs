@@ -1,12 +1,12 @@
 //! What worked last time, so that the next race begins with it or need not be run at all (RFC 9623 section 9).
 //!
 //! *Responsible for* remembering, for a while and within a bound, which candidate won under which circumstances, and which
-//! one disappointed right after it had won. *Not responsible for* what a key means: the caller derives its four numbers
+//! ones were no good. *Not responsible for* what a key means: the caller derives its four numbers
 //! from network, endpoint, request and isolation, and so keeps histories apart that must not meet.
 //!
 //! *Invariants*: never more than the capacity; what was used longest ago goes first; [`OutcomeCache::get`] allocates nothing.
 
-use crate::{PathId, StackId};
+use crate::{BadCause, Family, Lesson, Mark, PathId, StackId};
 use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -17,10 +17,15 @@ use std::net::SocketAddr;
 pub const DEFAULT_LIFETIME: Duration = Duration::from_secs(600);
 /// How many keys are remembered, unless told otherwise.
 pub const DEFAULT_CAPACITY: usize = 4096;
-/// How long a candidate that failed right after set-up is avoided.
+/// How long a candidate counts as bad the first time. It is short, because a single forged packet can bring it about.
 pub const BAD_LIFETIME: Duration = Duration::from_secs(60);
+/// How long a candidate counts as bad at most: each time that it is found bad again after its mark has expired, the mark
+/// lives twice as long as the last one.
+pub const MAX_BAD_LIFETIME: Duration = Duration::from_secs(600);
+/// For how long after a mark has expired the next one is longer for it.
+pub const BAD_MEMORY: Duration = Duration::from_secs(600);
 /// How many bad candidates are remembered for each key; a further one displaces that which would be forgotten first.
-pub const MAX_BAD: usize = 4;
+pub const MAX_BAD: usize = 8;
 
 /// The circumstances of an outcome, as numbers that the caller makes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,12 +66,18 @@ impl Outcome {
     }
 }
 
-/// A candidate that failed right after set-up.
+/// A candidate that was no good.
 #[derive(Clone, Copy, Debug)]
 struct Bad {
-    stack: StackId,
-    addr: SocketAddr,
-    until: Instant,
+    mark: Mark,
+    /// How often it was found bad again before.
+    again: u32,
+}
+
+impl Bad {
+    fn is_about(&self, stack: StackId, addr: SocketAddr) -> bool {
+        (self.mark.lesson.stack, self.mark.lesson.addr) == (stack, addr)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -77,7 +88,8 @@ struct Slot {
     tell_from: Instant,
     failures: u32,
     last_failure: Instant,
-    bad: [Option<Bad>; MAX_BAD],
+    /// At most [`MAX_BAD`]; most keys have none.
+    bad: Vec<Bad>,
     /// Neighbours in the order of use.
     newer: u32,
     older: u32,
@@ -147,7 +159,8 @@ impl OutcomeCache {
 
     /// Remembers what worked. Its `expires` and `failures` are the cache's to set.
     ///
-    /// A candidate that [is bad](Self::is_bad) stays so: set-up has succeeded before, too. It is told once it is not.
+    /// It refutes what was said against the candidate, and what was suspected of its stack and family; but one that
+    /// [died](BadCause::Died) right after set-up stays bad: set-up has succeeded before, too. It is told once it is not.
     pub fn record_success(&mut self, now: Instant, key: CacheKey, outcome: Outcome) {
         let expires = now + self.lifetime;
         let lifetime = self.lifetime;
@@ -156,38 +169,77 @@ impl OutcomeCache {
             slot.failures = 0;
         }
         slot.outcome = Some(Outcome { expires, failures: slot.failures, ..outcome });
+        slot.refute(outcome.stack, outcome.addr);
         slot.tell_from = slot.bad_until(outcome.stack, outcome.addr).unwrap_or(Instant::ZERO);
     }
 
-    /// A connection that was the outcome of this key failed right after set-up: the outcome is dropped, and its candidate is
-    /// bad for [`BAD_LIFETIME`]. Without an outcome that is remembered, nothing changes.
-    pub fn record_failure(&mut self, now: Instant, key: CacheKey) {
+    /// The outcome of this key was tried again and was no good: it is dropped, and its candidate is bad. Without an outcome
+    /// that is remembered, nothing changes.
+    pub fn record_failure(&mut self, now: Instant, key: CacheKey, cause: BadCause) {
         let Some(outcome) = self.slot_of(&key).and_then(|slot| slot.outcome).filter(|o| now < o.expires) else {
             return;
         };
-        self.record_failure_of(now, key, outcome.stack, outcome.addr);
+        self.record_bad(now, key, Lesson::new(outcome.stack, outcome.addr, cause));
     }
 
-    /// A connection by this candidate failed right after set-up, whether or not it is the outcome that is remembered.
-    pub fn record_failure_of(&mut self, now: Instant, key: CacheKey, stack: StackId, addr: SocketAddr) {
+    /// A candidate was no good, whether or not it is the outcome that is remembered: it is bad for [`BAD_LIFETIME`], or for
+    /// longer if it was before. While it is bad, what is found against it again moves the end of its mark and no more: it
+    /// takes patience, and not many packets, to keep a candidate down for long.
+    pub fn record_bad(&mut self, now: Instant, key: CacheKey, lesson: Lesson) {
         let slot = self.slot(key);
-        slot.outcome = slot.outcome.filter(|o| (o.stack, o.addr) != (stack, addr));
-        slot.failures = slot.failures.saturating_add(1);
+        slot.outcome = slot.outcome.filter(|o| (o.stack, o.addr) != (lesson.stack, lesson.addr));
+        // All connections of one session die at once, for one reason.
+        let place = slot.bad.iter().position(|b| b.is_about(lesson.stack, lesson.addr));
+        let known = place.and_then(|i| slot.bad.get(i)).copied();
+        if slot.last_failure != now || known.is_none() {
+            slot.failures = slot.failures.saturating_add(1);
+        }
         slot.last_failure = now;
-        let bad = Bad { stack, addr, until: now + BAD_LIFETIME };
+        let again = match known {
+            Some(b) if now < b.mark.until => b.again,
+            Some(b) if now < b.mark.until + BAD_MEMORY => b.again.saturating_add(1),
+            _ => 0,
+        };
+        let lifetime = BAD_LIFETIME.saturating_mul(1 << again.min(16)).min(MAX_BAD_LIFETIME);
+        let until = known.map_or(Instant::ZERO, |b| b.mark.until).max(now + lifetime);
+        let bad = Bad { mark: Mark { lesson, since: now, until }, again };
         // Its own place, else a free one, else that of the one to be forgotten first.
-        let of_same = slot.bad.iter().position(|b| b.is_some_and(|b| (b.stack, b.addr) == (stack, addr)));
-        let earliest = || slot.bad.iter().enumerate().min_by_key(|(_, b)| b.map(|b| b.until)).map(|(i, _)| i);
-        let place = of_same.or_else(earliest).and_then(|i| slot.bad.get_mut(i));
-        if let Some(place) = place {
-            *place = Some(bad);
+        let earliest = || slot.bad.iter().enumerate().min_by_key(|(_, b)| b.mark.until).map(|(i, _)| i);
+        let place = place.or_else(|| if slot.bad.len() < MAX_BAD { None } else { earliest() });
+        match place.and_then(|i| slot.bad.get_mut(i)) {
+            Some(place) => *place = bad,
+            None => slot.bad.push(bad),
         }
     }
 
-    /// Whether this candidate failed right after set-up within the last [`BAD_LIFETIME`].
+    /// The peer of a candidate has answered after all: it was slow, and not silent.
+    pub fn record_answer(&mut self, key: &CacheKey, stack: StackId, addr: SocketAddr) {
+        if let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) {
+            slot.refute(stack, addr);
+        }
+    }
+
+    /// Lets the outcome of this key be forgotten as soon as a bad candidate of a better stack is bad no more, so that what
+    /// was bad only for a while is tried again. `better(a, b)` tells whether the stack `a` is better than `b`.
+    pub fn give_way(&mut self, now: Instant, key: &CacheKey, better: impl Fn(StackId, StackId) -> bool) {
+        let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) else { return };
+        let Some(outcome) = &mut slot.outcome else { return };
+        let marks = slot.bad.iter().map(|b| &b.mark).filter(|m| now < m.until && better(m.lesson.stack, outcome.stack));
+        if let Some(until) = marks.map(|m| m.until).min() {
+            outcome.expires = outcome.expires.min(until);
+        }
+    }
+
+    /// Whether this candidate counts as bad now.
     #[must_use]
     pub fn is_bad(&self, now: Instant, key: CacheKey, stack: StackId, addr: SocketAddr) -> bool {
         self.slot_of(&key).and_then(|slot| slot.bad_until(stack, addr)).is_some_and(|until| now < until)
+    }
+
+    /// The bad marks that count under this key now; at most [`MAX_BAD`].
+    pub fn marks(&self, now: Instant, key: &CacheKey) -> impl Iterator<Item = &Mark> {
+        let bad = self.slot_of(key).map(|slot| slot.bad.as_slice()).unwrap_or_default();
+        bad.iter().map(|b| &b.mark).filter(move |m| now < m.until)
     }
 
     /// Forgets everything about one network: "flushed whenever a device changes the network to which it is attached" (RFC
@@ -234,7 +286,7 @@ impl OutcomeCache {
                     tell_from: Instant::ZERO,
                     failures: 0,
                     last_failure: Instant::ZERO,
-                    bad: [None; MAX_BAD],
+                    bad: Vec::new(),
                     newer: NONE,
                     older: NONE,
                 });
@@ -298,8 +350,18 @@ impl OutcomeCache {
 
 impl Slot {
     fn bad_until(&self, stack: StackId, addr: SocketAddr) -> Option<Instant> {
-        let same = |b: &&Bad| (b.stack, b.addr) == (stack, addr);
-        self.bad.iter().flatten().find(same).map(|b| b.until)
+        self.bad.iter().find(|b| b.is_about(stack, addr)).map(|b| b.mark.until)
+    }
+
+    /// This candidate gets through: what is said against its being reached, or was suspected of what it has in common with
+    /// others, is wrong.
+    fn refute(&mut self, stack: StackId, addr: SocketAddr) {
+        self.bad.retain(|b| !b.is_about(stack, addr) || b.mark.lesson.cause == BadCause::Died);
+        for bad in &mut self.bad {
+            let lesson = &mut bad.mark.lesson;
+            lesson.suspect_group &= lesson.stack != stack;
+            lesson.suspect_family &= Family::of(&lesson.addr.ip()) != Family::of(&addr.ip());
+        }
     }
 }
 

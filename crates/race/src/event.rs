@@ -1,5 +1,6 @@
 //! What goes into a race and what comes out of it.
 
+use crate::Doubt;
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
@@ -131,6 +132,8 @@ pub enum Input<F> {
 /// What the race wants done, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
+    /// Nothing is to be done: a candidate has come up that stands behind others, because of this. Told once for each.
+    Doubted(Candidate, Doubt),
     /// Start an attempt.
     Start(Candidate),
     /// Withdraw an attempt that was started. It is not heard of again.

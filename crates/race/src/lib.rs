@@ -19,6 +19,7 @@
 
 mod cache;
 mod config;
+mod doubt;
 mod event;
 mod order;
 mod race;
@@ -26,11 +27,15 @@ mod report;
 mod resolution;
 mod sort;
 
-pub use cache::{BAD_LIFETIME, CacheKey, DEFAULT_CAPACITY, DEFAULT_LIFETIME, MAX_BAD, Outcome, OutcomeCache};
+pub use cache::{
+    BAD_LIFETIME, BAD_MEMORY, CacheKey, DEFAULT_CAPACITY, DEFAULT_LIFETIME, MAX_BAD, MAX_BAD_LIFETIME, Outcome,
+    OutcomeCache,
+};
 pub use config::{
     Config, MAX_ATTEMPT_DELAY, MAX_CANDIDATES, MAX_PATHS, MAX_RESOLUTION_DELAY, MAX_STACKS, MIN_ATTEMPT_DELAY,
     PathSpec, StackOption,
 };
+pub use doubt::{BadCause, Doubt, Lesson, Mark};
 pub use event::{Address, Candidate, CandidateId, Family, Input, Output, PathId, Progress, Service, StackId};
 pub use race::{RTT_LIMIT, Race};
 pub use report::{CandidateOutcome, CandidateReport, Record, ResolutionReport, ResolutionState};

@@ -7,11 +7,12 @@
 //! *Invariants*: those of the crate. All that can be done at an instant is done in the call that brings it, so a driver
 //! that drains [`Race::poll_output`] and then waits for [`Race::next_timeout`] misses nothing.
 
+use crate::doubt::judge;
 use crate::order::{Planned, plan, shares};
 use crate::resolution::Resolution;
 use crate::{
-    Address, Candidate, CandidateId, CandidateOutcome, CandidateReport, Config, Family, Input, MAX_PATHS, MAX_STACKS,
-    Output, PathId, PathSpec, Progress, ResolutionReport, StackOption,
+    Address, Candidate, CandidateId, CandidateOutcome, CandidateReport, Config, Doubt, Family, Input, MAX_PATHS,
+    MAX_STACKS, Mark, Output, PathId, PathSpec, Progress, ResolutionReport, StackOption,
 };
 use core::fmt::Debug;
 use core::time::Duration;
@@ -53,9 +54,21 @@ impl<F> Node<F> {
         matches!(self.report.outcome, CandidateOutcome::NotStarted)
     }
 
+    /// The order in which candidates take their turns: those that are bad last, and among the others of a path those
+    /// behind against which more speaks.
+    fn turn(&self) -> (bool, u16, u8, u16) {
+        let (own, weight) = doubts(self.report.doubt);
+        (own, self.rank.path, weight, self.rank.stack)
+    }
+
     fn rtt(&self) -> Duration {
         self.report.rtt.unwrap_or_default().min(RTT_LIMIT)
     }
+}
+
+/// What speaks against a candidate, to be compared: whether it is bad itself, and the weight.
+fn doubts(doubt: Option<Doubt>) -> (bool, u8) {
+    doubt.map_or((false, 0), |d| (d.own, d.weight))
 }
 
 /// The grace: begun by the first establishment, ended by the win or by the failure of all that were established.
@@ -84,7 +97,9 @@ pub struct Race<F> {
     failed_since_start: bool,
     grace: Option<Grace>,
     over: bool,
-    /// At most one start per call that is not drained, and one end per node.
+    /// By path: what earlier races say against candidates.
+    marks: Vec<(PathId, Mark)>,
+    /// At most one start per call that is not drained, and one doubt and one end per node.
     outputs: VecDeque<Output>,
     now: Instant,
 }
@@ -107,11 +122,19 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
             failed_since_start: false,
             grace: None,
             over: false,
+            marks: Vec::new(),
             outputs: VecDeque::new(),
             now,
         };
         race.advance();
         race
+    }
+
+    /// Tells what earlier races say against candidates of a path, to be called before its first answer. It is advice: what is
+    /// bad goes to the end of the list, and is tried like any other when its turn comes; where all are bad, nothing changes.
+    /// At most [`crate::MAX_BAD`] marks for each path are heeded.
+    pub fn heed(&mut self, path: PathId, marks: impl Iterator<Item = Mark>) {
+        self.marks.extend(marks.take(crate::MAX_BAD).map(|m| (path, m)));
     }
 
     /// Tells that a candidate which was started had been under way since `since`, before the race, because it has worked
@@ -174,7 +197,7 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
             None => {
                 let delays = self.paths.iter().filter(|r| !r.open).filter_map(|r| r.delay_ends(&self.config));
                 let unstarted = self.nodes.iter().filter(|n| n.is_unstarted());
-                let starts = unstarted.map(|n| self.next_start().max(self.released_at(n.rank)));
+                let starts = unstarted.map(|n| self.next_start().max(self.released_at(n)));
                 delays.chain(starts).min()
             }
         };
@@ -266,39 +289,56 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         let wanted: Vec<usize> = plans.iter().map(Vec::len).collect();
         let shares = shares(self.config.max_candidates, &wanted);
         let places = plans.iter().zip(shares).flat_map(|(plan, share)| plan.iter().take(share));
+        let mut places: Vec<(&Planned, Option<Doubt>)> = places.map(|p| (p, self.doubt(p))).collect();
+        // Only now, so that what is bad is put back and not crowded out. The sort is stable.
+        places.sort_by_key(|(place, doubt)| {
+            let (own, weight) = doubts(*doubt);
+            (own, place.path, weight)
+        });
 
         let mut old: Vec<Option<Node<F>>> = core::mem::take(&mut self.nodes).into_iter().map(Some).collect();
         let started = old.iter().flatten().filter(|n| !n.is_unstarted()).count();
         let mut room = self.config.max_candidates.saturating_sub(started);
         let mut nodes = Vec::new();
-        for place in places {
+        for (place, doubt) in places {
             let known = old.iter_mut().find(|slot| slot.as_ref().is_some_and(|n| n.stands_at(place)));
             let node = known.and_then(Option::take);
             if node.as_ref().is_some_and(|n| !n.is_unstarted()) {
                 nodes.extend(node);
             } else if room > 0 {
                 room -= 1;
-                nodes.extend(node.or_else(|| self.new_node(place)));
+                nodes.extend(node.or_else(|| self.new_node(place, doubt)));
             }
         }
         self.nodes = old.into_iter().flatten().filter(|n| !n.is_unstarted()).chain(nodes).collect();
     }
 
-    fn new_node(&mut self, place: &Planned) -> Option<Node<F>> {
+    /// What earlier races say against a place of the plan.
+    fn doubt(&self, place: &Planned) -> Option<Doubt> {
+        let path = self.paths.get(usize::from(place.path))?.spec.id;
+        let stack = self.stacks.get(usize::from(place.stack))?.id;
+        let marks = self.marks.iter().filter(|(p, _)| *p == path).map(|(_, m)| m);
+        judge(marks, stack, place.addr, |id| self.stacks.iter().find(|s| s.id == id).map(|s| s.group))
+    }
+
+    fn new_node(&mut self, place: &Planned, doubt: Option<Doubt>) -> Option<Node<F>> {
         let path = self.paths.get(usize::from(place.path))?.spec.id;
         let stack = self.stacks.get(usize::from(place.stack))?.id;
         let id = CandidateId(self.next_id);
         // Names are never used twice: after 2³² of them no candidate is added any more.
         self.next_id = self.next_id.checked_add(1)?;
+        let candidate = Candidate { id, path, stack, addr: place.addr };
+        self.outputs.extend(doubt.map(|d| Output::Doubted(candidate, d)));
         Some(Node {
             rank: Rank { path: place.path, stack: place.stack },
             report: CandidateReport {
-                candidate: Candidate { id, path, stack, addr: place.addr },
+                candidate,
                 started_at: None,
                 reachable_at: None,
                 established_at: None,
                 rtt: None,
                 ended_at: None,
+                doubt,
                 outcome: CandidateOutcome::NotStarted,
             },
         })
@@ -340,12 +380,12 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         }
     }
 
-    /// Until when reachable candidates hold back one of this rank.
+    /// Until when reachable candidates hold back this one, whose turn is no earlier than theirs.
     ///
     /// A peer that has answered will most likely complete the handshake, and what is started then is not better. But one
     /// that stalls afterwards must not block the race: it is given max(attempt delay, 4 round trips) from its answer.
-    fn released_at(&self, rank: Rank) -> Instant {
-        let holding = self.nodes.iter().filter(|n| n.is_running() && n.rank <= rank);
+    fn released_at(&self, node: &Node<F>) -> Instant {
+        let holding = self.nodes.iter().filter(|n| n.is_running() && n.turn() <= node.turn());
         let hold = |n: &Node<F>| {
             let at = n.report.reachable_at?;
             Some(at + self.config.attempt_delay.max(n.rtt() * HOLD_ROUND_TRIPS))
@@ -359,7 +399,7 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
             return None;
         }
         let mut unstarted = self.nodes.iter().filter(|n| n.is_unstarted());
-        unstarted.find(|n| self.now >= self.released_at(n.rank)).map(|n| n.report.candidate.id)
+        unstarted.find(|n| self.now >= self.released_at(n)).map(|n| n.report.candidate.id)
     }
 
     fn start(&mut self, id: CandidateId) {
@@ -378,9 +418,13 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
     }
 
     /// Until when `best` has to wait for better candidates that are under way.
+    ///
+    /// One against which more speaks has to answer before it is waited for.
     fn wait_until(&self, best: &Node<F>) -> Instant {
         let Some(grace) = self.grace.filter(|_| self.config.grace) else { return Instant::ZERO };
-        let better = self.nodes.iter().filter(|n| n.is_running() && n.rank < best.rank);
+        let limit = doubts(best.report.doubt);
+        let trusted = |n: &Node<F>| n.report.reachable_at.is_some() || doubts(n.report.doubt) <= limit;
+        let better = self.nodes.iter().filter(|n| n.is_running() && n.rank < best.rank && trusted(n));
         let wait = better.map(|n| match n.report.reachable_at {
             None => grace.until,
             Some(at) if at <= grace.until => at.max(grace.since) + n.rtt() * GRACE_ROUND_TRIPS,

@@ -1,6 +1,6 @@
 //! What can be told of a race afterwards, or while it runs.
 
-use crate::{Candidate, PathId};
+use crate::{Candidate, Doubt, PathId};
 use core::time::Duration;
 use neater_base::Instant;
 
@@ -38,6 +38,8 @@ pub struct CandidateReport<F> {
     pub rtt: Option<Duration>,
     /// When it won, failed or was withdrawn.
     pub ended_at: Option<Instant>,
+    /// What earlier races say against it, if it was put back for that.
+    pub doubt: Option<Doubt>,
     /// How it has fared.
     pub outcome: CandidateOutcome<F>,
 }

@@ -7,7 +7,7 @@ use crate::provider::Crypto;
 use crate::server_sessions::ServerSessions;
 use crate::sessions::{Authentication, Digest, MAX_LIFETIME, MAX_SESSIONS, SessionStore};
 use crate::ticket::Ticketer;
-use crate::verify::{Checks, ClientVerifier, ServerVerifier};
+use crate::verify::{Checks, ClientVerifier, Listed, ServerVerifier};
 use ring::digest::{Context, SHA256};
 use rustls::client::{Resumption, VerifierBuilderError, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
@@ -73,7 +73,8 @@ pub fn client_config(
 /// The configuration of a server with these parameters: one per listener, shared by its connections.
 ///
 /// `alpn` and `for_quic` as for [`client_config`]. Sessions are kept in the configuration where early data is accepted,
-/// and otherwise in tickets that the clients keep.
+/// and otherwise in tickets that the clients keep. Where early data is accepted it may also be answered before the client
+/// has finished its handshake (RFC 8446 section 2.3), unless clients must show a certificate.
 ///
 /// # Errors
 /// What is wrong with the parameters; [`SecurityError::NoServerCertificate`] if there is none.
@@ -105,6 +106,7 @@ pub fn server_config(
             config.session_storage = Arc::new(ServerSessions::new(crypto.clock.clone(), max, lifetime));
             // QUIC has no other value: RFC 9001 section 4.6.1 wants 0xffffffff or nothing.
             config.max_early_data_size = if for_quic { u32::MAX } else { EARLY_DATA_LIMIT };
+            config.send_half_rtt_data = true;
         }
         (_, false) => {
             config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -217,7 +219,8 @@ fn load(
     provider: &CryptoProvider,
     p: &SecurityParameters,
 ) -> Result<Vec<Arc<CertifiedKey>>, SecurityError> {
-    identities.iter().map(|i| i.load(provider, &p.signature_algorithms)).collect()
+    let challenge = p.identity_challenge.as_ref();
+    identities.iter().map(|i| i.load(provider, &p.signature_algorithms, challenge)).collect()
 }
 
 /// The trust anchors, where trust rests on authorities.
@@ -247,6 +250,14 @@ fn anchors(trust: &Trust, crypto: &Crypto) -> Result<Option<Arc<RootCertStore>>,
             Ok(Some(Arc::new(store)))
         }
         Trust::Pinned(_) | Trust::Callback => Ok(None),
+    }
+}
+
+/// The certificates that were named one by one.
+fn listed(trust: &Trust) -> Listed {
+    match trust {
+        Trust::Only(these) | Trust::SystemAnd(these) => Listed(these.clone()),
+        Trust::System | Trust::Pinned(_) | Trust::Callback => Listed::default(),
     }
 }
 
@@ -303,7 +314,7 @@ fn server_verifier(
             None => None,
         },
     };
-    Ok(ServerVerifier { authorities, checks })
+    Ok(ServerVerifier { authorities, listed: listed(&p.trust), checks })
 }
 
 fn client_verifier(
@@ -325,7 +336,8 @@ fn client_verifier(
         }
         Trust::Pinned(_) | Trust::Callback => None,
     };
-    Ok(Arc::new(ClientVerifier { authorities, mandatory, checks: checks(p, provider)? }))
+    let checks = checks(p, provider)?;
+    Ok(Arc::new(ClientVerifier { authorities, listed: listed(&p.trust), mandatory, checks }))
 }
 
 /// Hashes a list so that no two different lists look alike.
@@ -354,7 +366,10 @@ pub(crate) fn address<T: ?Sized>(of: &Arc<T>) -> [u8; 8] {
 fn authentication_digest(p: &SecurityParameters, crypto: &Crypto) -> Digest {
     let mut c = Context::new(&SHA256);
     c.update(&address(&crypto.provider));
-    c.update(&address(&crypto.roots));
+    // The system's roots may be read at any time; whom they do not concern goes on with the sessions that there are.
+    if matches!(p.trust, Trust::System | Trust::SystemAnd(_)) {
+        c.update(&address(&crypto.roots));
+    }
     hash_authentication(&mut c, p);
     finish(c)
 }
@@ -386,6 +401,7 @@ pub(crate) fn hash_authentication(c: &mut Context, p: &SecurityParameters) {
     }
     pins(c, &p.pinned_server_certificates);
     c.update(&p.trust_verification.as_ref().map_or([0; 8], address));
+    c.update(&p.identity_challenge.as_ref().map_or([0; 8], address));
     c.update(&(p.signature_algorithms.len() as u64).to_be_bytes());
     for scheme in &p.signature_algorithms {
         c.update(&u16::from(*scheme).to_be_bytes());

@@ -184,6 +184,23 @@ impl TlsError {
             other => Self::RefusedByPeer(other),
         }
     }
+
+    /// What a verdict on a certificate means of which only rustls's text is left, as QUIC passes it on. `None` where that
+    /// text is no such verdict, or readable as it is.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Self> {
+        let verdict = text.strip_prefix("invalid peer certificate: ")?;
+        let inner = verdict.strip_prefix("Other(OtherError(").and_then(|v| v.strip_suffix("))"));
+        Some(match inner.unwrap_or(verdict) {
+            "UnknownIssuer" => Self::UnknownIssuer,
+            "Revoked" => Self::CertificateRevoked,
+            "ApplicationVerificationFailure" => Self::RefusedByApplication,
+            "NotPinned" => Self::NotPinned,
+            // A name of a variant; a sentence is readable as it is.
+            other if inner.is_some() || !other.contains(' ') => unusable(other),
+            _ => return None,
+        })
+    }
 }
 
 /// Text of the peer, made harmless: bounded, without control characters.
@@ -211,6 +228,14 @@ impl fmt::Display for NotPinned {
 
 impl std::error::Error for NotPinned {}
 
+/// A verdict of webpki's that has nothing but a name.
+fn unusable(name: &str) -> TlsError {
+    TlsError::BadCertificate(match name {
+        "CaUsedAsEndEntity" => "it is that of an authority, and not listed as trusted itself".into(),
+        other => clean(other),
+    })
+}
+
 fn certificate(e: &CertificateError) -> TlsError {
     match e {
         CertificateError::ExpiredContext { time, not_after } => {
@@ -229,6 +254,7 @@ fn certificate(e: &CertificateError) -> TlsError {
         CertificateError::NotValidForName => TlsError::WrongName { expected: "".into(), presented: "".into() },
         CertificateError::ApplicationVerificationFailure => TlsError::RefusedByApplication,
         CertificateError::Other(other) if other.0.downcast_ref::<NotPinned>().is_some() => TlsError::NotPinned,
+        CertificateError::Other(other) => unusable(&other.0.to_string()),
         other => TlsError::BadCertificate(clean(&other.to_string())),
     }
 }

@@ -1,10 +1,11 @@
 //! Who we are: certificate chains with their keys, and which of them to show.
 
+use crate::challenge::{Challenged, IdentityChallenge, Key};
 use crate::error::SecurityError;
 use core::fmt;
 use rustls::client::{ResolvesClientCert, verify_server_name};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, SubjectPublicKeyInfoDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer};
 use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, Signer, SigningKey};
 use rustls::{Error, InconsistentKeys, SignatureAlgorithm, SignatureScheme};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 pub struct Identity {
     /// The certificates: end entity first, each certified by the next; the root may be left out.
     pub chain: Vec<CertificateDer<'static>>,
-    /// The private key: PKCS#8, PKCS#1 or SEC1.
+    /// The private key: PKCS#8, PKCS#1 or SEC1. Empty if it is not in memory: see [`Identity::with_key_elsewhere`].
     pub key: PrivateKeyDer<'static>,
 }
 
@@ -31,11 +32,21 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Loads the key and checks that it belongs to the certificate; it will sign with `schemes` only, if any are given.
+    /// An identity whose key is not in memory, but in hardware or another process. It needs
+    /// [`identity_challenge`](crate::SecurityParameters::identity_challenge), which has to sign. The certificate's key must
+    /// be of P-256, P-384, Ed25519 or RSA.
+    #[must_use]
+    pub fn with_key_elsewhere(chain: Vec<CertificateDer<'static>>) -> Self {
+        Self { chain, key: PrivatePkcs8KeyDer::from(Vec::new()).into() }
+    }
+
+    /// Loads the key and checks that it belongs to the certificate; it will sign with `schemes` only, if any are given, and
+    /// after asking `challenge`, if there is one.
     pub(crate) fn load(
         &self,
         provider: &CryptoProvider,
         schemes: &[SignatureScheme],
+        challenge: Option<&IdentityChallenge>,
     ) -> Result<Arc<CertifiedKey>, SecurityError> {
         let end_entity =
             self.chain.first().ok_or_else(|| SecurityError::BadCertificate("the chain is empty".into()))?;
@@ -43,12 +54,27 @@ impl Identity {
             ParsedCertificate::try_from(certificate)
                 .map_err(|e| SecurityError::BadCertificate(format!("number {} of the chain: {e}", i + 1).into()))?;
         }
-        let key = provider
-            .key_provider
-            .load_private_key(self.key.clone_key())
-            .map_err(|e| SecurityError::BadKey(e.to_string().into()))?;
-        let key: Arc<dyn SigningKey> =
-            if schemes.is_empty() { key } else { Arc::new(Restricted { key, schemes: schemes.into() }) };
+        let key: Arc<dyn SigningKey> = if self.key.secret_der().is_empty() {
+            let Some(callback) = challenge.cloned() else {
+                let why = "it is not in memory, and there is no identity challenge callback to ask for signatures";
+                return Err(SecurityError::BadKey(why.into()));
+            };
+            let key = Key::elsewhere(end_entity, schemes)?;
+            Arc::new(Challenged { chain: self.chain.clone().into(), callback, key })
+        } else {
+            let key = provider
+                .key_provider
+                .load_private_key(self.key.clone_key())
+                .map_err(|e| SecurityError::BadKey(e.to_string().into()))?;
+            let key: Arc<dyn SigningKey> =
+                if schemes.is_empty() { key } else { Arc::new(Restricted { key, schemes: schemes.into() }) };
+            match challenge.cloned() {
+                Some(callback) => {
+                    Arc::new(Challenged { chain: self.chain.clone().into(), callback, key: Key::Here(key) })
+                }
+                None => key,
+            }
+        };
         let certified = CertifiedKey::new(self.chain.clone(), key);
         debug_assert!(certified.cert.first() == Some(end_entity));
         match certified.keys_match() {

@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod challenge;
 mod config;
 #[cfg(feature = "deterministic")]
 mod deterministic;
@@ -31,6 +32,7 @@ mod stream;
 mod ticket;
 mod verify;
 
+pub use challenge::{Answer, Challenge, IdentityChallenge};
 pub use config::{EARLY_DATA_LIMIT, client_config, quic_initial_suite, server_config};
 pub use error::{Blame, Looks, SecurityError, TlsError};
 pub use identity::Identity;

@@ -1,5 +1,6 @@
 //! What an application says about security: RFC 9622 section 6.3.
 
+use crate::challenge::IdentityChallenge;
 use crate::config::{address, finish, hash_authentication, list};
 use crate::error::SecurityError;
 use crate::identity::Identity;
@@ -69,7 +70,8 @@ pub enum Trust {
     /// An authority of this system issued it.
     #[default]
     System,
-    /// One of these authorities issued it. A self-signed certificate is its own authority.
+    /// One of these authorities issued it. A self-signed certificate is its own authority, even if it says of itself that it
+    /// is one; its names and dates are looked at.
     Only(Vec<CertificateDer<'static>>),
     /// An authority of this system or one of these issued it.
     SystemAnd(Vec<CertificateDer<'static>>),
@@ -123,8 +125,6 @@ pub enum Effect {
     Partial(&'static str),
     /// Nothing is implemented; setting it makes every configuration fail, so that it cannot be mistaken for protection.
     Refused(&'static str),
-    /// There is nothing to set; the text says why.
-    Absent(&'static str),
     /// There is no such parameter.
     Unknown,
 }
@@ -163,16 +163,20 @@ pub struct SecurityParameters {
     pub max_cached_sessions: Option<usize>,
     /// `cachedSessionLifetimeSeconds`: for how long. Default: what the store allows; at most seven days.
     pub cached_session_lifetime: Option<Duration>,
-    /// `preSharedKey`: not implemented, and refused when set.
+    /// `preSharedKey`: refused when set, so that it cannot be mistaken for protection. rustls, which does TLS and QUIC here,
+    /// has no external pre-shared keys in its interface (RFC 8446 section 2.2); those that it uses are of sessions.
     pub pre_shared_key: Option<PreSharedKey>,
     /// Whether data may travel before the handshake is done (0-RTT). A client sends some only when asked to message by
     /// message; a server accepts some only of sessions it has kept and takes each once, so that a replay to it fails.
-    /// Default: true.
+    /// Default: true; but a listener must ask for it besides, by preferring or requiring `zeroRttMsg`, and a client that
+    /// avoids or prohibits that property sends none.
     pub early_data: bool,
     /// Where session keys are written for debugging, in the format of NSS. Whoever reads them reads everything.
     pub key_log: Option<Arc<dyn KeyLog>>,
     /// The application's own judgement of the peer's chain.
     pub trust_verification: Option<TrustVerification>,
+    /// The application's say in every signature of ours, and its own signatures where a key is not in memory.
+    pub identity_challenge: Option<IdentityChallenge>,
     /// The name to ask for and to find in the certificate, instead of the one connected to.
     pub server_name: Option<String>,
 }
@@ -206,6 +210,7 @@ impl SecurityParameters {
             early_data: true,
             key_log: None,
             trust_verification: None,
+            identity_challenge: None,
             server_name: None,
         }
     }
@@ -285,7 +290,7 @@ impl SecurityParameters {
     /// What setting the parameter of this name does. Names are those of RFC 9622, in any case.
     #[must_use]
     pub fn effect(name: &str) -> Effect {
-        const FULL: [&str; 10] = [
+        const FULL: [&str; 11] = [
             "allowedSecurityProtocols",
             "serverCertificate",
             "clientCertificate",
@@ -296,6 +301,7 @@ impl SecurityParameters {
             "maxCachedSessions",
             "cachedSessionLifetimeSeconds",
             "trustVerificationCallback",
+            "identityChallengeCallback",
         ];
         let is = |n: &str| n.eq_ignore_ascii_case(name);
         if FULL.into_iter().any(is) {
@@ -305,9 +311,9 @@ impl SecurityParameters {
                 "handshake signatures of both sides are restricted; signatures inside certificate chains are not",
             )
         } else if is("preSharedKey") {
-            Effect::Refused("rustls has no external pre-shared keys")
-        } else if is("identityChallengeCallback") {
-            Effect::Absent("private keys are held in memory; keys in hardware are not supported")
+            Effect::Refused(
+                "rustls has no external pre-shared keys: it uses those of sessions only (RFC 8446 section 2.2)",
+            )
         } else {
             Effect::Unknown
         }
@@ -327,6 +333,7 @@ impl fmt::Debug for SecurityParameters {
             .field("early_data", &self.early_data)
             .field("key_log", &self.key_log.is_some())
             .field("trust_verification", &self.trust_verification.is_some())
+            .field("identity_challenge", &self.identity_challenge.is_some())
             .field("server_name", &self.server_name)
             .finish_non_exhaustive()
     }
@@ -340,7 +347,7 @@ mod tests {
     fn what_is_not_implemented_says_so() {
         assert_eq!(SecurityParameters::effect("ALPN"), Effect::Full);
         assert!(matches!(SecurityParameters::effect("preSharedKey"), Effect::Refused(_)));
-        assert!(matches!(SecurityParameters::effect("identityChallengeCallback"), Effect::Absent(_)));
+        assert_eq!(SecurityParameters::effect("identityChallengeCallback"), Effect::Full);
         assert!(matches!(SecurityParameters::effect("signatureAlgorithm"), Effect::Partial(_)));
         assert_eq!(SecurityParameters::effect("colour"), Effect::Unknown);
     }
@@ -360,7 +367,7 @@ mod tests {
     #[test]
     fn the_fingerprint_tells_parameters_apart() {
         let base = SecurityParameters::new();
-        let changes: [fn(&mut SecurityParameters); 14] = [
+        let changes: [fn(&mut SecurityParameters); 15] = [
             |p| p.protection = Protection::Opportunistic,
             |p| p.min_version = TlsVersion::Tls13,
             |p| p.trust = Trust::Only(Vec::new()),
@@ -374,6 +381,7 @@ mod tests {
             |p| p.cached_session_lifetime = Some(Duration::from_secs(3)),
             |p| p.early_data = false,
             |p| p.trust_verification = Some(Arc::new(|_, _| true)),
+            |p| p.identity_challenge = Some(Arc::new(|_| crate::Answer::Sign)),
             |p| p.server_name = Some("a.example".into()),
         ];
         let mut seen = vec![base.fingerprint()];

@@ -53,6 +53,20 @@ pub fn self_signed_p256(names: &[&str], wall: WallTime) -> Result<Identity, Secu
     Ok(Identity { chain: vec![certificate.der().clone()], key: private(&key) })
 }
 
+/// A self-signed certificate for `names` that says of itself that it is an authority, as `openssl req -x509` makes it.
+#[cfg(test)]
+pub(crate) fn authority_of_its_own(names: &[&str], wall: WallTime, seed: [u8; 32]) -> Identity {
+    let make = || {
+        let key = ed25519(seed)?;
+        let mut params = end_entity(names, wall, &key)?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.extended_key_usages.clear();
+        let certificate = params.self_signed(&key).map_err(bad)?;
+        Ok::<_, SecurityError>(Identity { chain: vec![certificate.der().clone()], key: private(&key) })
+    };
+    make().unwrap()
+}
+
 /// An authority, and a certificate for `names` that it issued: the identity's chain has both, the authority last. For tests
 /// and for private networks that trust the authority.
 ///

@@ -97,6 +97,8 @@ pub struct TlsStream {
     early: Vec<u8>,
     early_read: usize,
     early_total: usize,
+    /// How much early data a client has written.
+    early_sent: usize,
 }
 
 /// Passes a reader through, noticing the first bytes and the end.
@@ -153,6 +155,7 @@ impl TlsStream {
             early: Vec::new(),
             early_read: 0,
             early_total: 0,
+            early_sent: 0,
         }
     }
 
@@ -398,7 +401,9 @@ impl TlsStream {
     pub fn early_write(&mut self, data: &[u8]) -> usize {
         match &mut self.connection {
             Connection::Client(client) if self.closing == Closing::No && self.failed.is_none() => {
-                client.early_data().map_or(0, |mut early| early.write(data).unwrap_or(0))
+                let taken = client.early_data().map_or(0, |mut early| early.write(data).unwrap_or(0));
+                self.early_sent += taken;
+                taken
             }
             _ => 0,
         }
@@ -419,6 +424,12 @@ impl TlsStream {
             Connection::Client(client) if !client.is_handshaking() => Some(client.is_early_data_accepted()),
             _ => None,
         }
+    }
+
+    /// On a client, how many bytes of early data were written, whether or not the server takes them.
+    #[must_use]
+    pub fn early_data_sent(&self) -> usize {
+        self.early_sent
     }
 
     /// On a server, how many bytes of early data were accepted. [`TlsStream::read_plain`] gives them first.

@@ -3,6 +3,10 @@
 //! Everything runs on loopback, without root and without the Internet. The server and the client are the `neater` command
 //! as users have it. What is blocked is really blocked, by sockets that swallow what they are sent:
 //!
+//! The name server answers for IPv6 at once and for IPv4 a little later, as resolvers often do: so IPv6 has had its chance
+//! with every transport before IPv4 gets one, and it shows what is dead. (When both answers are there, the second attempt
+//! already goes to the other family, over the other transport.)
+//!
 //! * UDP is blocked by a bound UDP socket that nobody reads, with a plain TCP relay beside it to the same server;
 //! * IPv6 is dead because its TCP listener's accept queue is full, so that SYNs go unanswered, and its UDP is not read.
 #![allow(clippy::print_stdout, reason = "a demonstration is for reading")]
@@ -16,6 +20,8 @@ use std::time::Duration;
 
 const NAME: &str = "demo.neater.test";
 const SIZE: u64 = 200 << 20;
+/// How much later than the other answers the one with the IPv4 address comes. More than the delay between two attempts.
+const A_LATER: Duration = Duration::from_millis(300);
 
 /// Ends the server, whatever happens.
 struct Server(Child);
@@ -72,10 +78,14 @@ fn run() -> Outcome<()> {
     for p in [port, blocked, dead] {
         zone += &format!("_{p}._https.{NAME} HTTPS 1 {NAME} alpn=h3,h2 port={p}\n");
     }
-    let dns = start_resolver(&zone)?;
+    let dns = start_resolver(&zone, if v6 { A_LATER } else { Duration::ZERO })?;
     std::fs::write(place.0.join("resolv.conf"), format!("nameserver {}#{}\n", dns.ip(), dns.port()))?;
     std::fs::write(place.0.join("hosts"), "")?;
 
+    println!(
+        "The name server tells the IPv6 address at once, and the IPv4 address {} ms later.",
+        if v6 { A_LATER.as_millis() } else { 0 }
+    );
     scene("1. Every transport works", "IPv6 and IPv4, UDP and TCP all reach the server.");
     fetch(&neater, &place.0, &ca, port)?;
 
@@ -161,20 +171,36 @@ fn start_server(neater: &Path, place: &Path, port: u16) -> Outcome<(Server, Path
     Ok((server, certificate))
 }
 
-/// A name server for the demonstration's one name.
-fn start_resolver(zone: &str) -> Outcome<SocketAddr> {
+/// A name server for the demonstration's one name, whose IPv4 address it tells later than the rest.
+fn start_resolver(zone: &str, a_later: Duration) -> Outcome<SocketAddr> {
     let zone = Zone::parse(zone).map_err(|e| e.to_string())?;
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     let addr = socket.local_addr()?;
     std::thread::spawn(move || {
         let mut buf = [0; 1500];
         while let Ok((n, from)) = socket.recv_from(&mut buf) {
-            if let Some(reply) = answer(&buf[..n], &zone) {
+            let Some(reply) = answer(&buf[..n], &zone) else { continue };
+            if asks_for_a(&buf[..n]) {
+                let Ok(socket) = socket.try_clone() else { continue };
+                std::thread::spawn(move || {
+                    std::thread::sleep(a_later);
+                    let _ = socket.send_to(&reply, from);
+                });
+            } else {
                 let _ = socket.send_to(&reply, from);
             }
         }
     });
     Ok(addr)
+}
+
+/// Whether a query is for an IPv4 address: type 1 behind the name (RFC 1035 section 4.1.2).
+fn asks_for_a(query: &[u8]) -> bool {
+    let mut at = 12;
+    while let Some(length) = query.get(at).filter(|l| **l > 0) {
+        at += 1 + usize::from(*length);
+    }
+    query.get(at + 1..at + 3) == Some(&[0, 1])
 }
 
 /// Runs `neater get` as a user would, and lets it speak for itself.
@@ -258,4 +284,19 @@ fn listen_v6(port: u16) -> Outcome<TcpListener> {
     socket.bind(&SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, port)).into())?;
     socket.listen(0)?;
     Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_questions_for_ipv4_are_answered_later() {
+        let query = |name: &[u8], kind: u8| [&[0; 12][..], name, &[0, kind, 0, 1]].concat();
+        assert!(asks_for_a(&query(b"\x04demo\x04test\0", 1)));
+        assert!(!asks_for_a(&query(b"\x04demo\x04test\0", 28)));
+        for cut in 0..20 {
+            assert!(!asks_for_a(&query(b"\x04demo\x04test\0", 1)[..cut]));
+        }
+    }
 }

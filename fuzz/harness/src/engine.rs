@@ -6,12 +6,12 @@ use neater_base::Rng;
 use neater_base::net::{Ecn, InterfaceKind, Net, SocketOptions, Token, Transmit};
 use neater_engine::{
     ConnectionId, Engine, EngineConfig, Event, GroupId, ListenerId, LocalEndpoint, RemoteEndpoint, Request,
-    RequestOptions, SendOptions, Stack, StreamDirection,
+    RequestOptions, SendOptions, Source, Stack, StreamDirection,
 };
 use neater_framing::FramerSpec;
 use neater_link::LinkConfig;
 use neater_netsim::{HostId, LinkId, SimNet, World};
-use neater_property::{Role, TransportProperties};
+use neater_property::{Role, SelectionProperty, TransportProperties};
 use neater_tls::{Crypto, Identity, SecurityParameters, Trust, self_signed};
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
@@ -86,6 +86,7 @@ impl<'a> Fuzz<'a> {
             (&[Stack::Quic], 0),
             (&[Stack::Quic], 1),
             (&[Stack::Quic, Stack::Tls], 0),
+            (&[Stack::Tls], 0),
             (&[Stack::Udp], 0),
             (&[Stack::QuicDatagram], 0),
         ] {
@@ -102,7 +103,10 @@ impl<'a> Fuzz<'a> {
             // Both were made to be served: a request that cannot be compiled is a broken harness.
             let compiled = sides[0].engine.compile(&properties, c, Role::Initiate, &options);
             requests.push(compiled.unwrap_or_else(|e| panic!("{e}")));
-            let listening = sides[1].engine.compile(&properties, s, Role::Listen, &options);
+            // Early data is refused by listeners that do not ask for it; these do.
+            let mut asking = properties.clone();
+            asking.prefer(SelectionProperty::ZeroRttMsg);
+            let listening = sides[1].engine.compile(&asking, s, Role::Listen, &options);
             let listening = listening.unwrap_or_else(|e| panic!("{e}"));
             let local = LocalEndpoint::new().with_port(port);
             let listener = sides[1].engine.listen(&listening, &[local]).unwrap_or_else(|e| panic!("{e}"));
@@ -293,6 +297,9 @@ impl<'a> Fuzz<'a> {
                     side.engine.turn();
                 }
                 while let Some(notice) = side.engine.poll_notice() {
+                    if let Source::Listener(l) = notice.source {
+                        side.engine.taken(l);
+                    }
                     match notice.event {
                         Event::ConnectionReceived(c) | Event::StreamReceived(c) => side.held.conns.push(c),
                         Event::GroupReceived(g) => side.held.groups.push(g),

@@ -2,11 +2,11 @@
 
 use neater_base::{Instant, Reader};
 use neater_race::{
-    Address, Candidate, CandidateId, Config, Family, Input, Output, PathId, PathSpec, Progress, Race, Service, StackId,
-    StackOption,
+    Address, BadCause, Candidate, CandidateId, Config, Family, Input, Lesson, Mark, Output, PathId, PathSpec, Progress,
+    Race, Service, StackId, StackOption,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 /// What the race has said so far, and what it was told.
@@ -16,12 +16,14 @@ struct Seen {
     running: BTreeSet<CandidateId>,
     established: BTreeSet<CandidateId>,
     end: Option<Output>,
+    doubted: BTreeSet<CandidateId>,
 }
 
 impl Seen {
     fn drain(&mut self, race: &mut Race<u8>, now: Instant) {
         while let Some(output) = race.poll_output(now) {
             match output {
+                Output::Doubted(c, _) => assert!(self.doubted.insert(c.id), "{c:?} doubted twice"),
                 Output::Start(candidate) => {
                     assert!(self.end.is_none(), "starts after its end");
                     assert_eq!(self.started.insert(candidate.id, candidate), None, "a name used twice");
@@ -48,6 +50,18 @@ fn address(byte: u8, v6: bool) -> Address {
         (Ipv4Addr::new(192, 0, 2, byte).into(), Ipv4Addr::LOCALHOST.into())
     };
     Address::new(addr, (!byte.is_multiple_of(5)).then_some(source))
+}
+
+/// A bad mark.
+fn mark(byte: u8, now: Instant) -> Mark {
+    let lesson = Lesson {
+        stack: StackId(u16::from(byte & 3)),
+        addr: SocketAddr::new(address(byte >> 5, byte & 4 != 0).addr, 443),
+        cause: BadCause::Silent,
+        suspect_group: byte & 8 != 0,
+        suspect_family: byte & 16 != 0,
+    };
+    Mark { lesson, since: now, until: now + Duration::from_secs(60) }
 }
 
 /// Takes one input of the race from the fuzzer's; `None` at its end.
@@ -105,6 +119,10 @@ pub fn race_events(data: &[u8]) {
     let mut race = Race::new(now, config, vec![path(0), path(1)], (0..4).map(stack).collect(), [9; 32]);
     let mut seen = Seen::default();
     seen.drain(&mut race, now);
+    // What earlier races say is advice: none of the laws depends on it.
+    for id in 0..2 {
+        race.heed(PathId(id), data.iter().rev().skip(usize::from(id)).step_by(2).map(|b| mark(*b, now)));
+    }
 
     let mut input = Reader::new(data);
     while let Ok(wait) = input.u8() {

@@ -3,20 +3,27 @@
 use crate::shared::Wait;
 use crate::{Connection, ConnectionError, SendError};
 use core::task::{Context, Poll};
+use neater_base::net::Lane;
 use std::io::{self, IoSlice};
+use std::sync::{Arc, OnceLock};
 
 /// A connection without framer over a transport without boundaries, as bytes.
 ///
-/// Implements [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. Writes go straight to the transport; shutting down
-/// ends this side's direction and leaves the other open.
+/// Implements [`tokio::io::AsyncRead`] and [`tokio::io::AsyncWrite`]. Writes go straight to the transport, so flushing has
+/// nothing to do: what was written is with the system (TCP) or with the session in this process (TLS, QUIC), which sends it as
+/// soon as the path allows while the process lives. Shutting down ends this side's direction and leaves the other open; it is
+/// done when the end needs this process no more, which is when the system has everything (TCP, TLS) or the peer has
+/// acknowledged everything (QUIC). Only [`Connection::close`] waits for the peer on every transport.
 #[derive(Debug)]
 pub struct ByteStream {
     connection: Connection,
+    /// A way past the engine and its lock, made when bytes first flow; `None` inside if there is none.
+    lane: OnceLock<Option<Arc<dyn Lane>>>,
 }
 
 impl ByteStream {
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection }
+        Self { connection, lane: OnceLock::new() }
     }
 
     /// The connection behind it.
@@ -35,12 +42,25 @@ impl ByteStream {
     ///
     /// # Errors
     /// Why the connection is over.
+    #[inline]
     pub fn poll_read_bytes(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize, ConnectionError>> {
+        if let Some(Some(lane)) = self.lane.get()
+            && let Some(n) = lane.read(buf)
+        {
+            return Poll::Ready(Ok(n));
+        }
+        self.poll_read_in_full(cx, buf)
+    }
+
+    #[inline(never)]
+    fn poll_read_in_full(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize, ConnectionError>> {
         let id = self.connection.id();
         let read = self.connection.handle().with(|s| {
             let read = s.engine.read(id, buf).map_err(Box::new);
-            if let Ok(None) = read {
-                s.wait(id, Wait::Readable, cx.waker());
+            match read {
+                Ok(None) => s.wait(id, Wait::Readable, cx.waker()),
+                Ok(Some(_)) if self.lane.get().is_none() => drop(self.lane.set(s.engine.lane(id))),
+                _ => {}
             }
             read
         });
@@ -55,7 +75,36 @@ impl ByteStream {
     ///
     /// # Errors
     /// Why nothing can be written any more.
+    #[inline]
     pub fn poll_write_bytes(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Result<usize, SendError>> {
+        if let [buf] = bufs
+            && let Some(Some(lane)) = self.lane.get()
+            && let Some(n) = lane.write(buf)
+        {
+            return Poll::Ready(Ok(n));
+        }
+        self.poll_write_in_full(cx, bufs)
+    }
+
+    /// Ends this side's direction, and waits until that end needs this process no more.
+    ///
+    /// # Errors
+    /// Why what was written may not arrive. A connection that is closed in order has nothing to end.
+    pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        let id = self.connection.id();
+        self.connection.handle().with(|s| match s.engine.finish(id) {
+            Ok(()) if s.engine.connection_stats(id).is_none_or(|stats| stats.ended) => Poll::Ready(Ok(())),
+            Ok(()) => {
+                s.wait(id, Wait::Writable, cx.waker());
+                Poll::Pending
+            }
+            Err(SendError::Connection(ConnectionError::Closed)) => Poll::Ready(Ok(())),
+            Err(e) => Poll::Ready(Err(e)),
+        })
+    }
+
+    #[inline(never)]
+    fn poll_write_in_full(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Result<usize, SendError>> {
         if bufs.iter().all(|b| b.is_empty()) {
             return Poll::Ready(Ok(0));
         }
@@ -63,8 +112,10 @@ impl ByteStream {
         // The error is boxed inside: what is carried out on every call is small.
         let written = self.connection.handle().with(|s| {
             let written = s.engine.write(id, bufs).map_err(Box::new);
-            if let Ok(None) = written {
-                s.wait(id, Wait::Writable, cx.waker());
+            match written {
+                Ok(None) => s.wait(id, Wait::Writable, cx.waker()),
+                Ok(Some(_)) if self.lane.get().is_none() => drop(self.lane.set(s.engine.lane(id))),
+                _ => {}
             }
             written
         });
@@ -114,6 +165,7 @@ mod tokio_traits {
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
     impl AsyncRead for ByteStream {
+        #[inline]
         fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
             if buf.remaining() == 0 {
                 return Poll::Ready(Ok(()));
@@ -125,6 +177,7 @@ mod tokio_traits {
     }
 
     impl AsyncWrite for ByteStream {
+        #[inline]
         fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
             self.poll_write_bytes(cx, &[IoSlice::new(buf)]).map_err(write_error)
         }
@@ -141,17 +194,13 @@ mod tokio_traits {
             true
         }
 
-        /// Nothing is held back: what was written has been handed to the transport.
+        /// Nothing is held back here: see [`ByteStream`] for what that means.
         fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
             Poll::Ready(Ok(()))
         }
 
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            match self.connection.finish() {
-                Ok(()) => Poll::Ready(Ok(())),
-                // A connection that is over has nothing to shut down.
-                Err(_) => Poll::Ready(Ok(())),
-            }
+        fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.poll_end(cx).map_err(write_error)
         }
     }
 }

@@ -1,24 +1,26 @@
 //! Connections (RFC 9622 sections 8 to 10).
 
-use crate::shared::{Handle, Wait};
+use crate::shared::{Handle, State, Wait};
+use crate::waiting::{Place, Waiting, Who};
 use crate::{
-    ByteStream, ConnectionError, ConnectionState, EstablishmentError, Group, Message, MessageContext, SendError, Value,
+    ByteStream, ConnectionError, ConnectionState, EstablishmentError, Group, Message, MessageContext, SendError,
+    SetPropertyError, Value,
 };
 use bytes::{Bytes, BytesMut};
-use core::future::{Future, poll_fn};
+use core::future::Future;
 use core::task::{Context, Poll};
 use core::time::Duration;
-use neater_base::net::{ErrorKind, SocketOption};
+use neater_base::net::ErrorKind;
 use neater_engine::{
     CandidateOutcome, ConnectionId, ConnectionStats, Event, MessageId, Reason, ReceiveOutcome, SendOptions, Stack,
     StreamDirection, TimelineEntry,
 };
-use neater_property::{CapacityProfile, SelectionProperty};
 use std::net::SocketAddr;
 
 /// A connection: messages in, messages out, over whichever transport was chosen.
 ///
-/// All methods take `&self` and may be called from any thread. Dropping the connection closes it gracefully: what was sent
+/// All methods take `&self` and may be called from any thread, and any number of tasks may wait on one connection: each is
+/// woken when there may be something for it. Dropping the connection closes it gracefully: what was sent
 /// is still delivered, and the socket is released then.
 ///
 /// Every future here is cancel-safe: dropping one loses nothing and takes nothing.
@@ -51,23 +53,37 @@ impl Connection {
         self.id
     }
 
-    /// As [`Connection::ready`], for hand-written futures.
+    /// As [`Connection::ready`], for hand-written futures. Of several that poll by hand, the last is woken.
     ///
     /// # Errors
     /// As [`Connection::ready`].
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), EstablishmentError>> {
-        self.handle.look(|s| {
-            let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(cancelled())) };
-            match &slot.outcome {
-                Some(Ok(())) => Poll::Ready(Ok(())),
-                Some(Err(e)) => Poll::Ready(Err((**e).clone())),
-                None if slot.ended.is_some() => Poll::Ready(Err(cancelled())),
-                None => {
-                    s.wait(self.id, Wait::Changed, cx.waker());
-                    Poll::Pending
+        self.handle.look(|s| self.poll_ready_as(s, &mut Who::by_hand(cx)))
+    }
+
+    #[inline]
+    fn poll_ready_as(&self, s: &mut State, who: &mut Who<'_>) -> Poll<Result<(), EstablishmentError>> {
+        let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(cancelled())) };
+        match &slot.outcome {
+            Some(Ok(())) => Poll::Ready(Ok(())),
+            Some(Err(e)) => Poll::Ready(Err((**e).clone())),
+            None if slot.ended.is_some() => Poll::Ready(Err(cancelled())),
+            None => {
+                if s.engine.is_forked() {
+                    return Poll::Ready(Err(forked()));
                 }
+                s.wait_as(self.id, Wait::Changed, who);
+                Poll::Pending
             }
-        })
+        }
+    }
+
+    /// A future that waits at this connection.
+    fn waiting<T, F>(&self, ask: F) -> Waiting<'_, F>
+    where
+        F: FnMut(&mut State, &mut Who<'_>) -> Poll<T> + Unpin,
+    {
+        Waiting::new(&self.handle, Place::Connection(self.id), ask)
     }
 
     /// Waits until the connection is ready (the Ready event).
@@ -75,7 +91,7 @@ impl Connection {
     /// # Errors
     /// The EstablishmentError event, with every candidate and what became of it.
     pub fn ready(&self) -> impl Future<Output = Result<(), EstablishmentError>> + Send + '_ {
-        poll_fn(|cx| self.poll_ready(cx))
+        self.waiting(|s, who| self.poll_ready_as(s, who))
     }
 
     /// Sends a message. Ends when the connection has taken it: from then on it is delivered, or reported by an event as
@@ -117,14 +133,12 @@ impl Connection {
         data: Bytes,
         options: SendOptions,
     ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
-        poll_fn(move |cx| {
-            self.handle.with(|s| match s.engine.send(self.id, data.clone(), options) {
-                Err(SendError::Blocked { .. }) => {
-                    s.wait(self.id, Wait::Writable, cx.waker());
-                    Poll::Pending
-                }
-                done => Poll::Ready(done),
-            })
+        self.waiting(move |s, who| match s.engine.send(self.id, data.clone(), options) {
+            Err(SendError::Blocked { .. }) => {
+                s.wait_as(self.id, Wait::Writable, who);
+                Poll::Pending
+            }
+            done => Poll::Ready(done),
         })
     }
 
@@ -153,7 +167,7 @@ impl Connection {
     /// # Errors
     /// Why the connection is over. A message of more than 64 MB is an error here: [`Connection::receive_partial`] takes it.
     pub fn receive(&self) -> impl Future<Output = Result<Option<Message>, ConnectionError>> + Send + '_ {
-        poll_fn(|cx| self.poll_receive(cx, usize::MAX, true))
+        self.waiting(|s, who| self.poll_receive_as(s, who, usize::MAX, true))
     }
 
     /// Receives what has arrived of the next message, at most `max` bytes of a byte stream; `None` when the peer will send
@@ -165,61 +179,72 @@ impl Connection {
         &self,
         max: usize,
     ) -> impl Future<Output = Result<Option<Message>, ConnectionError>> + Send + '_ {
-        poll_fn(move |cx| self.poll_receive(cx, max, false))
+        self.waiting(move |s, who| self.poll_receive_as(s, who, max, false))
     }
 
-    /// As [`Connection::receive`], for hand-written futures.
+    /// As [`Connection::receive`], for hand-written futures. Of several that poll by hand, the last is woken.
+    ///
+    /// # Errors
+    /// As [`Connection::receive`].
     pub fn poll_receive(
         &self,
         cx: &mut Context<'_>,
         max: usize,
         whole: bool,
     ) -> Poll<Result<Option<Message>, ConnectionError>> {
-        self.handle.with(|s| {
-            loop {
-                let outcome = match s.engine.receive(self.id, max) {
-                    Ok(o) => o,
-                    Err(e) => return Poll::Ready(Err(e)),
-                };
-                let part = match outcome {
-                    ReceiveOutcome::Blocked => {
-                        s.wait(self.id, Wait::Readable, cx.waker());
-                        return Poll::Pending;
-                    }
-                    ReceiveOutcome::End => return Poll::Ready(Ok(None)),
-                    ReceiveOutcome::Received(r) => r,
-                };
-                // The end of a raw byte stream is an empty, final part: to a program that is simply the end.
-                let raw = part.ecn.is_none() && !s.engine.request(self.id).is_some_and(|r| r.framer().frames());
-                if raw && part.data.is_empty() && part.is_final {
-                    return Poll::Ready(Ok(None));
+        self.handle.with(|s| self.poll_receive_as(s, &mut Who::by_hand(cx), max, whole))
+    }
+
+    fn poll_receive_as(
+        &self,
+        s: &mut State,
+        who: &mut Who<'_>,
+        max: usize,
+        whole: bool,
+    ) -> Poll<Result<Option<Message>, ConnectionError>> {
+        loop {
+            let outcome = match s.engine.receive(self.id, max) {
+                Ok(o) => o,
+                Err(e) => return Poll::Ready(Err(e)),
+            };
+            let part = match outcome {
+                ReceiveOutcome::Blocked => {
+                    s.wait_as(self.id, Wait::Readable, who);
+                    return Poll::Pending;
                 }
-                let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(ConnectionError::Closed)) };
-                let mut data = part.data;
-                if whole && !raw {
-                    let rare = slot.rare();
-                    if !part.end_of_message || !rare.partial.is_empty() {
-                        if rare.partial.len() + data.len() > GATHER_MAX {
-                            rare.partial = BytesMut::new();
-                            return Poll::Ready(Err(ConnectionError::Unsupported(
-                                "the message is over 64 MB: receive it in parts",
-                            )));
-                        }
-                        rare.partial.extend_from_slice(&data);
-                        if !part.end_of_message {
-                            continue;
-                        }
-                        data = core::mem::take(&mut rare.partial).freeze();
-                    }
-                }
-                let (remote, local) = (s.engine.remote_addr(self.id), s.engine.local_addr(self.id));
-                return Poll::Ready(Ok(Some(Message {
-                    data,
-                    context: MessageContext::received(remote, local, part.ecn, part.is_final),
-                    end_of_message: part.end_of_message,
-                })));
+                ReceiveOutcome::End => return Poll::Ready(Ok(None)),
+                ReceiveOutcome::Received(r) => r,
+            };
+            // The end of a raw byte stream is an empty, final part: to a program that is simply the end.
+            let raw = part.ecn.is_none() && !s.engine.request(self.id).is_some_and(|r| r.framer().frames());
+            if raw && part.data.is_empty() && part.is_final {
+                return Poll::Ready(Ok(None));
             }
-        })
+            let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(ConnectionError::Closed)) };
+            let mut data = part.data;
+            if whole && !raw {
+                let rare = slot.rare();
+                if !part.end_of_message || !rare.partial.is_empty() {
+                    if rare.partial.len() + data.len() > GATHER_MAX {
+                        rare.partial = BytesMut::new();
+                        return Poll::Ready(Err(ConnectionError::Unsupported(
+                            "the message is over 64 MB: receive it in parts",
+                        )));
+                    }
+                    rare.partial.extend_from_slice(&data);
+                    if !part.end_of_message {
+                        continue;
+                    }
+                    data = core::mem::take(&mut rare.partial).freeze();
+                }
+            }
+            let (remote, local) = (s.engine.remote_addr(self.id), s.engine.local_addr(self.id));
+            return Poll::Ready(Ok(Some(Message {
+                data,
+                context: MessageContext::received(remote, local, part.ecn, part.is_final, part.early),
+                end_of_message: part.end_of_message,
+            })));
+        }
     }
 
     /// Ends this side's direction: what was sent is delivered, and the peer sees the end (half-close). Receiving goes on.
@@ -230,11 +255,11 @@ impl Connection {
         self.handle.with(|s| s.engine.finish(self.id))
     }
 
-    /// Closes the connection gracefully and waits until everything accepted is delivered to the transport and the peer has
-    /// closed, too, or ten seconds have passed. Dropping the future does not stop the closing.
+    /// Closes the connection gracefully and waits until the peer has acknowledged everything that was sent. What the peer still
+    /// sends is thrown away. Dropping the future does not stop the closing.
     ///
     /// # Errors
-    /// The connection failed first: what was sent may not have been delivered.
+    /// The connection failed first, or the peer has taken nothing for ten seconds: what was sent may not have been delivered.
     pub async fn close(&self) -> Result<(), ConnectionError> {
         self.handle.with(|s| s.engine.close(self.id));
         self.closed().await
@@ -245,18 +270,19 @@ impl Connection {
     /// # Errors
     /// The error that ended it, if one did.
     pub fn closed(&self) -> impl Future<Output = Result<(), ConnectionError>> + Send + '_ {
-        poll_fn(|cx| {
-            self.handle.look(|s| {
-                let Some(slot) = s.slot(self.id) else { return Poll::Ready(Ok(())) };
-                if let Some(ended) = &slot.ended {
-                    return Poll::Ready(ended.clone().map_err(|e| *e));
-                }
-                if matches!(slot.outcome, Some(Err(_))) {
-                    return Poll::Ready(Err(ConnectionError::Closed));
-                }
-                s.wait(self.id, Wait::Changed, cx.waker());
-                Poll::Pending
-            })
+        self.waiting(|s, who| {
+            let Some(slot) = s.slot(self.id) else { return Poll::Ready(Ok(())) };
+            if let Some(ended) = &slot.ended {
+                return Poll::Ready(ended.clone().map_err(|e| *e));
+            }
+            if matches!(slot.outcome, Some(Err(_))) {
+                return Poll::Ready(Err(ConnectionError::Closed));
+            }
+            if s.engine.is_forked() {
+                return Poll::Ready(Err(ConnectionError::Net(ErrorKind::Forked.into())));
+            }
+            s.wait_as(self.id, Wait::Changed, who);
+            Poll::Pending
         })
     }
 
@@ -345,21 +371,19 @@ impl Connection {
     /// The events of this connection from now on, Readable and Writable left out; `None` after the last. Up to 1,024 are
     /// kept for a subscriber that is slow; the oldest are dropped then.
     pub fn next_event(&self) -> impl Future<Output = Option<Event>> + Send + '_ {
-        poll_fn(|cx| {
-            self.handle.look(|s| {
-                let Some(slot) = s.slot(self.id) else { return Poll::Ready(None) };
-                let over = slot.ended.is_some() || matches!(slot.outcome, Some(Err(_)));
-                let rare = slot.rare();
-                rare.subscribed = true;
-                match rare.events.pop_front() {
-                    Some(e) => Poll::Ready(Some(e)),
-                    None if over => Poll::Ready(None),
-                    None => {
-                        s.wait(self.id, Wait::Event, cx.waker());
-                        Poll::Pending
-                    }
+        self.waiting(|s, who| {
+            let Some(slot) = s.slot(self.id) else { return Poll::Ready(None) };
+            let over = slot.ended.is_some() || matches!(slot.outcome, Some(Err(_)));
+            let rare = slot.rare();
+            rare.subscribed = true;
+            match rare.events.pop_front() {
+                Some(e) => Poll::Ready(Some(e)),
+                None if over || s.engine.is_forked() => Poll::Ready(None),
+                None => {
+                    s.wait_as(self.id, Wait::Event, who);
+                    Poll::Pending
                 }
-            })
+            }
         })
     }
 
@@ -429,76 +453,23 @@ impl Connection {
         self.handle.with(|s| s.engine.stream_number(self.id))
     }
 
-    /// Reads a property by the name that RFC 9622 gives it. Selection Properties of type Preference read as Booleans: what
-    /// the chosen stack really does (section 6.2).
+    /// Reads a property by the name that RFC 9622 gives it; `None` if there is none of that name. Selection Properties of
+    /// type Preference read as what was asked for until a stack is chosen, and as Booleans then: what that stack really
+    /// does (section 6.2).
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Value> {
-        self.handle.with(|s| {
-            let e = &mut s.engine;
-            let text = |t: &str| Some(Value::from(t));
-            match name.to_ascii_lowercase().as_str() {
-                "connstate" => {
-                    return text(match e.state(self.id) {
-                        ConnectionState::Establishing => "establishing",
-                        ConnectionState::Established => "established",
-                        ConnectionState::Closing => "closing",
-                        ConnectionState::Closed => "closed",
-                    });
-                }
-                "cansend" => return Some(Value::from(e.can_send(self.id))),
-                "canreceive" => return Some(Value::from(e.can_receive(self.id))),
-                "sendmsgmaxlen" => return Some(Value::from(e.send_msg_max_len(self.id) as u64)),
-                _ => {}
-            }
-            let request = e.request(self.id)?;
-            if let (Some(p), Some(stack)) = (SelectionProperty::from_name(name), e.stack(self.id)) {
-                let f = stack.features();
-                let framed = p == SelectionProperty::PreserveMsgBoundaries && request.framer().frames();
-                let wanted = request.policy().needs.preference(p) > neater_property::Preference::NoPreference;
-                let has = f.provides.contains(p) || framed || (f.configurable.contains(p) && wanted);
-                return Some(Value::from(has));
-            }
-            request.properties().get(name)
-        })
+        self.handle.with(|s| s.engine.get_property(self.id, name))
     }
 
-    /// Sets a Connection Property by name (RFC 9622 section 8). Selection Properties cannot be changed any more.
+    /// Sets a Connection Property by name (RFC 9622 section 8). It holds for all connections of the group, except
+    /// `connPriority`. Selection Properties cannot be changed any more.
     ///
     /// # Errors
     /// There is no such property, it cannot be set on a connection or on this transport, or the value is out of range. The
     /// connection goes on in any case.
     pub fn set(&self, name: &str, value: impl Into<Value>) -> Result<(), SetPropertyError> {
         let value = value.into();
-        // The property's own rules first: name, type, range.
-        let mut check = neater_property::ConnectionProperties::default();
-        check.set(name, value).map_err(|e| SetPropertyError(e.to_string()))?;
-        let net = |e: neater_base::net::NetError| {
-            SetPropertyError(if e.kind == ErrorKind::Unsupported {
-                format!("{name} has no effect on this transport")
-            } else {
-                e.to_string()
-            })
-        };
-        self.handle.with(|s| match name.to_ascii_lowercase().as_str() {
-            "connpriority" => {
-                s.engine.set_priority(self.id, check.priority);
-                Ok(())
-            }
-            "keepalivetimeout" => {
-                s.engine.set_option(self.id, SocketOption::KeepAlive(check.keep_alive_timeout)).map_err(net)
-            }
-            "conntimeout" => s.engine.set_option(self.id, SocketOption::UserTimeout(check.timeout)).map_err(net),
-            "conncapacityprofile" => {
-                let low = check.capacity_profile.is_low_latency();
-                let dscp = dscp(check.capacity_profile);
-                s.engine.set_option(self.id, SocketOption::Dscp(dscp)).map_err(net)?;
-                match s.engine.stack(self.id) {
-                    Some(Stack::Tcp) => s.engine.set_option(self.id, SocketOption::NoDelay(low)).map_err(net),
-                    _ => Ok(()),
-                }
-            }
-            _ => Err(SetPropertyError(format!("{name} cannot be changed on an established connection yet"))),
-        })
+        self.handle.with(|s| s.engine.set_property(self.id, name, &value))
     }
 
     /// Waits for a time in which nothing is expected to happen, without being driven: only for tests of idleness.
@@ -509,22 +480,6 @@ impl Connection {
     }
 }
 
-fn dscp(profile: CapacityProfile) -> u8 {
-    neater_engine::dscp(profile)
-}
-
-/// A property that could not be set, and why. The connection goes on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetPropertyError(String);
-
-impl core::fmt::Display for SetPropertyError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for SetPropertyError {}
-
 impl MessageContext {
     /// The options of a message without context: a byte stream or a message may be sent over anything that was chosen.
     pub(crate) fn options_default(&self) -> SendOptions {
@@ -533,9 +488,18 @@ impl MessageContext {
 }
 
 fn cancelled() -> EstablishmentError {
+    never_ready(Reason::Cancelled, "the connection was closed before it was ready")
+}
+
+/// What waits in a child of `fork` waits in vain.
+fn forked() -> EstablishmentError {
+    never_ready(Reason::EstablishmentFailed, ErrorKind::Forked.as_str())
+}
+
+fn never_ready(reason: Reason, message: &str) -> EstablishmentError {
     EstablishmentError {
-        reason: Reason::Cancelled,
-        message: "the connection was closed before it was ready".into(),
+        reason,
+        message: message.into(),
         candidates: Vec::new(),
         excluded: Vec::new(),
         resolution: Vec::new(),

@@ -2,10 +2,10 @@
 
 use crate::machine::Machine;
 use crate::shared::{Handle, Shared};
-use crate::{Preconnection, SecurityParameters};
+use crate::{Preconnection, Siblings};
 use neater_engine::{Engine, EngineConfig, EngineStats, Limits};
 use neater_net::{OsNet, OsNetOptions};
-use neater_tls::{Crypto, Protection};
+use neater_tls::Crypto;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,12 +29,14 @@ pub struct Builder {
     seed: Option<[u8; 32]>,
     engine: u8,
     shared_secret: Option<[u8; 32]>,
+    siblings: Option<Siblings>,
     resolv_conf: Option<PathBuf>,
     hosts: Option<PathBuf>,
 }
 
 impl Builder {
-    /// Other bounds than the default ones.
+    /// Other bounds than the default ones. Of what a listener may hold, untaken connections and unfinished handshakes, each
+    /// is at most a quarter of the descriptors that this process may have (`RLIMIT_NOFILE`), so that some are left to it.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -48,7 +50,15 @@ impl Builder {
         self
     }
 
-    /// This engine's number among those that share a port (one per core), and the secret that they share.
+    /// One of several engines of this process that share ports, one per core for example: see [`Siblings`].
+    #[must_use]
+    pub fn sibling_of(mut self, siblings: &Siblings) -> Self {
+        self.siblings = Some(siblings.clone());
+        self
+    }
+
+    /// This engine's number among those that share a port, and the secret that they share. For engines of several
+    /// processes, between which nothing is passed on; within one process, [`Builder::sibling_of`] does more.
     #[must_use]
     pub fn engine(mut self, number: u8, shared_secret: [u8; 32]) -> Self {
         self.engine = number;
@@ -84,7 +94,7 @@ impl Builder {
         let config = EngineConfig {
             engine: self.engine,
             shared_secret: self.shared_secret,
-            limits: self.limits,
+            limits: within_descriptors(self.limits),
             ..EngineConfig::new(seed, crypto)
         };
         Ok(Engine::new(net, config))
@@ -105,12 +115,24 @@ impl Builder {
     ///
     /// # Errors
     /// The system has no descriptor or memory left.
-    pub fn without_driver(self) -> io::Result<(Neater, Driver)> {
+    pub fn without_driver(mut self) -> io::Result<(Neater, Driver)> {
+        let siblings = self.siblings.take();
+        if let Some(siblings) = &siblings {
+            return siblings.join(|number, secret| {
+                self.engine = number;
+                self.shared_secret = Some(secret);
+                self.make(Some(siblings.clone()))
+            });
+        }
+        self.make(None)
+    }
+
+    fn make(&self, siblings: Option<Siblings>) -> io::Result<(Neater, Driver)> {
         let net = self.net()?;
         let fd = std::os::fd::AsFd::as_fd(&net).try_clone_to_owned()?;
         let waker = net.waker();
         let engine = self.engine_over(net)?;
-        let shared = Shared::new(Box::new(engine), Box::new(move || waker.wake()));
+        let shared = Shared::new(Box::new(engine), siblings, Box::new(move || waker.wake()));
         let neater = Neater { handle: Handle::new(shared.clone()) };
         Ok((neater, Driver { shared, fd }))
     }
@@ -153,7 +175,7 @@ impl Neater {
         config: EngineConfig,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> (Self, Turner) {
-        let shared = Shared::new(Box::new(Engine::new(net, config)), Box::new(wake));
+        let shared = Shared::new(Box::new(Engine::new(net, config)), None, Box::new(wake));
         (Self { handle: Handle::new(shared.clone()) }, Turner { shared })
     }
 
@@ -182,23 +204,6 @@ impl Neater {
             s.roots_loaded = true;
         });
     }
-}
-
-/// Reads the system's roots of trust the first time somebody needs them: a program without TLS does not pay for them.
-pub(crate) fn load_roots(state: &mut crate::shared::State, security: &SecurityParameters) {
-    if state.roots_loaded || security.protection == Protection::Disabled {
-        return;
-    }
-    state.roots_loaded = true;
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = neater_tls::rustls::RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(found.certs);
-    let error = (added == 0).then(|| {
-        let why: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
-        if why.is_empty() { "the system has no root certificates".to_owned() } else { why.join("; ") }
-    });
-    let crypto = state.engine.crypto().with_roots(roots, error);
-    state.engine.set_crypto(crypto);
 }
 
 /// Drives a transport system without tokio: wait until the descriptor is readable, then call [`Driver::turn`]. There is
@@ -292,6 +297,19 @@ impl Turner {
     pub fn is_done(&self) -> bool {
         idle(&self.shared)
     }
+}
+
+/// Leaves descriptors to the program: a listener may not hold more than a quarter of them in either way.
+#[allow(unsafe_code, reason = "asking how many descriptors there may be")]
+fn within_descriptors(mut limits: Limits) -> Limits {
+    let mut descriptors = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `getrlimit` writes one `rlimit`, which `descriptors` is.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut descriptors) } == 0 {
+        let quarter = usize::try_from(descriptors.rlim_cur / 4).unwrap_or(usize::MAX).max(1);
+        limits.untaken = limits.untaken.min(quarter);
+        limits.handshakes = limits.handshakes.min(quarter);
+    }
+    limits
 }
 
 fn idle(shared: &Shared) -> bool {

@@ -40,25 +40,30 @@ mod listener;
 mod machine;
 mod message;
 mod preconnection;
+mod roots;
 mod shared;
+mod siblings;
+mod waiting;
 
 pub use bytes_view::ByteStream;
-pub use connection::{Connection, SetPropertyError};
+pub use connection::Connection;
 pub use context::{Builder, Driver, Neater, Turner};
 pub use listener::{Accepted, Group, Listener};
 pub use message::{Message, MessageContext};
 pub use preconnection::{Initiate, Preconnection};
+pub use siblings::Siblings;
 
+pub use neater_base::WallTime;
 pub use neater_engine::{
-    AttemptError, CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, EngineConfig,
-    EngineStats, EstablishmentError, Event, Fate, GroupId, Limits, ListenerId, LocalEndpoint, MessageId, Reason,
-    RemoteEndpoint, Request, SendError, Stack, Step, StreamDirection, TimelineEntry,
+    AttemptError, BadCause, CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Doubt,
+    EngineConfig, EngineStats, EstablishmentError, Event, Fate, GroupId, Limits, ListenerId, LocalEndpoint, MessageId,
+    Reason, RemoteEndpoint, Request, SendError, SetPropertyError, Stack, Step, StreamDirection, TimelineEntry,
 };
 pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Outbound, Readiness};
 pub use neater_policy::{Explanation, explain, explanation};
 pub use neater_property::{
-    CapacityProfile, Multipath, Preference, Role, SecurityLevel, SecurityNeed, SelectionProperty, TransportProperties,
-    Value,
+    CapacityProfile, Effect, Multipath, Preference, Role, SecurityLevel, SecurityNeed, SelectionProperty,
+    TransportProperties, Value, effect,
 };
 pub use neater_tls as tls;
 pub use neater_tls::{Identity, Protection, SecurityParameters, Trust};
@@ -78,5 +83,6 @@ const _: fn() = || {
     assert::<Group>();
     assert::<Driver>();
     assert::<Request>();
+    assert::<Siblings>();
     assert::<EstablishmentError>();
 };

@@ -1,8 +1,9 @@
 //! Listeners and groups (RFC 9622 sections 7.2 and 7.4).
 
-use crate::shared::{Handle, Incoming};
+use crate::shared::{Handle, Incoming, State};
+use crate::waiting::{Place, Waiting, Who};
 use crate::{Connection, ConnectionError, EstablishmentError, EventHandler, GroupId, ListenerId};
-use core::future::{Future, poll_fn};
+use core::future::Future;
 use core::task::{Context, Poll};
 use neater_engine::{ConnectionState, Stack, StreamDirection};
 use std::net::SocketAddr;
@@ -38,49 +39,63 @@ impl Listener {
         Self { handle, id, handler: Handler(handler) }
     }
 
-    /// The next connection (the ConnectionReceived event); `None` when the listener has stopped.
+    /// The next connection (the ConnectionReceived event); `None` when the listener has stopped. Any number of tasks may
+    /// wait for one at the same time.
     pub fn accept(&self) -> impl Future<Output = Option<Connection>> + Send + '_ {
-        poll_fn(|cx| {
-            loop {
-                match self.poll_incoming(cx) {
-                    Poll::Ready(Some(Accepted::Connection(c))) => return Poll::Ready(Some(c)),
-                    // Not asked for: a group that nobody takes is closed.
-                    Poll::Ready(Some(Accepted::Group(g))) => g.close(),
-                    Poll::Ready(None) => return Poll::Ready(None),
-                    Poll::Pending => return Poll::Pending,
+        Waiting::new(&self.handle, Place::Listener(self.id), |s, who| self.poll_accept_as(s, who))
+    }
+
+    /// As [`Listener::accept`], for hand-written futures. Of several that poll by hand, the last is woken.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<Connection>> {
+        self.handle.with(|s| self.poll_accept_as(s, &mut Who::by_hand(cx)))
+    }
+
+    fn poll_accept_as(&self, s: &mut State, who: &mut Who<'_>) -> Poll<Option<Connection>> {
+        loop {
+            match self.poll_incoming(s, who) {
+                Poll::Ready(Some(Incoming::Connection(id))) => {
+                    return Poll::Ready(Some(Connection::new(self.handle.clone(), id)));
                 }
+                // Not asked for: a group that nobody takes is closed.
+                Poll::Ready(Some(Incoming::Group(id))) => {
+                    s.engine.close_group(id);
+                    s.disown_group(id);
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
             }
-        })
+        }
     }
 
     /// The next connection or group, after [`Listener::deliver_groups`].
     pub fn accept_any(&self) -> impl Future<Output = Option<Accepted>> + Send + '_ {
-        poll_fn(|cx| self.poll_incoming(cx))
+        Waiting::new(&self.handle, Place::Listener(self.id), |s, who| {
+            self.poll_incoming(s, who).map(|incoming| {
+                incoming.map(|incoming| match incoming {
+                    Incoming::Connection(id) => Accepted::Connection(Connection::new(self.handle.clone(), id)),
+                    Incoming::Group(id) => Accepted::Group(Group::new(self.handle.clone(), id)),
+                })
+            })
+        })
     }
 
-    fn poll_incoming(&self, cx: &mut Context<'_>) -> Poll<Option<Accepted>> {
-        let next = self.handle.with(|s| {
-            let next = s.next_incoming(self.id, cx.waker());
-            match next {
-                Ok(Some(Incoming::Connection(id))) => {
-                    s.adopt(id);
-                    if let Some(slot) = s.slot(id) {
-                        slot.outcome = Some(Ok(()));
-                        if let Some(h) = &self.handler.0 {
-                            slot.rare().handler = Some(h.clone());
+    fn poll_incoming(&self, s: &mut State, who: &mut Who<'_>) -> Poll<Option<Incoming>> {
+        match s.next_incoming(self.id, who) {
+            Ok(Some(incoming)) => {
+                match incoming {
+                    Incoming::Connection(id) => {
+                        s.adopt(id);
+                        if let Some(slot) = s.slot(id) {
+                            slot.outcome = Some(Ok(()));
+                            if let Some(h) = &self.handler.0 {
+                                slot.rare().handler = Some(h.clone());
+                            }
                         }
                     }
+                    Incoming::Group(g) => s.adopt_group(g),
                 }
-                Ok(Some(Incoming::Group(g))) => s.adopt_group(g),
-                _ => {}
+                Poll::Ready(Some(incoming))
             }
-            next
-        });
-        match next {
-            Ok(Some(Incoming::Connection(id))) => {
-                Poll::Ready(Some(Accepted::Connection(Connection::new(self.handle.clone(), id))))
-            }
-            Ok(Some(Incoming::Group(id))) => Poll::Ready(Some(Accepted::Group(Group::new(self.handle.clone(), id)))),
             Ok(None) => Poll::Pending,
             Err(()) => Poll::Ready(None),
         }
@@ -133,30 +148,36 @@ impl Group {
         Self { handle, id }
     }
 
-    /// The next stream that the peer opened.
+    /// The next stream that the peer opened. Any number of tasks may wait for one at the same time.
     ///
     /// # Errors
     /// The session is over, and why.
     pub fn accept(&self) -> impl Future<Output = Result<Connection, ConnectionError>> + Send + '_ {
-        poll_fn(|cx| self.poll_accept(cx))
+        Waiting::new(&self.handle, Place::Group(self.id), |s, who| self.poll_accept_as(s, who))
     }
 
-    /// As [`Group::accept`], for hand-written futures.
+    /// As [`Group::accept`], for hand-written futures. Of several that poll by hand, the last is woken.
+    ///
+    /// # Errors
+    /// As [`Group::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<Connection, ConnectionError>> {
-        let next = self.handle.with(|s| match s.next_stream(self.id, cx.waker()) {
+        self.handle.with(|s| self.poll_accept_as(s, &mut Who::by_hand(cx)))
+    }
+
+    fn poll_accept_as(&self, s: &mut State, who: &mut Who<'_>) -> Poll<Result<Connection, ConnectionError>> {
+        match s.next_stream(self.id, who) {
             Some(id) => {
                 s.adopt(id);
                 if let Some(slot) = s.slot(id) {
                     slot.outcome = Some(Ok(()));
                 }
-                Poll::Ready(Ok(id))
+                Poll::Ready(Ok(Connection::new(self.handle.clone(), id)))
             }
             None => match s.engine.session_error(self.id) {
                 Some(e) => Poll::Ready(Err(e)),
                 None => Poll::Pending,
             },
-        });
-        next.map(|r| r.map(|id| Connection::new(self.handle.clone(), id)))
+        }
     }
 
     /// Opens a stream.
@@ -219,11 +240,11 @@ impl Group {
 
     /// Ends the session at once with an application error code and a few words for the peer.
     pub fn close_session(&self, code: u64, reason: &[u8]) {
-        let waker = self.handle.with(|s| {
+        let wakers = self.handle.with(|s| {
             s.engine.close_session(self.id, code, reason);
             s.wake_group(self.id)
         });
-        if let Some(w) = waker {
+        for w in wakers {
             w.wake();
         }
     }

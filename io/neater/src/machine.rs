@@ -4,13 +4,14 @@
 //! puts its own under the same objects. The price is one indirect call per operation.
 
 use bytes::Bytes;
-use neater_base::net::{Net, NetError, SocketOption};
+use neater_base::net::{Lane, Net};
 use neater_engine::{
     CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Engine, EngineStats,
-    EstablishmentError, GroupId, ListenerId, LocalEndpoint, MessageId, Notice, ReceiveOutcome, RemoteEndpoint, Request,
-    RequestOptions, SendError, SendOptions, Stack, StreamDirection, TimelineEntry,
+    EstablishmentError, ForeignDatagram, GroupId, ListenerId, LocalEndpoint, MessageId, Notice, ReceiveOutcome,
+    RemoteEndpoint, Request, RequestOptions, SendError, SendOptions, SetPropertyError, Spent, Stack, StreamDirection,
+    TimelineEntry,
 };
-use neater_property::{Role, TransportProperties};
+use neater_property::{Role, TransportProperties, Value};
 use neater_tls::{Crypto, SecurityParameters};
 use std::io::IoSlice;
 use std::net::SocketAddr;
@@ -36,6 +37,10 @@ machine! {
     fn needs_settling(&mut self) -> bool;
     fn after_call(&mut self) -> bool;
     fn poll_notice(&mut self) -> Option<Notice>;
+    fn take_spent(&mut self) -> Spent;
+    fn is_forked(&mut self) -> bool;
+    fn take_foreign(&mut self) -> Vec<ForeignDatagram>;
+    fn deliver_foreign(&mut self, datagram: ForeignDatagram);
     fn crypto(&mut self) -> Crypto;
     fn set_crypto(&mut self, crypto: Crypto);
     fn compile(&mut self, properties: &TransportProperties, security: &SecurityParameters, role: Role, options: &RequestOptions) -> Result<Request, EstablishmentError>;
@@ -43,10 +48,13 @@ machine! {
     fn listen(&mut self, request: &Request, local: &[LocalEndpoint]) -> Result<ListenerId, EstablishmentError>;
     fn listener_addrs(&mut self, listener: ListenerId) -> Vec<(Stack, SocketAddr)>;
     fn set_new_connection_limit(&mut self, listener: ListenerId, limit: Option<u64>);
+    fn taken(&mut self, listener: ListenerId);
     fn deliver_groups(&mut self, listener: ListenerId, groups: bool);
     fn stop(&mut self, listener: ListenerId);
     fn send(&mut self, conn: ConnectionId, data: Bytes, options: SendOptions) -> Result<MessageId, SendError>;
     fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError>;
+    fn lane(&mut self, conn: ConnectionId) -> Option<Arc<dyn Lane>>;
+    fn check_message(&mut self, request: &Request, len: usize) -> Result<(), SendError>;
     fn finish(&mut self, conn: ConnectionId) -> Result<(), SendError>;
     fn start_batch(&mut self, conn: ConnectionId);
     fn end_batch(&mut self, conn: ConnectionId);
@@ -71,14 +79,11 @@ machine! {
     fn group_remote(&mut self, group: GroupId) -> Option<SocketAddr>;
     fn group_has_streams(&mut self, group: GroupId) -> bool;
     fn stream_number(&mut self, conn: ConnectionId) -> Option<u64>;
-    fn set_option(&mut self, conn: ConnectionId, option: SocketOption) -> Result<(), NetError>;
-    fn set_priority(&mut self, conn: ConnectionId, priority: u32);
-    fn send_msg_max_len(&mut self, conn: ConnectionId) -> usize;
+    fn get_property(&mut self, conn: ConnectionId, name: &str) -> Option<Value>;
+    fn set_property(&mut self, conn: ConnectionId, name: &str, value: &Value) -> Result<(), SetPropertyError>;
     fn state(&mut self, conn: ConnectionId) -> ConnectionState;
     fn stack(&mut self, conn: ConnectionId) -> Option<Stack>;
     fn request(&mut self, conn: ConnectionId) -> Option<Request>;
-    fn can_send(&mut self, conn: ConnectionId) -> bool;
-    fn can_receive(&mut self, conn: ConnectionId) -> bool;
     fn remote_addr(&mut self, conn: ConnectionId) -> Option<SocketAddr>;
     fn local_addr(&mut self, conn: ConnectionId) -> Option<SocketAddr>;
     fn alpn(&mut self, conn: ConnectionId) -> Option<Vec<u8>>;

@@ -15,6 +15,7 @@ pub struct MessageContext {
     local: Option<SocketAddr>,
     ecn: Option<Ecn>,
     received_final: bool,
+    early: bool,
 }
 
 impl MessageContext {
@@ -90,6 +91,14 @@ impl MessageContext {
         self.ecn
     }
 
+    /// Whether a received message came as early data, before the peer had finished its handshake: it may be a replay of
+    /// what somebody saw, so nothing that must not be done twice may follow from it (RFC 9622 section 9.3.3.2). Only on
+    /// connections of a listener that prefers or requires `zeroRttMsg`.
+    #[must_use]
+    pub fn is_early_data(&self) -> bool {
+        self.early
+    }
+
     pub(crate) fn options(&self) -> SendOptions {
         SendOptions {
             end_of_message: true,
@@ -104,8 +113,9 @@ impl MessageContext {
         local: Option<SocketAddr>,
         ecn: Option<Ecn>,
         received_final: bool,
+        early: bool,
     ) -> Self {
-        Self { remote, local, ecn, received_final, ..Self::default() }
+        Self { remote, local, ecn, received_final, early, ..Self::default() }
     }
 }
 

@@ -1,10 +1,9 @@
 //! Preconnections (RFC 9622 section 6): endpoints, needs and security, before there is a connection.
 
-use crate::context::load_roots;
-use crate::shared::Handle;
+use crate::shared::{Handle, State};
 use crate::{
     ByteStream, Connection, EstablishmentError, EventHandler, FramerSpec, Listener, LocalEndpoint, MessageContext,
-    Neater, RemoteEndpoint, Request, SecurityParameters, SelectionProperty, TransportProperties,
+    MessageId, Neater, RemoteEndpoint, Request, SecurityParameters, SelectionProperty, SendError, TransportProperties,
 };
 use bytes::Bytes;
 use core::future::Future;
@@ -114,7 +113,8 @@ impl Preconnection {
     }
 
     /// Called with every event of the connections made from this, in order, the timeline of establishment included. It
-    /// runs on the thread that drives, when the engine is not borrowed: it may call anything.
+    /// runs on the thread that drives, when the engine is not borrowed: it may call anything. If it panics, that is reported
+    /// as an error by `tracing` (target `neater::event`), and everything goes on; it is called with the next event again.
     #[must_use]
     pub fn on_event(mut self, handler: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
@@ -123,7 +123,8 @@ impl Preconnection {
         self
     }
 
-    /// Checks and compiles the needs now, so that many connections share the work. Sends nothing.
+    /// Checks and compiles the needs now, so that many connections share the work. Sends nothing. The first request that is
+    /// verified by the system's roots of trust ([`crate::Trust::System`]) reads them from their files; no other one does.
     ///
     /// # Errors
     /// [`crate::Reason::InvalidConfiguration`], [`crate::Reason::NoCandidates`], with what rules out each protocol.
@@ -144,27 +145,13 @@ impl Preconnection {
         if let Some(r) = &self.request {
             return Ok(r.clone());
         }
-        self.handle.with(|s| {
-            load_roots(s, &self.security);
-            s.engine.compile(&self.properties, &self.security, role, &self.options)
-        })
+        crate::roots::provide(&self.handle, &self.security, role);
+        self.handle.with(|s| s.engine.compile(&self.properties, &self.security, role, &self.options))
     }
 
     /// Opens a connection: `Initiate` of RFC 9622 section 7.1. Establishment begins at once; the future ends when the
     /// connection is ready, and dropping it gives the connection up.
     pub fn initiate(&self) -> Initiate {
-        self.initiate_inner(None)
-    }
-
-    /// Opens a connection and hands it its first message (RFC 9622 section 9.2.5). If the context says that it is safely
-    /// replayable it may travel with the handshake (0-RTT) and arrive more than once.
-    pub fn initiate_with_send(&self, data: impl Into<Bytes>, context: &MessageContext) -> Initiate {
-        self.initiate_inner(Some((data.into(), context.clone())))
-    }
-
-    // Twice in line: without a first message there is little left of it.
-    #[inline(always)]
-    fn initiate_inner(&self, first: Option<(Bytes, MessageContext)>) -> Initiate {
         let made;
         let request = match &self.request {
             Some(r) => r,
@@ -176,30 +163,83 @@ impl Preconnection {
                 Err(e) => return Initiate { state: Err(Some(Box::new(e))) },
             },
         };
-        let id = self.handle.with(|s| {
-            let (early, later) = match first {
-                Some((data, context)) if context.safely_replayable() && !request.framer().frames() => {
-                    (Some(data), None)
-                }
-                other => (None, other),
-            };
-            let id = s.engine.initiate(request, &self.remotes, self.locals.first(), early).map_err(Box::new)?;
-            s.adopt(id);
-            if let Some(handler) = &self.handler
-                && let Some(slot) = s.slot(id)
-            {
-                slot.rare().handler = Some(handler.clone());
-            }
-            if let Some((data, context)) = later {
-                // A first message cannot be blocked: the queue is empty. Anything else is reported as an event.
-                let _ = s.engine.send(id, data, context.options());
-            }
-            Ok(id)
-        });
+        let id = self.handle.with(|s| self.begin(s, request, None));
+        self.begun(id)
+    }
+
+    #[inline(always)]
+    fn begin(
+        &self,
+        s: &mut State,
+        request: &Request,
+        early: Option<Bytes>,
+    ) -> Result<ConnectionId, Box<EstablishmentError>> {
+        let id = s.engine.initiate(request, &self.remotes, self.locals.first(), early).map_err(Box::new)?;
+        s.adopt(id);
+        if let Some(handler) = &self.handler
+            && let Some(slot) = s.slot(id)
+        {
+            slot.rare().handler = Some(handler.clone());
+        }
+        Ok(id)
+    }
+
+    #[inline]
+    fn begun(&self, id: Result<ConnectionId, Box<EstablishmentError>>) -> Initiate {
         match id {
             Ok(id) => Initiate { state: Ok(Some(Connection::new(self.handle.clone(), id))) },
             Err(e) => Initiate { state: Err(Some(e)) },
         }
+    }
+
+    /// Opens a connection and hands it its first message (RFC 9622 section 9.2.5).
+    ///
+    /// If the context says that it is safely replayable it may travel with the handshake (0-RTT) and arrive more than once:
+    /// over QUIC and TLS 1.3, if an earlier connection with equal parameters has left a session and its server takes early
+    /// data, the message is no longer than that server allows (16 kB if it is one of ours) and has no lifetime, the
+    /// connection has no message framer, and the properties do not avoid or prohibit `zeroRttMsg`. In all other cases it is
+    /// sent right after the handshake, exactly as by [`Connection::send`]; so is early data that the server refuses.
+    ///
+    /// A message that no connection of these needs can take (it is larger than [`crate::Limits::message`], its framer
+    /// refuses it, the direction does not allow it) fails the future, with the reason in its message; the function of
+    /// [`Preconnection::on_event`] is told of it by [`Event::SendError`]. There is no connection then. Whether it fits a
+    /// datagram is known later, and told by that event alone.
+    pub fn initiate_with_send(&self, data: impl Into<Bytes>, context: &MessageContext) -> Initiate {
+        let request = match self.request(Role::Initiate) {
+            Ok(r) => r,
+            Err(e) => return Initiate { state: Err(Some(Box::new(e))) },
+        };
+        let (data, options) = (data.into(), context.options());
+        // Whatever becomes of it in there, it is dropped out here.
+        let kept = data.clone();
+        let mut refused = None;
+        let id = self.handle.with(|s| {
+            if let Err(e) = s.engine.check_message(&request, data.len()) {
+                return Err(Box::new(refuse(&mut refused, e)));
+            }
+            if may_be_early(context, &request) {
+                let id = self.begin(s, &request, Some(data))?;
+                if context.is_final() {
+                    // The message itself may leave at any time; the end follows it.
+                    let _ = s.engine.finish(id);
+                }
+                return Ok(id);
+            }
+            let id = self.begin(s, &request, None)?;
+            // A first message cannot be blocked: the queue is empty. Anything else is final.
+            if let Err(e) = s.engine.send(id, data, options) {
+                s.engine.abort(id);
+                s.disown(id);
+                s.engine.release(id);
+                return Err(Box::new(refuse(&mut refused, e)));
+            }
+            Ok(id)
+        });
+        drop(kept);
+        if let (Some(e), Some(handler)) = (refused, &self.handler) {
+            self.handle.report(handler.clone(), Event::SendError(FIRST, e));
+        }
+        self.begun(id)
     }
 
     /// Opens a connection that is read and written as a stream of bytes.
@@ -207,10 +247,14 @@ impl Preconnection {
     /// # Errors
     /// Before anything is sent, when the request can only be served by datagrams or has a message framer.
     pub async fn connect_bytes(&self) -> Result<ByteStream, EstablishmentError> {
-        let mut this = self.clone();
-        if this.options.framer.frames() {
+        if self.options.framer.frames() {
             return Err(invalid("a connection with a message framer has no byte view"));
         }
+        // Compiled needs that leave nothing but streams are good enough as they are.
+        if self.request.as_ref().is_some_and(|r| !r.framer().frames() && r.stacks().iter().all(|s| s.is_stream())) {
+            return self.initiate().await?.into_bytes().map_err(|(_, e)| invalid(&e.to_string()));
+        }
+        let mut this = self.clone();
         if !this.options.bytes {
             this.options.bytes = true;
             this.request = None;
@@ -252,6 +296,23 @@ impl Preconnection {
         self.properties_mut().prefer(property);
         self
     }
+}
+
+/// Whether a first message may travel with the handshake. One that expires may not: nobody could tell whether it had left.
+fn may_be_early(context: &MessageContext, request: &Request) -> bool {
+    let options = context.options();
+    options.safely_replayable && options.lifetime.is_none() && !request.framer().frames()
+}
+
+/// The number of a first message.
+const FIRST: MessageId = MessageId(1);
+
+/// Keeps why the first message is refused; whoever initiates with it wants no connection without it.
+#[cold]
+fn refuse(refused: &mut Option<SendError>, e: SendError) -> EstablishmentError {
+    let error = invalid(&format!("the first message cannot be sent: {e}"));
+    *refused = Some(e);
+    error
 }
 
 fn invalid(message: &str) -> EstablishmentError {

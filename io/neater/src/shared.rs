@@ -1,12 +1,14 @@
 //! The engine behind its lock, and who waits for what.
 
 use crate::machine::Machine;
-use crate::{EventHandler, GroupId, ListenerId};
+use crate::waiting::{Place, Ticket, WAITS, Waiter, Waiters, Who};
+use crate::{EventHandler, GroupId, ListenerId, Siblings};
 use bytes::BytesMut;
-use neater_engine::{ConnectionError, ConnectionId, EstablishmentError, Event, Notice, Source};
+use neater_engine::{ConnectionError, ConnectionId, EstablishmentError, Event, ForeignDatagram, Notice, Source, Spent};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 
 /// Events kept for a subscriber that does not take them. The oldest are dropped beyond it.
@@ -17,6 +19,8 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     /// How many public objects there are; the driver ends after the last of them.
     pub(crate) users: AtomicUsize,
+    /// The engines that share ports with this one.
+    siblings: Option<Siblings>,
     /// Makes the pollable descriptor readable, from any thread.
     wake_fd: Box<dyn Fn() + Send + Sync>,
 }
@@ -29,6 +33,8 @@ pub(crate) struct State {
     /// The driver's task, when it is a task.
     pub(crate) driver: Option<Waker>,
     pub(crate) roots_loaded: bool,
+    /// The last that was given out.
+    tickets: Ticket,
     /// Events on their way to the program's own functions, in order.
     calls: VecDeque<(EventHandler, Event)>,
     /// One of these functions is being run.
@@ -55,7 +61,7 @@ fn register(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     }
 }
 
-/// What the waiter of a connection waits for.
+/// What the waiters of a connection wait for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
     Readable,
@@ -69,9 +75,10 @@ pub(crate) enum Wait {
 pub(crate) struct Slot {
     /// The connection's id as a number, which is not 0.
     bits: u64,
-    pub(crate) readable: Option<Waker>,
-    pub(crate) writable: Option<Waker>,
-    pub(crate) changed: Option<Waker>,
+    // There is mostly one who waits; the others are in `Rare::more`.
+    readable: Option<Waiter>,
+    writable: Option<Waiter>,
+    changed: Option<Waiter>,
     pub(crate) outcome: Option<Result<(), Box<EstablishmentError>>>,
     pub(crate) ended: Option<Result<(), Box<ConnectionError>>>,
     rare: Option<Box<Rare>>,
@@ -84,7 +91,8 @@ pub(crate) struct Rare {
     pub(crate) partial: BytesMut,
     pub(crate) subscribed: bool,
     pub(crate) events: VecDeque<Event>,
-    pub(crate) event_waker: Option<Waker>,
+    /// Who waits beside the first, by [`Wait`].
+    more: [Waiters; WAITS],
     pub(crate) handler: Option<EventHandler>,
 }
 
@@ -109,7 +117,7 @@ impl Slot {
 struct ListenerSlot {
     bits: u64,
     queue: VecDeque<Incoming>,
-    waker: Option<Waker>,
+    waiters: Waiters,
     stopped: bool,
 }
 
@@ -126,7 +134,7 @@ struct GroupSlot {
     /// How many objects refer to the group.
     handles: u32,
     queue: VecDeque<ConnectionId>,
-    waker: Option<Waker>,
+    waiters: Waiters,
 }
 
 /// What must happen after the lock is released: nothing of the program's runs while the engine is borrowed.
@@ -136,21 +144,32 @@ struct After {
     /// Events wait for the program's own functions.
     calls: bool,
     wake_fd: bool,
+    /// This is a child of `fork`: whoever is waiting waits in the parent.
+    forked: bool,
     discarded: Vec<Discarded>,
+    /// What has arrived here and is for other engines.
+    foreign: Vec<ForeignDatagram>,
+    /// The program's data that the engine has finished with, likewise.
+    spent: Spent,
 }
 
 impl After {
     #[inline]
-    fn wake(&mut self, waker: Option<Waker>) {
-        if let Some(waker) = waker {
-            self.wakers.push(waker);
+    fn wake(&mut self, waiter: Option<Waiter>) {
+        if let Some(waiter) = waiter {
+            self.wakers.push(waiter.waker);
         }
     }
 }
 
 impl Shared {
-    pub(crate) fn new(engine: Box<dyn Machine>, wake_fd: Box<dyn Fn() + Send + Sync>) -> Arc<Self> {
+    pub(crate) fn new(
+        engine: Box<dyn Machine>,
+        siblings: Option<Siblings>,
+        wake_fd: Box<dyn Fn() + Send + Sync>,
+    ) -> Arc<Self> {
         Arc::new(Self {
+            siblings,
             state: Mutex::new(State {
                 engine,
                 conns: Vec::new(),
@@ -158,6 +177,7 @@ impl Shared {
                 groups: Vec::new(),
                 driver: None,
                 roots_loaded: false,
+                tickets: 0,
                 calls: VecDeque::new(),
                 calling: false,
                 discarded: Vec::new(),
@@ -200,6 +220,7 @@ impl Shared {
     fn tell(&self, mut state: MutexGuard<'_, State>) {
         let mut after = After::default();
         state.dispatch(&mut after);
+        after.forked = state.engine.is_forked();
         if state.engine.needs_settling() {
             // Gathering what several calls have to send is the driver's business.
             match state.driver.take() {
@@ -210,6 +231,7 @@ impl Shared {
             state.engine.rearm();
         }
         after.discarded = core::mem::take(&mut state.discarded);
+        after.spent = state.engine.take_spent();
         drop(state);
         self.finish(after);
     }
@@ -221,27 +243,44 @@ impl Shared {
             let mut state = self.lock();
             state.engine.turn();
             state.dispatch(&mut after);
+            after.forked = state.engine.is_forked();
+            if self.siblings.is_some() {
+                after.foreign = state.engine.take_foreign();
+            }
             if let Some(w) = driver {
                 let replaced = register(&mut state.driver, w);
                 state.discard(replaced);
             }
             after.discarded = core::mem::take(&mut state.discarded);
+            after.spent = state.engine.take_spent();
         }
         self.finish(after);
     }
 
     /// Makes the driver look, from wherever.
     pub(crate) fn kick(&self) {
-        let driver = self.lock().driver.take();
+        let (driver, forked) = {
+            let mut state = self.lock();
+            (state.driver.take(), state.engine.is_forked())
+        };
         match driver {
+            Some(w) if forked => core::mem::forget(w),
             Some(w) => w.wake(),
             None => (self.wake_fd)(),
         }
     }
 
     fn finish(&self, after: After) {
+        if after.forked {
+            // Wakers, functions and data are copies of the parent's. Their code may lock what a thread of the parent's has
+            // locked, and there is no such thread here to unlock it.
+            return core::mem::forget(after);
+        }
         for waker in after.wakers {
             waker.wake();
+        }
+        if let Some(siblings) = &self.siblings {
+            siblings.pass_on(after.foreign);
         }
         if after.calls {
             self.call();
@@ -251,10 +290,17 @@ impl Shared {
         }
     }
 
+    /// Tells a function of the program's of an event of no connection that there is, in its turn.
+    #[cold]
+    pub(crate) fn report(&self, handler: EventHandler, event: Event) {
+        self.lock().calls.push_back((handler, event));
+        self.call();
+    }
+
     /// Runs the program's functions in the order of their events, one after the other. Whoever comes while another thread,
     /// or an outer call of this one, is at it leaves its own to it.
     fn call(&self) {
-        /// Lets others have their turn, also when a program's function panics.
+        /// Lets others have their turn, whatever happens in a program's function.
         struct Turn<'a>(&'a Shared);
         impl Drop for Turn<'_> {
             fn drop(&mut self) {
@@ -272,7 +318,13 @@ impl Shared {
                 next
             };
             let _turn = Turn(self);
-            handler(&event);
+            // A panic is that function's alone: the driver, whose stack this may be, serves other connections, too. The lock
+            // is free, and nothing of ours is half done.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(move || handler(&event))) {
+                let said = panic.downcast_ref::<&str>().copied();
+                let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+                tracing::error!(target: "neater::event", "a function given to on_event has panicked: {said}");
+            }
         }
     }
 }
@@ -288,11 +340,11 @@ impl State {
                     match (slot, event) {
                         (Some(slot), Event::StreamReceived(conn)) => {
                             slot.queue.push_back(conn);
-                            after.wakers.extend(slot.waker.take());
+                            after.wakers.extend(slot.waiters.take());
                         }
                         (None, Event::StreamReceived(conn)) => self.engine.release(conn),
                         // The session is over: whoever waits for its streams asks the engine why.
-                        (Some(slot), _) => after.wakers.extend(slot.waker.take()),
+                        (Some(slot), _) => after.wakers.extend(slot.waiters.take()),
                         (None, _) => {}
                     }
                 }
@@ -312,7 +364,10 @@ impl State {
                     rare.events.pop_front();
                 }
                 rare.events.push_back(event.clone());
-                after.wakers.extend(rare.event_waker.take());
+                after.wakers.extend(rare.more[Wait::Event as usize].take());
+            }
+            for wait in woken_by(&event) {
+                after.wakers.extend(rare.more[*wait as usize].take());
             }
         }
         match event {
@@ -349,7 +404,7 @@ impl State {
         match (slot, incoming) {
             (Some(slot), Some(incoming)) => {
                 slot.queue.push_back(incoming);
-                after.wakers.extend(slot.waker.take());
+                after.wakers.extend(slot.waiters.take());
                 // Its first streams may come before the program has taken the group.
                 if let Incoming::Group(g) = incoming {
                     self.adopt_group(g);
@@ -358,7 +413,7 @@ impl State {
             (Some(slot), None) => {
                 if matches!(event, Event::Stopped) {
                     slot.stopped = true;
-                    after.wakers.extend(slot.waker.take());
+                    after.wakers.extend(slot.waiters.take());
                 }
             }
             (None, Some(Incoming::Connection(c))) => self.engine.release(c),
@@ -386,18 +441,62 @@ impl State {
         slot_of(&mut self.conns, id.index(), id.to_bits())
     }
 
-    /// Registers who is to be woken when a connection has what it waits for.
+    /// Registers who is to be woken when a connection has what he waits for, and polls by hand.
     #[inline]
     pub(crate) fn wait(&mut self, id: ConnectionId, wait: Wait, waker: &Waker) {
+        self.wait_as(id, wait, &mut Who { waker, ticket: None });
+    }
+
+    /// Registers who is to be woken when a connection has what he waits for.
+    #[inline]
+    pub(crate) fn wait_as(&mut self, id: ConnectionId, wait: Wait, who: &mut Who<'_>) {
+        let ticket = self.ticket(who);
         let Some(slot) = self.slot(id) else { return };
-        let place = match wait {
-            Wait::Readable => &mut slot.readable,
-            Wait::Writable => &mut slot.writable,
-            Wait::Changed => &mut slot.changed,
-            Wait::Event => &mut slot.rare().event_waker,
+        let first = match wait {
+            Wait::Readable => Some(&mut slot.readable),
+            Wait::Writable => Some(&mut slot.writable),
+            Wait::Changed => Some(&mut slot.changed),
+            Wait::Event => None,
         };
-        let replaced = register(place, waker);
+        let replaced = match first {
+            Some(Some(w)) if w.ticket == ticket && w.waker.will_wake(who.waker) => None,
+            Some(Some(w)) if w.ticket == ticket => Some(core::mem::replace(&mut w.waker, who.waker.clone())),
+            Some(first @ None) => {
+                *first = Some(Waiter { ticket, waker: who.waker.clone() });
+                None
+            }
+            _ => slot.rare().more[wait as usize].add(ticket, who.waker),
+        };
         self.discard(replaced);
+    }
+
+    /// The number of somebody who is about to wait.
+    #[inline]
+    fn ticket(&mut self, who: &mut Who<'_>) -> Ticket {
+        match &mut who.ticket {
+            None => 0,
+            Some(ticket) => {
+                if **ticket == 0 {
+                    self.tickets += 1;
+                    **ticket = self.tickets;
+                }
+                **ticket
+            }
+        }
+    }
+
+    /// Somebody waits no more.
+    pub(crate) fn forget_waiter(&mut self, place: Place, ticket: Ticket) {
+        let waker = match place {
+            Place::Connection(id) => self.slot(id).and_then(|slot| slot.forget_waiter(ticket)),
+            Place::Listener(id) => {
+                slot_of(&mut self.listeners, id.index(), id.to_bits()).and_then(|slot| slot.waiters.remove(ticket))
+            }
+            Place::Group(id) => {
+                slot_of(&mut self.groups, id.index(), id.to_bits()).and_then(|slot| slot.waiters.remove(ticket))
+            }
+        };
+        self.discard(waker);
     }
 
     #[inline]
@@ -415,11 +514,11 @@ impl State {
         if light {
             // There is nothing in it to be dropped, and finding that out field by field costs 100 instructions.
             core::mem::forget(old);
-        } else if old.rare.as_ref().is_some_and(|r| r.handler.is_some() || r.event_waker.is_some()) {
+        } else if old.rare.as_ref().is_some_and(|r| r.handler.is_some() || r.more.iter().any(|m| !m.is_empty())) {
             self.discarded.push(Discarded::Slot(Box::new(old)));
         } else {
-            for waker in [old.readable.take(), old.writable.take(), old.changed.take()] {
-                self.discard(waker);
+            for waiter in [old.readable.take(), old.writable.take(), old.changed.take()] {
+                self.discard(waiter.map(|w| w.waker));
             }
         }
     }
@@ -430,14 +529,21 @@ impl State {
         });
     }
 
-    /// Takes what a listener received first; `Err`: it has stopped.
-    pub(crate) fn next_incoming(&mut self, id: ListenerId, waker: &Waker) -> Result<Option<Incoming>, ()> {
+    /// Takes what a listener received first; `Err`: it has stopped, or it listens in another process.
+    pub(crate) fn next_incoming(&mut self, id: ListenerId, who: &mut Who<'_>) -> Result<Option<Incoming>, ()> {
+        if self.engine.is_forked() {
+            return Err(());
+        }
+        let ticket = self.ticket(who);
         let slot = slot_of(&mut self.listeners, id.index(), id.to_bits()).ok_or(())?;
         match slot.queue.pop_front() {
-            Some(i) => Ok(Some(i)),
+            Some(i) => {
+                self.engine.taken(id);
+                Ok(Some(i))
+            }
             None if slot.stopped => Err(()),
             None => {
-                let replaced = register(&mut slot.waker, waker);
+                let replaced = slot.waiters.add(ticket, who.waker);
                 self.discard(replaced);
                 Ok(None)
             }
@@ -448,8 +554,8 @@ impl State {
     pub(crate) fn disown_listener(&mut self, id: ListenerId) {
         self.engine.stop(id);
         let Some(slot) = slot_of(&mut self.listeners, id.index(), id.to_bits()) else { return };
-        let old = core::mem::take(slot);
-        self.discard(old.waker);
+        let mut old = core::mem::take(slot);
+        self.discarded.extend(old.waiters.take().map(Discarded::Waker));
         for incoming in old.queue {
             match incoming {
                 Incoming::Connection(c) => self.engine.release(c),
@@ -472,11 +578,15 @@ impl State {
         }
     }
 
-    pub(crate) fn next_stream(&mut self, id: GroupId, waker: &Waker) -> Option<ConnectionId> {
+    pub(crate) fn next_stream(&mut self, id: GroupId, who: &mut Who<'_>) -> Option<ConnectionId> {
+        if self.engine.is_forked() {
+            return None;
+        }
+        let ticket = self.ticket(who);
         let slot = slot_of(&mut self.groups, id.index(), id.to_bits())?;
         let next = slot.queue.pop_front();
         if next.is_none() {
-            let replaced = register(&mut slot.waker, waker);
+            let replaced = slot.waiters.add(ticket, who.waker);
             self.discard(replaced);
         }
         next
@@ -488,8 +598,8 @@ impl State {
             if slot.handles > 0 {
                 return self.engine.release_group(id);
             }
-            let old = core::mem::take(slot);
-            self.discard(old.waker);
+            let mut old = core::mem::take(slot);
+            self.discarded.extend(old.waiters.take().map(Discarded::Waker));
             for conn in old.queue {
                 self.engine.release(conn);
             }
@@ -498,17 +608,37 @@ impl State {
     }
 
     /// Wakes whoever waits for streams of a group, because its session may have ended.
-    pub(crate) fn wake_group(&mut self, id: GroupId) -> Option<Waker> {
-        slot_of(&mut self.groups, id.index(), id.to_bits())?.waker.take()
+    pub(crate) fn wake_group(&mut self, id: GroupId) -> Vec<Waker> {
+        slot_of(&mut self.groups, id.index(), id.to_bits()).map_or_else(Vec::new, |s| s.waiters.take().collect())
     }
 }
 
 impl Slot {
     fn wake_all(&mut self, after: &mut After) {
-        let event = self.rare.as_mut().and_then(|r| r.event_waker.take());
-        after
-            .wakers
-            .extend([self.readable.take(), self.writable.take(), self.changed.take(), event].into_iter().flatten());
+        let first = [self.readable.take(), self.writable.take(), self.changed.take()];
+        after.wakers.extend(first.into_iter().flatten().map(|w| w.waker));
+    }
+
+    fn forget_waiter(&mut self, ticket: Ticket) -> Option<Waker> {
+        for first in [&mut self.readable, &mut self.writable, &mut self.changed] {
+            if first.as_ref().is_some_and(|w| w.ticket == ticket) {
+                return first.take().map(|w| w.waker);
+            }
+        }
+        self.rare.as_mut()?.more.iter_mut().find_map(|w| w.remove(ticket))
+    }
+}
+
+/// Who is woken by an event, beside those who subscribed.
+fn woken_by(event: &Event) -> &'static [Wait] {
+    match event {
+        Event::Readable => &[Wait::Readable],
+        Event::Writable => &[Wait::Writable],
+        Event::Ready => &[Wait::Changed, Wait::Writable],
+        Event::EstablishmentError(_) | Event::Closed | Event::ConnectionError(_) => {
+            &[Wait::Readable, Wait::Writable, Wait::Changed, Wait::Event]
+        }
+        _ => &[],
     }
 }
 
@@ -535,10 +665,14 @@ fn adopt<T: Keyed>(slots: &mut Vec<T>, index: usize, set: impl FnOnce(&mut T)) {
     set(&mut slots[index]);
 }
 
-/// Makes room for `index`, and for some more.
+/// Makes room for `index`, and for some more. Growing moves all, so it happens seldom.
 #[cold]
 fn grow<T: Keyed>(slots: &mut Vec<T>, index: usize) {
-    slots.resize_with((index | 31) + 1, T::default);
+    let room = (index | 31) + 1;
+    if room > slots.capacity() {
+        slots.reserve_exact(3 * room - slots.len());
+    }
+    slots.resize_with(room, T::default);
 }
 
 /// A counted reference of a public object.
@@ -548,6 +682,11 @@ impl Handle {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         shared.users.fetch_add(1, Ordering::Relaxed);
         Self(shared)
+    }
+
+    /// The engine, without keeping it.
+    pub(crate) fn downgrade(&self) -> Weak<Shared> {
+        Arc::downgrade(&self.0)
     }
 }
 

@@ -4,14 +4,17 @@
 
 mod common;
 
-use common::{LIMIT, loopback};
-use neater::{AttemptError, Connection, EstablishmentError, Fate, Neater, SecurityParameters, Stack};
+use common::{LIMIT, loopback, security};
+use neater::{
+    AttemptError, ByteStream, Connection, ConnectionState, EstablishmentError, Event, Fate, FramerSpec, Group,
+    Listener, MessageContext, Neater, Preconnection, Role, SecurityParameters, Stack, StreamDirection,
+};
 use neater_base::net::ErrorKind;
 use std::future::Future;
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Drives an engine by poll(2) until a future ends.
 fn drive<T>(driver: &neater::Driver, future: impl Future<Output = T>) -> T {
@@ -40,9 +43,72 @@ fn now<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
+fn says_forked(what: &dyn core::fmt::Display) -> bool {
+    what.to_string().contains(ErrorKind::Forked.as_str())
+}
+
+/// What the child has inherited.
+struct Inherited {
+    plain: Connection,
+    secure: Connection,
+    stream: Connection,
+    bytes: ByteStream,
+    group: Group,
+    establishing: Connection,
+    listener: Listener,
+}
+
+fn tells_forked(event: &Event) -> bool {
+    matches!(event, Event::ConnectionError(e) if says_forked(e))
+}
+
+/// Every call on one connection says so, each as the first one.
+fn no_call_succeeds(inherited: &Connection) -> Result<(), &'static str> {
+    let context = MessageContext::new();
+    let fails = |what: &'static str, failed: Option<bool>| if failed == Some(true) { Ok(()) } else { Err(what) };
+    fails("send", now(inherited.send("from the child")).map(|r| r.is_err_and(|e| says_forked(&e))))?;
+    fails("try_send", Some(inherited.try_send("from the child", &context).is_err_and(|e| says_forked(&e))))?;
+    fails("receive", now(inherited.receive()).map(|r| r.is_err_and(|e| says_forked(&e))))?;
+    fails("finish", Some(inherited.finish().is_err_and(|e| says_forked(&e))))?;
+    fails("clone", Some(inherited.clone_connection().is_err_and(|e| forked(&e))))?;
+    fails("group", Some(inherited.group().is_err_and(|e| says_forked(&e))))?;
+    fails("closed", now(inherited.closed()).map(|r| r.is_err_and(|e| says_forked(&e))))?;
+    fails("next_event", now(inherited.next_event()).map(|e| e.is_none_or(|e| tells_forked(&e))))?;
+    fails("close", now(inherited.close()).map(|r| r.is_err_and(|e| says_forked(&e))))?;
+    fails("state", Some(inherited.state() == ConnectionState::Closed))
+}
+
 /// What the child does; its exit status says which of its expectations was wrong.
-fn child(neater: &Neater, driver: &neater::Driver, inherited: &Connection, port: u16) -> i32 {
+fn child(neater: &Neater, driver: &neater::Driver, inherited: &mut Inherited, port: u16) -> i32 {
     let pre = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
+    for connection in [&inherited.plain, &inherited.secure, &inherited.stream] {
+        if let Err(what) = no_call_succeeds(connection) {
+            eprintln!("{:?}: {what}", connection.stack());
+            return 10;
+        }
+    }
+    match now(inherited.establishing.ready()) {
+        Some(Err(e)) if forked(&e) => {}
+        other => {
+            eprintln!("ready: {other:?}");
+            return 11;
+        }
+    }
+    if now(inherited.listener.accept()).is_none_or(|c| c.is_some()) {
+        return 12;
+    }
+    if now(inherited.group.accept()).is_none_or(|r| !r.is_err_and(|e| says_forked(&e)))
+        || !inherited.group.open(StreamDirection::Both).is_err_and(|e| forked(&e))
+    {
+        return 13;
+    }
+    let (mut cx, mut buf) = (Context::from_waker(Waker::noop()), [0; 8]);
+    // Nothing was there to read: the socket need not be asked, but who it belongs to must.
+    let read = inherited.bytes.poll_read_bytes(&mut cx, &mut buf);
+    if !matches!(&read, Poll::Ready(Err(e)) if says_forked(e)) {
+        eprintln!("read: {read:?}");
+        return 14;
+    }
     match now(pre.clone().remote(loopback(port)).initiate()) {
         Some(Err(e)) if forked(&e) => {}
         other => {
@@ -57,15 +123,12 @@ fn child(neater: &Neater, driver: &neater::Driver, inherited: &Connection, port:
             return 2;
         }
     }
-    // The inherited connection gives nothing to the peer, and fails for the same reason.
-    let _ = now(inherited.send("from the child"));
-    driver.turn();
-    match now(inherited.receive()) {
-        Some(Err(e)) if e.to_string().contains(ErrorKind::Forked.as_str()) => {}
-        other => {
-            eprintln!("receive: {other:?}");
-            return 3;
-        }
+    for _ in 0..3 {
+        driver.turn();
+    }
+    if let Err(what) = no_call_succeeds(&inherited.plain) {
+        eprintln!("after a turn: {what}");
+        return 3;
     }
     // An engine of its own works.
     let Ok((own, driver)) = Neater::builder().without_driver() else { return 4 };
@@ -76,20 +139,13 @@ fn child(neater: &Neater, driver: &neater::Driver, inherited: &Connection, port:
     0
 }
 
-#[test]
-fn the_first_use_in_a_child_fails_and_the_parent_goes_on() {
-    let (neater, driver) = Neater::builder().without_driver().expect("engine");
-    let pre = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
-    let listener = pre.clone().local(loopback(0)).listen().expect("listening");
-    let port = listener.port();
-    let ours = drive(&driver, pre.clone().remote(loopback(port)).initiate()).expect("connected");
-    let theirs = drive(&driver, listener.accept()).expect("a connection");
-
+/// Runs something in a child that gets its own copy of what it takes, and waits for its end.
+fn in_a_child(f: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child uses this thread's state only, and leaves by _exit.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork");
     if pid == 0 {
-        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(&neater, &driver, &ours, port)));
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
         // SAFETY: nothing of the parent's is flushed or dropped.
         unsafe { libc::_exit(code.unwrap_or(99)) };
     }
@@ -100,15 +156,105 @@ fn the_first_use_in_a_child_fails_and_the_parent_goes_on() {
             // SAFETY: it is our child, not waited for yet.
             unsafe { libc::kill(pid, libc::SIGKILL) };
         }
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
     assert!(libc::WIFEXITED(status), "status {status:x}");
-    assert_eq!(libc::WEXITSTATUS(status), 0, "which expectation was wrong is in the child's code");
+    libc::WEXITSTATUS(status)
+}
 
-    // The parent's connection has neither been closed nor written to.
-    drive(&driver, ours.send("from the parent")).expect("sent");
-    let message = drive(&driver, theirs.receive()).expect("alive").expect("a message");
-    assert_eq!(&message[..], b"from the parent");
+fn pair(driver: &neater::Driver, client: Preconnection, server: Preconnection) -> (Connection, Connection, Listener) {
+    let framer = FramerSpec::LengthPrefixed { width: 4, max: 1000 };
+    let listener = server.framer(framer.clone()).local(loopback(0)).listen().expect("listening");
+    let ours = drive(driver, client.framer(framer).remote(loopback(listener.port())).initiate()).expect("connected");
+    drive(driver, ours.send("first")).expect("sent");
+    let theirs = drive(driver, listener.accept()).expect("a connection");
+    drive(driver, theirs.receive()).expect("alive").expect("a message");
+    (ours, theirs, listener)
+}
+
+/// A peer of the system's own, to which only what is really sent comes.
+struct Peers {
+    udp: std::net::UdpSocket,
+    tcp: std::net::TcpListener,
+}
+
+impl Peers {
+    fn new() -> Self {
+        let udp = std::net::UdpSocket::bind(loopback(0)).expect("a socket");
+        let tcp = std::net::TcpListener::bind(loopback(0)).expect("a listener");
+        udp.set_nonblocking(true).expect("set");
+        Self { udp, tcp }
+    }
+
+    /// How many datagrams have come since the last question.
+    fn datagrams(&self) -> usize {
+        let mut buf = [0; 2000];
+        core::iter::from_fn(|| self.udp.recv(&mut buf).ok()).count()
+    }
+}
+
+#[test]
+fn the_first_use_in_a_child_fails_and_the_parent_goes_on() {
+    let (neater, driver) = Neater::builder().without_driver().expect("engine");
+    let plain = || neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
+    let (client, server) = security();
+    let over =
+        |security: &SecurityParameters, stack| neater.preconnection().security(security.clone()).stacks(&[stack]);
+    let (ours, theirs, listener) = pair(&driver, plain(), plain());
+    let port = listener.port();
+    let (secure, their_secure, _l1) = pair(&driver, over(&client, Stack::Tls), over(&server, Stack::Tls));
+    let (stream, their_stream, _l2) = pair(&driver, over(&client, Stack::Quic), over(&server, Stack::Quic));
+    let group = stream.group().expect("a session");
+
+    // To peers of the system's own: one that never answers, and one that never speaks.
+    let peers = Peers::new();
+    let mut quic = over(&client, Stack::Quic).remote(peers.udp.local_addr().expect("bound"));
+    quic.compile(Role::Initiate).expect("possible");
+    let establishing = quic.initiate().connection().expect("begun");
+    let to_tcp = plain().remote(peers.tcp.local_addr().expect("bound"));
+    let bytes = drive(&driver, to_tcp.connect_bytes()).expect("connected");
+    let (accepted, _) = peers.tcp.accept().expect("connected");
+    accepted.set_nonblocking(true).expect("set");
+    for _ in 0..20 {
+        driver.turn();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(bytes.poll_read_bytes(&mut cx, &mut [0; 8]).is_pending());
+    assert!(peers.datagrams() > 0, "the beginning of a handshake");
+
+    let mut inherited = Inherited { plain: ours, secure, stream, bytes, group, establishing, listener };
+    assert_eq!(in_a_child(|| child(&neater, &driver, &mut inherited, port)), 0, "see the child's code");
+    // A child that only drops what it has inherited, by and by, and drives meanwhile.
+    let mut kept = Some((inherited, neater, driver));
+    let status = in_a_child(|| {
+        let Some((inherited, neater, driver)) = kept.take() else { return 1 };
+        let Inherited { plain, secure, stream, bytes, group, establishing, listener } = inherited;
+        plain.abort();
+        secure.abort_with(7);
+        group.close_session(8, b"from the child");
+        stream.reset_sending(9);
+        drop((plain, secure, stream, bytes, group, establishing, listener));
+        driver.turn();
+        drop(neater);
+        driver.turn();
+        drop(driver);
+        0
+    });
+    assert_eq!(status, 0);
+    assert_eq!(peers.datagrams(), 0, "a child has sent packets of its parent's connection");
+    let peek = accepted.peek(&mut [0; 8]).map_err(|e| e.kind());
+    assert_eq!(peek, Err(std::io::ErrorKind::WouldBlock), "a child has ended its parent's connection");
+
+    // The parent's connections have neither been closed nor written to.
+    let (inherited, neater, driver) = kept.expect("the parent's");
+    let Inherited { plain, secure, stream, .. } = &inherited;
+    for (ours, theirs) in [(plain, &theirs), (secure, &their_secure), (stream, &their_stream)] {
+        drive(&driver, ours.send("from the parent")).expect("sent");
+        let message = drive(&driver, theirs.receive()).expect("alive").expect("a message");
+        assert_eq!(&message[..], b"from the parent");
+    }
+    let pre = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
     let another = drive(&driver, pre.remote(loopback(port)).initiate()).expect("connected");
-    drop((another, ours, theirs, listener));
+    drop((another, inherited, theirs));
 }

@@ -327,6 +327,10 @@ async fn every_effect_that_is_claimed_is_tested_somewhere() {
         "safelyReplayable",
         "final",
         "msgLifetime",
+        // In sim/testkit/tests/properties.rs.
+        "maxSendRate",
+        "maxRecvRate",
+        "groupConnLimit",
         "isolateSession",
         "connPriority",
         "zeroRttMsg",
@@ -339,5 +343,85 @@ async fn every_effect_that_is_claimed_is_tested_somewhere() {
         if p.effect == Effect::Implemented && !selection {
             assert!(observed.contains(&p.name), "{} claims an effect, and no test observes it", p.name);
         }
+    }
+}
+
+#[tokio::test]
+async fn conn_priority_ranks_the_packets_of_connections_with_sockets_of_their_own() {
+    let priority = |c: &Connection| option(c, libc::SOL_SOCKET, libc::SO_PRIORITY);
+    for (wanted, rank) in [(0u32, 6), (99, 6), (100, 0), (101, 2)] {
+        let (c, _peer, _n) = tcp(|p| p.connection.priority = wanted).await;
+        assert_eq!(priority(&c), rank, "{wanted}");
+    }
+    let (c, _peer, _n) = tcp(|p| p.connection.capacity_profile = CapacityProfile::CapacitySeeking).await;
+    c.set("connPriority", 5u64).expect("settable");
+    assert_eq!(priority(&c), 6);
+    assert_eq!(c.get("connPriority"), Some(Value::from(5u64)));
+    c.set("connCapacityProfile", Value::from("scavenger")).expect("settable");
+    assert_eq!(priority(&c), 6, "the codepoint does not undo it");
+    assert_eq!(option(&c, libc::IPPROTO_IP, libc::IP_TOS) >> 2, 1);
+    assert_eq!(c.get("connCapacityProfile"), Some(Value::from("Scavenger")), "what was set is read");
+}
+
+#[tokio::test]
+async fn the_capacity_profile_marks_what_is_on_the_wire() {
+    use std::os::fd::AsRawFd;
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+    peer.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+    let on = 1i32;
+    // SAFETY: four readable bytes.
+    let r =
+        unsafe { libc::setsockopt(peer.as_raw_fd(), libc::IPPROTO_IP, libc::IP_RECVTOS, (&raw const on).cast(), 4) };
+    assert_eq!(r, 0);
+    for (profile, dscp) in [(CapacityProfile::Default, 0), (CapacityProfile::LowLatencyInteractive, 34)] {
+        let neater = Neater::new().expect("engine");
+        let mut properties = neater_property::profile("unreliable-datagram").expect("known");
+        properties.connection.capacity_profile = profile;
+        let pre = clear(&neater).remote(peer.local_addr().expect("addr")).properties(properties);
+        let c = pre.initiate().await.expect("opened");
+        c.send_with("x", &MessageContext::new().safely_replayable_as(true)).await.expect("sent");
+        assert_eq!(traffic_class(&peer) >> 2, dscp, "{profile:?}");
+        c.set("connCapacityProfile", Value::from("capacity-seeking")).expect("settable");
+        c.send_with("y", &MessageContext::new().safely_replayable_as(true)).await.expect("sent");
+        assert_eq!(traffic_class(&peer) >> 2, 10, "changed on the way");
+    }
+}
+
+/// The traffic class of the next datagram.
+fn traffic_class(socket: &std::net::UdpSocket) -> u8 {
+    use std::os::fd::AsRawFd;
+    let (mut data, mut control) = ([0u8; 16], [0u64; 8]);
+    let mut iov = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
+    // SAFETY: an all-zero msghdr is valid; its pointers are to buffers that outlive the call, with their lengths. The
+    // control message that is read was written by the kernel into an aligned buffer.
+    unsafe {
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut iov;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        assert!(libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) > 0, "{}", std::io::Error::last_os_error());
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        assert!(!header.is_null(), "the kernel tells the traffic class");
+        assert_eq!(((*header).cmsg_level, (*header).cmsg_type), (libc::IPPROTO_IP, libc::IP_TOS));
+        *libc::CMSG_DATA(header)
+    }
+}
+
+#[tokio::test]
+async fn a_first_message_that_is_final_ends_the_direction() {
+    let neater = Neater::new().expect("engine");
+    let listener = clear(&neater).local(loopback()).listen().expect("listening");
+    let pre = clear(&neater).remote(listener.local_addrs()[0].1);
+    for replayable in [true, false] {
+        let context = MessageContext::new().safely_replayable_as(replayable).final_as(true);
+        let (c, peer) = tokio::join!(pre.initiate_with_send("all", &context), listener.accept());
+        let (c, peer) = (c.expect("connected"), peer.expect("accepted"));
+        let mut got = Vec::new();
+        while let Some(part) = peer.receive().await.expect("alive") {
+            got.extend_from_slice(&part);
+        }
+        assert_eq!(got, b"all");
+        assert_eq!(c.send("more").await, Err(neater::SendError::AfterFinal));
     }
 }

@@ -89,7 +89,7 @@ fn a_waker_calls_back_when_woken() {
         let (other, _other_end) = pair(&neater, &listener).await;
         let ours = Arc::new(ours);
         let (waker, woken) = caller(&neater, &ours, other);
-        assert!(pin!(ours.receive()).as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(ours.poll_receive(&mut Context::from_waker(&waker), usize::MAX, true).is_pending());
         theirs.send("wake up").await.expect("sent");
         assert_eq!(told(woken).await, "woken");
         assert_eq!(&theirs.receive().await.expect("alive").expect("a message")[..], b"from wake");
@@ -106,13 +106,15 @@ fn a_waker_that_is_replaced_calls_back_from_its_destructor() {
         for wait in 0..4 {
             let (other, _other_end) = pair(&neater, &listener).await;
             let (waker, events) = caller(&neater, &ours, other);
-            let poll = |waker: &Waker| {
+            let (mut receive, mut closed) = (pin!(ours.receive()), pin!(ours.closed()));
+            let (mut event, mut accept) = (pin!(ours.next_event()), pin!(listener.accept()));
+            let mut poll = |waker: &Waker| {
                 let cx = &mut Context::from_waker(waker);
                 match wait {
-                    0 => pin!(ours.receive()).poll(cx).is_pending(),
-                    1 => pin!(ours.closed()).poll(cx).is_pending(),
-                    2 => pin!(ours.next_event()).poll(cx).is_pending(),
-                    _ => pin!(listener.accept()).poll(cx).is_pending(),
+                    0 => receive.as_mut().poll(cx).is_pending(),
+                    1 => closed.as_mut().poll(cx).is_pending(),
+                    2 => event.as_mut().poll(cx).is_pending(),
+                    _ => accept.as_mut().poll(cx).is_pending(),
                 }
             };
             assert!(poll(&waker));
@@ -121,6 +123,24 @@ fn a_waker_that_is_replaced_calls_back_from_its_destructor() {
             assert!(poll(Waker::noop()));
             assert_eq!(told(events).await, "dropped", "waiting {wait}");
         }
+    });
+}
+
+#[test]
+fn a_waker_calls_back_from_its_destructor_when_its_future_is_dropped() {
+    without_deadlock(async {
+        let neater = Neater::new().expect("engine");
+        let listener = listen(&neater);
+        let (ours, _theirs) = pair(&neater, &listener).await;
+        let ours = Arc::new(ours);
+        let (first, mut second) = (pin!(ours.closed()), Box::pin(ours.closed()));
+        assert!(first.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let (other, _other_end) = pair(&neater, &listener).await;
+        let (waker, events) = caller(&neater, &ours, other);
+        assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        drop(second);
+        assert_eq!(told(events).await, "dropped");
     });
 }
 
@@ -134,14 +154,14 @@ fn a_waker_calls_back_from_its_destructor_when_what_it_waits_for_is_dropped() {
         let (ours, _theirs) = pair(&neater, &listener).await;
         let (other, _other_end) = pair(&neater, &listener).await;
         let (waker, events) = caller(&neater, &keeper, other);
-        assert!(pin!(ours.receive()).poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(ours.poll_receive(&mut Context::from_waker(&waker), usize::MAX, true).is_pending());
         drop(waker);
         drop(ours);
         assert_eq!(told(events).await, "dropped");
 
         let (other, _other_end) = pair(&neater, &listener).await;
         let (waker, events) = caller(&neater, &keeper, other);
-        assert!(pin!(listener.accept()).poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(listener.poll_accept(&mut Context::from_waker(&waker)).is_pending());
         drop(waker);
         drop(listener);
         assert_eq!(told(events).await, "dropped");
@@ -238,4 +258,29 @@ async fn poll_soon(connection: &Connection) -> Poll<Result<(), neater::Connectio
         Ok(r) => Poll::Ready(r.map(|_| ())),
         Err(_) => Poll::Pending,
     }
+}
+
+#[test]
+fn an_event_handler_that_panics_stops_nobody() {
+    without_deadlock(async {
+        let neater = Neater::new().expect("engine");
+        let listener = listen(&neater);
+        let addr = loopback(listener.port());
+        let server = tokio::spawn(echo(listener));
+        let calls = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = calls.clone();
+        let handler = move |_: &Event| {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            panic!("this is meant to happen");
+        };
+        let bad = over_tcp(&neater).remote(addr).on_event(handler).initiate().await.expect("connected");
+        let good = over_tcp(&neater).remote(addr).initiate().await.expect("another connection");
+        for connection in [&bad, &good] {
+            connection.send("x").await.expect("sent");
+            assert_eq!(&connection.receive().await.expect("alive").expect("echo")[..], b"x");
+        }
+        assert!(calls.load(std::sync::atomic::Ordering::Relaxed) > 1, "it is called again");
+        drop((bad, good));
+        server.abort();
+    });
 }

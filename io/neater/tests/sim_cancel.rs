@@ -4,6 +4,8 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use neater::{
     Connection, EngineConfig, FramerSpec, LocalEndpoint, Neater, Preconnection, RemoteEndpoint, SecurityParameters,
     Stack,
@@ -116,6 +118,40 @@ async fn client(pre: Preconnection, whim: Whim, messages: u32, stack: Stack) {
     connection.close().await.expect("closed");
 }
 
+/// As [`client`], with several tasks that send and several that receive at the same time.
+async fn crowd(pre: Preconnection, whim: Whim, messages: u32, stack: Stack) {
+    let connection = whim.patiently(|| pre.initiate()).await.expect("the server is there");
+    assert_eq!(connection.stack(), Some(stack));
+    let (connection, heard) = (&connection, &AtomicUsize::new(0));
+    let mut tasks: FuturesUnordered<Pin<Box<dyn Future<Output = ()>>>> = FuturesUnordered::new();
+    for sender in 0..4u8 {
+        let whim = &whim;
+        tasks.push(Box::pin(async move {
+            for _ in 0..messages / 4 {
+                let data = bytes::Bytes::from(vec![sender; 20_000 + whim.below(40_000) as usize]);
+                whim.patiently(|| connection.send(data.clone())).await.expect("sent");
+            }
+        }));
+        tasks.push(Box::pin(async move {
+            while heard.load(Ordering::Relaxed) < messages as usize {
+                match whim.patiently(|| connection.receive()).await.expect("alive") {
+                    Some(m) => {
+                        assert!(m.iter().all(|b| *b == m[0]), "a message is in one piece");
+                        if heard.fetch_add(1, Ordering::Relaxed) + 1 == messages as usize {
+                            // The others hear of the end.
+                            connection.finish().expect("open");
+                        }
+                    }
+                    None => return,
+                }
+            }
+        }));
+    }
+    while tasks.next().await.is_some() {}
+    assert_eq!(heard.load(Ordering::Relaxed), messages as usize, "none lost, none twice");
+    connection.close().await.expect("closed");
+}
+
 /// One world: returns how many futures were given up.
 fn run(seed: u64, stack: Stack) -> usize {
     let world = World::new(seed);
@@ -150,7 +186,10 @@ fn run(seed: u64, stack: Stack) -> usize {
             .stacks(&[stack]);
         let (whim, remaining, server) = (whim.clone(), remaining.clone(), server_waker.clone());
         executor.spawn(async move {
-            client(pre, whim, 60, stack).await;
+            match n {
+                3 => crowd(pre, whim, 60, stack).await,
+                _ => client(pre, whim, 60, stack).await,
+            }
             remaining.fetch_sub(1, Ordering::Relaxed);
             if let Some(w) = server.lock().expect("not poisoned").take() {
                 w.wake();
@@ -162,11 +201,8 @@ fn run(seed: u64, stack: Stack) -> usize {
     executor.spawn(async move {
         let mut servers: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
         core::future::poll_fn(move |cx| {
-            let mut accept = Box::pin(listener.accept());
-            while let Poll::Ready(Some(c)) = accept.as_mut().poll(cx) {
+            while let Poll::Ready(Some(c)) = listener.poll_accept(cx) {
                 servers.push(Box::pin(echo(c, whims.clone())));
-                drop(accept);
-                accept = Box::pin(listener.accept());
             }
             servers.retain_mut(|s| s.as_mut().poll(cx).is_pending());
             let over = remaining.load(Ordering::Relaxed) == 0 && servers.is_empty();

@@ -302,6 +302,10 @@ const fn merge(a: Ready, b: Ready) -> Ready {
 }
 
 impl<N: Net> Net for FaultNet<N> {
+    fn forked(&self) -> bool {
+        self.inner.forked()
+    }
+
     fn now(&self) -> Instant {
         self.inner.now()
     }
@@ -383,6 +387,10 @@ impl<N: Net> Net for FaultNet<N> {
         self.inner.stream_info(sock)
     }
 
+    fn take_error(&mut self, sock: Sock) -> Option<NetError> {
+        self.inner.take_error(sock)
+    }
+
     fn udp(&mut self, token: Token, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
         self.opening()?;
         let sock = self.inner.udp(token, family, options)?;
@@ -459,6 +467,10 @@ impl<N: Net> Net for FaultNet<N> {
 
     fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr> {
         self.inner.source_for(remote)
+    }
+
+    fn name_config_error(&self) -> Option<NetError> {
+        self.inner.name_config_error()
     }
 
     fn name_config(&self) -> &NameConfig {

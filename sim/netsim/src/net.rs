@@ -189,9 +189,13 @@ impl Net for SimNet {
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {
         self.with(|sim, host| {
             sim.with_conn(host, key(sock), |conn| {
-                if conn.was_established() { Ok(conn.info()) } else { Err(ErrorKind::NotConnected) }
+                if conn.was_established() && !conn.is_closed() { Ok(conn.info()) } else { Err(ErrorKind::NotConnected) }
             })
         })
+    }
+
+    fn take_error(&mut self, sock: Sock) -> Option<NetError> {
+        self.with(|sim, host| sim.with_conn(host, key(sock), |conn| conn.take_error().map_or(Ok(()), Err))).err()
     }
 
     fn udp(&mut self, token: Token, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
@@ -244,8 +248,8 @@ impl Net for SimNet {
                     return Ok(());
                 }
                 // Nothing in this network looks at it.
-                SocketOption::Dscp(0..=63) => return Ok(()),
-                SocketOption::Dscp(_) => return Err(ErrorKind::InvalidInput),
+                SocketOption::Dscp(0..=63) | SocketOption::Priority(0..=6) => return Ok(()),
+                SocketOption::Dscp(_) | SocketOption::Priority(_) => return Err(ErrorKind::InvalidInput),
                 _ => {}
             }
             let fits = |known| if known { Ok(()) } else { Err(ErrorKind::Unsupported) };

@@ -61,6 +61,8 @@ impl Listener {
 pub(crate) struct Watch {
     pub(crate) wants_read: bool,
     pub(crate) wants_write: bool,
+    /// That it is over was reported.
+    pub(crate) told: bool,
     pub(crate) pending: Ready,
     /// It stands in the host's list of ready sockets.
     pub(crate) listed: bool,

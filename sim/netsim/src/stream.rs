@@ -396,7 +396,8 @@ fn notify(host: &mut Host, key: Key) {
     let watch = &mut socket.watch;
     let readable = watch.wants_read && now.readable && !opening;
     let writable = (watch.wants_write && now.writable && !opening) || ended;
-    if readable || writable {
+    let gone = now.over && !opening && !std::mem::replace(&mut watch.told, true);
+    if readable || writable || gone {
         watch.wants_read &= !readable;
         watch.wants_write &= !writable;
         host.wake(sock, Ready { readable, writable, error: now.error, hangup: now.hangup });

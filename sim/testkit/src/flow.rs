@@ -103,6 +103,8 @@ pub struct Flow {
     pub received: Vec<u8>,
     /// How many bytes were received.
     pub count: usize,
+    /// How many of them came before the peer's handshake was complete.
+    pub early: usize,
     /// Whole messages received, if they are kept.
     pub messages: Vec<Bytes>,
     pub(crate) partial: BytesMut,
@@ -143,6 +145,7 @@ impl Flow {
             over: None,
             received: Vec::new(),
             count: 0,
+            early: 0,
             messages: Vec::new(),
             partial: BytesMut::new(),
             receive_error: None,

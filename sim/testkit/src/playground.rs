@@ -28,6 +28,9 @@ const RECEIVE_MAX: usize = 64 << 10;
 const MAX_LOG: usize = 1 << 16;
 /// How long the last traces of a run may take to go: longer than TIME-WAIT, idle timeouts and lingering.
 const AFTERLIFE: Duration = Duration::from_secs(400);
+/// How much longer a TCP connection that a host's system still holds, its socket long closed, may try to deliver what it has
+/// to a peer that is gone: eight times at intervals of up to a minute, and then some, as systems do.
+const ORPHANS: Duration = Duration::from_secs(200);
 
 /// Names a host with an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -329,6 +332,7 @@ impl<N: Net> Playground<N> {
                 Ok(ReceiveOutcome::Received(r)) => {
                     flow.received_at = Some(now);
                     flow.count += r.data.len();
+                    flow.early += if r.early { r.data.len() } else { 0 };
                     if flow.manner.keeps {
                         flow.received.extend_from_slice(&r.data);
                         flow.partial.extend_from_slice(&r.data);
@@ -380,10 +384,18 @@ impl<N: Net> Playground<N> {
             place.log.push((now, notice.clone()));
             match notice.source {
                 Source::Connection(conn) => self.connection_event(FlowId { node: Node(at), conn }, notice.event, now),
-                Source::Listener(_) | Source::Group(_) => match notice.event {
-                    Event::ConnectionReceived(conn) | Event::StreamReceived(conn) => self.received(Node(at), conn),
-                    _ => {}
-                },
+                Source::Listener(_) | Source::Group(_) => {
+                    if let Source::Listener(l) = notice.source {
+                        match notice.event {
+                            Event::ConnectionReceived(_) | Event::GroupReceived(_) => self.places[at].engine.taken(l),
+                            _ => {}
+                        }
+                    }
+                    match notice.event {
+                        Event::ConnectionReceived(conn) | Event::StreamReceived(conn) => self.received(Node(at), conn),
+                        _ => {}
+                    }
+                }
             }
         }
         self.places[at].engine.settle();
@@ -505,8 +517,7 @@ impl<N: Net> Playground<N> {
                 self.places[at].engine.stop(listener);
             }
         }
-        let gone =
-            self.run_until(AFTERLIFE, |p| p.world.is_empty() && p.places.iter().all(|h| is_bare(h.engine.stats())));
+        self.run_until(AFTERLIFE, |p| p.world.is_empty() && p.places.iter().all(|h| is_bare(h.engine.stats())));
         for place in &self.places {
             let (stats, open) = (place.engine.stats(), self.world.open_sockets(place.host));
             let name = self.world.host_name(place.host);
@@ -517,6 +528,7 @@ impl<N: Net> Playground<N> {
             let left: Vec<_> = open_flows.filter(|(_, state, ..)| *state != ConnectionState::Closed).collect();
             assert!(is_bare(stats) && open == 0, "{name} still has something ({open} sockets): {stats:?} {left:?}");
         }
+        let gone = self.run_until(ORPHANS, |p| p.world.is_empty());
         assert!(gone, "the network still has something: next event {:?}", self.world.next_event());
     }
 }

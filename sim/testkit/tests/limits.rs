@@ -176,6 +176,38 @@ fn a_listener_without_descriptors_goes_on_when_there_are_some() {
 }
 
 #[test]
+fn handshakes_that_are_never_finished_do_not_keep_others_out() {
+    let mut plan = Plan::new(7);
+    plan.server_limits = Limits { handshakes: 16, ..Limits::default() };
+    let mut town = plan.build();
+    town.listen(&Ask::over(&[Stack::Tls]), 443, Manner::echo());
+    // They connect, send the beginning of a record, and nothing more.
+    let idlers: Vec<FlowId> = (0..24).map(|_| town.open(&Ask::over(&[Stack::Tcp]), Manner::patient())).collect();
+    for f in &idlers {
+        town.play.say_bytes(*f, b"\x16\x03\x01", 3, false);
+    }
+    town.play.run_for(500 * MS);
+    let f = town.open(&Ask::over(&[Stack::Tls]), Manner::patient());
+    town.play.say(f, "x", message());
+    assert!(town.play.run_until(4 * S, |p| p.flow(f).count == 1), "kept out by those who do nothing");
+    assert!(town.play.stats(town.server).refused >= 9, "the oldest made room");
+    town.play.end();
+}
+
+#[test]
+fn handshakes_are_left_in_peace_while_there_is_room() {
+    let mut plan = Plan::new(8).delay(900 * MS);
+    plan.server_limits = Limits { handshakes: 16, ..Limits::default() };
+    let mut town = plan.build();
+    town.listen(&Ask::over(&[Stack::Tls]), 443, Manner::echo());
+    // Their handshakes last longer than is granted to them when others wait.
+    let flows: Vec<FlowId> = (0..16).map(|_| town.open(&Ask::over(&[Stack::Tls]), Manner::patient())).collect();
+    assert!(town.play.run_until(20 * S, |p| flows.iter().all(|f| p.flow(*f).is_ready())));
+    assert_eq!(town.play.stats(town.server).refused, 0);
+    town.play.end();
+}
+
+#[test]
 fn a_client_without_descriptors_gets_an_error_that_says_so() {
     for stack in [Stack::Tcp, Stack::Tls, Stack::Quic, Stack::Udp] {
         let ask = Ask::over(&[stack]);

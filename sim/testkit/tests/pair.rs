@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use neater_base::Rng;
-use neater_engine::{ConnectionError, ConnectionState, SendError, SendOptions, Stack, StreamDirection};
+use neater_engine::{ConnectionError, ConnectionState, ReceiveOutcome, SendError, SendOptions, Stack, StreamDirection};
 use neater_property::Role;
-use neater_testkit::{Ask, Manner, Over, Plan, Town, WhenEnded, with_seeds};
+use neater_testkit::{Ask, Manner, Over, Plan, WhenEnded, with_seeds};
 use std::time::Duration;
 
 const S: Duration = Duration::from_secs(1);
@@ -506,37 +506,6 @@ fn more_streams_than_the_peer_allows_wait_for_their_turn() {
     town.play.end();
 }
 
-/// A client that has been connected before.
-fn with_a_session(ask: &Ask, seed: u64) -> Town {
-    let mut town = Plan::new(seed).build();
-    let (c, s) = town.pair(ask, Manner::patient(), Manner::echo());
-    town.play.say(c, "first", last());
-    assert!(town.play.run_until(5 * S, |p| p.flow(c).ended_at.is_some()));
-    town.play.close(c);
-    assert!(town.play.run_until(5 * S, |p| p.flow(c).is_over() && p.flow(s).is_over()));
-    town.play.run_for(S);
-    town
-}
-
-#[test]
-fn a_safely_replayable_first_message_goes_with_the_first_flight_of_a_resumed_quic_connection() {
-    let ask = Ask::over(&[Stack::Quic]);
-    let mut town = with_a_session(&ask, 21);
-    let request = town.request(&ask);
-    let first = Some(Bytes::from_static(b"early"));
-    let remotes = [neater_testkit::town::server_v4()];
-    let c = town.play.initiate_with(town.client, &request, &remotes, None, first, Manner::patient()).unwrap();
-    let me = town.server;
-    assert!(town.play.run_until(S, |p| p.accepted(me).len() == 2 && p.flow(p.accepted(me)[1]).count > 0));
-    let s = town.play.accepted(me)[1];
-    let took = town.play.flow(s).received_at.unwrap() - town.play.flow(c).opened_at;
-    assert!(took <= 35 * MS, "early data was not early: {took:?}");
-    town.play.say(c, " late", last());
-    assert!(town.play.run_until(S, |p| p.flow(s).ended_at.is_some()));
-    assert_eq!(town.play.flow(s).received, b"early late", "once, and before the rest");
-    town.play.end();
-}
-
 #[test]
 fn a_first_message_is_delivered_once_whether_or_not_it_can_be_early() {
     for (name, ask, _) in stream_asks() {
@@ -668,4 +637,59 @@ fn a_request_without_an_eligible_stack_names_what_excludes_each() {
     let error = town.compile(town.client, Role::Initiate, &ask).unwrap_err();
     assert_eq!(error.excluded.len(), 2, "{error}");
     town.play.end();
+}
+
+/// Bytes may go straight to the socket, messages through a queue: whatever goes first arrives first.
+#[test]
+fn bytes_and_messages_in_turn_keep_their_order() {
+    for seed in 0..40 {
+        for (name, ask, _) in stream_asks() {
+            let mut town = Plan::new(seed).rate(20_000_000).build();
+            let (c, s) = town.pair(&ask, Manner::stalled(), Manner::stalled());
+            let mut rng = Rng::from_number(seed);
+            let everything = random(seed, 400_000);
+            let (mut given, mut got) = (0, Vec::new());
+            let mut buf = vec![0; 30_000];
+            let mut ended = false;
+            for _ in 0..20_000 {
+                let piece = &everything[given..everything.len().min(given + 1 + rng.below(20_000) as usize)];
+                let engine = town.play.engine(c.node);
+                if piece.is_empty() {
+                    if !ended {
+                        engine.finish(c.conn).unwrap();
+                        ended = true;
+                    }
+                } else if rng.below(4) == 0 {
+                    if engine.send(c.conn, Bytes::copy_from_slice(piece), message()).is_ok() {
+                        given += piece.len();
+                    }
+                } else if let Some(n) = engine.write(c.conn, &[std::io::IoSlice::new(piece)]).unwrap() {
+                    given += n;
+                }
+                let engine = town.play.engine(s.node);
+                match rng.below(6) {
+                    0 => {
+                        if let Ok(ReceiveOutcome::Received(r)) = engine.receive(s.conn, 10_000) {
+                            got.extend_from_slice(&r.data);
+                        }
+                    }
+                    1 | 2 => {
+                        let room = 1 + rng.below(30_000) as usize;
+                        match engine.read(s.conn, &mut buf[..room]).unwrap() {
+                            Some(0) => break,
+                            Some(n) => got.extend_from_slice(&buf[..n]),
+                            None => {}
+                        }
+                    }
+                    _ => drop(town.play.run_until(MS, |_| false)),
+                }
+            }
+            assert_eq!(got.len(), everything.len(), "{name}, seed {seed}");
+            assert!(got == everything, "{name}, seed {seed}: in another order");
+            town.play.close(c);
+            town.play.close(s);
+            assert!(town.play.run_until(30 * S, |p| p.flow(c).is_over() && p.flow(s).is_over()), "{name}, seed {seed}");
+            town.play.end();
+        }
+    }
 }

@@ -4,6 +4,7 @@ use neater_base::net::{InterfaceAddr, InterfaceKind};
 use neater_engine::{AttemptError, Fate, Reason, SendOptions, Stack};
 use neater_testkit::town::{SERVER_NAME, SERVER_V4, SERVER_V6, server_by_name, server_v4, server_v6};
 use neater_testkit::{Ask, Fault, FlowId, Manner, Plan, Town};
+use neater_tls::SecurityParameters;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -410,4 +411,39 @@ fn a_name_and_its_address_keep_apart_what_they_have_learnt() {
     assert_eq!(town.play.stats(town.client).cache_hits, 1);
     finish(&mut town, flow);
     town.play.end();
+}
+
+/// Security as it comes, but for a judgement on who may be talked to with it.
+fn judged(trusted: bool) -> Ask {
+    let mut security = SecurityParameters::opportunistic();
+    security.trust_verification = Some(std::sync::Arc::new(move |_: &[_], _: &str| trusted));
+    Ask { security: Some(security), ..any() }
+}
+
+#[test]
+fn a_peer_that_was_refused_gets_nothing_in_the_clear() {
+    for plan in [Plan::new(5), Plan::new(6).fault(Fault::UdpBlocked), Plan::new(7).delay(90 * MS)] {
+        let mut town = town(plan);
+        let flow = town.open_by_name(&judged(false), Manner::default());
+        town.play.say(flow, "secret", message());
+        let over = town.play.run_until(90 * S, |p| p.flow(flow).is_over());
+        assert!(over, "{:?}", town.play.engine(flow.node).timeline(flow.conn));
+        let error = town.play.flow(flow).establishment_error().expect("no connection");
+        let bare: Vec<_> = error.candidates.iter().filter(|c| c.stack == Stack::Tcp).collect();
+        assert!(!bare.is_empty(), "{error}");
+        for c in bare {
+            assert!(matches!(c.fate, Fate::Failed(AttemptError::PeerRefused)), "{:?}", c.fate);
+        }
+        assert!(town.play.accepted(town.server).is_empty(), "the server has a connection");
+        town.play.end();
+    }
+}
+
+#[test]
+fn opportunistic_security_takes_a_trusted_peer_with_it_and_a_bare_one_without() {
+    let mut with = town(Plan::new(8));
+    assert_eq!(connect(&mut with, &judged(true)).1, Stack::Quic);
+    let mut without = Plan::new(9).build();
+    without.listen(&Ask::over(&[Stack::Tcp]), 443, Manner::echo());
+    assert_eq!(connect(&mut without, &judged(false)).1, Stack::Tcp);
 }

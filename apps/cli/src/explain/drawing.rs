@@ -34,7 +34,8 @@ pub(super) fn draw(candidates: &[CandidateOutcome]) -> Vec<String> {
         }
         let bar: String = bar.iter().collect();
         let when = c.ended.or(c.started).map_or_else(String::new, |t| format!(" {:.1} ms", ms(t)));
-        lines.push(format!("  {name:<widest$} |{bar}| {}{when}", c.fate));
+        let doubt = c.doubt.map_or_else(String::new, |d| format!(" (put back: {d})"));
+        lines.push(format!("  {name:<widest$} |{bar}| {}{when}{doubt}", c.fate));
     }
     if !lines.is_empty() {
         lines.push(format!("  {:<widest$} 0{:>w$}", "", format!("{:.1} ms", ms(end)), w = WIDTH + 1));
@@ -46,12 +47,8 @@ pub(super) fn draw(candidates: &[CandidateOutcome]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::why::tests::candidate;
     use neater::Stack;
-
-    fn candidate(stack: Stack, times: [Option<u64>; 3], fate: Fate) -> CandidateOutcome {
-        let [started, reachable, ended] = times.map(|t| t.map(Duration::from_millis));
-        CandidateOutcome { stack, addr: ([192, 0, 2, 1], 443).into(), started, reachable, ended, fate }
-    }
 
     #[test]
     fn a_race_is_drawn_to_scale() {
@@ -64,6 +61,15 @@ mod tests {
         assert_eq!(bar(0), format!("{}<", "-".repeat(47)));
         assert_eq!(bar(1), format!("{}{}+{}*", " ".repeat(24), "-".repeat(12), "=".repeat(10)));
         assert_eq!(bar(2), " ".repeat(48));
+    }
+
+    #[test]
+    fn what_was_put_back_says_why() {
+        let doubt = neater::Doubt { cause: neater::BadCause::Silent, ago: Duration::from_secs(12), of: None };
+        let quic = CandidateOutcome { doubt: Some(doubt), ..candidate(Stack::Quic, [None; 3], Fate::NotStarted) };
+        let lines = draw(&[candidate(Stack::Tls, [Some(0), Some(20), Some(40)], Fate::Won), quic]);
+        assert!(!lines[0].contains("put back"), "{lines:?}");
+        assert!(lines[1].ends_with("not started (put back: it did not answer 12 s ago)"), "{lines:?}");
     }
 
     #[test]

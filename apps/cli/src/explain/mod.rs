@@ -10,6 +10,7 @@ use crate::args::ExplainArgs;
 use crate::connect::{self, Asked};
 use crate::failure::{Exit, Failure, establishment};
 use crate::output::{Output, ms, step};
+use crate::why::why;
 use neater::{
     Connection, Explanation, Fate, Neater, Preconnection, Protection, RemoteEndpoint, Request, Role, Stack, Step,
 };
@@ -73,9 +74,11 @@ fn excluded(e: &neater::EstablishmentError, output: &Output) -> Failure {
 
 fn show_decision(endpoint: &RemoteEndpoint, request: &Request, output: &Output) {
     let e: Explanation = neater::explanation(request.policy());
+    let vain = request.properties().without_effect();
     if !output.json {
         output.line(&format!("To {endpoint}"));
         e.lines().iter().for_each(|l| output.line(l));
+        vain.iter().for_each(|(name, why)| output.line(&format!("{name} has no effect: {why}")));
         return;
     }
     let properties: Vec<_> = e
@@ -87,6 +90,9 @@ fn show_decision(endpoint: &RemoteEndpoint, request: &Request, output: &Output) 
         "event": "request", "target": endpoint.to_string(), "properties": properties, "security": e.security,
         "capacity_profile": e.capacity_profile,
     }));
+    for (name, why) in vain {
+        output.event(&json!({ "event": "no_effect", "property": name, "text": why }));
+    }
     for (event, list) in [("candidate", &e.ranked), ("excluded", &e.excluded)] {
         for (i, c) in list.iter().enumerate() {
             let reasons: Vec<_> = c
@@ -165,7 +171,7 @@ async fn attempt(
             output.event(&json!({
                 "event": "attempt", "transport": c.stack.as_str(), "address": c.addr.to_string(),
                 "started_ms": c.started.map(ms), "reachable_ms": c.reachable.map(ms), "ended_ms": c.ended.map(ms),
-                "won": c.fate == Fate::Won, "fate": c.fate.to_string(),
+                "won": c.fate == Fate::Won, "fate": c.fate.to_string(), "doubt": c.doubt.map(|d| d.to_string()),
             }));
         }
     } else {
@@ -195,7 +201,8 @@ fn chosen(c: &Connection, output: &Output) {
     let address = c.remote_addr().map(|a| a.to_string()).unwrap_or_default();
     let alpn = c.alpn().map(|a| String::from_utf8_lossy(&a).into_owned());
     let stats = c.stats().unwrap_or_default();
-    let why = why(c, stack);
+    let cached = c.timeline().iter().any(|e| matches!(e.step, Step::FromCache { .. }));
+    let why = why(&c.candidates(), cached);
     if output.json {
         return output.event(&json!({
             "event": "chosen", "transport": stack.as_str(), "address": address, "alpn": alpn, "security": c.security(),
@@ -207,24 +214,4 @@ fn chosen(c: &Connection, output: &Output) {
     let with = if with.is_empty() { "in the clear".to_owned() } else { with.join(", ") };
     output.line("");
     output.line(&format!("Chosen: {stack} to {address} ({with}) after {:.1} ms: {why}", ms(stats.establishment)));
-}
-
-/// Why the race went to whom it went.
-fn why(c: &Connection, stack: Stack) -> String {
-    let candidates = c.candidates();
-    if c.timeline().iter().any(|e| matches!(e.step, Step::FromCache { .. })) {
-        return "it worked before".into();
-    }
-    let Some(place) = candidates.iter().position(|c| c.fate == Fate::Won) else {
-        return "it was the only one".into();
-    };
-    let better = candidates.get(..place).unwrap_or_default();
-    if better.is_empty() {
-        return match candidates.len() {
-            1 => "it was the only candidate".into(),
-            _ => "the best candidate answered in time".into(),
-        };
-    }
-    let fates: Vec<String> = better.iter().map(|b| format!("{} to {}: {}", b.stack, b.addr, b.fate)).collect();
-    format!("{stack} was the best that worked ({})", fates.join("; "))
 }

@@ -13,17 +13,57 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Output, bytes, failed, ms};
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use neater::SecurityNeed;
+use neater::{Neater, SecurityNeed};
 use neater_http::{Client, HttpVersion, RequestOptions, Scheme, Url};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use target::Target;
 use transfer::{Done, Job, Outcome};
 
-/// How long connections may need to end in order.
+/// How long connections may need to end in order, at most.
 const GOODBYE: core::time::Duration = core::time::Duration::from_millis(100);
 
+/// Sent to whoever writes beyond the limit on the size of files, and fatal. Its number differs on a few architectures, where
+/// a file that is too large ends the command in silence, as it does most others.
+#[cfg(unix)]
+const SIGXFSZ: core::ffi::c_int = 25;
+
+/// Lets the peers hear that it is over, as long as there is one: without it they would have to find out.
+async fn goodbye(neater: &Neater) {
+    let gone = async {
+        loop {
+            let left = neater.stats();
+            // A session of QUIC's has said it when its group is gone; what is left of it only answers stragglers.
+            if left.connections == 0 && left.channels == 0 && left.groups == 0 {
+                return;
+            }
+            tokio::time::sleep(core::time::Duration::from_millis(1)).await;
+        }
+    };
+    let _ = tokio::time::timeout(GOODBYE, gone).await;
+}
+
+/// The second Ctrl-C ends the process, whatever it is waiting for. The first is [`run`]'s.
+fn obey_the_second_interrupt() {
+    tokio::spawn(async {
+        for _ in 0..2 {
+            if tokio::signal::ctrl_c().await.is_err() {
+                return;
+            }
+        }
+        std::process::exit(Exit::Interrupted as i32);
+    });
+}
+
+/// From now on a limit on the size of files is an error of writing, and not the end of the process.
+fn outlive_file_limits() {
+    #[cfg(unix)]
+    drop(tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(SIGXFSZ)));
+}
+
 pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure> {
+    outlive_file_limits();
+    obey_the_second_interrupt();
     let asked = Asked::new(&args.connect)?;
     let jobs = plan(&args, &asked)?;
     if jobs.iter().any(|j| j.target.is_stdout()) {
@@ -32,7 +72,7 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
     let options = RequestOptions { headers: headers(&args.headers)?, ..RequestOptions::default() };
     let neater = connect::neater(&args.connect)?;
     let mut builder =
-        Client::builder(neater).properties(asked.properties).security(asked.security).stacks(&asked.stacks);
+        Client::builder(neater.clone()).properties(asked.properties).security(asked.security).stacks(&asked.stacks);
     if let Some(v) = args.http.as_deref().and_then(HttpVersion::from_name) {
         builder = builder.version(v);
     }
@@ -45,6 +85,7 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
     }
     let client = builder.build();
     let count = jobs.len();
+    let files = jobs.iter().any(|j| matches!(j.target, Target::File(_)));
     let mut failures: Vec<Failure> = Vec::new();
     let mut total = 0;
     {
@@ -62,8 +103,12 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
             let next = tokio::select! {
                 next = running.next() => next,
                 _ = tokio::signal::ctrl_c() => {
-                    return Err(Failure::new(Exit::Interrupted, "interrupted", "interrupted: what came is kept")
-                        .advise(format!("go on with: {}", resume_command())));
+                    return Err(if files {
+                        Failure::new(Exit::Interrupted, "interrupted", "interrupted: what came is kept")
+                            .advise(format!("go on with: {}", resume_command()))
+                    } else {
+                        Failure::new(Exit::Interrupted, "interrupted", "interrupted")
+                    });
                 }
             };
             match next {
@@ -85,8 +130,7 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
         }
     }
     drop(client);
-    // Lets the peers hear that it is over: without it they would have to find out.
-    tokio::time::sleep(GOODBYE).await;
+    goodbye(&neater).await;
     if output.json {
         let n = failures.len();
         output.event(&json!({ "event": "summary", "files": count, "failed": n, "bytes": total }));

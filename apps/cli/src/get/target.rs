@@ -1,13 +1,25 @@
 //! Where the bytes go.
 //!
-//! *Invariants*: a regular file appears under its name only when it is complete; until then its bytes are in `NAME.part`,
-//! and what is needed to go on is in `NAME.part.json`. Nobody else writes to `NAME.part` meanwhile.
+//! *Invariants*: a regular file appears under its name only when it is complete, and replaces what was there by a rename;
+//! until then its bytes are in `NAME.part`, and what is needed to go on is in `NAME.part.json`. Nobody else writes to
+//! `NAME.part` meanwhile. Nothing that was there before is changed until a server's answer is there to take its place, and
+//! what neater did not write is never changed.
 
 use crate::failure::{Exit, Failure};
+use crate::output::bytes;
+use bytes::Bytes;
+use core::time::Duration;
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The largest `NAME.part.json` that is looked at; ours are far smaller.
+const NOTE_MAX: u64 = 64 << 10;
+/// How much older than its answer a file must be for its date to tell versions apart (RFC 9110 section 8.8.2.2: far enough
+/// for differences of clocks not to matter).
+const DATE_GAP: Duration = Duration::from_secs(60);
 
 /// What a transfer is saved as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,15 +37,34 @@ pub(crate) enum Target {
 pub(crate) struct Version {
     pub(crate) etag: Option<String>,
     pub(crate) modified: Option<String>,
+    /// When the server said so, by its own clock.
+    pub(crate) date: Option<String>,
     pub(crate) total: Option<u64>,
 }
 
 impl Version {
-    /// What If-Range takes: a strong tag or a date (RFC 9110 section 13.1.5).
+    /// What If-Range takes (RFC 9110 section 13.1.5): a strong tag, or where there is no tag at all, a date that is a strong
+    /// validator. `None`: nothing can tell whether the file is still the same.
     pub(crate) fn validator(&self) -> Option<&str> {
-        let strong = self.etag.as_deref().filter(|t| t.starts_with('"'));
-        strong.or(self.modified.as_deref())
+        match &self.etag {
+            Some(tag) => Some(tag.as_str()).filter(|t| is_strong(t)),
+            None => self.modified.as_deref().filter(|m| self.is_well_after(m)),
+        }
     }
+
+    fn is_well_after(&self, modified: &str) -> bool {
+        let date = self.date.as_deref().and_then(|d| httpdate::parse_http_date(d).ok());
+        match (httpdate::parse_http_date(modified), date) {
+            (Ok(modified), Some(date)) => date.duration_since(modified).is_ok_and(|d| d >= DATE_GAP),
+            _ => false,
+        }
+    }
+}
+
+/// A tag of RFC 9110 section 8.8.3 that is not weak.
+fn is_strong(tag: &str) -> bool {
+    let inner = tag.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
+    inner.is_some_and(|i| i.bytes().all(|b| matches!(b, 0x21 | 0x23..=0x7e)))
 }
 
 impl Target {
@@ -59,14 +90,18 @@ impl Target {
 /// An open target.
 pub(crate) struct Sink {
     target: Target,
-    out: Out,
+    out: Arc<File>,
+    /// A pipe or a device, whose writer may have to wait for as long as a reader likes.
+    slow: bool,
     written: u64,
     version: Version,
-}
-
-enum Out {
-    Stdout,
-    File(File),
+    /// The part holds bytes that do not count, and are given up when there is an answer to take their place.
+    stale: bool,
+    /// The part was made by us: it may be removed again.
+    made: bool,
+    /// The note beside the part is ours.
+    noted: bool,
+    finished: bool,
 }
 
 fn beside(path: &Path, end: &str) -> PathBuf {
@@ -76,42 +111,83 @@ fn beside(path: &Path, end: &str) -> PathBuf {
 }
 
 impl Sink {
-    /// Opens a target; `resume`: behind what is there already.
-    pub(crate) fn open(target: &Target, resume: bool) -> Result<Self, Failure> {
-        let (out, mut written, mut version) = match target {
-            Target::Stdout => (Out::Stdout, 0, Version::default()),
+    /// Opens a target for what comes from `url`, and changes nothing that is there. A part that can be gone on with is; one
+    /// that this transfer would destroy without an answer of the server's saying that it is of no use is refused.
+    pub(crate) async fn open(target: &Target, url: &str, resume: bool) -> Result<Self, Failure> {
+        let of = |out: File| Self {
+            target: target.clone(),
+            slow: !out.metadata().is_ok_and(|m| m.is_file()),
+            out: Arc::new(out),
+            written: 0,
+            version: Version::default(),
+            stale: false,
+            made: false,
+            noted: false,
+            finished: false,
+        };
+        match target {
+            Target::Stdout => {
+                // Past the buffer of the standard library, which cuts at lines.
+                let out = std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned();
+                let bad = |e| Failure::file("write", Path::new("standard output"), &e);
+                Ok(of(out.map_err(bad)?.into()))
+            }
             Target::Device(path) => {
-                let file = OpenOptions::new().write(true).open(path).map_err(|e| Failure::file("write", path, &e))?;
-                (Out::File(file), 0, Version::default())
+                // A pipe that nobody reads does not open.
+                let there = path.clone();
+                let opened = tokio::task::spawn_blocking(move || OpenOptions::new().write(true).open(there)).await;
+                let opened = opened.unwrap_or_else(|e| Err(io::Error::other(e)));
+                Ok(of(opened.map_err(|e| Failure::file("write", path, &e))?))
             }
             Target::File(path) => {
-                if path.is_dir() {
-                    let what = format!("{} is a folder", path.display());
-                    return Err(Failure::new(Exit::Local, "file", what).advise("give a file's name with -o FILE"));
-                }
-                let part = beside(path, ".part");
-                let bad = |e: &io::Error| Failure::file("write", &part, e);
-                let file = OpenOptions::new().append(true).create(true).open(&part).map_err(|e| bad(&e))?;
-                match file.try_lock() {
-                    Ok(()) => {}
-                    Err(TryLockError::WouldBlock) => {
-                        let what = format!("{} is being written by another neater", part.display());
-                        return Err(Failure::new(Exit::Local, "file", what));
-                    }
-                    // A file system without locks is no reason not to save a file.
-                    Err(TryLockError::Error(_)) => {}
-                }
-                let length = file.metadata().map_err(|e| bad(&e))?.len();
-                (Out::File(file), length, remembered(path))
-            }
-        };
-        if !resume && written > 0 {
-            (written, version) = (0, Version::default());
-            if let (Out::File(file), Target::File(path)) = (&out, target) {
-                file.set_len(0).map_err(|e| Failure::file("write", &beside(path, ".part"), &e))?;
+                let (file, made) = open_part(path)?;
+                let mut sink = of(file);
+                sink.made = made;
+                sink.look_at(path, url, resume)?;
+                Ok(sink)
             }
         }
-        Ok(Self { target: target.clone(), out, written, version })
+    }
+
+    /// Decides what becomes of the part that is there.
+    fn look_at(&mut self, path: &Path, url: &str, resume: bool) -> Result<(), Failure> {
+        let part = beside(path, ".part");
+        let length = self.out.metadata().map_err(|e| Failure::file("write", &part, &e))?.len();
+        let refuse = |what: String| Failure::new(Exit::Local, "part", what);
+        let note = match noted(path) {
+            Noted::Foreign => {
+                let what = format!("{} is there, and is not neater's", beside(path, ".part.json").display());
+                return Err(refuse(what).advise("move it away, or choose another name with -o FILE"));
+            }
+            Noted::Nothing if length == 0 => return Ok(()),
+            Noted::Nothing => {
+                let what = format!(
+                    "{} is there, and nothing says that neater wrote it or of what it is a part",
+                    part.display()
+                );
+                return Err(refuse(what).advise("move it away, or choose another name with -o FILE"));
+            }
+            Noted::Ours(note) => note,
+        };
+        self.noted = true;
+        if length == 0 {
+            return Ok(());
+        }
+        let kept = format!("{} holds {} of {}", part.display(), bytes(length), note.url);
+        if note.url != url {
+            let what = format!("{kept}, and {url} is asked for");
+            return Err(refuse(what).advise("remove it if it is of no use, or choose another name with -o FILE"));
+        }
+        if note.version.validator().is_none() {
+            if resume {
+                let what = format!("{kept}, and the server said nothing by which to tell whether it is still the same");
+                return Err(refuse(what).advise("fetch it anew, without -C"));
+            }
+            self.stale = true;
+            return Ok(());
+        }
+        (self.written, self.version) = (length, note.version);
+        Ok(())
     }
 
     /// Bytes that are there.
@@ -124,81 +200,98 @@ impl Sink {
         &self.version
     }
 
+    /// An answer with the whole has come: what was there before is given up for it.
+    pub(crate) fn begin(&mut self, url: &str, version: Version) -> Result<(), Failure> {
+        if core::mem::take(&mut self.stale)
+            && let Target::File(path) = &self.target
+        {
+            // Before the note: a note never speaks of bytes of another version.
+            self.out.set_len(0).map_err(|e| Failure::file("write", &beside(path, ".part"), &e))?;
+        }
+        self.remember(url, version)
+    }
+
     /// The bytes are of this file, from which and since when they come.
     pub(crate) fn remember(&mut self, url: &str, version: Version) -> Result<(), Failure> {
-        if self.version == version {
+        if self.noted && self.version == version {
             return Ok(());
         }
         if let Target::File(path) = &self.target {
             let note = beside(path, ".part.json");
-            let value =
-                json!({ "url": url, "etag": version.etag, "modified": version.modified, "total": version.total });
+            let value = json!({
+                "url": url, "etag": version.etag, "modified": version.modified, "date": version.date,
+                "total": version.total,
+            });
+            self.noted = true;
             std::fs::write(&note, format!("{value}\n")).map_err(|e| Failure::file("write", &note, &e))?;
         }
         self.version = version;
         Ok(())
     }
 
-    /// From the beginning again; false if what was written cannot be taken back.
-    pub(crate) fn restart(&mut self) -> Result<bool, Failure> {
+    /// From the beginning again, once there is an answer; false if what was written cannot be taken back.
+    pub(crate) fn restart(&mut self) -> bool {
         if self.written == 0 {
-            return Ok(true);
+            return true;
         }
-        let (Out::File(file), Target::File(path)) = (&self.out, &self.target) else { return Ok(false) };
-        file.set_len(0).map_err(|e| Failure::file("write", &beside(path, ".part"), &e))?;
+        if !matches!(self.target, Target::File(_)) {
+            return false;
+        }
+        self.stale = true;
         self.written = 0;
         self.version = Version::default();
-        Ok(true)
+        true
     }
 
-    /// Writes all of it. May block.
-    pub(crate) fn write(&mut self, data: &[u8]) -> Result<(), Failure> {
-        let mut rest = data;
-        while !rest.is_empty() {
-            let n = match &mut self.out {
-                Out::Stdout => io::stdout().lock().write(rest),
-                Out::File(file) => file.write(rest),
-            };
-            match n {
-                Ok(0) => return Err(self.bad(&io::ErrorKind::WriteZero.into())),
-                Ok(n) => {
-                    self.written += n as u64;
-                    rest = &rest[n..];
-                }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(self.bad(&e)),
-            }
-        }
-        Ok(())
+    /// Writes all of it. What a reader keeps waiting is written elsewhere, so that whoever waits for this may stop waiting.
+    pub(crate) async fn write(&mut self, data: Bytes) -> Result<(), Failure> {
+        let (n, done) = if self.slow {
+            let out = self.out.clone();
+            let written = tokio::task::spawn_blocking(move || write_all(&out, &data)).await;
+            written.unwrap_or_else(|e| (0, Err(io::Error::other(e))))
+        } else {
+            tokio::task::block_in_place(|| write_all(&self.out, &data))
+        };
+        self.written += n;
+        done.map_err(|e| self.bad(&e))
     }
 
     /// Everything is there: it becomes the file. May block.
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
-        match (&mut self.out, &self.target) {
-            (Out::Stdout, _) => io::stdout().lock().flush().map_err(|e| self.bad(&e)),
-            (Out::File(file), Target::File(path)) => {
-                let part = beside(path, ".part");
-                // A disk that is full or broken may tell only now; under its name the file must be whole.
-                file.sync_data().map_err(|e| Failure::file("write", &part, &e))?;
-                std::fs::rename(&part, path).map_err(|e| Failure::file("rename", &part, &e))?;
-                let _ = std::fs::remove_file(beside(path, ".part.json"));
-                Ok(())
-            }
-            (Out::File(file), _) => file.flush().map_err(|e| self.bad(&e)),
+        let Target::File(path) = &self.target else { return Ok(()) };
+        let part = beside(path, ".part");
+        // A disk that is full or broken may tell only now; under its name the file must be whole.
+        self.out.sync_data().map_err(|e| Failure::file("write", &part, &e))?;
+        if !is_still(&part, &self.out) {
+            let what = format!("{} was removed or replaced while it was being written", part.display());
+            return Err(Failure::new(Exit::Local, "file", what).advise("ask for it again"));
         }
+        std::fs::rename(&part, path).map_err(|e| Failure::file("rename", &part, &e))?;
+        self.finished = true;
+        if self.noted {
+            let _ = std::fs::remove_file(beside(path, ".part.json"));
+        }
+        Ok(())
     }
 
-    /// What is kept, in words; `None` when there is nothing to go on with.
+    /// What is kept, in words; `None` when there is nothing.
     pub(crate) fn kept(&self) -> Option<String> {
         let Target::File(path) = &self.target else { return None };
         let part = beside(path, ".part");
-        if self.written == 0 {
-            let _ = std::fs::remove_file(&part);
-            let _ = std::fs::remove_file(beside(path, ".part.json"));
+        if !is_still(&part, &self.out) {
+            // What is there now, if anything, is somebody else's.
             return None;
         }
+        if self.stale {
+            return Some(format!("{} is left as it was", part.display()));
+        }
         let of = self.version.total.map_or_else(String::new, |t| format!(" of {t}"));
-        Some(format!("{}{of} bytes are kept in {}", self.written, part.display()))
+        (self.written > 0).then(|| format!("{}{of} bytes are kept in {}", self.written, part.display()))
+    }
+
+    /// Whether a later run can go on with what is kept.
+    pub(crate) fn can_be_continued(&self) -> bool {
+        self.written > 0 && self.version.validator().is_some()
     }
 
     fn bad(&self, e: &io::Error) -> Failure {
@@ -213,23 +306,138 @@ impl Sink {
     }
 }
 
+/// A part that was made and never written to is nobody's.
+impl Drop for Sink {
+    fn drop(&mut self) {
+        let Target::File(path) = &self.target else { return };
+        if self.finished || !self.made || self.written > 0 {
+            return;
+        }
+        let part = beside(path, ".part");
+        if is_still(&part, &self.out) {
+            let _ = std::fs::remove_file(&part);
+            if self.noted {
+                let _ = std::fs::remove_file(beside(path, ".part.json"));
+            }
+        }
+    }
+}
+
+/// Opens the part of a file for appending, or makes it, and keeps others from writing to it; whether it was made.
+fn open_part(path: &Path) -> Result<(File, bool), Failure> {
+    if path.is_dir() {
+        let what = format!("{} is a folder", path.display());
+        return Err(Failure::new(Exit::Local, "file", what).advise("give a file's name with -o FILE"));
+    }
+    let part = beside(path, ".part");
+    if std::fs::metadata(&part).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+        return Err(Failure::new(Exit::Local, "file", format!("{} is not a file", part.display())));
+    }
+    let bad = |e: &io::Error| Failure::file("write", &part, e);
+    let mut how = OpenOptions::new();
+    how.append(true);
+    let (file, made) = match how.clone().create_new(true).open(&part) {
+        Ok(file) => (file, true),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => (how.open(&part).map_err(|e| bad(&e))?, false),
+        Err(e) => return Err(bad(&e)),
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let what = format!("{} is being written by another neater", part.display());
+            return Err(Failure::new(Exit::Local, "file", what));
+        }
+        // A file system without locks is no reason not to save a file.
+        Err(TryLockError::Error(_)) => {}
+    }
+    Ok((file, made))
+}
+
+/// Writes all of it: how much was, and what kept the rest from it.
+fn write_all(mut out: &File, data: &[u8]) -> (u64, io::Result<()>) {
+    let mut rest = data;
+    let done = loop {
+        if rest.is_empty() {
+            break Ok(());
+        }
+        match out.write(rest) {
+            Ok(0) => break Err(io::ErrorKind::WriteZero.into()),
+            Ok(n) => rest = &rest[n..],
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => break Err(e),
+        }
+    };
+    ((data.len() - rest.len()) as u64, done)
+}
+
+/// Whether this name is still the name of the file that was opened by it.
+fn is_still(path: &Path, file: &File) -> bool {
+    #[cfg(unix)]
+    let id = |m: std::fs::Metadata| (std::os::unix::fs::MetadataExt::dev(&m), std::os::unix::fs::MetadataExt::ino(&m));
+    #[cfg(not(unix))]
+    let id = |m: std::fs::Metadata| m.len();
+    match (std::fs::metadata(path).map(id), file.metadata().map(id)) {
+        (Ok(there), Ok(ours)) => there == ours,
+        (Err(e), _) => e.kind() != io::ErrorKind::NotFound,
+        (_, Err(_)) => true,
+    }
+}
+
 /// What an earlier run has noted.
-fn remembered(path: &Path) -> Version {
-    let Ok(text) = std::fs::read(beside(path, ".part.json")) else { return Version::default() };
-    let value: Value = serde_json::from_slice(&text).unwrap_or_default();
+struct Note {
+    url: String,
+    version: Version,
+}
+
+/// What is beside a part.
+enum Noted {
+    Nothing,
+    Ours(Note),
+    /// Something that is not ours.
+    Foreign,
+}
+
+fn noted(path: &Path) -> Noted {
+    let there = beside(path, ".part.json");
+    match std::fs::metadata(&there) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Noted::Nothing,
+        Ok(m) if m.is_file() && m.len() == 0 => return Noted::Nothing,
+        Ok(m) if m.is_file() && m.len() <= NOTE_MAX => {}
+        _ => return Noted::Foreign,
+    }
+    let mut text = Vec::new();
+    let read = File::open(&there).and_then(|f| f.take(NOTE_MAX).read_to_end(&mut text));
+    let value: Value = read.ok().and_then(|_| serde_json::from_slice(&text).ok()).unwrap_or_default();
     let text = |name: &str| value[name].as_str().map(str::to_owned);
-    Version { etag: text("etag"), modified: text("modified"), total: value["total"].as_u64() }
+    // Every note of ours has these two.
+    let (Some(url), Some(total)) = (text("url"), value.get("total")) else { return Noted::Foreign };
+    let version = Version { etag: text("etag"), modified: text("modified"), date: text("date"), total: total.as_u64() };
+    Noted::Ours(Note { url, version })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn version(etag: Option<&str>, modified: Option<&str>, date: Option<&str>) -> Version {
+        let own = |t: Option<&str>| t.map(str::to_owned);
+        Version { etag: own(etag), modified: own(modified), date: own(date), total: None }
+    }
+
     #[test]
-    fn a_weak_tag_does_not_vouch_for_a_part() {
-        let weak = Version { etag: Some("W/\"a\"".into()), modified: Some("date".into()), total: None };
-        assert_eq!(weak.validator(), Some("date"));
-        let strong = Version { etag: Some("\"a\"".into()), ..weak };
-        assert_eq!(strong.validator(), Some("\"a\""));
+    fn only_what_tells_versions_apart_for_certain_vouches_for_a_part() {
+        let (old, new) = (Some("Sat, 21 Nov 2026 07:00:46 GMT"), Some("Sat, 21 Nov 2026 07:10:46 GMT"));
+        assert_eq!(version(Some("\"a\""), old, new).validator(), Some("\"a\""));
+        // RFC 9110 section 13.1.5: with a weak tag there is a tag, so the date is of no use either.
+        assert_eq!(version(Some("W/\"a\""), old, new).validator(), None);
+        assert_eq!(version(None, old, new).validator(), old);
+        // Section 8.8.2.2: two versions of one second have the same date.
+        assert_eq!(version(None, old, old).validator(), None);
+        assert_eq!(version(None, new, old).validator(), None);
+        assert_eq!(version(None, old, None).validator(), None);
+        assert_eq!(version(None, Some("yesterday"), new).validator(), None);
+        for bad in ["\"", "a", "\"a\"b\"", "\"a\nb\"", ""] {
+            assert_eq!(version(Some(bad), None, None).validator(), None, "{bad}");
+        }
     }
 }

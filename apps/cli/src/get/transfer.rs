@@ -8,8 +8,9 @@ use super::resume_command;
 use super::target::{Sink, Target, Version};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, ms};
+use crate::why::why;
 use core::time::Duration;
-use http::header::{ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_RANGE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE};
+use http::header::{ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_RANGE, DATE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use neater_http::{Client, Error, RequestOptions, Response, Transport, Url};
 use serde_json::json;
@@ -108,7 +109,7 @@ pub(super) async fn run(
     {
         return Ok(done(meta.len(), Outcome::AlreadyThere));
     }
-    let sink = Sink::open(&target, resume)?;
+    let sink = Sink::open(&target, &url.to_string(), resume).await?;
     let begun = sink.written();
     let name = url.file_name().unwrap_or_else(|| url.origin().host.clone());
     let progress = Progress::new(output, &name);
@@ -170,18 +171,13 @@ impl Transfer<'_> {
         let mut options = self.options.clone();
         // What is saved, and continued, is the file itself.
         options.headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
-        if offset > 0 {
-            if let Ok(range) = HeaderValue::from_str(&format!("bytes={offset}-")) {
-                options.headers.insert(RANGE, range);
-            }
-            match self.sink.version().validator().map(HeaderValue::from_str) {
-                Some(Ok(v)) => drop(options.headers.insert(IF_RANGE, v)),
-                _ => self.output.note(&format!(
-                    "neater: {}: nothing is known of the file that the first {offset} bytes are of; if it has changed, the \
-                     result will be wrong",
-                    self.url
-                )),
-            }
+        // Without a validator the rest may be that of another file: then the whole is asked for.
+        if offset > 0
+            && let Some(Ok(validator)) = self.sink.version().validator().map(HeaderValue::from_str)
+            && let Ok(range) = HeaderValue::from_str(&format!("bytes={offset}-"))
+        {
+            options.headers.insert(RANGE, range);
+            options.headers.insert(IF_RANGE, validator);
         }
         options
     }
@@ -193,6 +189,9 @@ impl Transfer<'_> {
                 "http": t.version.to_string(), "address": t.remote.map(|a| a.to_string()), "security": t.security,
                 "establishment_ms": ms(t.establishment), "reused": t.reused,
             }));
+        } else if self.output.verbose && !t.reused {
+            // Each run has a cache of its own, and its first connection nothing from it.
+            self.output.note(&format!("              {}: {}", t.stack, why(&t.candidates, false)));
         }
         self.transport = Some(t.clone());
     }
@@ -202,31 +201,39 @@ impl Transfer<'_> {
     fn place(&mut self, response: &Response, offset: u64) -> Result<Option<Option<u64>>, Trouble> {
         let status = response.status();
         let fresh = version(response.headers());
+        let url = self.url.to_string();
+        let protocol = |what: String| Trouble::Final(Failure::new(Exit::Failed, "protocol", what));
         match status {
-            StatusCode::PARTIAL_CONTENT if offset > 0 => {
-                let range = content_range(response.headers());
-                let Some((start, total)) = range.filter(|(start, _)| *start == offset) else {
-                    return Err(Trouble::Final(Failure::new(
-                        Exit::Failed,
-                        "protocol",
-                        format!("bytes from {offset} on were asked for, and the server sends others"),
+            StatusCode::PARTIAL_CONTENT if offset == 0 => {
+                Err(protocol("the server sends a part of the file, and the whole was asked for".into()))
+            }
+            StatusCode::PARTIAL_CONTENT => {
+                let range = content_range(response.headers()).filter(|r| r.first == offset);
+                let Some(range) = range.filter(|r| response.length().is_none_or(|n| n == r.last - r.first + 1)) else {
+                    return Err(protocol(format!(
+                        "bytes from {offset} on were asked for, and the server sends others"
                     )));
                 };
                 let known = self.sink.version().clone();
                 let differs = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
-                if differs(&known.etag, &fresh.etag) || known.total.is_some_and(|t| total.is_some_and(|n| n != t)) {
+                if differs(&known.etag, &fresh.etag)
+                    || known.etag.is_none() && differs(&known.modified, &fresh.modified)
+                    || known.total.is_some_and(|t| range.total.is_some_and(|n| n != t))
+                {
                     return Err(Trouble::Final(
                         Failure::new(Exit::Failed, "changed", "the server sends a part of another version of the file")
-                            .advise("fetch it anew, without -C"),
+                            .advise("remove the part, and fetch it anew"),
                     ));
                 }
-                debug_assert_eq!(start, offset);
-                self.sink.remember(&self.url.to_string(), Version { total: total.or(known.total), ..fresh })?;
-                Ok(Some(total))
+                let Some(total) = range.total.or(known.total) else {
+                    return Err(protocol("the server sends a part, and does not say of how much".into()));
+                };
+                self.sink.remember(&url, Version { total: Some(total), ..known })?;
+                Ok(Some(Some(total)))
             }
             StatusCode::RANGE_NOT_SATISFIABLE if offset > 0 => match unsatisfied(response.headers()) {
                 Some(total) if total == offset => Ok(None),
-                _ if self.sink.restart()? => Err(Trouble::Broken(Error::Protocol(
+                _ if self.sink.restart() => Err(Trouble::Broken(Error::Protocol(
                     "the file on the server became shorter: starting again".into(),
                 ))),
                 _ => {
@@ -235,7 +242,7 @@ impl Transfer<'_> {
             },
             status if status.is_success() => {
                 if offset > 0 {
-                    if !self.sink.restart()? {
+                    if !self.sink.restart() {
                         return Err(Trouble::Final(Failure::new(
                             Exit::Failed,
                             "interrupted",
@@ -245,12 +252,11 @@ impl Transfer<'_> {
                         )));
                     }
                     self.output.note(&format!(
-                        "neater: {}: the server has another version of the file, or only whole files: starting again",
-                        self.url
+                        "neater: {url}: the server has another version of the file, or only whole files: starting again"
                     ));
                 }
                 let total = response.length();
-                self.sink.remember(&self.url.to_string(), Version { total, ..fresh })?;
+                self.sink.begin(&url, Version { total, ..fresh })?;
                 Ok(Some(total))
             }
             status => {
@@ -264,14 +270,15 @@ impl Transfer<'_> {
     async fn take(&mut self, mut response: Response) -> Result<(), Trouble> {
         let bytes = response.headers().get(ACCEPT_RANGES).is_some_and(|v| v.as_bytes().eq_ignore_ascii_case(b"bytes"));
         let ranges = bytes || response.status() == StatusCode::PARTIAL_CONTENT;
+        // RFC 9110 section 15.3.7.3: parts belong together if they share a strong validator.
+        let ranges = ranges && self.sink.version().validator().is_some();
         loop {
             match response.chunk().await {
                 Ok(None) => return self.whole(),
                 Ok(Some(data)) => {
-                    let sink = &mut self.sink;
-                    // A pipe may block for as long as its reader likes.
-                    tokio::task::block_in_place(|| sink.write(&data))?;
-                    self.came += data.len() as u64;
+                    let length = data.len() as u64;
+                    self.sink.write(data).await?;
+                    self.came += length;
                     self.progress.at(self.sink.written());
                 }
                 Err(e) if ranges && (e.is_transient() || matches!(e, Error::Length { .. })) => {
@@ -281,7 +288,8 @@ impl Transfer<'_> {
                     let mut f: Failure = e.into();
                     if !ranges {
                         f = f.advise(
-                            "the server does not say that it can send the rest alone, so it is not asked for it",
+                            "the server does not say that it can send the rest of this very file alone, so it is not asked \
+                             for it",
                         );
                     }
                     return Err(Trouble::Final(f));
@@ -319,7 +327,10 @@ impl Transfer<'_> {
             f.message = format!("{} (after {tries} repetitions)", f.message);
         }
         if let Some(kept) = self.sink.kept() {
-            f = f.advise(kept).advise(format!("go on with: {}", resume_command()));
+            f = f.advise(kept);
+            if self.sink.can_be_continued() {
+                f = f.advise(format!("go on with: {}", resume_command()));
+            }
         }
         f
     }
@@ -327,17 +338,25 @@ impl Transfer<'_> {
 
 fn version(headers: &HeaderMap) -> Version {
     let text = |name| headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok()).map(str::to_owned);
-    Version { etag: text(ETAG), modified: text(LAST_MODIFIED), total: None }
+    Version { etag: text(ETAG), modified: text(LAST_MODIFIED), date: text(DATE), total: None }
 }
 
-/// First byte and whole length of `bytes 5-9/10`; the length may be `*`.
-fn content_range(headers: &HeaderMap) -> Option<(u64, Option<u64>)> {
+/// `bytes 5-9/10`; the whole length may be `*`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Range {
+    first: u64,
+    last: u64,
+    total: Option<u64>,
+}
+
+fn content_range(headers: &HeaderMap) -> Option<Range> {
     let text = headers.get(CONTENT_RANGE)?.to_str().ok()?;
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;
     let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
     let total = if total.trim() == "*" { None } else { Some(total.trim().parse().ok()?) };
-    (first <= last && total.is_none_or(|t| last < t)).then_some((first, total))
+    // The length of the range must be a number, too.
+    (first <= last && last < total.unwrap_or(u64::MAX)).then_some(Range { first, last, total })
 }
 
 /// The whole length of `bytes */10`.
@@ -355,8 +374,8 @@ mod tests {
 
     #[test]
     fn ranges_that_make_no_sense_are_none() {
-        assert_eq!(content_range(&with("bytes 5-9/10")), Some((5, Some(10))));
-        assert_eq!(content_range(&with("bytes 5-9/*")), Some((5, None)));
+        assert_eq!(content_range(&with("bytes 5-9/10")), Some(Range { first: 5, last: 9, total: Some(10) }));
+        assert_eq!(content_range(&with("bytes 5-9/*")), Some(Range { first: 5, last: 9, total: None }));
         for bad in ["bytes 9-5/10", "bytes 5-10/10", "bytes */10", "lines 1-2/3", "bytes 1/2", "bytes -1-2/3"] {
             assert_eq!(content_range(&with(bad)), None, "{bad}");
         }

@@ -9,7 +9,7 @@ use crate::output::{Output, bytes};
 use certificate::Shown;
 use neater::tls::identity_from_pem;
 use neater::{EstablishmentError, Listener, LocalEndpoint, Neater, SecurityParameters, Stack};
-use neater_http::{Files, Server};
+use neater_http::{Files, Server, ServerLimits};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -26,7 +26,10 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     let port = listeners.first().map_or(0, Listener::port);
     let urls = urls(&args, &addresses, port);
     announce(&args, output, &root, &urls, shown.as_ref());
-    let mut server = Server::new(files.listings(!args.no_listings));
+    let connections = args.max_connections as usize;
+    let connections_per_address = connections.div_ceil(4);
+    let limits = ServerLimits { connections, connections_per_address, ..ServerLimits::default() };
+    let mut server = Server::new(files.listings(!args.no_listings).hidden(args.hidden)).limits(limits);
     if !args.plain {
         server = server.alt_svc(port);
     }

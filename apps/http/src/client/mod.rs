@@ -14,6 +14,7 @@ pub use response::{Response, Transport};
 use crate::{Error, HttpVersion, Origin, Scheme, Url};
 use core::time::Duration;
 use http::header::{AUTHORIZATION, COOKIE, HOST, LOCATION, PROXY_AUTHORIZATION};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use neater::{Event, Neater, SecurityParameters, Stack, TransportProperties};
 use pool::Pool;
@@ -108,7 +109,9 @@ pub struct Client {
 /// What to ask for besides the URL.
 #[derive(Clone, Debug)]
 pub struct RequestOptions {
-    /// Header fields. Those that name the client to a server (Authorization, Cookie) are not sent to another origin.
+    /// Header fields. Those that name the client to a server (Authorization, Cookie), and Host, are not sent to another
+    /// origin. Host, if given, is what the server is asked for instead of the URL's authority: over HTTP/2 and 3 it travels
+    /// as `:authority` (RFC 9113 section 8.3.1, RFC 9114 section 4.3.1). The certificate is still that of the URL.
     pub headers: HeaderMap,
     /// Redirections that are followed.
     pub redirects: u8,
@@ -164,7 +167,7 @@ impl Client {
                         "{url} redirects to {next}, which is not encrypted: ask for that yourself if you mean it"
                     )));
                 }
-                for secret in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
+                for secret in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, HOST] {
                     headers.remove(secret);
                 }
             }
@@ -206,6 +209,18 @@ fn fields(url: &Url, extra: &HeaderMap, version: HttpVersion) -> HeaderMap {
         all.remove(HOST);
     }
     all
+}
+
+/// What the caller's Host field names, if there is one.
+fn host(extra: &HeaderMap) -> Result<Option<Authority>, Error> {
+    let mut all = extra.get_all(HOST).iter();
+    let Some(value) = all.next() else { return Ok(None) };
+    let bad = || Error::Url("the Host field must be one, and name a host and perhaps a port".into());
+    // RFC 9112 section 3.2: neither two fields nor user information.
+    if all.next().is_some() || value.as_bytes().contains(&b'@') {
+        return Err(bad());
+    }
+    Authority::try_from(value.as_bytes()).map(Some).map_err(|_| bad())
 }
 
 fn is_hop(name: &HeaderName) -> bool {

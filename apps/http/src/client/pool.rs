@@ -7,7 +7,7 @@
 //! be; a connection on which a request failed is not used again.
 
 use super::response::{Body, Response, Transport};
-use super::{Builder, H1_CONNECTIONS, fields};
+use super::{Builder, H1_CONNECTIONS, fields, host};
 use crate::error::{chain, of_h3, of_hyper};
 use crate::streams::{Session, TwoWay};
 use crate::{Error, HttpVersion, Origin, Scheme, Url, lock};
@@ -319,7 +319,7 @@ impl Pool {
         let version = transport.version;
         let mut request = Request::new(());
         *request.method_mut() = method.clone();
-        *request.uri_mut() = url.uri(version != HttpVersion::Http11)?;
+        *request.uri_mut() = url.uri(version != HttpVersion::Http11, host(extra)?)?;
         *request.headers_mut() = fields(url, extra, version);
         let silence = self.config.silence;
         let (parts, body) = match lease {

@@ -1,5 +1,6 @@
 //! The bodies of answers.
 
+use super::turns::Turn;
 use super::watch::Activity;
 use super::{Common, Counters};
 use bytes::{Bytes, BytesMut};
@@ -11,7 +12,6 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinHandle;
 
 /// Bytes read from a file at once. One such piece per answer is in memory.
@@ -33,7 +33,22 @@ enum Source {
 struct Witness {
     activity: Activity,
     common: Arc<Common>,
-    _turn: Option<OwnedSemaphorePermit>,
+    turn: Option<Turn>,
+    /// A piece was given to the connection. That alone is nothing of the client's doing; that it wants another is.
+    given: bool,
+}
+
+impl Witness {
+    fn piece(&mut self, length: usize) {
+        if core::mem::replace(&mut self.given, true) {
+            self.activity.touch();
+            if let Some(turn) = &self.turn {
+                turn.moves();
+            }
+        }
+        let Counters { bytes, .. } = &self.common.counters;
+        bytes.fetch_add(length as u64, Ordering::Relaxed);
+    }
 }
 
 impl FileBody {
@@ -62,13 +77,8 @@ impl FileBody {
     }
 
     /// Tells `activity` of every piece, and keeps `turn` until the body is gone.
-    pub(crate) fn witnessed(
-        mut self,
-        activity: Activity,
-        common: Arc<Common>,
-        turn: Option<OwnedSemaphorePermit>,
-    ) -> Self {
-        self.witness = Some(Witness { activity, common, _turn: turn });
+    pub(crate) fn witnessed(mut self, activity: Activity, common: Arc<Common>, turn: Option<Turn>) -> Self {
+        self.witness = Some(Witness { activity, common, turn, given: false });
         self
     }
 }
@@ -122,10 +132,8 @@ impl Body for FileBody {
                 this.left = 0;
             }
         }
-        if let (Ok(p), Some(w)) = (&piece, &this.witness) {
-            w.activity.touch();
-            let Counters { bytes, .. } = &w.common.counters;
-            bytes.fetch_add(p.len() as u64, Ordering::Relaxed);
+        if let (Ok(p), Some(w)) = (&piece, &mut this.witness) {
+            w.piece(p.len());
         }
         Poll::Ready(Some(piece.map(Frame::data)))
     }

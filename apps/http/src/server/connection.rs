@@ -2,22 +2,23 @@
 
 use super::Common;
 use super::body::FileBody;
+use super::turns::Who;
 use super::watch::Activity;
 use crate::streams::Session;
 use bytes::Bytes;
 use core::time::Duration;
 use h3::error::Code;
-use http::header::ALT_SVC;
-use http::{Request, Response};
+use http::header::{ALT_SVC, HOST};
+use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use neater::{Accepted, ByteStream, Group, Stack};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// How long the last bytes of answers may need to arrive when a session ends.
@@ -36,9 +37,10 @@ const H2_RESETS: usize = 64;
 type H3Request = h3::server::RequestResolver<Session, Bytes>;
 
 /// Serves a connection until it ends, is idle for too long, or the server stops.
-pub(super) async fn serve(common: Arc<Common>, accepted: Accepted, stop: watch::Receiver<bool>) {
+pub(super) async fn serve(common: Arc<Common>, accepted: Accepted, who: Who, stop: watch::Receiver<bool>) {
+    let client = Client { common, activity: Activity::new(), who };
     let done = match accepted {
-        Accepted::Group(group) => serve_h3(common, group, stop).await,
+        Accepted::Group(group) => serve_h3(client, group, stop).await,
         // Of a listener that was not asked for sessions: a stream alone is not HTTP/3.
         Accepted::Connection(c) if c.stack() == Some(Stack::Quic) => {
             if let Ok(group) = c.group() {
@@ -49,8 +51,8 @@ pub(super) async fn serve(common: Arc<Common>, accepted: Accepted, stop: watch::
         Accepted::Connection(c) => {
             let alpn = c.alpn().unwrap_or_default();
             match c.into_bytes() {
-                Ok(bytes) if alpn == b"h2" => serve_h2(common, bytes, stop).await,
-                Ok(bytes) => serve_h1(common, bytes, stop).await,
+                Ok(bytes) if alpn == b"h2" => serve_h2(client, bytes, stop).await,
+                Ok(bytes) => serve_h1(client, bytes, stop).await,
                 Err((_, e)) => Err(e.to_string()),
             }
         }
@@ -60,28 +62,38 @@ pub(super) async fn serve(common: Arc<Common>, accepted: Accepted, stop: watch::
     }
 }
 
-/// Answers a request, and says so to whom it concerns.
-async fn answer<B>(common: Arc<Common>, activity: Activity, request: Request<B>) -> Response<FileBody>
+/// One connection, for its requests.
+#[derive(Clone)]
+struct Client {
+    common: Arc<Common>,
+    activity: Activity,
+    who: Who,
+}
+
+/// Answers a request, and says so to whom it concerns. `end` is told when the answer has to be given up.
+async fn answer<B>(client: Client, end: Arc<Notify>, request: Request<B>) -> Response<FileBody>
 where
     B: Send + 'static,
 {
+    let Client { common, activity, who } = client;
     activity.touch();
-    let turn = common.turns.clone().acquire_owned().await.ok();
+    let turn = common.turns.wait(who, end).await;
     let (parts, _) = request.into_parts();
     let request = Request::from_parts(parts, ());
+    let sound = names_one_host(&request);
     let asked = (request.method().clone(), request.uri().clone(), request.version());
     // The file system may keep us waiting; connections must not.
     let shared = common.clone();
-    let response = tokio::task::spawn_blocking(move || shared.files.answer(&request)).await.unwrap_or_else(|_| {
-        let mut r = Response::new(FileBody::empty());
-        *r.status_mut() = http::StatusCode::INTERNAL_SERVER_ERROR;
-        r
-    });
+    let response = if sound {
+        let answered = tokio::task::spawn_blocking(move || shared.files.answer(&request)).await;
+        answered.unwrap_or_else(|_| bare(StatusCode::INTERNAL_SERVER_ERROR))
+    } else {
+        bare(StatusCode::BAD_REQUEST)
+    };
     let (method, uri, version) = asked;
     let (status, bytes) = (response.status().as_u16(), response.body().left());
     tracing::info!(target: "neater::serve", %status, bytes, ?version, "{method} {}", uri.path());
     common.counters.requests.fetch_add(1, Ordering::Relaxed);
-    activity.touch();
     let (mut parts, body) = response.into_parts();
     if version != http::Version::HTTP_3
         && let Some(alt) = &common.alt_svc
@@ -91,71 +103,125 @@ where
     Response::from_parts(parts, body.witnessed(activity, common, turn))
 }
 
+/// RFC 9112 section 3.2: HTTP/1.1 has one Host field, no version has two, and it names a host or nothing.
+fn names_one_host(request: &Request<()>) -> bool {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let Some(host) = hosts.next() else { return request.version() != http::Version::HTTP_11 };
+    let named = host.as_bytes();
+    let sound = named.is_empty() || !named.contains(&b'@') && http::uri::Authority::try_from(named).is_ok();
+    sound && hosts.next().is_none()
+}
+
+fn bare(status: StatusCode) -> Response<FileBody> {
+    let mut r = Response::new(FileBody::empty());
+    *r.status_mut() = status;
+    r
+}
+
 /// Ends when the server stops.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|s| *s).await;
 }
 
-/// Drives a connection of hyper's: to its end, to its idle limit, or out when the server stops.
+tokio::task_local! {
+    /// Told when the answer that the task is about has to be given up.
+    static END: Arc<Notify>;
+}
+
+/// Runs hyper's streams of HTTP/2 so that each can be ended alone: hyper itself has no way to give up an answer that nobody
+/// takes.
+#[derive(Clone)]
+struct Streams;
+
+impl<F> hyper::rt::Executor<F> for Streams
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let end = Arc::new(Notify::new());
+        let told = end.clone();
+        tokio::spawn(END.scope(end, async move {
+            tokio::select! {
+                _ = stream => {}
+                () = told.notified() => {}
+            }
+        }));
+    }
+}
+
+/// Drives a connection of hyper's: to its end, to its idle limit, to the end that it is told, or out when the server stops.
 macro_rules! drive {
-    ($connection:expr, $common:expr, $activity:expr, $stop:expr) => {{
+    ($connection:expr, $client:expr, $whole:expr, $end:expr, $stop:expr) => {{
         let connection = $connection;
         tokio::pin!(connection);
         let mut told = false;
         loop {
-            tokio::select! {
+            let why = tokio::select! {
                 done = connection.as_mut() => break done.map_err(|e| crate::error::chain(&e)),
-                () = $activity.idle_for($common.limits.idle) => break Err("idle".into()),
+                () = $client.activity.idle_for($client.common.limits.idle) => "idle",
+                () = $end.notified() => "its answer is not taken",
                 () = stopped(&mut $stop), if !told => {
                     told = true;
                     connection.as_mut().graceful_shutdown();
+                    continue;
                 }
-            }
+            };
+            // Closing would wait for a peer that takes nothing.
+            $whole.abort();
+            break Err(why.into());
         }
     }};
 }
 
-async fn serve_h1(common: Arc<Common>, bytes: ByteStream, mut stop: watch::Receiver<bool>) -> Result<(), String> {
-    let activity = Activity::new();
-    let (c, a) = (common.clone(), activity.clone());
+async fn serve_h1(client: Client, bytes: ByteStream, mut stop: watch::Receiver<bool>) -> Result<(), String> {
+    let end = Arc::new(Notify::new());
+    let (c, told) = (client.clone(), end.clone());
     let service = service_fn(move |r| {
-        let (c, a) = (c.clone(), a.clone());
-        async move { Ok::<_, Infallible>(answer(c, a, r).await) }
+        let (c, end) = (c.clone(), told.clone());
+        async move { Ok::<_, Infallible>(answer(c, end, r).await) }
     });
+    let whole = bytes.connection().group().map_err(|e| e.to_string())?;
+    let limits = client.common.limits;
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(common.limits.head_time.min(common.limits.idle))
-        .max_buf_size(common.limits.head.max(H1_BUFFER_MIN))
+        .header_read_timeout(limits.head_time.min(limits.idle))
+        .max_buf_size(limits.head.max(H1_BUFFER_MIN))
         .max_headers(FIELDS_MAX)
         .serve_connection(TokioIo::new(bytes), service);
-    drive!(connection, common, activity, stop)
+    drive!(connection, client, whole, end, stop)
 }
 
-async fn serve_h2(common: Arc<Common>, bytes: ByteStream, mut stop: watch::Receiver<bool>) -> Result<(), String> {
-    let activity = Activity::new();
-    let (c, a) = (common.clone(), activity.clone());
+async fn serve_h2(client: Client, bytes: ByteStream, mut stop: watch::Receiver<bool>) -> Result<(), String> {
+    let c = client.clone();
     let service = service_fn(move |r| {
-        let (c, a) = (c.clone(), a.clone());
-        async move { Ok::<_, Infallible>(answer(c, a, r).await) }
+        let c = c.clone();
+        // Called in the connection's task, and polled in the stream's.
+        async move {
+            let end = END.try_with(Clone::clone).unwrap_or_default();
+            Ok::<_, Infallible>(answer(c, end, r).await)
+        }
     });
-    let connection = http2::Builder::new(TokioExecutor::new())
+    let whole = bytes.connection().group().map_err(|e| e.to_string())?;
+    let limits = client.common.limits;
+    let connection = http2::Builder::new(Streams)
         .timer(TokioTimer::new())
-        .max_concurrent_streams(u32::try_from(common.limits.requests_per_connection).unwrap_or(u32::MAX))
-        .max_header_list_size(u32::try_from(common.limits.head).unwrap_or(u32::MAX))
+        .max_concurrent_streams(u32::try_from(limits.requests_per_connection).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(limits.head).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(H2_RESETS)
         .max_send_buf_size(H2_SEND_BUFFER)
         .serve_connection(TokioIo::new(bytes), service);
-    drive!(connection, common, activity, stop)
+    let end = Notify::new();
+    drive!(connection, client, whole, end, stop)
 }
 
-async fn serve_h3(common: Arc<Common>, group: Group, mut stop: watch::Receiver<bool>) -> Result<(), String> {
-    let activity = Activity::new();
+async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>) -> Result<(), String> {
+    let limits = client.common.limits;
     // A head comes compressed, in frames: twice the room is enough for any that is allowed.
-    let session = Session::server(group, 2 * common.limits.head as u64);
+    let session = Session::server(group, 2 * limits.head as u64);
     let undelivered = session.undelivered();
-    let made = h3::server::builder().max_field_section_size(common.limits.head as u64).build(session).await;
+    let made = h3::server::builder().max_field_section_size(limits.head as u64).build(session).await;
     let mut connection = made.map_err(|e| e.to_string())?;
-    let slots = Arc::new(Semaphore::new(common.limits.requests_per_connection));
+    let slots = Arc::new(Semaphore::new(limits.requests_per_connection));
     let mut requests = JoinSet::new();
     let mut told = false;
     let done = loop {
@@ -166,14 +232,14 @@ async fn serve_h3(common: Arc<Common>, group: Group, mut stop: watch::Receiver<b
             accepted = connection.accept() => match accepted {
                 Ok(Some(request)) => {
                     // The transport bounds how many can be waiting here: it allows so many streams at once.
-                    requests.spawn(serve_h3_request(common.clone(), activity.clone(), slots.clone(), request));
+                    requests.spawn(serve_h3_request(client.clone(), slots.clone(), request));
                 }
                 Ok(None) => break Ok(()),
                 Err(e) if e.is_h3_no_error() => break Ok(()),
                 Err(e) => break Err(e.to_string()),
             },
             Some(_) = requests.join_next() => {}
-            () = activity.idle_for(common.limits.idle) => break Err("idle".into()),
+            () = client.activity.idle_for(limits.idle) => break Err("idle".into()),
             () = stopped(&mut stop), if !told => {
                 told = true;
                 if connection.shutdown(0).await.is_err() {
@@ -195,24 +261,32 @@ async fn serve_h3(common: Arc<Common>, group: Group, mut stop: watch::Receiver<b
     done
 }
 
-async fn serve_h3_request(common: Arc<Common>, activity: Activity, slots: Arc<Semaphore>, request: H3Request) {
+async fn serve_h3_request(client: Client, slots: Arc<Semaphore>, request: H3Request) {
     let _slot = slots.acquire_owned().await;
-    let head = tokio::time::timeout(common.limits.head_time, request.resolve_request());
+    let limits = client.common.limits;
+    let head = tokio::time::timeout(limits.head_time, request.resolve_request());
     let Ok(Ok((request, mut stream))) = head.await else { return };
-    activity.touch();
-    let (parts, mut body) = answer(common.clone(), activity, request).await.into_parts();
-    let idle = common.limits.idle;
-    if !matches!(tokio::time::timeout(idle, stream.send_response(Response::from_parts(parts, ()))).await, Ok(Ok(()))) {
-        return;
-    }
-    while let Some(frame) = body.frame().await {
-        let Some(data) = frame.ok().and_then(|f| f.into_data().ok()) else {
-            return stream.stop_stream(Code::H3_INTERNAL_ERROR);
-        };
-        // A client that takes nothing for so long has gone, or is an attack.
-        if !matches!(tokio::time::timeout(idle, stream.send_data(data)).await, Ok(Ok(()))) {
-            return stream.stop_stream(Code::H3_REQUEST_CANCELLED);
+    let end = Arc::new(Notify::new());
+    let sent = async {
+        let (parts, mut body) = answer(client, end.clone(), request).await.into_parts();
+        stream.send_response(Response::from_parts(parts, ())).await.map_err(|_| Code::H3_REQUEST_CANCELLED)?;
+        while let Some(frame) = body.frame().await {
+            let Some(data) = frame.ok().and_then(|f| f.into_data().ok()) else {
+                return Err(Code::H3_INTERNAL_ERROR);
+            };
+            stream.send_data(data).await.map_err(|_| Code::H3_REQUEST_CANCELLED)?;
         }
+        // The last piece may still be on its way, but the turn ends with the body.
+        drop(body);
+        let _ = tokio::time::timeout(limits.idle, stream.finish()).await;
+        Ok(())
+    };
+    let done = tokio::select! {
+        done = sent => done,
+        // A client that takes nothing for so long has gone, or is an attack.
+        () = end.notified() => Err(Code::H3_REQUEST_CANCELLED),
+    };
+    if let Err(code) = done {
+        stream.stop_stream(code);
     }
-    let _ = tokio::time::timeout(idle, stream.finish()).await;
 }

@@ -28,6 +28,7 @@ use std::time::{Duration, SystemTime};
 pub struct Files {
     root: PathBuf,
     listings: bool,
+    hidden: bool,
 }
 
 /// What a path led to.
@@ -47,13 +48,21 @@ impl Files {
         if !root.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a folder"));
         }
-        Ok(Self { root, listings: true })
+        Ok(Self { root, listings: true, hidden: false })
     }
 
     /// Whether a folder without `index.html` is answered with a page that lists it. Default: yes.
     #[must_use]
     pub fn listings(mut self, yes: bool) -> Self {
         self.listings = yes;
+        self
+    }
+
+    /// Whether what has a name that begins with a dot (`.env`, `.git`) is served and listed, as far as its name is asked
+    /// for; what a link of another name leads to is served in any case. Default: no.
+    #[must_use]
+    pub fn hidden(mut self, yes: bool) -> Self {
+        self.hidden = yes;
         self
     }
 
@@ -112,7 +121,7 @@ impl Files {
             return text(StatusCode::FORBIDDEN);
         }
         let shown = unescape(path).unwrap_or_else(|| path.to_owned());
-        match listing::page(folder, &shown, &self.root) {
+        match listing::page(folder, &shown, &self.root, self.hidden) {
             Ok(page) => with_length(StatusCode::OK, "text/html; charset=utf-8", page),
             Err(e) => text(status_of(&e)),
         }
@@ -127,6 +136,7 @@ impl Files {
                 // A client that means well has worked this out itself (RFC 3986 section 5.2.4).
                 ".." => return Found::Nothing(StatusCode::BAD_REQUEST),
                 name if name.contains(['/', '\0']) => return Found::Nothing(StatusCode::BAD_REQUEST),
+                name if name.starts_with('.') && !self.hidden => return Found::Nothing(StatusCode::NOT_FOUND),
                 name => file.push(name),
             }
         }

@@ -9,14 +9,17 @@ use std::path::Path;
 /// Entries that a page lists; of a larger folder the page says that it does.
 const ENTRIES_MAX: usize = 10_000;
 
-/// The page of a folder, `shown` being its path for people.
-pub(super) fn page(folder: &Path, shown: &str, root: &Path) -> io::Result<String> {
+/// The page of a folder, `shown` being its path for people; with names that begin with a dot if `hidden`.
+pub(super) fn page(folder: &Path, shown: &str, root: &Path, hidden: bool) -> io::Result<String> {
     let mut entries: Vec<(bool, String, u64)> = Vec::new();
     let mut more = false;
     for entry in std::fs::read_dir(folder)? {
         if entries.len() >= ENTRIES_MAX {
             more = true;
             break;
+        }
+        if !hidden && entry.as_ref().is_ok_and(|e| e.file_name().as_encoded_bytes().starts_with(b".")) {
+            continue;
         }
         // What cannot be looked at, or has a name that no URL could have led to, is left out.
         if let Some(e) = entry.ok().and_then(|e| line(&e, root)) {

@@ -11,32 +11,45 @@ mod conditions;
 mod connection;
 mod files;
 mod listing;
+mod turns;
 mod watch;
 
 pub use body::FileBody;
 pub use files::Files;
 
+use crate::lock;
 use core::time::Duration;
 use neater::{Accepted, EstablishmentError, Listener, Preconnection};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::{Semaphore, watch as signal};
+use std::sync::{Arc, Mutex};
+use tokio::sync::watch as signal;
 use tokio::task::JoinSet;
+use turns::{Bounds, Turns, Who};
 
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Connections at once; more are turned away. Default 1,024.
     pub connections: usize,
+    /// Connections at once of one address (of IPv6: of one network of 64 bits); more are turned away. Default 256.
+    pub connections_per_address: usize,
     /// Requests at once on one connection; more wait. Default 100 (RFC 9113 section 6.5.2, RFC 9114 section 6.1: at least).
     pub requests_per_connection: usize,
-    /// Requests at once in all; more wait. Each has a file and a buffer. Default 512.
+    /// Requests at once in all; more wait, and who has fewest comes first. Each has a file and a buffer. Default 512.
     pub requests: usize,
+    /// Requests at once of one address (of IPv6: of one network of 64 bits); more wait. Default 256.
+    pub requests_per_address: usize,
+    /// How long an answer may not move, while another waits whose address or connection has fewer answers: then it is
+    /// ended in favour of that. Default 2 s.
+    pub stall: Duration,
     /// Bytes of a request's head. Default 16 kB.
     pub head: usize,
     /// How long a request's head may take. Default 10 s.
     pub head_time: Duration,
-    /// How long a connection may do nothing: neither ask nor take 128 kB of an answer. Default 60 s.
+    /// How long a connection may do nothing, neither ask nor take 128 kB of an answer, and how long a single answer may not
+    /// move. Default 60 s.
     pub idle: Duration,
     /// How long answers may take to end when the server stops. Default 10 s.
     pub grace: Duration,
@@ -46,8 +59,11 @@ impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            connections_per_address: 256,
             requests_per_connection: 100,
             requests: 512,
+            requests_per_address: 256,
+            stall: Duration::from_secs(2),
             head: 16 << 10,
             head_time: Duration::from_secs(10),
             idle: Duration::from_secs(60),
@@ -81,7 +97,7 @@ pub(crate) struct Common {
     files: Files,
     limits: ServerLimits,
     counters: Counters,
-    turns: Arc<Semaphore>,
+    turns: Arc<Turns>,
     alt_svc: Option<http::HeaderValue>,
 }
 
@@ -130,28 +146,52 @@ impl Server {
             files: self.files,
             limits: self.limits,
             counters: Counters::default(),
-            turns: Arc::new(Semaphore::new(self.limits.requests)),
+            turns: Turns::new(Bounds {
+                total: self.limits.requests,
+                per_address: self.limits.requests_per_address,
+                stall: self.limits.stall,
+                idle: self.limits.idle,
+            }),
             alt_svc: self.alt_svc.and_then(|p| format!("h3=\":{p}\"; ma=86400").parse().ok()),
         });
         let mut summary = Summary::default();
         let (stopping, told) = signal::channel(false);
         let mut connections = JoinSet::new();
+        let seats = Seats::default();
+        let mut number = 0;
+        let mut look_around = tokio::time::interval(common.turns.pace());
+        look_around.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         tokio::pin!(stop);
         loop {
             let accepted = tokio::select! {
                 () = &mut stop => break,
                 accepted = next(&listeners) => accepted,
                 Some(_) = connections.join_next() => continue,
+                _ = look_around.tick() => {
+                    common.turns.look_around();
+                    continue;
+                }
             };
             // Every listener has stopped: there is nothing to wait for but the end.
             let Some(accepted) = accepted else { break };
-            if connections.len() >= self.limits.connections {
+            number += 1;
+            let who = Who::new(address(&accepted), number);
+            let seat = if connections.len() < self.limits.connections {
+                seats.take(who.address(), self.limits.connections_per_address)
+            } else {
+                None
+            };
+            let Some(seat) = seat else {
                 summary.refused += 1;
                 tracing::warn!(target: "neater::serve", "turned away: {} connections already", connections.len());
                 refuse(accepted);
                 continue;
-            }
-            connections.spawn(connection::serve(common.clone(), accepted, told.clone()));
+            };
+            let served = connection::serve(common.clone(), accepted, who, told.clone());
+            connections.spawn(async move {
+                served.await;
+                drop(seat);
+            });
         }
         for l in &listeners {
             l.stop();
@@ -166,6 +206,48 @@ impl Server {
         summary.bytes = common.counters.bytes.load(Ordering::Relaxed);
         summary
     }
+}
+
+/// How many connections each address has.
+#[derive(Clone, Default)]
+struct Seats(Arc<Mutex<BTreeMap<Option<IpAddr>, usize>>>);
+
+/// One of them.
+struct Seat {
+    all: Seats,
+    address: Option<IpAddr>,
+}
+
+impl Seats {
+    fn take(&self, address: Option<IpAddr>, most: usize) -> Option<Seat> {
+        let mut all = lock(&self.0);
+        let taken = all.get(&address).copied().unwrap_or(0);
+        if taken >= most {
+            return None;
+        }
+        all.insert(address, taken + 1);
+        Some(Seat { all: self.clone(), address })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut all = lock(&self.all.0);
+        let left = all.get(&self.address).copied().unwrap_or(1) - 1;
+        if left == 0 {
+            all.remove(&self.address);
+        } else {
+            all.insert(self.address, left);
+        }
+    }
+}
+
+fn address(accepted: &Accepted) -> Option<IpAddr> {
+    match accepted {
+        Accepted::Connection(c) => c.remote_addr(),
+        Accepted::Group(g) => g.remote_addr(),
+    }
+    .map(|a| a.ip())
 }
 
 /// The next connection of any listener; `None` when all have stopped.

@@ -17,8 +17,8 @@ impl<N: Net> Engine<N> {
         if self.conns.get(conn).is_some_and(|c| c.request.observe) {
             self.step(conn, Step::FromCache { stack, addr });
         }
-        if let (Some(data), Some(c)) = (first, self.conns.get_mut(conn)) {
-            c.ext().early = Some(data.clone());
+        if let Some(data) = first {
+            self.keep_first(conn, data.clone());
         }
         let path = Path { remote: 0, interface: None, local: None };
         match self.open_attempt(conn, None, stack, addr, &path) {
@@ -36,10 +36,8 @@ impl<N: Net> Engine<N> {
                 }
                 true
             }
-            Err(_) => {
-                if let Some(key) = self.conns.get(conn).and_then(|c| c.cache_key()) {
-                    self.outcomes.record_failure(self.now, key);
-                }
+            Err(error) => {
+                self.note_cached_failure(conn, &error);
                 false
             }
         }

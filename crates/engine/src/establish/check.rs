@@ -2,11 +2,14 @@
 
 use super::MAX_REMOTES;
 use crate::RemoteEndpoint;
-use crate::event::{EstablishmentError, Reason};
+use crate::event::{EstablishmentError, Reason, SendError};
 use std::net::SocketAddr;
 
 /// Whether a connection can be made from these endpoints at all.
-pub(super) fn check_remotes(remotes: &[RemoteEndpoint]) -> Result<(), EstablishmentError> {
+pub(super) fn check_remotes(
+    remotes: &[RemoteEndpoint],
+    request: &crate::request::Compiled,
+) -> Result<(), EstablishmentError> {
     let invalid = |m: String| Err(EstablishmentError::new(Reason::InvalidConfiguration, m));
     if remotes.is_empty() {
         return invalid("a connection needs at least one remote endpoint".into());
@@ -25,7 +28,17 @@ pub(super) fn check_remotes(remotes: &[RemoteEndpoint]) -> Result<(), Establishm
             return invalid(format!("{r} is no address to connect to"));
         }
     }
+    if request.only_v6 && remotes.iter().all(|r| r.addr.is_some_and(|a| a.is_ipv4())) {
+        let text = "useTemporaryLocalAddress is required, which only IPv6 has (RFC 8981), and every remote endpoint is an \
+                    IPv4 address";
+        return Err(EstablishmentError::new(Reason::NoCandidates, text));
+    }
     Ok(())
+}
+
+/// Whoever initiates with a message wants no connection without it.
+pub(super) fn refused_first(why: &SendError) -> EstablishmentError {
+    EstablishmentError::new(Reason::InvalidConfiguration, format!("the first message cannot be sent: {why}"))
 }
 
 /// The name that certificates are checked against.

@@ -156,7 +156,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn quic_datagram(&mut self, socket: Key, meta: Datagram, data: BytesMut) {
+    pub(crate) fn quic_datagram(&mut self, socket: Key, meta: Datagram, data: BytesMut) {
         let now = self.now;
         let Some(s) = self.quic_sockets.get_mut(socket) else { return };
         self.packet.clear();
@@ -168,7 +168,11 @@ impl<N: Net> Engine<N> {
                 q.conn.handle_event(event);
                 let first = !core::mem::replace(&mut q.answered, true);
                 let (attempt, stack, remote, rtt) = (q.attempt, q.stack, q.remote, now - q.started);
+                let trial = q.trial.take();
                 self.mark_dirty(key);
+                if let Some(trial) = trial {
+                    self.trial_passed(&trial);
+                }
                 if let (true, Some((conn, candidate))) = (first, attempt) {
                     self.reachable(conn, candidate, stack, remote, rtt);
                 }
@@ -200,7 +204,7 @@ impl<N: Net> Engine<N> {
                 let contents = &self.packet[..t.size.min(self.packet.len())];
                 let _ = self.net.send(s.sock, &transmit(&t, contents));
             }
-            Arrival::Foreign(_) => self.stats.foreign_datagrams += 1,
+            Arrival::Foreign(engine, data) => self.keep_foreign(socket, engine, meta, data),
         }
     }
 

@@ -355,3 +355,10 @@ mod json {
         }
     }
 }
+
+#[test]
+fn a_choice_among_nothing_matches_nothing_not_even_itself() {
+    let array = NeatArray::from_text(r#"{"transport":{"value":[]},"mtu":{"value":1500}}"#).expect("an array");
+    assert!(!array.is_subset_of(&array));
+    assert_eq!(array.sum(&NeatArray::new()), Ok(array.clone()));
+}

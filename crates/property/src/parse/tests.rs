@@ -115,6 +115,15 @@ fn an_unknown_word_lists_what_looks_like_it() {
 }
 
 #[test]
+fn a_word_with_a_value_is_told_to_stand_alone() {
+    assert_eq!(
+        error("multistreaming,encrypted=no"),
+        "'encrypted' is a word and takes no value: say 'encrypted', leave it out, or say which property you mean"
+    );
+    assert!(error("unreliable-datagram=true").contains("takes no value"));
+}
+
+#[test]
 fn a_wrong_value_says_what_is_taken() {
     assert_eq!(
         error("reliability=maybe"),

@@ -51,7 +51,7 @@ fn every_part_of_the_key_keeps_histories_apart() {
 fn a_failure_right_after_set_up_drops_the_outcome_and_marks_it_bad_for_a_minute() {
     let mut cache = OutcomeCache::new(1);
     cache.record_success(at(0), key(1), outcome(5));
-    cache.record_failure(at(0), key(1));
+    cache.record_failure(at(0), key(1), BadCause::Died);
     assert_eq!(cache.get(at(0), &key(1)), None);
     assert!(cache.is_bad(at(0), key(1), StackId(5), addr(5)));
     assert!(!cache.is_bad(at(0), key(1), StackId(5), addr(6)), "another address is not");
@@ -63,7 +63,7 @@ fn a_failure_right_after_set_up_drops_the_outcome_and_marks_it_bad_for_a_minute(
 fn a_bad_candidate_that_wins_again_is_not_told_before_its_minute_is_over() {
     let mut cache = OutcomeCache::new(1);
     cache.record_success(at(0), key(1), outcome(5));
-    cache.record_failure(at(0), key(1));
+    cache.record_failure(at(0), key(1), BadCause::Died);
     cache.record_success(at(0), key(1), outcome(5));
     assert_eq!(cache.get(at(0), &key(1)), None);
     assert_eq!(cache.get(at(1), &key(1)).map(|o| (o.stack, o.failures)), Some((StackId(5), 1)));
@@ -76,7 +76,7 @@ fn failures_are_counted_until_none_has_happened_for_a_lifetime() {
     let mut cache = OutcomeCache::new(1);
     for minute in 0..3 {
         cache.record_success(at(minute), key(1), outcome(5));
-        cache.record_failure(at(minute), key(1));
+        cache.record_failure(at(minute), key(1), BadCause::Died);
     }
     cache.record_success(at(4), key(1), outcome(6));
     assert_eq!(cache.get(at(4), &key(1)).map(|o| o.failures), Some(3));
@@ -87,10 +87,10 @@ fn failures_are_counted_until_none_has_happened_for_a_lifetime() {
 #[test]
 fn a_failure_without_an_outcome_changes_nothing() {
     let mut cache = OutcomeCache::new(1);
-    cache.record_failure(at(0), key(1));
+    cache.record_failure(at(0), key(1), BadCause::Died);
     assert!(cache.is_empty());
     cache.record_success(at(0), key(1), outcome(5));
-    cache.record_failure(at(30), key(1));
+    cache.record_failure(at(30), key(1), BadCause::Died);
     assert!(!cache.is_bad(at(30), key(1), StackId(5), addr(5)));
 }
 
@@ -98,11 +98,12 @@ fn a_failure_without_an_outcome_changes_nothing() {
 fn of_too_many_bad_candidates_the_latest_are_remembered() {
     let mut cache = OutcomeCache::new(1);
     let time = |n: u16| at(0) + Duration::from_secs(u64::from(n));
-    for n in 0..6 {
-        cache.record_failure_of(time(n), key(1), StackId(n), addr(n));
+    for n in 0..10 {
+        cache.record_bad(time(n), key(1), Lesson::new(StackId(n), addr(n), BadCause::Failed));
     }
-    let bad: Vec<u16> = (0..6).filter(|n| cache.is_bad(time(6), key(1), StackId(*n), addr(*n))).collect();
-    assert_eq!(bad, [2, 3, 4, 5]);
+    let bad: Vec<u16> = (0..10).filter(|n| cache.is_bad(time(10), key(1), StackId(*n), addr(*n))).collect();
+    assert_eq!(bad, [2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(cache.marks(time(10), &key(1)).count(), MAX_BAD);
 }
 
 #[test]
@@ -128,6 +129,103 @@ fn a_network_that_is_left_is_forgotten() {
     let left: Vec<u64> = (0..30).filter(|n| cache.get(at(0), &key(*n)).is_some()).collect();
     assert_eq!(left, (0..30).filter(|n| n % 3 != 1).collect::<Vec<_>>());
     assert_eq!(cache.len(), 20);
+}
+
+fn lesson(n: u16, cause: BadCause) -> Lesson {
+    Lesson::new(StackId(n), addr(n), cause)
+}
+
+/// For how many minutes the candidate stays bad from this minute on.
+fn bad_for(cache: &OutcomeCache, from: u32, n: u16) -> u32 {
+    (0..100).find(|m| !cache.is_bad(at(from + m), key(1), StackId(n), addr(n))).unwrap()
+}
+
+#[test]
+fn a_candidate_that_is_bad_again_and_again_is_so_for_longer_but_ten_minutes_at_most() {
+    let mut cache = OutcomeCache::new(1);
+    let (mut minute, mut lasted) = (0, Vec::new());
+    for _ in 0..6 {
+        cache.record_bad(at(minute), key(1), lesson(5, BadCause::Silent));
+        let minutes = bad_for(&cache, minute, 5);
+        lasted.push(minutes);
+        minute += minutes;
+    }
+    assert_eq!(lasted, [1, 2, 4, 8, 10, 10]);
+    // Ten minutes after its mark has expired, all is forgiven.
+    cache.record_bad(at(minute + 10), key(1), lesson(5, BadCause::Silent));
+    assert_eq!(bad_for(&cache, minute + 10, 5), 1);
+}
+
+#[test]
+fn a_burst_of_failures_makes_a_mark_no_longer_than_one_does() {
+    let mut cache = OutcomeCache::new(1);
+    for _ in 0..1000 {
+        cache.record_bad(at(0), key(1), lesson(5, BadCause::Failed));
+    }
+    assert_eq!(bad_for(&cache, 0, 5), 1);
+    // And when it is bad again after that, it was bad once before.
+    cache.record_bad(at(1), key(1), lesson(5, BadCause::Failed));
+    assert_eq!(bad_for(&cache, 1, 5), 2);
+}
+
+#[test]
+fn a_success_refutes_what_was_said_against_reaching_the_candidate() {
+    for cause in [BadCause::Failed, BadCause::Silent, BadCause::Stalled] {
+        let mut cache = OutcomeCache::new(1);
+        cache.record_bad(at(0), key(1), lesson(5, cause));
+        cache.record_success(at(0), key(1), outcome(5));
+        assert!(!cache.is_bad(at(0), key(1), StackId(5), addr(5)), "{cause}");
+        assert!(cache.get(at(0), &key(1)).is_some(), "{cause}");
+    }
+}
+
+#[test]
+fn a_success_clears_the_suspicions_of_its_stack_and_of_its_family() {
+    let mut cache = OutcomeCache::new(1);
+    let v6: SocketAddr = "[2001:db8::1]:443".parse().unwrap();
+    let suspect =
+        |stack, addr| Lesson { stack, addr, suspect_group: true, suspect_family: true, ..lesson(5, BadCause::Silent) };
+    cache.record_bad(at(0), key(1), suspect(StackId(5), v6));
+    cache.record_bad(at(0), key(1), suspect(StackId(6), addr(6)));
+    cache.record_success(at(0), key(1), outcome(5));
+    let left: Vec<_> = cache.marks(at(0), &key(1)).map(|m| (m.lesson.suspect_group, m.lesson.suspect_family)).collect();
+    assert_eq!(left, [(false, true), (true, false)]);
+}
+
+#[test]
+fn a_late_answer_refutes_silence_and_makes_no_history() {
+    let mut cache = OutcomeCache::new(1);
+    cache.record_answer(&key(1), StackId(5), addr(5));
+    assert!(cache.is_empty());
+    cache.record_bad(at(0), key(1), lesson(5, BadCause::Silent));
+    cache.record_answer(&key(1), StackId(5), addr(5));
+    assert!(!cache.is_bad(at(0), key(1), StackId(5), addr(5)));
+}
+
+#[test]
+fn an_outcome_gives_way_when_the_mark_of_a_better_stack_expires() {
+    let better = |a: StackId, b: StackId| a.0 < b.0;
+    let mut cache = OutcomeCache::new(1);
+    cache.record_bad(at(0), key(1), lesson(4, BadCause::Silent));
+    cache.record_bad(at(0), key(1), lesson(6, BadCause::Silent));
+    cache.record_success(at(0), key(1), outcome(5));
+    cache.give_way(at(0), &key(1), better);
+    assert_eq!(cache.get(at(0), &key(1)).map(|o| o.expires), Some(at(1)));
+    assert_eq!(cache.get(at(1), &key(1)), None, "the better one is worth another try");
+    // A worse one that is bad is no reason.
+    cache.record_success(at(1), key(1), outcome(3));
+    cache.give_way(at(1), &key(1), better);
+    assert_eq!(cache.get(at(1), &key(1)).map(|o| o.expires), Some(at(11)));
+}
+
+#[test]
+fn marks_are_told_under_their_own_key_while_they_live() {
+    let mut cache = OutcomeCache::new(1);
+    cache.record_bad(at(0), key(1), lesson(5, BadCause::Stalled));
+    let expected = Mark { lesson: lesson(5, BadCause::Stalled), since: at(0), until: at(1) };
+    assert_eq!(cache.marks(at(0), &key(1)).collect::<Vec<_>>(), [&expected]);
+    assert_eq!(cache.marks(at(1), &key(1)).count(), 0);
+    assert_eq!(cache.marks(at(0), &key(2)).count(), 0);
 }
 
 /// A map and a list of uses, searched from end to end: slow, and too plain to be wrong.

@@ -1,5 +1,6 @@
 //! The behaviours of a race, each by an example.
 
+mod doubting;
 mod ending;
 mod properties;
 mod resolving;

@@ -237,3 +237,73 @@ fn early_data_beyond_the_limit_is_not_taken() {
     let pair = pair.connected();
     assert_eq!(pair.at_server.len(), EARLY_DATA_LIMIT as usize);
 }
+
+/// What a client's early data comes to where the server speaks other protocols than when the session was made.
+#[test]
+fn early_data_of_another_application_protocol_is_refused_and_can_be_sent_again() {
+    let mut world = World::new(1);
+    world.server.alpn = vec![b"new".to_vec(), b"old".to_vec()];
+    world.client.alpn = vec![b"old".to_vec()];
+    let server = world.server_config();
+    visit(&world.client_config(), &server);
+    // The same sessions, but the server has come to prefer another protocol, which this client offers, too.
+    let mut client = ClientConfig::clone(&world.client_config());
+    client.alpn_protocols = vec![b"new".to_vec(), b"old".to_vec()];
+    let mut pair = Pair::new(Arc::new(client), server);
+    assert_eq!(pair.client.early_write(b"GET / "), 6);
+    let mut pair = pair.connected();
+    assert_eq!(pair.client.alpn(), Some(&b"new"[..]));
+    assert_eq!(pair.client.early_data_accepted(), Some(false));
+    assert_eq!((pair.server.early_data_received(), pair.at_server.len()), (0, 0));
+    write(&mut pair.client, b"GET / ");
+    pair.run();
+    assert_eq!(pair.at_server, b"GET / ", "once");
+}
+
+#[test]
+fn early_data_before_a_hello_retry_request_is_refused_and_can_be_sent_again() {
+    let mut world = World::new(1);
+    let mut provider = rustls::crypto::CryptoProvider::clone(&world.crypto.provider);
+    provider.kx_groups.push(rustls::crypto::ring::kx_group::SECP384R1);
+    world.crypto.provider = Arc::new(provider);
+    let server = world.server_config();
+    visit(&world.client_config(), &server);
+    // The same sessions, but the server has given up the group that the client remembers.
+    world.server.supported_groups = vec![rustls::NamedGroup::secp384r1];
+    let mut strict = ServerConfig::clone(&world.server_config());
+    strict.session_storage = server.session_storage.clone();
+    let mut pair = Pair::new(world.client_config(), Arc::new(strict));
+    assert_eq!(pair.client.early_write(b"GET / "), 6);
+    let mut pair = pair.connected();
+    assert_eq!(pair.client.early_data_sent(), 6);
+    assert_eq!(pair.client.early_data_accepted(), Some(false));
+    assert_eq!((pair.server.early_data_received(), pair.at_server.len()), (0, 0));
+    write(&mut pair.client, b"GET / ");
+    pair.run();
+    assert_eq!(pair.at_server, b"GET / ", "once");
+}
+
+#[test]
+fn a_server_may_answer_early_data_before_the_client_has_finished() {
+    let world = World::new(1);
+    let (client, server) = (world.client_config(), world.server_config());
+    visit(&client, &server);
+    let mut pair = Pair::new(client, server);
+    pair.client.early_write(b"GET / ");
+    while pair.client.wants_write() {
+        pair.client.write_tls(&mut pair.up).unwrap();
+    }
+    pair.server.read_tls(&mut pair.up).unwrap();
+    assert!(pair.server.process().unwrap().handshaking);
+    write(&mut pair.server, b"200");
+    while pair.server.wants_write() {
+        pair.server.write_tls(&mut pair.down).unwrap();
+    }
+    while !pair.down.bytes.is_empty() {
+        pair.client.read_tls(&mut pair.down).unwrap();
+        pair.client.process().unwrap();
+    }
+    let mut answer = [0; 10];
+    assert_eq!(pair.client.read_plain(&mut answer), Ok(3));
+    assert!(pair.server.is_handshaking(), "and has not heard from the client since");
+}

@@ -301,3 +301,113 @@ fn quic_gets_tls_1_3_and_its_early_data_mark() {
     old.client.alpn = vec![b"h3".to_vec()];
     assert_eq!(Pair::new(old.client_config(), server).refused().1, Some(TlsError::NoCommonVersion));
 }
+
+/// A callback that notes what it was asked, and answers.
+fn noting(
+    asked: &Arc<std::sync::Mutex<Vec<(usize, rustls::SignatureScheme)>>>,
+    answer: impl Fn(&Challenge<'_>) -> Answer + Send + Sync + 'static,
+) -> Option<IdentityChallenge> {
+    let asked = asked.clone();
+    Some(Arc::new(move |c: &Challenge<'_>| {
+        asked.lock().unwrap().push((c.chain.len(), c.scheme));
+        answer(c)
+    }))
+}
+
+#[test]
+fn the_application_is_asked_for_each_signature_of_either_side_and_may_refuse() {
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+        let asked = Arc::default();
+        let mut world = with_client_authentication(ClientAuthentication::Required).only(version);
+        world.server.identity_challenge = noting(&asked, |_| Answer::Sign);
+        world.client.identity_challenge = noting(&asked, |_| Answer::Sign);
+        world.pair().connected();
+        assert_eq!(asked.lock().unwrap().len(), 2, "{version:?}: the server's and the client's");
+        assert!(asked.lock().unwrap().iter().all(|(certificates, _)| *certificates == 1));
+        world.client.identity_challenge = noting(&asked, |_| Answer::Refuse);
+        let (client, _) = world.pair().refused();
+        let words = client.expect("the client fails itself").to_string();
+        assert!(words.contains("identity challenge callback refused"), "{words}");
+        world.client.identity_challenge = None;
+        world.server.identity_challenge = noting(&asked, |_| Answer::Refuse);
+        let (_, server) = world.pair().refused();
+        assert!(server.unwrap().to_string().contains("identity challenge callback refused"));
+    }
+}
+
+#[test]
+fn a_key_that_is_not_in_memory_signs_through_the_application() {
+    for version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+        let mut world = World::new(1).only(version);
+        let identity = world.server.server_certificates[0].clone();
+        // The hardware of this test.
+        let key = world.crypto.provider.key_provider.load_private_key(identity.key.clone_key()).unwrap();
+        world.server.server_certificates = vec![Identity::with_key_elsewhere(identity.chain)];
+        let refused = server_config(&world.server, &world.crypto, &[], false).unwrap_err();
+        assert!(refused.to_string().contains("identity challenge callback"), "{refused}");
+        let asked = Arc::default();
+        world.server.identity_challenge = noting(&asked, move |c| {
+            let signer = key.choose_scheme(&[c.scheme]).expect("the scheme fits the key");
+            Answer::Signature(signer.sign(c.message).expect("signed"))
+        });
+        let mut pair = world.pair().connected();
+        write(&mut pair.server, b"hello");
+        pair.run();
+        assert_eq!((&pair.at_client[..], asked.lock().unwrap().len()), (&b"hello"[..], 1), "{version:?}");
+        world.server.identity_challenge = noting(&asked, |_| Answer::Signature(vec![0; 64]));
+        let (client, _) = Pair::new(
+            client_config(&world.client, &world.crypto, &[], false, &world.sessions.isolated(9)).unwrap(),
+            world.server_config(),
+        )
+        .refused();
+        assert!(client.is_some(), "{version:?}: a wrong signature is found out");
+        world.server.identity_challenge = noting(&asked, |_| Answer::Sign);
+        let (_, server) = Pair::new(
+            client_config(&world.client, &world.crypto, &[], false, &world.sessions.isolated(10)).unwrap(),
+            world.server_config(),
+        )
+        .refused();
+        assert!(server.unwrap().to_string().contains("not in memory"), "{version:?}");
+    }
+}
+
+#[test]
+fn a_listed_certificate_is_accepted_although_it_says_that_it_is_an_authority() {
+    let own = crate::self_signed::authority_of_its_own(&[NAME], WALL, [8; 32]);
+    let mut world = World::new(1);
+    world.server.server_certificates = vec![own.clone()];
+    for trust in [Trust::Only(own.chain.clone()), Trust::SystemAnd(own.chain.clone())] {
+        world.client.trust = trust;
+        world.pair().connected();
+    }
+    // Its dates and names count, and another one with the same name and key is another.
+    world.client.trust = Trust::Only(own.chain.clone());
+    world.advance(Duration::from_secs(375 * 86_400));
+    assert!(matches!(client_error(&world), TlsError::CertificateExpired { .. }));
+    world.crypto.clock.set(WALL);
+    let other = crate::self_signed::authority_of_its_own(&["other.example"], WALL, [8; 32]);
+    world.server.server_certificates = vec![other.clone()];
+    let e = client_error(&world).to_string();
+    assert!(e.contains("not listed as trusted") && !e.contains("CaUsed"), "{e}");
+    world.client.trust = Trust::Only(other.chain);
+    assert!(matches!(client_error(&world), TlsError::WrongName { .. }));
+}
+
+#[test]
+fn what_rustls_says_in_its_own_words_is_said_in_ours() {
+    use rustls::{CertificateError as C, Error, OtherError};
+    let not_pinned = C::Other(OtherError(Arc::new(crate::error::NotPinned)));
+    for (e, wanted) in [
+        (C::UnknownIssuer, TlsError::UnknownIssuer),
+        (C::Revoked, TlsError::CertificateRevoked),
+        (C::ApplicationVerificationFailure, TlsError::RefusedByApplication),
+        (not_pinned, TlsError::NotPinned),
+    ] {
+        assert_eq!(TlsError::from_text(&Error::InvalidCertificate(e).to_string()), Some(wanted));
+    }
+    let other = C::Other(OtherError(Arc::new(std::io::Error::other("odd"))));
+    let text = TlsError::from_text(&Error::InvalidCertificate(other).to_string()).unwrap().to_string();
+    assert!(text.contains("odd") && !text.contains("OtherError"), "{text}");
+    assert_eq!(TlsError::from_text("received fatal alert: UnknownCA"), None);
+    assert_eq!(TlsError::from_text(""), None);
+}

@@ -10,6 +10,7 @@
 //!   to a later one: flows that come and go before their deadline cost no system call, and one early wake-up does.
 //! * After `fork` nothing that is shared with the parent is touched.
 
+mod lane;
 mod names;
 mod net;
 mod paths;
@@ -22,6 +23,7 @@ mod waker;
 pub use waker::Waker;
 
 use crate::sys::{self, Fd, ForkGuard, Poller, UdpSupport};
+use lane::Lane;
 use names::Names;
 use neater_base::Instant;
 use neater_base::net::{ErrorKind, NetError, NetEvent, Ready, Sock, Token};
@@ -30,6 +32,7 @@ use resume::ResumeWatch;
 use slots::{Datagrams, Kind, Slots};
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 type Result<T> = core::result::Result<T, NetError>;
 
@@ -61,6 +64,8 @@ pub struct OsNet {
     waker: Waker,
     slots: Slots,
     datagrams: Datagrams,
+    /// By descriptor.
+    lanes: Vec<Option<Arc<Lane>>>,
     udp: Option<UdpSupport>,
     paths: Paths,
     names: Names,
@@ -104,6 +109,7 @@ impl OsNet {
             waker,
             slots: Slots::default(),
             datagrams: Datagrams::default(),
+            lanes: Vec::new(),
             udp: None,
             paths: Paths::default(),
             names: Names::new(options.resolv_conf, options.hosts),
@@ -174,10 +180,62 @@ impl OsNet {
     #[inline]
     fn release(&mut self, sock: Sock) -> Option<Fd> {
         let (fd, slot) = self.slots.remove(sock)?;
-        if let Kind::Datagram(index) = slot.kind {
-            self.datagrams.remove(index);
+        match slot.kind {
+            Kind::Datagram(index) => self.datagrams.remove(index),
+            Kind::Laned => self.close_lane(fd),
+            _ => {}
         }
         Some(fd)
+    }
+
+    fn lane_of(&self, fd: Fd) -> Option<&Arc<Lane>> {
+        self.lanes.get(fd as usize)?.as_ref()
+    }
+
+    /// The lane that leads to a connected stream, made if there is none.
+    fn make_lane(&mut self, sock: Sock) -> Option<Arc<Lane>> {
+        self.alive().ok()?;
+        let (fd, slot) = self.slots.get_mut(sock).ok()?;
+        match slot.kind {
+            Kind::Laned => self.lane_of(fd).cloned(),
+            Kind::Stream => {
+                slot.kind = Kind::Laned;
+                let index = fd as usize;
+                if index >= self.lanes.len() {
+                    self.lanes.resize((index | 63) + 1, None);
+                }
+                Some(self.lanes[index].insert(Arc::new(Lane::new(fd, self.guard.clone()))).clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// The descriptor is about to be closed: nobody uses it from here on.
+    #[cold]
+    fn close_lane(&mut self, fd: Fd) {
+        if let Some(lane) = self.lanes.get_mut(fd as usize).and_then(Option::take) {
+            neater_base::net::Lane::close(&*lane);
+        }
+    }
+
+    /// As [`OsNet::stream`] for bytes, where a lane may have been told what its owner has to know.
+    #[cold]
+    #[inline(never)]
+    fn laned(&self, sock: Sock, said: fn(&Lane) -> Option<NetError>) -> Result<Fd> {
+        let fd = self.stream(sock)?;
+        match self.lane_of(fd).and_then(|lane| said(lane)) {
+            Some(error) => Err(error),
+            None => Ok(fd),
+        }
+    }
+
+    /// A stream that has no lane.
+    #[inline]
+    fn plain(&self, sock: Sock) -> Option<Fd> {
+        match self.slots.get(sock) {
+            Ok((fd, slot)) if slot.kind == Kind::Stream && !self.guard.forked() => Some(fd),
+            _ => None,
+        }
     }
 
     /// Sets the timer if it is not already set to that time or an earlier one.
@@ -196,7 +254,8 @@ impl OsNet {
             return false;
         }
         self.again = false;
-        let (slots, mut fired, mut woken, mut paths, mut names) = (&mut self.slots, false, false, false, false);
+        let (slots, lanes) = (&mut self.slots, &self.lanes);
+        let (mut fired, mut woken, mut paths, mut names) = (false, false, false, false);
         let start = events.len();
         let full = self.poller.wait(|data, ready| match data {
             sys::DATA_TIMER => fired = true,
@@ -204,9 +263,16 @@ impl OsNet {
             sys::DATA_PATHS => paths = true,
             sys::DATA_NAMES => names = true,
             sock => {
-                let Ok((_, slot)) = slots.get_mut(Sock(sock)) else { return };
+                let Ok((fd, slot)) = slots.get_mut(Sock(sock)) else { return };
                 if slot.kind == Kind::Connecting && ready.writable {
-                    slot.kind = Kind::Settled;
+                    // A stream that may be written and has no error is connected, and the system need not be asked: one
+                    // that still connects is not writable, and one that failed reports error and hang-up with it.
+                    slot.kind = if ready.error || ready.hangup { Kind::Settled } else { Kind::Stream };
+                } else if slot.kind == Kind::Laned
+                    && let Some(Some(lane)) = lanes.get(fd as usize)
+                {
+                    let over = ready.error || ready.hangup;
+                    lane.reported(ready.readable || over, ready.writable || over);
                 }
                 events.push(NetEvent::Ready { token: slot.token, ready });
             }
@@ -265,6 +331,9 @@ impl core::fmt::Debug for OsNet {
 /// Closes every socket that is still open. In a child of `fork` this releases the child's copies; the parent's live on.
 impl Drop for OsNet {
     fn drop(&mut self) {
+        for lane in self.lanes.iter().flatten() {
+            neater_base::net::Lane::close(&**lane);
+        }
         for (fd, _) in self.slots.iter() {
             sys::close(fd);
         }

@@ -7,10 +7,10 @@
 //! their place can block or fill the process.
 
 use super::paths::SETTLE;
-use crate::sys::{NameWatch, Poller};
+use crate::sys::{self, NameWatch, Poller};
 use neater_base::Instant;
-use neater_base::net::NameConfig;
-use std::cell::{OnceCell, RefCell};
+use neater_base::net::{NameConfig, NetError};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -24,6 +24,8 @@ pub(crate) struct Names {
     resolv_conf: PathBuf,
     hosts: PathBuf,
     config: OnceCell<NameConfig>,
+    /// Why there is no `config` although it was asked for.
+    error: Cell<Option<NetError>>,
     /// `None`: not yet asked, or the system does not let us watch.
     watch: RefCell<Option<NameWatch>>,
     due: Option<Instant>,
@@ -31,7 +33,14 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) const fn new(resolv_conf: PathBuf, hosts: PathBuf) -> Self {
-        Self { resolv_conf, hosts, config: OnceCell::new(), watch: RefCell::new(None), due: None }
+        Self {
+            resolv_conf,
+            hosts,
+            config: OnceCell::new(),
+            error: Cell::new(None),
+            watch: RefCell::new(None),
+            due: None,
+        }
     }
 
     /// The texts; `None` when they cannot be read now, for lack of a descriptor perhaps.
@@ -43,9 +52,16 @@ impl Names {
                 *watch = NameWatch::open(poller).ok();
             }
             self.watch_files(watch.as_mut());
-            let _ = self.config.set(self.read().ok()?);
+            let read = self.read();
+            self.error.set(read.as_ref().err().map(sys::io_error));
+            let _ = self.config.set(read.ok()?);
         }
         self.config.get()
+    }
+
+    /// Why the texts could not be read when they were last asked for.
+    pub(crate) fn error(&self) -> Option<NetError> {
+        self.error.get()
     }
 
     /// What has been read so far, without looking.

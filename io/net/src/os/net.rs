@@ -1,5 +1,6 @@
 //! The operations of [`Net`], checked and passed on.
 
+use super::lane::Lane;
 use super::slots::{Datagram, Kind};
 use super::{OsNet, Result};
 use crate::sys::{self, MAX_SEGMENTS, Outgoing, UdpSupport};
@@ -10,6 +11,7 @@ use neater_base::net::{
 use neater_base::{Instant, WallTime};
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// The largest payload of a UDP datagram over IPv4; over IPv6 it is 20 bytes more, which no interface carries anyway.
 const MAX_DATAGRAM: usize = 65_507;
@@ -70,6 +72,11 @@ impl OsNet {
 }
 
 impl Net for OsNet {
+    #[inline]
+    fn forked(&self) -> bool {
+        self.guard.forked()
+    }
+
     fn now(&self) -> Instant {
         sys::boot_time()
     }
@@ -100,7 +107,7 @@ impl Net for OsNet {
                 slot.kind = Kind::Failed;
                 Err(NetError::new(reason))
             }
-            Kind::Stream => Ok(()),
+            Kind::Stream | Kind::Laned => Ok(()),
             Kind::Failed => Err(NetError::new(ErrorKind::NotConnected)),
             Kind::Listener | Kind::Datagram(_) => Err(invalid()),
         }
@@ -124,8 +131,12 @@ impl Net for OsNet {
         Ok((self.adopt(fd, token, Kind::Stream, v6)?, peer))
     }
 
+    #[inline(always)]
     fn read(&mut self, sock: Sock, buf: &mut [u8]) -> Result<usize> {
-        let fd = self.stream(sock)?;
+        let fd = match self.plain(sock) {
+            Some(fd) => fd,
+            None => self.laned(sock, Lane::take_read_error)?,
+        };
         if buf.is_empty() {
             // The answer could not be told from the end of the stream.
             return Err(invalid());
@@ -133,8 +144,12 @@ impl Net for OsNet {
         sys::tcp_read(fd, buf)
     }
 
+    #[inline(always)]
     fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
-        let fd = self.stream(sock)?;
+        let fd = match self.plain(sock) {
+            Some(fd) => fd,
+            None => self.laned(sock, Lane::take_write_error)?,
+        };
         if bufs.is_empty() {
             return Ok(0);
         }
@@ -159,8 +174,28 @@ impl Net for OsNet {
         }
     }
 
+    fn lane(&mut self, sock: Sock) -> Option<Arc<dyn neater_base::net::Lane>> {
+        Some(self.make_lane(sock)?)
+    }
+
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {
         sys::stream_info(self.stream(sock)?)
+    }
+
+    fn take_error(&mut self, sock: Sock) -> Option<NetError> {
+        if let Err(forked) = self.alive() {
+            return Some(forked);
+        }
+        for said in [Lane::take_write_error, Lane::take_read_error] {
+            match self.laned(sock, said) {
+                Err(e) if !e.is_would_block() => return Some(e),
+                _ => {}
+            }
+        }
+        match self.stream(sock) {
+            Ok(fd) => sys::tcp_connect_error(fd).err(),
+            Err(e) => Some(e),
+        }
     }
 
     fn udp(&mut self, token: Token, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
@@ -285,6 +320,13 @@ impl Net for OsNet {
     fn source_for(&mut self, remote: IpAddr) -> Option<IpAddr> {
         self.alive().ok()?;
         self.paths.source_for(&self.poller, remote.to_canonical())
+    }
+
+    fn name_config_error(&self) -> Option<NetError> {
+        match self.alive() {
+            Ok(()) => self.names.error(),
+            Err(forked) => Some(forked).filter(|_| self.names.known().is_none()),
+        }
     }
 
     fn name_config(&self) -> &NameConfig {

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Failed,
     /// A connected stream.
     Stream,
+    /// A connected stream that others may read and write too: it has a [`super::lane::Lane`].
+    Laned,
     /// A listener.
     Listener,
     /// A datagram socket; the number is its place in [`Datagrams`].
@@ -31,7 +33,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) const fn is_stream(self) -> bool {
-        matches!(self, Self::Connecting | Self::Settled | Self::Ended(_) | Self::Failed | Self::Stream)
+        matches!(self, Self::Connecting | Self::Settled | Self::Ended(_) | Self::Failed | Self::Stream | Self::Laned)
     }
 }
 
@@ -91,10 +93,14 @@ impl Slots {
         sock
     }
 
-    /// Makes room for `index`, and for some more.
+    /// Makes room for `index`, and for some more. Growing moves the table, so it happens seldom.
     #[cold]
     fn grow(&mut self, index: usize) {
-        self.slots.resize((index | 63) + 1, Slot::FREE);
+        let room = (index | 63) + 1;
+        if room > self.slots.capacity() {
+            self.slots.reserve_exact(3 * room - self.slots.len());
+        }
+        self.slots.resize(room, Slot::FREE);
     }
 
     /// The descriptor and what is known of it.

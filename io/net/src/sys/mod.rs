@@ -32,9 +32,9 @@ use shell as platform;
 
 pub(crate) use platform::{
     ForkGuard, HOSTS, NameWatch, PathMonitor, Poller, RESOLV_CONF, SourceProbe, UdpSupport, WakeHandle, abort,
-    awake_time, boot_time, close, list_interfaces, local_addr, set_option, stream_info, take_icmp_error, tcp_accept,
-    tcp_connect, tcp_connect_error, tcp_listen, tcp_read, tcp_shutdown_write, tcp_write, udp_connect, udp_open,
-    udp_recv, udp_send, wall_time,
+    awake_time, boot_time, close, io_error, list_interfaces, local_addr, set_option, stream_info, take_icmp_error,
+    tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read, tcp_shutdown_write, tcp_write, udp_connect,
+    udp_open, udp_recv, udp_send, wall_time,
 };
 
 /// A descriptor of the platform.

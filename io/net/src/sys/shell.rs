@@ -42,6 +42,11 @@ pub(crate) fn wall_time() -> WallTime {
     WallTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
+/// An error of the standard library.
+pub(crate) fn io_error(_: &io::Error) -> NetError {
+    NetError::new(ErrorKind::Other)
+}
+
 /// Cannot be made.
 #[derive(Clone, Debug)]
 pub(crate) struct ForkGuard(Infallible);

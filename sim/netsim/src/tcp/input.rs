@@ -147,7 +147,7 @@ impl Conn {
         match self.state {
             State::SynReceived => self.fail(ErrorKind::ConnectionRefused),
             State::CloseWait => self.fail(ErrorKind::BrokenPipe),
-            State::Closing | State::LastAck | State::TimeWait => self.end(),
+            State::TimeWait => self.end(),
             _ => self.fail(ErrorKind::ConnectionReset),
         }
     }

@@ -59,6 +59,8 @@ pub(crate) struct Readiness {
     pub(crate) writable: bool,
     pub(crate) error: bool,
     pub(crate) hangup: bool,
+    /// Nothing more will be read or written.
+    pub(crate) over: bool,
 }
 
 /// One connection.
@@ -193,6 +195,11 @@ impl Conn {
         self.error.take().map_or(Ok(()), Err)
     }
 
+    /// Why the connection is gone, if that was not told.
+    pub(crate) fn take_error(&mut self) -> Option<ErrorKind> {
+        self.error.take()
+    }
+
     /// What the socket is ready for now.
     pub(crate) fn readiness(&self) -> Readiness {
         let closed = self.is_closed();
@@ -205,6 +212,7 @@ impl Conn {
             writable: end || self.snd.fin_queued || (self.state.may_write() && self.snd.half_free() && below),
             error,
             hangup,
+            over: end || (self.snd.fin_queued && self.rcv.ended()),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::world::*;
-use crate::{MAX_ATTEMPT_DELAY, MIN_ATTEMPT_DELAY, Service, StackId};
+use crate::{BadCause, MAX_ATTEMPT_DELAY, MIN_ATTEMPT_DELAY, Service, StackId};
 use neater_base::Rng;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +18,8 @@ struct Weather {
     deadline: Option<u64>,
     stacks: &'static str,
     paths: Vec<PathWeather>,
+    /// What earlier races say against candidates: path, then as [`marked`].
+    marks: Vec<(u16, &'static str, BadCause, bool, bool)>,
     /// Candidate `n` behaves as number `n`, modulo how many there are.
     scripts: Vec<Script>,
 }
@@ -57,9 +59,23 @@ fn weather() -> impl Strategy<Value = Weather> {
     let stacks = prop::sample::select(vec!["T", "QT", "TQ", "SQT", "SQTM"]);
     let paths = prop::collection::vec(path_weather(), 1..4);
     let scripts = prop::collection::vec(script(), 1..12);
-    (config, stacks, paths, scripts).prop_map(|(c, stacks, paths, scripts)| {
+    let names = prop::sample::select(vec!["Q6.1", "Q4.1", "T6.1", "T4.1", "T4.2", "S6.1", "X4.9"]);
+    let mark = (0u16..4, names, Just(BadCause::Silent), any::<bool>(), any::<bool>());
+    let marks = prop::collection::vec(mark, 0..6);
+    (config, stacks, paths, marks, scripts).prop_map(|(c, stacks, paths, marks, scripts)| {
         let (delay, resolution_delay, first_family_count, max_candidates, grace, deadline) = c;
-        Weather { delay, resolution_delay, first_family_count, max_candidates, grace, deadline, stacks, paths, scripts }
+        Weather {
+            delay,
+            resolution_delay,
+            first_family_count,
+            max_candidates,
+            grace,
+            deadline,
+            stacks,
+            paths,
+            marks,
+            scripts,
+        }
     })
 }
 
@@ -84,6 +100,9 @@ impl Weather {
         let spec = |i: usize, p: &PathWeather| PathSpec { expect_services: p.services.is_some(), ..path(i as u16) };
         let paths = self.paths.iter().enumerate().map(|(i, p)| spec(i, p)).collect();
         let mut world = World::new(self.config(), paths, stacks(self.stacks));
+        for (path, name, cause, group, family) in &self.marks {
+            world.race.heed(PathId(*path), core::iter::once(marked(name, *cause, *group, *family)));
+        }
         for (i, p) in self.paths.iter().enumerate() {
             let list = |family: u8, n: u8| (1..=n).map(|k| format!("{family}.{k} ")).collect::<String>();
             let i = i as u16;
@@ -109,9 +128,11 @@ impl Weather {
 fn check_outputs(world: &World) {
     let mut started = BTreeSet::new();
     let mut ended = BTreeSet::new();
+    let mut doubted = BTreeSet::new();
     let mut end = 0;
     for (_, output) in &world.outputs {
         match output {
+            Output::Doubted(c, _) => assert!(doubted.insert(c.id), "{c:?} doubted twice"),
             Output::Start(c) => {
                 assert_eq!(end, 0, "a start after the end");
                 assert!(started.insert(c.id), "{c:?} started twice");

@@ -4,8 +4,9 @@
 //! Stacks are letters; Q and S need UDP (group 0), the others do not (group 1). Times are milliseconds.
 
 use super::super::*;
-use crate::{Service, StackId};
+use crate::{BadCause, Lesson, Service, StackId};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 pub(super) type Reason = &'static str;
 
@@ -36,6 +37,15 @@ impl Script {
     pub(super) fn then_fails(self, ms: u64) -> Self {
         Self { failed: Some(ms), ..self }
     }
+}
+
+/// A bad mark of a candidate in short, like `Q6.1`, and whether its group and its family are suspected with it.
+pub(super) fn marked(name: &str, cause: BadCause, suspect_group: bool, suspect_family: bool) -> Mark {
+    let (stack, place) = name.split_at(1);
+    let addr = addresses(place)[0].addr;
+    let stack = StackId(u16::from(stack.as_bytes()[0]));
+    let lesson = Lesson { suspect_group, suspect_family, ..Lesson::new(stack, SocketAddr::new(addr, 443), cause) };
+    Mark { lesson, since: Instant::ZERO, until: World::instant(60_000) }
 }
 
 type Scripts = Box<dyn Fn(&str, &Candidate) -> Script>;
@@ -190,7 +200,7 @@ impl World {
                 Output::Cancel(id) => {
                     self.events.retain(|_, e| !matches!(e, Input::Progress { candidate, .. } if *candidate == id));
                 }
-                Output::Won(_) | Output::Lost => {}
+                Output::Doubted(..) | Output::Won(_) | Output::Lost => {}
             }
         }
     }
@@ -210,6 +220,7 @@ impl World {
 
     pub(super) fn log(&self) -> Vec<String> {
         let line = |(at, output): &(u64, Output)| match output {
+            Output::Doubted(c, _) => format!("{at} doubt {}", name(c)),
             Output::Start(c) => format!("{at} start {}", name(c)),
             Output::Cancel(id) => format!("{at} cancel {}", self.names[id]),
             Output::Won(id) => format!("{at} won {}", self.names[id]),

@@ -95,6 +95,20 @@ fn the_codepoint_is_set_beside_the_ecn_bits() {
 }
 
 #[test]
+fn the_rank_in_the_queues_of_this_host_is_set_as_far_as_it_needs_no_privilege() {
+    for ip in families() {
+        let mut net = OsNet::new().unwrap();
+        for sock in [udp(&mut net, ip), plain_pair(&mut net, ip).0] {
+            for rank in [6, 2, 0] {
+                net.set(sock, SocketOption::Priority(rank)).unwrap();
+                assert_eq!(get(&net, sock, libc::SOL_SOCKET, libc::SO_PRIORITY), libc::c_int::from(rank));
+            }
+            refused(&mut net, sock, SocketOption::Priority(7), ErrorKind::InvalidInput);
+        }
+    }
+}
+
+#[test]
 fn fragmentation_is_forbidden_and_allowed_again() {
     for ip in families() {
         let mut net = OsNet::new().unwrap();

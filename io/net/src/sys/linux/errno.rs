@@ -14,7 +14,7 @@ pub(super) fn last_code() -> i32 {
 }
 
 /// An error of the standard library or of `quinn-udp`.
-pub(super) fn from_io(error: &std::io::Error) -> NetError {
+pub(crate) fn from_io(error: &std::io::Error) -> NetError {
     error.raw_os_error().map_or(NetError::new(ErrorKind::Other), from_errno)
 }
 

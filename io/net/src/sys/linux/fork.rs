@@ -10,13 +10,18 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// In the page of the process that made it: a child reads zero there.
+const WIPED_BY_FORK: u32 = 1;
+/// The same on a kernel without `MADV_WIPEONFORK`. A child reads this too, and a check costs a system call.
+const COPIED_BY_FORK: u32 = 2;
+
 /// Tells the process that made it from the children that inherited it.
 #[derive(Clone, Debug)]
 pub(crate) struct ForkGuard {
     // Read on every operation, hence not behind the `Arc`; the page is alive as long as this guard holds it.
     word: NonNull<AtomicU32>,
-    /// On a kernel without `MADV_WIPEONFORK`: the process that made it. Then a check costs a system call.
-    pid: Option<libc::pid_t>,
+    /// The process that made it.
+    pid: libc::pid_t,
     /// Keeps it mapped.
     _page: Arc<Page>,
 }
@@ -56,10 +61,11 @@ impl ForkGuard {
         };
         // SAFETY: `at` and `len` are the mapping made above, which nobody else knows.
         let wiped = unsafe { libc::madvise(at, len, libc::MADV_WIPEONFORK) } == 0;
+        let kept = if wiped { WIPED_BY_FORK } else { COPIED_BY_FORK };
         // SAFETY: a page is writable, large enough and aligned for a word, and zero bytes are a valid `AtomicU32`.
-        unsafe { word.as_ref() }.store(1, Ordering::Relaxed);
+        unsafe { word.as_ref() }.store(kept, Ordering::Relaxed);
         // SAFETY: asks for a number.
-        let pid = if wiped { None } else { Some(unsafe { libc::getpid() }) };
+        let pid = unsafe { libc::getpid() };
         Ok(Self { word, pid, _page: Arc::new(Page { word, len }) })
     }
 
@@ -67,14 +73,16 @@ impl ForkGuard {
     #[inline]
     pub(crate) fn forked(&self) -> bool {
         // SAFETY: the page is mapped while `self._page` lives.
-        if unsafe { self.word.as_ref() }.load(Ordering::Relaxed) == 0 {
-            return true;
+        match unsafe { self.word.as_ref() }.load(Ordering::Relaxed) {
+            WIPED_BY_FORK => false,
+            word => self.forked_slowly(word),
         }
-        match self.pid {
-            None => false,
-            // SAFETY: asks for a number.
-            Some(pid) => pid != unsafe { libc::getpid() },
-        }
+    }
+
+    #[cold]
+    fn forked_slowly(&self, word: u32) -> bool {
+        // SAFETY: asks for a number.
+        word == 0 || self.pid != unsafe { libc::getpid() }
     }
 }
 

@@ -25,6 +25,7 @@ mod tcp;
 mod udp;
 
 pub(crate) use clock::{awake_time, boot_time, wall_time};
+pub(crate) use errno::from_io as io_error;
 pub(crate) use fork::ForkGuard;
 pub(crate) use icmp::take_icmp_error;
 pub(crate) use info::stream_info;

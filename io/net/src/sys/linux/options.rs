@@ -142,6 +142,9 @@ pub(crate) fn set_option(fd: Fd, traits: Traits, option: SocketOption) -> Result
             let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
             set_int(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value)
         }
+        // Higher ones need a capability, and are for the system's own use.
+        SocketOption::Priority(p @ 0..=6) => set_int(fd, libc::SOL_SOCKET, libc::SO_PRIORITY, libc::c_int::from(p)),
+        SocketOption::Priority(_) => Err(NetError::new(ErrorKind::InvalidInput)),
         // The enum may grow: what is not known here is not done.
         _ => Err(NetError::new(ErrorKind::Unsupported)),
     }

@@ -191,7 +191,10 @@ impl Peer {
             self.wait()?;
             while let Some(notice) = self.engine.poll_notice() {
                 match (notice.source, notice.event) {
-                    (_, Event::ConnectionReceived(id)) => {
+                    (source, Event::ConnectionReceived(id)) => {
+                        if let Source::Listener(listener) = source {
+                            self.engine.taken(listener);
+                        }
                         if accepted == 0 {
                             tally.start = Instant::now();
                         }

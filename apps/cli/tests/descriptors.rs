@@ -1,0 +1,64 @@
+//! The command with few descriptors: it says so, or does its work, and a server goes on when clients have gone.
+
+mod common;
+
+use common::{Folder, neater, noise, run};
+use std::io::{BufRead, BufReader};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+
+/// The command, with a limit on open files.
+fn limited(limit: u32) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n \"$0\"; exec \"$@\""]).arg(limit.to_string()).arg(neater().get_program());
+    shell.env_remove("RUST_LOG").stdin(Stdio::null());
+    shell
+}
+
+#[test]
+fn a_server_and_its_clients_survive_the_lack_of_descriptors() {
+    let f = Folder::new("descriptors");
+    let contents = noise(10_000, 3);
+    f.put("srv/a", &contents);
+    let mut server = limited(30);
+    server.args(["serve", "--json", "--plain", "--port", "0"]).arg(f.path("srv")).stdout(Stdio::piped());
+    let mut server = server.stderr(Stdio::null()).spawn().expect("started");
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let told = common::parse(&line).remove(0);
+    let url = told["urls"][0].as_str().expect("a URL").trim_end_matches('/').to_owned();
+    let port: u16 = url.rsplit(':').next().and_then(|p| p.parse().ok()).expect("a port");
+
+    // With some it works, with fewer it says what is lacking; it never breaks down.
+    let (mut failed, mut worked) = (0, 0);
+    for limit in (4..40).step_by(3) {
+        let target = f.path(&format!("a{limit}"));
+        let r = run(limited(limit).arg("get").arg("-o").arg(&target).arg(format!("{url}/a")));
+        match r.code {
+            0 => {
+                worked += 1;
+                assert_eq!(std::fs::read(&target).expect("saved"), contents);
+            }
+            1 | 4 => {
+                failed += 1;
+                assert!(r.err.to_lowercase().contains("too many open files"), "{limit}: {}", r.err);
+            }
+            // So few that the system could not start it.
+            127 if r.err.contains("shared libraries") => {}
+            code => panic!("{code} with {limit} descriptors: {}", r.err),
+        }
+    }
+    assert!(failed > 0 && worked > 0, "{failed} failed, {worked} worked");
+
+    // More clients than the server has descriptors, of whom one must wait for another to leave.
+    let crowd: Vec<_> = (0..60).map(|_| TcpStream::connect(("127.0.0.1", port)).expect("connected")).collect();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let waiting = neater().args(["get", "-o"]).arg(f.path("b")).arg(format!("{url}/a")).spawn();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    drop(crowd);
+    let status = waiting.expect("started").wait().expect("ended");
+    assert!(status.success());
+    assert_eq!(f.read("b"), contents);
+    server.kill().expect("killed");
+    let _ = server.wait();
+}

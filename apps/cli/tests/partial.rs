@@ -1,0 +1,257 @@
+//! What `neater get` does with what is there already: parts of earlier runs, files of the user's, and answers that do not
+//! belong behind them.
+
+mod common;
+
+use common::{Folder, Ran, neater, noise, of, run};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// A server over TCP: every request's head goes to `answer`, whose bytes are sent before the connection is closed.
+fn scripted(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let origin = format!("http://{}", listener.local_addr().expect("bound"));
+    let heads = Arc::new(Mutex::new(Vec::new()));
+    let seen = heads.clone();
+    std::thread::spawn(move || {
+        for mut c in listener.incoming().flatten() {
+            let head = head(&mut c);
+            let _ = c.write_all(&answer(&head));
+            seen.lock().expect("sound").push(head);
+        }
+    });
+    (origin, heads)
+}
+
+fn head(c: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    let mut byte = [0];
+    while !text.ends_with(b"\r\n\r\n") && c.read(&mut byte).is_ok_and(|n| n == 1) {
+        text.push(byte[0]);
+    }
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+/// A field of a request's head.
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    head.lines().filter_map(|l| l.split_once(": ")).find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v)
+}
+
+fn from(head: &str) -> usize {
+    let range = field(head, "range").and_then(|r| r.strip_prefix("bytes="));
+    range.and_then(|r| r.trim_end_matches('-').parse().ok()).unwrap_or(0)
+}
+
+/// `contents` from where it was asked for, of which only `send` bytes are sent.
+fn rest(head: &str, fields: &str, contents: &[u8], send: usize) -> Vec<u8> {
+    let (from, n) = (from(head), contents.len());
+    let status = match from {
+        0 => "200 OK\r\n".to_owned(),
+        from => format!("206 Partial Content\r\nContent-Range: bytes {from}-{}/{n}\r\n", n - 1),
+    };
+    let length = n - from;
+    let mut all = format!(
+        "HTTP/1.1 {status}{fields}Accept-Ranges: bytes\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    )
+    .into_bytes();
+    all.extend_from_slice(&contents[from..][..send.min(length)]);
+    all
+}
+
+fn get(f: &Folder, more: &[&str], name: &str, url: &str) -> Ran {
+    let retries: &[&str] = if more.contains(&"--retries") { &[] } else { &["--retries", "0"] };
+    run(neater().arg("get").args(retries).args(more).arg("-o").arg(f.path(name)).arg(url))
+}
+
+fn names(f: &Folder) -> Vec<String> {
+    let mut all: Vec<String> = std::fs::read_dir(f.path(""))
+        .expect("a folder")
+        .flatten()
+        .map(|e| e.file_name().to_string_lossy().into_owned())
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn nothing_is_touched_when_the_server_is_down() {
+    let f = Folder::new("down");
+    let url = "http://127.0.0.1:1/mine";
+    // The user's own file, which has the name by accident.
+    f.put("mine.part", "my own");
+    f.put("mine", "complete");
+    let r = get(&f, &[], "mine", url);
+    assert_eq!(r.code, 4, "{}", r.err);
+    assert!(r.err.contains("nothing says that neater wrote it") && r.err.contains("move it away"), "{}", r.err);
+    assert_eq!((f.read("mine.part"), f.read("mine")), (b"my own".to_vec(), b"complete".to_vec()));
+    // A part of an earlier run, with and without something that vouches for it, and a note without a part.
+    for etag in [r#""\"v1\"""#, "null"] {
+        let note = format!(r#"{{"url":"{url}","etag":{etag},"modified":null,"total":9}}"#);
+        f.put("mine.part", "begin");
+        f.put("mine.part.json", &note);
+        for more in [&[][..], &["-C"]] {
+            let r = get(&f, more, "mine", url);
+            assert!(r.code == 1 || r.code == 4, "{}", r.err);
+            assert_eq!((f.read("mine.part"), f.read("mine")), (b"begin".to_vec(), b"complete".to_vec()), "{}", r.err);
+            assert_eq!(f.read("mine.part.json"), note.as_bytes());
+        }
+    }
+    for name in ["mine.part", "mine.part.json"] {
+        std::fs::remove_file(f.path(name)).expect("removed");
+    }
+    f.put("mine.part.json", "my own notes");
+    let r = get(&f, &[], "mine", url);
+    assert_eq!((r.code, r.err.contains("is not neater's")), (4, true), "{}", r.err);
+    assert_eq!(f.read("mine.part.json"), b"my own notes");
+    std::fs::remove_file(f.path("mine.part.json")).expect("removed");
+    // What was made for nothing goes again.
+    assert_eq!(get(&f, &[], "mine", url).code, 1);
+    assert_eq!(names(&f), ["mine"]);
+}
+
+#[test]
+fn a_status_of_the_servers_leaves_a_part_and_a_file_alone() {
+    let f = Folder::new("refused");
+    let contents = noise(1000, 1);
+    let (origin, heads) = scripted(move |head| {
+        if head.starts_with("GET /file ") {
+            return rest(head, "ETag: \"v1\"\r\n", &contents, 400);
+        }
+        b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec()
+    });
+    f.put("mine", "complete");
+    assert_eq!(get(&f, &[], "mine", &format!("{origin}/file")).code, 1);
+    let part = f.read("mine.part");
+    assert_eq!(part.len(), 400);
+    // The same name, for something else: the part is named with its owner, and nothing is asked for.
+    let asked = heads.lock().expect("sound").len();
+    for more in [&[][..], &["-C"]] {
+        let r = get(&f, more, "mine", &format!("{origin}/gone"));
+        assert!(r.code == 4 && r.err.contains("/file, and http"), "{}", r.err);
+    }
+    assert_eq!(heads.lock().expect("sound").len(), asked);
+    let note = String::from_utf8(f.read("mine.part.json")).expect("text").replace("/file", "/gone");
+    f.put("mine.part.json", note);
+    for more in [&[][..], &["-C"]] {
+        let r = get(&f, more, "mine", &format!("{origin}/gone"));
+        assert_eq!((r.code, r.err.contains("503")), (5, true), "{}", r.err);
+    }
+    assert!(f.read("mine.part") == part && f.read("mine") == b"complete");
+}
+
+#[test]
+fn a_part_is_given_up_only_for_an_answer_that_says_it_is_of_no_use() {
+    let f = Folder::new("given-up");
+    let (old, new) = (noise(1000, 1), noise(900, 2));
+    let expected = new.clone();
+    let changed = Arc::new(Mutex::new(false));
+    let now = changed.clone();
+    let (origin, heads) = scripted(move |head| {
+        if !*now.lock().expect("sound") {
+            return rest(head, "ETag: \"v1\"\r\n", &old, 400);
+        }
+        // If-Range does not hold: the whole (RFC 9110 section 13.1.5).
+        rest("", "ETag: \"v2\"\r\n", &new, usize::MAX)
+    });
+    let url = format!("{origin}/file");
+    assert_eq!(get(&f, &[], "mine", &url).code, 1);
+    assert_eq!(f.read("mine.part").len(), 400);
+    *changed.lock().expect("sound") = true;
+    let r = get(&f, &["-C"], "mine", &url);
+    assert_eq!((r.code, r.err.contains("starting again")), (0, true), "{}", r.err);
+    assert!(f.read("mine") == expected);
+    assert_eq!(names(&f), ["mine"]);
+    let heads = heads.lock().expect("sound");
+    assert_eq!((field(&heads[1], "range"), field(&heads[1], "if-range")), (Some("bytes=400-"), Some("\"v1\"")));
+}
+
+#[test]
+fn a_part_of_one_url_is_never_continued_with_another() {
+    let f = Folder::new("mixed");
+    let (one, two) = (noise(1000, 1), noise(1000, 2));
+    let (origin, _) = scripted(move |head| {
+        let contents = if head.starts_with("GET /one") { &one } else { &two };
+        rest(head, "ETag: \"same\"\r\n", contents, 600)
+    });
+    assert_eq!(get(&f, &[], "mine", &format!("{origin}/one")).code, 1);
+    let r = get(&f, &["-C"], "mine", &format!("{origin}/two"));
+    assert_eq!(r.code, 4, "{}", r.err);
+    assert!(r.err.contains("/one, and http") && r.err.contains("/two is asked for"), "{}", r.err);
+    assert!(!f.path("mine").exists() && f.read("mine.part").len() == 600);
+}
+
+#[test]
+fn without_a_strong_validator_nothing_is_continued() {
+    let strong = "Last-Modified: Sat, 21 Nov 2026 07:00:46 GMT\r\nDate: Sat, 21 Nov 2026 08:00:46 GMT\r\n";
+    for (fields, continued) in [
+        ("", false),
+        (
+            "ETag: W/\"v1\"\r\nLast-Modified: Sat, 21 Nov 2026 07:00:46 GMT\r\nDate: Sat, 21 Nov 2026 08:00:46 GMT\r\n",
+            false,
+        ),
+        ("Last-Modified: Sat, 21 Nov 2026 07:00:46 GMT\r\nDate: Sat, 21 Nov 2026 07:00:46 GMT\r\n", false),
+        (strong, true),
+    ] {
+        let f = Folder::new("weak");
+        let contents = noise(1000, 1);
+        let expected = contents.clone();
+        let (origin, heads) = scripted(move |head| rest(head, fields, &contents, 600));
+        let url = format!("{origin}/file");
+        let r = get(&f, &["--retries", "2"], "mine", &url);
+        let heads = heads.lock().expect("sound").clone();
+        if continued {
+            assert_eq!(r.code, 0, "{}", r.err);
+            assert!(f.read("mine") == expected);
+            assert_eq!(field(&heads[1], "if-range"), Some("Sat, 21 Nov 2026 07:00:46 GMT"));
+            continue;
+        }
+        // The rest could be that of another version: it is not asked for, neither now nor later.
+        assert_eq!((r.code, heads.len()), (1, 1), "{}", r.err);
+        assert!(r.err.contains("600 of 1000 bytes are kept") && !r.err.contains("go on with"), "{}", r.err);
+        let r = get(&f, &["-C"], "mine", &url);
+        assert_eq!((r.code, r.err.contains("without -C")), (4, true), "{}", r.err);
+        assert_eq!(f.read("mine.part").len(), 600);
+        // To standard output what was written stays written, and the rest must not follow it.
+        let out = neater().args(["get", &url]).output().expect("ran");
+        assert_eq!((out.status.code(), &out.stdout[..]), (Some(1), &expected[..600]));
+    }
+}
+
+#[test]
+fn a_part_that_nobody_asked_for_is_no_file() {
+    let f = Folder::new("unasked");
+    let (origin, _) = scripted(|_| {
+        b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 5-7/100\r\nContent-Length: 3\r\n\r\nabc".to_vec()
+    });
+    f.put("mine", "complete");
+    let r = get(&f, &["--json"], "mine", &format!("{origin}/file"));
+    assert_eq!(r.code, 1, "{}", r.err);
+    assert_eq!(of(&r.events(), "failed")[0]["kind"], "protocol");
+    assert_eq!((names(&f), f.read("mine")), (vec!["mine".to_owned()], b"complete".to_vec()));
+    let r = run(neater().arg("get").arg(format!("{origin}/file")));
+    assert_eq!((r.code, r.out.as_str()), (1, ""), "{}", r.err);
+}
+
+#[test]
+fn a_part_that_is_not_the_one_asked_for_is_not_appended() {
+    for range in
+        ["bytes 399-999/1000", "bytes 400-999/2000", "bytes 400-500/1000", "bytes 400-999", "lines 400-999/1000"]
+    {
+        let f = Folder::new("wrong-part");
+        let contents = noise(1000, 1);
+        let (origin, _) = scripted(move |head| {
+            if from(head) == 0 {
+                return rest(head, "ETag: \"v1\"\r\n", &contents, 400);
+            }
+            let mut all =
+                format!("HTTP/1.1 206 P\r\nETag: \"v1\"\r\nContent-Range: {range}\r\nContent-Length: 600\r\n\r\n")
+                    .into_bytes();
+            all.extend_from_slice(&contents[400..]);
+            all
+        });
+        let r = get(&f, &["--retries", "1"], "mine", &format!("{origin}/file"));
+        assert_eq!(r.code, 1, "{range}: {}", r.err);
+        assert!(!f.path("mine").exists() && f.read("mine.part").len() == 400, "{range}");
+    }
+}

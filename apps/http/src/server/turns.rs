@@ -1,0 +1,416 @@
+//! Whose request is answered next when not all can be.
+//!
+//! *Responsible for* how many answers there are at once, in all and for one address, for fairness between addresses and
+//! between the connections of one, and for ending answers that nobody takes. *Not responsible for* what an answer is.
+//!
+//! *Invariants*: never more turns than the bounds say; who has fewer comes first, so that nobody can keep others waiting by
+//! asking more often; an answer that does not move is told to end when somebody waits who is worse off, and in any case
+//! after [`Bounds::idle`].
+
+use crate::lock;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+
+/// How many of those who wait are made room for at a time.
+const AT_A_TIME: usize = 16;
+
+/// How many, and how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Turns in all.
+    pub(crate) total: usize,
+    /// Turns of one address.
+    pub(crate) per_address: usize,
+    /// How long a turn may not move while somebody waits who has fewer.
+    pub(crate) stall: Duration,
+    /// How long a turn may not move at all.
+    pub(crate) idle: Duration,
+}
+
+/// Who asks. Of IPv6 the first 64 bits count: whoever has one address there has them all (RFC 4291 section 2.5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Who {
+    address: Option<IpAddr>,
+    connection: u64,
+}
+
+impl Who {
+    pub(crate) fn new(address: Option<IpAddr>, connection: u64) -> Self {
+        Self { address: address.map(prefix), connection }
+    }
+
+    /// The address, or of IPv6 its network.
+    pub(crate) const fn address(self) -> Option<IpAddr> {
+        self.address
+    }
+}
+
+fn prefix(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
+
+/// The turns of a server.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    bounds: Bounds,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    held: BTreeMap<u64, Held>,
+    addresses: BTreeMap<Option<IpAddr>, usize>,
+    connections: BTreeMap<u64, usize>,
+    /// Each queue in the order in which they came; none is empty.
+    waiting: BTreeMap<Who, BTreeMap<u64, Waiter>>,
+}
+
+/// One that waits, and how to tell it later that its turn has to end.
+#[derive(Debug)]
+struct Waiter {
+    tell: oneshot::Sender<Turn>,
+    end: Arc<Notify>,
+}
+
+/// A place in a queue; given up when it is dropped.
+struct Place<'a> {
+    turns: &'a Turns,
+    who: Who,
+    id: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        drop(lock(&self.turns.state).leave(self.who, self.id));
+    }
+}
+
+#[derive(Debug)]
+struct Held {
+    who: Who,
+    moved: Instant,
+    /// Told to end, and not yet gone.
+    ending: bool,
+    end: Arc<Notify>,
+}
+
+/// The right to answer one request; over when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    id: u64,
+    turns: Option<Arc<Turns>>,
+}
+
+impl Turn {
+    /// The answer moves.
+    pub(crate) fn moves(&self) {
+        if let Some(turns) = &self.turns
+            && let Some(h) = lock(&turns.state).held.get_mut(&self.id)
+        {
+            h.moved = Instant::now();
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(turns) = self.turns.take() {
+            let mut state = lock(&turns.state);
+            state.release(self.id);
+            turns.settle(&mut state);
+        }
+    }
+}
+
+impl Turns {
+    pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
+        Arc::new(Self { bounds, state: Mutex::default() })
+    }
+
+    /// Waits for a turn. `end` is told when it has to be over: whoever holds it drops it then.
+    pub(crate) async fn wait(self: &Arc<Self>, who: Who, end: Arc<Notify>) -> Option<Turn> {
+        let (tell, granted) = oneshot::channel();
+        let _place = {
+            let mut state = lock(&self.state);
+            let id = state.next;
+            state.next += 1;
+            state.waiting.entry(who).or_default().insert(id, Waiter { tell, end });
+            self.settle(&mut state);
+            Place { turns: self, who, id }
+        };
+        granted.await.ok()
+    }
+
+    /// Ends what has not moved for too long. Wanted at least as often as [`Turns::pace`].
+    pub(crate) fn look_around(self: &Arc<Self>) {
+        let mut state = lock(&self.state);
+        let now = Instant::now();
+        for h in state.held.values_mut().filter(|h| !h.ending && now - h.moved >= self.bounds.idle) {
+            h.ending = true;
+            h.end.notify_one();
+        }
+        self.settle(&mut state);
+    }
+
+    /// How often it has to be looked around for the limits to be kept with some precision.
+    pub(crate) fn pace(&self) -> Duration {
+        (self.bounds.stall.min(self.bounds.idle) / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))
+    }
+
+    /// Gives turns to whom they are due, and ends answers that are in the way of others.
+    fn settle(self: &Arc<Self>, state: &mut State) {
+        while let Some(who) = state.first_waiting(self.bounds.per_address) {
+            if state.held.len() >= self.bounds.total {
+                break;
+            }
+            state.grant(self, who);
+        }
+        self.make_room(state);
+    }
+
+    /// Those who wait and cannot have a turn have it in place of an answer that does not move, if its owner has more.
+    fn make_room(&self, state: &mut State) {
+        if state.waiting.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let full = state.held.len() >= self.bounds.total;
+        let stalled = state.held.iter().filter(|(_, h)| !h.ending && now - h.moved >= self.bounds.stall);
+        let mut stalled: Vec<_> = stalled.map(|(id, h)| (state.has(h.who), now - h.moved, h.who, *id)).collect();
+        if stalled.is_empty() {
+            return;
+        }
+        // Of those who have most, what has stood still for longest.
+        stalled.sort_unstable();
+        let mut needy: Vec<_> = state.waiting.keys().map(|w| (state.has(*w), *w)).collect();
+        needy.sort_unstable();
+        // What is ending already is for the first of them.
+        let ending = state.held.values().filter(|h| h.ending).count();
+        for ((mine, own), who) in needy.into_iter().take(AT_A_TIME).skip(ending) {
+            let better_off = |((theirs, of_one), _, holder, _): &&((usize, usize), Duration, Who, u64)| {
+                // Of another address only what makes room: at the bound of an address that would not.
+                if holder.address == who.address { *of_one > own + 1 } else { full && *theirs > mine + 1 }
+            };
+            let Some(id) = stalled.iter().rev().find(better_off).map(|s| s.3) else { continue };
+            stalled.retain(|s| s.3 != id);
+            if let Some(h) = state.held.get_mut(&id) {
+                h.ending = true;
+                h.end.notify_one();
+            }
+        }
+    }
+}
+
+impl State {
+    fn of_address(&self, who: Who) -> usize {
+        self.addresses.get(&who.address).copied().unwrap_or(0)
+    }
+
+    /// How many turns the address has, and how many of them the connection.
+    fn has(&self, who: Who) -> (usize, usize) {
+        (self.of_address(who), self.connections.get(&who.connection).copied().unwrap_or(0))
+    }
+
+    /// Who is worst off of those that may have one more.
+    fn first_waiting(&self, per_address: usize) -> Option<Who> {
+        let may = self.waiting.keys().filter(|w| self.of_address(**w) < per_address);
+        may.min_by_key(|w| (self.has(**w), **w)).copied()
+    }
+
+    /// Takes a place out of its queue.
+    fn leave(&mut self, who: Who, id: u64) -> Option<Waiter> {
+        let queue = self.waiting.get_mut(&who)?;
+        let left = queue.remove(&id);
+        if queue.is_empty() {
+            self.waiting.remove(&who);
+        }
+        left
+    }
+
+    fn grant(&mut self, turns: &Arc<Turns>, who: Who) {
+        let first = self.waiting.get(&who).and_then(|q| q.keys().next().copied());
+        let Some((id, waiter)) = first.and_then(|id| Some((id, self.leave(who, id)?))) else { return };
+        self.held.insert(id, Held { who, moved: Instant::now(), ending: false, end: waiter.end });
+        *self.addresses.entry(who.address).or_default() += 1;
+        *self.connections.entry(who.connection).or_default() += 1;
+        if let Err(mut turn) = waiter.tell.send(Turn { id, turns: Some(turns.clone()) }) {
+            // Its destructor would want the lock that we hold.
+            turn.turns = None;
+            self.release(id);
+        }
+    }
+
+    fn release(&mut self, id: u64) {
+        let Some(h) = self.held.remove(&id) else { return };
+        less(&mut self.addresses, &h.who.address);
+        less(&mut self.connections, &h.who.connection);
+    }
+}
+
+fn less<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
+    if let Some(n) = counts.get_mut(key) {
+        *n -= 1;
+        if *n == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::future::{Future, poll_fn};
+    use core::pin::Pin;
+    use core::task::Poll;
+
+    const BOUNDS: Bounds =
+        Bounds { total: 10, per_address: 8, stall: Duration::from_secs(2), idle: Duration::from_secs(60) };
+
+    fn who(host: u8, connection: u64) -> Who {
+        Who::new(Some(IpAddr::from([192, 0, 2, host])), connection)
+    }
+
+    struct Waiting {
+        turn: Pin<Box<dyn Future<Output = Option<Turn>>>>,
+        end: Arc<Notify>,
+    }
+
+    struct Answering {
+        turn: Turn,
+        end: Arc<Notify>,
+    }
+
+    fn ask(turns: &Arc<Turns>, who: Who) -> Waiting {
+        let (turns, end) = (turns.clone(), Arc::new(Notify::new()));
+        let told = end.clone();
+        Waiting { turn: Box::pin(async move { turns.wait(who, told).await }), end }
+    }
+
+    async fn granted(waiting: &mut Waiting) -> Option<Answering> {
+        let end = waiting.end.clone();
+        poll_fn(|cx| match waiting.turn.as_mut().poll(cx) {
+            Poll::Ready(turn) => Poll::Ready(turn.map(|turn| Answering { turn, end: end.clone() })),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+    }
+
+    async fn is_told_to_end(a: &Answering) -> bool {
+        poll_fn(|cx| Poll::Ready(core::pin::pin!(a.end.notified()).poll(cx).is_ready())).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_never_has_more_than_its_share_and_all_never_more_than_there_are() {
+        let turns = Turns::new(BOUNDS);
+        let mut held = Vec::new();
+        for i in 0..8 {
+            held.push(granted(&mut ask(&turns, who(1, i))).await.expect("a turn"));
+        }
+        let mut ninth = ask(&turns, who(1, 9));
+        assert!(granted(&mut ninth).await.is_none());
+        for i in 0..2 {
+            held.push(granted(&mut ask(&turns, who(2, 100 + i))).await.expect("a turn"));
+        }
+        let mut eleventh = ask(&turns, who(3, 200));
+        assert!(granted(&mut eleventh).await.is_none());
+        // The first that comes free is for whoever has least, though another has waited longer.
+        held.remove(0);
+        assert!(granted(&mut ninth).await.is_none());
+        let turn = granted(&mut eleventh).await.expect("a turn");
+        drop(turn);
+        assert!(granted(&mut ninth).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_waits_with_a_hundred_requests_does_not_keep_another_waiting() {
+        let turns = Turns::new(BOUNDS);
+        let mut held = Vec::new();
+        for _ in 0..8 {
+            held.push(granted(&mut ask(&turns, who(1, 1))).await.expect("a turn"));
+        }
+        let mut queue: Vec<_> = (0..92).map(|_| ask(&turns, who(1, 1))).collect();
+        for w in &mut queue {
+            assert!(granted(w).await.is_none());
+        }
+        let mut other = ask(&turns, who(1, 2));
+        assert!(granted(&mut other).await.is_none());
+        held.pop();
+        assert!(granted(&mut other).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_does_not_move_makes_room_for_who_has_less_and_what_moves_does_not() {
+        let turns = Turns::new(BOUNDS);
+        let mut held = Vec::new();
+        for i in 0..8 {
+            held.push(granted(&mut ask(&turns, who(1, i / 4))).await.expect("a turn"));
+        }
+        for _ in 0..2 {
+            held.push(granted(&mut ask(&turns, who(2, 9))).await.expect("a turn"));
+        }
+        let mut waiting = ask(&turns, who(3, 10));
+        assert!(granted(&mut waiting).await.is_none());
+        tokio::time::advance(Duration::from_secs(3)).await;
+        // All but one move.
+        held.iter().enumerate().filter(|(i, _)| *i != 5).for_each(|(_, a)| a.turn.moves());
+        turns.look_around();
+        for (i, t) in held.iter().enumerate() {
+            assert_eq!(is_told_to_end(t).await, i == 5, "{i}");
+        }
+        // The bound holds until it has ended.
+        assert!(granted(&mut waiting).await.is_none());
+        held.remove(5);
+        assert!(granted(&mut waiting).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_with_a_single_answer_loses_it_to_another() {
+        let turns = Turns::new(Bounds { total: 2, ..BOUNDS });
+        let held = [
+            granted(&mut ask(&turns, who(1, 1))).await.expect("a turn"),
+            granted(&mut ask(&turns, who(2, 2))).await.expect("a turn"),
+        ];
+        let mut waiting = ask(&turns, who(3, 3));
+        assert!(granted(&mut waiting).await.is_none());
+        tokio::time::advance(Duration::from_secs(30)).await;
+        turns.look_around();
+        assert!(!is_told_to_end(&held[0]).await && !is_told_to_end(&held[1]).await);
+        // Only the end of all patience ends it.
+        tokio::time::advance(Duration::from_secs(30)).await;
+        held[1].turn.moves();
+        turns.look_around();
+        assert!(is_told_to_end(&held[0]).await && !is_told_to_end(&held[1]).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_stops_waiting_leaves_nothing_behind() {
+        let turns = Turns::new(Bounds { total: 1, ..BOUNDS });
+        let held = granted(&mut ask(&turns, who(1, 1))).await.expect("a turn");
+        let mut gone = ask(&turns, who(2, 2));
+        assert!(granted(&mut gone).await.is_none());
+        drop(gone);
+        let mut other = ask(&turns, who(3, 3));
+        assert!(granted(&mut other).await.is_none());
+        drop(held);
+        drop(granted(&mut other).await.expect("a turn"));
+        let state = lock(&turns.state);
+        assert!(state.held.is_empty() && state.addresses.is_empty() && state.connections.is_empty());
+        assert!(state.waiting.is_empty());
+    }
+
+    #[test]
+    fn all_addresses_of_one_ipv6_network_are_one() {
+        let w = |a: &str| Who::new(Some(a.parse().expect("an address")), 1);
+        assert_eq!(w("2001:db8::1"), w("2001:db8::ffff:0:1"));
+        assert_ne!(w("2001:db8::1"), w("2001:db8:0:1::1"));
+        assert_eq!(w("::ffff:192.0.2.1"), w("192.0.2.1"));
+    }
+}

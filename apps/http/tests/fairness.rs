@@ -1,0 +1,176 @@
+//! Clients that ask for much and take nothing, and what becomes of the others.
+
+mod common;
+
+use common::{World, noise};
+use neater::{ByteStream, RemoteEndpoint, Stack};
+use neater_http::{HttpVersion, RequestOptions, ServerLimits};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+const VERSIONS: [HttpVersion; 3] = [HttpVersion::Http11, HttpVersion::Http2, HttpVersion::Http3];
+/// Types of RFC 9113 section 6.
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+    let mut all = length[1..].to_vec();
+    all.extend_from_slice(&[kind, flags]);
+    all.extend_from_slice(&stream.to_be_bytes());
+    all.extend_from_slice(payload);
+    all
+}
+
+/// An HTTP/2 connection that asks for `/huge` so often, and gives the answers windows of `window` bytes.
+async fn greedy(world: &World, requests: u32, window: u32) -> ByteStream {
+    let mut security = world.trust.clone();
+    security.alpn = vec![b"h2".to_vec()];
+    let remote = RemoteEndpoint::from(SocketAddr::from(([127, 0, 0, 1], world.port)));
+    let preconnection = world.neater.preconnection().remote(remote).security(security).stacks(&[Stack::Tls]);
+    let mut c = preconnection.connect_bytes().await.expect("connected");
+    let mut all = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    // SETTINGS_INITIAL_WINDOW_SIZE.
+    all.extend(frame(SETTINGS, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat()));
+    for i in 0..requests {
+        // GET, https, a path and an authority; the end of both headers and stream.
+        all.extend(frame(HEADERS, 5, 2 * i + 1, b"\x82\x87\x04\x05/huge\x41\x09localhost"));
+    }
+    c.write_all(&all).await.expect("written");
+    c
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_takes_none_of_its_answers_does_not_keep_others_waiting() {
+    let limits = ServerLimits {
+        requests: 12,
+        requests_per_address: 10,
+        requests_per_connection: 8,
+        stall: Duration::from_millis(200),
+        ..ServerLimits::default()
+    };
+    let world = World::new("greedy", limits, false);
+    world.put("huge", &noise(2_000_000, 1));
+    world.put("a", b"a");
+    for window in [0, 1] {
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            held.push(greedy(&world, 8, window).await);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        for version in VERSIONS {
+            let started = Instant::now();
+            let response =
+                world.client(Some(version)).get(&world.url("a"), &RequestOptions::default()).await.expect("answered");
+            assert_eq!(response.bytes(10).await.expect("a body"), b"a");
+            assert!(started.elapsed() < Duration::from_secs(3), "{version}: {:?}", started.elapsed());
+        }
+    }
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_nobody_takes_ends_although_its_connection_stays_busy() {
+    let limits = ServerLimits { idle: Duration::from_millis(600), ..ServerLimits::default() };
+    let world = World::new("untaken", limits, false);
+    world.put("huge", &noise(2_000_000, 1));
+    let mut c = greedy(&world, 2, 0).await;
+    let started = Instant::now();
+    let mut reset = 0;
+    let mut came = Vec::new();
+    // A new request now and then keeps the connection from being idle.
+    let mut next = 5;
+    while reset < 2 && started.elapsed() < Duration::from_secs(5) {
+        let more = [frame(HEADERS, 5, next, b"\x82\x87\x04\x05/none\x41\x09localhost"), frame(PING, 0, 0, &[0; 8])];
+        c.write_all(&more.concat()).await.expect("written");
+        next += 2;
+        let mut piece = [0; 4096];
+        while let Ok(Ok(n)) = tokio::time::timeout(Duration::from_millis(100), c.read(&mut piece)).await {
+            assert!(n > 0, "the connection is of use");
+            came.extend_from_slice(&piece[..n]);
+        }
+        // Frames from the beginning: a length of three bytes, a type, flags, a stream.
+        reset = 0;
+        let mut rest = &came[..];
+        while let [a, b, c, kind, _, _, _, _, stream, ..] = *rest {
+            reset += usize::from(kind == RST_STREAM && (stream == 1 || stream == 3));
+            let length = u32::from_be_bytes([0, a, b, c]) as usize;
+            rest = rest.get(9 + length..).unwrap_or_default();
+        }
+    }
+    assert_eq!(reset, 2);
+    assert!(started.elapsed() > Duration::from_millis(500), "{:?}", started.elapsed());
+    drop(c);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_takes_nothing_is_gone_after_the_documented_time() {
+    for plain in [true, false] {
+        let limits = ServerLimits { idle: Duration::from_millis(500), connections: 1, ..ServerLimits::default() };
+        let world = World::new(if plain { "idle-plain" } else { "idle-h2" }, limits, plain);
+        world.put("huge", &noise(40_000_000, 1));
+        let started = Instant::now();
+        let (mut h1, mut h2) = (None, None);
+        if plain {
+            let mut c = tokio::net::TcpStream::connect(("127.0.0.1", world.port)).await.expect("connected");
+            c.write_all(b"GET /huge HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
+            h1 = Some(c);
+        } else {
+            h2 = Some(greedy(&world, 50, 0).await);
+        }
+        // There is room for one: the next is let in when the first is gone.
+        loop {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let url = world.url("none");
+            let url = if plain {
+                neater_http::Url::parse(&url.to_string().replace("https", "http")).expect("a URL")
+            } else {
+                url
+            };
+            if world.client(None).get(&url, &RequestOptions::default()).await.is_ok() {
+                break;
+            }
+            assert!(started.elapsed() < Duration::from_secs(4), "{plain}");
+        }
+        assert!(started.elapsed() > Duration::from_millis(400), "{:?}", started.elapsed());
+        drop((h1.take(), h2.take()));
+        world.end().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_address_cannot_have_all_connections() {
+    let limits = ServerLimits { connections: 100, connections_per_address: 2, ..ServerLimits::default() };
+    let world = World::new("seats", limits, true);
+    let mut kept = Vec::new();
+    for i in 0..3 {
+        // The reset may come before or after the connection is known to be made.
+        let answered = match tokio::net::TcpStream::connect(("127.0.0.1", world.port)).await {
+            Ok(mut c) => {
+                let _ = c.write_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+                let answered = matches!(c.read(&mut [0; 1024]).await, Ok(n) if n > 0);
+                kept.push(c);
+                answered
+            }
+            Err(_) => false,
+        };
+        assert_eq!(answered, i < 2, "{i}");
+    }
+    // Another address is let in, and a place that comes free is given again.
+    let from = tokio::net::TcpSocket::new_v4().expect("a socket");
+    from.bind(SocketAddr::from(([127, 0, 0, 2], 0))).expect("bound");
+    let mut other = from.connect(SocketAddr::from(([127, 0, 0, 1], world.port))).await.expect("connected");
+    other.write_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
+    assert!(other.read(&mut [0; 1024]).await.expect("answered") > 0);
+    drop(kept);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let mut c = tokio::net::TcpStream::connect(("127.0.0.1", world.port)).await.expect("connected");
+    c.write_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
+    assert!(c.read(&mut [0; 1024]).await.expect("answered") > 0);
+    drop((other, c));
+    assert_eq!(world.end().await.refused, 1);
+}

@@ -1,0 +1,365 @@
+//! Connections that are being closed: how long that may take, when it is done, and what it means to give up.
+//!
+//! *Responsible for* telling delivered from not delivered: a connection is closed when its peer has acknowledged what was
+//! sent (RFC 9293 section 3.6), and has failed when it has not and will not. *Not responsible for* what begins the closing
+//! (`terminate`).
+//!
+//! *Invariants*: a connection that is closing and waits has a [`Closing`] with a timer, so that it ends at last; giving up
+//! before what was sent is acknowledged is an error, never [`Event::Closed`]; a peer that never stops
+//! sending costs no more than [`LINGER_READS`] reads of a turn, and its socket goes when the time is over.
+
+use crate::Engine;
+use crate::channel::{Behind, Kind};
+use crate::conn::{ConnectionState, Io};
+use crate::engine::{LINGER, Timer};
+use crate::event::{ConnectionError, Event};
+use crate::terminate::{ABORTED, NO_CODE};
+use crate::transport::tls_out;
+use core::time::Duration;
+use neater_base::net::Net;
+use neater_base::{Instant, Key};
+use neater_quic::{ConnectionApi, StreamId};
+
+/// How soon after the closing has begun it is first asked how far it is.
+const FIRST_CHECK: Duration = Duration::from_millis(2);
+/// How much later it is asked again at most.
+const CHECKS_APART: Duration = Duration::from_secs(1);
+/// Reads of a lingering socket in one turn.
+const LINGER_READS: usize = 64;
+
+/// How far the closing of a connection is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closing {
+    since: Instant,
+    /// When to give up, unless there is progress before.
+    until: Instant,
+    /// What [`Engine::mark_of_closing`] was.
+    mark: u64,
+}
+
+impl<N: Net> Engine<N> {
+    /// A connection's closing has begun. If it is not done already, it is watched from now on.
+    pub(crate) fn watch_closing(&mut self, conn: Key) {
+        if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) {
+            self.watch(conn);
+        }
+    }
+
+    fn watch(&mut self, conn: Key) {
+        let mark = self.mark_of_closing(conn);
+        // One that is watched already has its timer.
+        if self.closings.insert(conn, Closing { since: self.now, until: self.now + LINGER, mark }).is_none() {
+            self.timers.push(self.now + FIRST_CHECK, Timer::Closing(conn));
+        }
+    }
+
+    /// Asks how far the closing of a connection is, gives it up, or asks again later.
+    pub(crate) fn closing_timeout(&mut self, conn: Key) {
+        if let Some(Io::Channel(key)) = self.conns.get(conn).map(|c| c.io) {
+            self.check_delivered(key);
+        }
+        self.both_ended(conn);
+        let mark = self.mark_of_closing(conn);
+        // Nobody is told here when it is over: the timer is the last to know.
+        let Some(c) = self.closings.get_mut(&conn) else { return };
+        // A connection that both sides have ended and nobody has closed waits as long as the system does.
+        if mark != c.mark || self.conns.get(conn).is_some_and(|c| c.is_open()) {
+            (c.mark, c.until) = (mark, self.now + LINGER);
+        }
+        if c.until <= self.now {
+            return self.give_up_closing(conn);
+        }
+        // Half as often each time: the checks are cheap, and few.
+        let next = self.now + (self.now - c.since).clamp(FIRST_CHECK, CHECKS_APART);
+        self.timers.push(next.min(c.until), Timer::Closing(conn));
+    }
+
+    /// A number that changes while the closing of a connection makes progress, and stands still while it does not.
+    fn mark_of_closing(&mut self, conn: Key) -> u64 {
+        let Some(c) = self.conns.get(conn) else { return 0 };
+        let queued = c.tx.bytes as u64;
+        match c.io {
+            // What the engine hands to the system moves from one term to the other.
+            Io::Channel(key) => {
+                let info = self.channels.get(key).and_then(|ch| self.net.stream_info(ch.sock).ok());
+                queued + info.map_or(0, |i| i.in_flight.unwrap_or(0) + i.unsent.unwrap_or(0))
+            }
+            // The session takes no more than the peer has room for: what it has taken arrives as long as the path carries
+            // anything. Before that, only what it takes counts.
+            Io::Stream { quic, .. } if queued == 0 => self.quics.get(quic).map_or(0, |q| q.conn.acknowledged()),
+            _ => queued,
+        }
+    }
+
+    /// What was sent is not taken, or not acknowledged, and has not been for as long as we wait.
+    fn give_up_closing(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let group = c.group;
+        match c.io {
+            Io::Channel(key) => {
+                let unwritten = !c.tx.is_empty() || !c.fin_done;
+                if let Some(ch) = self.channels.remove(key) {
+                    // The peer must not take a part for the whole. What the system has all of it may still deliver.
+                    if unwritten { self.net.abort(ch.sock) } else { self.net.close(ch.sock) }
+                }
+            }
+            Io::Stream { quic, stream } => {
+                c.fin_done = true;
+                if let Some(q) = self.quics.get_mut(quic) {
+                    q.conn.reset(stream, ABORTED);
+                }
+                self.mark_dirty(quic);
+                // If it is the last of its session, the session does not end in order either.
+                if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+                    g.abort_code = Some(ABORTED);
+                }
+            }
+            _ => {}
+        }
+        self.fail_connection(conn, ConnectionError::TimedOut);
+        if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+            g.abort_code = None;
+        }
+    }
+
+    /// The peer does not want more of this stream.
+    pub(crate) fn stream_stopped(&mut self, conn: Key, quic: Key, stream: StreamId, code: u64) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let Some(q) = self.quics.get_mut(quic) else { return };
+        c.stopped = true;
+        if c.fin_done && code == NO_CODE && !c.reset {
+            // Everything is on its way, the end included: the acknowledgement will tell what has become of it (RFC 9000
+            // section 3.5 lets us wait for it).
+            return;
+        }
+        // A peer that closes in order has what it has acknowledged.
+        let delivered = code == NO_CODE && c.tx.is_empty() && !q.conn.has_unacknowledged(stream);
+        q.conn.reset(stream, code);
+        self.mark_dirty(quic);
+        let error = ConnectionError::StreamReset(code);
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        (c.final_sent, c.fin_done, c.fin_acked) = (true, true, delivered);
+        if c.state == ConnectionState::Closing && delivered {
+            return self.finish_close(conn);
+        }
+        if c.state == ConnectionState::Closing || c.reset {
+            return self.fail_connection(conn, error);
+        }
+        c.ext().error = Some(error.clone());
+        self.report_unsent(conn, &error);
+        // Whoever waits for room learns that there is none to come.
+        self.notify(conn, Event::Writable);
+    }
+
+    /// A stream on which nothing can be sent any more is over when the peer has abandoned the other direction, too: that is
+    /// found out here, because the program may not be reading.
+    pub(crate) fn find_reset(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn).filter(|c| c.is_open() && (c.stopped || c.fin_acked)) else { return };
+        let Io::Stream { quic, stream } = c.io else { return };
+        if let Some(code) = self.quics.get_mut(quic).and_then(|q| q.conn.received_reset(stream)) {
+            c.reset = true;
+            self.fail_connection(conn, ConnectionError::StreamReset(code));
+        }
+    }
+
+    /// A connection that both sides have ended is over when the peer has what was sent. What it has sent can still be read.
+    pub(crate) fn both_ended(&mut self, conn: Key) {
+        let Some(c) = self.conns.get(conn).filter(|c| c.is_open() && c.fin_done && c.tx.is_empty()) else { return };
+        match c.io {
+            Io::Stream { .. } if c.peer_ended && c.fin_acked && c.request.may_receive => self.ended(conn),
+            Io::Stream { .. } if c.peer_ended && c.given_up() => {
+                let error = c.error().cloned().unwrap_or(ConnectionError::StreamReset(NO_CODE));
+                self.fail_connection(conn, error);
+            }
+            Io::Channel(key) => {
+                let hangup = self.channels.get(key).is_some_and(|ch| ch.hangup && !matches!(ch.kind, Kind::Udp));
+                if !c.peer_ended && !hangup {
+                    return;
+                }
+                match self.delivered(key, true) {
+                    Delivery::Done => self.ended(conn),
+                    Delivery::Failed(error) => self.break_connection(conn, error),
+                    Delivery::Open if !self.closings.contains_key(&conn) => self.watch(conn),
+                    Delivery::Open => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, conn: Key) {
+        let Some(c) = self.conns.get(conn) else { return };
+        let unread = !c.read_closed;
+        // The program may still open others beside it, or end their session with a code of its own: as long as it has this one.
+        let shared = matches!(c.io, Io::Stream { .. });
+        if unread {
+            self.notify(conn, Event::Readable);
+        }
+        self.notify(conn, Event::Closed);
+        if !unread && !shared {
+            self.detach(conn);
+        }
+        self.set_closed(conn);
+    }
+
+    /// Ends the socket of a closing connection, whose queue is empty.
+    pub(crate) fn close_channel(&mut self, conn: Key, key: Key) {
+        let Some(c) = self.conns.get(conn) else { return };
+        let (untouched, peer_ended) = (c.bytes_sent == 0 && c.bytes_received == 0, c.peer_ended);
+        let Some(ch) = self.channels.get(key) else { return self.finish_close(conn) };
+        if ch.behind != Behind::Conn(conn) {
+            // It lingers already.
+            return;
+        }
+        let plain = match &ch.kind {
+            Kind::Tls(tls) => tls.wants_write(),
+            Kind::Tcp if untouched => return self.drop_channel(conn, key),
+            Kind::Tcp => false,
+            _ => return self.drop_channel(conn, key),
+        };
+        // Both sides have said everything, and the peer has it: our end goes with the socket.
+        let over = peer_ended && !plain && self.delivered(key, true) == Delivery::Done;
+        let Some(ch) = self.channels.get_mut(key) else { return };
+        if let Kind::Tls(tls) = &mut ch.kind {
+            tls.close_notify();
+            let queued = tls.close_notify_queued();
+            match tls_out(&mut self.net, ch) {
+                Ok(true) if queued => {}
+                // Writability will bring us back; or the end of the handshake.
+                Ok(_) => return,
+                Err(_) if over => {}
+                Err(e) => return self.fail_connection(conn, ConnectionError::Net(e)),
+            }
+        }
+        if over {
+            return self.drop_channel(conn, key);
+        }
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if !core::mem::replace(&mut c.fin_done, true)
+            && let Some(ch) = self.channels.get(key)
+            && let Err(e) = self.net.shutdown_write(ch.sock)
+        {
+            return self.fail_connection(conn, ConnectionError::Net(e));
+        }
+        // Closing a socket with unread data would reset the connection and destroy what the peer has not read yet (RFC 1122
+        // section 4.2.2.13).
+        let until = self.now + LINGER;
+        if let Some(ch) = self.channels.get_mut(key) {
+            ch.behind = Behind::Lingering { until, conn: Some(conn) };
+        }
+        self.linger(key);
+        self.check_delivered(key);
+    }
+
+    fn drop_channel(&mut self, conn: Key, key: Key) {
+        if let Some(ch) = self.channels.remove(key) {
+            self.net.close(ch.sock);
+        }
+        self.finish_close(conn);
+    }
+
+    /// Throws away what a peer still sends, until it ends its direction: so much in a turn.
+    pub(crate) fn linger(&mut self, key: Key) {
+        let Some(ch) = self.channels.get_mut(key) else { return };
+        let Behind::Lingering { conn, .. } = ch.behind else { return };
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.resize(64 << 10, 0);
+        // `None`: there is more.
+        let mut end = None;
+        for _ in 0..LINGER_READS {
+            match ch.read(&mut self.net, &mut scratch) {
+                Ok(0) => end = Some(Ok(true)),
+                Ok(_) => continue,
+                Err(e) if e.is_would_block() => end = Some(Ok(false)),
+                Err(e) => end = Some(Err(e)),
+            }
+            break;
+        }
+        self.scratch = scratch;
+        match (end, conn) {
+            (None, _) => {
+                self.pending_lingers.push(key);
+                self.again = true;
+            }
+            (Some(Ok(false)), _) => {}
+            // What was sent may still be on its way, though the peer has nothing more to say.
+            (Some(Ok(true)), Some(conn)) => {
+                if let Some(c) = self.conns.get_mut(conn) {
+                    c.peer_ended = true;
+                }
+                self.check_delivered(key);
+            }
+            (Some(end), conn) => {
+                if let Some(ch) = self.channels.remove(key) {
+                    self.net.close(ch.sock);
+                }
+                // What was sent may not have arrived.
+                if let (Err(e), Some(conn)) = (end, conn) {
+                    self.fail_connection(conn, ConnectionError::Net(e));
+                }
+            }
+        }
+    }
+
+    /// Whether the peer has acknowledged everything that was given to a channel's socket.
+    /// `ended`: the peer has ended its direction, which has to do where the system does not tell.
+    fn delivered(&mut self, key: Key, ended: bool) -> Delivery {
+        let Some(ch) = self.channels.get(key) else { return Delivery::Open };
+        match self.net.stream_info(ch.sock) {
+            Ok(i) if i.in_flight.unwrap_or(u64::from(!ended)) + i.unsent.unwrap_or(0) == 0 => Delivery::Done,
+            Ok(_) => Delivery::Open,
+            // The system has done with the connection: in order, or there is an error.
+            Err(_) => match self.net.take_error(ch.sock) {
+                None => Delivery::Done,
+                Some(e) => Delivery::Failed(ConnectionError::Net(e)),
+            },
+        }
+    }
+
+    /// A connection is closed when its peer has everything; its socket may linger for the peer's end a little longer.
+    fn check_delivered(&mut self, key: Key) {
+        let Some(ch) = self.channels.get(key) else { return };
+        let Behind::Lingering { until, conn: Some(conn) } = ch.behind else { return };
+        let ended = self.conns.get(conn).is_none_or(|c| c.peer_ended);
+        match self.delivered(key, ended) {
+            Delivery::Open => {}
+            Delivery::Done => {
+                if ended || until <= self.now {
+                    return self.drop_channel(conn, key);
+                }
+                if let Some(ch) = self.channels.get_mut(key) {
+                    ch.behind = Behind::Lingering { until, conn: None };
+                }
+                self.timers.push(until, Timer::Channel(key));
+                self.finish_close(conn);
+            }
+            Delivery::Failed(error) => {
+                if let Some(ch) = self.channels.remove(key) {
+                    self.net.close(ch.sock);
+                }
+                self.fail_connection(conn, error);
+            }
+        }
+    }
+
+    /// The time is over in which a socket may wait for its peer's end.
+    pub(crate) fn lingered(&mut self, key: Key) {
+        // Before what was sent is delivered, it is the connection's time that counts.
+        if let Some(ch) = self.channels.get(key)
+            && let Behind::Lingering { until, conn: None } = ch.behind
+            && until <= self.now
+            && let Some(ch) = self.channels.remove(key)
+        {
+            self.net.close(ch.sock);
+        }
+    }
+}
+
+/// See [`Engine::delivered`].
+#[derive(Clone, Debug, PartialEq)]
+enum Delivery {
+    /// Not yet, as far as is known.
+    Open,
+    Done,
+    Failed(ConnectionError),
+}

@@ -1,0 +1,49 @@
+//! A peer that was refused does not get what was meant for it in the clear.
+//!
+//! Opportunistic security takes what there is: a peer without TLS is talked to in the clear. A peer that speaks TLS and is
+//! then found not to be the one that was meant (it has another certificate than those pinned, the application's trust
+//! verification says no) is another case: RFC 9622 section 6.3.8 makes that the end of an attempt, and the attempts at the
+//! same endpoint without security would only hide it. So they are not started, and those that run are withdrawn.
+
+use super::What;
+use crate::event::AttemptError;
+use crate::{Engine, Stack};
+use neater_base::Key;
+use neater_base::net::Net;
+use neater_quic::QuicError;
+use neater_race::CandidateId;
+use neater_tls::Blame;
+
+/// The alerts that say that a certificate or its owner is not acceptable (RFC 8446 section 6.2).
+const REFUSALS: [u8; 7] = [42, 43, 44, 45, 46, 48, 49];
+
+/// Whether an attempt ended because the peer is not who it should be.
+fn is_refusal(error: &AttemptError) -> bool {
+    match error {
+        AttemptError::Tls(e) => e.blame() == Blame::PeerCertificate,
+        AttemptError::Quic(QuicError::Tls { alert: Some(alert), .. }) => REFUSALS.contains(alert),
+        _ => false,
+    }
+}
+
+impl<N: Net> Engine<N> {
+    /// Whether this stack may be tried for a connection, as far as earlier attempts have taught.
+    pub(super) fn may_try(&self, conn: Key, stack: Stack) -> Result<(), AttemptError> {
+        let refused = self.conns.get(conn).and_then(|c| c.est.as_ref()).is_some_and(|e| e.refused);
+        if refused && !stack.is_secure() { Err(AttemptError::PeerRefused) } else { Ok(()) }
+    }
+
+    /// Draws the consequence of an attempt's failure for attempts without security.
+    pub(super) fn heed_refusal(&mut self, conn: Key, error: &AttemptError) {
+        if !is_refusal(error) {
+            return;
+        }
+        let Some(est) = self.conns.get_mut(conn).and_then(|c| c.est.as_mut()) else { return };
+        est.refused = true;
+        let bare: Vec<(Option<CandidateId>, What)> =
+            est.attempts.iter().filter(|a| !a.stack.is_secure()).map(|a| (a.candidate, a.what)).collect();
+        for (candidate, what) in bare {
+            self.attempt_failed(conn, candidate, what, AttemptError::PeerRefused);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Reading and setting properties of a connection by name (RFC 9622 section 8).
+//!
+//! What is set on one connection holds for its whole group, except `connPriority` (section 7.4).
+
+use crate::conn::{Conn, ConnectionState, Io};
+use crate::request::{dscp, socket_priority};
+use crate::{ConnectionId, Engine, Stack};
+use neater_base::Key;
+use neater_base::net::{ErrorKind, Net, NetError, SocketOption};
+use neater_property::{Class, ConnectionProperties, Preference, SelectionProperty as P, Value, lookup};
+use neater_quic::{ConnectionApi, Direction};
+
+/// A property that could not be set, and why. The connection goes on (section 8).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetPropertyError(String);
+
+impl core::fmt::Display for SetPropertyError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for SetPropertyError {}
+
+/// Bytes of headers in a UDP packet, by family.
+const UDP_HEADERS: (usize, usize) = (28, 48);
+/// The largest payload of a UDP datagram over IPv4; IPv6 allows 20 bytes more, which nobody can count on.
+const UDP_PAYLOAD_MAX: usize = 65_507;
+
+impl<N: Net> Engine<N> {
+    /// Reads a property by the name that RFC 9622 gives it; `None` if there is no such property or connection. Selection
+    /// Properties of type Preference read as preferences until a stack is chosen, and as Booleans then: what that stack
+    /// really does (section 6.2).
+    #[must_use]
+    pub fn get_property(&mut self, conn: ConnectionId, name: &str) -> Option<Value> {
+        let info = lookup(name)?;
+        if info.class == Class::ReadOnly {
+            return self.fact(conn, info.name);
+        }
+        let c = self.conns.get(conn.0)?;
+        let (request, stack) = (c.request.clone(), c.stack);
+        if let (Some(p), Some(stack)) = (P::from_name(info.name), stack) {
+            if p == P::UseTemporaryLocalAddress {
+                return Some(Value::from(self.is_from_temporary(conn)));
+            }
+            let features = stack.features();
+            let framed = p == P::PreserveMsgBoundaries && request.framer.frames();
+            let wanted = request.policy.needs.preference(p) > Preference::NoPreference;
+            let has = features.provides.contains(p) || framed || (features.configurable.contains(p) && wanted);
+            return Some(Value::from(has));
+        }
+        match (&c.ext, info.class) {
+            (Some(ext), Class::Connection | Class::Protocol) if ext.changed.is_some() => {
+                ext.changed.as_ref()?.get(info.name)
+            }
+            _ => request.properties.get(info.name),
+        }
+    }
+
+    /// The properties that cannot be set (section 8.1.11).
+    fn fact(&mut self, conn: ConnectionId, name: &str) -> Option<Value> {
+        self.conns.get(conn.0)?;
+        Some(match name {
+            "connState" => Value::from(match self.state(conn) {
+                ConnectionState::Establishing => "establishing",
+                ConnectionState::Established => "established",
+                ConnectionState::Closing => "closing",
+                ConnectionState::Closed => "closed",
+            }),
+            "canSend" => Value::from(self.can_send(conn)),
+            "canReceive" => Value::from(self.can_receive(conn)),
+            "sendMsgMaxLen" => Value::from(self.send_msg_max_len(conn) as u64),
+            "recvMsgMaxLen" => Value::from(self.recv_msg_max_len(conn)),
+            "singularTransmissionMsgMaxLen" => match self.singular_transmission_msg_max_len(conn) {
+                Some(n) => Value::from(n as u64),
+                None => Value::from("Not applicable"),
+            },
+            _ => return None,
+        })
+    }
+
+    /// The largest message that can be received whole (section 8.1.11.6), in bytes; 0 if none can.
+    #[must_use]
+    pub fn recv_msg_max_len(&self, conn: ConnectionId) -> u64 {
+        if !self.can_receive(conn) {
+            return 0;
+        }
+        let Some(c) = self.conns.get(conn.0) else { return 0 };
+        match (&c.request.framer, c.stack) {
+            (_, Some(s)) if !s.is_stream() => UDP_PAYLOAD_MAX as u64,
+            (neater_framing::FramerSpec::LengthPrefixed { max, .. }, _) => (*max).min(self.limits.message as u64),
+            _ => self.limits.message as u64,
+        }
+    }
+
+    /// The largest message that leaves in one packet (section 8.1.11.4), in bytes; `None`: not applicable, because the
+    /// stack carries a stream of bytes, or none is chosen yet.
+    #[must_use]
+    pub fn singular_transmission_msg_max_len(&mut self, conn: ConnectionId) -> Option<usize> {
+        let c = self.conns.get(conn.0)?;
+        match c.stack? {
+            Stack::QuicDatagram => Some(self.datagram_max(conn.0)),
+            Stack::Udp => {
+                let sending = self.send_msg_max_len(conn);
+                let ip = self.local_addr(conn)?.ip();
+                // A socket that is bound to no address says so: any interface may be the way.
+                let of = |i: &&neater_base::net::Interface| ip.is_unspecified() || i.addrs.iter().any(|a| a.addr == ip);
+                let mtu = self.net.interfaces().iter().filter(of).map(|i| i.mtu).min()?;
+                let headers = if ip.is_ipv4() { UDP_HEADERS.0 } else { UDP_HEADERS.1 };
+                Some((mtu as usize).saturating_sub(headers).min(sending))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_from_temporary(&self, conn: ConnectionId) -> bool {
+        let Some(local) = self.local_addr(conn) else { return false };
+        let addrs = self.net.interfaces().iter().flat_map(|i| &i.addrs);
+        addrs.into_iter().any(|a| a.addr == local.ip() && a.temporary)
+    }
+
+    /// Sets a Connection Property by name. It holds for every connection of the group, except `connPriority`.
+    ///
+    /// # Errors
+    /// There is no such property, it cannot be set on a connection or on this transport, or the value is out of range.
+    /// Nothing has changed then, and the connection goes on.
+    pub fn set_property(&mut self, conn: ConnectionId, name: &str, value: &Value) -> Result<(), SetPropertyError> {
+        let Some(c) = self.conns.get(conn.0) else {
+            return Err(SetPropertyError("the connection does not exist any more".into()));
+        };
+        // The property's own rules first: name, type, range.
+        let mut changed = c.properties();
+        changed.set(name, value.clone()).map_err(|e| SetPropertyError(e.to_string()))?;
+        let Some(info) = lookup(name) else { return Err(SetPropertyError(format!("there is no property '{name}'"))) };
+        let members = match c.group.and_then(|g| self.groups.get(g)) {
+            Some(g) if info.name != "connPriority" => g.members.clone(),
+            _ => vec![conn.0],
+        };
+        let failed = |e: NetError| {
+            SetPropertyError(if e.kind == ErrorKind::Unsupported {
+                format!("{} has no effect on this transport", info.name)
+            } else {
+                e.to_string()
+            })
+        };
+        self.apply_property(conn.0, info.name, &changed)?.map_err(failed)?;
+        self.remember(conn.0, info.name, value);
+        for member in members.into_iter().filter(|m| *m != conn.0) {
+            // What a member cannot do is best effort (RFC 9621 section 4.1.3).
+            if let Ok(Ok(())) = self.apply_property(member, info.name, &changed) {
+                self.remember(member, info.name, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, conn: Key, name: &str, value: &Value) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let mut all = c.properties();
+        // It was set once before, so it can be.
+        if all.set(name, value.clone()).is_ok() {
+            c.ext().changed = Some(Box::new(all));
+        }
+    }
+
+    fn apply_property(
+        &mut self,
+        conn: Key,
+        name: &str,
+        now: &ConnectionProperties,
+    ) -> Result<Result<(), NetError>, SetPropertyError> {
+        let id = ConnectionId(conn);
+        Ok(match name {
+            "connPriority" => {
+                self.set_priority(id, now.priority);
+                Ok(())
+            }
+            "keepAliveTimeout" => self.set_option(id, SocketOption::KeepAlive(now.keep_alive_timeout)),
+            "connTimeout" => self.set_option(id, SocketOption::UserTimeout(now.timeout)),
+            "connCapacityProfile" => self.apply_profile(id, now),
+            "maxSendRate" | "maxRecvRate" => {
+                self.limit_rates(conn, now.max_send_rate, now.max_recv_rate);
+                Ok(())
+            }
+            "groupConnLimit" => {
+                self.limit_group(conn, now.group_conn_limit);
+                Ok(())
+            }
+            _ => return Err(SetPropertyError(format!("{name} cannot be changed on a connection"))),
+        })
+    }
+
+    fn apply_profile(&mut self, conn: ConnectionId, now: &ConnectionProperties) -> Result<(), NetError> {
+        self.set_option(conn, SocketOption::Dscp(dscp(now.capacity_profile)))?;
+        if self.stack(conn) == Some(Stack::Tcp) {
+            self.set_option(conn, SocketOption::NoDelay(now.capacity_profile.is_low_latency()))?;
+        }
+        // The codepoint has set the system's own idea of a priority.
+        match socket_priority(now.priority) {
+            0 => Ok(()),
+            p => self.set_option(conn, SocketOption::Priority(p)),
+        }
+    }
+
+    /// A clone begins with the properties that its parent has now (section 7.4), not with those that it was opened with.
+    pub(crate) fn inherit_properties(&mut self, parent: Key, clone: Key) {
+        let Some(c) = self.conns.get(parent) else { return };
+        let (now, then) = (c.properties(), c.request.properties.connection.clone());
+        if now == then && c.priority() == then.priority {
+            return;
+        }
+        for property in neater_property::ConnectionProperty::ALL {
+            let value = now.property(property);
+            if value != then.property(property)
+                && let Ok(Ok(())) = self.apply_property(clone, property.name(), &now)
+            {
+                self.remember(clone, property.name(), &value);
+            }
+        }
+    }
+
+    /// Limits how many connections the peer may have in the group of `conn` (section 8.1.9).
+    pub(crate) fn limit_group(&mut self, conn: Key, limit: Option<u32>) {
+        let Some(quic) = self.conns.get(conn).and_then(|c| c.group).and_then(|g| self.groups.get(g)?.quic) else {
+            return;
+        };
+        if let Some(q) = self.quics.get_mut(quic) {
+            q.peer_limit = limit;
+            let tuning = neater_quic::Tuning::default();
+            let most = limit.unwrap_or(u32::MAX);
+            q.conn.set_peer_streams(Direction::Both, tuning.peer_bidi_streams.min(most));
+            q.conn.set_peer_streams(Direction::One, tuning.peer_uni_streams.min(most));
+        }
+        self.quic_accept(quic, Direction::Both);
+        self.quic_accept(quic, Direction::One);
+        self.mark_dirty(quic);
+    }
+}
+
+impl Conn {
+    /// The Connection Properties as they are now.
+    fn properties(&self) -> ConnectionProperties {
+        let changed = self.ext.as_ref().and_then(|e| e.changed.as_deref());
+        changed.unwrap_or(&self.request.properties.connection).clone()
+    }
+
+    /// The priority within the group that the connection has now.
+    pub(crate) fn priority(&self) -> u32 {
+        let set = self.ext.as_ref().and_then(|e| e.priority);
+        set.unwrap_or(self.request.properties.connection.priority)
+    }
+
+    /// Whether it is one of those that the peer has added to a group.
+    pub(crate) fn is_peers_stream(&self) -> bool {
+        self.passive && matches!(self.io, Io::Stream { .. })
+    }
+}

@@ -1,0 +1,63 @@
+//! The callbacks of RFC 9622 section 6.3.8 over real sockets. They are called while the engine is at work, which is why they
+//! must not call back into it; anything else they may do.
+
+mod common;
+
+use common::{LIMIT, loopback, security};
+use neater::tls::{Answer, Trust};
+use neater::{Neater, Role, SecurityParameters, Stack};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Connects with these parameters over one stack: whether it succeeded, or why not.
+async fn connect(stack: Stack, client: SecurityParameters, server: SecurityParameters) -> Result<(), String> {
+    let neater = Neater::new().expect("engine");
+    let pre = neater.preconnection().stacks(&[stack]);
+    let listener = pre.clone().security(server).local(loopback(0)).listen().expect("listening");
+    let pre = pre.security(client).remote(loopback(listener.port()));
+    let connecting = tokio::time::timeout(LIMIT, pre.initiate());
+    connecting.await.expect("it ends").map(drop).map_err(|e| e.to_string())
+}
+
+#[tokio::test]
+async fn the_trust_callback_decides_whom_to_connect_to_and_may_use_another_engine() {
+    let other = Neater::new().expect("engine");
+    for stack in [Stack::Tls, Stack::Quic] {
+        for trusted in [true, false] {
+            let (mut client, server) = security();
+            client.trust = Trust::Callback;
+            let (asked, other) = (Arc::new(AtomicUsize::new(0)), other.clone());
+            let count = asked.clone();
+            client.trust_verification = Some(Arc::new(move |chain, name| {
+                assert_eq!((chain.len(), name), (1, "127.0.0.1"));
+                // Only the engine that asks is at work.
+                let mut pre = other.preconnection().security(SecurityParameters::disabled());
+                pre.compile(Role::Initiate).expect("another engine answers");
+                count.fetch_add(1, Ordering::Relaxed);
+                trusted
+            }));
+            let result = connect(stack, client, server).await;
+            assert_eq!(result.is_ok(), trusted, "{stack}: {result:?}");
+            assert_eq!(asked.load(Ordering::Relaxed), 1, "{stack}: once");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_identity_callback_is_asked_for_the_servers_signature() {
+    for stack in [Stack::Tls, Stack::Quic] {
+        for answer in [Answer::Sign, Answer::Refuse] {
+            let (client, mut server) = security();
+            let asked = Arc::new(AtomicUsize::new(0));
+            let (count, says) = (asked.clone(), answer.clone());
+            server.identity_challenge = Some(Arc::new(move |challenge| {
+                assert!(!challenge.message.is_empty() && challenge.chain.len() == 1);
+                count.fetch_add(1, Ordering::Relaxed);
+                says.clone()
+            }));
+            let result = connect(stack, client, server).await;
+            assert_eq!(result.is_ok(), answer == Answer::Sign, "{stack}: {result:?}");
+            assert!(asked.load(Ordering::Relaxed) >= 1, "{stack}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Several engines listen on one port, and a QUIC connection stays with its engine whatever its peer's address becomes.
+
+mod common;
+
+use common::{LIMIT, echo, loopback, nothing_left, security};
+use neater::{FramerSpec, Neater, Siblings, Stack};
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A network address translator between a client and a server, which forgets its bindings when it is told to.
+struct Nat {
+    addr: SocketAddr,
+    rebind: Arc<AtomicUsize>,
+    done: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Nat {
+    fn new(server: SocketAddr) -> Self {
+        let inside = UdpSocket::bind(loopback(0)).expect("a socket");
+        let addr = inside.local_addr().expect("bound");
+        let (rebind, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (wanted, over) = (rebind.clone(), done.clone());
+        inside.set_nonblocking(true).expect("set");
+        let thread = std::thread::spawn(move || {
+            let outside = || {
+                let socket = UdpSocket::bind(loopback(0)).expect("a socket");
+                socket.set_nonblocking(true).expect("set");
+                socket
+            };
+            let (mut bound, mut out, mut client, mut buf) = (0, outside(), None, [0; 65_536]);
+            while !over.load(Ordering::Relaxed) {
+                if wanted.load(Ordering::Relaxed) != bound {
+                    bound = wanted.load(Ordering::Relaxed);
+                    out = outside();
+                }
+                let mut idle = true;
+                while let Ok((n, from)) = inside.recv_from(&mut buf) {
+                    client = Some(from);
+                    let _ = out.send_to(&buf[..n], server);
+                    idle = false;
+                }
+                while let Ok((n, _)) = out.recv_from(&mut buf) {
+                    if let Some(client) = client {
+                        let _ = inside.send_to(&buf[..n], client);
+                    }
+                    idle = false;
+                }
+                if idle {
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            }
+        });
+        Self { addr, rebind, done, thread: Some(thread) }
+    }
+
+    fn rebind(&self) {
+        self.rebind.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+impl Drop for Nat {
+    fn drop(&mut self) {
+        self.done.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_whose_peer_moves_stays_with_its_engine_of_several_on_a_port() {
+    let siblings = Siblings::new().expect("random numbers");
+    let engines: Vec<Neater> =
+        (0..3).map(|_| Neater::builder().sibling_of(&siblings).build().expect("engine")).collect();
+    let client = Neater::new().expect("engine");
+    let (needs, server) = security();
+    let framer = FramerSpec::LengthPrefixed { width: 4, max: 1 << 20 };
+    let (mut port, mut tasks) = (0, Vec::new());
+    for engine in &engines {
+        let pre = engine.preconnection().framer(framer.clone()).security(server.clone()).stacks(&[Stack::Quic]);
+        let listener = pre.local(loopback(port)).listen().expect("listening on a port that siblings share");
+        port = listener.port();
+        tasks.push(tokio::spawn(echo(listener)));
+    }
+    let nats: Vec<_> = (0..4).map(|_| Nat::new(loopback(port))).collect();
+    let mut connections = Vec::new();
+    for nat in &nats {
+        let pre = client.preconnection().framer(framer.clone()).security(needs.clone()).stacks(&[Stack::Quic]);
+        connections.push(pre.remote(nat.addr).initiate().await.expect("connected"));
+    }
+    for round in 0..8 {
+        for (nat, connection) in nats.iter().zip(&connections) {
+            connection.send(format!("round {round}")).await.expect("sent");
+            let answer = tokio::time::timeout(LIMIT, connection.receive()).await;
+            let answer = answer.unwrap_or_else(|_| panic!("no answer in round {round}"));
+            assert_eq!(answer.expect("alive").expect("echo")[..], *format!("round {round}").as_bytes());
+            nat.rebind();
+        }
+    }
+    let passed_on: u64 = engines.iter().map(|e| e.stats().foreign_datagrams).sum();
+    assert!(passed_on > 0, "of 32 moves some lead to another engine");
+    let received: u64 = engines.iter().map(|e| e.stats().received).sum();
+    assert_eq!(received, 4, "no connection was begun anew");
+    drop(connections);
+    nothing_left(&client).await;
+    for task in tasks {
+        task.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_number_is_free_again_when_its_engine_is_gone() {
+    let siblings = Siblings::new().expect("random numbers");
+    for _ in 0..600 {
+        let (neater, driver) = Neater::builder().sibling_of(&siblings).without_driver().expect("a number is free");
+        drop((neater, driver));
+    }
+}
+
+#[tokio::test]
+async fn strangers_do_not_share_a_port() {
+    let siblings = Siblings::new().expect("random numbers");
+    let (a, b) = (Neater::builder().sibling_of(&siblings).build().expect("engine"), Neater::new().expect("engine"));
+    let (_, server) = security();
+    let listen = |n: &Neater, port| n.preconnection().security(server.clone()).local(loopback(port)).listen();
+    let listener = listen(&a, 0).expect("listening");
+    assert!(listen(&b, listener.port()).is_err());
+}

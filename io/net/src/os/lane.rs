@@ -1,0 +1,161 @@
+//! [`Lane`]s: the bytes of one TCP connection around whoever owns the [`super::OsNet`], and around the lock it is under.
+//!
+//! *Responsible for* reads and writes from any thread while the lane is open, and for nobody using a descriptor that has
+//! been closed. *Deliberately not here*: when a lane is open, which its owner says.
+//!
+//! *Invariants*
+//!
+//! * Between [`Lane::close`] and [`Lane::open`] no call on the descriptor is under way or begins: `close` waits for the one
+//!   that is. The descriptor is non-blocking, so that this does not take long; a lane's own calls wait for nobody.
+//! * What the system says to a call on the lane (that nothing can be written now, why the connection is gone) is told to
+//!   the owner by its next call and not lost: the system says some of it only once.
+
+use crate::sys::{self, Fd, ForkGuard};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use neater_base::net::{self, NetError};
+use std::io::IoSlice;
+use std::sync::{Mutex, PoisonError};
+
+/// Nobody may use it.
+const CLOSED: u32 = 0;
+/// Whoever comes may use it.
+const OPEN: u32 = 1;
+/// Somebody uses it.
+const BUSY: u32 = 2;
+/// Somebody uses it, and closes it afterwards, because somebody else waits for that.
+const LAST: u32 = 3;
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Side {
+    state: AtomicU32,
+    /// How often the poller has reported the direction.
+    reports: AtomicU32,
+    bytes: AtomicU64,
+    /// What the system last said, if its owner has not been told, and the reports when it was asked.
+    said: Mutex<Option<(NetError, u32)>>,
+}
+
+impl Side {
+    fn said(&self) -> std::sync::MutexGuard<'_, Option<(NetError, u32)>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `call` on the descriptor, if the direction is open.
+    #[inline(always)]
+    fn quick(&self, guard: &ForkGuard, call: impl FnOnce() -> Result<usize, NetError>) -> Option<usize> {
+        if self.state.compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return None;
+        }
+        let reports = self.reports.load(Ordering::Relaxed);
+        let n = match if guard.forked() { Ok(0) } else { call() } {
+            Ok(n) if n > 0 => n,
+            result => return self.stop(result, reports),
+        };
+        // Nobody else writes it while the direction is busy.
+        self.bytes.store(self.bytes.load(Ordering::Relaxed) + n as u64, Ordering::Relaxed);
+        if self.state.compare_exchange(BUSY, OPEN, Ordering::Release, Ordering::Relaxed).is_err() {
+            self.state.store(CLOSED, Ordering::Release);
+        }
+        Some(n)
+    }
+
+    /// The direction carries nothing now. Nothing (the end of a stream, a child of `fork`) is for its owner to find again.
+    #[cold]
+    fn stop(&self, result: Result<usize, NetError>, reports: u32) -> Option<usize> {
+        if let Err(error) = result {
+            *self.said() = Some((error, reports));
+        }
+        self.state.store(CLOSED, Ordering::Release);
+        None
+    }
+
+    fn open(&self) {
+        // A direction that is in use already is open.
+        let _ = self.state.compare_exchange(CLOSED, OPEN, Ordering::Release, Ordering::Relaxed);
+    }
+
+    fn close(&self, guard: &ForkGuard) {
+        let mut rounds = 0_u32;
+        loop {
+            match self.state.compare_exchange(OPEN, CLOSED, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) | Err(CLOSED) => return,
+                Err(_) => drop(self.state.compare_exchange(BUSY, LAST, Ordering::Relaxed, Ordering::Relaxed)),
+            }
+            // The thread that uses it does not exist in a child.
+            if guard.forked() {
+                return;
+            }
+            rounds += 1;
+            if rounds < 64 { core::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+    }
+
+    /// What the owner has not been told; that nothing can be done now is told only as long as it is true.
+    fn take_said(&self) -> Option<NetError> {
+        let (error, reports) = self.said().take()?;
+        (!error.is_would_block() || reports == self.reports.load(Ordering::Relaxed)).then_some(error)
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    fd: Fd,
+    guard: ForkGuard,
+    write: Side,
+    read: Side,
+}
+
+impl Lane {
+    pub(crate) fn new(fd: Fd, guard: ForkGuard) -> Self {
+        Self { fd, guard, write: Side::default(), read: Side::default() }
+    }
+
+    /// The poller has reported the socket.
+    pub(crate) fn reported(&self, readable: bool, writable: bool) {
+        for (side, ready) in [(&self.read, readable), (&self.write, writable)] {
+            if ready {
+                side.reports.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// What a write on the lane was told and its owner was not.
+    pub(crate) fn take_write_error(&self) -> Option<NetError> {
+        self.write.take_said()
+    }
+
+    /// What a read on the lane was told and its owner was not.
+    pub(crate) fn take_read_error(&self) -> Option<NetError> {
+        self.read.take_said()
+    }
+}
+
+impl net::Lane for Lane {
+    fn write(&self, buf: &[u8]) -> Option<usize> {
+        self.write.quick(&self.guard, || sys::tcp_write(self.fd, &[IoSlice::new(buf)]))
+    }
+
+    fn read(&self, buf: &mut [u8]) -> Option<usize> {
+        self.read.quick(&self.guard, || sys::tcp_read(self.fd, buf))
+    }
+
+    fn open(&self, write: bool, read: bool) {
+        if write {
+            self.write.open();
+        }
+        if read {
+            self.read.open();
+        }
+    }
+
+    fn close(&self) {
+        self.write.close(&self.guard);
+        self.read.close(&self.guard);
+    }
+
+    fn bytes(&self) -> (u64, u64) {
+        (self.write.bytes.load(Ordering::Relaxed), self.read.bytes.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,378 @@
+//! How connections end: what was sent is delivered or reported, what was received can be read, and nothing waits for ever.
+
+use neater_base::Rng;
+use neater_base::net::SocketOption;
+use neater_engine::{ConnectionError, ConnectionState, ReceiveOutcome, SendOptions, Stack, StreamDirection};
+use neater_net::{FaultNet, FaultRates};
+use neater_testkit::{Ask, FlowId, Manner, Over, Plan, Town};
+use std::time::Duration;
+
+const S: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+
+fn random(seed: u64, len: usize) -> Vec<u8> {
+    let mut out = vec![0; len];
+    Rng::from_number(seed).fill(&mut out);
+    out
+}
+
+/// Every stream stack.
+fn asks() -> [(&'static str, Ask); 3] {
+    [("TCP", Ask::over(&[Stack::Tcp])), ("TLS", Ask::over(&[Stack::Tls])), ("QUIC", Ask::over(&[Stack::Quic]))]
+}
+
+/// Gives a flow more messages than its peer's window, the network's buffers and the engine's queue hold together.
+fn fill(town: &mut Town, flow: FlowId) {
+    fill_with(town, flow, 50_000);
+}
+
+fn fill_with(town: &mut Town, flow: FlowId, size: usize) {
+    let message = random(1, size);
+    loop {
+        let mut more = false;
+        while let Ok(id) = town.play.engine(flow.node).send(flow.conn, message.clone().into(), SendOptions::default()) {
+            town.play.flow_mut(flow).given.push(id);
+            more = true;
+        }
+        town.play.run_for(S);
+        if !more {
+            return;
+        }
+    }
+}
+
+/// A peer that never stops talking does not end the delivery of what was sent before.
+#[test]
+fn closing_delivers_what_was_sent_to_a_peer_that_goes_on_talking_and_reads_late() {
+    for (name, ask) in asks() {
+        // The socket gives little at a time, so that there is more of it than one turn reads.
+        let rates = FaultRates { short_read: 1.0, ..FaultRates::NONE };
+        let mut town = Plan::new(1).build_over(|net, rng| FaultNet::new(net, rng, rates));
+        let (c, s) = town.pair(&ask, Manner::stalled(), Manner::stalled());
+        let engine = town.play.engine(c.node);
+        // QUIC has windows of its own.
+        let _ = engine.set_option(c.conn, SocketOption::ReceiveBuffer(16 << 20));
+        town.play.say_bytes(s, &random(1, 12_000_000), 50_000, false);
+        let sent = random(2, 600_000);
+        town.play.say_bytes(c, &sent, 50_000, false);
+        town.play.run_for(20 * S);
+        town.play.close(c);
+        town.play.run_for(2 * S);
+        town.play.flow_mut(s).manner.reads = true;
+        town.play.read(s);
+        town.play.run_until(30 * S, |p| p.flow(c).is_over() && p.flow(s).count >= sent.len());
+        assert_eq!(town.play.flow(s).count, sent.len(), "{name}: {:?}", town.play.flow(c).end());
+        assert_eq!(town.play.flow(c).end(), Some(&Over::Closed), "{name}");
+        town.play.end();
+    }
+}
+
+#[test]
+fn closing_fails_when_the_peer_takes_nothing_for_ten_seconds_and_every_message_is_accounted_for() {
+    for (name, ask) in asks() {
+        let mut town = Plan::new(2).build();
+        let (c, _) = town.pair(&ask, Manner::stalled(), Manner::stalled());
+        fill(&mut town, c);
+        let queued = town.play.stats(c.node).bytes_queued;
+        assert!(queued > 0, "{name}");
+        town.play.close(c);
+        let over = town.play.run_until(13 * S, |p| p.flow(c).is_over());
+        assert!(over, "{name}: {:?}", town.play.engine(c.node).state(c.conn));
+        let flow = town.play.flow(c);
+        assert_eq!(flow.end(), Some(&Over::Failed(ConnectionError::TimedOut)), "{name}");
+        assert!(!flow.unsent.is_empty(), "{name}");
+        let mut told: Vec<_> = flow.sent.iter().chain(flow.unsent.iter().map(|(id, _)| id)).copied().collect();
+        told.sort_unstable();
+        assert_eq!(told, flow.given, "{name}: each once");
+        let stats = town.play.stats(c.node);
+        assert_eq!((stats.bytes_queued, stats.channels), (0, 0), "{name}");
+        town.play.end();
+    }
+}
+
+#[test]
+fn a_released_flow_whose_peer_takes_nothing_is_gone_after_ten_seconds() {
+    for (name, ask) in asks() {
+        let mut town = Plan::new(3).build();
+        let (c, s) = town.pair(&ask, Manner::stalled(), Manner::stalled());
+        fill(&mut town, c);
+        town.play.release(c);
+        town.play.run_for(13 * S);
+        let stats = town.play.stats(c.node);
+        assert_eq!((stats.connections, stats.channels, stats.bytes_queued), (0, 0, 0), "{name}");
+        // The peer does not take a part for the whole.
+        town.play.flow_mut(s).manner.reads = true;
+        town.play.read(s);
+        town.play.run_for(5 * S);
+        let flow = town.play.flow(s);
+        assert!(flow.ended_at.is_none() && (flow.receive_error.is_some() || flow.is_over()), "{name}: {flow:?}");
+        town.play.end();
+    }
+}
+
+#[test]
+fn closing_goes_on_as_long_as_the_peer_takes_a_little_now_and_then() {
+    for (name, ask) in asks() {
+        let mut town = Plan::new(4).build();
+        let (c, s) = town.pair(&ask, Manner::stalled(), Manner::stalled());
+        fill(&mut town, c);
+        town.play.close(c);
+        let mut got = 0;
+        let mut buf = vec![0; 100_000];
+        for round in 0.. {
+            assert!(round < 1000, "{name}: {got}");
+            town.play.run_for(4 * S);
+            assert!(!matches!(town.play.flow(c).end(), Some(Over::Failed(_))), "{name} in round {round}");
+            // More than an eighth of a window of QUIC's, which is when a peer says that it has room again.
+            let (mut some, mut ended) = (0, false);
+            while some < 200_000 && !ended {
+                match town.play.engine(s.node).read(s.conn, &mut buf).unwrap() {
+                    Some(0) => ended = true,
+                    Some(n) => some += n,
+                    None => break,
+                }
+            }
+            got += some;
+            if ended {
+                break;
+            }
+        }
+        assert!(town.play.run_until(S, |p| p.flow(c).is_over()), "{name}");
+        let flow = town.play.flow(c);
+        assert_eq!(flow.end(), Some(&Over::Closed), "{name}");
+        assert_eq!(got as u64 + 1, town.play.engine(c.node).connection_stats(c.conn).unwrap().bytes_sent, "{name}");
+        town.play.end();
+    }
+}
+
+#[test]
+fn closing_after_the_peer_has_aborted_without_reading_is_an_error() {
+    for (name, ask) in asks() {
+        let mut town = Plan::new(5).build();
+        let (c, s) = town.pair(&ask, Manner::stalled(), Manner::stalled());
+        fill(&mut town, c);
+        town.play.abort(s);
+        town.play.run_for(S);
+        let _ = town.play.engine(c.node).finish(c.conn);
+        town.play.close(c);
+        assert!(town.play.run_until(12 * S, |p| p.flow(c).is_over()), "{name}");
+        assert!(matches!(town.play.flow(c).end(), Some(Over::Failed(_))), "{name}: {:?}", town.play.flow(c).end());
+        town.play.end();
+    }
+}
+
+#[test]
+fn closing_is_an_error_when_the_peer_aborts_before_it_has_everything() {
+    for (name, ask) in asks() {
+        let mut town = Plan::new(6).build();
+        let (c, s) = town.pair(&ask, Manner::stalled(), Manner::stalled());
+        fill(&mut town, c);
+        town.play.close(c);
+        town.play.run_for(100 * MS);
+        town.play.abort(s);
+        assert!(town.play.run_until(S, |p| p.flow(c).is_over()), "{name}");
+        assert!(matches!(town.play.flow(c).end(), Some(Over::Failed(_))), "{name}: {:?}", town.play.flow(c).end());
+        town.play.end();
+    }
+}
+
+#[test]
+fn both_sides_may_close_at_once_when_everything_has_arrived() {
+    for (name, ask) in asks() {
+        let mut town = Plan::new(7).build();
+        let (c, s) = town.pair(&ask, Manner::patient(), Manner::patient());
+        town.play.say_bytes(c, &random(1, 10_000), 10_000, false);
+        town.play.say_bytes(s, &random(2, 10_000), 10_000, false);
+        town.play.run_for(S);
+        town.play.close(c);
+        town.play.close(s);
+        assert!(town.play.run_until(5 * S, |p| p.flow(c).is_over() && p.flow(s).is_over()), "{name}");
+        for flow in [c, s] {
+            assert_eq!(town.play.flow(flow).end(), Some(&Over::Closed), "{name}");
+        }
+        town.play.end();
+    }
+}
+
+/// As after an answer to a question that did not end: the usual way of request and response.
+#[test]
+fn closing_after_the_peer_has_closed_in_order_is_in_order() {
+    for (name, ask) in asks() {
+        let mut town = Plan::new(8).build();
+        let (c, s) = town.pair(&ask, Manner::patient(), Manner::patient());
+        town.play.say_bytes(c, &random(1, 10_000), 10_000, false);
+        assert!(town.play.run_until(S, |p| p.flow(s).count == 10_000), "{name}");
+        town.play.say_bytes(s, &random(2, 10_000), 10_000, false);
+        town.play.close(s);
+        assert!(town.play.run_until(S, |p| p.flow(c).ended_at.is_some()), "{name}");
+        town.play.run_for(100 * MS);
+        town.play.close(c);
+        assert!(town.play.run_until(5 * S, |p| p.flow(c).is_over() && p.flow(s).is_over()), "{name}");
+        for flow in [c, s] {
+            assert_eq!(town.play.flow(flow).end(), Some(&Over::Closed), "{name}");
+        }
+        assert_eq!(town.play.engine(c.node).state(c.conn), ConnectionState::Closed);
+        assert_eq!(town.play.engine(c.node).receive(c.conn, 10).ok(), Some(ReceiveOutcome::End), "{name}");
+        town.play.end();
+    }
+}
+
+/// What a flow that has failed still gives to a program that reads it only now, and the error after it.
+fn rest(town: &mut Town, flow: FlowId) -> (Vec<u8>, ConnectionError) {
+    let mut got = Vec::new();
+    loop {
+        match town.play.engine(flow.node).receive(flow.conn, 7_000) {
+            Ok(ReceiveOutcome::Received(r)) => got.extend_from_slice(&r.data),
+            Ok(other) => panic!("{other:?} after {} bytes", got.len()),
+            Err(error) => return (got, error),
+        }
+    }
+}
+
+/// As HTTP's 413: the answer comes before the question is over, and the connection is reset then.
+#[test]
+fn what_has_arrived_before_a_reset_can_be_read_after_it() {
+    for framed in [false, true] {
+        for (name, ask) in asks().into_iter().take(2) {
+            let ask = if framed { ask.framed() } else { ask };
+            let mut town = Plan::new(9).build();
+            let (c, s) = town.pair(&ask, Manner::stalled(), Manner::stalled());
+            let answer = random(1, 50_000);
+            town.play.say(s, answer.clone(), SendOptions::default());
+            town.play.run_for(S);
+            fill(&mut town, c);
+            town.play.abort(s);
+            town.play.run_for(S);
+            let failed = town.play.engine(c.node).send(c.conn, answer.clone().into(), SendOptions::default());
+            assert!(failed.is_err(), "{name}: {failed:?}");
+            let (got, error) = rest(&mut town, c);
+            assert!(got == answer, "{name}, framed: {framed}: {} bytes, {error}", got.len());
+            assert!(matches!(error, ConnectionError::Net(_)), "{name}: {error}");
+            assert_eq!(town.play.stats(c.node).channels, 0, "{name}: the socket goes when everything is read");
+            town.play.end();
+        }
+    }
+}
+
+#[test]
+fn the_peers_abort_is_reported_at_once_although_nobody_reads_or_writes() {
+    for (name, ask) in asks() {
+        let mut town = Plan::new(10).build();
+        let (c, s) = town.pair(&ask, Manner::stalled(), Manner::stalled());
+        town.play.say(s, "unread", SendOptions::default());
+        town.play.run_for(S);
+        town.play.abort(s);
+        let over = town.play.run_until(S, |p| p.flow(c).is_over());
+        assert!(over, "{name}: {:?}", town.play.engine(c.node).state(c.conn));
+        assert!(matches!(town.play.flow(c).end(), Some(Over::Failed(_))), "{name}: {:?}", town.play.flow(c).end());
+        if name != "QUIC" {
+            assert_eq!(rest(&mut town, c).0, b"unread", "{name}");
+        }
+        town.play.end();
+    }
+}
+
+#[test]
+fn an_unread_rest_of_a_failed_flow_goes_with_its_release_or_its_closing() {
+    for close in [false, true] {
+        let mut town = Plan::new(11).build();
+        let (c, s) = town.pair(&Ask::over(&[Stack::Tcp]), Manner::stalled(), Manner::stalled());
+        town.play.say(s, "unread", SendOptions::default());
+        town.play.run_for(S);
+        town.play.abort(s);
+        assert!(town.play.run_until(S, |p| p.flow(c).is_over()));
+        assert_eq!(town.play.stats(c.node).channels, 1);
+        if close {
+            town.play.engine(c.node).close(c.conn);
+        } else {
+            town.play.release(c);
+        }
+        assert_eq!(town.play.stats(c.node).channels, 0);
+        town.play.end();
+    }
+}
+
+#[test]
+fn a_flow_that_both_sides_have_ended_is_closed_and_its_rest_can_be_read() {
+    for (name, ask) in asks() {
+        let mut town = Plan::new(12).build();
+        let (c, s) = town.pair(&ask, Manner::patient(), Manner::stalled());
+        town.play.finish(s);
+        assert!(town.play.run_until(S, |p| p.flow(c).ended_at.is_some()), "{name}");
+        town.play.run_for(S);
+        // A half-close is not the end: this side may still send.
+        assert!(town.play.flow(c).over.is_none() && town.play.flow(s).over.is_none(), "{name}");
+        town.play.say(c, "last words", SendOptions::default());
+        town.play.finish(c);
+        town.play.run_for(S);
+        if name == "QUIC" {
+            // Where a stream ends is found out by reading it.
+            town.play.flow_mut(s).manner.reads = true;
+            town.play.read(s);
+        }
+        assert!(town.play.run_until(S, |p| p.flow(c).is_over() && p.flow(s).is_over()), "{name}");
+        for flow in [c, s] {
+            assert_eq!(town.play.flow(flow).end(), Some(&Over::Closed), "{name}");
+        }
+        town.play.flow_mut(s).manner.reads = true;
+        town.play.read(s);
+        let flow = town.play.flow(s);
+        assert_eq!((&flow.received[..], flow.receive_error.as_ref()), (&b"last words"[..], None), "{name}");
+        assert!(flow.ended_at.is_some(), "{name}");
+        town.play.end();
+    }
+}
+
+#[test]
+fn a_message_is_not_sent_before_the_system_has_its_last_record() {
+    let mut town = Plan::new(13).build();
+    let (c, s) = town.pair(&Ask::over(&[Stack::Tls]), Manner::stalled(), Manner::stalled());
+    fill_with(&mut town, c, 1000);
+    // What the buffers of the network hold at both ends.
+    let sent = town.play.flow(c).sent.len() * 1000;
+    assert!((300_000..512 << 10).contains(&sent), "{sent}");
+    town.play.abort(s);
+    assert!(town.play.run_until(S, |p| p.flow(c).is_over()));
+    let flow = town.play.flow(c);
+    let mut told: Vec<_> = flow.sent.iter().chain(flow.unsent.iter().map(|(id, _)| id)).copied().collect();
+    told.sort_unstable();
+    assert_eq!(told, flow.given, "each once");
+    town.play.end();
+}
+
+#[test]
+fn messages_that_wait_when_sending_is_abandoned_are_reported() {
+    let mut town = Plan::new(14).build();
+    let (c, _) = town.pair(&Ask::over(&[Stack::Quic]), Manner::stalled(), Manner::stalled());
+    fill(&mut town, c);
+    town.play.engine(c.node).reset_sending(c.conn, 5);
+    town.play.run_for(S);
+    let flow = town.play.flow(c);
+    assert!(!flow.unsent.is_empty());
+    assert_eq!(flow.sent.len() + flow.unsent.len(), flow.given.len());
+    town.play.end();
+}
+
+#[test]
+fn a_session_outlives_its_ended_streams_as_long_as_the_program_has_one() {
+    let mut town = Plan::new(31).build();
+    let (c, s) = town.pair(&Ask::over(&[Stack::Quic]), Manner::patient(), Manner::patient());
+    town.play.say(c, "question", SendOptions { is_final: true, ..SendOptions::default() });
+    town.play.say(s, "answer", SendOptions { is_final: true, ..SendOptions::default() });
+    assert!(town.play.run_until(5 * S, |p| p.flow(c).is_over() && p.flow(s).is_over()));
+    town.play.run_until(5 * S, |_| false);
+    // Another stream beside the one that both sides have ended.
+    let engine = town.play.engine(c.node);
+    let group = engine.group(c.conn).expect("its session is there");
+    let another = engine.open_stream(group, StreamDirection::Both).expect("another stream");
+    let another = town.play.adopt(c.node, another, Manner::patient());
+    town.play.say(another, "more", SendOptions { is_final: true, ..SendOptions::default() });
+    let before = town.play.accepted(s.node).len();
+    assert!(town.play.run_until(5 * S, |p| p.accepted(s.node).len() > before));
+    // The session ends with the program's own code, which the peer is told.
+    town.play.engine(c.node).close_session(group, 77, b"enough");
+    let told = *town.play.accepted(s.node).last().unwrap();
+    assert!(town.play.run_until(5 * S, |p| p.flow(told).is_over()));
+    let end = format!("{:?}", town.play.flow(told).end());
+    assert!(end.contains("77") && end.contains("enough"), "{end}");
+}
