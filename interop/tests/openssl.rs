@@ -282,7 +282,10 @@ fn our_listener_takes_early_data_of_s_client_and_can_tell() {
         let options = ["-tls1_3", "-sess_in", &session, "-early_data", &file];
         let said = s_client(&openssl, port, &ca, &options, "late bird\n", "LATE BIRD");
         assert!(said.contains("Early data was accepted"), "{said}");
-        assert_eq!(said.matches("EARLY: EARLY BIRD").count(), 1, "delivered before the handshake was complete: {said}");
+        // On loopback the end of the handshake is often there by the time the data is read: then it cannot be a replay any
+        // more, and does not say so. That it does before is shown in virtual time.
+        assert_eq!(said.matches("EARLY BIRD").count(), 1, "{said}");
+        assert!(said.find("EARLY BIRD") < said.find("LATE BIRD"), "{said}");
         assert!(!said.contains("EARLY: LATE"), "{said}");
         // The same session again: it was taken once, and what is early now may be a replay.
         let said = s_client(&openssl, port, &ca, &options, "late bird\n", "LATE BIRD");
