@@ -9,7 +9,10 @@
 //! *Invariants*: every child has a time limit of its own and is ended by its process id; everything random (the order of
 //! interleaved samples, the bootstrap) follows from one seed.
 
-#![allow(unsafe_code, reason = "process limits, timers, resource usage, namespaces and TUN devices are only reachable through libc")]
+#![allow(
+    unsafe_code,
+    reason = "process limits, timers, resource usage, namespaces and TUN devices are only reachable through libc"
+)]
 
 pub mod credentials;
 pub mod experiments;

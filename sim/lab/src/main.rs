@@ -5,6 +5,7 @@
 
 use clap::{Parser, Subcommand};
 use neater_lab::experiments::{ALL, Experiment, Lab};
+use neater_lab::live::{self, LiveError};
 use neater_lab::measure::{MeasureError, process};
 use neater_lab::programs::Programs;
 use neater_lab::{plot, report};
@@ -22,6 +23,7 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Net(live::cli::NetArgs),
     /// List the experiments.
     List,
     /// Run one experiment, or all.
@@ -62,6 +64,7 @@ fn experiments(text: &str) -> Result<Selection, String> {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Net(args) => live::cli::run(&args).map_or_else(ended, ExitCode::from),
         Command::List => {
             for e in ALL {
                 println!("{:<5} {}", e.id, e.title.split_once(": ").map_or(e.title, |(_, t)| t));
@@ -84,6 +87,16 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// The exit code of a lab that could not be used.
+fn ended(e: LiveError) -> ExitCode {
+    eprintln!("neater-lab: {e}");
+    ExitCode::from(match e {
+        LiveError::Usage(_) => 2,
+        LiveError::MissingTool { .. } | LiveError::Privileges(_) => 3,
+        LiveError::Failed(_) => 1,
+    })
 }
 
 /// Runs the chosen experiments; returns whether all of them could be measured.

@@ -120,9 +120,7 @@ impl Emulator {
             (libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK), libc::epoll_create1(libc::EPOLL_CLOEXEC))
         };
         let (wake, epoll) = (sys::owned("eventfd", wake.into())?, sys::owned("epoll", epoll.into())?);
-        for (fd, token) in
-            tuns.iter().enumerate().map(|(i, t)| (t.fd(), i as u64)).chain([(wake.as_raw_fd(), WAKE)])
-        {
+        for (fd, token) in tuns.iter().enumerate().map(|(i, t)| (t.fd(), i as u64)).chain([(wake.as_raw_fd(), WAKE)]) {
             let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
             // SAFETY: both descriptors are open; the event lives.
             if unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) } != 0 {
@@ -134,7 +132,7 @@ impl Emulator {
             let precedence = sys::take_precedence();
             let start = sys::now();
             Loop {
-                fabric: Fabric::new(&plan, buffers),
+                fabric: Fabric::new(&plan, buffers, start),
                 tuns,
                 epoll,
                 wake: ours,

@@ -9,11 +9,11 @@
 
 use super::packet::icmp::{ERROR_MAX, Origin, Problem};
 use super::packet::{self, icmp};
-use super::plan::{Kind, Plan};
+use super::plan::{Change, Kind, Plan};
 use super::pool::{Packet, Pool};
 use super::shim::{Link, Output};
 use neater_base::Instant;
-use neater_link::{Counters, DropReason, LinkConfig, PacketMeta};
+use neater_link::{Action, Counters, DropReason, Filter, LinkConfig, PacketMeta};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -37,6 +37,7 @@ struct Direction {
 }
 
 struct Router {
+    filters: Vec<Filter>,
     routes: HashMap<IpAddr, Box<[usize]>>,
     own: Vec<IpAddr>,
     origin: Origin,
@@ -64,6 +65,8 @@ pub struct FabricCounters {
     pub no_route: u64,
     /// A router found the hop limit used up.
     pub hops_exceeded: u64,
+    /// A router's firewall dropped or rejected it.
+    pub filtered: u64,
     /// For a router itself, answered.
     pub echoed: u64,
     /// For a router itself, which only answers echo requests.
@@ -87,13 +90,15 @@ pub struct Fabric {
     pool: Pool,
     counters: FabricCounters,
     seed: u64,
+    /// What changes, the next at the end.
+    changes: Vec<(Instant, Change)>,
     scratch: Box<[u8; ERROR_MAX]>,
 }
 
 impl Fabric {
-    /// The network of a plan, with so many packet buffers.
+    /// The network of a plan, with so many packet buffers, whose schedules begin at `start`.
     #[must_use]
-    pub fn new(plan: &Plan, buffers: usize) -> Self {
+    pub fn new(plan: &Plan, buffers: usize, start: Instant) -> Self {
         let mut ports = Vec::new();
         let mut routers: Vec<Router> = Vec::new();
         let mut router_of = vec![usize::MAX; plan.nodes.len()];
@@ -104,17 +109,15 @@ impl Fabric {
                 }
                 Kind::Router => {
                     router_of[n] = routers.len();
-                    let own: Vec<IpAddr> =
-                        node.interfaces.iter().flat_map(|i| &i.addresses).map(|(a, _)| *a).collect();
-                    routers.push(Router { routes: HashMap::new(), origin: origin(&own), own });
+                    let own: Vec<IpAddr> = node.interfaces.iter().flat_map(|i| &i.addresses).map(|(a, _)| *a).collect();
+                    let filters = node.filters.clone();
+                    routers.push(Router { filters, routes: HashMap::new(), origin: origin(&own), own });
                 }
             }
         }
         let end = |(node, interface): (usize, usize)| match plan.nodes[node].kind {
             Kind::Router => End::Router(router_of[node]),
-            Kind::Host => {
-                End::Port(ports.iter().position(|p| *p == Port { node, interface }).unwrap_or(usize::MAX))
-            }
+            Kind::Host => End::Port(ports.iter().position(|p| *p == Port { node, interface }).unwrap_or(usize::MAX)),
         };
         let mut directions = Vec::new();
         for wire in &plan.wires {
@@ -142,6 +145,8 @@ impl Fabric {
             routers[router_of[n]].routes = ways.collect();
         }
         let uplinks = ports.iter().map(|p| direction_of(p.node, p.interface)).collect();
+        let mut changes: Vec<_> = plan.changes.iter().map(|c| (start + c.at, c.clone())).collect();
+        changes.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let largest = plan.nodes.iter().flat_map(|n| &n.interfaces).map(|i| i.mtu).max().unwrap_or(1500);
         Self {
             agenda: BinaryHeap::with_capacity(directions.len() * 8 + 64),
@@ -154,6 +159,7 @@ impl Fabric {
             pool: Pool::new(buffers, (largest as usize).max(ERROR_MAX)),
             counters: FabricCounters::default(),
             seed: plan.seed,
+            changes,
             scratch: Box::new([0; ERROR_MAX]),
         }
     }
@@ -212,16 +218,24 @@ impl Fabric {
     /// When there will be something to do.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.agenda.peek().map(|Reverse((at, _))| *at)
+        let packet = self.agenda.peek().map(|Reverse((at, _))| *at);
+        let change = self.changes.last().map(|(at, _)| *at);
+        match (packet, change) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     /// Works through everything that is due by `now`.
     pub fn advance(&mut self, now: Instant) {
-        while let Some(&Reverse((at, d))) = self.agenda.peek() {
-            if at > now {
-                break;
+        while let Some(at) = self.next_timeout().filter(|at| *at <= now) {
+            if self.changes.last().is_some_and(|(change, _)| *change == at)
+                && let Some((_, change)) = self.changes.pop()
+            {
+                self.set_config(at, change.wire, change.side, change.config);
+                continue;
             }
-            self.agenda.pop();
+            let Some(Reverse((_, d))) = self.agenda.pop() else { break };
             let Some(direction) = self.directions.get_mut(d) else { continue };
             if direction.agenda == Some(at) {
                 direction.agenda = None;
@@ -319,6 +333,13 @@ impl Fabric {
         let origin = router.origin;
         if router.own.contains(&destination) {
             return self.answer(now, r, packet);
+        }
+        if let Some(filter) = router.filters.iter().find(|f| f.what.matches(&meta)) {
+            self.counters.filtered += 1;
+            if filter.action == Action::Reject {
+                self.complain(now, End::Router(r), origin, Problem::Prohibited, &packet);
+            }
+            return self.pool.give_back(packet);
         }
         let choice = router.routes.get(&destination).and_then(|ways| match ways.len() {
             0 | 1 => ways.first(),

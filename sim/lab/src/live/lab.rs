@@ -149,8 +149,7 @@ impl Lab {
     /// # Errors
     /// There is no such host or program.
     pub fn spawn(&self, host: &str, cmd: Cmd) -> Result<Running> {
-        let place =
-            Place { cradle: &self.cradle, netns: &self.host(host)?.netns, hosts: &self.hosts_file, host };
+        let place = Place { cradle: &self.cradle, netns: &self.host(host)?.netns, hosts: &self.hosts_file, host };
         command::start(&place, &cmd)
     }
 
@@ -168,14 +167,22 @@ impl Lab {
     /// As [`Lab::spawn`]; and nobody listens within `limit`, with what the server said.
     pub fn serve(&self, host: &str, cmd: Cmd, port: u16, limit: Duration) -> Result<Running> {
         let running = self.spawn(host, cmd)?;
-        let address = SocketAddr::new(self.address(host, false)?, port);
-        match command::wait_for_tcp(&self.host(host)?.netns, address, limit) {
+        match self.wait_for_tcp(host, port, limit) {
             Ok(()) => Ok(running),
             Err(e) => {
                 let said = running.stop(libc::SIGTERM)?;
                 Err(LiveError::Failed(format!("{e}; {} said: {}", said.command, said.errors().trim())))
             }
         }
+    }
+
+    /// Waits until somebody listens at a TCP port of a host, asked from inside the host.
+    ///
+    /// # Errors
+    /// There is no such host, or nobody listens within `limit`.
+    pub fn wait_for_tcp(&self, host: &str, port: u16, limit: Duration) -> Result<()> {
+        let address = SocketAddr::new(self.address(host, false)?, port);
+        command::wait_for_tcp(&self.host(host)?.netns, address, limit)
     }
 
     /// Starts a capture at an interface of a host; an empty filter lets everything through.

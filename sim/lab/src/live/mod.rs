@@ -10,6 +10,7 @@
 //! counts what it could not do in time; packets exist on TUN devices in namespaces of our own and nowhere else.
 
 pub mod capture;
+pub mod cli;
 pub mod command;
 pub mod cradle;
 pub mod emulator;
@@ -23,6 +24,7 @@ pub mod plan;
 pub mod pool;
 pub mod privileges;
 pub mod record;
+mod scenario;
 pub mod settle;
 mod shim;
 pub mod sys;

@@ -101,12 +101,8 @@ fn sysctl_path(key: &str) -> Result<String> {
 /// Runs a tool with lines on its input; its failure is what it said.
 pub(crate) fn run_with_input(tool: &str, args: &[&str], input: &str, package: &str) -> Result<()> {
     use std::io::Write;
-    let started = Command::new(tool)
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn();
+    let started =
+        Command::new(tool).args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut child = match started {
         Ok(child) => child,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {

@@ -2,9 +2,10 @@
 //!
 //! A plan is data. It knows nothing of namespaces, so that it can be checked, printed and routed without privileges.
 
-use neater_link::LinkConfig;
+use neater_link::{Filter, LinkConfig};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 /// The most nodes, and the most links, of a plan. Links are numbered into one byte of their IPv4 subnet.
 pub const NODES_MAX: usize = 4096;
@@ -44,6 +45,10 @@ pub struct Node {
     pub interfaces: Vec<Interface>,
     /// Kernel settings of a host, over the lab's own: `net.ipv4.tcp_congestion_control` and the like, dots as separators.
     pub sysctls: BTreeMap<String, String>,
+    /// What `ip route add` is told besides, such as `initcwnd 10`.
+    pub route_options: String,
+    /// The firewall of a router, for packets that it forwards: the first rule that matches decides.
+    pub filters: Vec<Filter>,
 }
 
 /// A link between two nodes.
@@ -59,6 +64,19 @@ pub struct Wire {
     pub seeds: [u64; 2],
 }
 
+/// Something that changes at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// When, from the start of the emulator.
+    pub at: Duration,
+    /// Which wire.
+    pub wire: usize,
+    /// Which direction of it (0 from its first end, 1 back).
+    pub side: usize,
+    /// What it is like from then on.
+    pub config: LinkConfig,
+}
+
 /// A network to be built.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
@@ -68,6 +86,10 @@ pub struct Plan {
     pub wires: Vec<Wire>,
     /// Everything random follows from it.
     pub seed: u64,
+    /// What changes while it runs, in order of time.
+    pub changes: Vec<Change>,
+    /// For each node, where it sends what is for an address; computed as shortest ways if it is empty.
+    pub given_routes: Vec<Routes>,
 }
 
 /// Where a node sends what is for an address: the interfaces with equally short ways.
@@ -110,7 +132,14 @@ impl Plan {
 
     /// Adds a node and returns its number.
     pub fn add(&mut self, name: &str, kind: Kind) -> usize {
-        self.nodes.push(Node { name: name.into(), kind, interfaces: Vec::new(), sysctls: BTreeMap::new() });
+        self.nodes.push(Node {
+            name: name.into(),
+            kind,
+            interfaces: Vec::new(),
+            sysctls: BTreeMap::new(),
+            route_options: String::new(),
+            filters: Vec::new(),
+        });
         self.nodes.len() - 1
     }
 
@@ -170,6 +199,9 @@ impl Plan {
     /// For each node, the interfaces on shortest ways to every address. Ways lead through routers only.
     #[must_use]
     pub fn routes(&self) -> Vec<Routes> {
+        if self.given_routes.len() == self.nodes.len() {
+            return self.given_routes.clone();
+        }
         let mut all = vec![Routes::new(); self.nodes.len()];
         for (target, node) in self.nodes.iter().enumerate() {
             for (i, interface) in node.interfaces.iter().enumerate() {

@@ -59,7 +59,8 @@ pub(crate) fn tx_dropped() -> Result<u64> {
         Err(e) => return failed("/proc/net/dev", e),
     };
     // Two lines of titles; then name: 8 numbers of reception, 8 of sending, of which the fourth is "drop".
-    let drops = text.lines().skip(2).filter_map(|l| l.split_once(':')?.1.split_whitespace().nth(11)?.parse::<u64>().ok());
+    let drops =
+        text.lines().skip(2).filter_map(|l| l.split_once(':')?.1.split_whitespace().nth(11)?.parse::<u64>().ok());
     Ok(drops.sum())
 }
 

@@ -65,6 +65,7 @@ pub fn batch(plan: &Plan, node: usize, routes: &Routes, ipv6: bool) -> String {
     let mut out = String::from("link set lo up\n");
     let Some(host) = plan.nodes.get(node) else { return out };
     let usable = |a: &IpAddr| ipv6 || a.is_ipv4();
+    let options = if host.route_options.is_empty() { String::new() } else { format!(" {}", host.route_options) };
     for i in &host.interfaces {
         let _ = writeln!(out, "link set dev {} mtu {} txqueuelen {} multicast off up", i.name, i.mtu, tun::QUEUE);
         for (address, prefix) in i.addresses.iter().filter(|(a, _)| usable(a)) {
@@ -80,19 +81,24 @@ pub fn batch(plan: &Plan, node: usize, routes: &Routes, ipv6: bool) -> String {
             for (address, _) in i.addresses.iter().filter(|(a, _)| usable(a)) {
                 let family = if address.is_ipv6() { "-6" } else { "-4" };
                 let _ = writeln!(out, "{} rule add from {address} table {table}", object(family));
-                let _ = writeln!(out, "{} route add default dev {} src {address} table {table}", object(family), i.name);
+                let _ = writeln!(
+                    out,
+                    "{} route add default dev {} src {address} table {table}{options}",
+                    object(family),
+                    i.name
+                );
             }
         }
         // What is sent from no address in particular takes a shortest way.
         for (to, ways) in routes.iter().filter(|(a, _)| usable(a)) {
             let Some(i) = ways.first().and_then(|w| host.interfaces.get(*w)) else { continue };
             let family = if to.is_ipv6() { "-6" } else { "-4" };
-            let _ = writeln!(out, "{} route replace {to} dev {}{}", object(family), i.name, source(i, to));
+            let _ = writeln!(out, "{} route replace {to} dev {}{}{options}", object(family), i.name, source(i, to));
         }
     }
     if let Some(first) = host.interfaces.first() {
         for (_, family) in families {
-            let _ = writeln!(out, "{} route add default dev {}", object(family), first.name);
+            let _ = writeln!(out, "{} route add default dev {}{options}", object(family), first.name);
         }
     }
     out

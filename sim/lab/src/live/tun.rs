@@ -38,8 +38,7 @@ impl Tun {
     /// # Errors
     /// There is no `/dev/net/tun`, or it refuses.
     pub fn create(name: &str) -> Result<Self> {
-        let opened =
-            OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun");
+        let opened = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun");
         let file = match opened {
             Ok(file) => file,
             Err(e) => return failed("/dev/net/tun", e),

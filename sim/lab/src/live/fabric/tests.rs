@@ -61,7 +61,7 @@ fn port(plan: &Plan, f: &Fabric, name: &str) -> usize {
 fn a_packet_crosses_the_dumbbell_in_rate_and_delay_and_loses_two_hops() {
     for v6 in [false, true] {
         let plan = Plan::dumbbell(2, LinkConfig::rate(8_000_000, 10 * MS), LinkConfig::default(), 1);
-        let mut f = Fabric::new(&plan, 64);
+        let mut f = Fabric::new(&plan, 64, Instant::ZERO);
         let from = port(&plan, &f, "client2");
         let start = Instant::from_nanos(5_000_000);
         for _ in 0..3 {
@@ -84,7 +84,7 @@ fn a_router_sends_errors_to_the_sender_and_answers_echo() {
     for v6 in [false, true] {
         let mut plan = Plan::dumbbell(1, LinkConfig::default(), LinkConfig::default(), 1);
         plan.wires[0].config[0].mtu = 1300;
-        let mut f = Fabric::new(&plan, 64);
+        let mut f = Fabric::new(&plan, 64, Instant::ZERO);
         let client = port(&plan, &f, "client1");
         let now = Instant::from_nanos(7);
         let mut send = |bytes: &[u8]| {
@@ -121,7 +121,7 @@ fn a_router_sends_errors_to_the_sender_and_answers_echo() {
 fn a_host_on_a_link_without_a_router_is_told_by_its_neighbour() {
     let mut plan = Plan::pair(LinkConfig::default(), LinkConfig::default(), 1);
     plan.wires[0].config[0].mtu = 1300;
-    let mut f = Fabric::new(&plan, 8);
+    let mut f = Fabric::new(&plan, 8, Instant::ZERO);
     enter(&mut f, Instant::ZERO, 0, &udp(&plan, "client", "server", false, 1400, 1));
     let out = drain(&mut f);
     assert_eq!((out.len(), out[0].0), (1, 0));
@@ -135,7 +135,7 @@ fn a_host_on_a_link_without_a_router_is_told_by_its_neighbour() {
 #[test]
 fn what_is_not_ip_is_counted_and_running_out_of_buffers_too() {
     let plan = Plan::dumbbell(1, LinkConfig::rate(1_000_000, MS), LinkConfig::default(), 1);
-    let mut f = Fabric::new(&plan, 4);
+    let mut f = Fabric::new(&plan, 4, Instant::ZERO);
     enter(&mut f, Instant::ZERO, 0, &[0xff; 40]);
     assert_eq!(f.counters().not_ip, 1);
     let p = udp(&plan, "client1", "server1", false, 1500, 64);
@@ -161,4 +161,26 @@ fn flows_stay_on_their_way_and_spread_over_equal_ones() {
         counts[(flow_hash(&meta(port), 1) % 4) as usize] += 1;
     }
     assert!(counts.iter().all(|c| (900..1100).contains(c)), "{counts:?}");
+}
+
+#[test]
+fn a_schedule_changes_a_link_when_it_is_time() {
+    let mut plan = Plan::pair(LinkConfig::delay(MS), LinkConfig::default(), 1);
+    for (at, ms) in [(20, 5), (10, 3)] {
+        plan.changes.push(Change { at: at * MS, wire: 0, side: 0, config: LinkConfig::delay(ms * MS) });
+    }
+    let start = Instant::from_nanos(1_000);
+    let mut f = Fabric::new(&plan, 8, start);
+    for (at, delay) in [(0, 1), (9, 1), (10, 3), (15, 3), (21, 5)] {
+        let now = start + at * MS;
+        f.advance(now);
+        enter(&mut f, now, 0, &udp(&plan, "client", "server", false, 100, 64));
+        while f.outputs.is_empty() {
+            let next = f.next_timeout().expect("a packet is under way");
+            f.advance(next);
+        }
+        let (_, arrived, p) = f.poll_output().expect("it came");
+        assert_eq!(arrived.saturating_since(now), delay * MS, "sent at {at} ms");
+        f.pool().give_back(p);
+    }
 }
