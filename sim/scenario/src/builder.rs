@@ -269,10 +269,10 @@ fn resolve_queues(s: &mut Scenario) -> Result<()> {
 
 fn resolve(name: &str, direction: &mut Direction, rtt: Option<Duration>) -> Result<()> {
     let (Some(bdp), Some(rtt)) = (direction.queue_bdp, rtt) else { return Ok(()) };
-    let Some(rate) = direction.config.rate else {
+    let Some(rate) = direction.config.rate.mean() else {
         return Err(ScenarioError::plain(format!("link.{name}.queue"), "a queue in BDP needs a rate"));
     };
-    let bytes = bdp * rate as f64 / 8.0 * rtt.as_secs_f64();
+    let bytes = bdp * rate / 8.0 * rtt.as_secs_f64();
     // A queue that holds no packet at all would be no link.
     let least = f64::from(direction.config.mtu);
     direction.config.queue = QueueLimit::Bytes(bytes.ceil().max(least) as u64);

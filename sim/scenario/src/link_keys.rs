@@ -92,7 +92,7 @@ impl Keys {
     pub(crate) fn apply(&self, direction: &mut Direction) {
         let c = &mut direction.config;
         if let Some(v) = self.rate {
-            c.rate = v;
+            c.rate = v.into();
         }
         if let Some(v) = self.delay {
             c.delay = v;

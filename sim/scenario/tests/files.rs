@@ -41,7 +41,7 @@ fn a_dumbbell_has_its_parts_and_its_queue_in_bytes() {
     assert_eq!((s.nodes.len(), s.links.len()), (6, 5));
     let bottleneck = &s.links[s.link("bottleneck").unwrap()];
     let config = &bottleneck.directions[0].config;
-    assert_eq!((config.rate, config.delay), (Some(10_000_000), Duration::from_millis(25)));
+    assert_eq!((config.rate.mean(), config.delay), (Some(1e7), Duration::from_millis(25)));
     assert_eq!(config.queue, QueueLimit::Bytes(62_500));
     assert_eq!(bottleneck.bdp_rtt, Some(Duration::from_millis(50)));
     let s =
@@ -94,14 +94,14 @@ fn what_is_written_by_hand_is_taken_as_it_is() {
     assert_eq!(cellular.ends[0].addresses[0], ("192.0.2.1".parse().unwrap(), 24));
     // The router's IPv6 address is beside the one that was given.
     assert_eq!(cellular.ends[1].addresses[1], ("2001:db8:1::2".parse().unwrap(), 64));
-    assert_eq!(cellular.directions[0].config.rate, Some(5_000_000));
+    assert_eq!(cellular.directions[0].config.rate, 5_000_000.into());
     assert!(matches!(cellular.directions[1].config.queue, QueueLimit::Bytes(n) if n > 100_000));
     let rates: Vec<_> = s
         .events
         .iter()
         .filter_map(|e| match &e.action {
             Action::Link { config, direction: 1, .. } => {
-                Some((e.at.as_secs(), config.config.rate.unwrap() / 1_000_000))
+                Some((e.at.as_secs(), config.config.rate.mean().unwrap() as u64 / 1_000_000))
             }
             _ => None,
         })

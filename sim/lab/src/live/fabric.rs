@@ -11,9 +11,8 @@ use super::packet::icmp::{ERROR_MAX, Origin, Problem};
 use super::packet::{self, icmp};
 use super::plan::{Change, Kind, Plan};
 use super::pool::{Packet, Pool};
-use super::shim::{Link, Output};
 use neater_base::Instant;
-use neater_link::{Action, Counters, DropReason, Filter, LinkConfig, PacketMeta};
+use neater_link::{Action, Counters, DropReason, Filter, Link, LinkConfig, Output, PacketMeta};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -128,7 +127,7 @@ impl Fabric {
                 let own: Vec<IpAddr> =
                     plan.nodes[teller.0].interfaces[teller.1].addresses.iter().map(|(a, _)| *a).collect();
                 directions.push(Direction {
-                    link: Link::new(wire.config[side].clone(), wire.seeds[side]),
+                    link: Link::starting_at(start, wire.config[side].clone(), wire.seeds[side]),
                     from: end(from),
                     to: end(to),
                     origin: origin(&own),
@@ -273,26 +272,11 @@ impl Fabric {
             let Some(direction) = self.directions.get_mut(d) else { return };
             match direction.link.poll(now) {
                 None => break,
-                Some(Output::Deliver { mut packet, at, ce, corrupt, copy: _ }) => {
+                Some(Output::Deliver { packet, at, .. }) => {
                     let to = direction.to;
-                    if ce || corrupt.is_some() {
-                        let changed = self.pool.change(&mut packet, |bytes| {
-                            if ce {
-                                packet::mark_ce(bytes);
-                            }
-                            if let Some(bit) = corrupt {
-                                packet::flip_payload_bit(bytes, bit);
-                            }
-                        });
-                        if changed.is_none() {
-                            self.counters.no_buffer += 1;
-                            self.pool.give_back(packet);
-                            continue;
-                        }
-                    }
                     self.arrivals.push_back((at, to, packet));
                 }
-                Some(Output::Drop { packet, reason }) => {
+                Some(Output::Drop { packet, reason, .. }) => {
                     let (from, origin) = (direction.from, direction.origin);
                     let problem = match reason {
                         DropReason::TooBig { mtu } => Some(Problem::TooBig { mtu }),

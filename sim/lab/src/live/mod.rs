@@ -26,7 +26,6 @@ pub mod privileges;
 pub mod record;
 mod scenario;
 pub mod settle;
-mod shim;
 pub mod sys;
 pub mod tun;
 
