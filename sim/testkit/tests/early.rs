@@ -172,7 +172,8 @@ fn over_a_bad_network_a_first_message_arrives_once_and_in_order_whatever_becomes
                 let ask = ask(stack, true);
                 let mut town = with_a_session(seed, &ask, &ask);
                 let up = town.client_links.0;
-                town.play.world().set_link(up, LinkConfig::default().with_loss(0.3));
+                // Much more, and retransmissions outlast the ten seconds that a server waits for a handshake.
+                town.play.world().set_link(up, LinkConfig::default().with_loss(0.25));
                 let c = open(&mut town, &ask, "early,", Manner::default());
                 town.play.say(c, "late", last());
                 assert!(town.play.run_until(300 * S, |p| p.flow(c).is_over()), "{stack}");
