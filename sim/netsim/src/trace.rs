@@ -50,6 +50,8 @@ pub enum TraceVerdict {
     Dropped(DropReason),
     /// It reached its host.
     Delivered,
+    /// A router found that it had crossed too many links.
+    Expired,
     /// Nobody has its destination address, or whoever has it is switched off.
     Unreachable,
 }
@@ -114,6 +116,7 @@ impl Recorder {
             TraceVerdict::Dropped(_) => d.number(1),
             TraceVerdict::Delivered => d.number(2),
             TraceVerdict::Unreachable => d.number(3),
+            TraceVerdict::Expired => d.number(4),
         }
         let kind = kind(packet);
         match (&packet.body, kind) {

@@ -8,7 +8,7 @@ use crate::model::{
 use crate::routes::Routes;
 use crate::traffic::TcpSettings;
 use core::time::Duration;
-use neater_link::{LinkConfig, QueueLimit};
+use neater_link::{LinkConfig, QueueLimit, Rate};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -269,10 +269,16 @@ fn resolve_queues(s: &mut Scenario) -> Result<()> {
 
 fn resolve(name: &str, direction: &mut Direction, rtt: Option<Duration>) -> Result<()> {
     let (Some(bdp), Some(rtt)) = (direction.queue_bdp, rtt) else { return Ok(()) };
-    let Some(rate) = direction.config.rate else {
-        return Err(ScenarioError::plain(format!("link.{name}.queue"), "a queue in BDP needs a rate"));
+    let rate = match &direction.config.rate {
+        Rate::Fixed(rate) => *rate as f64,
+        Rate::Trace(trace) => trace.mean_rate(),
+        // The highest: what the queue must hold when the link is fastest.
+        Rate::Steps(steps) => steps.steps().map(|(_, rate)| rate).max().unwrap_or(0) as f64,
+        Rate::Unlimited => {
+            return Err(ScenarioError::plain(format!("link.{name}.queue"), "a queue in BDP needs a rate"));
+        }
     };
-    let bytes = bdp * rate as f64 / 8.0 * rtt.as_secs_f64();
+    let bytes = bdp * rate / 8.0 * rtt.as_secs_f64();
     // A queue that holds no packet at all would be no link.
     let least = f64::from(direction.config.mtu);
     direction.config.queue = QueueLimit::Bytes(bytes.ceil().max(least) as u64);
