@@ -31,6 +31,23 @@ impl From<Option<u64>> for Rate {
     }
 }
 
+impl Rate {
+    /// Bits per second in the mean: of a whole period where there is one, of the last step where it goes on for ever;
+    /// `None` if there is no limit.
+    #[must_use]
+    pub fn mean(&self) -> Option<f64> {
+        match self {
+            Self::Unlimited => None,
+            Self::Fixed(rate) => Some(*rate as f64),
+            Self::Steps(steps) => Some(match steps.period {
+                Some(period) => steps.per_period as f64 / period as f64,
+                None => steps.steps.last().map_or(0.0, |s| s.1 as f64),
+            }),
+            Self::Trace(trace) => Some(trace.mean_rate()),
+        }
+    }
+}
+
 /// The most steps of a [`RateSteps`].
 pub const MAX_RATE_STEPS: usize = 1 << 20;
 

@@ -8,7 +8,7 @@ use crate::model::{
 use crate::routes::Routes;
 use crate::traffic::TcpSettings;
 use core::time::Duration;
-use neater_link::{LinkConfig, QueueLimit, Rate};
+use neater_link::{LinkConfig, QueueLimit};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -269,14 +269,8 @@ fn resolve_queues(s: &mut Scenario) -> Result<()> {
 
 fn resolve(name: &str, direction: &mut Direction, rtt: Option<Duration>) -> Result<()> {
     let (Some(bdp), Some(rtt)) = (direction.queue_bdp, rtt) else { return Ok(()) };
-    let rate = match &direction.config.rate {
-        Rate::Fixed(rate) => *rate as f64,
-        Rate::Trace(trace) => trace.mean_rate(),
-        // The highest: what the queue must hold when the link is fastest.
-        Rate::Steps(steps) => steps.steps().map(|(_, rate)| rate).max().unwrap_or(0) as f64,
-        Rate::Unlimited => {
-            return Err(ScenarioError::plain(format!("link.{name}.queue"), "a queue in BDP needs a rate"));
-        }
+    let Some(rate) = direction.config.rate.mean() else {
+        return Err(ScenarioError::plain(format!("link.{name}.queue"), "a queue in BDP needs a rate"));
     };
     let bytes = bdp * rate / 8.0 * rtt.as_secs_f64();
     // A queue that holds no packet at all would be no link.
