@@ -141,8 +141,8 @@ impl Network {
             }
         }
         for (link, ifaces) in self.interfaces.iter().enumerate() {
-            for end in 0..2 {
-                let (Some(iface), node) = (ifaces[end], s.links[link].ends[end].node) else { continue };
+            for (iface, end) in ifaces.iter().zip(&s.links[link].ends) {
+                let (Some(iface), node) = (*iface, end.node) else { continue };
                 let metrics = (0..s.links.len())
                     .map(|to| {
                         // An explicit rule of a host leaves its other interfaces out.
