@@ -52,6 +52,8 @@ pub enum TraceVerdict {
     Delivered,
     /// It reached its host with a wrong bit, and the host dropped it.
     Corrupt,
+    /// A router found that it had crossed too many links.
+    Expired,
     /// Nobody has its destination address, or whoever has it is switched off.
     Unreachable,
 }
@@ -116,7 +118,8 @@ impl Recorder {
             TraceVerdict::Dropped(_) => d.number(1),
             TraceVerdict::Delivered => d.number(2),
             TraceVerdict::Unreachable => d.number(3),
-            TraceVerdict::Corrupt => d.number(4),
+            TraceVerdict::Corrupt => d.number(5),
+            TraceVerdict::Expired => d.number(4),
         }
         let kind = kind(packet);
         match (&packet.body, kind) {
