@@ -100,7 +100,7 @@ impl Table {
         let mapping = self.mappings.get(key)?;
         // The session at hand is enough; only without it all have to be asked.
         let session = peer.and_then(|peer| mapping.peers.get(&peer));
-        if !session.is_some_and(|s| s.ends(config, mapping.protocol) > now) && mapping.ends(config) <= now {
+        if session.is_none_or(|s| s.ends(config, mapping.protocol) <= now) && mapping.ends(config) <= now {
             self.remove(key);
             return None;
         }
