@@ -118,8 +118,8 @@ impl Recorder {
             TraceVerdict::Dropped(_) => d.number(1),
             TraceVerdict::Delivered => d.number(2),
             TraceVerdict::Unreachable => d.number(3),
-            TraceVerdict::Corrupt => d.number(5),
-            TraceVerdict::Expired => d.number(4),
+            TraceVerdict::Corrupt => d.number(4),
+            TraceVerdict::Expired => d.number(5),
         }
         let kind = kind(packet);
         match (&packet.body, kind) {
