@@ -114,7 +114,7 @@ impl Sim {
         let router = &self.fabric.routers[id.0];
         if !router.filters.is_empty() {
             let meta = parcel.packet.meta();
-            let rule = router.filters.iter().find(|f| f.what.matches(&meta)).map(|f| f.action);
+            let rule = router.filters.iter().find(|f| f.concerns(&meta, parcel.packet.len())).map(|f| f.action);
             if let Some(action) = rule {
                 let reject = action == Action::Reject;
                 let reason = if reject { DropReason::Rejected } else { DropReason::Filtered };
