@@ -19,3 +19,4 @@ pub mod plot;
 pub mod programs;
 pub mod report;
 pub mod runner;
+pub mod simulate;

@@ -8,6 +8,7 @@ use neater_lab::experiments::ALL;
 use neater_lab::measure::{MeasureError, process};
 use neater_lab::report::page;
 use neater_lab::runner::{self, Ended, Options};
+use neater_lab::simulate;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -74,6 +75,8 @@ enum Command {
         #[arg(long)]
         fresh: bool,
     },
+    /// Run a scenario in the simulator.
+    Sim(simulate::Arguments),
     /// Make one page of what `run` has kept: DIR/report.html.
     Report {
         /// What was given to `run` as --out.
@@ -124,6 +127,7 @@ fn main() -> ExitCode {
             let (seeds, jobs) = (number(seeds), number(jobs));
             runner::run(&selected(&ids), &Options { quick, json, out, seed, seeds, jobs, fresh })
         }
+        Command::Sim(arguments) => return simulate::command(&arguments),
         Command::Report { dir, output } => {
             let output = output.unwrap_or_else(|| dir.join("report.html"));
             page::write(&dir, &output).map(|n| {
