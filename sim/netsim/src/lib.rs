@@ -61,5 +61,6 @@ pub use fabric::RouterId;
 pub use net::SimNet;
 pub use plan::{MAX_SAMPLES, Sample, Samples};
 pub use service::{MAX_ANSWERS, MAX_UNSENT, MAX_UNTAKEN, TcpAction, TcpService, UdpService};
+pub use tcp::{BufferSize, DelayedAck, EcnMode, RtoFloor, TcpConfig, TcpController, TcpPhase, TcpProbe};
 pub use trace::{MAX_TRACE, PacketKind, TraceEvent, TraceVerdict};
 pub use world::{DEFAULT_START, DEFAULT_WALL, HostId, IfaceId, LinkId, Unroutable, World};
