@@ -2,19 +2,24 @@
 //!
 //! *Responsible for* running the experiments of part A on loopback, from programs that do the same work on each API
 //! ([`peer`], `peers/*.c`), with figures that come from outside the measured process ([`measure`]), kept with their raw
-//! data and a drawing ([`report`], [`plot`]).
+//! data, drawings and a page ([`runner`], [`report`], [`plot`]).
 //!
 //! *Deliberately not here*: judging by exit codes (a missed bound is a figure, not a failure) and measuring this process.
 //!
 //! *Invariants*: every child has a time limit of its own and is ended by its process id; everything random (the order of
 //! interleaved samples, the bootstrap) follows from one seed.
 
-#![allow(unsafe_code, reason = "process limits, timers and resource usage are only reachable through libc")]
+#![allow(
+    unsafe_code,
+    reason = "process limits, timers, resource usage, namespaces and TUN devices are only reachable through libc"
+)]
 
 pub mod credentials;
 pub mod experiments;
+pub mod live;
 pub mod measure;
 pub mod peer;
 pub mod plot;
 pub mod programs;
 pub mod report;
+pub mod runner;
