@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use neater_base::net::{ErrorKind, IcmpError, Net, SocketOption, SocketOptions, Token};
 use neater_link::{Filter, LinkConfig, Match, Protocol, QueueLimit, TooBig};
-use neater_netsim::{BufferSize, DelayedAck, PacketKind, TcpConfig, TraceVerdict, Unroutable, World};
+use neater_netsim::{BufferSize, DelayedAck, PacketKind, TcpConfig, TraceEvent, TraceVerdict, Unroutable, World};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -497,7 +497,8 @@ fn an_acknowledgment_is_delayed_by_forty_milliseconds_but_for_the_first_ones() {
         write(&mut client, c, b"one").unwrap();
         wait(&p.world, MS * 100);
         let trace = p.world.take_trace();
-        delays.extend(trace.iter().filter(|e| e.link == Some(p.ba)).map(|e| e.time - start));
+        let entered = |e: &TraceEvent| if let TraceVerdict::Crossed { entered } = e.verdict { Some(entered) } else { None };
+        delays.extend(trace.iter().filter(|e| e.link == Some(p.ba)).filter_map(entered).map(|t| t - start));
     }
     assert!(delays[..16].iter().all(|d| *d == MS * 10), "{delays:?}");
     assert!(delays[16..].iter().all(|d| *d == MS * 50), "{delays:?}");
