@@ -172,7 +172,7 @@ impl Network {
             for event in &s.events {
                 let what = match &event.action {
                     Action::Link { link, direction, config } => {
-                        Planned::Link(self.links[*link][*direction], config.config.clone())
+                        Planned::Link(self.links[*link][*direction], Box::new(config.config.clone()))
                     }
                     Action::Interface { link, end, up } => match self.interfaces[*link][*end] {
                         Some(iface) => Planned::Interface(iface, *up),

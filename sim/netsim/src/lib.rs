@@ -38,6 +38,7 @@
 mod agent;
 mod build;
 mod capture;
+mod corrupt;
 mod fabric;
 mod host;
 mod iface;

@@ -76,7 +76,7 @@ impl Samples {
 /// Something that happens at a time.
 #[derive(Clone, Debug)]
 pub(crate) enum Planned {
-    Link(LinkId, LinkConfig),
+    Link(LinkId, Box<LinkConfig>),
     Interface(IfaceId, bool),
     /// A probe's next sample.
     Probe(usize),
@@ -139,7 +139,7 @@ impl Sim {
     pub(crate) fn planned(&mut self, index: u32) {
         let Some((_, planned)) = self.plan.events.get(index as usize).cloned() else { return };
         match planned {
-            Planned::Link(link, config) => self.set_link(link, config),
+            Planned::Link(link, config) => self.set_link(link, *config),
             Planned::Interface(iface, up) => self.change_interface(iface, |i| i.public.up = up),
             Planned::Probe(probe) => {
                 self.sample(probe);

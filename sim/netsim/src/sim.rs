@@ -8,6 +8,7 @@
 
 use crate::agent::{Agent, AgentId};
 use crate::capture::Flow;
+use crate::corrupt::received;
 use crate::fabric::{Fabric, HOP_LIMIT};
 use crate::host::Host;
 use crate::iface::{IfaceState, LOOPBACK_INDEX};
@@ -19,7 +20,7 @@ use crate::world::{HostId, IfaceId, LinkId, Unroutable};
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, NetEvent};
 use neater_base::{Instant, Key, Rng, Timers, WallTime};
-use neater_link::{DropReason, Link, LinkConfig, Output};
+use neater_link::{Corruption, DropReason, Link, LinkConfig, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -92,6 +93,10 @@ pub(crate) struct Parcel {
     entered: Instant,
     /// It is one of the pieces that a packet crosses this link in.
     cut: Option<u64>,
+    /// A bit is wrong.
+    corrupt: Option<Corruption>,
+    /// A datagram without a checksum.
+    unchecked: bool,
 }
 
 /// A packet that crosses a link in pieces: only all of them together go on.
@@ -348,8 +353,15 @@ impl Sim {
 
     /// Sends a packet of a host on its way.
     pub(crate) fn send_packet(&mut self, packet: Packet, route: Route) {
-        let first = route.first();
-        let parcel = Box::new(Parcel { packet, route, done: 0, hop_limit: HOP_LIMIT, entered: self.now, cut: None });
+        self.send_parcel(packet, route, false);
+    }
+
+    /// The same for a datagram that may have no checksum.
+    pub(crate) fn send_parcel(&mut self, packet: Packet, route: Route, unchecked: bool) {
+        let (entered, first) = (self.now, route.first());
+        let hop_limit = HOP_LIMIT;
+        let parcel = Parcel { packet, route, done: 0, hop_limit, entered, cut: None, corrupt: None, unchecked };
+        let parcel = Box::new(parcel);
         match first {
             Some(link) => self.enter_link(link, parcel),
             None => {
@@ -401,7 +413,22 @@ impl Sim {
         }
         while let Some(output) = self.links[id.0].link.poll(now) {
             match output {
-                Output::Deliver { packet, at, .. } => self.crossed(id, packet, at),
+                Output::Deliver { mut packet, at, ce, corrupt, copy, .. } => {
+                    // The pieces of a packet are counted, and a piece more would be one too many.
+                    if copy && packet.cut.is_some() {
+                        continue;
+                    }
+                    // A piece with a wrong bit spoils its packet.
+                    if corrupt.is_some() && packet.cut.is_some() {
+                        self.lost(id, *packet, DropReason::Lost, at);
+                        continue;
+                    }
+                    if ce {
+                        packet.packet.ecn = Ecn::Ce;
+                    }
+                    packet.corrupt = packet.corrupt.or(corrupt);
+                    self.crossed(id, packet, at);
+                }
                 Output::Drop { packet, reason, at, .. } => self.lost(id, *packet, reason, at),
             }
         }
@@ -440,8 +467,22 @@ impl Sim {
                 let next = links[parcel.done];
                 self.enter_link(next, parcel);
             }
-            _ => self.arrive(parcel.packet, parcel.route),
+            _ => self.take_in(*parcel),
         }
+    }
+
+    /// A packet has crossed its last link, perhaps with a wrong bit.
+    pub(crate) fn take_in(&mut self, parcel: Parcel) {
+        let Parcel { mut packet, route, corrupt, unchecked, .. } = parcel;
+        if let Some(corruption) = corrupt {
+            let seen = received(packet.clone(), corruption, unchecked);
+            if seen.is_none() {
+                self.recorder.packet(self.now, None, &packet, TraceVerdict::Corrupt);
+            }
+            let Some(seen) = seen else { return };
+            packet = seen;
+        }
+        self.arrive(packet, route);
     }
 
     /// A link has dropped a packet.

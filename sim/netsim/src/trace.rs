@@ -53,6 +53,8 @@ pub enum TraceVerdict {
     Delivered,
     /// A router found that it had crossed too many links.
     Expired,
+    /// It reached its host with a wrong bit, and the host dropped it.
+    Corrupt,
     /// Nobody has its destination address, or whoever has it is switched off.
     Unreachable,
 }
@@ -118,6 +120,7 @@ impl Recorder {
             TraceVerdict::Delivered => d.number(2),
             TraceVerdict::Unreachable => d.number(3),
             TraceVerdict::Expired => d.number(4),
+            TraceVerdict::Corrupt => d.number(5),
         }
         let kind = kind(packet);
         match (&packet.body, kind) {
