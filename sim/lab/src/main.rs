@@ -76,6 +76,14 @@ enum Command {
         #[arg(long)]
         fresh: bool,
     },
+    /// The run that X2 compares, for X2.
+    #[command(hide = true)]
+    Replay {
+        #[arg(long)]
+        seed: u64,
+        #[arg(long)]
+        out: PathBuf,
+    },
     /// Run a scenario in the simulator.
     Sim(simulate::Arguments),
     Net(live::cli::NetArgs),
@@ -129,6 +137,9 @@ fn main() -> ExitCode {
             let number = |n: Option<u32>| n.map(|n| n as usize);
             let (seeds, jobs) = (number(seeds), number(jobs));
             runner::run(&selected(&ids), &Options { quick, json, out, seed, seeds, jobs, fresh })
+        }
+        Command::Replay { seed, out } => {
+            neater_lab::experiments::x2::write(seed, &out).map(|()| Ended::Measured).map_err(Into::into)
         }
         Command::Sim(arguments) => return simulate::command(&arguments),
         Command::Report { dir, output } => {

@@ -39,6 +39,7 @@ mod agent;
 mod build;
 mod capture;
 mod corrupt;
+mod export;
 mod fabric;
 mod host;
 mod iface;

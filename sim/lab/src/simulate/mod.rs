@@ -4,7 +4,7 @@ pub mod sweep;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use neater_netsim::{FlowStats, Network, PacketKind, TraceEvent, World};
+use neater_netsim::{FlowStats, Network, World};
 use neater_scenario::{SHIPPED, Scenario, TrafficKind, shipped};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -435,42 +435,9 @@ fn files(out: &Path, network: &Network, a: &Arguments) -> std::io::Result<()> {
         if events.len() >= neater_netsim::MAX_TRACE {
             eprintln!("neater-lab: trace.csv has the last {} events only: make the run shorter", events.len());
         }
-        std::fs::write(out.join("trace.csv"), trace_csv(network, &events))?;
+        std::fs::write(out.join("trace.csv"), network.trace_csv(&events))?;
     }
     Ok(())
-}
-
-/// Every packet at every place, one on a line. Equal runs give equal bytes.
-#[must_use]
-pub fn trace_csv(network: &Network, events: &[TraceEvent]) -> String {
-    let names: std::collections::BTreeMap<_, _> = network
-        .scenario()
-        .links
-        .iter()
-        .zip(network.links())
-        .flat_map(|(l, pair)| [(pair[0], format!("{}.forward", l.name)), (pair[1], format!("{}.backward", l.name))])
-        .collect();
-    let mut out = String::from("time_s,place,from,to,protocol,size,fate\n");
-    for e in events {
-        let at = e.time - network.start();
-        let place = e.link.and_then(|l| names.get(&l)).map_or("", String::as_str);
-        let protocol = match e.kind {
-            PacketKind::Udp => "udp",
-            PacketKind::Tcp { .. } => "tcp",
-            PacketKind::Icmp { .. } => "icmp",
-        };
-        let fate = format!("{:?}", e.verdict).replace([',', '"'], " ");
-        let _ = writeln!(
-            out,
-            "{}.{:09},{place},{},{},{protocol},{},{fate}",
-            at.as_secs(),
-            at.subsec_nanos(),
-            e.from,
-            e.to,
-            e.size
-        );
-    }
-    out
 }
 
 #[cfg(test)]
