@@ -34,7 +34,8 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
         out.sample("sim_packets_per_second", "netsim", "100-mbit", run, hops as f64 / took);
     }
     let speed = Figure::new("X1", "sim_packets_per_second", "100-mbit", "1/s").value(median(&speeds), runs);
-    let mut speed = speed.judge(Bound::AtLeast(1e6)).with("least", quantile(&speeds, 0.0)).with("most", quantile(&speeds, 1.0));
+    let mut speed =
+        speed.judge(Bound::AtLeast(1e6)).with("least", quantile(&speeds, 0.0)).with("most", quantile(&speeds, 1.0));
     if cfg!(debug_assertions) {
         speed = speed.with("build", "debug");
         out.remarks.push("Built without optimisation: the figures say nothing of a release build.".into());
@@ -52,7 +53,11 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
         return Err(std::io::Error::other("equal runs have different digests").into());
     }
     out.runs = Some(runs);
-    out.panel("sim_packets_per_second", "Packets over a hop", "packets/s", |f| (f.variant.clone(), "netsim".to_owned()));
-    out.panel("sim_hour_seconds", "60 simulated minutes at 1 Mbit/s", "s", |f| (f.variant.clone(), "netsim".to_owned()));
+    out.panel("sim_packets_per_second", "Packets over a hop", "packets/s", |f| {
+        (f.variant.clone(), "netsim".to_owned())
+    });
+    out.panel("sim_hour_seconds", "60 simulated minutes at 1 Mbit/s", "s", |f| {
+        (f.variant.clone(), "netsim".to_owned())
+    });
     Ok(out)
 }

@@ -27,7 +27,10 @@ fn elsewhere(lab: &Lab, seed: u64, dir: &Path, number: usize) -> Result<()> {
     fs::create_dir_all(&home)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["replay", "--seed", &seed.to_string(), "--out"]).arg(dir).current_dir(&home);
-    command.env("HOME", &home).env("NEATER_LAB_PADDING", "x".repeat(1 + number * 4099)).env("TZ", ["UTC", "Asia/Tokyo"][number % 2]);
+    command
+        .env("HOME", &home)
+        .env("NEATER_LAB_PADDING", "x".repeat(1 + number * 4099))
+        .env("TZ", ["UTC", "Asia/Tokyo"][number % 2]);
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
     if status.success() { Ok(()) } else { Err(MeasureError::from(io::Error::other(format!("replay: {status}")))) }
 }
@@ -57,9 +60,12 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
         }
         out.sample("identical_share", "netsim", &format!("seed-{seed}"), run, equal as f64 / all.max(1) as f64);
     }
-    let share = Figure::new("X2", "identical_share", "two-processes", "1").value(equal as f64 / all.max(1) as f64, runs);
+    let share =
+        Figure::new("X2", "identical_share", "two-processes", "1").value(equal as f64 / all.max(1) as f64, runs);
     out.figures.push(share.judge(Bound::AtLeast(1.0)).with("files", all as u64).with("bytes", bytes));
     out.runs = Some(runs);
-    out.panel("identical_share", "Records that are the same in two processes", "share", |f| (f.variant.clone(), "netsim".to_owned()));
+    out.panel("identical_share", "Records that are the same in two processes", "share", |f| {
+        (f.variant.clone(), "netsim".to_owned())
+    });
     Ok(out)
 }
