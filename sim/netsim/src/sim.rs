@@ -364,10 +364,10 @@ impl Sim {
 
     /// The same for a datagram that may have no checksum.
     pub(crate) fn send_parcel(&mut self, packet: Packet, route: Route, unchecked: bool) {
-        let (first, entered) = (route.first(), self.now);
+        let (entered, first) = (self.now, route.first());
         let hop_limit = HOP_LIMIT;
-        let parcel =
-            Box::new(Parcel { packet, route, done: 0, hop_limit, entered, cut: None, corrupt: None, unchecked });
+        let parcel = Parcel { packet, route, done: 0, hop_limit, entered, cut: None, corrupt: None, unchecked };
+        let parcel = Box::new(parcel);
         match first {
             Some(link) => self.enter_link(link, parcel),
             None => {

@@ -12,6 +12,8 @@ mod catalogue;
 mod cpu;
 mod flows;
 mod memory;
+mod x1;
+pub mod x2;
 
 pub use catalogue::ALL;
 
