@@ -96,7 +96,11 @@ impl SimNet {
     pub fn tcp_probe(&self, sock: Sock) -> Result<TcpProbe> {
         self.with(|sim, host| {
             sim.with_conn(host, key(sock), |conn| {
-                if conn.was_established() && !conn.is_closed() { Ok(conn.probe()) } else { Err(ErrorKind::NotConnected) }
+                if conn.was_established() && !conn.is_closed() {
+                    Ok(conn.probe())
+                } else {
+                    Err(ErrorKind::NotConnected)
+                }
             })
         })
     }

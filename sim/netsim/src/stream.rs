@@ -212,7 +212,9 @@ impl Sim {
     /// A segment has arrived.
     pub(crate) fn tcp_input(&mut self, id: HostId, packet: Packet) {
         let now = self.now;
-        let Packet { source: remote, destination: local, body: Body::Tcp(mut segment), ecn, .. } = packet else { return };
+        let Packet { source: remote, destination: local, body: Body::Tcp(mut segment), ecn, .. } = packet else {
+            return;
+        };
         segment.ecn = ecn;
         let opens = segment.syn && segment.ack.is_none() && !segment.rst;
         let host = self.host(id);

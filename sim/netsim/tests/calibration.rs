@@ -39,9 +39,11 @@ fn simulate(row: &Row, mut look: impl FnMut(Duration, &TcpProbe)) -> f64 {
     let ib = world.add_interface(b, "e", InterfaceKind::Wired, &["192.0.2.2".parse().unwrap()]);
     let delay = Duration::from_secs_f64(row.rtt_ms / 2000.0);
     let packets = (row.mbit * 1e6 / 8.0 / 1000.0 * row.seconds) as u64 + 1000;
-    let link = LinkConfig::rate((row.mbit * 1e6) as u64, delay)
-        .with_queue(QueueLimit::Bytes(row.queue))
-        .without(lost(row.seed, row.loss_percent / 100.0, packets));
+    let link = LinkConfig::rate((row.mbit * 1e6) as u64, delay).with_queue(QueueLimit::Bytes(row.queue)).without(lost(
+        row.seed,
+        row.loss_percent / 100.0,
+        packets,
+    ));
     let (_ab, _) = world.connect(ia, ib, link, LinkConfig::delay(delay));
     let buffer = |start| BufferSize::Tuned { start, most: 32 << 20 };
     let base = if row.controller == "reno" { TcpConfig::linux_reno() } else { TcpConfig::linux() };
@@ -113,10 +115,38 @@ fn explore() {
         let goodput = simulate(&row, |t, p| {
             most = Some(*p);
             if verbose {
-                println!("{:.3} {} cwnd {} ssthresh {:?} rtt {:?} out {} sacked {} lost {} retr {} peerwnd {}", t.as_secs_f64(), p.phase.name(), p.window/1448, p.threshold.map(|t| t/1448), p.srtt.unwrap(), p.outstanding/1448, p.sacked/1448, p.lost/1448, p.retransmits, p.peer_window);
+                println!(
+                    "{:.3} {} cwnd {} ssthresh {:?} rtt {:?} out {} sacked {} lost {} retr {} peerwnd {}",
+                    t.as_secs_f64(),
+                    p.phase.name(),
+                    p.window / 1448,
+                    p.threshold.map(|t| t / 1448),
+                    p.srtt.unwrap(),
+                    p.outstanding / 1448,
+                    p.sacked / 1448,
+                    p.lost / 1448,
+                    p.retransmits,
+                    p.peer_window
+                );
             }
         });
         let p = most.unwrap();
-        println!("{},{},{},{},{},{},{:.4},{:.4},{:.4},retr {} rec {} rto {} tlp {} undo {}", row.controller, row.mbit, row.rtt_ms, row.loss_percent, row.queue, row.seed, row.kernel, goodput, goodput / row.kernel, p.retransmits, p.recoveries, p.timeouts, p.probes, p.undone);
+        println!(
+            "{},{},{},{},{},{},{:.4},{:.4},{:.4},retr {} rec {} rto {} tlp {} undo {}",
+            row.controller,
+            row.mbit,
+            row.rtt_ms,
+            row.loss_percent,
+            row.queue,
+            row.seed,
+            row.kernel,
+            goodput,
+            goodput / row.kernel,
+            p.retransmits,
+            p.recoveries,
+            p.timeouts,
+            p.probes,
+            p.undone
+        );
     }
 }

@@ -497,7 +497,8 @@ fn an_acknowledgment_is_delayed_by_forty_milliseconds_but_for_the_first_ones() {
         write(&mut client, c, b"one").unwrap();
         wait(&p.world, MS * 100);
         let trace = p.world.take_trace();
-        let entered = |e: &TraceEvent| if let TraceVerdict::Crossed { entered } = e.verdict { Some(entered) } else { None };
+        let entered =
+            |e: &TraceEvent| if let TraceVerdict::Crossed { entered } = e.verdict { Some(entered) } else { None };
         delays.extend(trace.iter().filter(|e| e.link == Some(p.ba)).filter_map(entered).map(|t| t - start));
     }
     assert!(delays[..16].iter().all(|d| *d == MS * 10), "{delays:?}");

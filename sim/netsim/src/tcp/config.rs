@@ -165,7 +165,11 @@ impl TcpConfig {
     pub const fn standards() -> Self {
         Self {
             controller: TcpController::Cubic(CubicConfig::rfc9438()),
-            congestion: Config { initial_window: InitialWindow::Rfc6928, idle: IdleRule::Restart, ..Self::linux().congestion },
+            congestion: Config {
+                initial_window: InitialWindow::Rfc6928,
+                idle: IdleRule::Restart,
+                ..Self::linux().congestion
+            },
             min_rto: Duration::from_secs(1),
             rto_floor: RtoFloor::Timeout,
             delayed_ack: DelayedAck::Fixed { every: 2, delay: Duration::from_millis(200) },

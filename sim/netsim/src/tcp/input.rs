@@ -4,8 +4,8 @@ use super::Conn;
 use super::recv::AckNeed;
 use super::segment::{Segment, Seq};
 use super::state::{Cause, State};
-use neater_base::Instant;
 use core::time::Duration;
+use neater_base::Instant;
 use neater_base::net::{Ecn, ErrorKind};
 
 impl Conn {

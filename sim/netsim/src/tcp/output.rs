@@ -284,7 +284,11 @@ impl Conn {
         let rto = self.rtt.rto();
         let Some(first) = self.snd.board.first() else { return self.timers.stop_retransmit() };
         let replaced = matches!(self.timers.alarm(), Some(Alarm::Probe | Alarm::Reorder));
-        let at = if afresh || !replaced { now + rto } else { (first.at + rto).max(now + core::time::Duration::from_millis(1)) };
+        let at = if afresh || !replaced {
+            now + rto
+        } else {
+            (first.at + rto).max(now + core::time::Duration::from_millis(1))
+        };
         self.timers.set_alarm(Alarm::Timeout, at);
     }
 

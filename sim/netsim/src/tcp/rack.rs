@@ -93,7 +93,10 @@ mod tests {
     fn patience_is_a_quarter_of_the_least_round_trip_until_three_have_overtaken() {
         let rack = Rack::default();
         let patience = |recovering, by| rack.patience(recovering, by, Some(MS * 40), Some(MS * 50));
-        assert_eq!((patience(false, 1), patience(false, 3), patience(true, 0)), (MS * 10, Duration::ZERO, Duration::ZERO));
+        assert_eq!(
+            (patience(false, 1), patience(false, 3), patience(true, 0)),
+            (MS * 10, Duration::ZERO, Duration::ZERO)
+        );
     }
 
     #[test]

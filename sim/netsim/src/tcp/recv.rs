@@ -235,11 +235,8 @@ impl Recv {
         }
         if seq_new > self.nxt {
             self.keep(seq_new, payload);
-            let wait = if self.sack && self.duplicate.is_none() {
-                self.policy.compress(self.rtt)
-            } else {
-                Duration::ZERO
-            };
+            let wait =
+                if self.sack && self.duplicate.is_none() { self.policy.compress(self.rtt) } else { Duration::ZERO };
             if wait.is_zero() {
                 self.need_ack(AckNeed::Now);
             } else {
