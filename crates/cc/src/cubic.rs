@@ -179,7 +179,7 @@ impl Controller for Cubic {
 
     fn on_sample(&mut self, window: &mut Window, ack: &Ack) {
         let Some(rtt) = ack.rtt else { return };
-        if self.config.as_linux && self.curve.epoch.is_some_and(|epoch| ack.now - epoch < Duration::from_secs(1)) {
+        if self.config.as_linux && self.ticks.is_young(ack.now) {
             return;
         }
         self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));

@@ -26,6 +26,7 @@ mod scoreboard;
 mod segment;
 mod send;
 mod state;
+mod synthetic;
 #[cfg(test)]
 mod tests;
 mod timer;
