@@ -78,7 +78,8 @@ impl Journey {
     }
 }
 
-/// What does not change on the way: ICMP's identifier and number, or UDP's ports and our number. UDP's checksum is left out.
+/// What tells packets apart and does not change on the way: ICMP's identifier and number with the time behind them, or
+/// UDP's ports and our number.
 fn key(bytes: &[u8]) -> Vec<u8> {
     bytes.get(20..36.min(bytes.len())).unwrap_or_default().to_vec()
 }
@@ -164,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_replayed_link_delays_serialises_and_drops_as_it_should() {
-        let config = LinkConfig::rate(1_000_000, Duration::from_millis(5)).with_queue(neater_link::QueueLimit::Packets(3));
+        let config =
+            LinkConfig::rate(1_000_000, Duration::from_millis(5)).with_queue(neater_link::QueueLimit::Packets(3));
         let got = simulate(&config, 1, 0, &steps(10, 0, 1250));
         // 10 ms each; three are there at most.
         let due: Vec<_> = (1..=3u64).map(|i| Some(1_000_000 + i * 10_000_000 + 5_000_000)).collect();

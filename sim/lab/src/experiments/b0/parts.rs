@@ -79,9 +79,7 @@ impl Pairs {
     }
 
     fn watch(&self, filter: &str, dir: &Path) -> Result<Vec<Journey>> {
-        (0..self.configs.len())
-            .map(|i| Journey::watch(&self.lab, &client(i), &server(i), filter, dir))
-            .collect()
+        (0..self.configs.len()).map(|i| Journey::watch(&self.lab, &client(i), &server(i), filter, dir)).collect()
     }
 
     fn end(&self, journeys: Vec<Journey>) -> Result<Vec<Seen>> {
@@ -150,7 +148,10 @@ impl Pairs {
         let gaps = || std::iter::repeat_n(Duration::ZERO, n);
         self.everywhere(|i| journey::send(&self.lab, &client(i), &server(i), len, gaps()))?;
         if start.elapsed() > HOLD {
-            return Err(LiveError::Failed(format!("sending the bursts took {:.1?}: the machine is too busy", start.elapsed())));
+            return Err(LiveError::Failed(format!(
+                "sending the bursts took {:.1?}: the machine is too busy",
+                start.elapsed()
+            )));
         }
         thread::sleep(longest + Duration::from_millis(100));
         journeys.into_iter().map(Journey::end).collect()
@@ -270,8 +271,7 @@ pub(super) fn rates(mbit: &[u64], tbf: bool, time: Duration, seed: u64) -> Resul
     thread::sleep(Duration::from_millis(1000));
     let before = lab.emulator()?;
     let measured: Vec<Result<f64>> = thread::scope(|scope| {
-        let all: Vec<_> =
-            (0..mbit.len()).map(|i| scope.spawn(move || arrival_rate(lab, &server(i), time))).collect();
+        let all: Vec<_> = (0..mbit.len()).map(|i| scope.spawn(move || arrival_rate(lab, &server(i), time))).collect();
         all.into_iter()
             .map(|t| t.join().unwrap_or_else(|_| Err(LiveError::Failed("a measuring thread panicked".into()))))
             .collect()
@@ -351,8 +351,26 @@ pub(super) fn sharing(settings: &[Share], time: u64, omit: u64, seed: u64) -> Re
 
 /// What iperf3 says that its server received, in Mbit/s.
 fn goodput(out: &Output) -> Result<f64> {
-    let json: serde_json::Value = serde_json::from_slice(&out.stdout)
-        .map_err(|e| LiveError::Failed(format!("{}: {e}", out.command)))?;
+    let json: serde_json::Value =
+        serde_json::from_slice(&out.stdout).map_err(|e| LiveError::Failed(format!("{}: {e}", out.command)))?;
     let rate = json["end"]["sum_received"]["bits_per_second"].as_f64();
     rate.map(|r| r / 1e6).ok_or_else(|| LiveError::Failed(format!("{}: no rate in its JSON", out.command)))
+}
+
+/// The same connections over the same dumbbell in the simulator: goodput of each in Mbit/s.
+pub(super) fn simulated_sharing(share: Share, time: u64, omit: u64, seed: u64) -> Result<Vec<f64>> {
+    let control = if share.control == "reno" { "newreno" } else { share.control };
+    let mut text = format!(
+        "name = \"sharing\"\nwarm-up = \"{omit} s\"\nduration = \"{time} s\"\n[topology]\nkind = \"dumbbell\"\n\
+         pairs = {FLOWS}\nbottleneck = {{ rate = \"{} Mbit/s\", delay = \"50 ms\", queue = \"1 BDP\" }}\n",
+        share.mbit
+    );
+    for f in 1..=FLOWS {
+        text += &format!("[traffic.f{f}]\nfrom = \"l{f}\"\nto = \"r{f}\"\ntcp = {{ congestion = \"{control}\" }}\n");
+    }
+    let scenario = neater_scenario::Scenario::parse(&text, &[]).map_err(|e| LiveError::Failed(e.to_string()))?;
+    let network = neater_netsim::World::build(&scenario, seed).map_err(LiveError::Failed)?;
+    network.run(|_| true);
+    let time = Duration::from_secs(time);
+    Ok(network.flows().iter().map(|f| f.goodput(time) / 1e6).collect())
 }
