@@ -37,6 +37,7 @@
 
 mod host;
 mod iface;
+mod inject;
 mod net;
 mod packet;
 mod service;
@@ -48,6 +49,7 @@ mod trace;
 mod udp;
 mod world;
 
+pub use inject::ForgedIcmp;
 pub use net::SimNet;
 pub use service::{MAX_ANSWERS, MAX_UNSENT, MAX_UNTAKEN, TcpAction, TcpService, UdpService};
 pub use trace::{MAX_TRACE, PacketKind, TraceEvent, TraceVerdict};
