@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Wake;
 
 /// Polls and turns at one instant, before that counts as spinning.
-const MAX_STEPS: usize = 1_000_000;
+const MAX_STEPS: usize = 100_000;
 
 /// Gives a host its turn.
 pub type Turn = Box<dyn FnMut()>;
@@ -295,8 +295,9 @@ impl Executor {
 
     /// Does everything that can be done without time passing.
     fn settle(&mut self) {
+        let mut last = String::new();
         for step in 0.. {
-            assert!(step < MAX_STEPS, "tasks or hosts spin at {:?}", self.world.now());
+            assert!(step < MAX_STEPS, "{last} spins at {:?}", self.world.now());
             let now = self.world.now();
             let due: Vec<_> = {
                 let mut sleepers = self.lock_sleepers();
@@ -306,6 +307,9 @@ impl Executor {
             due.into_iter().for_each(Waker::wake);
             self.take_spawned();
             if let Some(task) = self.next_ready() {
+                if step == MAX_STEPS - 1 {
+                    last = format!("task {task}");
+                }
                 self.poll(task);
                 continue;
             }
@@ -314,6 +318,9 @@ impl Executor {
                 let woken = core::mem::take(&mut *hook.woken.lock().unwrap_or_else(PoisonError::into_inner));
                 if woken || self.world.has_events(hook.host) {
                     idle = false;
+                    if step == MAX_STEPS - 1 {
+                        last = format!("host {}", self.world.host_name(hook.host));
+                    }
                     (hook.turn)();
                 }
             }

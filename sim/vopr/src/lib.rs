@@ -40,6 +40,6 @@ mod talk;
 mod whim;
 mod world;
 
-pub use minimise::{Verdict, smaller, verdict};
+pub use minimise::smaller;
 pub use plan::Plan;
 pub use run::{EMPTY, FINISH, GONE, Outcome, STALL, run};

@@ -1,42 +1,7 @@
 //! Making a failing plan small: leaving out faults, programs and peculiarities as long as it fails in the same way.
 
 use crate::plan::{Plan, SystemMood};
-use crate::run::{Outcome, run};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// What came of a plan, panics included.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// All held.
-    Good(Outcome),
-    /// Something did not hold, and what.
-    Bad(String),
-}
-
-impl Verdict {
-    /// What did not hold.
-    #[must_use]
-    pub fn failure(&self) -> Option<&str> {
-        match self {
-            Self::Good(_) => None,
-            Self::Bad(why) => Some(why),
-        }
-    }
-}
-
-/// Does a plan; a panic is a failure like any other.
-#[must_use]
-pub fn verdict(plan: &Plan) -> Verdict {
-    match catch_unwind(AssertUnwindSafe(|| run(plan, false))) {
-        Ok(Outcome { failure: Some(why), .. }) => Verdict::Bad(why),
-        Ok(outcome) => Verdict::Good(outcome),
-        Err(panic) => {
-            let said = panic.downcast_ref::<&str>().copied();
-            let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
-            Verdict::Bad(format!("panic: {said}"))
-        }
-    }
-}
+use crate::run::run;
 
 /// The kind of a failure: its words without its numbers.
 fn kind(why: &str) -> String {
@@ -47,7 +12,7 @@ fn kind(why: &str) -> String {
 /// done on the way. `None`: the plan does not fail.
 #[must_use]
 pub fn smaller(plan: &Plan, mut tries: usize) -> Option<(Plan, String)> {
-    let mut why = verdict(plan).failure()?.to_owned();
+    let mut why = run(plan, false).failure?;
     let mut best = plan.clone();
     loop {
         let mut progress = false;
@@ -56,10 +21,10 @@ pub fn smaller(plan: &Plan, mut tries: usize) -> Option<(Plan, String)> {
                 return Some((best, why));
             }
             tries -= 1;
-            if let Some(other) = verdict(&cut).failure()
-                && kind(other) == kind(&why)
+            if let Some(other) = run(&cut, false).failure
+                && kind(&other) == kind(&why)
             {
-                why = other.to_owned();
+                why = other;
                 best = cut;
                 progress = true;
                 break;

@@ -13,6 +13,7 @@ use neater_base::net::NetEvent;
 use neater_base::{Instant, WallTime};
 use neater_netsim::DEFAULT_WALL;
 use neater_testkit::Executor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 /// A flow that does not move for this long in the calm has stalled: TCP tries again every 60 s at least (RFC 6298 section
@@ -44,11 +45,18 @@ pub struct Outcome {
     pub lines: Vec<String>,
 }
 
-/// Does a plan. `tracing` keeps a time line.
+/// Does a plan. `tracing` keeps a time line. A panic is a failure like any other.
 #[must_use]
 pub fn run(plan: &Plan, tracing: bool) -> Outcome {
     let mut run = Run::new(plan, tracing);
-    let failure = run.whole().err();
+    let (failure, panicked) = match catch_unwind(AssertUnwindSafe(|| run.whole())) {
+        Ok(outcome) => (outcome.err(), false),
+        Err(panic) => {
+            let said = panic.downcast_ref::<&str>().copied();
+            let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+            (Some(format!("panic: {said}")), true)
+        }
+    };
     let start = run.start;
     let world = run.network.world.clone();
     if failure.is_some() && tracing {
@@ -59,7 +67,12 @@ pub fn run(plan: &Plan, tracing: bool) -> Outcome {
     let ledger = run.ledger.clone();
     // The rest goes quietly.
     ledger.with(|b| b.killing = true);
-    drop(run);
+    if panicked {
+        // Nobody knows what state it is in; it must not panic again on the way out.
+        core::mem::forget(run);
+    } else {
+        drop(run);
+    }
     Outcome {
         failure,
         digest: world.digest(),
@@ -81,6 +94,8 @@ struct Run {
     start: Instant,
     nodes: Vec<Option<Node>>,
     lives: Vec<u64>,
+    /// When the power went last.
+    dark: Vec<Instant>,
     /// When a process was stopped.
     stopped: Vec<Option<Instant>>,
     executor: Executor,
@@ -106,6 +121,7 @@ impl Run {
             start,
             nodes: (0..count).map(|_| None).collect(),
             lives: vec![0; count],
+            dark: vec![start; count],
             stopped: vec![None; count],
             executor,
             network,
@@ -207,6 +223,7 @@ impl Run {
         let id = self.network.hosts[host];
         // The network first: a process that dies says nothing any more.
         self.network.world.set_host_up(id, false);
+        self.dark[host] = self.now();
         self.ledger.kill(host);
         self.ledger.with(|b| b.killing = true);
         self.executor.kill(id);
@@ -224,11 +241,11 @@ impl Run {
         let life = self.lives[host];
         self.lives[host] += 1;
         let node = Node::begin(&self.plan, host, id, life, &mut self.executor, &self.ledger, self.calm);
-        let passed = self.now() - self.start;
         for (number, app) in self.plan.apps.iter().enumerate().filter(|(_, app)| app.client == host) {
+            let at = self.start + Duration::from_millis(app.at);
             // Programs that had begun before the power went do not begin again.
-            if let Some(wait) = Duration::from_millis(app.at).checked_sub(passed) {
-                self.executor.spawn_on(id, client::run(node.place.clone(), number, wait));
+            if at >= self.dark[host] {
+                self.executor.spawn_on(id, client::run(node.place.clone(), number, at - self.now()));
             }
         }
         self.nodes[host] = Some(node);
