@@ -2,7 +2,7 @@
 //!
 //! *Responsible for* running the experiments of part A on loopback, from programs that do the same work on each API
 //! ([`peer`], `peers/*.c`), with figures that come from outside the measured process ([`measure`]), kept with their raw
-//! data and a drawing ([`report`], [`plot`]).
+//! data, drawings and a page ([`runner`], [`report`], [`plot`]).
 //!
 //! *Deliberately not here*: judging by exit codes (a missed bound is a figure, not a failure) and measuring this process.
 //!
@@ -18,3 +18,4 @@ pub mod peer;
 pub mod plot;
 pub mod programs;
 pub mod report;
+pub mod runner;

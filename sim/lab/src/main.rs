@@ -4,128 +4,140 @@
 //! needed tool is missing.
 
 use clap::{Parser, Subcommand};
-use neater_lab::experiments::{ALL, Experiment, Lab};
+use neater_lab::experiments::ALL;
 use neater_lab::measure::{MeasureError, process};
-use neater_lab::programs::Programs;
-use neater_lab::{plot, report};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use neater_lab::report::page;
+use neater_lab::runner::{self, Ended, Options};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Experiments and figures: what neater costs, measured beside epoll, libuv and tokio.
+/// Experiments and figures: what neater costs and how fast it is, measured beside other people's programs.
 #[derive(Parser, Debug)]
-#[command(name = "neater-lab", version)]
+#[command(name = "neater-lab", version, after_help = HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
 
+const HELP: &str = "Examples:
+  neater-lab list                          the experiments
+  neater-lab list B1                       what B1 asks, how it is measured, what was published
+  neater-lab run B1 --quick                minutes instead of an hour
+  neater-lab run B1 B2 --seeds 10 --jobs 4 --out results
+  neater-lab run all --json                one JSON object per figure and line
+  neater-lab report results                one page of everything in results: results/report.html";
+
+const RUN_HELP: &str =
+    "Each experiment has a directory in --out with its raw data (CSV), its figures (JSON lines), drawings (SVG
+and PNG) and a description of the machine; `neater-lab report` makes a page of them.
+
+The B experiments go on where an earlier run stopped: a run is not made again if the same scenario, series
+and seed were measured by the same build of the programs. The A experiments compare programs in interleaved
+pairs, and are measured as a whole each time.";
+
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// List the experiments.
-    List,
-    /// Run one experiment, or all.
+    /// List the experiments, or describe some.
+    List {
+        /// Ids of `neater-lab list`.
+        #[arg(value_parser = experiment)]
+        ids: Vec<&'static str>,
+    },
+    /// Run experiments.
+    #[command(after_help = RUN_HELP)]
     Run {
-        /// An id of `neater-lab list`, or `all`.
-        #[arg(value_parser = experiments)]
-        id: Selection,
+        /// Ids of `neater-lab list`, or `all`.
+        #[arg(required = true, value_parser = experiment)]
+        ids: Vec<&'static str>,
         /// Fewer runs and fewer points: minutes instead of an hour, for the same figures.
         #[arg(long)]
         quick: bool,
         /// One JSON object per figure and line instead of tables.
         #[arg(long)]
         json: bool,
-        /// Where raw data and drawings are kept, in a directory for each experiment.
+        /// Where everything is kept, in a directory for each experiment.
         #[arg(long, value_name = "DIR", default_value = "out")]
         out: PathBuf,
-        /// The order of interleaved runs and the resampling of intervals follow from it.
-        #[arg(long, default_value_t = 1)]
+        /// The first seed: everything random that is ours follows from it.
+        #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
+        /// Runs of each point, with seeds from --seed on; pairs in the A experiments. Each has its own number otherwise.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+        seeds: Option<u32>,
+        /// Runs at once, where runs do not disturb each other; as many as the machine allows otherwise.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+        jobs: Option<u32>,
+        /// Go on where an earlier run into the same --out stopped. This is what happens anyway.
+        #[arg(long, conflicts_with = "fresh")]
+        resume: bool,
+        /// Make all runs again; earlier raw data is kept as runs.csv.old.
+        #[arg(long)]
+        fresh: bool,
+    },
+    /// Make one page of what `run` has kept: DIR/report.html.
+    Report {
+        /// What was given to `run` as --out.
+        #[arg(value_name = "DIR", default_value = "out")]
+        dir: PathBuf,
+        /// Another place for the page.
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
     },
 }
 
-#[derive(Clone, Debug)]
-struct Selection(Vec<&'static str>);
+const EVERYTHING: &str = "all";
 
-fn experiments(text: &str) -> Result<Selection, String> {
-    let chosen: Vec<_> = ALL
-        .iter()
-        .map(|e| e.id)
-        .filter(|id| text.eq_ignore_ascii_case("all") || text.eq_ignore_ascii_case(id))
-        .collect();
-    if chosen.is_empty() {
-        let ids: Vec<_> = ALL.iter().map(|e| e.id).collect();
-        return Err(format!("no such experiment; there are all, {}", ids.join(", ")));
+fn experiment(text: &str) -> Result<&'static str, String> {
+    if text.eq_ignore_ascii_case(EVERYTHING) {
+        return Ok(EVERYTHING);
     }
-    Ok(Selection(chosen))
+    ALL.iter().map(|e| e.id).find(|id| text.eq_ignore_ascii_case(id)).ok_or_else(|| {
+        let ids: Vec<_> = ALL.iter().map(|e| e.id).collect();
+        format!("no such experiment; there are all, {}", ids.join(", "))
+    })
+}
+
+fn selected(ids: &[&'static str]) -> Vec<&'static str> {
+    ALL.iter().map(|e| e.id).filter(|id| ids.contains(&EVERYTHING) || ids.contains(id)).collect()
+}
+
+fn list(ids: &[&'static str]) {
+    let chosen = selected(ids);
+    for e in ALL {
+        if ids.is_empty() {
+            println!("{:<5} {}", e.id, e.title.split_once(": ").map_or(e.title, |(_, t)| t));
+        } else if chosen.contains(&e.id) {
+            println!("{}", e.describe());
+        }
+    }
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
-        Command::List => {
-            for e in ALL {
-                println!("{:<5} {}", e.id, e.title.split_once(": ").map_or(e.title, |(_, t)| t));
-            }
-            ExitCode::SUCCESS
+    let result = match Cli::parse().command {
+        Command::List { ids } => {
+            list(&ids);
+            return ExitCode::SUCCESS;
         }
-        Command::Run { id, quick, json, out, seed } => {
+        Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh } => {
             process::raise_descriptor_limit();
-            match run(&id.0, quick, json, &out, seed) {
-                Ok(true) => ExitCode::SUCCESS,
-                Ok(false) => ExitCode::from(1),
-                Err(e @ MeasureError::MissingTool { .. }) => {
-                    eprintln!("neater-lab: {e}");
-                    ExitCode::from(3)
-                }
-                Err(e) => {
-                    eprintln!("neater-lab: {e}");
-                    ExitCode::from(1)
-                }
-            }
+            let number = |n: Option<u32>| n.map(|n| n as usize);
+            let (seeds, jobs) = (number(seeds), number(jobs));
+            runner::run(&selected(&ids), &Options { quick, json, out, seed, seeds, jobs, fresh })
+        }
+        Command::Report { dir, output } => {
+            let output = output.unwrap_or_else(|| dir.join("report.html"));
+            page::write(&dir, &output).map(|n| {
+                eprintln!("neater-lab: {n} experiments in {}", output.display());
+                Ended::Measured
+            })
+        }
+    };
+    match result {
+        Ok(Ended::Measured) => ExitCode::SUCCESS,
+        Ok(Ended::Failed) => ExitCode::from(1),
+        Err(e) => {
+            eprintln!("neater-lab: {e}");
+            ExitCode::from(if matches!(e, MeasureError::MissingTool { .. }) { 3 } else { 1 })
         }
     }
-}
-
-/// Runs the chosen experiments; returns whether all of them could be measured.
-fn run(ids: &[&str], quick: bool, json: bool, out: &Path, seed: u64) -> Result<bool, MeasureError> {
-    for (tool, package) in [("valgrind", "valgrind"), ("strace", "strace"), ("cc", "gcc")] {
-        process::need(tool, package)?;
-    }
-    let progress = |what: &str| eprintln!("neater-lab: {what}");
-    let peers = out.join("peers");
-    std::fs::create_dir_all(&peers)?;
-    // Children are started with these paths whatever their directory is.
-    let peers = peers.canonicalize()?;
-    let programs = Programs::prepare(&peers, &progress)?;
-    let lab = Lab { quick, seed, programs, scratch: peers, progress: Box::new(progress) };
-    let mut all_measured = true;
-    for e in ALL.iter().filter(|e| ids.contains(&e.id)) {
-        match one(e, &lab, json, &out.join(e.id)) {
-            Ok(()) => {}
-            Err(e @ MeasureError::MissingTool { .. }) => return Err(e),
-            Err(why) => {
-                eprintln!("neater-lab: {}: {why}", e.id);
-                all_measured = false;
-            }
-        }
-    }
-    Ok(all_measured)
-}
-
-fn one(e: &Experiment, lab: &Lab, json: bool, dir: &Path) -> Result<(), MeasureError> {
-    let outcome = (e.run)(lab)?;
-    report::keep(dir, &outcome.figures, &outcome.samples)?;
-    std::fs::write(dir.join(format!("{}.svg", e.id)), plot::draw(e.title, e.note, &outcome.panels))?;
-    // A closed pipe is the reader's decision, not a failure of the measurement.
-    let mut stdout = std::io::stdout().lock();
-    if json {
-        for f in &outcome.figures {
-            let line = serde_json::to_string(f).map_err(std::io::Error::from)?;
-            let _ = writeln!(stdout, "{line}");
-        }
-    } else {
-        let quick = if lab.quick { " (quick)" } else { "" };
-        let _ = writeln!(stdout, "{}{quick}\n{}", e.title, report::table(&outcome.figures));
-    }
-    Ok(())
 }

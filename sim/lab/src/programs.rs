@@ -24,6 +24,8 @@ const COMMON: &str = include_str!("../peers/common.h");
 const C_PEERS: [(&str, &str, &[&str]); 2] =
     [("epoll", include_str!("../peers/epoll.c"), &[]), ("libuv", include_str!("../peers/libuv.c"), &["-luv"])];
 const RUST_PEERS: [&str; 3] = ["peer-tokio", "peer-quinn", "peer-neater"];
+/// The command that users run.
+const NEATER: &str = "neater";
 /// Building everything from nothing takes minutes on a small machine.
 const BUILD: Duration = Duration::from_secs(1800);
 
@@ -75,43 +77,76 @@ impl Program {
     }
 }
 
+/// Which programs are needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The peers on other people's APIs, and ours.
+    pub peers: bool,
+    /// The `neater` command.
+    pub neater: bool,
+}
+
 /// All programs, ready to be called.
 #[derive(Debug)]
 pub struct Programs {
+    neater: std::result::Result<PathBuf, String>,
     paths: BTreeMap<&'static str, std::result::Result<PathBuf, String>>,
     hosts: PathBuf,
     credentials: PathBuf,
 }
 
 impl Programs {
-    /// Builds what is not built yet. `dir` keeps the C peers, the hosts file and the certificate of the run.
+    /// Builds what is wanted and not built yet. `dir` keeps the C peers, the hosts file and the certificate of the run.
     ///
     /// # Errors
     /// [`MeasureError::MissingTool`] without a C compiler or libuv's headers; the files cannot be written.
-    pub fn prepare(dir: &Path, progress: &dyn Fn(&str)) -> Result<Self> {
+    pub fn prepare(dir: &Path, wanted: Wanted, progress: &dyn Fn(&str)) -> Result<Self> {
         fs::create_dir_all(dir)?;
         let mut paths = BTreeMap::new();
-        for (name, source, libraries) in C_PEERS {
-            progress(&format!("compiling the {name} peer"));
-            paths.insert(name, Ok(compile(dir, name, source, libraries)?));
-        }
-        match rust_peers(progress) {
-            Ok(found) => {
-                for name in RUST_PEERS {
-                    let path = found.get(name).cloned();
-                    paths.insert(name, path.ok_or_else(|| format!("{name} was not built")));
+        if wanted.peers {
+            for (name, source, libraries) in C_PEERS {
+                progress(&format!("compiling the {name} peer"));
+                paths.insert(name, Ok(compile(dir, name, source, libraries)?));
+            }
+            match rust_programs("neater-lab", &RUST_PEERS, progress) {
+                Ok(found) => {
+                    for name in RUST_PEERS {
+                        let path = found.get(name).cloned();
+                        paths.insert(name, path.ok_or_else(|| format!("{name} was not built")));
+                    }
+                }
+                Err(why) => {
+                    for name in RUST_PEERS {
+                        paths.insert(name, Err(why.to_string()));
+                    }
                 }
             }
-            Err(why) => {
-                for name in RUST_PEERS {
-                    paths.insert(name, Err(why.to_string()));
-                }
-            }
         }
+        let neater = if wanted.neater {
+            let found = rust_programs("neater-cli", &[NEATER], progress).map_err(|e| e.to_string());
+            found.and_then(|mut f| f.remove(NEATER).ok_or_else(|| "cargo built no neater".to_owned()))
+        } else {
+            Err("it was not asked for".to_owned())
+        };
         let hosts = dir.join("hosts");
         fs::write(&hosts, HOSTS)?;
         crate::credentials::generate(dir)?;
-        Ok(Self { paths, hosts, credentials: dir.to_owned() })
+        Ok(Self { neater, paths, hosts, credentials: dir.to_owned() })
+    }
+
+    /// The `neater` command.
+    ///
+    /// # Errors
+    /// [`MeasureError::MissingPeer`].
+    pub fn neater(&self) -> Result<&Path> {
+        let missing = |why: &String| MeasureError::MissingPeer(format!("the neater command is not available: {why}"));
+        self.neater.as_deref().map_err(missing)
+    }
+
+    /// Where the certificate and the key of the run are.
+    #[must_use]
+    pub fn credentials(&self) -> &Path {
+        &self.credentials
     }
 
     /// `program mode`.
@@ -184,23 +219,33 @@ fn hash(texts: &[&str]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// The Rust peers beside this program if it is a release build, otherwise as cargo builds them.
-fn rust_peers(progress: &dyn Fn(&str)) -> Result<BTreeMap<String, PathBuf>> {
+/// Programs of a package beside this program if it is a release build, otherwise as cargo builds them.
+fn rust_programs(package: &str, names: &[&'static str], progress: &dyn Fn(&str)) -> Result<BTreeMap<String, PathBuf>> {
     if let Some(dir) = std::env::current_exe()?.parent()
         && dir.file_name().is_some_and(|n| n == "release")
-        && RUST_PEERS.iter().all(|p| dir.join(p).is_file())
+        && names.iter().all(|p| dir.join(p).is_file())
     {
-        return Ok(RUST_PEERS.iter().map(|p| ((*p).to_owned(), dir.join(p))).collect());
+        return Ok(names.iter().map(|p| ((*p).to_owned(), dir.join(p))).collect());
     }
     need("cargo", "cargo")?;
-    progress("building the Rust peers in release (minutes, the first time)");
+    progress(&format!("building {} in release (minutes, the first time)", names.join(", ")));
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let mut found = BTreeMap::new();
     let mut first_error = None;
-    for peer in RUST_PEERS {
+    for peer in names {
         let mut cargo = Command::new("cargo");
         cargo
-            .args(["build", "--release", "--message-format=json", "-q", "--bin", peer, "--manifest-path"])
+            .args([
+                "build",
+                "--release",
+                "--message-format=json",
+                "-q",
+                "-p",
+                package,
+                "--bin",
+                peer,
+                "--manifest-path",
+            ])
             .arg(&manifest);
         let output = cargo_output(&mut cargo);
         match output {

@@ -78,7 +78,6 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
         let program = f.extra.get("program").and_then(|p| p.as_str()).unwrap_or_default();
         (f.variant.clone(), program.to_owned())
     });
-    let unit = "instructions".to_owned();
-    out.panels.push(crate::plot::Panel { title: "User-space instructions per flow".to_owned(), unit, rows });
+    out.bars("User-space instructions per flow", "instructions", rows);
     Ok(out)
 }

@@ -38,7 +38,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
         out.figures.extend(ratios.figures(&got, &mut rng));
         let rows = out.figures.iter().filter(|f| f.variant == variant).map(super::row_by_program).collect();
         let title = format!("{flows} flow{} at once: delay added to libuv's", if flows == 1 { "" } else { "s" });
-        out.panels.push(crate::plot::Panel { title, unit: "ms".into(), rows });
+        out.bars(title, "ms", rows);
     }
     Ok(out)
 }

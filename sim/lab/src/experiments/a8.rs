@@ -4,7 +4,7 @@ use super::{CONTROL_MAX, FLOW_PROGRAMS, LIMIT, Lab, Outcome, Ratios, for_each};
 use crate::measure::cpu::interleave;
 use crate::measure::stats::{self, ratio_of_medians};
 use crate::measure::{Counter, Exit, MeasureError, Result, Server, failed, process};
-use crate::plot::{Panel, Row};
+use crate::plot::Row;
 use crate::programs::Program;
 use crate::report::{Bound, Figure};
 use std::collections::BTreeMap;
@@ -241,7 +241,7 @@ fn cpu(lab: &Lab, out: &mut Outcome, load: Load) -> Result<()> {
     let figures = ratios.figures(&got, &mut rng);
     let rows = figures.iter().map(super::row_by_program).collect();
     out.figures.extend(figures);
-    out.panels.push(Panel { title: format!("CPU time over libuv's, {variant}"), unit: "ratio".into(), rows });
+    out.bars(format!("CPU time over libuv's, {variant}"), "ratio", rows);
     Ok(())
 }
 
@@ -271,7 +271,7 @@ fn small_writes(lab: &Lab, out: &mut Outcome) -> Result<()> {
     let figures = ratios.figures(&got, &mut rng);
     let rows: Vec<Row> = figures.iter().map(super::row_by_program).collect();
     out.figures.extend(figures);
-    out.panels.push(Panel { title: "Throughput of 1 kB writes over libuv's".into(), unit: "ratio".into(), rows });
+    out.bars("Throughput of 1 kB writes over libuv's", "ratio", rows);
     Ok(())
 }
 

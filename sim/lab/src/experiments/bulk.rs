@@ -37,7 +37,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
         let rows = out.figures.iter().filter(|f| f.variant == security).map(super::row_by_program).collect();
         let beside = if security == "tls" { "tokio-rustls" } else { "plain quinn" };
         let title = format!("{}: throughput over that of {beside}", security.to_uppercase());
-        out.panels.push(crate::plot::Panel { title, unit: "ratio".into(), rows });
+        out.bars(title, "ratio", rows);
     }
     Ok(out)
 }

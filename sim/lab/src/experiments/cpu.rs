@@ -58,7 +58,7 @@ fn run(
         let of_this = |f: &&crate::report::Figure| f.variant == variant;
         let rows = out.figures.iter().filter(of_this).map(super::row_by_program).collect();
         let title = format!("{side}, {flows} flow{} at once: CPU time over libuv's", if flows == 1 { "" } else { "s" });
-        out.panels.push(crate::plot::Panel { title, unit: "ratio".into(), rows });
+        out.bars(title, "ratio", rows);
     }
     Ok(out)
 }

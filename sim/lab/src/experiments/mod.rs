@@ -8,15 +8,19 @@ mod a10;
 mod a5;
 mod a8;
 mod bulk;
+mod catalogue;
 mod cpu;
 mod flows;
 mod memory;
 
+pub use catalogue::ALL;
+
 use crate::measure::cpu::{Interleaved, Series};
 use crate::measure::stats::Estimate;
 use crate::measure::{MeasureError, Result};
-use crate::plot::{Panel, Row};
+use crate::plot::{Bars, Drawing, Panel, Row};
 use crate::programs::{Program, Programs};
+use crate::report::record::Beside;
 use crate::report::{Figure, Sample};
 use neater_base::Rng;
 use std::collections::BTreeMap;
@@ -43,6 +47,16 @@ pub struct Lab {
     pub quick: bool,
     /// Everything random follows from it.
     pub seed: u64,
+    /// Runs per point, or pairs, if it was asked for.
+    pub seeds: Option<usize>,
+    /// Runs at once, if it was asked for.
+    pub jobs: Option<usize>,
+    /// Make runs again that were made before.
+    pub fresh: bool,
+    /// Where each experiment has its directory.
+    pub out: PathBuf,
+    /// The build of the programs.
+    pub version: String,
     /// What is measured.
     pub programs: Programs,
     /// For the tools' output.
@@ -53,7 +67,7 @@ pub struct Lab {
 
 impl Lab {
     pub(crate) fn pairs(&self) -> usize {
-        if self.quick { PAIRS.1 } else { PAIRS.0 }
+        self.seeds.unwrap_or(if self.quick { PAIRS.1 } else { PAIRS.0 })
     }
 
     pub(crate) fn rng(&self, stream: u64) -> Rng {
@@ -68,8 +82,16 @@ pub struct Outcome {
     pub figures: Vec<Figure>,
     /// The raw numbers.
     pub samples: Vec<Sample>,
-    /// What is drawn.
+    /// What is drawn under the experiment's own title.
     pub panels: Vec<Panel>,
+    /// Further drawings.
+    pub drawings: Vec<Drawing>,
+    /// What was published, beside ours.
+    pub beside: Vec<Beside>,
+    /// What a reader must know of this run.
+    pub remarks: Vec<String>,
+    /// Runs of each point, where that is what was counted.
+    pub runs: Option<usize>,
 }
 
 impl Outcome {
@@ -91,7 +113,13 @@ impl Outcome {
             let (label, series) = row(f);
             Row { label, series, value: f.value, interval: f.ci_low.zip(f.ci_high), bound: f.bound }
         });
-        self.panels.push(Panel { title: title.into(), unit: unit.into(), rows: rows.collect() });
+        let rows = rows.collect();
+        self.bars(title, unit, rows);
+    }
+
+    /// Draws these bars as one panel.
+    pub(crate) fn bars(&mut self, title: impl Into<String>, unit: &str, rows: Vec<Row>) {
+        self.panels.push(Panel::Bars(Bars { title: title.into(), unit: unit.into(), rows }));
     }
 }
 
@@ -102,6 +130,30 @@ pub(crate) fn row_by_program(f: &Figure) -> Row {
     Row { label: program.clone(), series: program, value: f.value, interval, bound: f.bound }
 }
 
+/// What an experiment needs beyond this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The peers on other people's APIs, which are compiled.
+    Peers,
+    /// The `neater` command, in release.
+    Neater,
+    /// A program and the Debian package that has it.
+    Tool(&'static str, &'static str),
+}
+
+/// A metric, as an experiment declares it.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its name in the figures.
+    pub name: &'static str,
+    /// Its unit; "1" for ratios.
+    pub unit: &'static str,
+    /// What it is held against, in words; empty if it is only reported.
+    pub bound: &'static str,
+    /// How it is drawn.
+    pub drawn: &'static str,
+}
+
 /// An experiment.
 #[derive(Clone, Copy)]
 pub struct Experiment {
@@ -109,79 +161,52 @@ pub struct Experiment {
     pub id: &'static str,
     /// What it is about.
     pub title: &'static str,
-    /// What a reader of the drawing must know.
+    /// What is asked.
+    pub asked: &'static str,
+    /// How it is measured: what a reader of the drawing must know.
     pub note: &'static str,
+    /// Under which conditions, by name.
+    pub parameters: &'static [(&'static str, &'static str)],
+    /// What was published, and where.
+    pub published: &'static [(&'static str, &'static str)],
+    /// What is measured.
+    pub metrics: &'static [Metric],
+    /// What must be there.
+    pub needs: &'static [Need],
+    /// How long the quick and the full form take, more or less, in minutes.
+    pub minutes: (f64, f64),
     /// Does it.
     pub run: fn(&Lab) -> Result<Outcome>,
 }
 
-/// All experiments, in the order of `run all`.
-pub const ALL: [Experiment; 9] = [
-    Experiment {
-        id: "A1",
-        title: "A1: what opening a TCP flow costs the client",
-        note: "Whole life of a flow (open, connected, closed), slope between 256 and 2,048 flows opened at once on \
-               loopback. neater connects by name (two A and two AAAA records) with the outcome cached; the others to \
-               the address.",
-        run: a1::run,
-    },
-    Experiment {
-        id: "A2",
-        title: "A2: client CPU time over libuv",
-        note: "User and system time from the first open to the end (libraries loaded, outcome of the race cached), ratio \
-               of medians over interleaved pairs, 95 % bootstrap interval. 1 or 256 TCP flows at once, repeated.",
-        run: cpu::clients,
-    },
-    Experiment {
-        id: "A4",
-        title: "A4: server CPU time over libuv",
-        note: "User and system time of the whole process, ratio of medians over interleaved pairs, 95 % bootstrap \
-               interval. 1 or 256 TCP flows at once, repeated; the client is the same for all.",
-        run: cpu::servers,
-    },
-    Experiment {
-        id: "A5",
-        title: "A5: connect delay added to libuv's",
-        note: "Median over the flows from the call to the connection, difference of medians over interleaved pairs, \
-               95 % bootstrap interval.",
-        run: a5::run,
-    },
-    Experiment {
-        id: "A6",
-        title: "A6: client memory per open TCP flow",
-        note: "Slope between 256 and 2,048 open flows: bytes the allocator has given out (memcheck), and anonymous \
-               resident memory (/proc).",
-        run: memory::clients,
-    },
-    Experiment {
-        id: "A7",
-        title: "A7: server memory per open TCP flow",
-        note: "Slope between 256 and 2,048 open flows: bytes the allocator has given out (memcheck), and anonymous \
-               resident memory (/proc).",
-        run: memory::servers,
-    },
-    Experiment {
-        id: "A8",
-        title: "A8: what a transferred megabyte costs",
-        note: "Objects one after the other over 1 or 8 TCP flows, handed over in pieces of at most 64 kB, read with \
-               64 kB. Counts are slopes between two amounts, with both sides on one processor.",
-        run: a8::run,
-    },
-    Experiment {
-        id: "A10",
-        title: "A10: a cached connect over a single-protocol connect",
-        note: "User-space instructions per flow: by name with the race's outcome cached, over one protocol and a \
-               literal address.",
-        run: a10::run,
-    },
-    Experiment {
-        id: "BULK",
-        title: "BULK: throughput over other people's programs",
-        note: "One flow on loopback, the same program on both sides, 64 kB writes and reads, one thread each; ratio of \
-               medians over interleaved pairs, 95 % bootstrap interval.",
-        run: bulk::run,
-    },
-];
+impl Experiment {
+    /// How long it takes, more or less.
+    #[must_use]
+    pub const fn minutes(&self, quick: bool) -> f64 {
+        if quick { self.minutes.0 } else { self.minutes.1 }
+    }
+
+    /// What it declares, for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let mut out = format!("{}\n  {}\n\n  {}\n", self.title, self.asked, self.note);
+        let mut part = |head: &str, lines: Vec<String>| {
+            if !lines.is_empty() {
+                out.push_str(&format!("\n  {head}\n"));
+                lines.iter().for_each(|l| out.push_str(&format!("    {l}\n")));
+            }
+        };
+        part("parameters", self.parameters.iter().map(|(k, v)| format!("{k}: {v}")).collect());
+        part("published", self.published.iter().map(|(what, source)| format!("{what} [{source}]")).collect());
+        let metric = |m: &Metric| {
+            let bound = if m.bound.is_empty() { String::new() } else { format!("; {}", m.bound) };
+            format!("{} ({}){bound}; drawn as {}", m.name, m.unit, m.drawn)
+        };
+        part("metrics", self.metrics.iter().map(metric).collect());
+        out.push_str(&format!("\n  takes about {} min, {} min with --quick\n", self.minutes.1, self.minutes.0));
+        out
+    }
+}
 
 /// The values that could be measured, and why the others could not. Nothing can be measured without tools.
 pub(crate) fn for_each<T>(

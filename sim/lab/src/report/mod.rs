@@ -1,5 +1,8 @@
 //! Figures, how they are judged, and how they are shown and kept.
 
+pub mod page;
+pub mod record;
+
 use crate::measure::stats::Estimate;
 use serde::Serialize;
 use serde_json::Value;
@@ -263,13 +266,31 @@ fn unit(unit: &str) -> &str {
     if unit == "1" { "" } else { unit }
 }
 
-/// Keeps figures and samples under `dir`: `figures.json`, `samples.csv`, `samples.json`.
+/// Figures as one JSON object per line.
+///
+/// # Errors
+/// None that can happen to figures; they are those of the serializer.
+pub fn lines(figures: &[Figure]) -> io::Result<String> {
+    let mut out = String::new();
+    for f in figures {
+        out.push_str(&serde_json::to_string(f)?);
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+/// Keeps figures and samples under `dir`: `figures.json`, `figures.jsonl`, and, if there are samples, `samples.csv` and
+/// `samples.json`.
 ///
 /// # Errors
 /// The files cannot be written.
 pub fn keep(dir: &Path, figures: &[Figure], samples: &[Sample]) -> io::Result<()> {
     fs::create_dir_all(dir)?;
     fs::write(dir.join("figures.json"), serde_json::to_string_pretty(figures)?)?;
+    fs::write(dir.join("figures.jsonl"), lines(figures)?)?;
+    if samples.is_empty() {
+        return Ok(());
+    }
     fs::write(dir.join("samples.json"), serde_json::to_string(samples)?)?;
     fs::write(dir.join("samples.csv"), csv(samples))
 }

@@ -1,0 +1,147 @@
+//! What each experiment declares: what is asked, under which conditions, what was published, what is measured.
+//!
+//! Sources: **T** Weinrank and Tüxen's measurements of NEAT's resource cost; **U** the thesis on reliable UDP transports
+//! under emulation; **F** the browser demonstration. They are among the founding documents of this project.
+
+use super::{Experiment, Metric, Need, a1, a5, a8, a10, bulk, cpu, memory};
+
+const TOOLS: &[Need] =
+    &[Need::Peers, Need::Tool("valgrind", "valgrind"), Need::Tool("strace", "strace"), Need::Tool("cc", "gcc")];
+const LOOPBACK: (&str, &str) = ("network", "loopback, no router between");
+const FLOWS: (&str, &str) = ("flows at once", "1 and 256");
+const BARS: &str = "bars with 95 % intervals and bounds";
+
+const fn metric(name: &'static str, unit: &'static str, bound: &'static str) -> Metric {
+    Metric { name, unit, bound, drawn: BARS }
+}
+
+/// All experiments, in the order of `run all`.
+pub const ALL: &[Experiment] = &[
+    Experiment {
+        id: "A1",
+        title: "A1: what opening a TCP flow costs the client",
+        asked: "How many user-space instructions, allocations and system calls does a flow cost its client, with \
+                selection, policy, cache and racing on?",
+        note: "Whole life of a flow (open, connected, closed), slope between 256 and 2,048 flows opened at once on \
+               loopback. neater connects by name (two A and two AAAA records) with the outcome cached; the others to \
+               the address.",
+        parameters: &[LOOPBACK, ("flows at once", "256 and 2,048")],
+        published: &[("kqueue 153, libuv 946, NEAT 202,000 instructions per flow", "T, chapters 3 to 5")],
+        metrics: &[
+            metric("instructions_per_flow", "instructions", "neater at most 2,000, by its descriptor 1,200"),
+            metric("allocations_per_flow", "allocations", ""),
+            metric("syscalls_per_flow", "calls", "neater at most 5"),
+        ],
+        needs: TOOLS,
+        minutes: (0.7, 4.0),
+        run: a1::run,
+    },
+    Experiment {
+        id: "A2",
+        title: "A2: client CPU time over libuv",
+        asked: "How much more CPU time does a client need than one on libuv?",
+        note: "User and system time from the first open to the end (libraries loaded, outcome of the race cached), ratio \
+               of medians over interleaved pairs, 95 % bootstrap interval. 1 or 256 TCP flows at once, repeated.",
+        parameters: &[LOOPBACK, FLOWS, ("pairs", "30; 8 with --quick")],
+        published: &[("+1046 % with 1 flow, +952 % with 256", "T, chapters 3 to 5")],
+        metrics: &[metric("cpu_ratio", "1", "lower end of the interval at most 1.1")],
+        needs: TOOLS,
+        minutes: (0.6, 3.0),
+        run: cpu::clients,
+    },
+    Experiment {
+        id: "A4",
+        title: "A4: server CPU time over libuv",
+        asked: "How much more CPU time does a server need than one on libuv?",
+        note: "User and system time of the whole process, ratio of medians over interleaved pairs, 95 % bootstrap \
+               interval. 1 or 256 TCP flows at once, repeated; the client is the same for all.",
+        parameters: &[LOOPBACK, FLOWS, ("pairs", "30; 8 with --quick")],
+        published: &[("+744 % with 1 flow, +295 % with 256", "T, chapters 3 to 5")],
+        metrics: &[metric("cpu_ratio", "1", "lower end of the interval at most 1.1")],
+        needs: TOOLS,
+        minutes: (0.6, 3.0),
+        run: cpu::servers,
+    },
+    Experiment {
+        id: "A5",
+        title: "A5: connect delay added to libuv's",
+        asked: "How much later is a flow connected than with libuv?",
+        note: "Median over the flows from the call to the connection, difference of medians over interleaved pairs, \
+               95 % bootstrap interval.",
+        parameters: &[LOOPBACK, FLOWS, ("pairs", "30; 8 with --quick")],
+        published: &[("+72 ms with 1 flow, +109 ms with 256", "T, chapters 3 to 5")],
+        metrics: &[metric("added_delay_ms", "ms", "under 0.2 ms with 1 flow, under 2 ms with 256")],
+        needs: TOOLS,
+        minutes: (0.3, 2.0),
+        run: a5::run,
+    },
+    Experiment {
+        id: "A6",
+        title: "A6: client memory per open TCP flow",
+        asked: "How much memory does an open flow cost its client?",
+        note: "Slope between 256 and 2,048 open flows: bytes the allocator has given out (memcheck), and anonymous \
+               resident memory (/proc).",
+        parameters: &[LOOPBACK, ("open flows", "256 and 2,048")],
+        published: &[("+94 kB with 1 flow, +6.7 MB with 256", "T, chapters 3 to 5")],
+        metrics: &[metric("bytes_per_flow", "bytes", "under 2,000")],
+        needs: TOOLS,
+        minutes: (0.5, 3.0),
+        run: memory::clients,
+    },
+    Experiment {
+        id: "A7",
+        title: "A7: server memory per open TCP flow",
+        asked: "How much memory does an open flow cost its server?",
+        note: "Slope between 256 and 2,048 open flows: bytes the allocator has given out (memcheck), and anonymous \
+               resident memory (/proc).",
+        parameters: &[LOOPBACK, ("open flows", "256 and 2,048")],
+        published: &[("+3.4 MB with 256 flows", "T, chapters 3 to 5")],
+        metrics: &[metric("bytes_per_flow", "bytes", "under 2,000")],
+        needs: TOOLS,
+        minutes: (0.5, 3.0),
+        run: memory::servers,
+    },
+    Experiment {
+        id: "A8",
+        title: "A8: what a transferred megabyte costs",
+        asked: "What does moving data cost beyond opening the flow?",
+        note: "Objects one after the other over 1 or 8 TCP flows, handed over in pieces of at most 64 kB, read with \
+               64 kB. Counts are slopes between two amounts, with both sides on one processor.",
+        parameters: &[LOOPBACK, ("objects", "1 kB, 100 kB, 10 MB, 1 GB"), ("flows", "1 and 8")],
+        published: &[("sender +41 %, receiver +33 % CPU with 1 flow; +42 % and +35 % with 8", "T, chapters 3 to 5")],
+        metrics: &[
+            metric("syscalls_per_mb", "calls", "equal to libuv's"),
+            metric("instructions_per_mb", "instructions", "within 2 % of libuv's"),
+            metric("cpu_ratio", "1", ""),
+        ],
+        needs: TOOLS,
+        minutes: (1.2, 12.0),
+        run: a8::run,
+    },
+    Experiment {
+        id: "A10",
+        title: "A10: a cached connect over a single-protocol connect",
+        asked: "What does a connect cost whose race was run before?",
+        note: "User-space instructions per flow: by name with the race's outcome cached, over one protocol and a \
+               literal address.",
+        parameters: &[LOOPBACK, ("flows at once", "256 and 2,048")],
+        published: &[("CPU falls with the hit rate, by over 40 % in the clear, almost 20 % with TLS", "F, section 3")],
+        metrics: &[metric("instruction_ratio", "1", "at most 1.05")],
+        needs: TOOLS,
+        minutes: (0.4, 2.0),
+        run: a10::run,
+    },
+    Experiment {
+        id: "BULK",
+        title: "BULK: throughput over other people's programs",
+        asked: "Is bulk transfer as fast as on the libraries that users would pick instead?",
+        note: "One flow on loopback, the same program on both sides, 64 kB writes and reads, one thread each; ratio of \
+               medians over interleaved pairs, 95 % bootstrap interval.",
+        parameters: &[LOOPBACK, ("pairs", "30; 6 with --quick")],
+        published: &[],
+        metrics: &[metric("throughput_ratio", "1", "at least 0.95")],
+        needs: TOOLS,
+        minutes: (0.5, 3.0),
+        run: bulk::run,
+    },
+];

@@ -1,0 +1,250 @@
+//! Runs experiments: what they need is looked for, what they give is kept, shown and drawn.
+//!
+//! *Responsible for* the order, the time left, what is skipped and why, and the files of each experiment: `figures.json`,
+//! `figures.jsonl`, `samples.csv`, drawings as SVG and PNG, and `experiment.json`, from which the report is made. *Not for*
+//! measuring (`experiments`). [`journal`] and [`grid`] serve experiments that go on where an earlier run stopped.
+
+pub mod environment;
+pub mod grid;
+pub mod journal;
+mod progress;
+
+use crate::experiments::{ALL, Experiment, Lab, Need, Outcome};
+use crate::measure::{MeasureError, process};
+use crate::plot::{self, Drawing};
+use crate::programs::{Programs, Wanted};
+use crate::report;
+use crate::report::record::{Beside, DrawingRecord, MetricRecord, Record};
+use environment::Environment;
+use progress::span;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// How experiments are to be run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Fewer runs and fewer points.
+    pub quick: bool,
+    /// One JSON object per figure and line instead of tables.
+    pub json: bool,
+    /// Where everything is kept.
+    pub out: PathBuf,
+    /// The first seed.
+    pub seed: u64,
+    /// Runs per point, or pairs; each experiment has its own number unless this is given.
+    pub seeds: Option<usize>,
+    /// Runs at once where that is possible.
+    pub jobs: Option<usize>,
+    /// Make runs again that were made before.
+    pub fresh: bool,
+}
+
+impl Options {
+    /// The command line that does the same again for one experiment.
+    fn command(&self, id: &str) -> String {
+        let mut words = format!("neater-lab run {id}");
+        if self.quick {
+            words.push_str(" --quick");
+        }
+        if self.seed != 1 {
+            words.push_str(&format!(" --seed {}", self.seed));
+        }
+        for (name, value) in [("seeds", self.seeds), ("jobs", self.jobs)] {
+            if let Some(v) = value {
+                words.push_str(&format!(" --{name} {v}"));
+            }
+        }
+        words
+    }
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Everything was measured, or skipped where that is allowed.
+    Measured,
+    /// An experiment could not be measured.
+    Failed,
+}
+
+/// Runs the experiments of these ids. What one of several lacks is said, and it is skipped; a single one fails.
+///
+/// # Errors
+/// A tool is missing that a single experiment needs; files cannot be written.
+pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
+    let chosen: Vec<&Experiment> = ALL.iter().filter(|e| ids.contains(&e.id)).collect();
+    let mut able = Vec::new();
+    for e in &chosen {
+        match e.needs.iter().find_map(|n| n.lacking()) {
+            None => able.push(*e),
+            Some(lack) if chosen.len() > 1 => eprintln!("SKIP: {}: {lack}", e.id),
+            Some(lack) => return Err(lack),
+        }
+    }
+    if able.is_empty() {
+        return Ok(Ended::Measured);
+    }
+    let progress = |what: &str| eprintln!("neater-lab: {what}");
+    let peers = options.out.join("peers");
+    fs::create_dir_all(&peers)?;
+    // Children are started with these paths whatever their directory is.
+    let peers = peers.canonicalize()?;
+    let wants = |need: Need| able.iter().any(|e| e.needs.contains(&need));
+    let wanted = Wanted { peers: wants(Need::Peers), neater: wants(Need::Neater) };
+    let programs = Programs::prepare(&peers, wanted, &progress)?;
+    let version = version(&programs)?;
+    let &Options { quick, seed, seeds, jobs, fresh, .. } = options;
+    let out = options.out.canonicalize()?;
+    let progress = Box::new(progress);
+    let lab = Lab { quick, seed, seeds, jobs, fresh, out, version, programs, scratch: peers, progress };
+    let mut ended = Ended::Measured;
+    let mut left: f64 = able.iter().map(|e| e.minutes(quick) * 60.0).sum();
+    for (i, e) in able.iter().enumerate() {
+        let mine = e.minutes(quick) * 60.0;
+        let (n, all) = (i + 1, able.len());
+        (lab.progress)(&format!("{} ({n} of {all}): about {}, {} in all", e.id, span(mine), span(left)));
+        match one(e, &lab, options) {
+            Ok(()) => {}
+            Err(lack @ MeasureError::MissingTool { .. }) if able.len() > 1 => eprintln!("SKIP: {}: {lack}", e.id),
+            Err(e @ MeasureError::MissingTool { .. }) => return Err(e),
+            Err(why) => {
+                eprintln!("neater-lab: {}: {why}", e.id);
+                ended = Ended::Failed;
+            }
+        }
+        left -= mine;
+    }
+    Ok(ended)
+}
+
+/// The build of this program and of the command that it measures.
+fn version(programs: &Programs) -> io::Result<String> {
+    let me = std::env::current_exe()?;
+    let mut files = vec![me.as_path()];
+    files.extend(programs.neater().ok());
+    environment::fingerprint(&files)
+}
+
+fn one(e: &Experiment, lab: &Lab, options: &Options) -> Result<(), MeasureError> {
+    let mut environment = Environment::now();
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let clock = Instant::now();
+    let outcome = (e.run)(lab)?;
+    environment.load_after = environment::load();
+    let dir = lab.out.join(e.id);
+    report::keep(&dir, &outcome.figures, &outcome.samples)?;
+    let mut record = describe(e, lab, options, &outcome);
+    record.started = started;
+    record.seconds = clock.elapsed().as_secs_f64();
+    record.environment = environment;
+    record.drawings = draw(e, &dir, &outcome)?;
+    record.raw = raw_files(&dir)?;
+    let text = serde_json::to_string_pretty(&record).map_err(io::Error::from)?;
+    fs::write(dir.join("experiment.json"), text)?;
+    // A closed pipe is the reader's decision, not a failure of the measurement.
+    let mut stdout = io::stdout().lock();
+    if options.json {
+        let _ = stdout.write_all(report::lines(&outcome.figures)?.as_bytes());
+    } else {
+        let quick = if lab.quick { " (quick)" } else { "" };
+        let _ = writeln!(stdout, "{}{quick}\n{}", e.title, report::table(&outcome.figures));
+        for remark in &outcome.remarks {
+            let _ = writeln!(stdout, "  {remark}");
+        }
+    }
+    Ok(())
+}
+
+fn describe(e: &Experiment, lab: &Lab, options: &Options, outcome: &Outcome) -> Record {
+    let own = |pairs: &[(&str, &str)]| pairs.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+    let metric = |m: &crate::experiments::Metric| MetricRecord {
+        name: m.name.into(),
+        unit: m.unit.into(),
+        bound: m.bound.into(),
+        drawn: m.drawn.into(),
+    };
+    Record {
+        id: e.id.into(),
+        title: e.title.into(),
+        asked: e.asked.into(),
+        method: e.note.into(),
+        parameters: own(e.parameters),
+        metrics: e.metrics.iter().map(metric).collect(),
+        beside: beside(e, outcome),
+        remarks: outcome.remarks.clone(),
+        quick: lab.quick,
+        seed: lab.seed,
+        runs: outcome.runs,
+        command: options.command(e.id),
+        version: lab.version.clone(),
+        ..Record::default()
+    }
+}
+
+/// What was published beside ours; where an experiment puts nothing beside, the figures do.
+fn beside(e: &Experiment, outcome: &Outcome) -> Vec<Beside> {
+    if !outcome.beside.is_empty() {
+        return outcome.beside.clone();
+    }
+    let ours = "in the figures below";
+    let row = |(published, source): &(&str, &str)| Beside {
+        what: String::new(),
+        published: (*published).to_owned(),
+        ours: ours.to_owned(),
+        source: (*source).to_owned(),
+    };
+    e.published.iter().map(row).collect()
+}
+
+/// Draws what there is to draw into `dir`, as SVG and PNG.
+fn draw(e: &Experiment, dir: &Path, outcome: &Outcome) -> Result<Vec<DrawingRecord>, MeasureError> {
+    let main = (!outcome.panels.is_empty()).then(|| Drawing::new("", e.title, e.note, outcome.panels.clone()));
+    let mut records = Vec::new();
+    for drawing in main.iter().chain(&outcome.drawings) {
+        let file = if drawing.name.is_empty() { e.id.to_owned() } else { format!("{}-{}", e.id, drawing.name) };
+        let svg = plot::draw(drawing);
+        let image = plot::png(&svg).map_err(|why| MeasureError::Failed(format!("{file}.png: {why}")))?;
+        fs::write(dir.join(format!("{file}.svg")), svg)?;
+        fs::write(dir.join(format!("{file}.png")), image)?;
+        records.push(DrawingRecord { file, title: drawing.title.clone(), caption: drawing.caption.clone() });
+    }
+    Ok(records)
+}
+
+/// The files of `dir` that hold raw data, by name.
+fn raw_files(dir: &Path) -> io::Result<Vec<String>> {
+    let mut names: Vec<String> = fs::read_dir(dir)?
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|n| [".csv", ".pcapng", ".pcap", ".qlog"].iter().any(|end| n.ends_with(end)))
+        .collect();
+    names.push("figures.jsonl".to_owned());
+    names.sort_unstable();
+    Ok(names)
+}
+
+impl Need {
+    /// What is not there, if it is not.
+    #[must_use]
+    pub fn lacking(self) -> Option<MeasureError> {
+        match self {
+            Self::Peers | Self::Neater => None,
+            Self::Tool(tool, package) => process::need(tool, package).err(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_to_repeat_has_what_was_asked_for() {
+        let mut o =
+            Options { quick: true, json: true, out: "x".into(), seed: 7, seeds: Some(3), jobs: None, fresh: true };
+        assert_eq!(o.command("B1"), "neater-lab run B1 --quick --seed 7 --seeds 3");
+        (o.quick, o.seed, o.seeds, o.jobs) = (false, 1, None, Some(4));
+        assert_eq!(o.command("B1"), "neater-lab run B1 --jobs 4");
+    }
+}
