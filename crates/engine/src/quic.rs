@@ -696,7 +696,9 @@ impl<N: Net> Engine<N> {
 
     /// A session that is not its group's own ends with the last that uses it: the group will not end it.
     pub(crate) fn close_spare(&mut self, key: Key) {
-        let Some(q) = self.quics.get(key).filter(|q| q.client && q.lost.is_none() && q.attempt.is_none()) else { return };
+        let Some(q) = self.quics.get(key).filter(|q| q.client && q.lost.is_none() && q.attempt.is_none()) else {
+            return;
+        };
         let Some(g) = q.group.and_then(|g| self.groups.get(g)) else { return };
         if g.quic != Some(key) && q.streams.is_empty() && q.datagrams.is_none() && self.pending_on(key).is_empty() {
             let code = g.abort_code.unwrap_or(NO_ERROR);
@@ -707,7 +709,9 @@ impl<N: Net> Engine<N> {
     /// The connections that wait for a stream of this session, in the order in which they get one.
     pub(crate) fn pending_on(&self, key: Key) -> Vec<Key> {
         let group = self.quics.get(key).and_then(|q| q.group).and_then(|g| self.groups.get(g));
-        let waits = |conn: &Key| self.conns.get(*conn).is_some_and(|c| matches!(c.io, Io::StreamPending { quic } if quic == key));
+        let waits = |conn: &Key| {
+            self.conns.get(*conn).is_some_and(|c| matches!(c.io, Io::StreamPending { quic } if quic == key))
+        };
         group.map_or_else(Vec::new, |g| g.pending.iter().map(|(c, _)| *c).filter(waits).collect())
     }
 

@@ -38,3 +38,26 @@ impl Events {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use neater::ConnectionError;
+
+    fn verdict(events: &[Event]) -> Result<(), String> {
+        let mut state = Events::default();
+        events.iter().try_for_each(|e| state.take(e))
+    }
+
+    #[test]
+    fn a_life_in_order_passes_and_others_do_not() {
+        let sent = |n| Event::Sent(MessageId(n));
+        let failed = Event::ConnectionError(ConnectionError::TimedOut);
+        assert!(verdict(&[sent(1), Event::Ready, Event::Readable, sent(2), Event::Closed]).is_ok());
+        assert!(verdict(&[Event::Ready, Event::Ready]).is_err());
+        assert!(verdict(&[Event::Closed, Event::Readable]).is_err());
+        assert!(verdict(&[failed, Event::Closed]).is_err());
+        assert!(verdict(&[sent(1), Event::Expired(MessageId(1))]).is_err());
+        assert!(verdict(&[Event::Stopped]).is_err());
+    }
+}

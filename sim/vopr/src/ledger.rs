@@ -70,7 +70,7 @@ pub(crate) struct Book {
     /// The first thing that cannot be true.
     pub(crate) failure: Option<String>,
     /// What happened, if somebody wants to know.
-    lines: Option<Vec<String>>,
+    lines: Option<Vec<(Instant, String)>>,
     started: Instant,
     /// Tasks are being dropped because their process has ended: they do not close anything.
     pub(crate) killing: bool,
@@ -95,15 +95,20 @@ impl Ledger {
 
     /// Notes something for the time line, if there is one.
     pub(crate) fn note(&self, now: Instant, line: impl FnOnce() -> String) {
-        let mut book = self.0.borrow_mut();
-        let ms = (now - book.started).as_micros() as f64 / 1000.0;
-        if let Some(lines) = &mut book.lines {
-            lines.push(format!("{ms:>12.3} ms  {}", line()));
+        if let Some(lines) = &mut self.0.borrow_mut().lines {
+            lines.push((now, line()));
         }
     }
 
+    /// The time line, in the order of time.
     pub(crate) fn take_lines(&self) -> Vec<String> {
-        self.with(|b| b.lines.take().unwrap_or_default())
+        let (mut lines, started) = self.with(|b| (b.lines.take().unwrap_or_default(), b.started));
+        lines.sort_by_key(|(at, _)| *at);
+        let text = |(at, line): (Instant, String)| {
+            let ms = (at - started).as_micros() as f64 / 1000.0;
+            format!("{ms:>12.3} ms  {line}")
+        };
+        lines.into_iter().map(text).collect()
     }
 
     /// Something cannot be true.
@@ -315,5 +320,105 @@ impl Flow {
             self.fates[0],
             self.fates[1]
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Instant = Instant::from_nanos(1);
+
+    /// A flow from host 0 to host 1 of which `said` bytes were said.
+    fn flow(said: u64, replayable: bool) -> Ledger {
+        let ledger = Ledger::new(T, false);
+        assert_eq!(ledger.open(T, 7, [0, 1], replayable), 0);
+        ledger.offer(0, Way::Up, said);
+        ledger.accept(T, 0, Way::Up, said);
+        ledger
+    }
+
+    fn hear(ledger: &Ledger, from: u64, len: usize) {
+        ledger.hear(T, 0, Way::Up, Way::Up, from, &content::bytes(0, Way::Up, from, len));
+    }
+
+    fn failure(ledger: &Ledger) -> String {
+        ledger.with(|b| b.failure.clone()).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_was_said_and_ended_may_be_heard_and_ended() {
+        let ledger = flow(100, false);
+        assert_eq!(ledger.take(T, 0, 1), Some(7));
+        hear(&ledger, 0, 60);
+        hear(&ledger, 60, 40);
+        ledger.finish(0, Way::Up, 100);
+        ledger.hear_end(T, 0, Way::Up, 100);
+        ledger.acknowledge(0, Way::Up);
+        ledger.settle();
+        assert_eq!(failure(&ledger), "");
+    }
+
+    #[test]
+    fn what_was_not_said_is_not_heard() {
+        let ledger = flow(100, false);
+        hear(&ledger, 90, 11);
+        assert!(failure(&ledger).contains("101 bytes heard, 100 said"));
+        let ledger = flow(100, false);
+        ledger.hear(T, 0, Way::Up, Way::Up, 0, &content::bytes(0, Way::Up, 1, 10));
+        assert!(failure(&ledger).contains("is not what was said"));
+    }
+
+    #[test]
+    fn an_end_is_heard_only_where_one_was_said() {
+        for (said, ended, heard) in [(100, None, 100), (100, Some(100), 99), (100, Some(50), 100)] {
+            let ledger = flow(said, false);
+            if let Some(after) = ended {
+                ledger.finish(0, Way::Up, after);
+            }
+            ledger.hear_end(T, 0, Way::Up, heard);
+            assert!(failure(&ledger).contains("its end was heard"), "{said} {ended:?} {heard}");
+        }
+    }
+
+    #[test]
+    fn what_was_acknowledged_was_heard_or_there_is_a_reason() {
+        let acknowledged = |lossy, fate| {
+            let ledger = flow(100, false);
+            ledger.take(T, 0, 1);
+            hear(&ledger, 0, 99);
+            ledger.acknowledge(0, Way::Up);
+            ledger.set_fate(T, 0, 1, fate);
+            ledger.with(|b| b.lossy = lossy);
+            ledger.settle();
+            !failure(&ledger).is_empty()
+        };
+        assert!(acknowledged(false, Fate::Failed("reset".into())));
+        assert!(acknowledged(false, Fate::Done));
+        assert!(!acknowledged(true, Fate::Failed("reset".into())));
+        assert!(!acknowledged(false, Fate::GaveUp));
+    }
+
+    #[test]
+    fn a_flow_is_taken_once_by_the_host_it_was_for() {
+        let ledger = flow(0, false);
+        assert_eq!(ledger.take(T, 0, 2), None);
+        assert!(failure(&ledger).contains("arrived at h2"));
+        let ledger = flow(0, false);
+        assert_eq!((ledger.take(T, 0, 1), ledger.take(T, 0, 1)), (Some(7), None));
+        assert!(failure(&ledger).contains("taken 2 times"));
+        let ledger = flow(0, true);
+        assert_eq!((ledger.take(T, 0, 1), ledger.take(T, 0, 1)), (Some(7), Some(7)), "safely replayable");
+        assert_eq!(ledger.take(T, 1, 1), None);
+        assert!(failure(&ledger).contains("which nobody has opened"));
+    }
+
+    #[test]
+    fn a_flow_that_stands_still_is_named() {
+        let ledger = flow(0, false);
+        assert!(ledger.stalled(T).is_none());
+        assert!(ledger.stalled(T + core::time::Duration::from_secs(1)).is_some_and(|why| why.contains("flow 0")));
+        ledger.set_fate(T, 0, 0, Fate::Done);
+        assert!(ledger.stalled(T + core::time::Duration::from_secs(1)).is_none());
     }
 }

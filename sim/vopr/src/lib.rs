@@ -42,4 +42,4 @@ mod world;
 
 pub use minimise::smaller;
 pub use plan::Plan;
-pub use run::{EMPTY, FINISH, GONE, Outcome, STALL, run};
+pub use run::{EMPTY, FINISH, GONE, Outcome, STALL, Telling, run};

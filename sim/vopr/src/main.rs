@@ -4,13 +4,14 @@
 
 #![forbid(unsafe_code)]
 
-use neater_vopr::{Plan, run, smaller};
+use neater_vopr::{Plan, Telling, run, smaller};
 use std::io::Write;
 use std::process::ExitCode;
 
 const HELP: &str = "\
 usage: neater-vopr [--seed FIRST] [--seeds N] [--step N]   run N seeds (default 1) from FIRST (default 0), every N-th
        neater-vopr --seed S --trace [--last N]             run one seed, with its plan and its time line (its last N lines)
+                           --packets                       the same with each packet at each place
        neater-vopr --seed S --twice                        run it twice: both must do the same
        neater-vopr --seed S --small                        leave out of its plan what it does not need to fail";
 
@@ -24,6 +25,7 @@ struct Args {
     step: u64,
     last: usize,
     trace: bool,
+    packets: bool,
     twice: bool,
     small: bool,
 }
@@ -41,6 +43,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Args, String> {
             "--step" => a.step = number()?.max(1),
             "--last" => a.last = number()? as usize,
             "--trace" => a.trace = true,
+            "--packets" => a.packets = true,
             "--twice" => a.twice = true,
             "--small" => a.small = true,
             other => return Err(format!("there is no {other}")),
@@ -57,19 +60,20 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if args.trace {
-        return trace(args.seed, args.last);
-    }
+    let telling = if args.packets { Telling::Packets } else { Telling::Events };
     if args.small {
-        return small(args.seed);
+        return small(args.seed, telling);
+    }
+    if args.trace || args.packets {
+        return trace(args.seed, args.last, telling);
     }
     let mut good = true;
     let mut out = std::io::stdout().lock();
     for n in 0..args.seeds {
         let seed = args.seed.saturating_add(n.saturating_mul(args.step));
         let plan = Plan::draw(seed);
-        let mut came = run(&plan, false);
-        if args.twice && came.failure.is_none() && run(&plan, false) != came {
+        let mut came = run(&plan, Telling::Nothing);
+        if args.twice && came.failure.is_none() && run(&plan, Telling::Nothing) != came {
             came.failure = Some("the same plan did something else the second time".into());
         }
         let line = match came.failure {
@@ -88,10 +92,10 @@ fn main() -> ExitCode {
 }
 
 /// One seed with everything that can be told of it.
-fn trace(seed: u64, last: usize) -> ExitCode {
+fn trace(seed: u64, last: usize, telling: Telling) -> ExitCode {
     let plan = Plan::draw(seed);
     print!("{plan}");
-    let outcome = run(&plan, true);
+    let outcome = run(&plan, telling);
     let skip = outcome.lines.len().saturating_sub(last);
     for line in &outcome.lines[skip..] {
         println!("{line}");
@@ -110,7 +114,7 @@ fn trace(seed: u64, last: usize) -> ExitCode {
 }
 
 /// One failing seed, with as little as it needs to fail.
-fn small(seed: u64) -> ExitCode {
+fn small(seed: u64, telling: Telling) -> ExitCode {
     match smaller(&Plan::draw(seed), TRIES) {
         None => {
             println!("seed {seed} does not fail");
@@ -118,7 +122,7 @@ fn small(seed: u64) -> ExitCode {
         }
         Some((plan, why)) => {
             print!("{plan}");
-            for line in run(&plan, true).lines {
+            for line in run(&plan, telling).lines {
                 println!("{line}");
             }
             println!("FAILED {seed} {why}");

@@ -1,7 +1,7 @@
 //! Making a failing plan small: leaving out faults, programs and peculiarities as long as it fails in the same way.
 
 use crate::plan::{Plan, SystemMood};
-use crate::run::run;
+use crate::run::{Telling, run};
 
 /// The kind of a failure: its words without its numbers.
 fn kind(why: &str) -> String {
@@ -12,7 +12,7 @@ fn kind(why: &str) -> String {
 /// done on the way. `None`: the plan does not fail.
 #[must_use]
 pub fn smaller(plan: &Plan, mut tries: usize) -> Option<(Plan, String)> {
-    let mut why = run(plan, false).failure?;
+    let mut why = run(plan, Telling::Nothing).failure?;
     let mut best = plan.clone();
     loop {
         let mut progress = false;
@@ -21,7 +21,7 @@ pub fn smaller(plan: &Plan, mut tries: usize) -> Option<(Plan, String)> {
                 return Some((best, why));
             }
             tries -= 1;
-            if let Some(other) = run(&cut, false).failure
+            if let Some(other) = run(&cut, Telling::Nothing).failure
                 && kind(&other) == kind(&why)
             {
                 why = other;
@@ -76,4 +76,25 @@ fn cuts(plan: &Plan) -> Vec<Plan> {
         with(&|p| (p.apps[n].up, p.apps[n].down) = (p.apps[n].up / 2, p.apps[n].down / 2));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cut_leaves_something_out_and_is_a_plan_that_can_be_done() {
+        let plan = Plan::draw(7);
+        let cuts = cuts(&plan);
+        assert!(cuts.len() >= plan.apps.len() + plan.faults.len());
+        assert!(cuts.iter().all(|cut| *cut != plan));
+        assert!(cuts.iter().take(3).all(|cut| run(cut, Telling::Nothing).failure.is_none()));
+    }
+
+    #[test]
+    fn failures_are_of_one_kind_whatever_their_numbers() {
+        assert_eq!(kind("flow 3 Up: byte 77 is not what was said"), kind("flow 12 Up: byte 1 is not what was said"));
+        assert_ne!(kind("flow 3 does not move"), kind("h2 has 4 sockets"));
+        assert_eq!(smaller(&Plan::draw(7), 3), None, "a plan that does not fail");
+    }
 }

@@ -21,8 +21,9 @@ use std::rc::Rc;
 pub const STALL: Duration = Duration::from_secs(150);
 /// How long after the calm every program must be over.
 pub const FINISH: Duration = Duration::from_secs(900);
-/// How long after its last program an engine may hold anything: its closing takes 10 s, a QUIC connection 30 s of silence.
-pub const EMPTY: Duration = Duration::from_secs(120);
+/// How long after its last program an engine may hold anything. A QUIC connection drains for three probe timeouts (RFC 9000
+/// section 10.2), which a round trip over an outage of a minute makes nine minutes.
+pub const EMPTY: Duration = Duration::from_secs(600);
 /// How long after its last process the network may hold anything: an abandoned TCP connection sends again eight times.
 pub const GONE: Duration = Duration::from_secs(1200);
 /// A process that was stopped for longer learns of it (`NetEvent::Resumed`).
@@ -45,10 +46,23 @@ pub struct Outcome {
     pub lines: Vec<String>,
 }
 
-/// Does a plan. `tracing` keeps a time line. A panic is a failure like any other.
+/// How much of a run is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Telling {
+    /// Nothing but its outcome.
+    Nothing,
+    /// What programs and faults do.
+    Events,
+    /// Each packet, too, at each place.
+    Packets,
+}
+
+/// Does a plan, and tells of it. A panic is a failure like any other.
 #[must_use]
-pub fn run(plan: &Plan, tracing: bool) -> Outcome {
+pub fn run(plan: &Plan, telling: Telling) -> Outcome {
+    let tracing = telling >= Telling::Events;
     let mut run = Run::new(plan, tracing);
+    run.network.world.trace(telling == Telling::Packets);
     let (failure, panicked) = match catch_unwind(AssertUnwindSafe(|| run.whole())) {
         Ok(outcome) => (outcome.err(), false),
         Err(panic) => {
@@ -65,6 +79,12 @@ pub fn run(plan: &Plan, tracing: bool) -> Outcome {
         }
     }
     let ledger = run.ledger.clone();
+    for e in world.take_trace() {
+        ledger.note(e.time, || {
+            let link = e.link.map_or(String::new(), |l| format!(" {l:?}"));
+            format!("packet{link} {} > {} {:?}, {} bytes: {:?}", e.from, e.to, e.kind, e.size, e.verdict)
+        });
+    }
     // The rest goes quietly.
     ledger.with(|b| b.killing = true);
     if panicked {

@@ -284,7 +284,7 @@ fn config(plan: &LinkPlan, faults: impl IntoIterator<Item = LinkFault>, calm: bo
         .with_jitter(Duration::from_micros(plan.jitter_us))
         .with_queue(QueueLimit::Packets(plan.queue))
         .with_mtu(plan.mtu, TooBig::Report);
-    c.rate = plan.rate;
+    c.rate = plan.rate.into();
     c.reorder = plan.reorder;
     if plan.loss > 0 && !calm {
         c = c.with_loss(plan.loss as f64 / 10_000.0);
@@ -297,7 +297,7 @@ fn config(plan: &LinkPlan, faults: impl IntoIterator<Item = LinkFault>, calm: bo
             LinkFault::Cut => c.with_down(true),
             LinkFault::Loss(loss) => c.with_loss(loss as f64 / 10_000.0),
             LinkFault::Slower(us) => LinkConfig { delay: c.delay + Duration::from_micros(us), ..c },
-            LinkFault::Rate(rate) => LinkConfig { rate: Some(rate), ..c },
+            LinkFault::Rate(rate) => LinkConfig { rate: rate.into(), ..c },
             LinkFault::BlackHole(mtu) => c.with_mtu(mtu, TooBig::BlackHole),
             LinkFault::Mtu(mtu) => c.with_mtu(mtu, TooBig::Report),
             LinkFault::Block(block) => c.with_filter(filters(block)),
