@@ -52,8 +52,8 @@ impl Request {
 enum Word {
     /// A line of its output.
     Line(u64, String),
-    /// It is over, and how.
-    Over(u64, bool),
+    /// It is over.
+    Over(u64),
 }
 
 /// Builds the program in release, and runs it. False if a seed fails.
@@ -112,14 +112,10 @@ fn start(program: &PathBuf, request: &Request, job: u64, tell: Sender<Word>) -> 
         .map_err(|e| format!("{}: {e}", program.display()))?;
     let out = child.stdout.take().ok_or("the program has no output")?;
     std::thread::spawn(move || {
-        let mut complete = true;
-        for line in BufReader::new(out).lines() {
-            match line {
-                Ok(line) => drop(tell.send(Word::Line(job, line))),
-                Err(_) => complete = false,
-            }
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            let _ = tell.send(Word::Line(job, line));
         }
-        let _ = tell.send(Word::Over(job, complete));
+        let _ = tell.send(Word::Over(job));
     });
     Ok(child)
 }
@@ -148,7 +144,7 @@ fn collect(request: &Request, hear: &Receiver<Word>, mut children: Vec<Child>) -
                     failures.push((seed, words.next().unwrap_or_default().to_owned()));
                 }
             }
-            Ok(Word::Over(job, _)) => {
+            Ok(Word::Over(job)) => {
                 let job = job as usize;
                 over[job] = true;
                 if next[job] < request.first + request.seeds {

@@ -47,10 +47,14 @@ fn cuts(plan: &Plan) -> Vec<Plan> {
         }
     };
     for n in 0..plan.apps.len() {
-        with(&|p| drop(p.apps.remove(n)));
+        with(&|p| {
+            p.apps.remove(n);
+        });
     }
     for n in 0..plan.faults.len() {
-        with(&|p| drop(p.faults.remove(n)));
+        with(&|p| {
+            p.faults.remove(n);
+        });
     }
     with(&|p| p.cables.clear());
     for n in 0..plan.hosts.len() {

@@ -43,7 +43,7 @@ impl Whim {
         loop {
             state.set(state.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
             let drawn = mix(state.get());
-            if drawn % 2 == 0 {
+            if drawn.is_multiple_of(2) {
                 return make().await;
             }
             let polls = 1 + (drawn >> 1) % 3;
