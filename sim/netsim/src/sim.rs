@@ -364,10 +364,10 @@ impl Sim {
 
     /// The same for a datagram that may have no checksum.
     pub(crate) fn send_parcel(&mut self, packet: Packet, route: Route, unchecked: bool) {
-        let (first, entered) = (route.first(), self.now);
+        let (entered, first) = (self.now, route.first());
         let hop_limit = HOP_LIMIT;
-        let parcel =
-            Box::new(Parcel { packet, route, done: 0, hop_limit, entered, cut: None, corrupt: None, unchecked });
+        let parcel = Parcel { packet, route, done: 0, hop_limit, entered, cut: None, corrupt: None, unchecked };
+        let parcel = Box::new(parcel);
         match first {
             Some(link) => self.enter_link(link, parcel),
             None => {
@@ -614,7 +614,7 @@ impl Sim {
         }
     }
 
-    fn icmp_input(&mut self, host: HostId, icmp: Icmp, offender: IpAddr) {
+    pub(crate) fn icmp_input(&mut self, host: HostId, icmp: Icmp, offender: IpAddr) {
         if let IcmpKind::TooBig { mtu } = icmp.kind {
             self.host(host).learn_path_mtu(icmp.quoted.destination.ip(), mtu);
             self.version += 1;

@@ -1,18 +1,19 @@
 //! [`World`]: hosts, interfaces, links and time, from outside.
 
-use crate::host::Host;
+use crate::host::{ConnEntry, Host};
 use crate::iface::{IfaceState, plain_address};
 use crate::nat::{NatBox, NatId};
 use crate::net::SimNet;
 use crate::service::{TcpService, UdpService};
 use crate::sim::Sim;
+use crate::tcp::{TcpConfig, TcpProbe};
 use crate::trace::TraceEvent;
 use core::fmt;
 use core::time::Duration;
 use neater_base::net::{Interface, InterfaceAddr, InterfaceKind, NameConfig, NetEvent};
 use neater_base::{Instant, WallTime};
 use neater_link::{Counters, LinkConfig, Nat, NatConfig};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where time starts unless the world is told otherwise: far enough from the origin that nothing saturates.
@@ -301,6 +302,21 @@ impl World {
         });
     }
 
+    /// Chooses the TCP of a host: for sockets opened and listeners made from now on. [`TcpConfig::linux`] at first.
+    pub fn set_tcp(&self, host: HostId, tcp: TcpConfig) {
+        self.with(|sim| sim.host(host).tcp = tcp);
+    }
+
+    /// The inside of all TCP connections of a host that have been established and not closed, by local and remote address.
+    #[must_use]
+    pub fn tcp_probes(&self, host: HostId) -> Vec<(SocketAddr, SocketAddr, TcpProbe)> {
+        self.with(|sim| {
+            let open = |e: &ConnEntry| e.conn.was_established() && !e.conn.is_closed();
+            let host = sim.host(host);
+            host.conns.iter().filter(|(_, e)| open(e)).map(|(_, e)| (e.local, e.remote, e.conn.probe())).collect()
+        })
+    }
+
     /// Sets how many sockets a host may have open; more fail with `TooManyFiles`. Those already open stay.
     pub fn set_max_sockets(&self, host: HostId, max: usize) {
         self.with(|sim| sim.host(host).max_sockets = max);
@@ -387,6 +403,15 @@ impl World {
             let now = sim.now;
             let wakeups = sim.hosts.iter().enumerate().filter_map(|(i, h)| Some((HostId(i), h.wakeup(now)?)));
             wakeups.min_by_key(|(id, at)| (*at, *id))
+        })
+    }
+
+    /// When a host wants its turn: as [`World::next_wakeup`], of one host.
+    #[must_use]
+    pub fn wakeup(&self, host: HostId) -> Option<Instant> {
+        self.with(|sim| {
+            let now = sim.now;
+            sim.host(host).wakeup(now)
         })
     }
 
