@@ -78,7 +78,7 @@ impl Network {
             let id = match node.kind {
                 NodeKind::Host => {
                     let host = self.world.add_host(&node.name);
-                    self.world.set_tcp(host, tcp(&node.tcp));
+                    self.world.set_tcp(host, tcp_config(&node.tcp));
                     NodeId::Host(host)
                 }
                 NodeKind::Router => self.world.with(|sim| {
@@ -172,7 +172,7 @@ impl Network {
             for event in &s.events {
                 let what = match &event.action {
                     Action::Link { link, direction, config } => {
-                        Planned::Link(self.links[*link][*direction], config.config.clone())
+                        Planned::Link(self.links[*link][*direction], Box::new(config.config.clone()))
                     }
                     Action::Interface { link, end, up } => match self.interfaces[*link][*end] {
                         Some(iface) => Planned::Interface(iface, *up),
@@ -203,7 +203,8 @@ impl Network {
                     .ok_or_else(|| format!("traffic.{}: {} has no address", t.name, s.nodes[node].name))
             };
             let (from_addr, to_addr): (IpAddr, IpAddr) = (address(t.from)?, address(t.to)?);
-            let options = [t.from, t.to].map(|n| options(&t.tcp.over(s.nodes[n].tcp)));
+            let options =
+                [t.from, t.to].map(|n| Options { tcp: tcp_config(&t.tcp.over(s.nodes[n].tcp)), ..Options::default() });
             for flow in 0..t.flows {
                 let mut rng = rng.fork();
                 let begin = self.start + t.start + t.start_within.mul_f64(rng.unit());
@@ -469,35 +470,38 @@ fn kind(kind: &TrafficKind) -> Kind {
     }
 }
 
-/// What a scenario says of TCP, as options of a connection.
-fn options(settings: &TcpSettings) -> Options {
-    Options { tcp: tcp(settings), ..Options::default() }
-}
-
-/// The TCP that a scenario asks for: Linux's, but for what it says.
-fn tcp(settings: &TcpSettings) -> TcpConfig {
+/// What a scenario says of TCP, over Linux's.
+fn tcp_config(settings: &TcpSettings) -> TcpConfig {
     let mut tcp = match settings.controller {
         Some(Controller::NewReno) => TcpConfig::linux_reno(),
         Some(Controller::Cubic) | None => TcpConfig::linux(),
     };
-    tcp.sack = settings.sack.unwrap_or(tcp.sack);
-    tcp.rack = settings.rack.unwrap_or(tcp.rack);
-    tcp.tail_loss_probe = settings.rack.unwrap_or(tcp.tail_loss_probe);
-    tcp.timestamps = settings.timestamps.unwrap_or(tcp.timestamps);
-    tcp.min_rto = settings.min_rto.unwrap_or(tcp.min_rto);
-    match settings.ecn {
-        Some(true) => tcp.ecn = EcnMode::Request,
-        Some(false) => tcp.ecn = EcnMode::Off,
-        None => {}
+    if let Some(on) = settings.sack {
+        tcp.sack = on;
+    }
+    if let Some(on) = settings.rack {
+        (tcp.rack, tcp.tail_loss_probe) = (on, on);
+    }
+    if let Some(on) = settings.ecn {
+        tcp.ecn = if on { EcnMode::Request } else { EcnMode::Off };
+    }
+    if let Some(on) = settings.timestamps {
+        tcp.timestamps = on;
     }
     if settings.delayed_ack == Some(false) {
         tcp.delayed_ack = DelayedAck::Fixed { every: 1, delay: Duration::ZERO };
     }
-    if let Some(n) = settings.initial_window {
-        tcp.congestion.initial_window = InitialWindow::Segments(n);
+    if let Some(segments) = settings.initial_window {
+        tcp.congestion.initial_window = InitialWindow::Segments(segments);
     }
-    let fixed = |n: u64| BufferSize::Fixed(usize::try_from(n).unwrap_or(usize::MAX));
-    tcp.send_buffer = settings.send_buffer.map_or(tcp.send_buffer, fixed);
-    tcp.receive_buffer = settings.receive_buffer.map_or(tcp.receive_buffer, fixed);
+    if let Some(least) = settings.min_rto {
+        tcp.min_rto = least;
+    }
+    if let Some(size) = settings.send_buffer {
+        tcp.send_buffer = BufferSize::Fixed(size as usize);
+    }
+    if let Some(size) = settings.receive_buffer {
+        tcp.receive_buffer = BufferSize::Fixed(size as usize);
+    }
     tcp
 }

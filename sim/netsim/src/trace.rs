@@ -51,10 +51,10 @@ pub enum TraceVerdict {
     Dropped(DropReason),
     /// It reached its host.
     Delivered,
-    /// It reached its host with a wrong bit, and the host dropped it.
-    Corrupt,
     /// A router found that it had crossed too many links.
     Expired,
+    /// It reached its host with a wrong bit, and the host dropped it.
+    Corrupt,
     /// Nobody has its destination address, or whoever has it is switched off.
     Unreachable,
 }
@@ -119,8 +119,8 @@ impl Recorder {
             TraceVerdict::Dropped(_) => d.number(1),
             TraceVerdict::Delivered => d.number(2),
             TraceVerdict::Unreachable => d.number(3),
-            TraceVerdict::Corrupt => d.number(4),
-            TraceVerdict::Expired => d.number(5),
+            TraceVerdict::Expired => d.number(4),
+            TraceVerdict::Corrupt => d.number(5),
         }
         let kind = kind(packet);
         match (&packet.body, kind) {

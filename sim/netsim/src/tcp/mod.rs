@@ -26,7 +26,6 @@ mod scoreboard;
 mod segment;
 mod send;
 mod state;
-mod synthetic;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -226,6 +225,11 @@ impl Conn {
     /// The number that a reused connection must be above (RFC 9293 section 3.6.1).
     pub(crate) fn receive_next(&self) -> Seq {
         self.rcv.nxt
+    }
+
+    /// The number after the last that was ever sent.
+    pub(crate) fn highest_sent(&self) -> Seq {
+        self.snd.max
     }
 
     /// Takes options; they work from now on.
