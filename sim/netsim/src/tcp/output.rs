@@ -231,6 +231,7 @@ impl Conn {
             fin,
             ece: self.agreed.ecn && self.ecn.echo,
             window,
+            shift: self.rcv.shift(),
             timestamps: self.timestamps(now),
             // Where there are data, there is room for them alone: full segments must fit the path.
             sack: if payload.is_empty() { self.rcv.selective() } else { Default::default() },

@@ -140,6 +140,11 @@ impl Recv {
         self.most_window = MAX_UNSCALED_WINDOW << self.shift;
     }
 
+    /// By how many bits windows are shifted.
+    pub(crate) fn shift(&self) -> u8 {
+        self.shift
+    }
+
     pub(crate) fn enable_sack(&mut self) {
         self.sack = true;
     }

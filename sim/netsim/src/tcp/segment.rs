@@ -85,6 +85,8 @@ pub(crate) struct Segment {
     pub(crate) cwr: bool,
     /// In bytes, already scaled.
     pub(crate) window: u64,
+    /// By how many bits the window is shifted on the wire.
+    pub(crate) shift: u8,
     /// Options of a SYN: maximum segment size, window scale, selective acknowledgments permitted.
     pub(crate) mss: Option<u32>,
     pub(crate) scale: Option<u8>,
