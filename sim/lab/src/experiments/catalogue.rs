@@ -3,7 +3,7 @@
 //! Sources: **T** Weinrank and Tüxen's measurements of NEAT's resource cost; **U** the thesis on reliable UDP transports
 //! under emulation; **F** the browser demonstration. They are among the founding documents of this project.
 
-use super::{Experiment, Metric, Need, a1, a5, a8, a10, b0, bulk, cpu, memory};
+use super::{Experiment, Metric, Need, a1, a5, a8, a10, b0, bulk, cpu, memory, x1, x2};
 
 const TOOLS: &[Need] =
     &[Need::Peers, Need::Tool("valgrind", "valgrind"), Need::Tool("strace", "strace"), Need::Tool("cc", "gcc")];
@@ -183,5 +183,34 @@ pub const ALL: &[Experiment] = &[
         ],
         minutes: (0.7, 9.0),
         run: b0::run,
+    },
+    Experiment {
+        id: "X1",
+        title: "X1: how fast the simulator is",
+        asked: "How many packets does the simulator move over a hop in a second, on one core?",
+        note: "Dumbbell of three NewReno and three CUBIC transfers with all of TCP at both ends, scenario `speed`; a packet \
+               over one link counts once. Real time of the run, without building the network; median over runs.",
+        parameters: &[("rate", "100 Mbit/s for 20 s; 1 Mbit/s for 60 minutes"), ("runs", "10; 3 with --quick")],
+        published: &[],
+        metrics: &[
+            metric("sim_packets_per_second", "1/s", "at least 1,000,000"),
+            metric("sim_hour_seconds", "s", "at most 5"),
+        ],
+        needs: &[],
+        minutes: (0.1, 0.5),
+        run: x1::run,
+    },
+    Experiment {
+        id: "X2",
+        title: "X2: whether a run can be repeated",
+        asked: "Does a seed give the same bytes in another process, with another home, directory, start and address layout?",
+        note: "Scenario `replay`: engines with QUIC, TLS and TCP beside traffic of every kind over a lossy bottleneck. Packets \
+               (pcapng, CSV), QUIC connections (qlog) and samples are kept in files named trace*, and compared.",
+        parameters: &[("seeds", "5; 1 with --quick")],
+        published: &[],
+        metrics: &[metric("identical_share", "1", "1")],
+        needs: &[],
+        minutes: (0.1, 0.5),
+        run: x2::run,
     },
 ];

@@ -13,6 +13,8 @@ mod catalogue;
 mod cpu;
 mod flows;
 mod memory;
+mod x1;
+pub mod x2;
 
 pub use catalogue::ALL;
 
