@@ -340,6 +340,8 @@ pub enum SendError {
     InvalidMessageProperties(String),
     /// The framer refused the message.
     Framer(String),
+    /// The message's lifetime (`msgLifetime`) has ended before there was room for it.
+    Expired,
     /// The connection has failed.
     Connection(ConnectionError),
 }
@@ -352,6 +354,7 @@ impl fmt::Display for SendError {
             Self::AfterFinal => f.write_str("nothing can be sent after a final message or a close"),
             Self::InvalidMessageProperties(why) => write!(f, "message properties: {why}"),
             Self::Framer(why) => write!(f, "framer: {why}"),
+            Self::Expired => f.write_str("the message's lifetime has ended before there was room for it"),
             Self::Connection(e) => e.fmt(f),
         }
     }

@@ -1,5 +1,6 @@
 //! QUIC connections and the sockets they share.
 
+pub(crate) mod silence;
 mod socket;
 
 use crate::conn::{Conn, ConnectionState, Io, Queued};
@@ -76,6 +77,10 @@ pub(crate) struct Quic {
     window: u64,
     /// How many connections the peer may have in the group (`groupConnLimit`).
     pub(crate) peer_limit: Option<u32>,
+    /// When something came from the peer last.
+    heard: Instant,
+    /// A timer looks after its silence: see [`silence`].
+    listening: bool,
 }
 
 /// `connPriority` unless it was set (RFC 9622 section 8.1.2).
@@ -129,6 +134,7 @@ impl<N: Net> Engine<N> {
         let tls = server.and_then(|(_, r)| r.quic_server.as_ref()).map(|(tls, tuning)| (tls.clone(), tuning));
         let mut endpoint = Endpoint::new(Epoch::new(), &identity, tls).map_err(AttemptError::Quic)?;
         endpoint.set_wall(self.net.wall());
+        endpoint.set_qlog(self.config.qlog.clone());
         let key = self.quic_sockets.next_key();
         let sock = self.net.udp(Owner::QuicSocket(key).token(), family, &options).map_err(AttemptError::Net)?;
         self.quic_sockets.insert(QuicSocket {
@@ -247,6 +253,8 @@ impl<N: Net> Engine<N> {
             started: self.now,
             window: neater_quic::Tuning::SEND_WINDOW_MIN,
             peer_limit,
+            heard: self.now,
+            listening: false,
         });
         if let Some(s) = self.quic_sockets.get_mut(socket) {
             if s.conns.len() <= handle.0 {
@@ -670,6 +678,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn quic_bind(&mut self, key: Key, stream: StreamId, conn: Key) {
         if let Some(q) = self.quics.get_mut(key) {
             q.streams.insert(stream, conn);
+            self.quic_listen(key);
         }
         if let Some(p) = self.conns.get(conn).map(Conn::priority).filter(|p| *p != DEFAULT_PRIORITY) {
             self.apply_priority(conn, p);

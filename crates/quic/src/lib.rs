@@ -18,6 +18,7 @@ mod clock;
 mod closing;
 mod config;
 mod error;
+mod qlog;
 mod quinn;
 
 pub use api::{
@@ -27,6 +28,7 @@ pub use api::{
 pub use clock::Epoch;
 pub use config::{Identity, Tuning};
 pub use error::QuicError;
+pub use qlog::{Qlog, QlogOf};
 pub use quinn::{Connection, ConnectionEvent, Endpoint, EndpointEvent, Handle};
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::api::{
     Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, ReadOutcome, Stats, StreamId,
     Transmit,
 };
-use crate::{Epoch, Identity, QuicError, Tuning};
+use crate::{Epoch, Identity, Qlog, QlogOf, QuicError, Tuning};
 use bytes::{Bytes, BytesMut};
 use neater_base::net::Ecn;
 use neater_base::{Instant, Rng};
@@ -73,6 +73,9 @@ pub struct Endpoint {
     handshaking: usize,
     accepting: bool,
     server: bool,
+    qlog: Option<Qlog>,
+    /// What accepted connections are set up with, when each is to have a log of its own.
+    base: Option<(Arc<q::ServerConfig>, Tuning)>,
 }
 
 impl core::fmt::Debug for Endpoint {
@@ -101,6 +104,7 @@ impl Endpoint {
         config.cid_generator(move || Box::new(Cids { engine, rng: cids.clone() }));
         config.rng_seed(Some(seed));
         let accepting = server.is_some();
+        let tuning = server.as_ref().map(|(_, tuning)| (*tuning).clone());
         let server = server
             .map(|(tls, tuning)| {
                 let crypto = QuicServerConfig::try_from(tls).map_err(|e| QuicError::Configuration(e.to_string()))?;
@@ -112,8 +116,24 @@ impl Endpoint {
                 Ok::<_, QuicError>(Arc::new(server))
             })
             .transpose()?;
+        let base = server.clone().zip(tuning);
         let inner = q::Endpoint::new(Arc::new(config), server, true, None);
-        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting, server: accepting })
+        let (handshaking, server) = (0, accepting);
+        Ok(Self { inner, epoch, engine, rng, wall, handshaking, accepting, server, qlog: None, base })
+    }
+
+    /// From now on each new connection is logged where `qlog` says.
+    pub fn set_qlog(&mut self, qlog: Option<Qlog>) {
+        self.qlog = qlog;
+    }
+
+    /// The log of a new connection, if there is to be one.
+    fn log(&self, now: Instant, client: bool, remote: SocketAddr) -> Option<q::QlogStream> {
+        let writer = self.qlog.as_ref()?(&QlogOf { client, remote })?;
+        let mut config = q::QlogConfig::default();
+        config.writer(writer).start_time(self.epoch.theirs(now));
+        config.title(Some(format!("neater {} {remote}", if client { "to" } else { "from" })));
+        config.into_stream()
     }
 
     /// Tells wall time, for the age of tokens.
@@ -122,6 +142,7 @@ impl Endpoint {
     }
 
     fn accept(&mut self, incoming: q::Incoming, now: Instant, out: &mut Vec<u8>) -> Arrival {
+        let at = now;
         let now = self.epoch.theirs(now);
         if !self.accepting || self.handshaking >= REFUSE_ABOVE {
             return Arrival::Respond(self.inner.refuse(incoming, out).into());
@@ -132,7 +153,14 @@ impl Endpoint {
                 Err(e) => Arrival::Respond(self.inner.refuse(e.into_incoming(), out).into()),
             };
         }
-        match self.inner.accept(incoming, now, out, None) {
+        let stream = self.log(at, false, incoming.remote_address());
+        let own = stream.zip(self.base.as_ref()).map(|(stream, (base, tuning))| {
+            let (mut config, mut transport) = (q::ServerConfig::clone(base), tuning.transport());
+            transport.qlog_stream(Some(stream));
+            config.transport_config(Arc::new(transport));
+            Arc::new(config)
+        });
+        match self.inner.accept(incoming, now, out, own) {
             Ok((handle, inner)) => {
                 self.handshaking += 1;
                 Arrival::New(Handle(handle.0), Box::new(Connection::new(inner, self.epoch)))
@@ -197,7 +225,9 @@ impl EndpointApi for Endpoint {
         let crypto =
             QuicClientConfig::try_from(setup.tls.clone()).map_err(|e| QuicError::Configuration(e.to_string()))?;
         let mut config = q::ClientConfig::new(Arc::new(crypto));
-        config.transport_config(Arc::new(setup.tuning.transport()));
+        let mut transport = setup.tuning.transport();
+        transport.qlog_stream(self.log(now, true, remote));
+        config.transport_config(Arc::new(transport));
         let rng = self.rng.clone();
         config.initial_dst_cid_provider(Arc::new(move || {
             let mut id = [0; 16];
