@@ -61,7 +61,7 @@ pub struct EngineConfig {
     pub crypto: Crypto,
     /// Bounds.
     pub limits: Limits,
-    /// Where QUIC connections are logged, if they are.
+    /// Where qlog traces of QUIC connections go; nowhere if `None`.
     pub qlog: Option<neater_quic::Qlog>,
 }
 

@@ -111,7 +111,9 @@ impl<N: Net> Engine<N> {
     fn identity(&mut self) -> Identity {
         let secret = self.config.shared_secret.unwrap_or(self.config.seed);
         let mut keys = neater_base::Rng::new(secret);
-        Identity { engine: self.config.engine, seed: self.rng.seed(), reset_key: keys.seed(), token_key: keys.seed() }
+        let qlog = self.config.qlog.clone();
+        let (engine, seed) = (self.config.engine, self.rng.seed());
+        Identity { engine, seed, reset_key: keys.seed(), token_key: keys.seed(), qlog }
     }
 
     /// Opens a UDP socket that speaks QUIC; `server`: it accepts connections for this listener.
@@ -134,7 +136,6 @@ impl<N: Net> Engine<N> {
         let tls = server.and_then(|(_, r)| r.quic_server.as_ref()).map(|(tls, tuning)| (tls.clone(), tuning));
         let mut endpoint = Endpoint::new(Epoch::new(), &identity, tls).map_err(AttemptError::Quic)?;
         endpoint.set_wall(self.net.wall());
-        endpoint.set_qlog(self.config.qlog.clone());
         let key = self.quic_sockets.next_key();
         let sock = self.net.udp(Owner::QuicSocket(key).token(), family, &options).map_err(AttemptError::Net)?;
         self.quic_sockets.insert(QuicSocket {
@@ -567,10 +568,13 @@ impl<N: Net> Engine<N> {
         let Some(q) = self.quics.get(key) else { return };
         let mut members: Vec<Key> = q.streams.values().copied().collect();
         members.extend(q.datagrams);
-        if let Some(g) = q.group.and_then(|g| self.groups.get_mut(g)) {
-            members.extend(g.pending.drain(..).map(|(c, _)| c));
-        }
         let group = q.group;
+        for conn in self.pending_on(key) {
+            if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+                g.pending.retain(|(c, _)| *c != conn);
+            }
+            members.push(conn);
+        }
         for conn in members {
             self.stream_transport_lost(conn, &error);
         }
@@ -632,7 +636,10 @@ impl<N: Net> Engine<N> {
     pub(crate) fn quic_won(&mut self, conn: Key, key: Key, stack: Stack) {
         let group = match self.conns.get(conn).and_then(|c| c.group) {
             Some(g) => {
-                if let Some(g) = self.groups.get_mut(g) {
+                // Several members of a group without streams may have raced, and each have won a session of its own.
+                let own = self.groups.get(g).and_then(|g| g.quic).and_then(|q| self.quics.get(q));
+                let first = own.is_none_or(|q| q.lost.is_some());
+                if let Some(g) = self.groups.get_mut(g).filter(|_| first) {
                     g.quic = Some(key);
                 }
                 g
@@ -694,6 +701,28 @@ impl<N: Net> Engine<N> {
             }
         }
         self.mark_dirty(key);
+        self.close_spare(key);
+    }
+
+    /// A session that is not its group's own ends with the last that uses it: the group will not end it.
+    pub(crate) fn close_spare(&mut self, key: Key) {
+        let Some(q) = self.quics.get(key).filter(|q| q.client && q.lost.is_none() && q.attempt.is_none()) else {
+            return;
+        };
+        let Some(g) = q.group.and_then(|g| self.groups.get(g)) else { return };
+        if g.quic != Some(key) && q.streams.is_empty() && q.datagrams.is_none() && self.pending_on(key).is_empty() {
+            let code = g.abort_code.unwrap_or(NO_ERROR);
+            self.quic_close(key, code);
+        }
+    }
+
+    /// The connections that wait for a stream of this session, in the order in which they get one.
+    pub(crate) fn pending_on(&self, key: Key) -> Vec<Key> {
+        let group = self.quics.get(key).and_then(|q| q.group).and_then(|g| self.groups.get(g));
+        let waits = |conn: &Key| {
+            self.conns.get(*conn).is_some_and(|c| matches!(c.io, Io::StreamPending { quic } if quic == key))
+        };
+        group.map_or_else(Vec::new, |g| g.pending.iter().map(|(c, _)| *c).filter(waits).collect())
     }
 
     /// Drops a QUIC connection that is over and used by nobody, and its socket with the last of them.
@@ -705,7 +734,7 @@ impl<N: Net> Engine<N> {
         let (socket, group) = (q.socket, q.group);
         self.quics.remove(key);
         if let Some(g) = group {
-            if let Some(g) = self.groups.get_mut(g) {
+            if let Some(g) = self.groups.get_mut(g).filter(|g| g.quic == Some(key)) {
                 g.quic = None;
             }
             self.tidy_group(g);

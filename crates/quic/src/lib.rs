@@ -18,7 +18,6 @@ mod clock;
 mod closing;
 mod config;
 mod error;
-mod qlog;
 mod quinn;
 
 pub use api::{
@@ -26,9 +25,8 @@ pub use api::{
     Transmit,
 };
 pub use clock::Epoch;
-pub use config::{Identity, Tuning};
+pub use config::{Identity, Qlog, QlogOf, Tuning};
 pub use error::QuicError;
-pub use qlog::{Qlog, QlogOf};
 pub use quinn::{Connection, ConnectionEvent, Endpoint, EndpointEvent, Handle};
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use crate::api::{
     Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, ReadOutcome, Stats, StreamId,
     Transmit,
 };
-use crate::{Epoch, Identity, Qlog, QlogOf, QuicError, Tuning};
+use crate::config::{Qlog, QlogOf};
+use crate::{Epoch, Identity, QuicError, Tuning};
 use bytes::{Bytes, BytesMut};
 use neater_base::net::Ecn;
 use neater_base::{Instant, Rng};
@@ -74,8 +75,8 @@ pub struct Endpoint {
     accepting: bool,
     server: bool,
     qlog: Option<Qlog>,
-    /// What accepted connections are set up with, when each is to have a log of its own.
-    base: Option<(Arc<q::ServerConfig>, Tuning)>,
+    /// What accepted connections are set up with, when each has a trace of its own.
+    traced: Option<(Arc<q::ServerConfig>, Tuning)>,
 }
 
 impl core::fmt::Debug for Endpoint {
@@ -104,7 +105,7 @@ impl Endpoint {
         config.cid_generator(move || Box::new(Cids { engine, rng: cids.clone() }));
         config.rng_seed(Some(seed));
         let accepting = server.is_some();
-        let tuning = server.as_ref().map(|(_, tuning)| (*tuning).clone());
+        let tuning = server.as_ref().filter(|_| identity.qlog.is_some()).map(|(_, tuning)| Tuning::clone(tuning));
         let server = server
             .map(|(tls, tuning)| {
                 let crypto = QuicServerConfig::try_from(tls).map_err(|e| QuicError::Configuration(e.to_string()))?;
@@ -116,24 +117,10 @@ impl Endpoint {
                 Ok::<_, QuicError>(Arc::new(server))
             })
             .transpose()?;
-        let base = server.clone().zip(tuning);
+        let traced = server.clone().zip(tuning);
         let inner = q::Endpoint::new(Arc::new(config), server, true, None);
-        let (handshaking, server) = (0, accepting);
-        Ok(Self { inner, epoch, engine, rng, wall, handshaking, accepting, server, qlog: None, base })
-    }
-
-    /// From now on each new connection is logged where `qlog` says.
-    pub fn set_qlog(&mut self, qlog: Option<Qlog>) {
-        self.qlog = qlog;
-    }
-
-    /// The log of a new connection, if there is to be one.
-    fn log(&self, now: Instant, client: bool, remote: SocketAddr) -> Option<q::QlogStream> {
-        let writer = self.qlog.as_ref()?(&QlogOf { client, remote })?;
-        let mut config = q::QlogConfig::default();
-        config.writer(writer).start_time(self.epoch.theirs(now));
-        config.title(Some(format!("neater {} {remote}", if client { "to" } else { "from" })));
-        config.into_stream()
+        let (qlog, server) = (identity.qlog.clone(), accepting);
+        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting, server, qlog, traced })
     }
 
     /// Tells wall time, for the age of tokens.
@@ -142,7 +129,6 @@ impl Endpoint {
     }
 
     fn accept(&mut self, incoming: q::Incoming, now: Instant, out: &mut Vec<u8>) -> Arrival {
-        let at = now;
         let now = self.epoch.theirs(now);
         if !self.accepting || self.handshaking >= REFUSE_ABOVE {
             return Arrival::Respond(self.inner.refuse(incoming, out).into());
@@ -153,20 +139,23 @@ impl Endpoint {
                 Err(e) => Arrival::Respond(self.inner.refuse(e.into_incoming(), out).into()),
             };
         }
-        let stream = self.log(at, false, incoming.remote_address());
-        let own = stream.zip(self.base.as_ref()).map(|(stream, (base, tuning))| {
-            let (mut config, mut transport) = (q::ServerConfig::clone(base), tuning.transport());
-            transport.qlog_stream(Some(stream));
-            config.transport_config(Arc::new(transport));
-            Arc::new(config)
-        });
-        match self.inner.accept(incoming, now, out, own) {
+        match self.inner.accept(incoming, now, out, self.traced_setup()) {
             Ok((handle, inner)) => {
                 self.handshaking += 1;
                 Arrival::New(Handle(handle.0), Box::new(Connection::new(inner, self.epoch)))
             }
             Err(e) => e.response.map_or(Arrival::Nothing, |t| Arrival::Respond(t.into())),
         }
+    }
+
+    /// What the next connection that is accepted is set up with, if it has a trace of its own.
+    fn traced_setup(&self) -> Option<Arc<q::ServerConfig>> {
+        let (setup, tuning) = self.traced.as_ref()?;
+        let stream = self.qlog.as_ref()?.stream(QlogOf::Server, self.epoch)?;
+        let (mut setup, mut transport) = (q::ServerConfig::clone(setup), tuning.transport());
+        transport.qlog_stream(Some(stream));
+        setup.transport_config(Arc::new(transport));
+        Some(Arc::new(setup))
     }
 
     /// Whether it accepts connections, or did: other engines may share its port.
@@ -226,7 +215,7 @@ impl EndpointApi for Endpoint {
             QuicClientConfig::try_from(setup.tls.clone()).map_err(|e| QuicError::Configuration(e.to_string()))?;
         let mut config = q::ClientConfig::new(Arc::new(crypto));
         let mut transport = setup.tuning.transport();
-        transport.qlog_stream(self.log(now, true, remote));
+        transport.qlog_stream(self.qlog.as_ref().and_then(|q| q.stream(QlogOf::Client, self.epoch)));
         config.transport_config(Arc::new(transport));
         let rng = self.rng.clone();
         config.initial_dst_cid_provider(Arc::new(move || {

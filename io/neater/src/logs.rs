@@ -57,7 +57,7 @@ pub(crate) fn qlog(folder: &Path) -> io::Result<Qlog> {
         return Err(named(io::ErrorKind::NotADirectory.into()));
     }
     let (folder, count) = (folder.to_owned(), AtomicU64::new(0));
-    Ok(Arc::new(move |of: &QlogOf| match create(&folder, &count, of) {
+    Ok(Qlog::new(move |of| match create(&folder, &count, of) {
         Ok(file) => Some(Box::new(BufWriter::new(file)) as Box<dyn Write + Send + Sync>),
         Err(e) => {
             tracing::warn!(target: "neater::quic", "no qlog in {}: {e}", folder.display());
@@ -66,8 +66,8 @@ pub(crate) fn qlog(folder: &Path) -> io::Result<Qlog> {
     }))
 }
 
-fn create(folder: &Path, count: &AtomicU64, of: &QlogOf) -> io::Result<File> {
-    let (process, side) = (std::process::id(), if of.client { "client" } else { "server" });
+fn create(folder: &Path, count: &AtomicU64, of: QlogOf) -> io::Result<File> {
+    let (process, side) = (std::process::id(), if of == QlogOf::Client { "client" } else { "server" });
     loop {
         let number = count.fetch_add(1, Ordering::Relaxed) + 1;
         let path = folder.join(format!("neater-{process}-{number}-{side}.sqlog"));

@@ -7,11 +7,14 @@ mod a1;
 mod a10;
 mod a5;
 mod a8;
+mod b0;
 mod bulk;
 mod catalogue;
 mod cpu;
 mod flows;
 mod memory;
+mod x1;
+pub mod x2;
 
 pub use catalogue::ALL;
 
@@ -324,6 +327,6 @@ mod tests {
     fn every_experiment_has_its_own_id() {
         let mut ids: Vec<_> = ALL.iter().map(|e| e.id).collect();
         ids.dedup();
-        assert_eq!(ids, ["A1", "A2", "A4", "A5", "A6", "A7", "A8", "A10", "BULK"]);
+        assert_eq!(ids, ["A1", "A2", "A4", "A5", "A6", "A7", "A8", "A10", "BULK", "B0"]);
     }
 }
