@@ -1,5 +1,6 @@
 //! QUIC connections and the sockets they share.
 
+pub(crate) mod silence;
 mod socket;
 
 use crate::conn::{Conn, ConnectionState, Io, Queued};
@@ -76,6 +77,10 @@ pub(crate) struct Quic {
     window: u64,
     /// How many connections the peer may have in the group (`groupConnLimit`).
     pub(crate) peer_limit: Option<u32>,
+    /// When something came from the peer last.
+    heard: Instant,
+    /// A timer looks after its silence: see [`silence`].
+    listening: bool,
 }
 
 /// `connPriority` unless it was set (RFC 9622 section 8.1.2).
@@ -249,6 +254,8 @@ impl<N: Net> Engine<N> {
             started: self.now,
             window: neater_quic::Tuning::SEND_WINDOW_MIN,
             peer_limit,
+            heard: self.now,
+            listening: false,
         });
         if let Some(s) = self.quic_sockets.get_mut(socket) {
             if s.conns.len() <= handle.0 {
@@ -682,6 +689,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn quic_bind(&mut self, key: Key, stream: StreamId, conn: Key) {
         if let Some(q) = self.quics.get_mut(key) {
             q.streams.insert(stream, conn);
+            self.quic_listen(key);
         }
         if let Some(p) = self.conns.get(conn).map(Conn::priority).filter(|p| *p != DEFAULT_PRIORITY) {
             self.apply_priority(conn, p);

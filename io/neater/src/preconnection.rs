@@ -175,7 +175,7 @@ impl Preconnection {
         request: &Request,
         early: Option<Bytes>,
     ) -> Result<ConnectionId, Box<EstablishmentError>> {
-        let id = s.engine.initiate(request, &self.remotes, self.locals.first(), early).map_err(Box::new)?;
+        let id = s.engine.initiate_from(request, &self.remotes, &self.locals, early).map_err(Box::new)?;
         s.adopt(id);
         if let Some(handler) = &self.handler
             && let Some(slot) = s.slot(id)
