@@ -432,6 +432,16 @@ impl Conn {
         self.ext.as_ref().is_some_and(|e| e.framer.is_some() || e.rates.is_some())
     }
 
+    /// Over TCP, whether nothing waits for its socket to take it: no data, no end, and nobody who wants room.
+    #[inline]
+    pub(crate) fn is_drained(&self) -> bool {
+        self.stack == Some(Stack::Tcp)
+            && self.tx.is_empty()
+            && !self.wants_room
+            && (self.fin_done || !self.final_sent)
+            && self.state == ConnectionState::Established
+    }
+
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.state == ConnectionState::Established

@@ -469,7 +469,7 @@ impl<N: Net> Engine<N> {
         let Some(l) = self.listeners.get(listener) else { return };
         let request = l.request.0.clone();
         let Some(ch) = self.channels.get_mut(key) else { return };
-        let mut c = Conn::new(request, Arc::new([]), self.now);
+        let mut c = Conn::new(request, Arc::default(), self.now);
         c.stack = Some(if matches!(ch.kind, Kind::Tcp) { Stack::Tcp } else { Stack::Tls });
         c.passive = true;
         c.io = Io::Channel(key);
@@ -606,7 +606,7 @@ impl<N: Net> Engine<N> {
             self.stats.refused += 1;
             return;
         }
-        let mut c = Conn::new(l.request.0.clone(), Arc::new([]), self.now);
+        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.now);
         c.stack = Some(Stack::Udp);
         c.passive = true;
         c.io = Io::Peer { channel: key };

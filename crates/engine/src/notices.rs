@@ -30,6 +30,7 @@ enum Brief {
     Writable,
     Closed,
     Sent(MessageId),
+    Received(ConnectionId),
     /// Nobody's event: makes whoever drives come and take [`Notices::take_spent`].
     Spent,
     Other(Box<Event>),
@@ -43,6 +44,7 @@ impl Notices {
             Event::Writable => Brief::Writable,
             Event::Closed => Brief::Closed,
             Event::Sent(id) => Brief::Sent(id),
+            Event::ConnectionReceived(id) => Brief::Received(id),
             event => Brief::Other(Box::new(event)),
         };
         self.queue.push_back(Waiting { source, event });
@@ -65,6 +67,7 @@ impl Notices {
             Brief::Writable => Event::Writable,
             Brief::Closed => Event::Closed,
             Brief::Sent(id) => Event::Sent(id),
+            Brief::Received(id) => Event::ConnectionReceived(id),
             Brief::Other(event) => *event,
         };
         Some(Notice { source, event })
@@ -118,6 +121,7 @@ mod tests {
             Event::Readable,
             Event::Writable,
             Event::Sent(MessageId(7)),
+            Event::ConnectionReceived(conn),
             Event::Expired(MessageId(8)),
             Event::PathChange,
             Event::Closed,

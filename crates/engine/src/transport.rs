@@ -159,7 +159,8 @@ impl<N: Net> Engine<N> {
         if c.state == ConnectionState::Closing {
             return self.advance_close(conn);
         }
-        if writable {
+        // A socket that was never full has nothing to say when it can be written.
+        if writable && !c.is_drained() {
             self.flush_and_report(conn);
         }
         if readable {

@@ -2,6 +2,8 @@
 
 use crate::shared::Wait;
 use crate::{Connection, ConnectionError, SendError};
+use core::future::poll_fn;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Context, Poll};
 use neater_base::net::Lane;
 use std::io::{self, IoSlice};
@@ -14,16 +16,92 @@ use std::sync::{Arc, OnceLock};
 /// soon as the path allows while the process lives. Shutting down ends this side's direction and leaves the other open; it is
 /// done when the end needs this process no more, which is when the system has everything (TCP, TLS) or the peer has
 /// acknowledged everything (QUIC). Only [`Connection::close`] waits for the peer on every transport.
+///
+/// A task that never has to wait lets others have their turn all the same: after 128 reads and writes in a row one of them
+/// is pending although it need not be, and wakes its task at once.
 #[derive(Debug)]
 pub struct ByteStream {
     connection: Connection,
     /// A way past the engine and its lock, made when bytes first flow; `None` inside if there is none.
     lane: OnceLock<Option<Arc<dyn Lane>>>,
+    /// How many reads and writes there were since the last that had to wait.
+    in_a_row: AtomicU32,
 }
+
+/// Reads and writes in a row before others have their turn.
+const BUDGET: u32 = 128;
 
 impl ByteStream {
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, lane: OnceLock::new() }
+        Self { connection, lane: OnceLock::new(), in_a_row: AtomicU32::new(0) }
+    }
+
+    /// Counts one; `None` when it is time for others. A count that two threads lose makes that a little later.
+    #[inline(always)]
+    fn lane_in_budget(&self) -> Option<&Arc<dyn Lane>> {
+        let lane = self.lane.get()?.as_ref()?;
+        let n = self.in_a_row.load(Ordering::Relaxed);
+        self.in_a_row.store(n + 1, Ordering::Relaxed);
+        (n < BUDGET).then_some(lane)
+    }
+
+    /// Whether others must have their turn first. They get it: this task is woken again behind them.
+    #[inline]
+    fn must_yield(&self, cx: &Context<'_>) -> bool {
+        let n = self.in_a_row.load(Ordering::Relaxed);
+        let over = n >= BUDGET;
+        self.in_a_row.store(if over { 0 } else { n + 1 }, Ordering::Relaxed);
+        if over {
+            cx.waker().wake_by_ref();
+        }
+        over
+    }
+
+    /// Nobody is kept from his turn by somebody who waits.
+    #[inline]
+    fn waits(&self) {
+        self.in_a_row.store(0, Ordering::Relaxed);
+    }
+
+    /// Reads into `buf` what there is, at least one byte unless `buf` is empty; `Ok(0)` is the end of the peer's direction.
+    /// Cancel-safe: what is not returned is not read.
+    ///
+    /// # Errors
+    /// Why the connection is over.
+    pub async fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        if let Some(lane) = self.lane_in_budget()
+            && let Some(n) = lane.read(buf)
+        {
+            return Ok(n);
+        }
+        poll_fn(|cx| self.poll_read_bytes(cx, buf)).await.map_err(read_error)
+    }
+
+    /// Writes all of `buf`. Dropping the future leaves it unknown how much was written.
+    ///
+    /// # Errors
+    /// Why nothing can be written any more.
+    pub async fn write_all(&self, mut buf: &[u8]) -> io::Result<()> {
+        while !buf.is_empty() {
+            let quick = self.lane_in_budget().and_then(|lane| lane.write(buf));
+            let n = match quick {
+                Some(n) => n,
+                None => poll_fn(|cx| self.poll_write_bytes(cx, &[IoSlice::new(buf)])).await.map_err(write_error)?,
+            };
+            buf = buf.get(n..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Ends this side's direction, and waits until that end needs this process no more, as [`ByteStream::poll_end`] does.
+    ///
+    /// # Errors
+    /// Why what was written may not arrive.
+    pub async fn end(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_end(cx)).await.map_err(write_error)
     }
 
     /// The connection behind it.
@@ -44,7 +122,7 @@ impl ByteStream {
     /// Why the connection is over.
     #[inline]
     pub fn poll_read_bytes(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize, ConnectionError>> {
-        if let Some(Some(lane)) = self.lane.get()
+        if let Some(lane) = self.lane_in_budget()
             && let Some(n) = lane.read(buf)
         {
             return Poll::Ready(Ok(n));
@@ -54,19 +132,26 @@ impl ByteStream {
 
     #[inline(never)]
     fn poll_read_in_full(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize, ConnectionError>> {
+        if self.must_yield(cx) {
+            return Poll::Pending;
+        }
         let id = self.connection.id();
         let read = self.connection.handle().with(|s| {
             let read = s.engine.read(id, buf).map_err(Box::new);
             match read {
                 Ok(None) => s.wait(id, Wait::Readable, cx.waker()),
-                Ok(Some(_)) if self.lane.get().is_none() => drop(self.lane.set(s.engine.lane(id))),
+                // The end needs none: many connections carry nothing.
+                Ok(Some(1..)) if self.lane.get().is_none() => drop(self.lane.set(s.engine.lane(id))),
                 _ => {}
             }
             read
         });
         match read {
             Ok(Some(n)) => Poll::Ready(Ok(n)),
-            Ok(None) => Poll::Pending,
+            Ok(None) => {
+                self.waits();
+                Poll::Pending
+            }
             Err(e) => Poll::Ready(Err(*e)),
         }
     }
@@ -78,7 +163,7 @@ impl ByteStream {
     #[inline]
     pub fn poll_write_bytes(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Result<usize, SendError>> {
         if let [buf] = bufs
-            && let Some(Some(lane)) = self.lane.get()
+            && let Some(lane) = self.lane_in_budget()
             && let Some(n) = lane.write(buf)
         {
             return Poll::Ready(Ok(n));
@@ -108,6 +193,9 @@ impl ByteStream {
         if bufs.iter().all(|b| b.is_empty()) {
             return Poll::Ready(Ok(0));
         }
+        if self.must_yield(cx) {
+            return Poll::Pending;
+        }
         let id = self.connection.id();
         // The error is boxed inside: what is carried out on every call is small.
         let written = self.connection.handle().with(|s| {
@@ -121,7 +209,10 @@ impl ByteStream {
         });
         match written {
             Ok(Some(n)) => Poll::Ready(Ok(n)),
-            Ok(None) => Poll::Pending,
+            Ok(None) => {
+                self.waits();
+                Poll::Pending
+            }
             Err(e) => Poll::Ready(Err(*e)),
         }
     }

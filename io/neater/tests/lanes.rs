@@ -210,3 +210,49 @@ async fn a_rate_that_is_set_later_holds_for_bytes_that_went_around_the_engine() 
     }
     assert!(taken <= 2000, "{taken} bytes at once");
 }
+
+/// A task whose reads never have to wait shares its thread with the others, whichever way it reads.
+#[test]
+fn a_task_that_never_has_to_wait_lets_others_have_their_turn() {
+    const READS: u64 = 20_000;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let flood = thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut flow, _) = listener.accept().expect("a connection");
+            flow.write_all(&vec![7; READS as usize]).expect("it fits the buffers of the two sockets");
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("tokio");
+    runtime.block_on(async {
+        let neater = Neater::new().expect("engine");
+        for own in [true, false] {
+            let mut stream = plain(&neater, port).connect_bytes().await.expect("connected");
+            // All of it has arrived: from here on no read need wait.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let turns = Arc::new(AtomicU64::new(0));
+            let other = tokio::spawn({
+                let turns = turns.clone();
+                async move {
+                    loop {
+                        turns.fetch_add(1, Ordering::Relaxed);
+                        tokio::task::yield_now().await;
+                    }
+                }
+            });
+            tokio::task::yield_now().await;
+            let before = turns.load(Ordering::Relaxed);
+            for _ in 0..READS {
+                let mut byte = [0];
+                let n =
+                    if own { stream.read(&mut byte).await } else { AsyncReadExt::read(&mut stream, &mut byte).await };
+                assert_eq!((n.expect("alive"), byte[0]), (1, 7));
+            }
+            let after = turns.load(Ordering::Relaxed);
+            assert!(after - before >= READS / 256, "{} turns, own method: {own}", after - before);
+            other.abort();
+        }
+        nothing_left(&neater).await;
+    });
+    flood.join().expect("all sent");
+}

@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::OnceLock;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
@@ -357,18 +357,28 @@ pub fn payload(n: usize) -> &'static [u8] {
 /// # Errors
 /// Those of the flow.
 pub async fn push<W: AsyncWrite + Unpin>(flow: &mut W, args: &Args) -> io::Result<u64> {
-    let (mut left, mut object_left) = (args.bytes_per_flow(), args.object);
-    while left > 0 {
-        let piece = next_piece(left, object_left);
-        flow.write_all(payload(piece)).await?;
-        left -= piece as u64;
-        object_left -= piece as u64;
-        if object_left == 0 {
-            object_left = args.object;
-        }
+    for piece in pieces(args) {
+        flow.write_all(piece).await?;
     }
     flow.shutdown().await?;
     Ok(args.bytes_per_flow())
+}
+
+/// What a flow sends, write by write.
+pub fn pieces(args: &Args) -> impl Iterator<Item = &'static [u8]> {
+    let (mut left, mut object_left, object) = (args.bytes_per_flow(), args.object, args.object);
+    std::iter::from_fn(move || {
+        if left == 0 {
+            return None;
+        }
+        let piece = next_piece(left, object_left);
+        left -= piece as u64;
+        object_left -= piece as u64;
+        if object_left == 0 {
+            object_left = object;
+        }
+        Some(payload(piece))
+    })
 }
 
 /// When the first byte was read.
@@ -384,15 +394,21 @@ thread_local! {
 /// # Errors
 /// Those of the flow.
 pub async fn pull<R: AsyncRead + Unpin>(flow: &mut R) -> io::Result<u64> {
+    pull_by(|cx, buffer| {
+        let mut buf = ReadBuf::new(buffer);
+        Pin::new(&mut *flow).poll_read(cx, &mut buf).map_ok(|()| buf.filled().len())
+    })
+    .await
+}
+
+/// As [`pull`], by a function that reads once.
+///
+/// # Errors
+/// Those of the flow.
+pub async fn pull_by(mut read: impl FnMut(&mut Context<'_>, &mut [u8]) -> Poll<io::Result<usize>>) -> io::Result<u64> {
     let mut total = 0;
     loop {
-        let n = poll_fn(|cx| {
-            READ.with_borrow_mut(|buffer| {
-                let mut buf = ReadBuf::new(buffer);
-                Pin::new(&mut *flow).poll_read(cx, &mut buf).map_ok(|()| buf.filled().len())
-            })
-        })
-        .await?;
+        let n = poll_fn(|cx| READ.with_borrow_mut(|buffer| read(cx, buffer))).await?;
         if n == 0 {
             return Ok(total);
         }

@@ -1,5 +1,6 @@
 //! What a link is like, and what it may know of a packet.
 
+use crate::rate::Rate;
 use core::time::Duration;
 use neater_base::net::Ecn;
 use std::collections::BTreeSet;
@@ -146,8 +147,8 @@ pub enum TooBig {
 /// What one direction of a link is like.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// Bits per second of IP packets, headers included; `None` is unlimited, `Some(0)` the same as [`LinkConfig::down`].
-    pub rate: Option<u64>,
+    /// How fast it sends. `Rate::Fixed(0)` is the same as [`LinkConfig::down`].
+    pub rate: Rate,
     /// Propagation delay.
     pub delay: Duration,
     /// Extra delay, uniform between zero and this.
@@ -172,7 +173,7 @@ impl Default for LinkConfig {
     /// Unlimited, without delay or loss, 1,500 bytes MTU; room for 256 packets, which matters once a rate is set.
     fn default() -> Self {
         Self {
-            rate: None,
+            rate: Rate::Unlimited,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             reorder: false,
@@ -196,7 +197,7 @@ impl LinkConfig {
     /// A link with a rate in bits per second and a propagation delay.
     #[must_use]
     pub fn rate(bits_per_second: u64, delay: Duration) -> Self {
-        Self { rate: Some(bits_per_second), delay, ..Self::default() }
+        Self { rate: Rate::Fixed(bits_per_second), delay, ..Self::default() }
     }
 
     /// The same with each packet lost with probability `p`, 0 to 1.

@@ -1,20 +1,26 @@
 //! The link model shared by simulator and lab.
 //!
-//! *Responsible for* one direction of one link: given a packet's length, what is known of it and the time, whether it
-//! arrives and when. *Not responsible for* packets themselves, for queues of events, for the way back, or for ICMP: a
-//! drop is reported with its reason and the network around the link decides what to tell the sender.
+//! *Responsible for* one direction of one link: which of the packets offered to it come out at the other end, when, and in
+//! what order. *Not responsible for* what is in packets, for the way back, or for ICMP: a drop is reported with its reason
+//! and the network around the link decides what to tell the sender.
 //!
-//! Key types: [`Link`] is the machine, [`LinkConfig`] what it is like (changeable while it runs), [`Verdict`] its
-//! answer, [`Counters`] its account.
+//! Key types: [`Link`] is the machine, [`LinkConfig`] what it is like (changeable while it runs), [`Output`] what comes out
+//! of it, [`Counters`] its account.
 //!
 //! *Invariants*: a link is a function of its configuration, its seed and the packets offered; without
-//! [`LinkConfig::reorder`] packets arrive in the order in which they were offered; every accepted packet draws the same
-//! number of random numbers, whatever the configuration; the queue is bounded by [`MAX_QUEUED_PACKETS`].
+//! [`LinkConfig::reorder`] packets arrive in the order in which they were sent; what chance decides about a packet is a
+//! function of the seed and of the packet's number, whatever the configuration; queue and wire are bounded
+//! ([`MAX_QUEUED_PACKETS`], [`MAX_PACKETS_ON_WIRE`]); every packet offered comes out once.
 
 #![forbid(unsafe_code)]
 
 mod config;
+mod delivery;
+mod draw;
 mod link;
+mod rate;
 
 pub use config::{Action, Family, Filter, LinkConfig, Loss, Match, PacketMeta, Protocol, QueueLimit, TooBig};
-pub use link::{Counters, DropReason, Link, MAX_QUEUED_PACKETS, Verdict};
+pub use delivery::{DeliveryTrace, MAX_OPPORTUNITIES, TraceError, TraceErrorKind};
+pub use link::{Counters, DropReason, Link, MAX_PACKETS_ON_WIRE, MAX_QUEUED_PACKETS, Output};
+pub use rate::{MAX_RATE_STEPS, Rate, RateSteps, RateStepsError};

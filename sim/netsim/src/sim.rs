@@ -15,7 +15,7 @@ use crate::world::{HostId, IfaceId, LinkId, Unroutable};
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind};
 use neater_base::{Instant, Key, Rng, Timers, WallTime};
-use neater_link::{DropReason, Link, Verdict};
+use neater_link::{DropReason, Link, LinkConfig, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -52,10 +52,39 @@ pub(crate) struct Lookup {
     pub(crate) iface_mtu: u32,
 }
 
+/// A packet on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Parcel {
+    packet: Packet,
+    route: Route,
+    /// How many links of its route it has crossed.
+    done: usize,
+    /// When it entered the link that it is on.
+    entered: Instant,
+    /// It is one of the pieces that a packet crosses this link in.
+    cut: Option<u64>,
+}
+
+/// A packet that crosses a link in pieces: only all of them together go on.
+#[derive(Debug)]
+struct Cut {
+    /// Pieces of which nothing is known yet.
+    outstanding: usize,
+    lost: bool,
+}
+
+/// A link and when the world will look at it.
+struct Hop {
+    link: Link<Box<Parcel>>,
+    scheduled: Option<Instant>,
+}
+
 /// Something that will happen.
 pub(crate) enum Event {
-    /// A packet has crossed `done` links of its route.
-    Packet { packet: Box<Packet>, route: Route, done: usize },
+    /// A packet of a host to itself arrives.
+    Loopback(Box<Parcel>),
+    /// A link may have something.
+    Link(LinkId),
     /// The send buffer of a UDP socket has drained.
     UdpWritable { host: HostId, key: Key },
     /// A scripted UDP service answers.
@@ -70,7 +99,9 @@ pub(crate) struct Sim {
     wall: (WallTime, Instant),
     pub(crate) rng: Rng,
     pub(crate) hosts: Vec<Host>,
-    pub(crate) links: Vec<Link>,
+    links: Vec<Hop>,
+    cuts: BTreeMap<u64, Cut>,
+    next_cut: u64,
     /// Who has an address, loopback left out.
     pub(crate) owners: BTreeMap<IpAddr, IfaceId>,
     queue: Timers<Event>,
@@ -88,6 +119,8 @@ impl Sim {
             rng: Rng::from_number(seed),
             hosts: Vec::new(),
             links: Vec::new(),
+            cuts: BTreeMap::new(),
+            next_cut: 0,
             owners: BTreeMap::new(),
             queue: Timers::new(),
             deadlines: BTreeSet::new(),
@@ -159,8 +192,8 @@ impl Sim {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Packet { packet, route, done } if done < route.links.len() => self.hop(packet, route, done),
-            Event::Packet { packet, route, .. } => self.arrive(*packet, route),
+            Event::Loopback(parcel) => self.arrive(parcel.packet, parcel.route),
+            Event::Link(id) => self.drive(id),
             Event::UdpWritable { host, key } => self.udp_drained(host, key),
             Event::UdpReply { host, from, to, payload } => self.udp_reply(host, from, to, payload),
             Event::TcpAction { host, key, action } => self.service_action(host, key, action),
@@ -252,38 +285,126 @@ impl Sim {
 
     /// Sends a packet of a host on its way.
     pub(crate) fn send_packet(&mut self, packet: Packet, route: Route) {
-        if route.links.is_empty() {
+        let parcel = Box::new(Parcel { packet, route, done: 0, entered: self.now, cut: None });
+        if parcel.route.links.is_empty() {
             let at = self.now + LOOPBACK_DELAY;
-            self.schedule(at, Event::Packet { packet: Box::new(packet), route, done: 0 });
+            self.schedule(at, Event::Loopback(parcel));
         } else {
-            self.hop(Box::new(packet), route, 0);
+            self.hop(parcel);
         }
     }
 
     /// Offers a packet to the next link of its route.
-    fn hop(&mut self, packet: Box<Packet>, route: Route, done: usize) {
-        let id = route.links[done];
-        let link = &mut self.links[id.0];
-        let meta = packet.meta();
-        let mut arrival = self.now;
-        let mut dropped = None;
-        for len in packet.pieces(link.config().mtu) {
-            match link.offer(self.now, len, &meta) {
-                Verdict::Deliver(at) => arrival = arrival.max(at),
-                Verdict::Drop(reason) => dropped = Some(reason),
+    fn hop(&mut self, mut parcel: Box<Parcel>) {
+        let id = parcel.route.links[parcel.done];
+        let now = self.now;
+        let meta = parcel.packet.meta();
+        parcel.entered = now;
+        let hop = &mut self.links[id.0];
+        let pieces = parcel.packet.pieces(hop.link.config().mtu);
+        if let [len] = pieces[..] {
+            hop.link.offer(now, parcel, len, &meta);
+        } else {
+            parcel.cut = Some(self.next_cut);
+            self.cuts.insert(self.next_cut, Cut { outstanding: pieces.len(), lost: false });
+            self.next_cut += 1;
+            for len in pieces {
+                hop.link.offer(now, parcel.clone(), len, &meta);
             }
         }
-        let Some(reason) = dropped else {
-            self.recorder.packet(self.now, Some(id), &packet, TraceVerdict::Sent(arrival));
-            self.schedule(arrival, Event::Packet { packet, route, done: done + 1 });
+        self.watch(id);
+    }
+
+    /// Makes sure that the world looks at a link in time.
+    fn watch(&mut self, id: LinkId) {
+        let hop = &mut self.links[id.0];
+        let Some(at) = hop.link.next_timeout() else { return };
+        let at = at.max(self.now);
+        if hop.scheduled.is_none_or(|known| at < known) {
+            hop.scheduled = Some(at);
+            self.schedule(at, Event::Link(id));
+        }
+    }
+
+    /// Takes out of a link what has happened there. Times that are not the scheduled ones find nothing.
+    fn drive(&mut self, id: LinkId) {
+        let now = self.now;
+        let hop = &mut self.links[id.0];
+        if hop.scheduled.is_some_and(|at| at <= now) {
+            hop.scheduled = None;
+        }
+        while let Some(output) = self.links[id.0].link.poll(now) {
+            match output {
+                Output::Deliver { packet, at, .. } => self.crossed(id, packet, at),
+                Output::Drop { packet, reason, at, .. } => self.lost(id, *packet, reason, at),
+            }
+        }
+        self.watch(id);
+    }
+
+    /// Counts the pieces of a packet. False: this is not the last one, or one was lost.
+    fn is_whole(&mut self, cut: u64, lost: bool) -> bool {
+        let Some(state) = self.cuts.get_mut(&cut) else { return false };
+        state.outstanding -= 1;
+        state.lost |= lost;
+        let (last, whole) = (state.outstanding == 0, !state.lost);
+        if last {
+            self.cuts.remove(&cut);
+        }
+        last && whole
+    }
+
+    /// A packet has come to the end of a link.
+    fn crossed(&mut self, id: LinkId, mut parcel: Box<Parcel>, at: Instant) {
+        if let Some(cut) = parcel.cut.take()
+            && !self.is_whole(cut, false)
+        {
             return;
-        };
-        self.recorder.packet(self.now, Some(id), &packet, TraceVerdict::Dropped(reason));
+        }
+        self.recorder.packet(at, Some(id), &parcel.packet, TraceVerdict::Crossed { entered: parcel.entered });
+        parcel.done += 1;
+        if parcel.done < parcel.route.links.len() {
+            self.hop(parcel);
+        } else {
+            self.arrive(parcel.packet, parcel.route);
+        }
+    }
+
+    /// A link has dropped a packet.
+    fn lost(&mut self, id: LinkId, parcel: Parcel, reason: DropReason, at: Instant) {
+        let Parcel { packet, route, cut, .. } = parcel;
+        if let Some(cut) = cut {
+            let first = self.cuts.get(&cut).is_some_and(|c| !c.lost);
+            self.is_whole(cut, true);
+            if !first {
+                return;
+            }
+        }
+        self.recorder.packet(at, Some(id), &packet, TraceVerdict::Dropped(reason));
         match reason {
             DropReason::Rejected => self.router_icmp(&packet, IcmpKind::Prohibited, &route),
             DropReason::TooBig { mtu } => self.router_icmp(&packet, IcmpKind::TooBig { mtu }, &route),
             _ => {}
         }
+    }
+
+    // --- links -----------------------------------------------------------------------------------------------------
+
+    /// Adds a link whose schedules begin now.
+    pub(crate) fn add_link(&mut self, config: LinkConfig) -> LinkId {
+        let link = Link::starting_at(self.now, config, self.rng.u64());
+        self.links.push(Hop { link, scheduled: None });
+        LinkId(self.links.len() - 1)
+    }
+
+    pub(crate) fn set_link(&mut self, id: LinkId, config: LinkConfig) {
+        let now = self.now;
+        self.links[id.0].link.set_config(now, config);
+        self.watch(id);
+    }
+
+    pub(crate) fn link(&self, id: LinkId) -> &Link<Box<Parcel>> {
+        &self.links[id.0].link
     }
 
     /// A router on `route` tells the sender of a packet what is wrong.

@@ -41,8 +41,11 @@ pub enum PacketKind {
 /// What became of a packet at one place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceVerdict {
-    /// A link took it; it leaves the link at this time.
-    Sent(Instant),
+    /// It has crossed a link.
+    Crossed {
+        /// When it entered the link.
+        entered: Instant,
+    },
     /// A link dropped it.
     Dropped(DropReason),
     /// It reached its host.
@@ -51,12 +54,12 @@ pub enum TraceVerdict {
     Unreachable,
 }
 
-/// One packet at one place: entering a link, or arriving.
+/// One packet at one place: at the end of a link, or where it is dropped, or arriving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// When.
+    /// When it left the link, was dropped, or arrived.
     pub time: Instant,
-    /// The link it entered; `None` where it ends.
+    /// The link it was on; `None` where it ends.
     pub link: Option<LinkId>,
     /// The source address of the packet.
     pub from: SocketAddr,
@@ -107,7 +110,7 @@ impl Recorder {
         d.address(&packet.destination);
         d.number(u64::from(size) << 8 | packet.ecn as u64);
         match verdict {
-            TraceVerdict::Sent(at) => d.number(at.as_nanos()),
+            TraceVerdict::Crossed { entered } => d.number(entered.as_nanos()),
             TraceVerdict::Dropped(_) => d.number(1),
             TraceVerdict::Delivered => d.number(2),
             TraceVerdict::Unreachable => d.number(3),

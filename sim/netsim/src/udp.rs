@@ -205,7 +205,7 @@ impl Sim {
                 break;
             }
         }
-        let leaves = first.map_or(now, |link| self.links[link.0].busy_until());
+        let leaves = first.map_or(now, |link| self.link(link).drained_at());
         if leaves > now
             && let Some((udp, _)) = udp_mut(self.host(id), key)
         {

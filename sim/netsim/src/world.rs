@@ -10,7 +10,7 @@ use core::fmt;
 use core::time::Duration;
 use neater_base::net::{Interface, InterfaceAddr, InterfaceKind, NameConfig, NetEvent};
 use neater_base::{Instant, WallTime};
-use neater_link::{Counters, Link, LinkConfig};
+use neater_link::{Counters, LinkConfig};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -137,11 +137,7 @@ impl World {
 
     /// Adds a link that is plugged in nowhere: for [`World::set_route`]. Several routes may share it.
     pub fn add_link(&self, config: LinkConfig) -> LinkId {
-        self.with(|sim| {
-            let seed = sim.rng.u64();
-            sim.links.push(Link::new(config, seed));
-            LinkId(sim.links.len() - 1)
-        })
+        self.with(|sim| sim.add_link(config))
     }
 
     /// Lets packets from `from` to addresses of `to` cross these links, first to last; no link means no route.
@@ -155,21 +151,22 @@ impl World {
         });
     }
 
-    /// Changes a link. Packets already on it keep their time of arrival.
+    /// Changes a link. Packets on the wire keep their time of arrival, those that wait are sent as the new configuration
+    /// says, and dropped if it is down.
     pub fn set_link(&self, link: LinkId, config: LinkConfig) {
-        self.with(|sim| sim.links[link.0].set_config(config));
+        self.with(|sim| sim.set_link(link, config));
     }
 
     /// What a link is like now.
     #[must_use]
     pub fn link_config(&self, link: LinkId) -> LinkConfig {
-        self.with(|sim| sim.links[link.0].config().clone())
+        self.with(|sim| sim.link(link).config().clone())
     }
 
     /// What a link has done.
     #[must_use]
     pub fn link_counters(&self, link: LinkId) -> Counters {
-        self.with(|sim| sim.links[link.0].counters())
+        self.with(|sim| sim.link(link).counters())
     }
 
     /// The access links of an interface, up and down.

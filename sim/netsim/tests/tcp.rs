@@ -482,8 +482,8 @@ fn an_acknowledgment_is_delayed_by_forty_milliseconds() {
     let start = p.world.now();
     write(&mut client, c, b"one").unwrap();
     wait(&p.world, S);
-    let acks: Vec<_> = p.world.take_trace().iter().filter(|e| e.link == Some(p.ba)).map(|e| e.time - start).collect();
-    assert_eq!(acks, [MS * 50]);
+    let acks: Vec<_> = p.world.take_trace().iter().filter(|e| e.link == Some(p.ba)).map(|e| e.verdict).collect();
+    assert_eq!(acks, [TraceVerdict::Crossed { entered: start + MS * 50 }]);
 }
 
 #[test]
@@ -631,7 +631,7 @@ proptest! {
         low_water in prop_oneof![Just(u32::MAX), 1u32..30_000],
     ) {
         let link = LinkConfig {
-            rate,
+            rate: rate.into(),
             delay: MS * delay_ms,
             jitter: MS * jitter_ms,
             reorder,

@@ -301,11 +301,11 @@ fn the_trace_tells_every_step_of_a_packet() {
     wait(&p.world, S);
     let trace = p.world.take_trace();
     let story: Vec<_> = trace.iter().map(|e| (e.link, e.size, e.verdict)).collect();
-    let at = |ms| trace[0].time + MS * ms;
+    let at = |ms| trace[0].time - MS * 10 + MS * ms;
     let expected = [
-        (Some(p.ab), 48, TraceVerdict::Sent(at(10))),
+        (Some(p.ab), 48, TraceVerdict::Crossed { entered: at(0) }),
         (None, 48, TraceVerdict::Delivered),
-        (Some(p.ba), 40, TraceVerdict::Sent(at(20))),
+        (Some(p.ba), 40, TraceVerdict::Crossed { entered: at(10) }),
         (None, 40, TraceVerdict::Delivered),
     ];
     assert_eq!(story, expected);
@@ -314,6 +314,7 @@ fn the_trace_tells_every_step_of_a_packet() {
     assert!(p.world.take_trace().is_empty());
     p.world.set_link(p.ab, LinkConfig::default().with_filter(Filter::drop(Match::Protocol(Protocol::Tcp))));
     net.connect(Token(1), addr("192.0.2.2:81"), &plain()).unwrap();
+    p.world.step();
     assert_eq!(p.world.take_trace()[0].verdict, TraceVerdict::Dropped(DropReason::Filtered));
 }
 

@@ -141,7 +141,8 @@ impl Plan {
     /// The same with a rate of the client's link, in bits per second.
     #[must_use]
     pub fn rate(mut self, bits_per_second: u64) -> Self {
-        (self.access.0.rate, self.access.1.rate) = (Some(bits_per_second), Some(bits_per_second));
+        self.access.0.rate = bits_per_second.into();
+        self.access.1.rate = bits_per_second.into();
         self
     }
 

@@ -173,6 +173,7 @@ fn over_a_bad_network_a_first_message_arrives_once_and_in_order_whatever_becomes
                 let mut town = with_a_session(seed, &ask, &ask);
                 let up = town.client_links.0;
                 town.play.world().set_link(up, LinkConfig::default().with_loss(0.3));
+                let start = town.play.world().now();
                 let c = open(&mut town, &ask, "early,", Manner::default());
                 town.play.say(c, "late", last());
                 assert!(town.play.run_until(300 * S, |p| p.flow(c).is_over()), "{stack}");
@@ -181,8 +182,13 @@ fn over_a_bad_network_a_first_message_arrives_once_and_in_order_whatever_becomes
                     let received = &town.play.flow(s).received;
                     assert!(b"early,late".starts_with(received), "{stack}: {:?}", String::from_utf8_lossy(received));
                 }
+                // Retransmissions may outlast the ten seconds that a server waits for a handshake.
+                if town.play.flow(c).end() != Some(&Over::Closed) {
+                    assert!(town.play.world().now() - start > 10 * S, "{stack}: {:?}", town.play.flow(c).end());
+                    town.play.end();
+                    continue;
+                }
                 // The echo of what the server has received, over a way back that loses nothing.
-                assert_eq!(town.play.flow(c).end(), Some(&Over::Closed), "{stack}");
                 assert_eq!(town.play.flow(c).received, b"early,late", "{stack}");
                 town.play.end();
             }

@@ -8,7 +8,7 @@ use crate::workspace::{Files, Package};
 
 const BAN: &str = "crates/clippy.toml";
 /// Rooms outside `crates/` that keep their own copy.
-const COPIES: &[&str] = &["sim/link", "sim/netsim", "sim/vopr"];
+const COPIES: &[&str] = &["sim/link", "sim/netsim", "sim/scenario", "sim/vopr"];
 
 /// Every sans-IO crate that the ban does not reach.
 pub(super) fn check(packages: &[Package], files: &Files) -> Vec<Finding> {

@@ -190,7 +190,7 @@ impl<N: Net> Engine<N> {
                     stack,
                     meta.source,
                     request.0.clone(),
-                    Arc::new([]),
+                    Arc::default(),
                     false,
                 );
                 if full {

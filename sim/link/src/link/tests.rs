@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::{Family, Filter, Match, Protocol};
+use core::time::Duration;
 use neater_base::net::Ecn;
 
 const MS: Duration = Duration::from_millis(1);
@@ -17,48 +18,88 @@ fn udp() -> PacketMeta {
     packet(Protocol::Udp, "192.0.2.2:53")
 }
 
-fn arrivals(link: &mut Link, n: usize, gap: Duration) -> Vec<Option<Instant>> {
-    let mut now = Instant::ZERO;
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Arrived(Instant),
+    Dropped(DropReason),
+}
+
+/// Polls as a simulator does, until nothing is to come, and sorts the packets by their number.
+fn finish(link: &mut Link<usize>) -> Vec<(usize, Fate)> {
     let mut out = Vec::new();
-    for _ in 0..n {
-        out.push(match link.offer(now, 1000, &udp()) {
-            Verdict::Deliver(t) => Some(t),
-            Verdict::Drop(_) => None,
-        });
-        now += gap;
+    while let Some(now) = link.next_timeout() {
+        while let Some(output) = link.poll(now) {
+            out.push(match output {
+                Output::Deliver { packet, at } => (packet, Fate::Arrived(at)),
+                Output::Drop { packet, reason, .. } => (packet, Fate::Dropped(reason)),
+            });
+        }
     }
     out
+}
+
+/// Offers one packet and waits for its fate.
+fn one(link: &mut Link<usize>, now: Instant, len: u32, meta: &PacketMeta) -> Fate {
+    link.offer(now, 0, len, meta);
+    let fates = finish(link);
+    assert_eq!(fates.len(), 1);
+    fates[0].1
+}
+
+fn arrivals(link: &mut Link<usize>, n: usize, gap: Duration) -> Vec<Option<Instant>> {
+    let mut now = Instant::ZERO;
+    for i in 0..n {
+        link.offer(now, i, 1000, &udp());
+        now += gap;
+    }
+    let mut fates = finish(link);
+    fates.sort_by_key(|f| f.0);
+    assert_eq!(fates.len(), n);
+    fates.iter().map(|f| if let Fate::Arrived(at) = f.1 { Some(at) } else { None }).collect()
 }
 
 #[test]
 fn an_unlimited_link_only_delays() {
     let mut link = Link::new(LinkConfig::delay(MS * 20), 1);
-    assert_eq!(link.offer(at(5), 1500, &udp()), Verdict::Deliver(at(25)));
-    assert_eq!(link.offer(at(5), 1500, &udp()), Verdict::Deliver(at(25)));
-    assert_eq!(link.queued_bytes(at(5)), 0);
+    assert_eq!(one(&mut link, at(5), 1500, &udp()), Fate::Arrived(at(25)));
+    link.offer(at(30), 1, 1500, &udp());
+    assert_eq!((link.queued_bytes(at(30)), link.queued_packets(at(30))), (0, 0));
+    assert_eq!(link.next_timeout(), Some(at(50)));
+    assert!(link.poll(at(49)).is_none());
+    assert_eq!(link.poll(at(70)), Some(Output::Deliver { packet: 1, at: at(50) }), "exact, though late");
+    assert_eq!(link.next_timeout(), None);
 }
 
 #[test]
 fn packets_are_sent_one_after_another_at_the_rate() {
     // 1,250 bytes at 10 Mbit/s take 1 ms.
     let mut link = Link::new(LinkConfig::rate(10_000_000, MS * 20), 1);
-    for i in 1..=4 {
-        assert_eq!(link.offer(at(0), 1250, &udp()), Verdict::Deliver(at(20 + i)));
+    for i in 0..4 {
+        link.offer(at(0), i, 1250, &udp());
     }
-    assert_eq!(link.queued_bytes(at(0)), 5000);
+    assert_eq!((link.queued_bytes(at(0)), link.queued_packets(at(0))), (5000, 4));
+    assert_eq!(link.drained_at(), at(4));
     assert_eq!(link.queued_bytes(at(3)), 1250);
+    assert_eq!(finish(&mut link), [21, 22, 23, 24].map(|ms| (ms as usize - 21, Fate::Arrived(at(ms)))));
     // The link has been idle since 4 ms; what it did not send then is gone.
-    assert_eq!(link.offer(at(100), 1250, &udp()), Verdict::Deliver(at(121)));
+    assert_eq!(one(&mut link, at(100), 1250, &udp()), Fate::Arrived(at(121)));
 }
 
 #[test]
 fn a_full_queue_drops_the_newcomer_by_packets() {
     let config = LinkConfig::rate(10_000_000, MS).with_queue(QueueLimit::Packets(3));
     let mut link = Link::new(config, 1);
-    let verdicts: Vec<_> = (0..5).map(|_| link.offer(at(0), 1250, &udp())).collect();
-    assert!(verdicts[..3].iter().all(|v| matches!(v, Verdict::Deliver(_))));
-    assert_eq!(verdicts[3..], [Verdict::Drop(DropReason::QueueFull); 2]);
-    assert_eq!(link.offer(at(1), 1250, &udp()), Verdict::Deliver(at(5)));
+    for i in 0..5 {
+        link.offer(at(0), i, 1250, &udp());
+    }
+    assert_eq!(link.next_timeout(), Some(at(0)), "a drop is told at once");
+    for packet in [3, 4] {
+        assert_eq!(link.poll(at(0)), Some(Output::Drop { packet, reason: DropReason::QueueFull, at: at(0) }));
+    }
+    link.offer(at(1), 5, 1250, &udp());
+    let got: Vec<_> = finish(&mut link).iter().map(|f| f.0).collect();
+    assert_eq!(got, [0, 1, 2, 5]);
     assert_eq!(link.counters().queue_full, 2);
 }
 
@@ -66,17 +107,20 @@ fn a_full_queue_drops_the_newcomer_by_packets() {
 fn a_full_queue_drops_the_newcomer_by_bytes() {
     let config = LinkConfig::rate(10_000_000, MS).with_queue(QueueLimit::Bytes(2000));
     let mut link = Link::new(config, 1);
-    assert!(matches!(link.offer(at(0), 1250, &udp()), Verdict::Deliver(_)));
-    assert_eq!(link.offer(at(0), 1250, &udp()), Verdict::Drop(DropReason::QueueFull));
-    assert!(matches!(link.offer(at(0), 750, &udp()), Verdict::Deliver(_)));
+    for (i, len) in [1250, 1250, 750].into_iter().enumerate() {
+        link.offer(at(0), i, len, &udp());
+    }
+    let dropped = (1, Fate::Dropped(DropReason::QueueFull));
+    assert_eq!(finish(&mut link), [dropped, (0, Fate::Arrived(at(2))), (2, Fate::Arrived(at(2) + MS * 6 / 10))]);
     assert_eq!(link.counters().max_queued_bytes, 2000);
 }
 
 #[test]
 fn an_idle_link_accepts_a_packet_larger_than_its_queue() {
     let mut link = Link::new(LinkConfig::rate(10_000_000, MS).with_queue(QueueLimit::Bytes(10)), 1);
-    assert!(matches!(link.offer(at(0), 1250, &udp()), Verdict::Deliver(_)));
-    assert_eq!(link.offer(at(0), 1, &udp()), Verdict::Drop(DropReason::QueueFull));
+    link.offer(at(0), 0, 1250, &udp());
+    link.offer(at(0), 1, 1, &udp());
+    assert_eq!(finish(&mut link), [(1, Fate::Dropped(DropReason::QueueFull)), (0, Fate::Arrived(at(2)))]);
 }
 
 #[test]
@@ -87,7 +131,18 @@ fn random_loss_is_near_its_probability_and_uses_the_rate() {
     assert!((900..1100).contains(&lost), "{lost}");
     assert_eq!(link.counters().lost, lost as u64);
     // 1,000 bytes at 8 Mbit/s are 1 ms: the link was busy all the time, lost packets included.
-    assert_eq!(link.busy_until(), at(10_000));
+    assert_eq!(link.drained_at(), at(10_000));
+}
+
+#[test]
+fn a_lost_packet_is_told_of_when_its_last_bit_has_left() {
+    let mut link = Link::new(LinkConfig::rate(10_000_000, MS * 20).without([1]), 1);
+    for i in 0..3 {
+        link.offer(at(0), i, 1250, &udp());
+    }
+    assert_eq!(link.next_timeout(), Some(at(21)), "the first is on the wire, the others wait for the transmitter");
+    assert_eq!(link.poll(at(2)), Some(Output::Drop { packet: 1, reason: DropReason::Lost, at: at(2) }));
+    assert_eq!(finish(&mut link), [(0, Fate::Arrived(at(21))), (2, Fate::Arrived(at(23)))]);
 }
 
 #[test]
@@ -111,10 +166,10 @@ fn jitter_keeps_the_order_unless_reordering_is_allowed() {
 #[test]
 fn larger_packets_than_the_mtu_are_reported_or_vanish() {
     let mut link = Link::new(LinkConfig::delay(MS).with_mtu(1280, TooBig::Report), 1);
-    assert_eq!(link.offer(at(0), 1281, &udp()), Verdict::Drop(DropReason::TooBig { mtu: 1280 }));
-    assert!(matches!(link.offer(at(0), 1280, &udp()), Verdict::Deliver(_)));
-    link.set_config(LinkConfig::delay(MS).with_mtu(1280, TooBig::BlackHole));
-    assert_eq!(link.offer(at(0), 1281, &udp()), Verdict::Drop(DropReason::BlackHole));
+    assert_eq!(one(&mut link, at(0), 1281, &udp()), Fate::Dropped(DropReason::TooBig { mtu: 1280 }));
+    assert_eq!(one(&mut link, at(0), 1280, &udp()), Fate::Arrived(at(1)));
+    link.set_config(at(1), LinkConfig::delay(MS).with_mtu(1280, TooBig::BlackHole));
+    assert_eq!(one(&mut link, at(1), 1281, &udp()), Fate::Dropped(DropReason::BlackHole));
     assert_eq!(link.counters().too_big, 2);
 }
 
@@ -124,7 +179,7 @@ fn the_firewall_stops_what_it_names_and_nothing_else() {
     let udp = |to| packet(Protocol::Udp, to);
     let passes = |filter, meta: PacketMeta| {
         let mut link = Link::new(LinkConfig::default().with_filter(filter), 1);
-        matches!(link.offer(at(0), 100, &meta), Verdict::Deliver(_))
+        one(&mut link, at(0), 100, &meta) == Fate::Arrived(at(0))
     };
     let no_udp = Filter::drop(Match::Protocol(Protocol::Udp));
     assert!(!passes(no_udp, udp("192.0.2.2:53")) && passes(no_udp, tcp("192.0.2.2:53")));
@@ -143,28 +198,55 @@ fn the_firewall_stops_what_it_names_and_nothing_else() {
 fn a_rejecting_rule_says_so() {
     let rule = Filter::reject(Match::Protocol(Protocol::Udp));
     let mut link = Link::new(LinkConfig::default().with_filter(rule), 1);
-    assert_eq!(link.offer(at(0), 100, &udp()), Verdict::Drop(DropReason::Rejected));
+    assert_eq!(one(&mut link, at(0), 100, &udp()), Fate::Dropped(DropReason::Rejected));
 }
 
 #[test]
 fn a_link_that_is_down_drops_everything_until_it_is_mended() {
     let up = LinkConfig::delay(MS);
     let mut link = Link::new(up.clone().with_down(true), 1);
-    assert_eq!(link.offer(at(0), 100, &udp()), Verdict::Drop(DropReason::Down));
-    link.set_config(LinkConfig { rate: Some(0), ..up.clone() });
-    assert_eq!(link.offer(at(0), 100, &udp()), Verdict::Drop(DropReason::Down));
-    link.set_config(up);
-    assert_eq!(link.offer(at(0), 100, &udp()), Verdict::Deliver(at(1)));
+    assert_eq!(one(&mut link, at(0), 100, &udp()), Fate::Dropped(DropReason::Down));
+    link.set_config(at(0), LinkConfig { rate: Rate::Fixed(0), ..up.clone() });
+    assert_eq!(one(&mut link, at(0), 100, &udp()), Fate::Dropped(DropReason::Down));
+    link.set_config(at(0), up);
+    assert_eq!(one(&mut link, at(0), 100, &udp()), Fate::Arrived(at(1)));
     assert_eq!((link.counters().offered, link.counters().down, link.counters().delivered), (3, 2, 1));
+}
+
+#[test]
+fn what_waits_is_dropped_when_the_link_goes_down_and_what_was_sent_arrives() {
+    let mut link = Link::new(LinkConfig::rate(10_000_000, MS * 20), 1);
+    for i in 0..4 {
+        link.offer(at(0), i, 1250, &udp());
+    }
+    let down = link.config().clone().with_down(true);
+    link.set_config(at(1), down);
+    let gone = Fate::Dropped(DropReason::Down);
+    let expected = [(2, gone), (3, gone), (0, Fate::Arrived(at(21))), (1, Fate::Arrived(at(22)))];
+    assert_eq!(finish(&mut link), expected);
+    assert_eq!(link.queued_bytes(at(30)), 0);
+}
+
+#[test]
+fn what_waits_is_sent_at_the_new_rate() {
+    let mut link = Link::new(LinkConfig::rate(10_000_000, MS * 20), 1);
+    for i in 0..4 {
+        link.offer(at(0), i, 1250, &udp());
+    }
+    link.set_config(at(1), LinkConfig::rate(1_000_000, MS * 20));
+    // The second had begun and keeps its time; the third takes ten times as long.
+    let expected = [(0, 21), (1, 22), (2, 32), (3, 42)].map(|(i, ms)| (i, Fate::Arrived(at(ms))));
+    assert_eq!(finish(&mut link), expected);
 }
 
 #[test]
 fn a_faster_configuration_does_not_overtake_what_is_on_its_way() {
     let mut link = Link::new(LinkConfig::delay(MS * 100), 1);
-    assert_eq!(link.offer(at(0), 100, &udp()), Verdict::Deliver(at(100)));
-    link.set_config(LinkConfig::delay(MS));
-    assert_eq!(link.offer(at(1), 100, &udp()), Verdict::Deliver(at(100)));
-    assert_eq!(link.offer(at(200), 100, &udp()), Verdict::Deliver(at(201)));
+    link.offer(at(0), 0, 100, &udp());
+    link.set_config(at(1), LinkConfig::delay(MS));
+    link.offer(at(1), 1, 100, &udp());
+    assert_eq!(finish(&mut link), [(0, Fate::Arrived(at(100))), (1, Fate::Arrived(at(100)))]);
+    assert_eq!(one(&mut link, at(200), 100, &udp()), Fate::Arrived(at(201)));
 }
 
 #[test]
@@ -188,7 +270,9 @@ fn the_loss_rate_does_not_change_the_jitter() {
 fn a_generous_queue_limit_is_still_bounded() {
     let config = LinkConfig::rate(1000, MS).with_queue(QueueLimit::Bytes(u64::MAX));
     let mut link = Link::new(config, 1);
-    let accepted =
-        (0..MAX_QUEUED_PACKETS + 100).filter(|_| matches!(link.offer(at(0), 20, &udp()), Verdict::Deliver(_))).count();
-    assert_eq!(accepted, MAX_QUEUED_PACKETS);
+    for i in 0..MAX_QUEUED_PACKETS + 100 {
+        link.offer(at(0), i, 20, &udp());
+    }
+    assert_eq!(link.queued_packets(at(0)), MAX_QUEUED_PACKETS);
+    assert_eq!(link.counters().queue_full, 100);
 }

@@ -2,7 +2,7 @@
 
 use crate::{SEED, needs, security};
 use neater::{LocalEndpoint, Neater, Preconnection, RemoteEndpoint, Role, SecurityParameters, Stack};
-use neater_lab::peer::{Args, Mode, Security, Tally, all_at_once, fail, pull, push};
+use neater_lab::peer::{Args, Mode, Security, Tally, all_at_once, fail, pieces, pull_by};
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
@@ -94,8 +94,12 @@ async fn send(args: &Args) -> io::Result<Tally> {
         .map(|_| {
             let (p, args) = (p.clone(), args.clone());
             tokio::spawn(async move {
-                let mut bytes = p.connect_bytes().await.map_err(io::Error::other)?;
-                let sent = push(&mut bytes, &args).await?;
+                let bytes = p.connect_bytes().await.map_err(io::Error::other)?;
+                for piece in pieces(&args) {
+                    bytes.write_all(piece).await?;
+                }
+                bytes.end().await?;
+                let sent = args.bytes_per_flow();
                 // A process that ends takes unsent data of a session with it; TCP's is the system's.
                 if args.security != Security::None {
                     bytes.into_connection().close().await.map_err(io::Error::other)?;
@@ -139,7 +143,7 @@ async fn serve(args: &Args) -> io::Result<Tally> {
         let want = args.flows * args.rounds;
         tokio::spawn(async move {
             let got = match connection.into_bytes() {
-                Ok(mut stream) => pull(&mut stream).await,
+                Ok(stream) => pull_by(|cx, buffer| stream.poll_read_bytes(cx, buffer).map_err(io::Error::other)).await,
                 Err((_, e)) => Err(io::Error::other(e)),
             };
             match got {

@@ -1,0 +1,384 @@
+//! A scenario from TOML.
+
+use crate::builder::{Builder, Pair, check_name};
+use crate::document::{self, Kind, Table, Value};
+use crate::error::{Place, ScenarioError};
+use crate::fields::Fields;
+use crate::link_keys::{self, Keys};
+use crate::model::{
+    Action, Capture, Direction, Event, MAX_EVENTS, NodeIndex, Parameter, Probe, ProbeKind, RouteRule, Scenario,
+};
+use crate::parse_topology::topology;
+use crate::parse_traffic::{tcp, traffic};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+type Result<T> = core::result::Result<T, ScenarioError>;
+
+/// The keys that a document may begin with.
+pub(crate) const TOP_LEVEL: &[&str] = &[
+    "name",
+    "description",
+    "seed",
+    "seeds",
+    "warm-up",
+    "duration",
+    "parameters",
+    "topology",
+    "host",
+    "router",
+    "link",
+    "route",
+    "schedule",
+    "traffic",
+    "probe",
+    "capture",
+    "tcp",
+];
+
+impl Scenario {
+    /// Reads a scenario. `overrides` are pairs of key and value that take the place of what the file says: the name of a
+    /// parameter, or a dotted key such as `link.bottleneck.rate`.
+    ///
+    /// # Errors
+    /// What is wrong, at which line and column, and what is allowed there.
+    pub fn parse(text: &str, overrides: &[(String, String)]) -> Result<Self> {
+        let mut root = document::parse(text)?;
+        document::override_with(&mut root, overrides)?;
+        let parameters = take_parameters(&mut root)?;
+        let values: BTreeMap<_, _> = parameters.iter().map(|(p, v)| (p.name.clone(), v.kind.clone())).collect();
+        for (_, _, v) in &mut root {
+            document::substitute(v, &values)?;
+        }
+        let mut f = Fields::new("", Place::Nowhere, root);
+        let mut b = match f.table("topology")? {
+            Some(t) => topology(t)?,
+            None => Builder::new("scenario"),
+        };
+        let s = &mut b.scenario;
+        s.parameters = parameters.into_iter().map(|(p, _)| p).collect();
+        if let Some(name) = f.text("name")? {
+            check_name(&name).map_err(|e| ScenarioError::plain("name", e))?;
+            s.name = name;
+        }
+        s.description = f.text("description")?.unwrap_or_default();
+        s.seed = f.whole("seed", 0..=(1 << 53))?.unwrap_or(s.seed);
+        s.seeds = f.whole("seeds", 1..=1_000_000)?.map_or(s.seeds, |n| n as u32);
+        s.warm_up = f.time("warm-up")?.unwrap_or(s.warm_up);
+        s.duration = f.time("duration")?.unwrap_or(s.duration);
+        let common = tcp(&mut f)?;
+        nodes(&mut b, &mut f)?;
+        for node in &mut b.scenario.nodes {
+            node.tcp = node.tcp.over(common);
+        }
+        links(&mut b, &mut f)?;
+        let s = &mut b.scenario;
+        for (name, own) in named(&mut f, "traffic")? {
+            let one = traffic(&name, own, s)?;
+            s.traffic.push(one);
+        }
+        routes(s, &mut f)?;
+        schedule(s, &mut f)?;
+        probes(s, &mut f)?;
+        f.finish()?;
+        b.build()
+    }
+}
+
+/// `[parameters]`: `rate = "10 Mbit/s"` or `rate = { default = "10 Mbit/s", help = "..." }`.
+fn take_parameters(root: &mut Table) -> Result<Vec<(Parameter, Value)>> {
+    let Some(at) = root.iter().position(|(k, ..)| k == "parameters") else { return Ok(Vec::new()) };
+    let mut f = Fields::of("parameters", root.remove(at).2)?;
+    let mut all = Vec::new();
+    for (name, value) in f.rest() {
+        let key = format!("parameters.{name}");
+        check_name(&name).map_err(|e| ScenarioError::new(value.place.clone(), key.clone(), e))?;
+        let (value, help) = match value.kind {
+            Kind::Table(t) => {
+                let mut own = Fields::new(&key, value.place, t);
+                let value = own.take("default").ok_or_else(|| own.error("needs default = VALUE"))?;
+                let help = own.text("help")?.unwrap_or_default();
+                own.finish()?;
+                (value, help)
+            }
+            kind => (Value { place: value.place, kind }, String::new()),
+        };
+        let text = match &value.kind {
+            Kind::Text(t) => t.clone(),
+            Kind::Number(n) => n.to_string(),
+            Kind::Bool(b) => b.to_string(),
+            other => {
+                let message = format!("is {}, but a parameter is a string, a number, or true or false", other.name());
+                return Err(ScenarioError::new(value.place, key, message));
+            }
+        };
+        if text.contains('$') {
+            return Err(ScenarioError::new(value.place, key, "a parameter cannot refer to another"));
+        }
+        all.push((Parameter { name, value: text, help }, value));
+    }
+    Ok(all)
+}
+
+/// The tables below a name: `[link.a]`, `[link.b]`.
+fn named(f: &mut Fields, name: &'static str) -> Result<Vec<(String, Fields)>> {
+    let Some(mut all) = f.table(name)? else { return Ok(Vec::new()) };
+    all.rest()
+        .into_iter()
+        .map(|(key, value)| {
+            let path = format!("{name}.{key}");
+            check_name(&key).map_err(|e| ScenarioError::new(value.place.clone(), path.clone(), e))?;
+            Ok((key, Fields::of(&path, value)?))
+        })
+        .collect()
+}
+
+fn nodes(b: &mut Builder, f: &mut Fields) -> Result<()> {
+    for router in [false, true] {
+        for (name, mut own) in named(f, if router { "router" } else { "host" })? {
+            let kind = if router { crate::NodeKind::Router } else { crate::NodeKind::Host };
+            let node = match b.scenario.node(&name) {
+                Some(node) if b.scenario.nodes[node].kind == kind => node,
+                Some(_) => return Err(own.error("this name is already that of a node of the other kind")),
+                None if router => b.router(name),
+                None => b.host(name),
+            };
+            let tcp = tcp(&mut own)?;
+            let filters = if router { link_keys::filters(&mut own)?.unwrap_or_default() } else { Vec::new() };
+            own.finish()?;
+            b.scenario.nodes[node].tcp = tcp;
+            b.scenario.nodes[node].filters = filters;
+        }
+    }
+    Ok(())
+}
+
+/// `[link.NAME]`: a new link, or changes to one of the topology.
+fn links(b: &mut Builder, f: &mut Fields) -> Result<()> {
+    for (name, mut own) in named(f, "link")? {
+        let (existing, base): (_, Pair) = match b.scenario.link(&name) {
+            Some(link) => (Some(link), b.scenario.links[link].directions.clone()),
+            None => (None, [Direction::default(), Direction::default()]),
+        };
+        let ends = (end(&b.scenario, &mut own, "from")?, end(&b.scenario, &mut own, "to")?);
+        let directions = link_keys::pair(&mut own, base)?;
+        let link = match (existing, ends) {
+            (Some(link), (None, None)) => link,
+            (Some(_), _) => return Err(own.error("this link of the topology has its ends already")),
+            (None, (Some(from), Some(to))) => {
+                let link = b.link(name, from.0, to.0, directions.clone());
+                b.scenario.links[link].ends[0].interface = from.1;
+                b.scenario.links[link].ends[1].interface = to.1;
+                link
+            }
+            (None, _) => return Err(own.error("needs from = \"NODE\" and to = \"NODE\"")),
+        };
+        let addresses = [addresses(&mut own, "from-addresses")?, addresses(&mut own, "to-addresses")?];
+        let spec = &mut b.scenario.links[link];
+        spec.directions = directions;
+        for (end, addresses) in spec.ends.iter_mut().zip(addresses) {
+            end.addresses.extend(addresses);
+        }
+        spec.metric = own.whole("metric", 1..=65_535)?.map_or(spec.metric, |n| n as u32);
+        spec.bdp_rtt = own.time("bdp-rtt")?.or(spec.bdp_rtt);
+        own.finish()?;
+    }
+    Ok(())
+}
+
+/// `NODE` or `NODE.INTERFACE`.
+fn end(s: &Scenario, f: &mut Fields, name: &'static str) -> Result<Option<(NodeIndex, String)>> {
+    let key = f.key(name);
+    let Some(texts) = f.texts(name)? else { return Ok(None) };
+    let [(text, place)] = &texts[..] else { return Err(f.error(format!("{name} must be one node"))) };
+    let (node, interface) = text.split_once('.').unwrap_or((text, ""));
+    let node = s.node(node).ok_or_else(|| {
+        ScenarioError::new(
+            place.clone(),
+            key,
+            format!("no node {node:?}: declare it as [host.{node}] or [router.{node}]"),
+        )
+    })?;
+    Ok(Some((node, interface.to_owned())))
+}
+
+fn addresses(f: &mut Fields, name: &'static str) -> Result<Vec<(IpAddr, u8)>> {
+    let key = f.key(name);
+    let parse = |(text, place): (String, Place)| {
+        let parts = text.split_once('/').and_then(|(a, p)| Some((a.parse().ok()?, p.parse().ok()?)));
+        parts.ok_or_else(|| {
+            let message = format!("{text:?} is not an address with its prefix, such as 192.0.2.1/24 or 2001:db8::1/64");
+            ScenarioError::new(place, key.clone(), message)
+        })
+    };
+    f.texts(name)?.unwrap_or_default().into_iter().map(parse).collect()
+}
+
+fn find<T>(place: &Place, key: String, what: &str, name: &str, found: Option<T>, all: Vec<&str>) -> Result<T> {
+    found.ok_or_else(|| {
+        let shown = all.iter().take(20).copied().collect::<Vec<_>>().join(", ");
+        let more = if all.len() > 20 { ", ..." } else { "" };
+        ScenarioError::new(place.clone(), key, format!("no {what} {name:?}; there are {shown}{more}"))
+    })
+}
+
+fn node_named(s: &Scenario, f: &Fields, key: &str, (name, place): &(String, Place)) -> Result<NodeIndex> {
+    let all = s.nodes.iter().map(|n| n.name.as_str()).collect();
+    find(place, f.key(key), "node", name, s.node(name), all)
+}
+
+fn link_named(s: &Scenario, f: &Fields, key: &str, (name, place): &(String, Place)) -> Result<usize> {
+    let all = s.links.iter().map(|n| n.name.as_str()).collect();
+    find(place, f.key(key), "link", name, s.link(name), all)
+}
+
+fn one(f: &mut Fields, name: &'static str) -> Result<(String, Place)> {
+    match f.texts(name)?.as_deref() {
+        Some([one]) => Ok(one.clone()),
+        _ => Err(f.error(format!("needs {name} = \"NAME\""))),
+    }
+}
+
+/// `[[route]]`: `node`, `to`, `via` (links), and `on` (the link of the destination's address).
+fn routes(s: &mut Scenario, f: &mut Fields) -> Result<()> {
+    for mut own in f.tables("route")? {
+        let (node, to) = (one(&mut own, "node")?, one(&mut own, "to")?);
+        let (node, to) = (node_named(s, &own, "node", &node)?, node_named(s, &own, "to", &to)?);
+        let on = match own.texts("on")?.as_deref() {
+            Some([name]) => Some(link_named(s, &own, "on", name)?),
+            _ => None,
+        };
+        if on.is_some_and(|on| !s.links_of(to).any(|(l, _)| l == on)) {
+            return Err(own.error("on names a link that is not at the destination"));
+        }
+        let via = own.texts("via")?.unwrap_or_default();
+        let via = via.iter().map(|v| link_named(s, &own, "via", v)).collect::<Result<Vec<_>>>()?;
+        if via.is_empty() || via.iter().any(|v| !s.links_of(node).any(|(l, _)| l == *v)) {
+            let here: Vec<_> = s.links_of(node).map(|(l, _)| s.links[l].name.as_str()).collect();
+            return Err(own.error(format!("needs via = [links at the node]: {}", here.join(", "))));
+        }
+        own.finish()?;
+        s.routes.push(RouteRule { node, to, on, via });
+    }
+    Ok(())
+}
+
+/// One entry of the schedule before it is laid over the link as it then is.
+struct Change {
+    at: Duration,
+    link: usize,
+    directions: Vec<usize>,
+    keys: Keys,
+}
+
+/// `[[schedule]]`: `at`, `link`, optionally `direction`, `every` and `until`, and link keys; or `interface` and `up`.
+fn schedule(s: &mut Scenario, f: &mut Fields) -> Result<()> {
+    let mut changes: Vec<Change> = Vec::new();
+    for mut own in f.tables("schedule")? {
+        let times = times(s, &mut own)?;
+        if let Some(names) = own.texts("interface")? {
+            interface_event(s, own, &names, &times)?;
+            continue;
+        }
+        let link = one(&mut own, "link")?;
+        let link = link_named(s, &own, "link", &link)?;
+        let words = [("forward", 0), ("backward", 1)];
+        let directions = own.word("direction", &words)?.map_or(vec![0, 1], |d| vec![d]);
+        for at in times {
+            // The keys are read once for each time, because reading takes them; all readings are alike.
+            let keys = Keys::read(&mut own.again())?;
+            changes.push(Change { at, link, directions: directions.clone(), keys });
+        }
+        Keys::read(&mut own)?;
+        own.finish()?;
+        if changes.len() + s.events.len() > MAX_EVENTS {
+            return Err(ScenarioError::plain("schedule", format!("more than {MAX_EVENTS} changes")));
+        }
+    }
+    changes.sort_by_key(|c| c.at);
+    let mut now: Vec<Pair> = s.links.iter().map(|l| l.directions.clone()).collect();
+    for change in changes {
+        for direction in change.directions {
+            let config = &mut now[change.link][direction];
+            change.keys.apply(config);
+            let action = Action::Link { link: change.link, direction, config: config.clone() };
+            s.events.push(Event { at: change.at, action });
+        }
+    }
+    Ok(())
+}
+
+/// `at`, and with `every` again and again until `until` or the end of the run.
+fn times(s: &Scenario, f: &mut Fields) -> Result<Vec<Duration>> {
+    let at = f.time("at")?.ok_or_else(|| f.error("needs at = \"5 s\""))?;
+    let until = f.time("until")?.unwrap_or(s.total());
+    let Some(every) = f.time("every")? else { return Ok(vec![at]) };
+    if every.is_zero() || until.saturating_sub(at).as_nanos() / every.as_nanos().max(1) > MAX_EVENTS as u128 {
+        return Err(f.error(format!("every must be above 0 and give {MAX_EVENTS} changes at most")));
+    }
+    Ok(core::iter::successors(Some(at), |t| Some(*t + every)).take_while(|t| *t <= until).collect())
+}
+
+fn interface_event(s: &mut Scenario, mut f: Fields, names: &[(String, Place)], times: &[Duration]) -> Result<()> {
+    let up = f.flag("up")?.ok_or_else(|| f.error("needs up = true or false"))?;
+    f.finish()?;
+    for (name, place) in names {
+        let found = name.split_once('.').and_then(|(node, interface)| {
+            let node = s.node(node)?;
+            // Interfaces without a name are eth0, eth1, ... in the order of their links.
+            let mut unnamed = 0;
+            s.links_of(node).find(|(link, end)| {
+                let own = &s.links[*link].ends[*end].interface;
+                if own.is_empty() {
+                    unnamed += 1;
+                    return interface == format!("eth{}", unnamed - 1);
+                }
+                own == interface
+            })
+        });
+        let (link, end) = found.ok_or_else(|| {
+            ScenarioError::new(
+                place.clone(),
+                "schedule.interface",
+                format!("no interface {name:?}: it is NODE.INTERFACE"),
+            )
+        })?;
+        s.events.extend(times.iter().map(|at| Event { at: *at, action: Action::Interface { link, end, up } }));
+    }
+    Ok(())
+}
+
+/// `[[probe]]`: `queue = LINK`, `tcp = TRAFFIC` or `goodput = TRAFFIC`, and `interval`; `[capture] links = [...]`.
+fn probes(s: &mut Scenario, f: &mut Fields) -> Result<()> {
+    for mut own in f.tables("probe")? {
+        let interval = own.time("interval")?;
+        if interval.is_some_and(|i| i < Duration::from_micros(1)) {
+            return Err(own.error("interval must be at least 1 us"));
+        }
+        let mut all = Vec::new();
+        for name in own.texts("queue")?.unwrap_or_default() {
+            all.push(ProbeKind::Queue(link_named(s, &own, "queue", &name)?));
+        }
+        for (key, make) in [("tcp", ProbeKind::Tcp as fn(String) -> ProbeKind), ("goodput", ProbeKind::Goodput)] {
+            for (name, place) in own.texts(key)?.unwrap_or_default() {
+                let names = s.traffic.iter().map(|t| t.name.as_str()).collect();
+                find(&place, own.key(key), "traffic", &name, s.traffic(&name), names)?;
+                all.push(make(name));
+            }
+        }
+        if all.is_empty() {
+            return Err(own.error("needs queue = LINK, tcp = TRAFFIC or goodput = TRAFFIC"));
+        }
+        own.finish()?;
+        s.probes.extend(all.into_iter().map(|what| Probe { what, interval }));
+    }
+    if let Some(mut own) = f.table("capture")? {
+        for name in own.texts("links")?.unwrap_or_default() {
+            let link = link_named(s, &own, "links", &name)?;
+            s.captures.push(Capture { link });
+        }
+        own.finish()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,19 @@
+//! The scenarios that come with this crate.
+
+/// Name and text of each, in the order of their names. Where a program asks for a scenario file, one of these names will do.
+pub const SHIPPED: &[(&str, &str)] = &[
+    ("access-tree", include_str!("../scenarios/access-tree.toml")),
+    ("custom", include_str!("../scenarios/custom.toml")),
+    ("dual-dumbbell", include_str!("../scenarios/dual-dumbbell.toml")),
+    ("dumbbell", include_str!("../scenarios/dumbbell.toml")),
+    ("fat-tree", include_str!("../scenarios/fat-tree.toml")),
+    ("speed", include_str!("../scenarios/speed.toml")),
+    ("three-paths", include_str!("../scenarios/three-paths.toml")),
+    ("two-paths", include_str!("../scenarios/two-paths.toml")),
+];
+
+/// The text of a scenario of this crate.
+#[must_use]
+pub fn shipped(name: &str) -> Option<&'static str> {
+    SHIPPED.iter().find(|(n, _)| *n == name).map(|(_, text)| *text)
+}

@@ -1,0 +1,115 @@
+//! The scenarios that are shipped can be read, and are what they say.
+
+use neater_link::QueueLimit;
+use neater_scenario::{Action, NodeKind, Routes, Scenario, TrafficKind, shipped};
+use std::path::Path;
+use std::time::Duration;
+
+fn read(name: &str) -> Scenario {
+    read_with(name, &[])
+}
+
+fn read_with(name: &str, set: &[(&str, &str)]) -> Scenario {
+    let text = shipped(name).unwrap_or_else(|| panic!("no scenario {name}"));
+    let set: Vec<_> = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    Scenario::parse(text, &set).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+#[test]
+fn every_file_can_be_read_and_has_the_name_of_its_file() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let s = read(&stem);
+        assert_eq!(s.name, stem);
+        assert!(!s.description.is_empty() && !s.traffic.is_empty(), "{stem}");
+        // Whoever sends can reach whom it sends to, and back.
+        let routes = Routes::compute(&s);
+        for t in &s.traffic {
+            for (from, to) in [(t.from, t.to), (t.to, t.from)] {
+                let link = s.links_of(to).next().unwrap().0;
+                assert!(routes.path(&s, from, link).is_some(), "{stem}: {}", t.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dumbbell_has_its_parts_and_its_queue_in_bytes() {
+    let s = read("dumbbell");
+    assert_eq!((s.nodes.len(), s.links.len()), (6, 5));
+    let bottleneck = &s.links[s.link("bottleneck").unwrap()];
+    let config = &bottleneck.directions[0].config;
+    assert_eq!((config.rate.mean(), config.delay), (Some(1e7), Duration::from_millis(25)));
+    assert_eq!(config.queue, QueueLimit::Bytes(62_500));
+    assert_eq!(bottleneck.bdp_rtt, Some(Duration::from_millis(50)));
+    let s =
+        read_with("dumbbell", &[("rtt", "200 ms"), ("link.bottleneck.backward.rate", "1Mbit/s"), ("duration", "7 s")]);
+    let bottleneck = &s.links[s.link("bottleneck").unwrap()];
+    assert_eq!(bottleneck.directions[0].config.queue, QueueLimit::Bytes(250_000));
+    assert_eq!(bottleneck.directions[1].config.queue, QueueLimit::Bytes(25_000));
+    assert_eq!(s.duration, Duration::from_secs(7));
+    let rtt = s.parameters.iter().find(|p| p.name == "rtt").unwrap();
+    assert_eq!((rtt.value.as_str(), rtt.help.as_str()), ("200 ms", "round trip without queues"));
+}
+
+#[test]
+fn a_fat_tree_spreads_over_all_its_cores() {
+    let s = read("fat-tree");
+    // (k/2)^2 cores, k pods of k switches, k^3/4 hosts; k^3/4 links at each of three levels.
+    let routers = s.nodes.iter().filter(|n| n.kind == NodeKind::Router).count();
+    assert_eq!((routers, s.hosts().count(), s.links.len()), (20, 16, 48));
+    let routes = Routes::compute(&s);
+    let to = s.link("h3-1-1").unwrap();
+    let node = |name: &str| s.node(name).unwrap();
+    assert_eq!(routes.next_links(node("h1-1-1"), to).len(), 1);
+    assert_eq!(routes.next_links(node("e1-1"), to).len(), 2);
+    assert_eq!(routes.next_links(node("a1-1"), to).len(), 2);
+    assert_eq!(routes.next_links(node("c1"), to).len(), 1);
+    assert_eq!(routes.distance(node("h1-1-1"), to), Some(6));
+    assert_eq!(routes.distance(node("h1-1-1"), s.link("h1-1-2").unwrap()), Some(2));
+}
+
+#[test]
+fn disjoint_paths_stay_disjoint_although_the_hosts_connect_them() {
+    let s = read("three-paths");
+    let routes = Routes::compute(&s);
+    let (a, b) = (s.node("a").unwrap(), s.node("b").unwrap());
+    for n in 1..=3 {
+        let to = s.link(&format!("b{n}")).unwrap();
+        let names: Vec<_> = routes.path(&s, a, to).unwrap().into_iter().map(|l| s.links[l].name.clone()).collect();
+        assert_eq!(names, [format!("a{n}"), format!("path{n}"), format!("b{n}")]);
+        let other = s.link(&format!("a{}", n % 3 + 1)).unwrap();
+        assert_eq!(routes.distance_via(a, other, to), None, "hosts do not forward");
+    }
+    assert_eq!(routes.distance(b, s.link("a1").unwrap()), Some(3));
+}
+
+#[test]
+fn what_is_written_by_hand_is_taken_as_it_is() {
+    let s = read("custom");
+    let cellular = &s.links[s.link("cellular").unwrap()];
+    assert_eq!(cellular.ends[0].interface, "wwan0");
+    assert_eq!(cellular.ends[0].addresses[0], ("192.0.2.1".parse().unwrap(), 24));
+    // The router's IPv6 address is beside the one that was given.
+    assert_eq!(cellular.ends[1].addresses[1], ("2001:db8:1::2".parse().unwrap(), 64));
+    assert_eq!(cellular.directions[0].config.rate, 5_000_000.into());
+    assert!(matches!(cellular.directions[1].config.queue, QueueLimit::Bytes(n) if n > 100_000));
+    let rates: Vec<_> = s
+        .events
+        .iter()
+        .filter_map(|e| match &e.action {
+            Action::Link { config, direction: 1, .. } => {
+                Some((e.at.as_secs(), config.config.rate.mean().unwrap() as u64 / 1_000_000))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(rates, [(10, 2), (20, 20), (30, 2), (40, 20), (50, 2), (60, 20)]);
+    let server = &s.nodes[s.node("server").unwrap()];
+    assert_eq!(server.tcp.min_rto, Some(Duration::from_secs(1)));
+    assert_eq!(s.nodes[s.node("home").unwrap()].filters.len(), 1);
+    assert!(s.traffic[0].v6 && s.traffic[0].kind == TrafficKind::Bulk { bytes: Some(5_000_000) });
+    assert_eq!(s.captures.len(), 1);
+}
