@@ -36,6 +36,8 @@ struct Kept {
     runs: usize,
     ci_low: Option<f64>,
     ci_high: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
     bound: Option<f64>,
     bound_kind: Option<String>,
     met: Option<bool>,
@@ -240,7 +242,7 @@ fn row(f: &Kept) -> String {
         || "not measured".to_owned(),
         |v| format!("{} {}", number(v), super::unit(&f.unit)).trim().to_owned(),
     );
-    let range = match (f.ci_low, f.ci_high) {
+    let range = match (f.ci_low.or(f.min), f.ci_high.or(f.max)) {
         (Some(l), Some(h)) => format!("{} – {}", number(l), number(h)),
         _ => String::new(),
     };

@@ -102,7 +102,8 @@ impl Grid {
     /// Measures what is not measured yet: first the simulator, on all processors, then the lab.
     pub(super) fn measure(self, lab: &Lab) -> Result<Measured> {
         let path = lab.out.join(self.id).join("runs.csv");
-        let mut journal = Journal::open(&path, &lab.version, METRICS, lab.fresh)?;
+        let mut journal = Journal::open(&path, &lab.version, METRICS, lab.fresh(self.id))?;
+        let tools = real::Tools::prepare(lab)?;
         let seeds = seeds(lab, RUNS);
         let paths: BTreeSet<String> = self.sweeps.iter().flat_map(|s| &s.points).map(|p| p.1.to_string()).collect();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -124,7 +125,7 @@ impl Grid {
             }
             let (place, jobs) = if simulated_ones { ("simulator", processors) } else { ("lab", JOBS) };
             let what = format!("{}, {place}", self.id);
-            let measure = |key: &Key| one(lab, work, key);
+            let measure = |key: &Key| one(&tools, work, key);
             let jobs = lab.jobs.unwrap_or(jobs);
             let part = grid::run(&what, &mut journal, tasks, jobs, &mut lab.rng(20), &measure)?;
             made.before += part.before;
@@ -140,13 +141,13 @@ impl Grid {
 }
 
 /// One run.
-fn one(lab: &Lab, work: Work, key: &Key) -> Result<Vec<f64>> {
+fn one(tools: &real::Tools, work: Work, key: &Key) -> Result<Vec<f64>> {
     let unknown = || MeasureError::Failed(format!("neither a path nor a stack of ours: {key:?}"));
     let (path, stack) = Path::parse(&key.scenario).zip(Stack::named(&key.series)).ok_or_else(unknown)?;
     let transfer = if stack.is_simulated() {
         simulated::transfer(&path, work, key.seed)?
     } else {
-        real::transfer(lab, &path, stack, work, key.seed)?
+        real::transfer(tools, &path, stack, work, key.seed)?
     };
     Ok(transfer.row())
 }
