@@ -5,6 +5,7 @@
 
 use clap::{Parser, Subcommand};
 use neater_lab::experiments::ALL;
+use neater_lab::live::{self, LiveError};
 use neater_lab::measure::process;
 use neater_lab::report::page;
 use neater_lab::runner::{self, Ended, Options};
@@ -74,6 +75,7 @@ enum Command {
         #[arg(long)]
         fresh: bool,
     },
+    Net(live::cli::NetArgs),
     /// Make one page of what `run` has kept: DIR/report.html.
     Report {
         /// What was given to `run` as --out.
@@ -118,6 +120,7 @@ fn main() -> ExitCode {
             list(&ids);
             return ExitCode::SUCCESS;
         }
+        Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
         Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh } => {
             process::raise_descriptor_limit();
             let number = |n: Option<u32>| n.map(|n| n as usize);
@@ -140,4 +143,14 @@ fn main() -> ExitCode {
             ExitCode::from(if e.is_lack() { 3 } else { 1 })
         }
     }
+}
+
+/// The exit code of a lab that could not be used.
+fn ended(e: LiveError) -> ExitCode {
+    eprintln!("neater-lab: {e}");
+    ExitCode::from(match e {
+        LiveError::Usage(_) => 2,
+        LiveError::MissingTool { .. } | LiveError::Privileges(_) => 3,
+        LiveError::Failed(_) => 1,
+    })
 }

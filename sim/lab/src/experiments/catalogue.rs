@@ -3,7 +3,7 @@
 //! Sources: **T** Weinrank and Tüxen's measurements of NEAT's resource cost; **U** the thesis on reliable UDP transports
 //! under emulation; **F** the browser demonstration. They are among the founding documents of this project.
 
-use super::{Experiment, Metric, Need, a1, a5, a8, a10, bulk, cpu, memory};
+use super::{Experiment, Metric, Need, a1, a5, a8, a10, bulk, cpu, emulated, memory};
 
 const TOOLS: &[Need] =
     &[Need::Peers, Need::Tool("valgrind", "valgrind"), Need::Tool("strace", "strace"), Need::Tool("cc", "gcc")];
@@ -12,7 +12,8 @@ const FLOWS: (&str, &str) = ("flows at once", "1 and 256");
 const BARS: &str = "bars with 95 % intervals and bounds";
 
 const LAB: &[Need] = &[Need::Lab, Need::Neater, Need::Tool("curl", "curl"), Need::Tool("nginx", "nginx-light")];
-const DUMBBELL: (&str, &str) = ("network", "dumbbell, only the middle link is shaped, the same both ways; MTU 1,500; IPv4");
+const DUMBBELL: (&str, &str) =
+    ("network", "dumbbell, only the middle link is shaped, the same both ways; MTU 1,500; IPv4");
 const TCP: (&str, &str) = ("kernel TCP", "CUBIC, named in every host");
 const QUEUE: (&str, &str) = ("queue", "drop-tail, one bandwidth-delay product in packets of 1,500 bytes, at least 10");
 const CURVES: &str = "curves with smallest, median and largest";
@@ -193,7 +194,10 @@ pub const ALL: &[Experiment] = &[
             ("jitter", "0 to 10 ms in each direction at 10 Mbit/s, 50 ms, with and without reordering"),
             ("runs", "5; 1 with --quick, with fewer points"),
         ],
-        published: &[("QUIC ahead of sequential HTTPS; 0.5 ms of jitter cut it from 7 to 2 Mbit/s", "U, section 5.3.1")],
+        published: &[(
+            "QUIC ahead of sequential HTTPS; 0.5 ms of jitter cut it from 7 to 2 Mbit/s",
+            "U, section 5.3.1",
+        )],
         metrics: &[
             Metric { name: "goodput_mbit", unit: "Mbit/s", bound: "", drawn: CURVES },
             metric("goodput_ratio", "1", "QUIC over one TCP connection with TLS at least 1"),

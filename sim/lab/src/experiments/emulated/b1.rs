@@ -30,8 +30,7 @@ pub(super) fn grid(lab: &Lab) -> Grid {
             ..Path::new(5.0, 160.0)
         }),
     ];
-    let stacks =
-        vec![Stack::Quic, Stack::SimulatedQuic, Stack::Tls, Stack::Tcp, Stack::CurlHttp, Stack::CurlHttps];
+    let stacks = vec![Stack::Quic, Stack::SimulatedQuic, Stack::Tls, Stack::Tcp, Stack::CurlHttp, Stack::CurlHttps];
     Grid { id: "B1", work: Work::One, stacks, sweeps }
 }
 
@@ -87,7 +86,8 @@ fn ratios(lab: &Lab, m: &Measured, out: &mut Outcome) {
     for path in m.paths() {
         let limited = path.loss == 0.0 && path.round_trips(m.grid.work.payload()) >= LIMITED;
         let kind = if limited { "link limits" } else { "start-up or loss" };
-        let f = Figure::new("B1", "goodput_ratio", format!("neater QUIC over kernel TCP, {path}"), "1").with("kind", kind);
+        let f =
+            Figure::new("B1", "goodput_ratio", format!("neater QUIC over kernel TCP, {path}"), "1").with("kind", kind);
         let f = ratio(lab, m, &path, Stack::Quic, REFERENCE, f);
         if let Some(v) = f.value.filter(|_| !limited) {
             logs.push(v.ln());

@@ -25,13 +25,14 @@ pub(super) fn grid(lab: &Lab) -> Grid {
     let jittered = |reorder| move |v| Path { jitter: v, reorder: reorder && v > 0.0, ..Path::new(10.0, 50.0) };
     let jitter = ("jitter in each direction", "ms", false);
     let sweeps = vec![
-        Sweep::new("rate", "10 × 100 kB, 20 ms, no loss", ("link rate", "Mbit/s", false), rates, |v| Path::new(v, 20.0)),
+        Sweep::new("rate", "10 × 100 kB, 20 ms, no loss", ("link rate", "Mbit/s", false), rates, |v| {
+            Path::new(v, 20.0)
+        }),
         Sweep::new("rtt", "10 × 100 kB, 10 Mbit/s, no loss", ("round-trip time", "ms", false), rtts, |v| {
             Path::new(10.0, v)
         }),
-        Sweep::new("loss", "10 × 100 kB, 10 Mbit/s, 100 ms", ("loss in each direction", "%", false), losses, |v| Path {
-            loss: v,
-            ..Path::new(10.0, 100.0)
+        Sweep::new("loss", "10 × 100 kB, 10 Mbit/s, 100 ms", ("loss in each direction", "%", false), losses, |v| {
+            Path { loss: v, ..Path::new(10.0, 100.0) }
         }),
         Sweep::new("jitter", "10 × 100 kB, 10 Mbit/s, 50 ms, order kept", jitter, jitters, jittered(false)),
         Sweep::new("reorder", "10 × 100 kB, 10 Mbit/s, 50 ms, reordered by jitter", jitter, jitters, jittered(true)),

@@ -1,9 +1,9 @@
 //! B4: who gets how much when connections of ours and of the kernel's TCP share a link.
 
+use super::Stack;
 use super::path::Path;
 use super::real::Tools;
 use super::sweep::{Spread, seeds};
-use super::Stack;
 use crate::experiments::{Lab, Outcome};
 use crate::live::{self, Options, Plan, Running};
 use crate::measure::stats::{bootstrap, median};

@@ -49,11 +49,7 @@ impl Path {
         let link = bytes as f64 * 8.0 / (self.rate * 1e6);
         let rtt = self.rtt / 1e3;
         // With random loss, a window of about 1.2 packets over the square root of the loss (Mathis et al. 1997).
-        let lossy = if self.loss > 0.0 {
-            bytes as f64 / 1460.0 * rtt * (self.loss / 100.0).sqrt() / 1.2
-        } else {
-            0.0
-        };
+        let lossy = if self.loss > 0.0 { bytes as f64 / 1460.0 * rtt * (self.loss / 100.0).sqrt() / 1.2 } else { 0.0 };
         link.max(lossy) + 8.0 * rtt + 0.3
     }
 

@@ -51,7 +51,7 @@ impl Tools {
         let (site, credentials) = (work.join("site"), work.join("credentials"));
         fs::create_dir_all(&site)?;
         fs::create_dir_all(&credentials)?;
-        let mut rng = Rng::from_number(0x73_6974_65);
+        let mut rng = Rng::from_number(0x7369_7465);
         for kind in [Work::One, Work::Ten] {
             let (n, size) = kind.files();
             for i in 0..n {
@@ -170,7 +170,8 @@ impl Tools {
         let urls: Vec<String> = (0..streams).map(|i| format!("{base}/{}?{i}", ENDLESS.0)).collect();
         Ok(if stack == Stack::Quic {
             let ca = self.cert();
-            let cmd = Cmd::new(self.neater()?).args(["get", "--json", "--transport", "QUIC", "--http", "3", "--ca"]).arg(ca);
+            let cmd =
+                Cmd::new(self.neater()?).args(["get", "--json", "--transport", "QUIC", "--http", "3", "--ca"]).arg(ca);
             // Every stream has a folder of its own, since all are called the same.
             if streams == 1 {
                 cmd.arg("--output").arg(dir.join("one")).args(&urls)
@@ -178,7 +179,9 @@ impl Tools {
                 cmd.args(["--parallel", &streams.to_string(), "--output-dir"]).arg(dir).args(&urls)
             }
         } else {
-            Cmd::new("curl").args(["--silent", "--show-error", "--fail", "--http1.1", "--output", "/dev/null"]).args(&urls)
+            Cmd::new("curl")
+                .args(["--silent", "--show-error", "--fail", "--http1.1", "--output", "/dev/null"])
+                .args(&urls)
         }
         .env("HOME", dir))
     }

@@ -3,10 +3,10 @@
 use super::path::Path;
 use super::{Transfer, Work};
 use crate::measure::{MeasureError, Result, failed};
+use neater_base::Rng;
 use neater_base::net::InterfaceKind;
-use neater_base::{Instant, Rng};
 use neater_engine::{
-    Direction, EngineConfig, Limits, LocalEndpoint, RemoteEndpoint, Request, RequestOptions, SendOptions, Stack,
+    EngineConfig, Limits, LocalEndpoint, RemoteEndpoint, Request, RequestOptions, SendOptions, Stack, StreamDirection,
 };
 use neater_link::LinkConfig;
 use neater_netsim::{IfaceId, LinkId, World};
@@ -133,7 +133,7 @@ pub(super) fn transfer(path: &Path, work: Work, seed: u64) -> Result<Transfer> {
         if f.count != data.len() {
             return failed(format!("the simulator: {} of {} bytes came: {:?}", f.count, data.len(), f.end()));
         }
-        last = last.max(f.received_at.unwrap_or(Instant::MAX));
+        last = last.max(f.received_at.ok_or_else(|| fault("bytes came, but no time is known"))?);
     }
     let seconds = (last - start).as_secs_f64();
     let world = d.play.world();
@@ -157,7 +157,7 @@ fn open_more(play: &mut Playground, client: Node, first: FlowId, more: usize, as
     let group = play.engine(client).group(first.conn).map_err(fault)?;
     let mut flows = Vec::new();
     for _ in 0..more {
-        let conn = play.engine(client).open_stream(group, Direction::Both).map_err(fault)?;
+        let conn = play.engine(client).open_stream(group, StreamDirection::Both).map_err(fault)?;
         let flow = play.adopt(client, conn, ask.clone());
         play.say(flow, "", SendOptions { is_final: true, ..SendOptions::default() });
         flows.push(flow);

@@ -217,9 +217,14 @@ impl Measured {
             let mut curves: Vec<Curve> = self.grid.stacks.iter().map(curve).collect();
             curves.extend(extra(sweep));
             let lines = Lines { title: sweep.title.clone(), x: sweep.x(), y: y.clone(), curves };
-            let name = if metric == "goodput_mbit" { sweep.name.to_owned() } else { format!("{}-{metric}", sweep.name) };
+            let name =
+                if metric == "goodput_mbit" { sweep.name.to_owned() } else { format!("{}-{metric}", sweep.name) };
             let n = self.seeds.clone().count();
-            let bars = if n > 1 { format!("Median of {n} runs with the smallest and the largest.") } else { "One run.".into() };
+            let bars = if n > 1 {
+                format!("Median of {n} runs with the smallest and the largest.")
+            } else {
+                "One run.".into()
+            };
             let caption = format!("{caption} {bars}");
             out.drawings.push(Drawing::new(name, y.label.clone(), caption, vec![Panel::Lines(lines)]));
         }

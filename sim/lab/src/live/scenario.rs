@@ -1,0 +1,179 @@
+//! A plan from a scenario: the same files as the simulator's.
+
+use super::error::{LiveError, Result};
+use super::plan::{Change, Interface, Kind, Node, Plan, Routes, Wire};
+use neater_scenario::{Action, Controller, NodeKind, Scenario, TcpSettings};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+impl Plan {
+    /// The network of a scenario, with the random choices of `seed`. Its traffic and probes are for those who run things
+    /// in it.
+    ///
+    /// # Errors
+    /// The scenario has what only the simulator can do.
+    pub fn from_scenario(scenario: &Scenario, seed: u64) -> Result<Self> {
+        let mut plan = Self::new(seed);
+        for node in &scenario.nodes {
+            let kind = match node.kind {
+                NodeKind::Host => Kind::Host,
+                NodeKind::Router => Kind::Router,
+            };
+            let (sysctls, route_options) = kernel(&node.tcp);
+            let filters = node.filters.clone();
+            plan.nodes.push(Node {
+                name: node.name.clone(),
+                kind,
+                interfaces: Vec::new(),
+                sysctls,
+                route_options,
+                filters,
+            });
+        }
+        for (n, link) in scenario.links.iter().enumerate() {
+            let mut ends = [(0, 0); 2];
+            let [there, back] = link.directions.each_ref().map(|d| d.config.clone());
+            // A host may send what the larger direction takes; what the link does not take, it says.
+            let mtu = there.mtu.max(back.mtu).clamp(1280, 65_535);
+            for (side, end) in link.ends.iter().enumerate() {
+                let node = &mut plan.nodes[end.node];
+                ends[side] = (end.node, node.interfaces.len());
+                let (name, addresses) = (end.interface.clone(), end.addresses.clone());
+                node.interfaces.push(Interface { name, wire: (n, side), addresses, mtu });
+            }
+            let seed = |side: u64| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(n as u64 * 2 + side);
+            plan.wires.push(Wire { name: link.name.clone(), ends, config: [there, back], seeds: [seed(0), seed(1)] });
+        }
+        plan.given_routes = routes(scenario, &plan);
+        for event in &scenario.events {
+            match &event.action {
+                Action::Link { link, direction, config } => plan.changes.push(Change {
+                    at: event.at,
+                    wire: *link,
+                    side: *direction,
+                    config: config.config.clone(),
+                }),
+                Action::Interface { link, .. } => {
+                    return Err(LiveError::Usage(format!(
+                        "the schedule takes an interface at link {} down, which only the simulator does: take the link \
+                         down instead, or run `ip link set … down` in the host",
+                        scenario.links[*link].name
+                    )));
+                }
+            }
+        }
+        plan.check().map_err(LiveError::Usage)?;
+        Ok(plan)
+    }
+}
+
+/// The scenario's routes in terms of interfaces.
+fn routes(scenario: &Scenario, plan: &Plan) -> Vec<Routes> {
+    let computed = neater_scenario::Routes::compute(scenario);
+    let mut all = Vec::new();
+    for (n, node) in plan.nodes.iter().enumerate() {
+        let mut routes = Routes::new();
+        for (to, link) in scenario.links.iter().enumerate() {
+            let vias = computed.next_links(n, to);
+            let out: Vec<usize> =
+                vias.iter().filter_map(|via| node.interfaces.iter().position(|i| i.wire.0 == *via)).collect();
+            if out.is_empty() {
+                continue;
+            }
+            for end in link.ends.iter().filter(|end| end.node != n) {
+                routes.extend(end.addresses.iter().map(|(a, _)| (*a, out.clone())));
+            }
+        }
+        all.push(routes);
+    }
+    all
+}
+
+/// What a scenario says of TCP, as the kernel is told it: settings of the namespace, and options of its routes.
+fn kernel(tcp: &TcpSettings) -> (BTreeMap<String, String>, String) {
+    let mut sysctls = BTreeMap::new();
+    let mut set = |key: &str, value: String| sysctls.insert(format!("net.ipv4.{key}"), value);
+    if let Some(controller) = tcp.controller {
+        let name = match controller {
+            Controller::NewReno => "reno",
+            Controller::Cubic => "cubic",
+        };
+        set("tcp_congestion_control", name.to_owned());
+    }
+    for (key, value) in
+        [("tcp_sack", tcp.sack), ("tcp_recovery", tcp.rack), ("tcp_ecn", tcp.ecn), ("tcp_timestamps", tcp.timestamps)]
+    {
+        if let Some(on) = value {
+            set(key, u8::from(on).to_string());
+        }
+    }
+    for (key, bytes) in [("tcp_wmem", tcp.send_buffer), ("tcp_rmem", tcp.receive_buffer)] {
+        if let Some(bytes) = bytes {
+            set(key, format!("{bytes} {bytes} {bytes}"));
+        }
+    }
+    let mut options = String::new();
+    if let Some(segments) = tcp.initial_window {
+        let _ = write!(options, "initcwnd {segments} ");
+    }
+    if let Some(rto) = tcp.min_rto {
+        let _ = write!(options, "rto_min {}ms ", rto.as_millis());
+    }
+    if tcp.delayed_ack == Some(false) {
+        options.push_str("quickack 1 ");
+    }
+    (sysctls, options.trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shipped(name: &str) -> Scenario {
+        Scenario::parse(neater_scenario::shipped(name).expect("shipped"), &[]).expect("parses")
+    }
+
+    #[test]
+    fn the_shipped_topologies_become_plans_with_the_ways_of_the_scenario() {
+        for name in ["dumbbell", "dual-dumbbell", "two-paths", "three-paths", "access-tree"] {
+            let scenario = shipped(name);
+            let computed = neater_scenario::Routes::compute(&scenario);
+            let plan = Plan::from_scenario(&scenario, 1).unwrap_or_else(|e| panic!("{name}: {e}"));
+            let routes = plan.routes();
+            let mut ways = 0;
+            for from in scenario.hosts() {
+                for (to, link) in scenario.hosts().flat_map(|h| scenario.links_of(h).map(move |(l, _)| (h, l))) {
+                    let path = computed.path(&scenario, from, link).filter(|_| to != from);
+                    let end = scenario.links[link].ends.iter().find(|e| e.node == to).expect("an end");
+                    let mut at = from;
+                    for wire in path.iter().flatten() {
+                        let out = routes[at][&end.addresses[0].0][0];
+                        assert_eq!(plan.nodes[at].interfaces[out].wire.0, *wire, "{name}");
+                        at = plan.peer(at, out).expect("a wire").0;
+                    }
+                    ways += usize::from(path.is_some() && at == to);
+                }
+            }
+            assert!(ways >= 2, "{name}: {ways}");
+        }
+    }
+
+    #[test]
+    fn tcp_settings_are_told_to_the_kernel() {
+        let tcp = TcpSettings {
+            controller: Some(Controller::NewReno),
+            sack: Some(false),
+            initial_window: Some(3),
+            min_rto: Some(std::time::Duration::from_secs(1)),
+            receive_buffer: Some(65_536),
+            delayed_ack: Some(false),
+            ..TcpSettings::default()
+        };
+        let (sysctls, options) = kernel(&tcp);
+        assert_eq!(sysctls["net.ipv4.tcp_congestion_control"], "reno");
+        assert_eq!(sysctls["net.ipv4.tcp_sack"], "0");
+        assert_eq!(sysctls["net.ipv4.tcp_rmem"], "65536 65536 65536");
+        assert_eq!(options, "initcwnd 3 rto_min 1000ms quickack 1");
+        assert_eq!(sysctls.len(), 3);
+    }
+}

@@ -1,0 +1,210 @@
+//! The live lab, with real packets in namespaces. Skips loudly without the privileges it needs.
+
+use neater_lab::live::{Cmd, Lab, LiveError, Options, Plan, cradle, pcap, privileges};
+use neater_link::{Filter, LinkConfig, Match, Protocol, QueueLimit};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Whether there can be a lab here.
+fn possible() -> bool {
+    match privileges::check() {
+        Ok(()) => true,
+        Err(e) => {
+            println!("SKIP: no live lab: {e}");
+            false
+        }
+    }
+}
+
+fn tool(name: &str) -> bool {
+    let there = privileges::need(name, name).is_ok();
+    if !there {
+        println!("SKIP: no {name} here");
+    }
+    there
+}
+
+fn up(plan: &Plan) -> Lab {
+    Lab::up(plan, &Options::default()).expect("a lab")
+}
+
+fn slow() -> LinkConfig {
+    LinkConfig::rate(10_000_000, Duration::from_millis(10)).with_queue(QueueLimit::Packets(100))
+}
+
+#[test]
+fn hosts_see_each_other_by_name_over_both_families_and_the_delay_is_the_links() {
+    if !possible() || !tool("ping") {
+        return;
+    }
+    let lab = up(&Plan::dumbbell(1, slow(), slow(), 1));
+    for family in ["-4", "-6"] {
+        let start = Instant::now();
+        let out = lab.run("client1", Cmd::new("ping").args([family, "-c", "3", "-i", "0.02", "server1"]).limit(LIMIT));
+        let out = out.and_then(neater_lab::live::Output::success).expect("answers");
+        assert!(out.text().contains("3 received"), "{}", out.text());
+        assert!(start.elapsed() >= Duration::from_millis(60), "three round trips take 20 ms each");
+        let least: f64 =
+            out.text().split("mdev = ").nth(1).and_then(|t| t.split('/').next()?.parse().ok()).expect("rtt");
+        assert!((20.0..30.0).contains(&least), "{least} ms");
+    }
+    let links = lab.links().expect("counters");
+    assert_eq!(
+        (links[0].link.as_str(), links[0].delivered, links[1].delivered),
+        ("middle", 6, 6),
+        "and no packet more"
+    );
+    // The way through the routers is seen by who counts hops.
+    if tool("tracepath") {
+        let out = lab.run("client1", Cmd::new("tracepath").args(["-n", "server1"]).limit(LIMIT)).expect("runs");
+        assert!(out.text().contains("10.0.0.2"), "{}", out.text());
+    }
+}
+
+#[test]
+fn tcp_gets_the_rate_of_the_link_and_its_settings() {
+    if !possible() || !tool("iperf3") {
+        return;
+    }
+    let mut plan = Plan::dumbbell(1, slow(), slow(), 1);
+    plan.sysctl_everywhere("net.ipv4.tcp_congestion_control", "reno");
+    let lab = up(&plan);
+    let got = lab.netns("client1").and_then(|n| n.read_sysctl("net.ipv4.tcp_congestion_control")).expect("readable");
+    assert_eq!(got, "reno");
+    let _server = lab.serve("server1", Cmd::new("iperf3").arg("-s"), 5201, LIMIT).expect("listens");
+    let out = lab.run("client1", Cmd::new("iperf3").args(["-c", "server1", "-t", "2", "-J"]).limit(LIMIT));
+    let out = out.and_then(neater_lab::live::Output::success).expect("runs");
+    let json: serde_json::Value = serde_json::from_str(&out.text()).expect("JSON");
+    let rate = json["end"]["sum_received"]["bits_per_second"].as_f64().expect("a rate");
+    // 1,448 bytes of 1,500 with timestamps; the machine may be busy, so the lower bound is generous.
+    assert!((6e6..9.66e6).contains(&rate), "{rate}");
+    assert_eq!(json["end"]["sender_tcp_congestion"], "reno");
+    let dir = std::env::temp_dir().join(format!("neater-lab-test-{}", std::process::id()));
+    lab.keep_record(&dir, &[out], &[]).expect("written");
+    let record: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(dir.join("run.json")).expect("there")).expect("JSON");
+    assert_eq!(record["settings"]["client1"]["net.ipv4.tcp_congestion_control"], "reno");
+    assert!(record["versions"]["kernel"].is_string() && record["emulator"]["cpu"].is_number());
+    std::fs::remove_dir_all(&dir).expect("removed");
+}
+
+#[test]
+fn a_link_that_rejects_or_is_too_narrow_tells_the_sender() {
+    if !possible() || !tool("ping") {
+        return;
+    }
+    let narrow =
+        slow().with_mtu(1300, neater_link::TooBig::Report).with_filter(Filter::reject(Match::Protocol(Protocol::Tcp)));
+    let lab = up(&Plan::dumbbell(1, narrow, LinkConfig::default(), 1));
+    let big = lab.run(
+        "client1",
+        Cmd::new("ping").args(["-M", "do", "-s", "1372", "-c", "1", "-W", "2", "server1"]).limit(LIMIT),
+    );
+    let big = big.expect("runs");
+    assert!(big.text().contains("10.0.0.1") && big.text().contains("mtu = 1300"), "{}", big.text());
+    let start = Instant::now();
+    let refused = lab.run("client1", Cmd::shell("exec 3<>/dev/tcp/10.0.2.1/80").limit(LIMIT));
+    assert_ne!(refused.expect("runs").code, 0);
+    assert!(start.elapsed() < Duration::from_secs(5), "at once, not after a timeout");
+}
+
+#[test]
+fn captures_have_every_packet_with_its_time() {
+    if !possible() || !tool("tcpdump") || !tool("ping") {
+        return;
+    }
+    let lab = up(&Plan::pair(LinkConfig::delay(Duration::from_millis(5)), LinkConfig::default(), 1));
+    let dir = std::env::temp_dir().join(format!("neater-lab-capture-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("made");
+    let all = lab.capture_all(&dir, 64).expect("begin");
+    let ping = Cmd::new("ping").args(["-c", "5", "-i", "0.01", "server"]).limit(LIMIT);
+    lab.run("client", ping).and_then(neater_lab::live::Output::success).expect("answers");
+    let mut files = Vec::new();
+    for c in all {
+        let caught = c.stop().expect("ends");
+        assert_eq!((caught.packets, caught.missed), (10, 0));
+        files.push(pcap::read(&caught.file).expect("readable"));
+    }
+    for (sent, seen) in files[0].iter().zip(&files[1]).filter(|(a, _)| a.bytes[12..16] == [10, 0, 0, 1]) {
+        assert_eq!(sent.bytes, seen.bytes);
+        assert!(seen.at - sent.at >= 5_000_000, "{} ns", seen.at - sent.at);
+    }
+    std::fs::remove_dir_all(&dir).expect("removed");
+}
+
+#[test]
+fn commands_end_when_they_are_told_to_and_take_their_children_with_them() {
+    if !possible() {
+        return;
+    }
+    let lab = up(&Plan::pair(LinkConfig::default(), LinkConfig::default(), 1));
+    let start = Instant::now();
+    let out = lab.run("client", Cmd::shell("echo before; sleep 60").limit(Duration::from_millis(200))).expect("runs");
+    assert!(out.timed_out && out.text() == "before\n" && start.elapsed() < Duration::from_secs(10), "{out:?}");
+    assert!(out.success().is_err());
+    let out = lab.run("client", Cmd::shell("echo $X; exit 3").env("X", "y").limit(LIMIT)).expect("runs");
+    assert_eq!((out.code, out.text().as_str()), (3, "y\n"));
+    assert!(matches!(lab.run("client", Cmd::new("/no/such/program")), Err(LiveError::Usage(_))));
+    let error = lab.run("nobody", Cmd::new("true")).expect_err("no such host").to_string();
+    assert!(error.contains("client, server"), "{error}");
+    // What left its process group is gone with the lab.
+    let out = lab.run("client", Cmd::shell("setsid sleep 61 >/dev/null 2>&1 & echo $!").limit(LIMIT)).expect("runs");
+    assert_eq!(out.code, 0);
+    let init = lab.init_pid();
+    drop(lab);
+    assert!(cradle::gone(init, Duration::ZERO));
+    assert!(!running("sleep 61"));
+}
+
+/// Whether a process with this command line exists.
+fn running(line: &str) -> bool {
+    let all = std::fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
+    all.filter_map(|e| std::fs::read(e.path().join("cmdline")).ok())
+        .any(|c| String::from_utf8_lossy(&c).replace('\0', " ").trim() == line)
+}
+
+#[test]
+fn a_killed_lab_leaves_no_process_and_no_namespace() {
+    if !possible() {
+        return;
+    }
+    let namespaces = || {
+        let all = std::fs::read_dir("/proc").expect("/proc").filter_map(Result::ok);
+        let mut links: Vec<_> = all.filter_map(|e| std::fs::read_link(e.path().join("ns/net")).ok()).collect();
+        links.sort();
+        links.dedup();
+        links
+    };
+    let ours = std::fs::read_link("/proc/self/ns/net").expect("there");
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_neater-lab"))
+        .args(["net", "dumbbell", "-b", "r1: sleep 62", "--", "l1: echo up; setsid sleep 63 & sleep 64"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(lab.stdout.take().expect("piped")), &mut line)
+        .expect("reads");
+    assert_eq!(line, "up\n");
+    let inside: Vec<_> = ["sleep 62", "sleep 63", "sleep 64"]
+        .iter()
+        .flat_map(|l| {
+            let end = Instant::now() + LIMIT;
+            while !running(l) && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert!(running(l), "{l}");
+            namespaces()
+        })
+        .filter(|n| *n != ours)
+        .collect();
+    assert!(!inside.is_empty());
+    lab.kill().expect("killed");
+    lab.wait().expect("dead");
+    let end = Instant::now() + Duration::from_secs(5);
+    while ["sleep 62", "sleep 63", "sleep 64"].iter().any(|l| running(l)) {
+        assert!(Instant::now() < end, "processes outlive the lab");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
