@@ -110,8 +110,10 @@ pub(super) fn transfer(path: &Path, work: Work, seed: u64) -> Result<Transfer> {
     let data = vec![b'.'; HEAD + size as usize];
     let (server, client) = (d.server, d.client);
     let mut answered = BTreeSet::new();
+    // All has come, or something can come no more.
     let done = |play: &mut Playground, flows: &[FlowId]| {
-        flows.iter().all(|f| play.flow(*f).count == data.len()) || flows.iter().any(|f| play.flow(*f).is_over())
+        let whole = |f: &FlowId| play.flow(*f).count == data.len();
+        flows.iter().all(whole) || flows.iter().any(|f| !whole(f) && play.flow(*f).is_over())
     };
     let mut broken = None;
     d.play.run_until(LIMIT, |play| {
