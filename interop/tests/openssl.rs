@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 
 const VERSIONS: [(TlsVersion, &str, &str); 2] =
     [(TlsVersion::Tls12, "-tls1_2", "TLSv1.2"), (TlsVersion::Tls13, "-tls1_3", "TLSv1.3")];

@@ -31,7 +31,7 @@ async fn greedy(world: &World, requests: u32, window: u32) -> ByteStream {
     security.alpn = vec![b"h2".to_vec()];
     let remote = RemoteEndpoint::from(SocketAddr::from(([127, 0, 0, 1], world.port)));
     let preconnection = world.neater.preconnection().remote(remote).security(security).stacks(&[Stack::Tls]);
-    let mut c = preconnection.connect_bytes().await.expect("connected");
+    let c = preconnection.connect_bytes().await.expect("connected");
     let mut all = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     // SETTINGS_INITIAL_WINDOW_SIZE.
     all.extend(frame(SETTINGS, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat()));
@@ -77,7 +77,7 @@ async fn an_answer_that_nobody_takes_ends_although_its_connection_stays_busy() {
     let limits = ServerLimits { idle: Duration::from_millis(600), ..ServerLimits::default() };
     let world = World::new("untaken", limits, false);
     world.put("huge", &noise(2_000_000, 1));
-    let mut c = greedy(&world, 2, 0).await;
+    let c = greedy(&world, 2, 0).await;
     let started = Instant::now();
     let mut reset = 0;
     let mut came = Vec::new();

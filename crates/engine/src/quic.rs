@@ -188,7 +188,7 @@ impl<N: Net> Engine<N> {
                 return Err(AttemptError::Quic(e));
             }
         };
-        let remotes = self.conns.get(conn).map(|c| c.remotes.clone()).unwrap_or_else(|| Arc::default());
+        let remotes = self.conns.get(conn).map(|c| c.remotes.clone()).unwrap_or_default();
         let key = self.insert_quic(socket, handle, connection, stack, addr, request.clone(), remotes, true);
         let early = self.conns.get(conn).and_then(|c| c.ext.as_ref()).and_then(|e| e.early.clone());
         if let Some(q) = self.quics.get_mut(key) {

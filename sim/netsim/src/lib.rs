@@ -35,6 +35,7 @@
 
 #![forbid(unsafe_code)]
 
+mod corrupt;
 mod host;
 mod iface;
 mod net;

@@ -268,8 +268,7 @@ impl Net for SimNet {
                         SocketOption::DontFragment(on) => udp.dont_fragment = on,
                         SocketOption::ReceiveBuffer(n) => udp.receive_buffer = bound(n),
                         SocketOption::SendBuffer(n) => udp.send_buffer = bound(n),
-                        // Checksums are not computed here; the socket would accept it for IPv4.
-                        SocketOption::NoUdpChecksum(_) if udp.local.is_ipv4() => {}
+                        SocketOption::NoUdpChecksum(on) if udp.local.is_ipv4() => udp.unchecked = on,
                         _ => return Err(ErrorKind::Unsupported),
                     }
                     Ok(())

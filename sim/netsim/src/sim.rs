@@ -6,6 +6,7 @@
 //! *Invariants*: time never runs backwards; events of one instant happen in the order in which they were made; an ICMP
 //! error never causes another; no more than [`MAX_EVENTS`] events wait.
 
+use crate::corrupt::received;
 use crate::host::Host;
 use crate::iface::LOOPBACK_INDEX;
 use crate::packet::{Body, Icmp, IcmpKind, Packet};
@@ -15,7 +16,7 @@ use crate::world::{HostId, IfaceId, LinkId, Unroutable};
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind};
 use neater_base::{Instant, Key, Rng, Timers, WallTime};
-use neater_link::{DropReason, Link, LinkConfig, Output};
+use neater_link::{Corruption, DropReason, Link, LinkConfig, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -63,6 +64,10 @@ pub(crate) struct Parcel {
     entered: Instant,
     /// It is one of the pieces that a packet crosses this link in.
     cut: Option<u64>,
+    /// A bit is wrong.
+    corrupt: Option<Corruption>,
+    /// A datagram without a checksum.
+    unchecked: bool,
 }
 
 /// A packet that crosses a link in pieces: only all of them together go on.
@@ -285,7 +290,13 @@ impl Sim {
 
     /// Sends a packet of a host on its way.
     pub(crate) fn send_packet(&mut self, packet: Packet, route: Route) {
-        let parcel = Box::new(Parcel { packet, route, done: 0, entered: self.now, cut: None });
+        self.send_parcel(packet, route, false);
+    }
+
+    /// The same for a datagram that may have no checksum.
+    pub(crate) fn send_parcel(&mut self, packet: Packet, route: Route, unchecked: bool) {
+        let entered = self.now;
+        let parcel = Box::new(Parcel { packet, route, done: 0, entered, cut: None, corrupt: None, unchecked });
         if parcel.route.links.is_empty() {
             let at = self.now + LOOPBACK_DELAY;
             self.schedule(at, Event::Loopback(parcel));
@@ -335,7 +346,22 @@ impl Sim {
         }
         while let Some(output) = self.links[id.0].link.poll(now) {
             match output {
-                Output::Deliver { packet, at, .. } => self.crossed(id, packet, at),
+                Output::Deliver { mut packet, at, ce, corrupt, copy, .. } => {
+                    // The pieces of a packet are counted, and a piece more would be one too many.
+                    if copy && packet.cut.is_some() {
+                        continue;
+                    }
+                    // A piece with a wrong bit spoils its packet.
+                    if corrupt.is_some() && packet.cut.is_some() {
+                        self.lost(id, *packet, DropReason::Lost, at);
+                        continue;
+                    }
+                    if ce {
+                        packet.packet.ecn = Ecn::Ce;
+                    }
+                    packet.corrupt = packet.corrupt.or(corrupt);
+                    self.crossed(id, packet, at);
+                }
                 Output::Drop { packet, reason, at, .. } => self.lost(id, *packet, reason, at),
             }
         }
@@ -366,8 +392,22 @@ impl Sim {
         if parcel.done < parcel.route.links.len() {
             self.hop(parcel);
         } else {
-            self.arrive(parcel.packet, parcel.route);
+            self.take_in(*parcel);
         }
+    }
+
+    /// A packet has crossed its last link, perhaps with a wrong bit.
+    fn take_in(&mut self, parcel: Parcel) {
+        let Parcel { mut packet, route, corrupt, unchecked, .. } = parcel;
+        if let Some(corruption) = corrupt {
+            let seen = received(packet.clone(), corruption, unchecked);
+            if seen.is_none() {
+                self.recorder.packet(self.now, None, &packet, TraceVerdict::Corrupt);
+            }
+            let Some(seen) = seen else { return };
+            packet = seen;
+        }
+        self.arrive(packet, route);
     }
 
     /// A link has dropped a packet.

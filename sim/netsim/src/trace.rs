@@ -50,6 +50,8 @@ pub enum TraceVerdict {
     Dropped(DropReason),
     /// It reached its host.
     Delivered,
+    /// It reached its host with a wrong bit, and the host dropped it.
+    Corrupt,
     /// Nobody has its destination address, or whoever has it is switched off.
     Unreachable,
 }
@@ -114,6 +116,7 @@ impl Recorder {
             TraceVerdict::Dropped(_) => d.number(1),
             TraceVerdict::Delivered => d.number(2),
             TraceVerdict::Unreachable => d.number(3),
+            TraceVerdict::Corrupt => d.number(4),
         }
         let kind = kind(packet);
         match (&packet.body, kind) {

@@ -41,6 +41,8 @@ pub(crate) struct UdpSocket {
     pub(crate) reuse: bool,
     pub(crate) temporary: Option<bool>,
     pub(crate) dont_fragment: bool,
+    /// Datagrams go without a checksum.
+    pub(crate) unchecked: bool,
     pub(crate) receive_buffer: usize,
     pub(crate) send_buffer: usize,
     queue: VecDeque<Datagram>,
@@ -121,6 +123,7 @@ impl Sim {
             reuse,
             temporary: options.temporary_address,
             dont_fragment: false,
+            unchecked: false,
             receive_buffer: BUFFER,
             send_buffer: BUFFER,
             queue: VecDeque::new(),
@@ -174,6 +177,7 @@ impl Sim {
             return Err(ErrorKind::MessageTooLarge);
         }
         let (port, whole, interface, temporary) = (udp.local.port(), udp.dont_fragment, udp.interface, udp.temporary);
+        let unchecked = udp.unchecked;
         let source = t.source.unwrap_or(udp.local.ip());
         let found = self.lookup(id, destination.ip(), interface, Some(source), temporary)?;
         let overhead = ip_header(&destination.ip()) + UDP_HEADER;
@@ -199,7 +203,8 @@ impl Sim {
         loop {
             let to = (from + segment).min(all.len());
             let body = Body::Udp(all.slice(from..to));
-            self.send_packet(Packet { source, destination, ecn: t.ecn, pieces, body }, found.route.clone());
+            let packet = Packet { source, destination, ecn: t.ecn, pieces, body };
+            self.send_parcel(packet, found.route.clone(), unchecked);
             from = to;
             if from >= all.len() {
                 break;

@@ -633,7 +633,7 @@ proptest! {
         let link = LinkConfig {
             rate: rate.into(),
             delay: MS * delay_ms,
-            jitter: MS * jitter_ms,
+            jitter: (MS * jitter_ms).into(),
             reorder,
             queue: QueueLimit::Packets(queue),
             ..LinkConfig::default()

@@ -98,7 +98,7 @@ impl Keys {
             c.delay = v;
         }
         if let Some(v) = self.jitter {
-            c.jitter = v;
+            c.jitter = v.into();
         }
         if let Some(v) = self.reorder {
             c.reorder = v;

@@ -144,6 +144,7 @@ pub struct Event {
 
 /// What changes.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a scenario has few of them")]
 pub enum Action {
     /// One direction of a link (0 forward, 1 backward) is like this from now on.
     Link {

@@ -31,7 +31,7 @@ fn finish(link: &mut Link<usize>) -> Vec<(usize, Fate)> {
     while let Some(now) = link.next_timeout() {
         while let Some(output) = link.poll(now) {
             out.push(match output {
-                Output::Deliver { packet, at } => (packet, Fate::Arrived(at)),
+                Output::Deliver { packet, at, .. } => (packet, Fate::Arrived(at)),
                 Output::Drop { packet, reason, .. } => (packet, Fate::Dropped(reason)),
             });
         }
@@ -67,7 +67,8 @@ fn an_unlimited_link_only_delays() {
     assert_eq!((link.queued_bytes(at(30)), link.queued_packets(at(30))), (0, 0));
     assert_eq!(link.next_timeout(), Some(at(50)));
     assert!(link.poll(at(49)).is_none());
-    assert_eq!(link.poll(at(70)), Some(Output::Deliver { packet: 1, at: at(50) }), "exact, though late");
+    let late = Output::Deliver { packet: 1, at: at(50), ce: false, corrupt: None, copy: false };
+    assert_eq!(link.poll(at(70)), Some(late), "exact, though late");
     assert_eq!(link.next_timeout(), None);
 }
 
