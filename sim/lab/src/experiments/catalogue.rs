@@ -156,7 +156,7 @@ pub const ALL: &[Experiment] = &[
         title: "B1: one file of 10 MB over emulated paths",
         asked: "Is QUIC as fast as TCP where the link limits, and not slower where starting up or loss does?",
         note: "neater serve and neater get over QUIC, TLS and TCP, nginx and curl as the outside reference, in network \
-               namespaces; the engine with the same QUIC in the simulator. Goodput is the payload over the life of the \
+               namespaces; in the simulator the engine, with the same QUIC and with the simulator's TCP. Goodput is the payload over the life of the \
                client's process; every file is compared with what was served.",
         parameters: &[
             DUMBBELL,
@@ -191,7 +191,10 @@ pub const ALL: &[Experiment] = &[
             ("bandwidth", "2 to 50 Mbit/s at 20 ms"),
             ("round-trip time", "10 to 500 ms at 10 Mbit/s"),
             ("loss", "0 to 5 % in each direction at 10 Mbit/s, 100 ms"),
-            ("jitter", "0 to 10 ms in each direction at 10 Mbit/s, 50 ms, with and without reordering"),
+            (
+                "jitter",
+                "normal, standard deviation 0 to 10 ms in each direction at 10 Mbit/s, 50 ms, with and without reordering",
+            ),
             ("runs", "5; 1 with --quick, with fewer points"),
         ],
         published: &[(

@@ -30,7 +30,15 @@ pub(super) fn grid(lab: &Lab) -> Grid {
             ..Path::new(5.0, 160.0)
         }),
     ];
-    let stacks = vec![Stack::Quic, Stack::SimulatedQuic, Stack::Tls, Stack::Tcp, Stack::CurlHttp, Stack::CurlHttps];
+    let stacks = vec![
+        Stack::Quic,
+        Stack::SimulatedQuic,
+        Stack::Tls,
+        Stack::Tcp,
+        Stack::SimulatedTcp,
+        Stack::CurlHttp,
+        Stack::CurlHttps,
+    ];
     Grid { id: "B1", work: Work::One, stacks, sweeps }
 }
 
@@ -52,6 +60,7 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
     m.figures("B1", "goodput_mbit", "Mbit/s", &mut out);
     ratios(lab, &m, &mut out);
     m.agreement("B1", Stack::Quic, Stack::SimulatedQuic, WHY, &mut out);
+    m.agreement("B1", Stack::Tcp, Stack::SimulatedTcp, WHY, &mut out);
     let caption = "B1: goodput of one file over the dumbbell; the middle link alone is shaped, its queue holds one \
                    bandwidth-delay product, at least ten packets. Points at one place stand side by side.";
     m.draw(&mut out, "goodput_mbit", &Axis::linear("goodput", "Mbit/s"), caption, published);

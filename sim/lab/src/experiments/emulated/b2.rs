@@ -23,7 +23,7 @@ const CONNECTIONS: [Stack; 3] = [Stack::CurlConnections(2), Stack::CurlConnectio
 pub(super) fn grid(lab: &Lab) -> Grid {
     let [rates, rtts, losses, jitters] = if lab.quick { QUICK } else { [RATES, RTTS, LOSSES, JITTERS] };
     let jittered = |reorder| move |v| Path { jitter: v, reorder: reorder && v > 0.0, ..Path::new(10.0, 50.0) };
-    let jitter = ("jitter in each direction", "ms", false);
+    let jitter = ("standard deviation of the delay in each direction", "ms", false);
     let sweeps = vec![
         Sweep::new("rate", "10 × 100 kB, 20 ms, no loss", ("link rate", "Mbit/s", false), rates, |v| {
             Path::new(v, 20.0)

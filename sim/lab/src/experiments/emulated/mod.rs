@@ -107,6 +107,8 @@ pub(crate) enum Stack {
     Quic,
     /// The engine with the same QUIC in the simulator; several files as streams at once.
     SimulatedQuic,
+    /// The engine with the simulator's TCP; one file.
+    SimulatedTcp,
     /// `neater`, HTTP/1.1 over TLS; several files one after the other.
     Tls,
     /// `neater`, HTTP/2 over TLS; several files as streams at once.
@@ -129,6 +131,7 @@ impl Stack {
         match self {
             Self::Quic => "neater QUIC".into(),
             Self::SimulatedQuic => "neater QUIC, simulator".into(),
+            Self::SimulatedTcp => "neater TCP, simulator".into(),
             Self::Tls => "neater TLS".into(),
             Self::TlsStreams => "neater HTTP/2".into(),
             Self::Tcp => "neater TCP".into(),
@@ -140,9 +143,10 @@ impl Stack {
     }
 
     /// All that any experiment has.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Quic,
         Self::SimulatedQuic,
+        Self::SimulatedTcp,
         Self::Tls,
         Self::TlsStreams,
         Self::Tcp,
@@ -161,7 +165,7 @@ impl Stack {
 
     /// Whether it runs in the simulator.
     pub(crate) const fn is_simulated(self) -> bool {
-        matches!(self, Self::SimulatedQuic)
+        matches!(self, Self::SimulatedQuic | Self::SimulatedTcp)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The conditions of a transfer: what the middle link of the dumbbell is like.
 
-use neater_link::{LinkConfig, QueueLimit};
+use neater_link::{Jitter, LinkConfig, QueueLimit};
 use std::fmt;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) struct Path {
     pub rtt: f64,
     /// Part of the packets that is lost in each direction, in percent, independently.
     pub loss: f64,
-    /// Jitter in each direction, in ms.
+    /// Jitter in each direction: the standard deviation of a normal distribution, in ms.
     pub jitter: f64,
     /// Whether jitter changes the order of packets.
     pub reorder: bool,
@@ -62,7 +62,7 @@ impl Path {
             config = config.with_loss(self.loss / 100.0);
         }
         if self.jitter > 0.0 {
-            config = config.with_jitter(Duration::from_secs_f64(self.jitter / 1e3));
+            config.jitter = Jitter::Normal(Duration::from_secs_f64(self.jitter / 1e3));
             config.reorder = self.reorder;
         }
         config

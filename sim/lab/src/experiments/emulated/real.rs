@@ -96,7 +96,7 @@ impl Tools {
         let clear = matches!(stack, Stack::Tcp | Stack::CurlHttp | Stack::CurlConnections(_));
         let (scheme, port) = if clear { ("http", PORTS.0) } else { ("https", PORTS.1) };
         let cmd = match stack {
-            Stack::Quic | Stack::Tls | Stack::TlsStreams | Stack::Tcp | Stack::SimulatedQuic => {
+            Stack::Quic | Stack::Tls | Stack::TlsStreams | Stack::Tcp => {
                 let cmd = Cmd::new(self.neater()?).args(["serve", "--bind", &address, "--port", &port.to_string()]);
                 let cmd = if clear {
                     cmd.arg("--plain")
@@ -105,6 +105,7 @@ impl Tools {
                 };
                 cmd.arg(&self.site)
             }
+            Stack::SimulatedQuic | Stack::SimulatedTcp => return failed("a simulated stack has no server in the lab"),
             _ => {
                 let conf = dir.join(format!("nginx-{host}.conf"));
                 fs::write(&conf, self.nginx(dir, &address, host))?;
@@ -154,7 +155,8 @@ impl Tools {
             cmd.args(&urls)
         };
         Ok(match stack {
-            Stack::Quic | Stack::SimulatedQuic => neater("QUIC", "3", n)?,
+            Stack::SimulatedQuic | Stack::SimulatedTcp => return failed("a simulated stack has no client in the lab"),
+            Stack::Quic => neater("QUIC", "3", n)?,
             Stack::Tls => neater("TLS", "1.1", 1)?,
             Stack::TlsStreams => neater("TLS", "2", n)?,
             Stack::Tcp => neater("TCP", "1.1", 1)?,

@@ -1,4 +1,5 @@
-//! One transfer in the simulator: the engine with QUIC on both hosts of a dumbbell, in virtual time.
+//! One transfer in the simulator: the engine on both hosts of a dumbbell, in virtual time, over QUIC or over the simulator's
+//! TCP.
 
 use super::path::Path;
 use super::{Transfer, Work};
@@ -14,6 +15,7 @@ use neater_property::{Role, TransportProperties};
 use neater_testkit::security;
 use neater_testkit::town::{CLIENT_V4, SERVER_V4};
 use neater_testkit::{FlowId, Manner, Node, Playground};
+use neater_tls::SecurityParameters;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -68,9 +70,13 @@ impl Dumbbell {
         Ok(Self { play, client, server, there, back })
     }
 
-    fn request(&mut self, node: Node, role: Role) -> Result<Request> {
-        let options = RequestOptions { stacks: vec![Stack::Quic], ..RequestOptions::default() };
-        let security = if role == Role::Listen { security::server_security() } else { security::client_security() };
+    fn request(&mut self, node: Node, role: Role, stack: Stack) -> Result<Request> {
+        let options = RequestOptions { stacks: vec![stack], ..RequestOptions::default() };
+        let security = match (stack.is_secure(), role) {
+            (false, _) => SecurityParameters::disabled(),
+            (true, Role::Listen) => security::server_security(),
+            (true, _) => security::client_security(),
+        };
         let wall = self.play.world().wall();
         let engine = self.play.engine(node);
         engine.crypto().clock.set(wall);
@@ -93,11 +99,11 @@ impl Dumbbell {
 ///
 /// # Errors
 /// It does not come to its end.
-pub(super) fn transfer(path: &Path, work: Work, seed: u64) -> Result<Transfer> {
+pub(super) fn transfer(path: &Path, stack: Stack, work: Work, seed: u64) -> Result<Transfer> {
     let mut d = Dumbbell::new(path, seed)?;
     let (files, size) = work.files();
-    let listen = d.request(d.server, Role::Listen)?;
-    let connect = d.request(d.client, Role::Initiate)?;
+    let listen = d.request(d.server, Role::Listen, stack)?;
+    let connect = d.request(d.client, Role::Initiate, stack)?;
     let keep_nothing = Manner { keeps: false, ..Manner::patient() };
     d.play.serve(d.server, keep_nothing.clone());
     d.play.listen(d.server, &listen, &[LocalEndpoint::new().with_port(PORT)]).map_err(fault)?;
@@ -174,15 +180,20 @@ mod tests {
     #[test]
     fn a_transfer_takes_as_long_as_the_link_needs_and_is_a_function_of_its_seed() {
         let path = Path::new(10.0, 20.0);
-        let t = transfer(&path, Work::Ten, 1).expect("ends");
+        let t = transfer(&path, Stack::Quic, Work::Ten, 1).expect("ends");
         // 1 MB at 10 Mbit/s is 0.8 s; headers of 40 to 60 bytes in 1,452, two round trips before the first byte.
         assert!((0.84..1.1).contains(&t.seconds), "{t:?}");
         assert!(t.sent.0 > 1_020_000 && t.sent.0 < 1_150_000, "{t:?}");
         assert!(t.sent.1 > 700 && t.back.1 > 20, "{t:?}");
-        assert_eq!(t, transfer(&path, Work::Ten, 1).expect("ends"));
+        assert_eq!(t, transfer(&path, Stack::Quic, Work::Ten, 1).expect("ends"));
         let lossy = Path { loss: 2.0, ..path };
-        let (a, b) = (transfer(&lossy, Work::Ten, 1).expect("ends"), transfer(&lossy, Work::Ten, 2).expect("ends"));
+        let (a, b) = (
+            transfer(&lossy, Stack::Quic, Work::Ten, 1).expect("ends"),
+            transfer(&lossy, Stack::Quic, Work::Ten, 2).expect("ends"),
+        );
         assert!(a.lost > 0 && b.lost > 0 && a.seconds > t.seconds, "{a:?} {b:?}");
         assert_ne!(a, b);
+        let tcp = transfer(&path, Stack::Tcp, Work::One, 1).expect("ends");
+        assert!((8.2..9.5).contains(&tcp.seconds), "{tcp:?}");
     }
 }

@@ -145,7 +145,8 @@ fn one(tools: &real::Tools, work: Work, key: &Key) -> Result<Vec<f64>> {
     let unknown = || MeasureError::Failed(format!("neither a path nor a stack of ours: {key:?}"));
     let (path, stack) = Path::parse(&key.scenario).zip(Stack::named(&key.series)).ok_or_else(unknown)?;
     let transfer = if stack.is_simulated() {
-        simulated::transfer(&path, work, key.seed)?
+        let over = if stack == Stack::SimulatedTcp { neater_engine::Stack::Tcp } else { neater_engine::Stack::Quic };
+        simulated::transfer(&path, over, work, key.seed)?
     } else {
         real::transfer(tools, &path, stack, work, key.seed)?
     };
@@ -261,10 +262,11 @@ impl Measured {
 
     /// How far lab and simulator agree: a figure for each path, one for all, and a remark on those that do not.
     pub(super) fn agreement(&self, id: &'static str, real: Stack, simulated: Stack, why: &str, out: &mut Outcome) {
+        let name = real.name();
         let (mut agree, mut all, mut apart) = (0, 0, Vec::new());
         for path in self.paths() {
             let at = |stack| Spread::of(&self.derived(&path, stack, "own_goodput_mbit"));
-            let f = Figure::new(id, "simulator_over_lab", path.to_string(), "1");
+            let f = Figure::new(id, "simulator_over_lab", format!("{name}, {path}"), "1");
             let (Some(l), Some(s)) = (at(real), at(simulated)) else {
                 out.figures.push(f.missing("not measured in both places"));
                 continue;
@@ -280,13 +282,15 @@ impl Measured {
         }
         if all > 0 {
             let part = f64::from(agree as u32) / f64::from(all);
-            let f = Figure::new(id, "simulator_agrees", "part of the points whose error bars meet within 2 %", "1");
+            let what = format!("{name}: part of the points whose error bars meet within 2 %");
+            let f = Figure::new(id, "simulator_agrees", what, "1");
             out.figures.push(f.value(part, all as usize));
         }
         if apart.is_empty() {
             return;
         }
-        out.remarks.push(format!("Simulator over lab, where their error bars are apart: {}. {why}", apart.join(", ")));
+        out.remarks
+            .push(format!("{name}, simulator over lab, where their error bars are apart: {}. {why}", apart.join(", ")));
     }
 }
 
