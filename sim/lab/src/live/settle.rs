@@ -73,40 +73,29 @@ pub fn batch(plan: &Plan, node: usize, routes: &Routes, ipv6: bool) -> String {
             let _ = writeln!(out, "addr add {address}/{prefix} dev {}{nodad}", i.name);
         }
     }
-    let families: &[(bool, &str)] = if ipv6 { &[(false, "-4"), (true, "-6")] } else { &[(false, "-4")] };
+    let everywhere: &[&str] = if ipv6 { &["0.0.0.0/0", "::/0"] } else { &["0.0.0.0/0"] };
     if host.interfaces.len() > 1 {
         // What is sent from an address leaves through its interface: a table for each, chosen by the source.
         for (number, i) in host.interfaces.iter().enumerate() {
             let table = 100 + number;
             for (address, _) in i.addresses.iter().filter(|(a, _)| usable(a)) {
-                let family = if address.is_ipv6() { "-6" } else { "-4" };
-                let _ = writeln!(out, "{} rule add from {address} table {table}", object(family));
-                let _ = writeln!(
-                    out,
-                    "{} route add default dev {} src {address} table {table}{options}",
-                    object(family),
-                    i.name
-                );
+                let all = if address.is_ipv6() { "::/0" } else { "0.0.0.0/0" };
+                let _ = writeln!(out, "rule add from {address} table {table}");
+                let _ = writeln!(out, "route add {all} dev {} src {address} table {table}{options}", i.name);
             }
         }
         // What is sent from no address in particular takes a shortest way.
         for (to, ways) in routes.iter().filter(|(a, _)| usable(a)) {
             let Some(i) = ways.first().and_then(|w| host.interfaces.get(*w)) else { continue };
-            let family = if to.is_ipv6() { "-6" } else { "-4" };
-            let _ = writeln!(out, "{} route replace {to} dev {}{}{options}", object(family), i.name, source(i, to));
+            let _ = writeln!(out, "route replace {to} dev {}{}{options}", i.name, source(i, to));
         }
     }
     if let Some(first) = host.interfaces.first() {
-        for (_, family) in families {
-            let _ = writeln!(out, "{} route add default dev {}{options}", object(family), first.name);
+        for all in everywhere {
+            let _ = writeln!(out, "route add {all} dev {}{options}", first.name);
         }
     }
     out
-}
-
-/// In a batch the family is an option before the object.
-fn object(family: &str) -> String {
-    format!("-family {}", if family == "-6" { "inet6" } else { "inet" })
 }
 
 fn source(i: &super::plan::Interface, to: &IpAddr) -> String {
@@ -190,7 +179,7 @@ mod tests {
         let plan = Plan::dumbbell(1, LinkConfig::default(), LinkConfig::default(), 1);
         let node = plan.node("client1").expect("there");
         let text = batch(&plan, node, &plan.routes()[node], true);
-        assert!(text.contains("-family inet6 route add default dev eth0"), "{text}");
+        assert!(text.contains("route add ::/0 dev eth0"), "{text}");
         assert!(!text.contains("table"), "{text}");
         assert!(!batch(&plan, node, &plan.routes()[node], false).contains("fd00"));
         let hosts = hosts_file(&plan, true);
