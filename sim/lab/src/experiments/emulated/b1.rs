@@ -81,6 +81,7 @@ pub(super) fn ratio(lab: &Lab, m: &Measured, path: &Path, ours: Stack, theirs: S
     if a.is_empty() || b.is_empty() {
         return f.missing("not both came to their end");
     }
+    let f = f.void_if(m.is_void(path, ours) || m.is_void(path, theirs));
     let n = a.len().min(b.len());
     let statistic = |a: &[f64], b: &[f64]| median(a) / median(b);
     match bootstrap(&a[..n], &b[..n], &mut lab.rng(21), statistic) {
@@ -98,7 +99,7 @@ fn ratios(lab: &Lab, m: &Measured, out: &mut Outcome) {
         let f =
             Figure::new("B1", "goodput_ratio", format!("neater QUIC over kernel TCP, {path}"), "1").with("kind", kind);
         let f = ratio(lab, m, &path, Stack::Quic, REFERENCE, f);
-        if let Some(v) = f.value.filter(|_| !limited) {
+        if let Some(v) = f.value.filter(|_| !limited && !f.void) {
             logs.push(v.ln());
         }
         out.figures.push(if limited { f.judge(Bound::AtLeast(0.97)) } else { f });

@@ -83,7 +83,8 @@ fn against_one(lab: &Lab, m: &Measured, out: &mut Outcome) {
         for (theirs, judged) in [(Stack::CurlHttps, true), (Stack::CurlStreams, false)] {
             let f = Figure::new("B2", "goodput_ratio", format!("neater QUIC over {}, {path}", theirs.name()), "1");
             let f = ratio(lab, m, &path, Stack::Quic, theirs, f);
-            out.figures.push(if judged { f.judge(Bound::AtLeast(1.0)) } else { f });
+            // What reordering does is reported.
+            out.figures.push(if judged && !path.reorder { f.judge(Bound::AtLeast(1.0)) } else { f });
         }
     }
 }
@@ -101,7 +102,8 @@ fn against_many(m: &Measured, out: &mut Outcome) {
         let runs = m.values(&path, Stack::Quic, "goodput_mbit").len();
         out.figures.push(match (mid(Stack::Quic), best) {
             (Some(ours), Some((theirs, name))) => {
-                f.value(ours / theirs, runs).with("best", name).judge(Bound::AtLeast(1.0))
+                let f = f.value(ours / theirs, runs).with("best", name).void_if(m.is_void(&path, Stack::Quic));
+                if path.reorder { f } else { f.judge(Bound::AtLeast(1.0)) }
             }
             _ => f.missing("not both came to their end"),
         });
@@ -121,6 +123,7 @@ fn jitter(m: &Measured, out: &mut Outcome) {
                 continue;
             }
             let f = f.value(median(&with) / median(&base), with.len());
+            let f = f.void_if(m.is_void(&path, stack) || m.is_void(&still, stack));
             let judged = stack == Stack::Quic && !path.reorder;
             out.figures.push(if judged { f.judge(Bound::AtLeast(0.9)) } else { f });
         }

@@ -3,7 +3,7 @@
 use super::Stack;
 use super::path::Path;
 use super::real::Tools;
-use super::sweep::{Spread, seeds};
+use super::sweep::{JOBS, Spread, late_max, seeds};
 use crate::experiments::{Lab, Outcome};
 use crate::live::{self, Options, Plan, Running};
 use crate::measure::stats::{bootstrap, median};
@@ -22,9 +22,8 @@ const RUNS: (usize, usize) = (30, 1);
 const SECONDS: (u64, u64) = (40, 12);
 /// How often the links are read.
 const SLICE: Duration = Duration::from_millis(500);
-/// Runs at once unless it is said otherwise; each moves 5 Mbit/s.
-const JOBS: usize = 8;
-const METRICS: &[&str] = &["jain", "our_share", "flow1_mbit", "flow2_mbit", "flow3_mbit", "flow4_mbit", "utilisation"];
+const METRICS: &[&str] =
+    &["jain", "our_share", "flow1_mbit", "flow2_mbit", "flow3_mbit", "flow4_mbit", "utilisation", "late_p99_us"];
 
 /// Who shares the link. Flows of the kernel's TCP come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +70,8 @@ const fn path() -> Path {
 /// Rates of each flow over time, in Mbit/s per slice.
 type Course = Vec<(f64, Vec<f64>)>;
 
-/// One run: the mean rate of each flow in Mbit/s, and its course.
-fn measure(tools: &Tools, mix: Mix, seconds: u64, seed: u64) -> Result<(Vec<f64>, Course)> {
+/// One run: the mean rate of each flow in Mbit/s, its course, and how late the emulator was.
+fn measure(tools: &Tools, mix: Mix, seconds: u64, seed: u64) -> Result<(Vec<f64>, Course, f64)> {
     let (ours, tcp) = mix.flows();
     let n = ours.len() + tcp;
     let folder = tools.folder()?;
@@ -117,17 +116,18 @@ fn measure(tools: &Tools, mix: Mix, seconds: u64, seed: u64) -> Result<(Vec<f64>
     if let Some(i) = clients.iter().position(|c| !c.is_running()) {
         return Err(MeasureError::Failed(format!("flow {} of {} ended before its time", i + 1, mix.name())));
     }
+    let late = lab.emulator()?.late_p99_us;
     for process in clients.into_iter().chain(servers) {
         process.stop(libc::SIGKILL)?;
     }
-    Ok((before.1.iter().map(|v| v / before.0).collect(), course))
+    Ok((before.1.iter().map(|v| v / before.0).collect(), course, late))
 }
 
-fn row(mix: Mix, rates: &[f64]) -> Vec<f64> {
+fn row(mix: Mix, rates: &[f64], late: f64) -> Vec<f64> {
     let ours: f64 = rates.iter().take(mix.flows().0.len()).sum();
     let total: f64 = rates.iter().sum();
     let flow = |i: usize| rates.get(i).copied().unwrap_or(f64::NAN);
-    vec![jain(rates), ours / total, flow(0), flow(1), flow(2), flow(3), total / path().rate]
+    vec![jain(rates), ours / total, flow(0), flow(1), flow(2), flow(3), total / path().rate, late]
 }
 
 fn scenario(seconds: u64) -> String {
@@ -150,11 +150,11 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
     let one = |key: &Key| {
         let mix = MIXES.into_iter().find(|m| m.name() == key.series);
         let mix = mix.ok_or_else(|| MeasureError::Failed(format!("no such mix: {}", key.series)))?;
-        let (rates, course) = measure(&tools, mix, seconds, key.seed)?;
+        let (rates, course, late) = measure(&tools, mix, seconds, key.seed)?;
         if key.seed == first {
             fs::write(dir.join(format!("course-{}.csv", mix_file(mix))), course_csv(mix, &course))?;
         }
-        Ok(row(mix, &rates))
+        Ok(row(mix, &rates, late))
     };
     let made = grid::run("B4, lab", &mut journal, tasks, lab.jobs.unwrap_or(JOBS), &mut lab.rng(24), &one)?;
     let values = |mix: Mix, metric: &str| journal.values(&scenario(seconds), mix.name(), metric, seeds.clone());
@@ -170,6 +170,7 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
 
 fn figures(lab: &Lab, values: &dyn Fn(Mix, &str) -> Vec<f64>, out: &mut Outcome) {
     let four = Spread::of(&values(Mix::Four, "jain"));
+    let void = |mix: Mix| Spread::of(&values(mix, "late_p99_us")).is_some_and(|s| s.median > late_max(&path()));
     for mix in MIXES {
         let all = values(mix, "jain");
         let f = Figure::new("B4", "jain", mix.name(), "1");
@@ -177,7 +178,7 @@ fn figures(lab: &Lab, values: &dyn Fn(Mix, &str) -> Vec<f64>, out: &mut Outcome)
             Some(s) => {
                 let interval = bootstrap(&all, &all, &mut lab.rng(25), |a, _| median(a)).filter(|_| s.runs >= 3);
                 let f = interval.map_or_else(|| f.clone().value(s.median, s.runs), |e| f.clone().estimate(e, s.runs));
-                f.with("min", s.min).with("max", s.max)
+                f.with("min", s.min).with("max", s.max).void_if(void(mix) || void(Mix::Four))
             }
             None => f.missing("no run came to its end"),
         };
@@ -192,7 +193,7 @@ fn figures(lab: &Lab, values: &dyn Fn(Mix, &str) -> Vec<f64>, out: &mut Outcome)
             out.figures.push(f.missing("no run came to its end"));
             continue;
         };
-        let f = f.value(s.median, s.runs).with("min", s.min).with("max", s.max);
+        let f = f.value(s.median, s.runs).with("min", s.min).with("max", s.max).void_if(void(mix));
         if mix == Mix::TwoAndTwo {
             out.figures.push(f.clone().judge(Bound::AtLeast(0.4)).published("0.63 in the run that is shown"));
             out.figures.push(f.judge(Bound::AtMost(0.6)));
@@ -304,10 +305,10 @@ mod tests {
 
     #[test]
     fn a_row_has_each_flow_and_what_is_ours() {
-        let r = row(Mix::TwoAndTwo, &[1.0, 2.0, 1.0, 0.5]);
+        let r = row(Mix::TwoAndTwo, &[1.0, 2.0, 1.0, 0.5], 80.0);
         assert_eq!(r.len(), METRICS.len());
         assert!((r[1] - 3.0 / 4.5).abs() < 1e-12 && (r[6] - 0.9).abs() < 1e-12);
-        assert!(row(Mix::StreamsAndTwo, &[1.0, 1.0, 1.0])[5].is_nan());
+        assert!(row(Mix::StreamsAndTwo, &[1.0, 1.0, 1.0], 80.0)[5].is_nan());
     }
 
     #[test]

@@ -41,8 +41,11 @@ fn file_name(work: Work, i: usize) -> String {
     }
 }
 
-/// The largest file, for transfers that are cut off by time.
-pub(super) const ENDLESS: (&str, u64) = ("endless", 1 << 30);
+/// Files for transfers that are cut off by time: the start of their names, how many there are, their size in bytes. They
+/// have no content that takes room.
+const ENDLESS: &str = "endless";
+const ENDLESS_STREAMS: usize = 2;
+const ENDLESS_SIZE: u64 = 1 << 30;
 
 impl Tools {
     /// Makes the files and the certificate, unless they are there.
@@ -60,7 +63,9 @@ impl Tools {
                 fs::write(site.join(file_name(kind, i)), &data[..size as usize])?;
             }
         }
-        fs::File::create(site.join(ENDLESS.0))?.set_len(ENDLESS.1)?;
+        for i in 0..ENDLESS_STREAMS {
+            fs::File::create(site.join(format!("{ENDLESS}{i}")))?.set_len(ENDLESS_SIZE)?;
+        }
         // Hosts of a dumbbell have addresses of this form; they are in the certificate, so that no name is looked up.
         let names: Vec<String> = (0..=16).flat_map(|n| (1..=2).map(move |i| format!("10.0.{n}.{i}"))).collect();
         let made = rcgen::generate_simple_self_signed(names).map_err(|e| MeasureError::Failed(e.to_string()))?;
@@ -169,17 +174,12 @@ impl Tools {
 
     /// A client that fetches without end, `streams` at once, until it is ended.
     pub(super) fn endless(&self, stack: Stack, streams: usize, base: &str, dir: &FilePath) -> Result<Cmd> {
-        let urls: Vec<String> = (0..streams).map(|i| format!("{base}/{}?{i}", ENDLESS.0)).collect();
+        let urls: Vec<String> = (0..streams).map(|i| format!("{base}/{ENDLESS}{i}")).collect();
         Ok(if stack == Stack::Quic {
             let ca = self.cert();
             let cmd =
                 Cmd::new(self.neater()?).args(["get", "--json", "--transport", "QUIC", "--http", "3", "--ca"]).arg(ca);
-            // Every stream has a folder of its own, since all are called the same.
-            if streams == 1 {
-                cmd.arg("--output").arg(dir.join("one")).args(&urls)
-            } else {
-                cmd.args(["--parallel", &streams.to_string(), "--output-dir"]).arg(dir).args(&urls)
-            }
+            cmd.args(["--parallel", &streams.to_string(), "--output-dir"]).arg(dir).args(&urls)
         } else {
             Cmd::new("curl")
                 .args(["--silent", "--show-error", "--fail", "--http1.1", "--output", "/dev/null"])

@@ -14,10 +14,19 @@ use std::ops::RangeInclusive;
 
 /// Runs of a point: full and quick.
 const RUNS: (usize, usize) = (5, 1);
-/// Transfers in the lab at once, unless it is said otherwise, and the rate that they may have together, in Mbit/s: beyond
-/// it they would take the processor from each other on a small machine.
-const JOBS: usize = 8;
-const RATE_AT_ONCE: f64 = 70.0;
+/// Transfers in the lab at once, unless it is said otherwise, and the goodput that they may have together, in Mbit/s. Each
+/// has an emulator that must be on time to some microseconds; on a machine of two processors, four at 10 Mbit/s made each
+/// other late by milliseconds, two by less than 0.1 ms.
+pub(super) const JOBS: usize = 4;
+pub(super) const RATE_AT_ONCE: f64 = 20.0;
+/// A transfer is made again, so often, if the emulator was late.
+const AGAIN: usize = 2;
+
+/// How late the emulator may be at the 99th percentile, in microseconds, before a run says nothing: half a millisecond and
+/// one percent of the round trip.
+pub(super) fn late_max(path: &Path) -> f64 {
+    500.0 + 10.0 * path.rtt
+}
 
 /// A path for each value of a parameter.
 #[derive(Clone, Debug)]
@@ -118,7 +127,10 @@ impl Grid {
                     let (weight, seconds) = if simulated_ones {
                         (1.0 / processors as f64, 0.2 + 0.3 * work.payload() as f64 / 1e7)
                     } else {
-                        ((path.rate / RATE_AT_ONCE).max(1.0 / 64.0), path.seconds(work.payload()))
+                        let seconds = path.seconds(work.payload());
+                        let goodput = work.payload() as f64 * 8.0 / 1e6 / seconds;
+                        // Building the lab and starting the programs takes most of a second.
+                        ((goodput / RATE_AT_ONCE).max(1.0 / JOBS as f64), seconds + 0.7)
                     };
                     tasks.push(Task { key, weight, seconds });
                 }
@@ -144,12 +156,20 @@ impl Grid {
 fn one(tools: &real::Tools, work: Work, key: &Key) -> Result<Vec<f64>> {
     let unknown = || MeasureError::Failed(format!("neither a path nor a stack of ours: {key:?}"));
     let (path, stack) = Path::parse(&key.scenario).zip(Stack::named(&key.series)).ok_or_else(unknown)?;
-    let transfer = if stack.is_simulated() {
+    if stack.is_simulated() {
         let over = if stack == Stack::SimulatedTcp { neater_engine::Stack::Tcp } else { neater_engine::Stack::Quic };
-        simulated::transfer(&path, over, work, key.seed)?
-    } else {
-        real::transfer(tools, &path, stack, work, key.seed)?
-    };
+        return Ok(simulated::transfer(&path, over, work, key.seed)?.row());
+    }
+    let mut transfer = real::transfer(tools, &path, stack, work, key.seed)?;
+    for _ in 0..AGAIN {
+        if transfer.late_p99_us <= late_max(&path) {
+            break;
+        }
+        let again = real::transfer(tools, &path, stack, work, key.seed)?;
+        if again.late_p99_us < transfer.late_p99_us {
+            transfer = again;
+        }
+    }
     Ok(transfer.row())
 }
 
@@ -157,6 +177,12 @@ impl Measured {
     /// One metric of all runs of a stack on a path.
     pub(super) fn values(&self, path: &Path, stack: Stack, metric: &str) -> Vec<f64> {
         self.journal.values(&path.to_string(), &stack.name(), metric, self.seeds.clone())
+    }
+
+    /// Whether the emulator was so late in most runs of a stack on a path that they say nothing.
+    pub(super) fn is_void(&self, path: &Path, stack: Stack) -> bool {
+        let late = self.values(path, stack, "late_p99_us");
+        !late.is_empty() && median(&late) > late_max(path)
     }
 
     /// Something computed from each run's payload and metrics.
@@ -191,7 +217,11 @@ impl Measured {
                 let f = Figure::new(id, name, format!("{series}, {path}"), unit).with("stack", series);
                 let f = f.with("scenario", path.to_string());
                 out.figures.push(match Spread::of(&self.derived(&path, *stack, name)) {
-                    Some(s) => f.value(s.median, s.runs).with("min", s.min).with("max", s.max),
+                    Some(s) => f
+                        .value(s.median, s.runs)
+                        .with("min", s.min)
+                        .with("max", s.max)
+                        .void_if(self.is_void(&path, *stack)),
                     None => f.missing("no run came to its end"),
                 });
             }
@@ -254,7 +284,7 @@ impl Measured {
         if let Some(s) = Spread::of(&late) {
             out.remarks.push(format!(
                 "The emulator handed packets over late by {:.0} µs (99th percentile; the median of all runs), {:.0} µs in \
-                 the worst run.",
+                 the worst run. Figures of runs in which that was more than 0.5 ms and one percent of the round trip are void.",
                 s.median, s.max
             ));
         }
@@ -272,13 +302,16 @@ impl Measured {
                 continue;
             };
             let meets = l.meets(&s, SLACK);
-            all += 1;
-            agree += usize::from(meets);
+            if !self.is_void(&path, real) {
+                all += 1;
+                agree += usize::from(meets);
+            }
             let ratio = s.median / l.median;
             if !meets {
                 apart.push(format!("{path} ({ratio:.2})"));
             }
-            out.figures.push(f.value(ratio, l.runs.min(s.runs)).with("error_bars_meet", meets));
+            let f = f.value(ratio, l.runs.min(s.runs)).with("error_bars_meet", meets);
+            out.figures.push(f.void_if(self.is_void(&path, real)));
         }
         if all > 0 {
             let part = f64::from(agree as u32) / f64::from(all);
