@@ -3,8 +3,10 @@
 //! *Responsible for* the tables and for readiness. *Not responsible for* the network between hosts. One host is one
 //! process: its limit of descriptors and its event queue are shared by all its [`crate::SimNet`] handles.
 
+use crate::agent::{AgentId, Side};
 use crate::iface::{IfaceState, LOOPBACK_INDEX, loopback_addresses};
 use crate::service::{ServiceConn, TcpService, UdpService};
+use crate::sim::Route;
 use crate::socket::{Kind, Socket};
 use crate::tcp::Conn;
 use neater_base::net::{ErrorKind, Interface, InterfaceKind, NameConfig, NetEvent, Ready};
@@ -34,6 +36,10 @@ pub(crate) enum Owner {
     Listener(Key),
     /// The scripted service at this port.
     Service(u16),
+    /// An agent, at one of its ends.
+    Agent(AgentId, Side),
+    /// An agent that has done its part with it.
+    Finished(AgentId, Side),
     /// Nobody: it is only being brought to its end.
     Nobody,
 }
@@ -48,6 +54,8 @@ pub(crate) struct ConnEntry {
     pub(crate) owner: Owner,
     /// The deadline that the world knows of.
     pub(crate) scheduled: Option<Instant>,
+    /// The way of its segments, and the version of the world's routes that it is from.
+    pub(crate) route: Option<(u64, Route)>,
 }
 
 /// A host.
@@ -79,6 +87,8 @@ pub(crate) struct Host {
     pub(crate) udp_services: BTreeMap<u16, UdpService>,
     pub(crate) tcp_services: BTreeMap<u16, TcpService>,
     pub(crate) service_conns: BTreeMap<Key, ServiceConn>,
+    /// Agents by the ports that they have here.
+    pub(crate) agent_ports: BTreeMap<u16, AgentId>,
 }
 
 impl Host {
@@ -117,6 +127,7 @@ impl Host {
             udp_services: BTreeMap::new(),
             tcp_services: BTreeMap::new(),
             service_conns: BTreeMap::new(),
+            agent_ports: BTreeMap::new(),
         }
     }
 
@@ -143,6 +154,7 @@ impl Host {
         self.path_mtus.get(&remote).map_or(mtu, |known| mtu.min(*known))
     }
 
+    /// What a router has said of the way to `remote`; whoever remembers routes must look them up again.
     pub(crate) fn learn_path_mtu(&mut self, remote: IpAddr, mtu: u32) {
         let known = self.path_mtus.entry(remote).or_insert(mtu);
         *known = mtu.min(*known);

@@ -35,11 +35,16 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
+mod build;
+mod capture;
 mod corrupt;
+mod fabric;
 mod host;
 mod iface;
 mod net;
 mod packet;
+mod plan;
 mod service;
 mod sim;
 mod socket;
@@ -47,9 +52,15 @@ mod stream;
 mod tcp;
 mod trace;
 mod udp;
+mod wire;
 mod world;
 
+pub use agent::{FlowStats, Summary};
+pub use build::{Network, NodeId};
+pub use capture::MAX_CAPTURE;
+pub use fabric::RouterId;
 pub use net::SimNet;
+pub use plan::{MAX_SAMPLES, Sample, Samples};
 pub use service::{MAX_ANSWERS, MAX_UNSENT, MAX_UNTAKEN, TcpAction, TcpService, UdpService};
 pub use trace::{MAX_TRACE, PacketKind, TraceEvent, TraceVerdict};
 pub use world::{DEFAULT_START, DEFAULT_WALL, HostId, IfaceId, LinkId, Unroutable, World};

@@ -6,19 +6,24 @@
 //! *Invariants*: time never runs backwards; events of one instant happen in the order in which they were made; an ICMP
 //! error never causes another; no more than [`MAX_EVENTS`] events wait.
 
+use crate::agent::{Agent, AgentId};
+use crate::capture::Flow;
 use crate::corrupt::received;
+use crate::fabric::{Fabric, HOP_LIMIT};
 use crate::host::Host;
-use crate::iface::LOOPBACK_INDEX;
+use crate::iface::{IfaceState, LOOPBACK_INDEX};
 use crate::packet::{Body, Icmp, IcmpKind, Packet};
+use crate::plan::Plan;
 use crate::service::TcpAction;
 use crate::trace::{Recorder, TraceVerdict};
 use crate::world::{HostId, IfaceId, LinkId, Unroutable};
 use core::time::Duration;
-use neater_base::net::{Ecn, ErrorKind};
+use neater_base::net::{Ecn, ErrorKind, NetEvent};
 use neater_base::{Instant, Key, Rng, Timers, WallTime};
 use neater_link::{Corruption, DropReason, Link, LinkConfig, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 /// Events that wait at once; packets beyond are lost.
 pub(crate) const MAX_EVENTS: usize = 1 << 20;
@@ -37,8 +42,30 @@ pub(crate) struct Route {
     pub(crate) from: IfaceId,
     /// The interface that it should arrive at; none if nobody has the address.
     pub(crate) to: Option<IfaceId>,
-    /// The links that it crosses.
-    pub(crate) links: Vec<LinkId>,
+    /// By what.
+    pub(crate) way: Way,
+}
+
+/// By what a packet travels.
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    /// It stays in its host.
+    Loopback,
+    /// These links, one after another.
+    Links(Arc<[LinkId]>),
+    /// From router to router, beginning with a link, to a subnet.
+    Fabric { first: LinkId, subnet: u32 },
+}
+
+impl Route {
+    /// The link that it begins with.
+    pub(crate) fn first(&self) -> Option<LinkId> {
+        match &self.way {
+            Way::Loopback => None,
+            Way::Links(links) => links.first().copied(),
+            Way::Fabric { first, .. } => Some(*first),
+        }
+    }
 }
 
 /// What a route lookup finds.
@@ -56,10 +83,12 @@ pub(crate) struct Lookup {
 /// A packet on its way.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
-    packet: Packet,
-    route: Route,
+    pub(crate) packet: Packet,
+    pub(crate) route: Route,
     /// How many links of its route it has crossed.
     done: usize,
+    /// How many more it may, where routers count.
+    pub(crate) hop_limit: u8,
     /// When it entered the link that it is on.
     entered: Instant,
     /// It is one of the pieces that a packet crosses this link in.
@@ -96,6 +125,10 @@ pub(crate) enum Event {
     UdpReply { host: HostId, from: SocketAddr, to: SocketAddr, payload: Vec<u8> },
     /// A scripted TCP service acts.
     TcpAction { host: HostId, key: Key, action: TcpAction },
+    /// An agent wants to act.
+    Agent(AgentId),
+    /// Something that the scenario says happens.
+    Planned(u32),
 }
 
 /// The whole state of a world.
@@ -114,6 +147,11 @@ pub(crate) struct Sim {
     pub(crate) deadlines: BTreeSet<(Instant, HostId, Key)>,
     pub(crate) recorder: Recorder,
     pub(crate) unroutable: Unroutable,
+    /// Counts changes of what [`Sim::lookup`] finds.
+    pub(crate) version: u64,
+    pub(crate) fabric: Fabric,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) plan: Plan,
 }
 
 impl Sim {
@@ -131,6 +169,10 @@ impl Sim {
             deadlines: BTreeSet::new(),
             recorder: Recorder::new(seed),
             unroutable: Unroutable::BlackHole,
+            version: 0,
+            fabric: Fabric::default(),
+            agents: Vec::new(),
+            plan: Plan::default(),
         }
     }
 
@@ -202,7 +244,20 @@ impl Sim {
             Event::UdpWritable { host, key } => self.udp_drained(host, key),
             Event::UdpReply { host, from, to, payload } => self.udp_reply(host, from, to, payload),
             Event::TcpAction { host, key, action } => self.service_action(host, key, action),
+            Event::Agent(id) => self.agent_timer(id),
+            Event::Planned(index) => self.planned(index),
         }
+    }
+
+    /// Changes an interface and tells the host.
+    pub(crate) fn change_interface(&mut self, iface: IfaceId, change: impl FnOnce(&mut IfaceState)) {
+        let host = self.host(iface.host);
+        let Some(state) = host.iface_mut(iface.index) else { return };
+        change(state);
+        state.refresh();
+        host.interfaces_version += 1;
+        host.tell(NetEvent::PathsChanged);
+        self.version += 1;
     }
 
     // --- routes ----------------------------------------------------------------------------------------------------
@@ -227,13 +282,15 @@ impl Sim {
         let source = source.filter(|s| !s.is_unspecified());
         if h.has_address(remote) {
             let from = IfaceId { host, index: LOOPBACK_INDEX };
-            let route = Route { from, to: Some(from), links: Vec::new() };
+            let route = Route { from, to: Some(from), way: Way::Loopback };
             return Ok(Lookup { route, source: source.unwrap_or(remote), mtu: 65_535, iface_mtu: 65_535 });
         }
         if source.is_some_and(|s| !h.has_address(s)) {
             return Err(ErrorKind::AddrNotAvailable);
         }
         let mut fallback = None;
+        let subnet = self.fabric.subnets.get(&remote).copied();
+        let mut nearest = u32::MAX;
         for iface in h.interfaces.iter().filter(|i| i.public.index != LOOPBACK_INDEX) {
             let public = &iface.public;
             if interface.is_some_and(|index| index != public.index) || source.is_some_and(|s| !iface.has(s)) {
@@ -247,24 +304,30 @@ impl Sim {
             }
             let Some(source) = source.or_else(|| iface.source_for(remote, temporary)) else { continue };
             let from = IfaceId { host, index: public.index };
-            let found = |to, links| Lookup {
-                route: Route { from, to, links },
+            let found = |to, way| Lookup {
+                route: Route { from, to, way },
                 source,
                 mtu: h.path_mtu(remote, public.mtu),
                 iface_mtu: public.mtu,
             };
             if let Some((to, links)) = iface.routes.iter().find(|(to, _)| self.iface_has(**to, remote)) {
-                return Ok(found(Some(*to), links.clone()));
+                return Ok(found(Some(*to), Way::Links(links.clone())));
             }
             if fallback.is_none() && iface.has_default(remote.is_ipv4()) {
                 fallback = iface.access.map(|(up, _)| {
                     let to = self.owners.get(&remote).copied();
                     let down = to.and_then(|to| self.hosts[to.host.0].iface(to.index)?.access);
                     match down {
-                        Some((_, down)) => found(to, vec![up, down]),
-                        None => found(None, vec![up]),
+                        Some((_, down)) => found(to, Way::Links([up, down].into())),
+                        None => found(None, Way::Links([up].into())),
                     }
                 });
+            }
+            if let (Some(first), Some(subnet)) = (iface.wire, subnet)
+                && let Some(metric) = iface.metrics.get(subnet as usize).filter(|m| **m < nearest)
+            {
+                nearest = *metric;
+                fallback = Some(found(None, Way::Fabric { first, subnet }));
             }
         }
         fallback.ok_or(ErrorKind::NetworkUnreachable)
@@ -275,13 +338,13 @@ impl Sim {
     }
 
     /// The links from the network back to an interface, from where a packet on `route` is.
-    fn way_back(&self, route: &Route) -> Vec<LinkId> {
-        let Some(iface) = self.hosts[route.from.host.0].iface(route.from.index) else { return Vec::new() };
+    fn way_back(&self, route: &Route) -> Way {
+        let Some(iface) = self.hosts[route.from.host.0].iface(route.from.index) else { return Way::Loopback };
         match iface.access {
-            Some((up, down)) if route.links.first() == Some(&up) => vec![down],
+            Some((up, down)) if route.first() == Some(up) => Way::Links([down].into()),
             _ => {
                 let peer = route.to.and_then(|to| self.hosts[to.host.0].iface(to.index));
-                peer.and_then(|p| p.routes.get(&route.from)).cloned().unwrap_or_default()
+                peer.and_then(|p| p.routes.get(&route.from)).map_or(Way::Loopback, |links| Way::Links(links.clone()))
             }
         }
     }
@@ -296,21 +359,25 @@ impl Sim {
     /// The same for a datagram that may have no checksum.
     pub(crate) fn send_parcel(&mut self, packet: Packet, route: Route, unchecked: bool) {
         let entered = self.now;
-        let parcel = Box::new(Parcel { packet, route, done: 0, entered, cut: None, corrupt: None, unchecked });
-        if parcel.route.links.is_empty() {
-            let at = self.now + LOOPBACK_DELAY;
-            self.schedule(at, Event::Loopback(parcel));
-        } else {
-            self.hop(parcel);
+        let first = route.first();
+        let parcel =
+            Parcel { packet, route, done: 0, hop_limit: HOP_LIMIT, entered, cut: None, corrupt: None, unchecked };
+        let parcel = Box::new(parcel);
+        match first {
+            Some(link) => self.enter_link(link, parcel),
+            None => {
+                let at = self.now + LOOPBACK_DELAY;
+                self.schedule(at, Event::Loopback(parcel));
+            }
         }
     }
 
-    /// Offers a packet to the next link of its route.
-    fn hop(&mut self, mut parcel: Box<Parcel>) {
-        let id = parcel.route.links[parcel.done];
+    /// Offers a packet to a link.
+    pub(crate) fn enter_link(&mut self, id: LinkId, mut parcel: Box<Parcel>) {
         let now = self.now;
         let meta = parcel.packet.meta();
         parcel.entered = now;
+        self.tap(id, now, Flow::Out, &parcel.packet, parcel.hop_limit);
         let hop = &mut self.links[id.0];
         let pieces = parcel.packet.pieces(hop.link.config().mtu);
         if let [len] = pieces[..] {
@@ -324,6 +391,7 @@ impl Sim {
             }
         }
         self.watch(id);
+        self.link_changed(id);
     }
 
     /// Makes sure that the world looks at a link in time.
@@ -366,6 +434,7 @@ impl Sim {
             }
         }
         self.watch(id);
+        self.link_changed(id);
     }
 
     /// Counts the pieces of a packet. False: this is not the last one, or one was lost.
@@ -388,16 +457,23 @@ impl Sim {
             return;
         }
         self.recorder.packet(at, Some(id), &parcel.packet, TraceVerdict::Crossed { entered: parcel.entered });
+        self.tap(id, at, Flow::In, &parcel.packet, parcel.hop_limit);
         parcel.done += 1;
-        if parcel.done < parcel.route.links.len() {
-            self.hop(parcel);
-        } else {
-            self.take_in(*parcel);
+        match &parcel.route.way {
+            Way::Fabric { subnet, .. } => {
+                let subnet = *subnet;
+                self.wire_end(id, parcel, subnet);
+            }
+            Way::Links(links) if parcel.done < links.len() => {
+                let next = links[parcel.done];
+                self.enter_link(next, parcel);
+            }
+            _ => self.take_in(*parcel),
         }
     }
 
     /// A packet has crossed its last link, perhaps with a wrong bit.
-    fn take_in(&mut self, parcel: Parcel) {
+    pub(crate) fn take_in(&mut self, parcel: Parcel) {
         let Parcel { mut packet, route, corrupt, unchecked, .. } = parcel;
         if let Some(corruption) = corrupt {
             let seen = received(packet.clone(), corruption, unchecked);
@@ -421,10 +497,14 @@ impl Sim {
             }
         }
         self.recorder.packet(at, Some(id), &packet, TraceVerdict::Dropped(reason));
-        match reason {
-            DropReason::Rejected => self.router_icmp(&packet, IcmpKind::Prohibited, &route),
-            DropReason::TooBig { mtu } => self.router_icmp(&packet, IcmpKind::TooBig { mtu }, &route),
-            _ => {}
+        let kind = match reason {
+            DropReason::Rejected => IcmpKind::Prohibited,
+            DropReason::TooBig { mtu } => IcmpKind::TooBig { mtu },
+            _ => return,
+        };
+        match route.way {
+            Way::Fabric { .. } => self.icmp_at_wire(id, &packet, kind),
+            _ => self.router_icmp(&packet, kind, &route),
         }
     }
 
@@ -443,6 +523,10 @@ impl Sim {
         self.watch(id);
     }
 
+    pub(crate) fn link_mut(&mut self, id: LinkId) -> &mut Link<Box<Parcel>> {
+        &mut self.links[id.0].link
+    }
+
     pub(crate) fn link(&self, id: LinkId) -> &Link<Box<Parcel>> {
         &self.links[id.0].link
     }
@@ -459,7 +543,7 @@ impl Sim {
             pieces: None,
             body: Body::Icmp(Icmp { kind, quoted }),
         };
-        let back = Route { from: route.from, to: Some(route.from), links: self.way_back(route) };
+        let back = Route { from: route.from, to: Some(route.from), way: self.way_back(route) };
         self.send_packet(icmp, back);
     }
 
@@ -479,7 +563,7 @@ impl Sim {
     }
 
     /// A packet has crossed its last link.
-    fn arrive(&mut self, packet: Packet, route: Route) {
+    pub(crate) fn arrive(&mut self, packet: Packet, route: Route) {
         let destination = packet.destination.ip();
         let Some(to) = route.to else {
             self.recorder.packet(self.now, None, &packet, TraceVerdict::Unreachable);
@@ -508,6 +592,7 @@ impl Sim {
     fn icmp_input(&mut self, host: HostId, icmp: Icmp, offender: IpAddr) {
         if let IcmpKind::TooBig { mtu } = icmp.kind {
             self.host(host).learn_path_mtu(icmp.quoted.destination.ip(), mtu);
+            self.version += 1;
         }
         match icmp.quoted.protocol {
             neater_link::Protocol::Udp => self.udp_icmp(host, icmp, offender),

@@ -52,6 +52,8 @@ pub enum TraceVerdict {
     Delivered,
     /// It reached its host with a wrong bit, and the host dropped it.
     Corrupt,
+    /// A router found that it had crossed too many links.
+    Expired,
     /// Nobody has its destination address, or whoever has it is switched off.
     Unreachable,
 }
@@ -117,6 +119,7 @@ impl Recorder {
             TraceVerdict::Delivered => d.number(2),
             TraceVerdict::Unreachable => d.number(3),
             TraceVerdict::Corrupt => d.number(4),
+            TraceVerdict::Expired => d.number(5),
         }
         let kind = kind(packet);
         match (&packet.body, kind) {

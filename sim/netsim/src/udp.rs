@@ -198,7 +198,7 @@ impl Sim {
         let source = SocketAddr::new(found.source, port);
         let pieces = if whole { None } else { Some(found.mtu) };
         let all = Bytes::copy_from_slice(t.contents);
-        let first = found.route.links.first().copied();
+        let first = found.route.first();
         let mut from = 0;
         loop {
             let to = (from + segment).min(all.len());
@@ -277,6 +277,9 @@ impl Sim {
             return;
         }
         let payload = payload.clone();
+        if let Some(&agent) = self.host(id).agent_ports.get(&destination.port()) {
+            return self.agent_udp(agent, id, &payload);
+        }
         if !self.udp_service_input(id, source, destination, &payload) {
             self.host_icmp(id, &packet, IcmpKind::PortUnreachable);
         }

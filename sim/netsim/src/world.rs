@@ -51,7 +51,7 @@ pub enum Unroutable {
 /// A method that takes an id panics if the id is another world's. No method may be called from inside a scripted
 /// service of the same world.
 #[derive(Clone)]
-pub struct World(Arc<Mutex<Sim>>);
+pub struct World(pub(crate) Arc<Mutex<Sim>>);
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,7 +146,7 @@ impl World {
             if links.is_empty() {
                 i.routes.remove(&to);
             } else {
-                i.routes.insert(to, links.to_vec());
+                i.routes.insert(to, links.into());
             }
         });
     }
@@ -183,15 +183,8 @@ impl World {
     // --- changes of a host ---------------------------------------------------------------------------------------------
 
     /// Changes an interface and tells the host.
-    fn change(&self, iface: IfaceId, change: impl FnOnce(&mut IfaceState)) {
-        self.with(|sim| {
-            let host = sim.host(iface.host);
-            let Some(state) = host.iface_mut(iface.index) else { return };
-            change(state);
-            state.refresh();
-            host.interfaces_version += 1;
-            host.tell(NetEvent::PathsChanged);
-        });
+    pub(crate) fn change(&self, iface: IfaceId, change: impl FnOnce(&mut IfaceState)) {
+        self.with(|sim| sim.change_interface(iface, change));
     }
 
     /// Takes an interface down or up.
@@ -240,6 +233,7 @@ impl World {
             for deadline in deadlines.into_iter().filter(|_| !up) {
                 sim.deadlines.remove(&deadline);
             }
+            sim.version += 1;
             let h = sim.host(host);
             h.up = up;
             if !up {

@@ -1,13 +1,16 @@
 //! The keys of a link: everything that `neater_link::LinkConfig` can say, with units.
 
 use crate::builder::Pair;
-use crate::document::Kind;
+use crate::document::{Kind, Value};
 use crate::error::ScenarioError;
 use crate::fields::{Fields, share};
 use crate::model::Direction;
 use crate::units::{self, QueueSize};
 use core::time::Duration;
-use neater_link::{Family, Filter, LinkConfig, Loss, Match, Protocol, QueueLimit, TooBig};
+use neater_link::{
+    DeliveryTrace, Family, Filter, LinkConfig, Loss, Match, Protocol, QueueLimit, Rate, RateSteps, TooBig,
+};
+use std::sync::Arc;
 
 type Result<T> = core::result::Result<T, ScenarioError>;
 
@@ -61,7 +64,7 @@ pub(crate) fn pair(fields: &mut Fields, base: Pair) -> Result<Pair> {
 /// What a table says of one direction; what it leaves out stays as it was.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    rate: Option<Option<u64>>,
+    rate: Option<Rate>,
     delay: Option<Duration>,
     jitter: Option<Duration>,
     reorder: Option<bool>,
@@ -91,8 +94,8 @@ impl Keys {
 
     pub(crate) fn apply(&self, direction: &mut Direction) {
         let c = &mut direction.config;
-        if let Some(v) = self.rate {
-            c.rate = v.into();
+        if let Some(v) = &self.rate {
+            c.rate = v.clone();
         }
         if let Some(v) = self.delay {
             c.delay = v;
@@ -127,16 +130,81 @@ impl Keys {
     }
 }
 
-fn rate(f: &mut Fields) -> Result<Option<Option<u64>>> {
+fn rate(f: &mut Fields) -> Result<Option<Rate>> {
     let key = f.key("rate");
     let Some(v) = f.take("rate") else { return Ok(None) };
-    match &v.kind {
-        Kind::Text(t) if t == "unlimited" => Ok(Some(None)),
-        Kind::Text(t) => units::rate(t).map(|r| Some(Some(r))).map_err(|e| ScenarioError::new(v.place.clone(), key, e)),
-        other => {
-            let message = format!("is {}, but must be like \"10 Mbit/s\" or \"unlimited\"", other.name());
-            Err(ScenarioError::new(v.place.clone(), key, message))
+    let place = v.place.clone();
+    let wrong = |message: String| ScenarioError::new(place.clone(), key.clone(), message);
+    match v.kind {
+        Kind::Text(t) if t == "unlimited" => Ok(Some(Rate::Unlimited)),
+        Kind::Text(t) => units::rate(&t).map(|r| Some(Rate::Fixed(r))).map_err(wrong),
+        Kind::Table(t) => {
+            let mut own = Fields::new(&key, v.place.clone(), t);
+            let rate = varying_rate(&mut own)?;
+            own.finish()?;
+            Ok(Some(rate))
         }
+        other => {
+            let allowed =
+                "\"10 Mbit/s\", \"unlimited\", { steps = [[\"0 s\", \"10 Mbit/s\"], ...] } or { trace = [0, 12, ...] }";
+            Err(wrong(format!("is {}, but must be like {allowed}", other.name())))
+        }
+    }
+}
+
+/// `{ steps = [["0 s", "10 Mbit/s"], ["5 s", "2 Mbit/s"]], period = "10 s" }`, or `{ trace = [0, 12, 12, 30] }` with delivery
+/// opportunities in milliseconds, as a string in mahimahi's format (one on a line) or as a list.
+fn varying_rate(f: &mut Fields) -> Result<Rate> {
+    let period = f.time("period")?;
+    let (steps_key, trace_key) = (f.key("steps"), f.key("trace"));
+    match (f.take("steps"), f.take("trace")) {
+        (Some(v), None) => {
+            let at = |message: String| ScenarioError::new(v.place.clone(), steps_key.clone(), message);
+            let step = |v: &Value| match &v.kind {
+                Kind::List(two) => match &two[..] {
+                    [Value { kind: Kind::Text(t), .. }, Value { kind: Kind::Text(r), .. }] => {
+                        Some((units::time(t).ok()?, units::rate(r).ok()?))
+                    }
+                    _ => None,
+                },
+                _ => None,
+            };
+            let Kind::List(items) = &v.kind else { return Err(at("must be a list of [time, rate]".to_owned())) };
+            let steps = items.iter().map(|i| {
+                step(i).ok_or_else(|| {
+                    ScenarioError::new(
+                        i.place.clone(),
+                        steps_key.clone(),
+                        "must be a time and a rate, [\"5 s\", \"2 Mbit/s\"]",
+                    )
+                })
+            });
+            let steps = steps.collect::<Result<Vec<_>>>()?;
+            RateSteps::new(steps, period).map(|s| Rate::Steps(Arc::new(s))).map_err(|e| at(e.to_string()))
+        }
+        (None, Some(v)) => {
+            let at = |message: String| ScenarioError::new(v.place.clone(), trace_key.clone(), message);
+            let trace = match &v.kind {
+                Kind::Text(text) => DeliveryTrace::parse(text).map_err(|e| at(e.to_string()))?,
+                Kind::List(items) => {
+                    let number = |v: &Value| match v.kind {
+                        Kind::Number(n) if n.fract() == 0.0 && (0.0..=4e9).contains(&n) => Ok(n as u32),
+                        _ => Err(ScenarioError::new(
+                            v.place.clone(),
+                            trace_key.clone(),
+                            "must be whole milliseconds from 0",
+                        )),
+                    };
+                    let times = items.iter().map(number).collect::<Result<Vec<_>>>()?;
+                    DeliveryTrace::from_millis(times).map_err(|e| at(e.to_string()))?
+                }
+                other => {
+                    return Err(at(format!("is {}, but must be a list or a string of milliseconds", other.name())));
+                }
+            };
+            Ok(Rate::Trace(Arc::new(trace)))
+        }
+        _ => Err(f.error("needs either steps (and period, to repeat them) or trace")),
     }
 }
 
@@ -151,7 +219,7 @@ fn loss(f: &mut Fields) -> Result<Option<Loss>> {
             let list = own.take("packets").ok_or_else(|| at("needs packets = [index, ...]".to_owned()))?;
             own.finish()?;
             let Kind::List(items) = list.kind else { return Err(at("packets must be a list of numbers".to_owned())) };
-            let index = |v: crate::document::Value| match v.kind {
+            let index = |v: Value| match v.kind {
                 Kind::Number(n) if n >= 0.0 && n.fract() == 0.0 => Ok(n as u64),
                 _ => Err(ScenarioError::new(v.place, key.clone(), "the index of a packet is a whole number from 0")),
             };

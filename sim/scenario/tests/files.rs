@@ -1,6 +1,6 @@
 //! The scenarios that are shipped can be read, and are what they say.
 
-use neater_link::QueueLimit;
+use neater_link::{QueueLimit, Rate};
 use neater_scenario::{Action, NodeKind, Routes, Scenario, TrafficKind, shipped};
 use std::path::Path;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn a_dumbbell_has_its_parts_and_its_queue_in_bytes() {
     assert_eq!((s.nodes.len(), s.links.len()), (6, 5));
     let bottleneck = &s.links[s.link("bottleneck").unwrap()];
     let config = &bottleneck.directions[0].config;
-    assert_eq!((config.rate.mean(), config.delay), (Some(1e7), Duration::from_millis(25)));
+    assert_eq!((config.rate.clone(), config.delay), (Rate::Fixed(10_000_000), Duration::from_millis(25)));
     assert_eq!(config.queue, QueueLimit::Bytes(62_500));
     assert_eq!(bottleneck.bdp_rtt, Some(Duration::from_millis(50)));
     let s =
@@ -94,15 +94,13 @@ fn what_is_written_by_hand_is_taken_as_it_is() {
     assert_eq!(cellular.ends[0].addresses[0], ("192.0.2.1".parse().unwrap(), 24));
     // The router's IPv6 address is beside the one that was given.
     assert_eq!(cellular.ends[1].addresses[1], ("2001:db8:1::2".parse().unwrap(), 64));
-    assert_eq!(cellular.directions[0].config.rate, 5_000_000.into());
+    assert_eq!(cellular.directions[0].config.rate, Rate::Fixed(5_000_000));
     assert!(matches!(cellular.directions[1].config.queue, QueueLimit::Bytes(n) if n > 100_000));
     let rates: Vec<_> = s
         .events
         .iter()
         .filter_map(|e| match &e.action {
-            Action::Link { config, direction: 1, .. } => {
-                Some((e.at.as_secs(), config.config.rate.mean().unwrap() as u64 / 1_000_000))
-            }
+            Action::Link { config, direction: 1, .. } => Some((e.at.as_secs(), mbit(&config.config.rate))),
             _ => None,
         })
         .collect();
@@ -112,4 +110,11 @@ fn what_is_written_by_hand_is_taken_as_it_is() {
     assert_eq!(s.nodes[s.node("home").unwrap()].filters.len(), 1);
     assert!(s.traffic[0].v6 && s.traffic[0].kind == TrafficKind::Bulk { bytes: Some(5_000_000) });
     assert_eq!(s.captures.len(), 1);
+}
+
+fn mbit(rate: &Rate) -> u64 {
+    match rate {
+        Rate::Fixed(rate) => rate / 1_000_000,
+        other => panic!("{other:?}"),
+    }
 }

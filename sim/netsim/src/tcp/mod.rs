@@ -17,6 +17,7 @@ mod rtt;
 mod segment;
 mod send;
 mod state;
+mod synthetic;
 #[cfg(test)]
 mod tests;
 mod timer;
