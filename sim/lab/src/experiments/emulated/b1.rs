@@ -61,7 +61,7 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
     ratios(lab, &m, &mut out);
     m.agreement("B1", Stack::Quic, Stack::SimulatedQuic, WHY, &mut out);
     m.agreement("B1", Stack::Tcp, Stack::SimulatedTcp, WHY, &mut out);
-    let caption = "B1: goodput of one file over the dumbbell; the middle link alone is shaped, its queue holds one \
+    let caption = "Goodput of one file over the dumbbell; the middle link alone is shaped, its queue holds one \
                    bandwidth-delay product, at least ten packets. Points at one place stand side by side.";
     m.draw(&mut out, "goodput_mbit", &Axis::linear("goodput", "Mbit/s"), caption, published);
     beside(&m, &mut out);
@@ -115,11 +115,7 @@ fn ratios(lab: &Lab, m: &Measured, out: &mut Outcome) {
 
 fn beside(m: &Measured, out: &mut Outcome) {
     const SOURCE: &str = "U, section 5.2.1";
-    let at = |path: Path, stack: Stack| {
-        let values = m.values(&path, stack, "goodput_mbit");
-        if values.is_empty() { "–".to_owned() } else { format!("{:.1}", median(&values)) }
-    };
-    let pair = |path: Path| format!("QUIC {}, HTTPS {} Mbit/s", at(path, Stack::Quic), at(path, Stack::CurlHttps));
+    let pair = |path: Path| m.pair(&path, Stack::CurlHttps);
     let row = |what: &str, published: &str, ours: String| Beside {
         what: what.into(),
         published: published.into(),

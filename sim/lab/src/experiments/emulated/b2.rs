@@ -68,7 +68,7 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
     against_many(&m, &mut out);
     jitter(&m, &mut out);
     m.agreement("B2", Stack::Quic, Stack::SimulatedQuic, WHY, &mut out);
-    let caption = "B2: ten files of 100 kB on one connection: streams at once over QUIC and HTTP/2, one after the other over \
+    let caption = "Ten files of 100 kB on one connection: streams at once over QUIC and HTTP/2, one after the other over \
                    HTTP/1.1. Parallel connections share one initial window. The middle link alone is shaped; its queue \
                    holds one bandwidth-delay product, at least ten packets.";
     m.draw(&mut out, "goodput_mbit", &Axis::linear("goodput", "Mbit/s"), caption, published);
@@ -131,11 +131,7 @@ fn jitter(m: &Measured, out: &mut Outcome) {
 }
 
 fn beside(m: &Measured, out: &mut Outcome) {
-    let at = |path: Path, stack: Stack| {
-        let values = m.values(&path, stack, "goodput_mbit");
-        if values.is_empty() { "–".to_owned() } else { format!("{:.1}", median(&values)) }
-    };
-    let pair = |path: Path| format!("QUIC {}, HTTPS {} Mbit/s", at(path, Stack::Quic), at(path, Stack::CurlHttps));
+    let pair = |path: Path| m.pair(&path, Stack::CurlHttps);
     let jittered = |jitter, reorder| Path { jitter, reorder, ..Path::new(10.0, 50.0) };
     let row = |what: &str, published: &str, ours: String| Beside {
         what: what.into(),

@@ -19,13 +19,14 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
             ("overhead_packets_per_mb", Axis::close("packets sent per megabyte delivered", "")),
         ] {
             let caption = format!(
-                "B3: IP packets that the server sends for {what}, counted at its link, everything included: handshake, \
+                "IP packets that the server sends for {what}, counted at its link, everything included: handshake, \
                  headers, retransmissions."
             );
             m.draw(&mut part, metric, &axis, &caption, |_| Vec::new());
         }
         for mut d in part.drawings {
             d.name = format!("{}-{}", m.grid.id.to_lowercase(), d.name);
+            d.title = d.title.replacen(m.grid.id, "B3", 1);
             out.drawings.push(d);
         }
         m.remarks(&mut out);

@@ -185,6 +185,15 @@ impl Measured {
         !late.is_empty() && median(&late) > late_max(path)
     }
 
+    /// Median goodput of our QUIC and of another stack, in words.
+    pub(super) fn pair(&self, path: &Path, other: Stack) -> String {
+        let at = |stack| Spread::of(&self.values(path, stack, "goodput_mbit"));
+        match (at(Stack::Quic), at(other)) {
+            (Some(a), Some(b)) => format!("QUIC {:.1}, HTTPS {:.1} Mbit/s", a.median, b.median),
+            _ => "not measured in this form".to_owned(),
+        }
+    }
+
     /// Something computed from each run's payload and metrics.
     pub(super) fn derived(&self, path: &Path, stack: Stack, of: &str) -> Vec<f64> {
         let payload = self.grid.work.payload() as f64;
@@ -257,7 +266,8 @@ impl Measured {
                 "One run.".into()
             };
             let caption = format!("{caption} {bars}");
-            out.drawings.push(Drawing::new(name, y.label.clone(), caption, vec![Panel::Lines(lines)]));
+            let title = format!("{}: {} over {}", self.grid.id, y.label, sweep.axis.0);
+            out.drawings.push(Drawing::new(name, title, caption, vec![Panel::Lines(lines)]));
         }
     }
 
