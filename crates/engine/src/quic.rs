@@ -106,7 +106,9 @@ impl<N: Net> Engine<N> {
     fn identity(&mut self) -> Identity {
         let secret = self.config.shared_secret.unwrap_or(self.config.seed);
         let mut keys = neater_base::Rng::new(secret);
-        Identity { engine: self.config.engine, seed: self.rng.seed(), reset_key: keys.seed(), token_key: keys.seed() }
+        let qlog = self.config.qlog.clone();
+        let (engine, seed) = (self.config.engine, self.rng.seed());
+        Identity { engine, seed, reset_key: keys.seed(), token_key: keys.seed(), qlog }
     }
 
     /// Opens a UDP socket that speaks QUIC; `server`: it accepts connections for this listener.

@@ -4,6 +4,7 @@ use crate::api::{
     Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, ReadOutcome, Stats, StreamId,
     Transmit,
 };
+use crate::config::{Qlog, QlogOf};
 use crate::{Epoch, Identity, QuicError, Tuning};
 use bytes::{Bytes, BytesMut};
 use neater_base::net::Ecn;
@@ -73,6 +74,7 @@ pub struct Endpoint {
     handshaking: usize,
     accepting: bool,
     server: bool,
+    qlog: Option<Qlog>,
 }
 
 impl core::fmt::Debug for Endpoint {
@@ -106,14 +108,17 @@ impl Endpoint {
                 let crypto = QuicServerConfig::try_from(tls).map_err(|e| QuicError::Configuration(e.to_string()))?;
                 let token = ring::hkdf::Salt::new(ring::hkdf::HKDF_SHA256, &[]).extract(&identity.token_key);
                 let mut server = q::ServerConfig::new(Arc::new(crypto), Arc::new(token));
-                server.transport_config(Arc::new(tuning.transport()));
+                let mut transport = tuning.transport();
+                transport.qlog_stream(identity.qlog.as_ref().and_then(|q| q.stream(QlogOf::Server, epoch)));
+                server.transport_config(Arc::new(transport));
                 server.migration(tuning.migration);
                 server.time_source(Arc::new(TokenClock(wall.clone())));
                 Ok::<_, QuicError>(Arc::new(server))
             })
             .transpose()?;
         let inner = q::Endpoint::new(Arc::new(config), server, true, None);
-        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting, server: accepting })
+        let qlog = identity.qlog.clone();
+        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting, server: accepting, qlog })
     }
 
     /// Tells wall time, for the age of tokens.
@@ -197,7 +202,9 @@ impl EndpointApi for Endpoint {
         let crypto =
             QuicClientConfig::try_from(setup.tls.clone()).map_err(|e| QuicError::Configuration(e.to_string()))?;
         let mut config = q::ClientConfig::new(Arc::new(crypto));
-        config.transport_config(Arc::new(setup.tuning.transport()));
+        let mut transport = setup.tuning.transport();
+        transport.qlog_stream(self.qlog.as_ref().and_then(|q| q.stream(QlogOf::Client, self.epoch)));
+        config.transport_config(Arc::new(transport));
         let rng = self.rng.clone();
         config.initial_dst_cid_provider(Arc::new(move || {
             let mut id = [0; 16];

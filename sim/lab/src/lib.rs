@@ -23,3 +23,4 @@ pub mod plot;
 pub mod programs;
 pub mod report;
 pub mod runner;
+pub mod simulate;

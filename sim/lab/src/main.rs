@@ -9,6 +9,7 @@ use neater_lab::live::{self, LiveError};
 use neater_lab::measure::process;
 use neater_lab::report::page;
 use neater_lab::runner::{self, Ended, Options};
+use neater_lab::simulate;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -75,6 +76,16 @@ enum Command {
         #[arg(long)]
         fresh: bool,
     },
+    /// The run that X2 compares, for X2.
+    #[command(hide = true)]
+    Replay {
+        #[arg(long)]
+        seed: u64,
+        #[arg(long)]
+        out: PathBuf,
+    },
+    /// Run a scenario in the simulator.
+    Sim(simulate::Arguments),
     Net(live::cli::NetArgs),
     /// Make one page of what `run` has kept: DIR/report.html.
     Report {
@@ -127,6 +138,10 @@ fn main() -> ExitCode {
             let (seeds, jobs) = (number(seeds), number(jobs));
             runner::run(&selected(&ids), &Options { quick, json, out, seed, seeds, jobs, fresh })
         }
+        Command::Replay { seed, out } => {
+            neater_lab::experiments::x2::write(seed, &out).map(|()| Ended::Measured).map_err(Into::into)
+        }
+        Command::Sim(arguments) => return simulate::command(&arguments),
         Command::Report { dir, output } => {
             let output = output.unwrap_or_else(|| dir.join("report.html"));
             page::write(&dir, &output).map(|n| {

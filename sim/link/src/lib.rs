@@ -19,6 +19,7 @@ mod config;
 mod delivery;
 mod draw;
 mod link;
+mod nat;
 mod queue;
 mod rate;
 mod schedule;
@@ -29,6 +30,10 @@ pub use config::{
 };
 pub use delivery::{DeliveryTrace, MAX_OPPORTUNITIES, TraceError, TraceErrorKind};
 pub use link::{Counters, DropReason, Link, MAX_PACKETS_ON_WIRE, MAX_QUEUED_PACKETS, Output};
+pub use nat::{
+    Dependence, MAX_MAPPINGS, MAX_PEERS, Nat, NatConfig, NatCounters, NatDrop, NatPacket, PortAllocation, TcpFlags,
+    Translation,
+};
 pub use queue::{Codel, FqCodel, Red};
 pub use rate::{MAX_RATE_STEPS, Rate, RateSteps, RateStepsError};
 pub use schedule::{Change, MAX_CHANGES, Schedule, ScheduleError, Timeline};

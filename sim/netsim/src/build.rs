@@ -6,13 +6,14 @@ use crate::fabric::{Port, Router, RouterId};
 use crate::iface::plain_address;
 use crate::plan::{Planned, Probe, Samples};
 use crate::sim::{Event, Sim};
-use crate::tcp::Options;
+use crate::tcp::{BufferSize, DelayedAck, EcnMode, Options, TcpConfig};
 use crate::world::{HostId, IfaceId, LinkId, World};
 use core::time::Duration;
 use neater_base::net::{InterfaceAddr, InterfaceKind};
 use neater_base::{Instant, Rng};
+use neater_cc::InitialWindow;
 use neater_link::{Counters, LinkConfig, TooBig};
-use neater_scenario::{Action, NodeKind, ProbeKind, Routes, Scenario, TcpSettings, TrafficKind};
+use neater_scenario::{Action, Controller, NodeKind, ProbeKind, Routes, Scenario, TcpSettings, TrafficKind};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -75,7 +76,11 @@ impl Network {
     fn nodes(&mut self, s: &Scenario) {
         for node in &s.nodes {
             let id = match node.kind {
-                NodeKind::Host => NodeId::Host(self.world.add_host(&node.name)),
+                NodeKind::Host => {
+                    let host = self.world.add_host(&node.name);
+                    self.world.set_tcp(host, tcp_config(&node.tcp));
+                    NodeId::Host(host)
+                }
                 NodeKind::Router => self.world.with(|sim| {
                     let salt = sim.rng.u64();
                     let filters = node.filters.clone();
@@ -167,7 +172,7 @@ impl Network {
             for event in &s.events {
                 let what = match &event.action {
                     Action::Link { link, direction, config } => {
-                        Planned::Link(self.links[*link][*direction], config.config.clone())
+                        Planned::Link(self.links[*link][*direction], Box::new(config.config.clone()))
                     }
                     Action::Interface { link, end, up } => match self.interfaces[*link][*end] {
                         Some(iface) => Planned::Interface(iface, *up),
@@ -198,7 +203,8 @@ impl Network {
                     .ok_or_else(|| format!("traffic.{}: {} has no address", t.name, s.nodes[node].name))
             };
             let (from_addr, to_addr): (IpAddr, IpAddr) = (address(t.from)?, address(t.to)?);
-            let options = [t.from, t.to].map(|n| options(&t.tcp.over(s.nodes[n].tcp)));
+            let options =
+                [t.from, t.to].map(|n| Options { tcp: tcp_config(&t.tcp.over(s.nodes[n].tcp)), ..Options::default() });
             for flow in 0..t.flows {
                 let mut rng = rng.fork();
                 let begin = self.start + t.start + t.start_within.mul_f64(rng.unit());
@@ -464,11 +470,38 @@ fn kind(kind: &TrafficKind) -> Kind {
     }
 }
 
-/// What a scenario says of TCP, as options of a connection.
-fn options(settings: &TcpSettings) -> Options {
-    Options {
-        send_buffer: settings.send_buffer.map(|n| n as usize),
-        receive_buffer: settings.receive_buffer.map(|n| n as usize),
-        ..Options::default()
+/// What a scenario says of TCP, over Linux's.
+fn tcp_config(settings: &TcpSettings) -> TcpConfig {
+    let mut tcp = match settings.controller {
+        Some(Controller::NewReno) => TcpConfig::linux_reno(),
+        Some(Controller::Cubic) | None => TcpConfig::linux(),
+    };
+    if let Some(on) = settings.sack {
+        tcp.sack = on;
     }
+    if let Some(on) = settings.rack {
+        (tcp.rack, tcp.tail_loss_probe) = (on, on);
+    }
+    if let Some(on) = settings.ecn {
+        tcp.ecn = if on { EcnMode::Request } else { EcnMode::Off };
+    }
+    if let Some(on) = settings.timestamps {
+        tcp.timestamps = on;
+    }
+    if settings.delayed_ack == Some(false) {
+        tcp.delayed_ack = DelayedAck::Fixed { every: 1, delay: Duration::ZERO };
+    }
+    if let Some(segments) = settings.initial_window {
+        tcp.congestion.initial_window = InitialWindow::Segments(segments);
+    }
+    if let Some(least) = settings.min_rto {
+        tcp.min_rto = least;
+    }
+    if let Some(size) = settings.send_buffer {
+        tcp.send_buffer = BufferSize::Fixed(size as usize);
+    }
+    if let Some(size) = settings.receive_buffer {
+        tcp.receive_buffer = BufferSize::Fixed(size as usize);
+    }
+    tcp
 }

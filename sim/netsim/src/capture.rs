@@ -1,12 +1,16 @@
 //! Packet records in the format pcapng (draft-ietf-opsawg-pcapng), which Wireshark reads.
 
-use crate::packet::Packet;
+use crate::packet::{Body, Packet};
 use crate::wire;
 use neater_base::{Instant, WallTime};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 /// The most bytes of one record; packets after that are left out.
 pub const MAX_CAPTURE: usize = 1 << 30;
 
+/// Connections whose window scale is remembered; windows of more are written unscaled.
+const MAX_CONNECTIONS: usize = 1 << 16;
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const ENHANCED_PACKET: u32 = 6;
@@ -29,13 +33,15 @@ pub(crate) struct Capture {
     /// Nanoseconds of the wall clock at [`Instant::ZERO`].
     epoch: i128,
     scratch: Vec<u8>,
+    /// The window scale that the SYN from one address to another has offered.
+    shifts: BTreeMap<(SocketAddr, SocketAddr), u8>,
 }
 
 impl Capture {
     /// An empty record. `wall` is the wall clock at `now`; `snap` the most bytes that are kept of a packet.
     pub(crate) fn new(wall: WallTime, now: Instant, snap: usize) -> Self {
         let epoch = wall.0.as_nanos() as i128 - i128::from(now.as_nanos());
-        let mut this = Self { bytes: Vec::new(), snap, epoch, scratch: Vec::new() };
+        let mut this = Self { bytes: Vec::new(), snap, epoch, scratch: Vec::new(), shifts: BTreeMap::new() };
         let mut body = Vec::new();
         body.extend(0x1a2b_3c4d_u32.to_le_bytes());
         body.extend([1, 0, 0, 0]);
@@ -59,13 +65,27 @@ impl Capture {
         block(&mut self.bytes, INTERFACE, &body);
     }
 
+    /// By how much the window of a segment is scaled: both sides have offered to, as far as the record has seen.
+    fn shift(&mut self, packet: &Packet) -> u8 {
+        let Body::Tcp(segment) = &packet.body else { return 0 };
+        let (there, back) = ((packet.source, packet.destination), (packet.destination, packet.source));
+        if segment.syn {
+            match segment.scale {
+                Some(scale) if self.shifts.len() < MAX_CONNECTIONS => self.shifts.insert(there, scale),
+                _ => self.shifts.remove(&there),
+            };
+        }
+        if self.shifts.contains_key(&back) { self.shifts.get(&there).copied().unwrap_or(0) } else { 0 }
+    }
+
     /// Adds a packet.
     pub(crate) fn packet(&mut self, interface: u32, at: Instant, flow: Flow, packet: &Packet, hop_limit: u8) {
         if self.bytes.len() > MAX_CAPTURE {
             return;
         }
         self.scratch.clear();
-        wire::encode(packet, hop_limit, &mut self.scratch);
+        let shift = self.shift(packet);
+        wire::encode(packet, hop_limit, shift, &mut self.scratch);
         let kept = self.scratch.len().min(self.snap);
         let time = u64::try_from(self.epoch + i128::from(at.as_nanos())).unwrap_or(0);
         let mut body = Vec::with_capacity(40 + kept);

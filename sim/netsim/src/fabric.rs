@@ -113,8 +113,8 @@ impl Sim {
     fn forward(&mut self, id: RouterId, mut parcel: Box<Parcel>, subnet: u32) {
         let router = &self.fabric.routers[id.0];
         if !router.filters.is_empty() {
-            let meta = parcel.packet.meta();
-            let rule = router.filters.iter().find(|f| f.what.matches(&meta)).map(|f| f.action);
+            let (meta, len) = (parcel.packet.meta(), parcel.packet.len());
+            let rule = router.filters.iter().find(|f| f.concerns(&meta, len)).map(|f| f.action);
             if let Some(action) = rule {
                 let reject = action == Action::Reject;
                 let reason = if reject { DropReason::Rejected } else { DropReason::Filtered };

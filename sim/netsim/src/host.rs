@@ -8,7 +8,7 @@ use crate::iface::{IfaceState, LOOPBACK_INDEX, loopback_addresses};
 use crate::service::{ServiceConn, TcpService, UdpService};
 use crate::sim::Route;
 use crate::socket::{Kind, Socket};
-use crate::tcp::Conn;
+use crate::tcp::{Conn, TcpConfig};
 use neater_base::net::{ErrorKind, Interface, InterfaceKind, NameConfig, NetEvent, Ready};
 use neater_base::{Instant, Key, Rng, Slab};
 use std::collections::{BTreeMap, VecDeque};
@@ -84,6 +84,8 @@ pub(crate) struct Host {
     /// Living [`crate::SimNet`] handles.
     pub(crate) handles: usize,
     pub(crate) path_mtus: BTreeMap<IpAddr, u32>,
+    /// What sockets opened from now on will speak.
+    pub(crate) tcp: TcpConfig,
     pub(crate) udp_services: BTreeMap<u16, UdpService>,
     pub(crate) tcp_services: BTreeMap<u16, TcpService>,
     pub(crate) service_conns: BTreeMap<Key, ServiceConn>,
@@ -124,6 +126,7 @@ impl Host {
             again: false,
             handles: 0,
             path_mtus: BTreeMap::new(),
+            tcp: TcpConfig::default(),
             udp_services: BTreeMap::new(),
             tcp_services: BTreeMap::new(),
             service_conns: BTreeMap::new(),

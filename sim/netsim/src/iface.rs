@@ -1,5 +1,6 @@
 //! Interfaces, and which source address is used.
 
+use crate::nat::NatId;
 use crate::world::{IfaceId, LinkId};
 use neater_base::net::{Interface, InterfaceAddr};
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ pub(crate) struct IfaceState {
     pub(crate) public: Interface,
     /// The access links to and from the internet.
     pub(crate) access: Option<(LinkId, LinkId)>,
+    /// The NAT box that they lead to, if they do not lead to the internet itself.
+    pub(crate) nat: Option<NatId>,
     /// The links of the way to another interface, first to last.
     pub(crate) routes: BTreeMap<IfaceId, Arc<[LinkId]>>,
     /// The link to a router or host of a scenario.
@@ -30,6 +33,7 @@ impl IfaceState {
         Self {
             public,
             access: None,
+            nat: None,
             routes: BTreeMap::new(),
             wire: None,
             metrics: Vec::new(),

@@ -62,7 +62,10 @@ impl Samples {
             let subject = self.subjects.get(row.subject as usize).map_or("", String::as_str);
             let _ = write!(out, "{}.{:09},{subject}", at.as_secs(), at.subsec_nanos());
             for value in &row.values[..self.columns.len().min(5)] {
-                let _ = write!(out, ",{value}");
+                out.push(',');
+                if !value.is_nan() {
+                    let _ = write!(out, "{value}");
+                }
             }
             out.push('\n');
         }
@@ -73,7 +76,7 @@ impl Samples {
 /// Something that happens at a time.
 #[derive(Clone, Debug)]
 pub(crate) enum Planned {
-    Link(LinkId, LinkConfig),
+    Link(LinkId, Box<LinkConfig>),
     Interface(IfaceId, bool),
     /// A probe's next sample.
     Probe(usize),
@@ -122,7 +125,7 @@ impl Plan {
     pub(crate) fn table(&mut self, name: &'static str) -> &mut Samples {
         let (at, columns): (usize, &'static [&'static str]) = match name {
             "queue" => (QUEUE, &["bytes", "packets"]),
-            "tcp" => (TCP, &["cwnd_bytes", "flight_bytes", "srtt_s", "retransmits", "delivered_bytes"]),
+            "tcp" => (TCP, &["cwnd_bytes", "ssthresh_bytes", "flight_bytes", "srtt_s", "retransmits"]),
             _ => (GOODPUT, &["bytes", "mbit_per_s"]),
         };
         let table = &mut self.tables[at];
@@ -136,7 +139,7 @@ impl Sim {
     pub(crate) fn planned(&mut self, index: u32) {
         let Some((_, planned)) = self.plan.events.get(index as usize).cloned() else { return };
         match planned {
-            Planned::Link(link, config) => self.set_link(link, config),
+            Planned::Link(link, config) => self.set_link(link, *config),
             Planned::Interface(iface, up) => self.change_interface(iface, |i| i.public.up = up),
             Planned::Probe(probe) => {
                 self.sample(probe);
@@ -178,13 +181,14 @@ impl Sim {
         let agent = &self.agents[id as usize];
         let Some(key) = agent.conns[0] else { return };
         let Some(entry) = self.hosts[agent.from.0].conns.get(key) else { return };
-        let info = entry.conn.info();
+        let probe = entry.conn.probe();
         let values = [
-            info.congestion_window.unwrap_or(0) as f64,
-            info.in_flight.unwrap_or(0) as f64,
-            info.rtt.map_or(0.0, |r| r.as_secs_f64()),
-            (agent.stats.retransmits + info.retransmits.unwrap_or(0)) as f64,
-            agent.stats.delivered as f64,
+            probe.window as f64,
+            // No threshold yet: a cell without a number.
+            probe.threshold.map_or(f64::NAN, |t| t as f64),
+            probe.in_flight as f64,
+            probe.srtt.map_or(f64::NAN, |r| r.as_secs_f64()),
+            (agent.stats.retransmits + probe.retransmits) as f64,
         ];
         let at = now - self.plan.start;
         self.plan.tables[TCP].push(Sample { at, subject, values });

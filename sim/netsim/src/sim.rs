@@ -12,6 +12,7 @@ use crate::corrupt::received;
 use crate::fabric::{Fabric, HOP_LIMIT};
 use crate::host::Host;
 use crate::iface::{IfaceState, LOOPBACK_INDEX};
+use crate::nat::{NatBox, NatId};
 use crate::packet::{Body, Icmp, IcmpKind, Packet};
 use crate::plan::Plan;
 use crate::service::TcpAction;
@@ -53,6 +54,8 @@ pub(crate) enum Way {
     Loopback,
     /// These links, one after another.
     Links(Arc<[LinkId]>),
+    /// These links, one after another, to a NAT box, which they reach from inside or from outside.
+    Nat { links: Arc<[LinkId]>, nat: NatId, inside: bool },
     /// From router to router, beginning with a link, to a subnet.
     Fabric { first: LinkId, subnet: u32 },
 }
@@ -62,7 +65,7 @@ impl Route {
     pub(crate) fn first(&self) -> Option<LinkId> {
         match &self.way {
             Way::Loopback => None,
-            Way::Links(links) => links.first().copied(),
+            Way::Links(links) | Way::Nat { links, .. } => links.first().copied(),
             Way::Fabric { first, .. } => Some(*first),
         }
     }
@@ -147,6 +150,7 @@ pub(crate) struct Sim {
     pub(crate) deadlines: BTreeSet<(Instant, HostId, Key)>,
     pub(crate) recorder: Recorder,
     pub(crate) unroutable: Unroutable,
+    pub(crate) nats: Vec<NatBox>,
     /// Counts changes of what [`Sim::lookup`] finds.
     pub(crate) version: u64,
     pub(crate) fabric: Fabric,
@@ -169,6 +173,7 @@ impl Sim {
             deadlines: BTreeSet::new(),
             recorder: Recorder::new(seed),
             unroutable: Unroutable::BlackHole,
+            nats: Vec::new(),
             version: 0,
             fabric: Fabric::default(),
             agents: Vec::new(),
@@ -315,12 +320,8 @@ impl Sim {
             }
             if fallback.is_none() && iface.has_default(remote.is_ipv4()) {
                 fallback = iface.access.map(|(up, _)| {
-                    let to = self.owners.get(&remote).copied();
-                    let down = to.and_then(|to| self.hosts[to.host.0].iface(to.index)?.access);
-                    match down {
-                        Some((_, down)) => found(to, Way::Links([up, down].into())),
-                        None => found(None, Way::Links([up].into())),
-                    }
+                    let (to, way) = self.internet(up, iface.nat, remote);
+                    found(to, way)
                 });
             }
             if let (Some(first), Some(subnet)) = (iface.wire, subnet)
@@ -342,6 +343,11 @@ impl Sim {
         let Some(iface) = self.hosts[route.from.host.0].iface(route.from.index) else { return Way::Loopback };
         match iface.access {
             Some((up, down)) if route.first() == Some(up) => Way::Links([down].into()),
+            Some((_, down))
+                if self.hosts[route.from.host.0].iface(route.from.index).is_some_and(|i| i.routes.is_empty()) =>
+            {
+                Way::Links([down].into())
+            }
             _ => {
                 let peer = route.to.and_then(|to| self.hosts[to.host.0].iface(to.index));
                 peer.and_then(|p| p.routes.get(&route.from)).map_or(Way::Loopback, |links| Way::Links(links.clone()))
@@ -358,10 +364,9 @@ impl Sim {
 
     /// The same for a datagram that may have no checksum.
     pub(crate) fn send_parcel(&mut self, packet: Packet, route: Route, unchecked: bool) {
-        let entered = self.now;
-        let first = route.first();
-        let parcel =
-            Parcel { packet, route, done: 0, hop_limit: HOP_LIMIT, entered, cut: None, corrupt: None, unchecked };
+        let (entered, first) = (self.now, route.first());
+        let hop_limit = HOP_LIMIT;
+        let parcel = Parcel { packet, route, done: 0, hop_limit, entered, cut: None, corrupt: None, unchecked };
         let parcel = Box::new(parcel);
         match first {
             Some(link) => self.enter_link(link, parcel),
@@ -464,11 +469,24 @@ impl Sim {
                 let subnet = *subnet;
                 self.wire_end(id, parcel, subnet);
             }
-            Way::Links(links) if parcel.done < links.len() => {
+            Way::Links(links) | Way::Nat { links, .. } if parcel.done < links.len() => {
                 let next = links[parcel.done];
                 self.enter_link(next, parcel);
             }
+            Way::Nat { nat, inside, .. } => {
+                let (nat, inside) = (*nat, *inside);
+                self.at_nat(parcel, nat, inside);
+            }
             _ => self.take_in(*parcel),
+        }
+    }
+
+    /// Lets a packet begin the route that it has got on its way.
+    pub(crate) fn go_on(&mut self, mut parcel: Box<Parcel>) {
+        parcel.done = 0;
+        match parcel.route.first() {
+            Some(link) => self.enter_link(link, parcel),
+            None => self.take_in(*parcel),
         }
     }
 
@@ -533,6 +551,7 @@ impl Sim {
 
     /// A router on `route` tells the sender of a packet what is wrong.
     fn router_icmp(&mut self, packet: &Packet, kind: IcmpKind, route: &Route) {
+        let packet = &self.before_translation(packet, route.to, route.from);
         let Some(quoted) = packet.quote() else { return };
         let v4 = packet.source.is_ipv4();
         let router: IpAddr = if v4 { ROUTER_V4.into() } else { ROUTER_V6.into() };
@@ -543,7 +562,13 @@ impl Sim {
             pieces: None,
             body: Body::Icmp(Icmp { kind, quoted }),
         };
-        let back = Route { from: route.from, to: Some(route.from), way: self.way_back(route) };
+        let back = match self.nat_with(packet.source.ip()) {
+            Some(nat) => {
+                let links = [self.nats[nat.0].access.1].into();
+                Route { from: route.from, to: None, way: Way::Nat { links, nat, inside: false } }
+            }
+            None => Route { from: route.from, to: Some(route.from), way: self.way_back(route) },
+        };
         self.send_packet(icmp, back);
     }
 

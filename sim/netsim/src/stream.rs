@@ -4,11 +4,11 @@ use crate::host::{ConnEntry, Host, MAX_CONNECTIONS, Owner};
 use crate::packet::{Body, Icmp, IcmpKind, Packet, ip_header};
 use crate::sim::Sim;
 use crate::socket::{Kind, Listener, Socket, Stream};
-use crate::tcp::{Conn, Options, Segment, Seq, State};
+use crate::tcp::{Conn, Options, Segment, Seq, State, TcpConfig};
 use crate::udp::queue_icmp;
 use crate::world::HostId;
 use neater_base::Key;
-use neater_base::net::{Ecn, ErrorKind, Ready, Sock, SocketOption, SocketOptions, Token};
+use neater_base::net::{ErrorKind, Ready, Sock, SocketOption, SocketOptions, Token};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
@@ -36,8 +36,8 @@ pub(crate) fn apply(options: &mut Options, option: SocketOption) -> bool {
     true
 }
 
-fn options_of(set: &[SocketOption]) -> Options {
-    let mut options = Options::default();
+fn options_of(tcp: TcpConfig, set: &[SocketOption]) -> Options {
+    let mut options = Options { tcp, ..Options::default() };
     for option in set {
         apply(&mut options, *option);
     }
@@ -78,7 +78,8 @@ impl Sim {
         };
         let local = SocketAddr::new(found.source, port);
         let iss = initial_number(host);
-        let conn = Conn::connect(now, iss, found.mtu, ip_header(&remote.ip()), options_of(&options.set));
+        let tcp = options_of(host.tcp, &options.set);
+        let conn = Conn::connect(now, iss, found.mtu, ip_header(&remote.ip()), tcp);
         let stream = |conn| Socket::new(token, Kind::Stream(Stream { conn, local, connecting: true }));
         let key = host.sockets.insert(stream(host.conns.next_key()));
         let owner = Owner::Socket(key);
@@ -150,7 +151,7 @@ impl Sim {
             backlog: options.backlog.unwrap_or(DEFAULT_BACKLOG).min(MAX_BACKLOG) as usize,
             queue: VecDeque::new(),
             half_open: 0,
-            options: options_of(&options.set),
+            options: options_of(host.tcp, &options.set),
         };
         let key = host.sockets.insert(Socket::new(token, Kind::Listener(listener)));
         host.listeners.entry(local.port()).or_default().push(key);
@@ -235,7 +236,10 @@ impl Sim {
     /// A segment has arrived.
     pub(crate) fn tcp_input(&mut self, id: HostId, packet: Packet) {
         let now = self.now;
-        let Packet { source: remote, destination: local, body: Body::Tcp(segment), .. } = packet else { return };
+        let Packet { source: remote, destination: local, body: Body::Tcp(mut segment), ecn, .. } = packet else {
+            return;
+        };
+        segment.ecn = ecn;
         let opens = segment.syn && segment.ack.is_none() && !segment.rst;
         let host = self.host(id);
         if let Some(key) = host.pairs.get(&(local, remote)).copied() {
@@ -253,7 +257,7 @@ impl Sim {
         let target = if opens { find_listener(host, local, remote) } else { None };
         let service = opens && host.tcp_services.contains_key(&local.port());
         let agent = host.agent_ports.get(&local.port()).copied().filter(|_| opens);
-        let mut options = Options::default();
+        let mut options = Options { tcp: host.tcp, ..Options::default() };
         let owner = match (target, agent) {
             (Some(key), _) => {
                 let Some(Socket { kind: Kind::Listener(listener), .. }) = host.sockets.get_mut(key) else { return };
@@ -375,8 +379,8 @@ impl Sim {
                     }
                 },
             };
-            let body = Body::Tcp(segment);
-            self.send_packet(Packet { source, destination, ecn: Ecn::NotEct, pieces: None, body }, route);
+            let ecn = segment.ecn;
+            self.send_packet(Packet { source, destination, ecn, pieces: None, body: Body::Tcp(segment) }, route);
         }
     }
 
@@ -390,8 +394,8 @@ impl Sim {
     ) -> Result<(), ErrorKind> {
         let found = self.lookup(id, destination.ip(), interface, Some(source.ip()), None)?;
         for segment in segments {
-            let body = Body::Tcp(segment);
-            let packet = Packet { source, destination, ecn: Ecn::NotEct, pieces: None, body };
+            let ecn = segment.ecn;
+            let packet = Packet { source, destination, ecn, pieces: None, body: Body::Tcp(segment) };
             self.send_packet(packet, found.route.clone());
         }
         Ok(())

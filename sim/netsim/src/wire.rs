@@ -4,15 +4,12 @@
 //! fragments is recorded whole, before it is cut.
 
 use crate::packet::{Body, Icmp, IcmpKind, Packet, Quoted};
-use crate::tcp::Segment;
+use crate::tcp::{Payload, Segment};
 use neater_link::Protocol;
 use std::net::{IpAddr, SocketAddr};
 
-/// The shift of windows on the wire (RFC 7323 section 2), the same for every connection.
-const WINDOW_SHIFT: u8 = 7;
-
-/// Writes a packet.
-pub(crate) fn encode(packet: &Packet, hop_limit: u8, out: &mut Vec<u8>) {
+/// Writes a packet. `shift` is by how much its connection scales this side's window (RFC 7323 section 2).
+pub(crate) fn encode(packet: &Packet, hop_limit: u8, shift: u8, out: &mut Vec<u8>) {
     let start = out.len();
     let (number, v6) = (protocol_number(packet.protocol(), packet.source.is_ipv6()), packet.source.is_ipv6());
     ip_header(
@@ -38,7 +35,7 @@ pub(crate) fn encode(packet: &Packet, hop_limit: u8, out: &mut Vec<u8>) {
         }
         Body::Tcp(segment) => {
             ports(packet, out);
-            tcp(segment, out);
+            tcp(segment, shift, out);
             body + 16
         }
         Body::Icmp(icmp) => {
@@ -111,27 +108,23 @@ fn ports(packet: &Packet, out: &mut Vec<u8>) {
 }
 
 /// RFC 9293 section 3.1, from the sequence number on.
-fn tcp(s: &Segment, out: &mut Vec<u8>) {
+fn tcp(s: &Segment, shift: u8, out: &mut Vec<u8>) {
     let start = out.len() - 4;
     out.extend((s.seq.0 as u32).to_be_bytes());
     out.extend(s.ack.map_or(0, |a| a.0 as u32).to_be_bytes());
-    let flags = u8::from(s.fin)
-        | u8::from(s.syn) << 1
-        | u8::from(s.rst) << 2
-        | u8::from(!s.payload.is_empty()) << 3
-        | u8::from(s.ack.is_some()) << 4;
-    let window = if s.syn { s.window } else { s.window >> WINDOW_SHIFT };
-    out.extend([0, flags]);
+    let flags = [s.fin, s.syn, s.rst, !s.payload.is_empty(), s.ack.is_some(), false, s.ece, s.cwr];
+    // The window of a SYN is never scaled (RFC 7323 section 2.2).
+    let window = if s.syn { s.window } else { s.window >> shift };
+    out.extend([0, flags.iter().rev().fold(0, |n, f| n << 1 | u8::from(*f))]);
     out.extend((window.min(65_535) as u16).to_be_bytes());
     out.extend([0, 0, 0, 0]);
-    if let Some(mss) = s.mss {
-        out.extend([2, 4]);
-        out.extend((mss.min(65_535) as u16).to_be_bytes());
-        out.extend([3, 3, WINDOW_SHIFT, 1]);
-    }
+    s.write_options(out);
     let words = ((out.len() - start) / 4) as u8;
     out[start + 12] = words << 4;
-    out.extend_from_slice(&s.payload);
+    match &s.payload {
+        Payload::Bytes(bytes) => out.extend_from_slice(bytes),
+        Payload::Zeros(n) => out.resize(out.len() + *n as usize, 0),
+    }
 }
 
 /// RFC 792, RFC 4443 section 2.1; the quoted packet's payload is zeros but for ports and sequence number.
@@ -209,7 +202,7 @@ mod tests {
     /// Over a message with its checksum, the sum is all ones: RFC 1071 section 1.
     fn verify(packet: &Packet) -> Vec<u8> {
         let mut out = Vec::new();
-        encode(packet, 64, &mut out);
+        encode(packet, 64, 0, &mut out);
         assert_eq!(out.len() as u32, packet.len());
         let header = if packet.source.is_ipv4() { 20 } else { 40 };
         if header == 20 {

@@ -51,7 +51,8 @@ fn two_bulk_transfers_fill_a_bottleneck_and_share_it() {
     let s = scenario(&text);
     let network = run(&s, 1);
     let [a, b] = ["a", "b"].map(|n| flow(&network, n).goodput(s.duration) / 1e6);
-    assert!((9.0..=9.66).contains(&(a + b)), "{a} + {b}");
+    // 1448 of 1500 bytes are payload: 9.653, and what had arrived out of order before the warm-up ended.
+    assert!((9.0..=9.7).contains(&(a + b)), "{a} + {b}");
     let jain = (a + b).powi(2) / (2.0 * (a * a + b * b));
     assert!(jain > 0.8, "{a} against {b}");
     let rtt = flow(&network, "a").rtt;

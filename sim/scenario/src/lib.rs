@@ -35,6 +35,7 @@ mod document;
 mod error;
 mod fields;
 mod link_keys;
+mod link_models;
 mod model;
 mod parse;
 mod parse_topology;

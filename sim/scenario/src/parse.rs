@@ -5,6 +5,7 @@ use crate::document::{self, Kind, Table, Value};
 use crate::error::{Place, ScenarioError};
 use crate::fields::Fields;
 use crate::link_keys::{self, Keys};
+use crate::link_models::filters;
 use crate::model::{
     Action, Capture, Direction, Event, MAX_EVENTS, NodeIndex, Parameter, Probe, ProbeKind, RouteRule, Scenario,
 };
@@ -145,7 +146,7 @@ fn nodes(b: &mut Builder, f: &mut Fields) -> Result<()> {
                 None => b.host(name),
             };
             let tcp = tcp(&mut own)?;
-            let filters = if router { link_keys::filters(&mut own)?.unwrap_or_default() } else { Vec::new() };
+            let filters = if router { filters(&mut own)?.unwrap_or_default() } else { Vec::new() };
             own.finish()?;
             b.scenario.nodes[node].tcp = tcp;
             b.scenario.nodes[node].filters = filters;

@@ -1,6 +1,6 @@
 //! The scenarios that are shipped can be read, and are what they say.
 
-use neater_link::{QueueLimit, Rate};
+use neater_link::{Codel, Discipline, Filter, FqCodel, Jitter, Loss, Match, Overtaking, Protocol, QueueLimit, Rate};
 use neater_scenario::{Action, NodeKind, Routes, Scenario, TrafficKind, shipped};
 use std::path::Path;
 use std::time::Duration;
@@ -117,4 +117,36 @@ fn mbit(rate: &Rate) -> u64 {
         Rate::Fixed(rate) => rate / 1_000_000,
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn every_model_of_a_link_can_be_said() {
+    let s = Scenario::parse(
+        "[host.a]\n[host.b]\n[link.x]\nfrom='a'\nto='b'\n\
+         rate = { steps = [['0 s', '10 Mbit/s'], ['5 s', '2 Mbit/s']], period = '10 s' }\n\
+         jitter = { law = 'normal', deviation = '2 ms' }\njitter-correlation = 0.25\n\
+         overtaking = { probability = '1 %', gap = 5 }\nduplicate = '0.5 %'\ncorrupt = '0.1 %'\n\
+         loss = { to-bad = '1 %', to-good = '20 %', loss-bad = '50 %' }\n\
+         discipline = { kind = 'fq-codel', target = '3 ms', ecn = false }\nqueue = '1 MB'\n\
+         drop = ['any', { what = 'udp/443', larger-than = 1200, after = 10 }]\n\
+         backward = { rate = { trace = [0, 5, 12] }, loss = { length = 3, at = ['1 s', '2 s'] }, discipline = 'codel',\n\
+                      jitter = { law = 'pareto', scale = '1 ms', shape = 2.5 } }\n",
+        &[],
+    )
+    .unwrap();
+    let [there, back] = s.links[0].directions.clone().map(|d| d.config);
+    assert_eq!(there.rate.mean(), Some(6e6));
+    assert_eq!(there.jitter, Jitter::Normal(Duration::from_millis(2)));
+    assert_eq!(there.jitter_correlation, 0.25);
+    assert_eq!(there.overtaking, Some(Overtaking { probability: 0.01, gap: 5 }));
+    assert_eq!((there.duplicate, there.corrupt), (0.005, 0.001));
+    assert_eq!(there.loss, Loss::GilbertElliott { to_bad: 0.01, to_good: 0.2, loss_good: 0.0, loss_bad: 0.5 });
+    let codel = Codel { target: Duration::from_millis(3), ecn: false, ..Codel::default() };
+    assert_eq!(there.discipline, Discipline::FqCodel(FqCodel { codel, ..FqCodel::default() }));
+    assert_eq!(there.filters[0], Filter::drop(Match::Any));
+    assert_eq!(there.filters[1], Filter::drop(Match::Service(Protocol::Udp, 443)).larger_than(1200).after(10));
+    assert!(matches!(back.rate, Rate::Trace(_)));
+    assert_eq!(back.loss, Loss::BurstsAt { times: [1, 2].map(Duration::from_secs).into(), length: 3 });
+    assert_eq!(back.discipline, Discipline::Codel(Codel::default()));
+    assert_eq!(back.jitter, Jitter::Pareto { scale: Duration::from_millis(1), shape: 2.5 });
 }

@@ -15,6 +15,7 @@ mod executor;
 mod flow;
 pub mod names;
 mod playground;
+pub mod replay;
 pub mod security;
 mod seeds;
 pub mod town;

@@ -3,7 +3,7 @@
 //! Sources: **T** Weinrank and Tüxen's measurements of NEAT's resource cost; **U** the thesis on reliable UDP transports
 //! under emulation; **F** the browser demonstration. They are among the founding documents of this project.
 
-use super::{Experiment, Metric, Need, a1, a5, a8, a10, bulk, cpu, emulated, memory};
+use super::{Experiment, Metric, Need, a1, a5, a8, a10, b0, bulk, cpu, emulated, memory, x1, x2};
 
 const TOOLS: &[Need] =
     &[Need::Peers, Need::Tool("valgrind", "valgrind"), Need::Tool("strace", "strace"), Need::Tool("cc", "gcc")];
@@ -152,12 +152,53 @@ pub const ALL: &[Experiment] = &[
         run: bulk::run,
     },
     Experiment {
+        id: "B0",
+        title: "B0: whether the emulated network is what it is said to be",
+        asked: "Do delay, jitter, loss, queue and rate come out of lab and simulator as they are configured?",
+        note: "Every packet is captured by tcpdump where it leaves its host and where it arrives. It is held against closed \
+               forms, and against the same link in virtual time, which is given the packets as they left. Offloads are \
+               off. The kernel's token bucket filter is measured beside the emulator, by the same means.",
+        parameters: &[
+            ("delay", "0, 10, 25, 50 ms; 10 ms and a rate at which a packet takes 12 ms"),
+            ("jitter", "normal, 0 to 5 ms, on 25 ms"),
+            ("loss", "0, 0.1, 0.5, 1, 2.5, 5 %, and in runs (Gilbert-Elliott); 20,000 packets each, 100,000 in full"),
+            ("queue", "50 packets; bursts of 500 while the link is held; 1 to 100 Mbit/s"),
+            ("rate", "1 to 500 Mbit/s, 5 % more is sent"),
+            ("sharing", "3 connections of Reno or CUBIC; 1, 10, 50 Mbit/s; 100 ms; queue of one BDP"),
+        ],
+        published: &[(
+            "delay, jitter, loss, queue, and fairness of TCP as in figures 4.3.1 to 4.3.10",
+            "U, section 4.3",
+        )],
+        metrics: &[
+            metric("delay_error_ms", "ms", "median at most 0.2"),
+            metric("jitter_error_ms", "ms", "within three standard errors and 0.2 ms"),
+            metric("loss_error", "1", "within three standard deviations of the binomial distribution"),
+            metric("packets_lost_differently", "packets", "none"),
+            metric("queue_error_packets", "packets", "none"),
+            metric("serialisation_error", "1", "at most 0.01"),
+            metric("md1_wait_error_ms", "ms", "at most 0.2 from what these arrivals wait"),
+            metric("rate_error", "1", "at most 0.01"),
+            metric("lab_capacity_mbit", "Mbit/s", "at least 500"),
+            metric("jain", "1", ""),
+        ],
+        needs: &[
+            Need::Lab,
+            Need::Tool("ip", "iproute2"),
+            Need::Tool("ping", "iputils-ping"),
+            Need::Tool("tcpdump", "tcpdump"),
+            Need::Tool("iperf3", "iperf3"),
+        ],
+        minutes: (0.7, 9.0),
+        run: b0::run,
+    },
+    Experiment {
         id: "B1",
         title: "B1: one file of 10 MB over emulated paths",
         asked: "Is QUIC as fast as TCP where the link limits, and not slower where starting up or loss does?",
         note: "neater serve and neater get over QUIC, TLS and TCP, nginx and curl as the outside reference, in network \
-               namespaces; in the simulator the engine, with the same QUIC and with the simulator's TCP. Goodput is the payload over the life of the \
-               client's process; every file is compared with what was served.",
+               namespaces; in the simulator the engine, with the same QUIC and with the simulator's TCP. Goodput is the \
+               payload over the life of the client's process; every file is compared with what was served.",
         parameters: &[
             DUMBBELL,
             QUEUE,
@@ -254,5 +295,34 @@ pub const ALL: &[Experiment] = &[
         needs: LAB,
         minutes: (0.6, 12.0),
         run: emulated::b4,
+    },
+    Experiment {
+        id: "X1",
+        title: "X1: how fast the simulator is",
+        asked: "How many packets does the simulator move over a hop in a second, on one core?",
+        note: "Dumbbell of three NewReno and three CUBIC transfers with all of TCP at both ends, scenario `speed`; a packet \
+               over one link counts once. Real time of the run, without building the network; median over runs.",
+        parameters: &[("rate", "100 Mbit/s for 20 s; 1 Mbit/s for 60 minutes"), ("runs", "10; 3 with --quick")],
+        published: &[],
+        metrics: &[
+            metric("sim_packets_per_second", "1/s", "at least 1,000,000"),
+            metric("sim_hour_seconds", "s", "at most 5"),
+        ],
+        needs: &[],
+        minutes: (0.1, 0.5),
+        run: x1::run,
+    },
+    Experiment {
+        id: "X2",
+        title: "X2: whether a run can be repeated",
+        asked: "Does a seed give the same bytes in another process, with another home, directory, start and address layout?",
+        note: "Scenario `replay`: engines with QUIC, TLS and TCP beside traffic of every kind over a lossy bottleneck. Packets \
+               (pcapng, CSV), QUIC connections (qlog) and samples are kept in files named trace*, and compared.",
+        parameters: &[("seeds", "5; 1 with --quick")],
+        published: &[],
+        metrics: &[metric("identical_share", "1", "1")],
+        needs: &[],
+        minutes: (0.1, 0.5),
+        run: x2::run,
     },
 ];

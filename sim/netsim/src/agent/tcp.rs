@@ -116,7 +116,7 @@ impl Sim {
         }
         if side == Side::From
             && agent.is_measured(now)
-            && let Some(rtt) = conn.smoothed_rtt()
+            && let Some(rtt) = conn.info().rtt
         {
             agent.stats.rtt.add(rtt.as_secs_f64());
         }
@@ -141,14 +141,14 @@ struct Step {
 
 /// Writes up to `len` zeros and returns how many were taken.
 fn push(conn: &mut Conn, now: Instant, len: u64) -> u64 {
-    conn.write_zeros(now, len).unwrap_or(0)
+    conn.write_zeros(now, usize::try_from(len).unwrap_or(usize::MAX)).map_or(0, |n| n as u64)
 }
 
 /// Reads everything and returns how much it was, and whether the peer has closed.
 fn drain(conn: &mut Conn, now: Instant) -> (u64, bool) {
-    match conn.read_away(now) {
+    match conn.discard(now, usize::MAX) {
         Ok(0) => (0, true),
-        Ok(n) => (n, false),
+        Ok(n) => (n as u64, false),
         Err(ErrorKind::WouldBlock) => (0, false),
         Err(_) => (0, true),
     }
