@@ -216,7 +216,7 @@ pub const ALL: &[Experiment] = &[
             metric("simulator_over_lab", "1", "error bars meet, or it is explained"),
         ],
         needs: LAB,
-        minutes: (1.0, 60.0),
+        minutes: (1.6, 80.0),
         run: emulated::b1,
     },
     Experiment {
@@ -249,7 +249,7 @@ pub const ALL: &[Experiment] = &[
             metric("jitter_goodput_ratio", "1", "at least 0.9 of the goodput without jitter, if the order is kept"),
         ],
         needs: LAB,
-        minutes: (0.7, 45.0),
+        minutes: (1.3, 40.0),
         run: emulated::b2,
     },
     Experiment {
@@ -293,7 +293,7 @@ pub const ALL: &[Experiment] = &[
             Metric { name: "our_share", unit: "1", bound: "0.4 to 0.6 in 2 + 2", drawn: "distributions over the runs" },
         ],
         needs: LAB,
-        minutes: (0.6, 12.0),
+        minutes: (0.6, 17.0),
         run: emulated::b4,
     },
     Experiment {
