@@ -192,15 +192,18 @@ impl<N: Net> Engine<N> {
     /// The peer allows more streams: give them to the members that wait, oldest first.
     pub(crate) fn open_pending(&mut self, quic: Key) {
         let Some(group) = self.quics.get(quic).and_then(|q| q.group) else { return };
-        loop {
+        for conn in self.pending_on(quic) {
             let Some(g) = self.groups.get_mut(group) else { return };
-            let Some((conn, direction)) = g.pending.front().copied() else { return };
+            let Some(at) = g.pending.iter().position(|(c, _)| *c == conn) else { continue };
             if self.conns.get(conn).is_none_or(|c| c.state != ConnectionState::Establishing) {
-                g.pending.pop_front();
+                g.pending.remove(at);
                 continue;
             }
+            let Some((_, direction)) = g.pending.get(at).copied() else { return };
             let Some(stream) = self.quics.get_mut(quic).and_then(|q| q.conn.open(direction)) else { return };
-            g.pending.pop_front();
+            if let Some(g) = self.groups.get_mut(group) {
+                g.pending.remove(at);
+            }
             if let Some(c) = self.conns.get_mut(conn) {
                 c.io = Io::Stream { quic, stream };
             }

@@ -561,10 +561,13 @@ impl<N: Net> Engine<N> {
         let Some(q) = self.quics.get(key) else { return };
         let mut members: Vec<Key> = q.streams.values().copied().collect();
         members.extend(q.datagrams);
-        if let Some(g) = q.group.and_then(|g| self.groups.get_mut(g)) {
-            members.extend(g.pending.drain(..).map(|(c, _)| c));
-        }
         let group = q.group;
+        for conn in self.pending_on(key) {
+            if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+                g.pending.retain(|(c, _)| *c != conn);
+            }
+            members.push(conn);
+        }
         for conn in members {
             self.stream_transport_lost(conn, &error);
         }
@@ -626,7 +629,10 @@ impl<N: Net> Engine<N> {
     pub(crate) fn quic_won(&mut self, conn: Key, key: Key, stack: Stack) {
         let group = match self.conns.get(conn).and_then(|c| c.group) {
             Some(g) => {
-                if let Some(g) = self.groups.get_mut(g) {
+                // Several members of a group without streams may have raced, and each have won a session of its own.
+                let own = self.groups.get(g).and_then(|g| g.quic).and_then(|q| self.quics.get(q));
+                let first = own.is_none_or(|q| q.lost.is_some());
+                if let Some(g) = self.groups.get_mut(g).filter(|_| first) {
                     g.quic = Some(key);
                 }
                 g
@@ -687,6 +693,28 @@ impl<N: Net> Engine<N> {
             }
         }
         self.mark_dirty(key);
+        self.close_spare(key);
+    }
+
+    /// A session that is not its group's own ends with the last that uses it: the group will not end it.
+    pub(crate) fn close_spare(&mut self, key: Key) {
+        let Some(q) = self.quics.get(key).filter(|q| q.client && q.lost.is_none() && q.attempt.is_none()) else {
+            return;
+        };
+        let Some(g) = q.group.and_then(|g| self.groups.get(g)) else { return };
+        if g.quic != Some(key) && q.streams.is_empty() && q.datagrams.is_none() && self.pending_on(key).is_empty() {
+            let code = g.abort_code.unwrap_or(NO_ERROR);
+            self.quic_close(key, code);
+        }
+    }
+
+    /// The connections that wait for a stream of this session, in the order in which they get one.
+    pub(crate) fn pending_on(&self, key: Key) -> Vec<Key> {
+        let group = self.quics.get(key).and_then(|q| q.group).and_then(|g| self.groups.get(g));
+        let waits = |conn: &Key| {
+            self.conns.get(*conn).is_some_and(|c| matches!(c.io, Io::StreamPending { quic } if quic == key))
+        };
+        group.map_or_else(Vec::new, |g| g.pending.iter().map(|(c, _)| *c).filter(waits).collect())
     }
 
     /// Drops a QUIC connection that is over and used by nobody, and its socket with the last of them.
@@ -698,7 +726,7 @@ impl<N: Net> Engine<N> {
         let (socket, group) = (q.socket, q.group);
         self.quics.remove(key);
         if let Some(g) = group {
-            if let Some(g) = self.groups.get_mut(g) {
+            if let Some(g) = self.groups.get_mut(g).filter(|g| g.quic == Some(key)) {
                 g.quic = None;
             }
             self.tidy_group(g);

@@ -495,7 +495,11 @@ impl<N: Net> Engine<N> {
                 return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
             }
             _ if c.given_up() => return Err(refused(c)),
-            _ => c.final_sent = true,
+            // Who waits for room learns that none will come.
+            _ if !core::mem::replace(&mut c.final_sent, true) && core::mem::take(&mut c.wants_room) => {
+                self.notify(conn.0, crate::Event::Writable);
+            }
+            _ => {}
         }
         self.flush_and_report(conn.0);
         if let Some(c) = self.conns.get_mut(conn.0)

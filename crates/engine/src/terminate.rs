@@ -228,7 +228,8 @@ impl<N: Net> Engine<N> {
                     }
                 }
             }
-            Io::None | Io::StreamPending { .. } => {}
+            Io::StreamPending { quic } => self.close_spare(quic),
+            Io::None => {}
         }
         self.leave_group(conn);
     }

@@ -84,12 +84,9 @@ impl Listener {
             Ok(Some(incoming)) => {
                 match incoming {
                     Incoming::Connection(id) => {
-                        s.adopt(id);
-                        if let Some(slot) = s.slot(id) {
-                            slot.outcome = Some(Ok(()));
-                            if let Some(h) = &self.handler.0 {
-                                slot.rare().handler = Some(h.clone());
-                            }
+                        s.adopt_received(id);
+                        if let (Some(slot), Some(h)) = (s.slot(id), &self.handler.0) {
+                            slot.rare().handler = Some(h.clone());
                         }
                     }
                     Incoming::Group(g) => s.adopt_group(g),
@@ -167,10 +164,7 @@ impl Group {
     fn poll_accept_as(&self, s: &mut State, who: &mut Who<'_>) -> Poll<Result<Connection, ConnectionError>> {
         match s.next_stream(self.id, who) {
             Some(id) => {
-                s.adopt(id);
-                if let Some(slot) = s.slot(id) {
-                    slot.outcome = Some(Ok(()));
-                }
+                s.adopt_received(id);
                 Poll::Ready(Ok(Connection::new(self.handle.clone(), id)))
             }
             None => match s.engine.session_error(self.id) {

@@ -82,6 +82,7 @@ machine! {
     fn get_property(&mut self, conn: ConnectionId, name: &str) -> Option<Value>;
     fn set_property(&mut self, conn: ConnectionId, name: &str, value: &Value) -> Result<(), SetPropertyError>;
     fn state(&mut self, conn: ConnectionId) -> ConnectionState;
+    fn error(&mut self, conn: ConnectionId) -> Option<ConnectionError>;
     fn stack(&mut self, conn: ConnectionId) -> Option<Stack>;
     fn request(&mut self, conn: ConnectionId) -> Option<Request>;
     fn remote_addr(&mut self, conn: ConnectionId) -> Option<SocketAddr>;

@@ -4,7 +4,9 @@ use crate::machine::Machine;
 use crate::waiting::{Place, Ticket, WAITS, Waiter, Waiters, Who};
 use crate::{EventHandler, GroupId, ListenerId, Siblings};
 use bytes::BytesMut;
-use neater_engine::{ConnectionError, ConnectionId, EstablishmentError, Event, ForeignDatagram, Notice, Source, Spent};
+use neater_engine::{
+    ConnectionError, ConnectionId, ConnectionState, EstablishmentError, Event, ForeignDatagram, Notice, Source, Spent,
+};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -422,6 +424,18 @@ impl State {
                 self.engine.release_group(g);
             }
             (None, None) => {}
+        }
+    }
+
+    /// As [`State::adopt`], for a connection that was received. It may be over already: whoever waits for its end must not
+    /// wait for an event that has passed.
+    pub(crate) fn adopt_received(&mut self, id: ConnectionId) {
+        self.adopt(id);
+        let over = self.engine.state(id) == ConnectionState::Closed;
+        let error = if over { self.engine.error(id) } else { None };
+        if let Some(slot) = self.slot(id) {
+            slot.outcome = Some(Ok(()));
+            slot.ended = over.then(|| error.map_or(Ok(()), |e| Err(Box::new(e))));
         }
     }
 

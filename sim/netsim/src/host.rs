@@ -24,6 +24,10 @@ pub(crate) const MAX_CONNECTIONS: usize = 1 << 17;
 pub(crate) const MAX_FACTS: usize = 64;
 /// Destinations whose path MTU is remembered; the smallest address is forgotten first.
 pub(crate) const MAX_PATH_MTUS: usize = 1024;
+/// The least that every IPv6 link carries (RFC 8200 section 5).
+pub(crate) const MIN_MTU_V6: u32 = 1280;
+/// The least path MTU that is believed of IPv4 (Linux: net.ipv4.route.min_pmtu).
+pub(crate) const MIN_MTU_V4: u32 = 552;
 /// Events of one call of `poll`.
 pub(crate) const MAX_POLL: usize = 256;
 
@@ -157,8 +161,14 @@ impl Host {
         self.path_mtus.get(&remote).map_or(mtu, |known| mtu.min(*known))
     }
 
-    /// What a router has said of the way to `remote`; whoever remembers routes must look them up again.
+    /// What a router has said of the way to `remote`; whoever remembers routes must look them up again. An ICMP error is
+    /// believed within reason: IPv6 carries 1,280 bytes everywhere, and less is a lie (RFC 8201 section 4).
     pub(crate) fn learn_path_mtu(&mut self, remote: IpAddr, mtu: u32) {
+        let mtu = match remote {
+            IpAddr::V6(_) if mtu < MIN_MTU_V6 => return,
+            IpAddr::V6(_) => mtu,
+            IpAddr::V4(_) => mtu.max(MIN_MTU_V4),
+        };
         let known = self.path_mtus.entry(remote).or_insert(mtu);
         *known = mtu.min(*known);
         while self.path_mtus.len() > MAX_PATH_MTUS {

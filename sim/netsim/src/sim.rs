@@ -614,7 +614,7 @@ impl Sim {
         }
     }
 
-    fn icmp_input(&mut self, host: HostId, icmp: Icmp, offender: IpAddr) {
+    pub(crate) fn icmp_input(&mut self, host: HostId, icmp: Icmp, offender: IpAddr) {
         if let IcmpKind::TooBig { mtu } = icmp.kind {
             self.host(host).learn_path_mtu(icmp.quoted.destination.ip(), mtu);
             self.version += 1;

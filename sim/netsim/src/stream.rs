@@ -1,6 +1,6 @@
 //! TCP in a host: ports, listeners, accept queues, and the way between connections and sockets.
 
-use crate::host::{ConnEntry, Host, MAX_CONNECTIONS, Owner};
+use crate::host::{ConnEntry, Host, MAX_CONNECTIONS, MIN_MTU_V4, MIN_MTU_V6, Owner};
 use crate::packet::{Body, Icmp, IcmpKind, Packet, ip_header};
 use crate::sim::Sim;
 use crate::socket::{Kind, Listener, Socket, Stream};
@@ -324,7 +324,8 @@ impl Sim {
             return;
         }
         match icmp.kind {
-            IcmpKind::TooBig { mtu } => entry.conn.on_path_mtu(now, mtu),
+            IcmpKind::TooBig { mtu } if quoted.source.is_ipv6() && mtu < MIN_MTU_V6 => return,
+            IcmpKind::TooBig { mtu } => entry.conn.on_path_mtu(now, mtu.max(MIN_MTU_V4)),
             kind => entry.conn.on_unreachable(kind.error(quoted.source.is_ipv6())),
         }
         if let Owner::Socket(sock) = entry.owner

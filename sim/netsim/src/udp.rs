@@ -182,8 +182,9 @@ impl Sim {
         let found = self.lookup(id, destination.ip(), interface, Some(source), temporary)?;
         let overhead = ip_header(&destination.ip()) + UDP_HEADER;
         let packet_len = overhead + largest as u32;
-        // A train is cut by the interface, which does not fragment.
-        if (whole && packet_len > found.mtu) || (t.segment_size.is_some() && packet_len > found.iface_mtu) {
+        // Forbidding fragments sets no bound but the interface's (Linux: IP_PMTUDISC_PROBE, which is what `io/net` asks for):
+        // anybody can forge an ICMP error that says less. A train is cut by the interface, which does not fragment.
+        if (whole || t.segment_size.is_some()) && packet_len > found.iface_mtu {
             return Err(ErrorKind::MessageTooLarge);
         }
         let (udp, wants_write) = udp_mut(self.host(id), key).ok_or(ErrorKind::NotConnected)?;

@@ -406,6 +406,15 @@ impl World {
         })
     }
 
+    /// When a host wants its turn: as [`World::next_wakeup`], of one host.
+    #[must_use]
+    pub fn wakeup(&self, host: HostId) -> Option<Instant> {
+        self.with(|sim| {
+            let now = sim.now;
+            sim.host(host).wakeup(now)
+        })
+    }
+
     /// Whether a host should have its turn now: readiness or facts wait, its deadline has come, or it said `again`.
     #[must_use]
     pub fn has_events(&self, host: HostId) -> bool {

@@ -20,7 +20,7 @@ pub mod security;
 mod seeds;
 pub mod town;
 
-pub use executor::{Executor, Sleep, Turn};
+pub use executor::{Clock, Executor, Sleep, Spawner, Turn};
 pub use flow::{Flow, FlowId, Manner, Over, WhenEnded};
 pub use names::{Lie, NameServer, Temper};
 pub use playground::{Node, Playground};

@@ -227,6 +227,11 @@ impl Conn {
         self.rcv.nxt
     }
 
+    /// The number after the last that was ever sent.
+    pub(crate) fn highest_sent(&self) -> Seq {
+        self.snd.max
+    }
+
     /// Takes options; they work from now on.
     pub(crate) fn apply(&mut self, options: Options) {
         self.options = options;

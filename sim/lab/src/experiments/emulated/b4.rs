@@ -161,12 +161,18 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome { runs: Some(seeds.clone().count()), ..Outcome::default() };
     figures(lab, &values, &mut out);
     drawings(&dir, &values, &mut out)?;
+    out.remarks.push(WHY.to_owned());
     out.remarks.extend(made.failures.iter().map(|why| format!("A run failed: {why}")));
     if made.before > 0 {
         out.remarks.push(format!("{} runs were made earlier by the same build, and not again.", made.before));
     }
     Ok(out)
 }
+
+/// What is known to make the difference.
+const WHY: &str = "The kernel's CUBIC leaves slow start when the round trip grows (HyStart); that of quinn-proto 0.11 knows \
+    losses alone, so it fills a queue of five bandwidth-delay products first, and CUBIC is slow to even out what one side \
+    has then. The shorter the run, the more this counts.";
 
 fn figures(lab: &Lab, values: &dyn Fn(Mix, &str) -> Vec<f64>, out: &mut Outcome) {
     let four = Spread::of(&values(Mix::Four, "jain"));
