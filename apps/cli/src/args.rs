@@ -229,14 +229,16 @@ pub(crate) struct ExplainArgs {
 
 const LAB_HELP: &str = "Examples:
   neater lab list
-  neater lab run ID ...
+  neater lab run B1 --quick --out results
+  neater lab run all
+  neater lab report results
 
 neater-lab is a program of its own: it is looked for beside neater, then on the PATH.";
 
 #[derive(Debug, Args)]
 #[command(after_help = LAB_HELP, disable_help_flag = true, disable_version_flag = true)]
 pub(crate) struct LabArgs {
-    /// Handed to neater-lab as they are: `list`, `run ID ...`, `--help`
+    /// Handed to neater-lab as they are: `list`, `run ID ...`, `report DIR`, `--help`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARG")]
     pub(crate) rest: Vec<std::ffi::OsString>,
 }
