@@ -67,6 +67,9 @@ pub(crate) struct Segment {
     pub(crate) replayable: bool,
 }
 
+/// What a piece that waits costs beside its bytes: without it, empty messages would cost nothing and could be any number.
+pub(crate) const PIECE: usize = size_of::<Segment>();
+
 /// The send queue of a connection: made when it is first written to, so that a connection whose bytes go straight to the
 /// transport has none. Until then it reads as an empty one.
 #[derive(Debug, Default)]
@@ -77,8 +80,12 @@ pub(crate) struct Tx(Option<Box<SendQueue>>);
 pub(crate) struct SendQueue {
     pub(crate) queue: VecDeque<Segment>,
     pub(crate) bytes: usize,
-    /// Bytes of the queue that are part of the engine's sum.
+    /// Bytes of an unfinished message that the framer has taken and not given back.
+    pub(crate) held: usize,
+    /// What of [`SendQueue::cost`] is part of the engine's sum.
     pub(crate) counted: usize,
+    /// It waits until the engine as a whole has room.
+    pub(crate) crowded_out: bool,
     pub(crate) next_id: u64,
     /// Messages whose last bytes are in records that the socket has not taken: not sent, and not queued either.
     pub(crate) sealed: Vec<MessageId>,
@@ -91,7 +98,9 @@ pub(crate) struct SendQueue {
 static NO_QUEUE: SendQueue = SendQueue {
     queue: VecDeque::new(),
     bytes: 0,
+    held: 0,
     counted: 0,
+    crowded_out: false,
     next_id: 0,
     sealed: Vec::new(),
     in_message: false,
@@ -111,7 +120,7 @@ impl Tx {
             let waiting = core::mem::take(&mut q.queue);
             q.spent.extend(waiting.into_iter().map(|s| s.data));
             q.sealed.clear();
-            q.bytes = 0;
+            (q.bytes, q.held) = (0, 0);
         }
     }
 
@@ -123,14 +132,35 @@ impl Tx {
 }
 
 impl SendQueue {
-    /// Throws away what waits and returns the messages that are not sent now.
-    pub(crate) fn give_up(&mut self) -> Vec<MessageId> {
+    /// What waits for the transport, in bytes of memory.
+    #[inline]
+    pub(crate) fn waiting(&self) -> usize {
+        self.bytes + PIECE * self.queue.len()
+    }
+
+    /// All that is kept for sending, in bytes of memory.
+    #[inline]
+    pub(crate) fn cost(&self) -> usize {
+        self.waiting() + self.held + size_of::<MessageId>() * self.sealed.len()
+    }
+
+    /// Forgets an unfinished message: there will be no more of it.
+    pub(crate) fn give_up_message(&mut self) -> Option<MessageId> {
+        self.held = 0;
+        core::mem::take(&mut self.in_message).then_some(MessageId(self.next_id))
+    }
+
+    /// Throws away what waits and returns the messages that are not sent now. `framed`: one that is not finished is not sent,
+    /// even if nothing of it waits here.
+    pub(crate) fn give_up(&mut self, framed: bool) -> Vec<MessageId> {
         let mut unsent = core::mem::take(&mut self.sealed);
+        let cut = framed || self.queue.back().is_some_and(|s| s.completes.is_none());
         for segment in self.queue.drain(..) {
             unsent.extend(segment.completes);
             self.spent.push(segment.data);
         }
         self.bytes = 0;
+        unsent.extend(self.give_up_message().filter(|_| cut));
         unsent
     }
 }

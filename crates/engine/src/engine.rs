@@ -95,6 +95,8 @@ pub struct Engine<N> {
     armed: (Option<Instant>, bool),
     /// Bytes queued in all connections.
     pub(crate) queued: usize,
+    /// Connections that wait until that is less, though they have nothing queued themselves.
+    pub(crate) crowded_out: Vec<Key>,
     pub(crate) stats: EngineStats,
 }
 
@@ -145,6 +147,7 @@ impl<N: Net> Engine<N> {
             again: false,
             armed: (None, false),
             queued: 0,
+            crowded_out: Vec::new(),
             stats: EngineStats::default(),
         }
     }

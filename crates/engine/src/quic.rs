@@ -8,7 +8,7 @@ use crate::establish::{Trial, What};
 use crate::event::{AttemptError, ConnectionError, Event};
 use crate::ids::Owner;
 use crate::request::Compiled;
-use crate::{ConnectionId, Engine, GroupId, RemoteEndpoint, Stack};
+use crate::{Engine, GroupId, RemoteEndpoint, Stack};
 use bytes::Bytes;
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, Net, Sock, SocketOption, SocketOptions, Transmit};
@@ -467,6 +467,10 @@ impl<N: Net> Engine<N> {
         loop {
             let Some(q) = self.quics.get_mut(key).filter(|q| q.connected) else { return };
             let Some(group) = q.group else { return };
+            if self.is_group_full(group) {
+                // They wait where they are until the program has taken some.
+                return;
+            }
             let claimed = self.groups.get(group).is_some_and(|g| g.claimed);
             if !claimed && self.group_listener(group).is_some_and(|l| self.is_full(l.0)) {
                 // They wait where they are until the limit is raised.
@@ -505,7 +509,7 @@ impl<N: Net> Engine<N> {
             match (claimed, listener) {
                 (true, _) => {
                     self.enter_established_quietly(conn);
-                    self.notify_group(group, Event::StreamReceived(ConnectionId(conn)));
+                    self.report_stream(group, conn);
                 }
                 (false, Some(listener)) => self.deliver_incoming(listener.0, conn),
                 (false, None) => {

@@ -1,7 +1,7 @@
 //! Connections (RFC 9622 sections 8 to 10).
 
 use crate::shared::{Handle, State, Wait};
-use crate::waiting::{Place, Waiting, Who};
+use crate::waiting::{Place, Turns, Waiting, Who};
 use crate::{
     ByteStream, ConnectionError, ConnectionState, EstablishmentError, Group, Message, MessageContext, SendError,
     SetPropertyError, Value,
@@ -24,9 +24,13 @@ use std::net::SocketAddr;
 /// is still delivered, and the socket is released then.
 ///
 /// Every future here is cancel-safe: dropping one loses nothing and takes nothing.
+///
+/// A task that never has to wait lets others have their turn all the same: after 128 messages in a row, sent or received,
+/// a future is pending although it need not be, and wakes its task at once.
 pub struct Connection {
     handle: Handle,
     id: ConnectionId,
+    turns: Turns,
 }
 
 impl core::fmt::Debug for Connection {
@@ -40,7 +44,7 @@ const GATHER_MAX: usize = 64 << 20;
 
 impl Connection {
     pub(crate) fn new(handle: Handle, id: ConnectionId) -> Self {
-        Self { handle, id }
+        Self { handle, id, turns: Turns::default() }
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -58,7 +62,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::ready`].
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), EstablishmentError>> {
-        self.handle.look(|s| self.poll_ready_as(s, &mut Who::by_hand(cx)))
+        self.handle.look(|s| self.poll_ready_as(s, &mut Who::new(cx.waker(), None)))
     }
 
     #[inline]
@@ -133,12 +137,17 @@ impl Connection {
         data: Bytes,
         options: SendOptions,
     ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
-        self.waiting(move |s, who| match s.engine.send(self.id, data.clone(), options) {
-            Err(SendError::Blocked { .. }) => {
-                s.wait_as(self.id, Wait::Writable, who);
-                Poll::Pending
+        self.waiting(move |s, who| {
+            if self.turns.are_over(who) {
+                return Poll::Pending;
             }
-            done => Poll::Ready(done),
+            self.turns.note(match s.engine.send(self.id, data.clone(), options) {
+                Err(SendError::Blocked { .. }) => {
+                    s.wait_as(self.id, Wait::Writable, who);
+                    Poll::Pending
+                }
+                done => Poll::Ready(done),
+            })
         })
     }
 
@@ -192,7 +201,7 @@ impl Connection {
         max: usize,
         whole: bool,
     ) -> Poll<Result<Option<Message>, ConnectionError>> {
-        self.handle.with(|s| self.poll_receive_as(s, &mut Who::by_hand(cx), max, whole))
+        Who::by_hand(&self.handle, cx, |s, who| self.poll_receive_as(s, who, max, whole))
     }
 
     fn poll_receive_as(
@@ -203,6 +212,9 @@ impl Connection {
         whole: bool,
     ) -> Poll<Result<Option<Message>, ConnectionError>> {
         loop {
+            if self.turns.are_over(who) {
+                return Poll::Pending;
+            }
             let outcome = match s.engine.receive(self.id, max) {
                 Ok(o) => o,
                 Err(e) => return Poll::Ready(Err(e)),
@@ -210,7 +222,7 @@ impl Connection {
             let part = match outcome {
                 ReceiveOutcome::Blocked => {
                     s.wait_as(self.id, Wait::Readable, who);
-                    return Poll::Pending;
+                    return self.turns.note(Poll::Pending);
                 }
                 ReceiveOutcome::End => return Poll::Ready(Ok(None)),
                 ReceiveOutcome::Received(r) => r,

@@ -40,6 +40,7 @@ mod listener;
 mod machine;
 mod message;
 mod preconnection;
+mod reentry;
 mod roots;
 mod shared;
 mod siblings;

@@ -49,6 +49,7 @@ machine! {
     fn listener_addrs(&mut self, listener: ListenerId) -> Vec<(Stack, SocketAddr)>;
     fn set_new_connection_limit(&mut self, listener: ListenerId, limit: Option<u64>);
     fn taken(&mut self, listener: ListenerId);
+    fn taken_stream(&mut self, group: GroupId);
     fn deliver_groups(&mut self, listener: ListenerId, groups: bool);
     fn stop(&mut self, listener: ListenerId);
     fn send(&mut self, conn: ConnectionId, data: Bytes, options: SendOptions) -> Result<MessageId, SendError>;
@@ -82,7 +83,7 @@ machine! {
     fn get_property(&mut self, conn: ConnectionId, name: &str) -> Option<Value>;
     fn set_property(&mut self, conn: ConnectionId, name: &str, value: &Value) -> Result<(), SetPropertyError>;
     fn state(&mut self, conn: ConnectionId) -> ConnectionState;
-    fn error(&mut self, conn: ConnectionId) -> Option<ConnectionError>;
+    fn ending(&mut self, conn: ConnectionId) -> Option<Result<(), Box<ConnectionError>>>;
     fn stack(&mut self, conn: ConnectionId) -> Option<Stack>;
     fn request(&mut self, conn: ConnectionId) -> Option<Request>;
     fn remote_addr(&mut self, conn: ConnectionId) -> Option<SocketAddr>;
