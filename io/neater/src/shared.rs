@@ -4,9 +4,7 @@ use crate::machine::Machine;
 use crate::waiting::{Place, Ticket, WAITS, Waiter, Waiters, Who};
 use crate::{EventHandler, GroupId, ListenerId, Siblings};
 use bytes::BytesMut;
-use neater_engine::{
-    ConnectionError, ConnectionId, ConnectionState, EstablishmentError, Event, ForeignDatagram, Notice, Source, Spent,
-};
+use neater_engine::{ConnectionError, ConnectionId, EstablishmentError, Event, ForeignDatagram, Notice, Source, Spent};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -105,8 +105,16 @@ impl Network {
         let near = LinkConfig::delay(Duration::from_millis(3));
         world.attach(iface, near.clone(), near);
         let names = NameServer::install(&world, server, zone(plan), Temper::default());
-        let mut network =
-            Self { world, hosts, plan: plan.clone(), ifaces, names, active: BTreeSet::new(), calm: false };
+        let mut network = Self {
+            world,
+            hosts,
+            names_host: server,
+            plan: plan.clone(),
+            ifaces,
+            names,
+            active: BTreeSet::new(),
+            calm: false,
+        };
         network.configure_names();
         network
     }
