@@ -170,6 +170,7 @@ async fn speak(place: &Place, app: &AppPlan, flow: u32, salt: u64, connection: C
 /// Sends datagrams and counts what comes back: none twice, none that was not sent.
 async fn datagrams(place: &Place, app: &AppPlan, flow: u32, connection: Connection) {
     let mut echoed = BTreeSet::new();
+    let twice = place.plan.duplicates() && !app.service.is_secure();
     for number in 0..app.up as u32 {
         let len = content::message_len(flow, Way::Up, u64::from(number), app.piece.min(500));
         let mut data = content::head(flow).to_vec();
@@ -188,7 +189,8 @@ async fn datagrams(place: &Place, app: &AppPlan, flow: u32, connection: Connecti
             Either::Right(_) => continue,
         };
         match content::read_head(&heard).and_then(|f| check_datagram(&place.ledger, f, &heard)) {
-            Some(n) if echoed.insert(n) && n <= number => {}
+            // The network may carry a datagram of UDP twice; QUIC's come once.
+            Some(n) if n <= number && (echoed.insert(n) || twice) => {}
             _ => place.ledger.fail(|| format!("flow {flow}: a datagram came twice, or was never sent")),
         }
     }

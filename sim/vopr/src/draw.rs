@@ -6,7 +6,7 @@
 use crate::dice::Dice;
 use crate::plan::{
     Answer, AppPlan, Block, Cable, Ending, Fault, FaultPlan, First, HostPlan, IfacePlan, LinkFault, LinkPlan, Millis,
-    NamesFault, Plan, SERVICES, Side, SystemMood, Target,
+    NamesFault, NatKind, Plan, SERVICES, Side, SystemMood, Target,
 };
 use crate::world::address;
 use neater_base::net::InterfaceKind;
@@ -21,13 +21,20 @@ impl Plan {
     #[must_use]
     pub fn draw(seed: u64) -> Self {
         let mut d = Dice::new(seed ^ 0x706c_616e);
-        let hosts: Vec<HostPlan> =
+        let mut hosts: Vec<HostPlan> =
             (0..d.weighted(&[(6, 2), (4, 3), (2, 4), (1, 5), (1, 6)])).map(|_| host(&mut d)).collect();
         let cables = if d.percent(15) { vec![cable(&mut d, hosts.len())] } else { Vec::new() };
         let calm_at = d.magnitude(2_000, 60_000);
         let mut budget = WORLD_BYTES;
         let count = d.weighted(&[(2, 1), (4, 3), (4, 5), (2, 8)]);
-        let apps = (0..count).map(|_| app(&mut d, &hosts, calm_at, &mut budget)).collect();
+        let apps: Vec<AppPlan> = (0..count).map(|_| app(&mut d, &hosts, calm_at, &mut budget)).collect();
+        for (n, host) in hosts.iter_mut().enumerate() {
+            // Nobody reaches a server behind a NAT box.
+            if !apps.iter().any(|app| app.server == n) && d.percent(40) {
+                let kind = d.pick(&[NatKind::FullCone, NatKind::PortRestricted, NatKind::Symmetric]);
+                host.ifaces.iter_mut().for_each(|i| i.nat = Some(kind));
+            }
+        }
         let wrong = d.weighted(&[(1, 0), (3, 2), (4, 5), (2, 10)]);
         let faults = (0..wrong).map(|_| fault(&mut d, &hosts, calm_at)).collect();
         Self { seed, hosts, cables, unreachable: d.percent(50), dead_resolver: d.percent(10), apps, faults, calm_at }
@@ -44,7 +51,7 @@ fn iface(d: &mut Dice) -> IfacePlan {
     let kinds = [InterfaceKind::Wired, InterfaceKind::WiFi, InterfaceKind::Cellular, InterfaceKind::Tunnel];
     let (v4, v6) = d.weighted(&[(5, (true, true)), (3, (true, false)), (2, (false, true))]);
     let (up, down) = (link(d), link(d));
-    IfacePlan { kind: d.pick(&kinds), v4, v6, up, down }
+    IfacePlan { kind: d.pick(&kinds), v4, v6, nat: None, up, down }
 }
 
 fn link(d: &mut Dice) -> LinkPlan {
@@ -56,7 +63,10 @@ fn link(d: &mut Dice) -> LinkPlan {
         jitter_us,
         reorder: jitter_us > 0 && d.percent(40),
         loss: if d.percent(30) { d.magnitude(1, 500) } else { 0 },
+        twice: if d.percent(10) { d.magnitude(1, 2_000) } else { 0 },
+        corrupt: if d.percent(10) { d.magnitude(1, 200) } else { 0 },
         queue: d.magnitude(8, 400) as usize,
+        fq_codel: d.percent(20),
         mtu: d.weighted(&[(8, 1500), (1, 1280), (1, 1400), (1, 9000)]),
         blocked: match d.within(0, 19) {
             0 => Some(d.pick(&blocks)),
@@ -139,7 +149,10 @@ fn fault(d: &mut Dice, hosts: &[HostPlan], calm_at: Millis) -> FaultPlan {
     let what = match d.within(0, 19) {
         0..=6 => Fault::Link { host, iface, side: d.pick(&[Side::Up, Side::Down, Side::Both]), how: link_fault(d) },
         7 | 8 => Fault::InterfaceDown { host, iface },
-        9 => Fault::NewAddresses { host, iface },
+        9 => match hosts[host].ifaces[iface].nat {
+            Some(_) => Fault::NatForgets { host, iface },
+            None => Fault::NewAddresses { host, iface },
+        },
         10 | 11 => Fault::PowerCut { host },
         12 | 13 => Fault::Freeze { host },
         14 => {

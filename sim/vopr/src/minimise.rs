@@ -66,8 +66,10 @@ fn cuts(plan: &Plan) -> Vec<Plan> {
                 for link in [&mut iface.up, &mut iface.down] {
                     (link.blocked, link.loss, link.jitter_us, link.reorder) = (None, 0, 0, false);
                     (link.mtu, link.queue, link.rate) = (1500, 256, None);
+                    (link.twice, link.corrupt, link.fq_codel) = (0, 0, false);
                 }
             });
+            with(&|p| p.hosts[n].ifaces[i].nat = None);
         }
     }
     for n in 0..plan.apps.len() {

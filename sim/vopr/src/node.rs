@@ -4,7 +4,7 @@
 
 use crate::content::mix;
 use crate::ledger::Ledger;
-use crate::plan::{Fault, Plan, SERVICES, Service, SystemMood};
+use crate::plan::{Plan, SERVICES, Service, SystemMood};
 use crate::server;
 use core::time::Duration;
 use neater::{
@@ -54,7 +54,7 @@ impl Place {
         if service.is_stream() {
             words.push_str("keep-alive, keepAliveTimeout=15");
             // What waits to be acknowledged by an address that is gone for ever waits for a quarter of an hour otherwise.
-            if self.plan.faults.iter().any(|f| matches!(f.what, Fault::NewAddresses { .. })) {
+            if self.plan.addresses_go() {
                 words.push_str(", connTimeout=60");
             }
         }

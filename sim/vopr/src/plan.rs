@@ -52,10 +52,23 @@ pub struct IfacePlan {
     pub v4: bool,
     /// It has an IPv6 address.
     pub v6: bool,
+    /// It is behind a NAT box of its own.
+    pub nat: Option<NatKind>,
     /// From the host.
     pub up: LinkPlan,
     /// To the host.
     pub down: LinkPlan,
+}
+
+/// What a NAT box is like, in the old words for it (RFC 3489 section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NatKind {
+    /// Everybody may answer.
+    FullCone,
+    /// Whom the inside has sent to may answer.
+    PortRestricted,
+    /// Each peer sees another port.
+    Symmetric,
 }
 
 /// A link between two hosts that leads nowhere else.
@@ -82,8 +95,14 @@ pub struct LinkPlan {
     pub reorder: bool,
     /// Packets lost, out of 10,000; none after the calm.
     pub loss: u64,
+    /// Packets that come twice, out of 10,000.
+    pub twice: u64,
+    /// Packets with a wrong bit, out of 10,000; none after the calm.
+    pub corrupt: u64,
     /// Packets that may wait.
     pub queue: usize,
+    /// CoDel for each flow rules the queue; otherwise its tail is dropped.
+    pub fq_codel: bool,
     /// The largest packet.
     pub mtu: u32,
     /// What a middlebox never lets through.
@@ -303,6 +322,13 @@ pub enum Fault {
         /// Which interface.
         iface: usize,
     },
+    /// A NAT box forgets everything.
+    NatForgets {
+        /// Whose.
+        host: usize,
+        /// Which interface's; nothing happens if there is none.
+        iface: usize,
+    },
     /// A host loses its power, and comes back.
     PowerCut {
         /// Which.
@@ -387,6 +413,20 @@ pub enum NamesFault {
     Empty,
 }
 
+impl Plan {
+    /// Whether packets may come twice somewhere.
+    pub(crate) fn duplicates(&self) -> bool {
+        let cables = self.cables.iter().any(|c| c.link.twice > 0);
+        cables || self.hosts.iter().flat_map(|h| &h.ifaces).any(|i| i.up.twice + i.down.twice > 0)
+    }
+
+    /// Whether addresses, or what a NAT box makes of them, may be gone for ever.
+    pub(crate) fn addresses_go(&self) -> bool {
+        let goes = |f: &FaultPlan| matches!(f.what, Fault::NewAddresses { .. } | Fault::NatForgets { .. });
+        self.faults.iter().any(goes) || self.hosts.iter().flat_map(|h| &h.ifaces).any(|i| i.nat.is_some())
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "world {}: {} hosts, calm at {} ms", self.seed, self.hosts.len(), self.calm_at)?;
@@ -404,7 +444,8 @@ impl fmt::Display for Plan {
                     (true, false) => "v4",
                     _ => "v6",
                 };
-                writeln!(f, "    eth{n} {:?} {families}: up {}; down {}", iface.kind, iface.up, iface.down)?;
+                let nat = iface.nat.map_or(String::new(), |kind| format!(" behind NAT ({kind:?})"));
+                writeln!(f, "    eth{n} {:?} {families}{nat}: up {}; down {}", iface.kind, iface.up, iface.down)?;
             }
         }
         for c in &self.cables {
@@ -433,7 +474,10 @@ impl fmt::Display for LinkPlan {
         if self.loss > 0 {
             write!(f, ", loss {}.{:02} %", self.loss / 100, self.loss % 100)?;
         }
-        write!(f, ", queue {}, MTU {}", self.queue, self.mtu)?;
+        if self.twice + self.corrupt > 0 {
+            write!(f, ", {} of 10,000 twice, {} corrupt", self.twice, self.corrupt)?;
+        }
+        write!(f, ", {}queue {}, MTU {}", if self.fq_codel { "FQ-CoDel " } else { "" }, self.queue, self.mtu)?;
         match self.blocked {
             Some(block) => write!(f, ", blocks {block:?}"),
             None => Ok(()),

@@ -348,6 +348,8 @@ impl Run {
             self.executor.kill(host);
         }
         self.nodes.clear();
+        // It has no keep-alives: a question over TCP by a host whose power went is open at its side for ever.
+        self.network.world.set_host_up(self.network.names_host, false);
         let until = self.now() + GONE;
         while !self.network.world.is_empty() {
             let now = self.now();

@@ -4,13 +4,13 @@
 //! system's moods), which are `node`'s. *Not for* when they happen (`run`).
 
 use crate::content::mix;
-use crate::plan::{Block, Fault, FaultPlan, LinkFault, LinkPlan, NamesFault, Plan, Side};
+use crate::plan::{Block, Fault, FaultPlan, LinkFault, LinkPlan, NamesFault, NatKind, Plan, Side};
 use core::time::Duration;
 use neater_base::WallTime;
 use neater_base::net::{InterfaceAddr, InterfaceKind, NameConfig};
 use neater_dns::Zone;
-use neater_link::{Family, Filter, LinkConfig, Match, Protocol, QueueLimit, TooBig};
-use neater_netsim::{ForgedIcmp, HostId, IfaceId, LinkId, Unroutable, World};
+use neater_link::{Discipline, Family, Filter, FqCodel, LinkConfig, Match, NatConfig, Protocol, QueueLimit, TooBig};
+use neater_netsim::{ForgedIcmp, HostId, IfaceId, LinkId, NatId, Unroutable, World};
 use neater_testkit::names::{A, AAAA, HTTPS};
 use neater_testkit::{Lie, NameServer, Temper};
 use std::collections::BTreeSet;
@@ -44,6 +44,7 @@ pub(crate) fn name(host: usize) -> String {
 struct Iface {
     id: IfaceId,
     links: (LinkId, LinkId),
+    nat: Option<NatId>,
 }
 
 /// A network as a plan has it.
@@ -51,6 +52,8 @@ struct Iface {
 pub(crate) struct Network {
     pub(crate) world: World,
     pub(crate) hosts: Vec<HostId>,
+    /// Where the name server runs.
+    pub(crate) names_host: HostId,
     plan: Plan,
     ifaces: Vec<Vec<Iface>>,
     names: NameServer,
@@ -76,8 +79,16 @@ impl Network {
                 let addrs: Vec<IpAddr> =
                     [true, false].into_iter().filter(|v4| has(*v4)).map(|v4| address(h, n, v4, 1)).collect();
                 let id = world.add_interface(id, &format!("eth{n}"), iface.kind, &addrs);
-                let links = world.attach(id, config(&iface.up, [], false), config(&iface.down, [], false));
-                own.push(Iface { id, links });
+                let (up, down) = (config(&iface.up, [], false), config(&iface.down, [], false));
+                let (nat, links) = match iface.nat {
+                    None => (None, world.attach(id, up, down)),
+                    Some(kind) => {
+                        let near = LinkConfig::delay(Duration::from_millis(1));
+                        let nat = world.add_nat(nat(kind, h, n), near.clone(), near);
+                        (Some(nat), world.attach_behind(id, nat, up, down))
+                    }
+                };
+                own.push(Iface { id, links, nat });
             }
             ifaces.push(own);
         }
@@ -94,8 +105,16 @@ impl Network {
         let near = LinkConfig::delay(Duration::from_millis(3));
         world.attach(iface, near.clone(), near);
         let names = NameServer::install(&world, server, zone(plan), Temper::default());
-        let mut network =
-            Self { world, hosts, plan: plan.clone(), ifaces, names, active: BTreeSet::new(), calm: false };
+        let mut network = Self {
+            world,
+            hosts,
+            names_host: server,
+            plan: plan.clone(),
+            ifaces,
+            names,
+            active: BTreeSet::new(),
+            calm: false,
+        };
         network.configure_names();
         network
     }
@@ -143,6 +162,11 @@ impl Network {
                 }
             }
             Fault::FewSockets { host, max } => w.set_max_sockets(self.hosts[host], max),
+            Fault::NatForgets { host, iface } => {
+                if let Some(nat) = self.ifaces[host][iface].nat {
+                    w.with_nat(nat, |nat, now| nat.rebind(now));
+                }
+            }
             Fault::PowerCut { .. } | Fault::Freeze { .. } => {}
         }
     }
@@ -241,6 +265,18 @@ impl Network {
     }
 }
 
+/// A NAT box with outside addresses of its own.
+fn nat(kind: NatKind, host: usize, iface: usize) -> NatConfig {
+    let v4 = Ipv4Addr::new(192, 88, host as u8, 1 + iface as u8);
+    let v6 = Ipv6Addr::new(0x2001, 0xdb8, 0xa000 + host as u16, iface as u16, 0, 0, 0, 1);
+    let config = match kind {
+        NatKind::FullCone => NatConfig::full_cone(v4.into()),
+        NatKind::PortRestricted => NatConfig::port_restricted_cone(v4.into()),
+        NatKind::Symmetric => NatConfig::symmetric(v4.into()),
+    };
+    config.with_external(v6.into())
+}
+
 fn parsed(text: &str) -> Zone {
     Zone::parse(text).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -286,6 +322,13 @@ fn config(plan: &LinkPlan, faults: impl IntoIterator<Item = LinkFault>, calm: bo
         .with_mtu(plan.mtu, TooBig::Report);
     c.rate = plan.rate.into();
     c.reorder = plan.reorder;
+    c.duplicate = plan.twice as f64 / 10_000.0;
+    if !calm {
+        c.corrupt = plan.corrupt as f64 / 10_000.0;
+    }
+    if plan.fq_codel {
+        c = c.with_discipline(Discipline::FqCodel(FqCodel::default()));
+    }
     if plan.loss > 0 && !calm {
         c = c.with_loss(plan.loss as f64 / 10_000.0);
     }

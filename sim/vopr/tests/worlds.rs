@@ -39,10 +39,11 @@ fn in_a_world_without_faults_every_service_carries_everything() {
         host.system = neater_vopr::plan::SystemMood::Good;
         host.tight = false;
         for iface in &mut host.ifaces {
-            (iface.v4, iface.v6) = (true, true);
+            (iface.v4, iface.v6, iface.nat) = (true, true, None);
             for link in [&mut iface.up, &mut iface.down] {
                 (link.rate, link.loss, link.blocked, link.mtu, link.jitter_us) = (None, 0, None, 1500, 0);
                 link.delay_us = link.delay_us.min(20_000);
+                (link.twice, link.corrupt, link.fq_codel) = (0, 0, false);
             }
         }
     }
