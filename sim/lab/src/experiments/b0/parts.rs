@@ -289,7 +289,8 @@ pub(super) fn capacity(time: Duration, seed: u64) -> Result<Measured> {
     let lab = &pairs.lab;
     let _server = iperf_server(lab, &server(0))?;
     let seconds = format!("{:.0}", time.as_secs_f64().ceil() + 2.0);
-    let client = lab.spawn(&client(0), Cmd::new("iperf3").args(["-4", "-P", "4", "-t", &seconds, "-c", &server(0)]).limit(LIMIT))?;
+    let client = lab
+        .spawn(&client(0), Cmd::new("iperf3").args(["-4", "-P", "4", "-t", &seconds, "-c", &server(0)]).limit(LIMIT))?;
     thread::sleep(Duration::from_millis(1000));
     let before = lab.emulator()?;
     let rate = arrival_rate(lab, &server(0), time)?;
