@@ -264,8 +264,10 @@ pub(super) fn rates(mbit: &[u64], tbf: bool, time: Duration, seed: u64) -> Resul
         if tbf {
             // The bucket holds what 2 ms bring, and two packets at least; the queue as many bytes as the emulator's.
             let bucket = (m * 250).max(3_000);
-            lab.netns(&client(i))?
-                .tc(&format!("qdisc add dev eth0 root tbf rate {m}mbit burst {bucket} limit {}\n", backlog(*m) * 1500))?;
+            lab.netns(&client(i))?.tc(&format!(
+                "qdisc add dev eth0 root tbf rate {m}mbit burst {bucket} limit {}\n",
+                backlog(*m) * 1500
+            ))?;
         }
         running.push(iperf_server(lab, &server(i))?);
         let rate = format!("{}k", m * 1200);
