@@ -163,7 +163,7 @@ pub const ALL: &[Experiment] = &[
             ("jitter", "normal, 0 to 5 ms, on 25 ms"),
             ("loss", "0, 0.1, 0.5, 1, 2.5, 5 %, and in runs (Gilbert-Elliott); 20,000 packets each, 100,000 in full"),
             ("queue", "50 packets; bursts of 500 while the link is held; 1 to 100 Mbit/s"),
-            ("rate", "1 to 500 Mbit/s, 5 % more is sent"),
+            ("rate", "1 to 500 Mbit/s, 20 % more is sent, queue of 50 ms"),
             ("sharing", "3 connections of Reno or CUBIC; 1, 10, 50 Mbit/s; 100 ms; queue of one BDP"),
         ],
         published: &[(

@@ -243,12 +243,18 @@ fn iperf_server(lab: &Lab, host: &str) -> Result<Running> {
     Ok(running)
 }
 
+/// Packets that a queue holds so that it does not run empty while the sender waits for a processor: 50 ms, 100 packets at
+/// least.
+fn backlog(mbit: u64) -> usize {
+    usize::try_from(mbit * 1_000_000 / 20 / 8 / 1500).unwrap_or(usize::MAX).max(100)
+}
+
 /// Fills a link of each rate by iperf3 over UDP, and measures what arrives. With `tbf` the link is unlimited and the kernel's
 /// token bucket filter shapes the sender's interface instead.
 pub(super) fn rates(mbit: &[u64], tbf: bool, time: Duration, seed: u64) -> Result<Vec<Measured>> {
     let config = |m: &u64| match tbf {
         true => LinkConfig::default(),
-        false => LinkConfig::rate(m * 1_000_000, Duration::from_millis(5)).with_queue(QueueLimit::Packets(100)),
+        false => LinkConfig::rate(m * 1_000_000, Duration::from_millis(5)).with_queue(QueueLimit::Packets(backlog(*m))),
     };
     let configs: Vec<LinkConfig> = mbit.iter().map(config).collect();
     let pairs = Pairs::up(&configs, &LinkConfig::default(), seed)?;
@@ -258,11 +264,13 @@ pub(super) fn rates(mbit: &[u64], tbf: bool, time: Duration, seed: u64) -> Resul
         if tbf {
             // The bucket holds what 2 ms bring, and two packets at least; the queue as many bytes as the emulator's.
             let bucket = (m * 250).max(3_000);
-            lab.netns(&client(i))?
-                .tc(&format!("qdisc add dev eth0 root tbf rate {m}mbit burst {bucket} limit {}\n", 100 * 1500))?;
+            lab.netns(&client(i))?.tc(&format!(
+                "qdisc add dev eth0 root tbf rate {m}mbit burst {bucket} limit {}\n",
+                backlog(*m) * 1500
+            ))?;
         }
         running.push(iperf_server(lab, &server(i))?);
-        let rate = format!("{}k", m * 1050);
+        let rate = format!("{}k", m * 1200);
         let seconds = format!("{:.0}", time.as_secs_f64().ceil() + 2.0);
         let args = ["-4", "-u", "-l", "1472", "-b", &rate, "-t", &seconds, "-c", &server(i)];
         running.push(lab.spawn(&client(i), Cmd::new("iperf3").args(args).limit(LIMIT))?);
