@@ -171,7 +171,8 @@ fn nodes(b: &mut Builder, f: &mut Fields) -> Result<Vec<Nat>> {
 
 /// `kind`, timeouts and `hairpinning` of a NAT box.
 fn nat_config(f: &mut Fields) -> Result<NatConfig> {
-    let kinds: [(&str, fn(IpAddr) -> NatConfig); 4] = [
+    type Make = fn(IpAddr) -> NatConfig;
+    let kinds: [(&str, Make); 4] = [
         ("full-cone", NatConfig::full_cone),
         ("restricted-cone", NatConfig::restricted_cone),
         ("port-restricted-cone", NatConfig::port_restricted_cone),
