@@ -2,8 +2,9 @@
 
 use crate::agent::{Agent, FlowStats, Kind, OnOffState, VideoState, WebState};
 use crate::capture::Capture;
-use crate::fabric::{Port, Router, RouterId};
+use crate::fabric::{Port, Router, RouterId, RouterNat};
 use crate::iface::plain_address;
+use crate::nat::{NatBox, NatId};
 use crate::plan::{Planned, Probe, Samples};
 use crate::sim::{Event, Sim};
 use crate::tcp::{BufferSize, DelayedAck, EcnMode, Options, TcpConfig};
@@ -12,7 +13,7 @@ use core::time::Duration;
 use neater_base::net::{InterfaceAddr, InterfaceKind};
 use neater_base::{Instant, Rng};
 use neater_cc::InitialWindow;
-use neater_link::{Counters, LinkConfig, TooBig};
+use neater_link::{Counters, LinkConfig, Nat, TooBig};
 use neater_scenario::{Action, Controller, NodeKind, ProbeKind, Routes, Scenario, TcpSettings, TrafficKind};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -63,6 +64,7 @@ impl World {
         network.nodes(scenario);
         network.wires(scenario);
         network.routes(scenario);
+        network.nats(scenario);
         // Before traffic, so that a change at a time comes before what hosts do at that time.
         network.schedule(scenario);
         network.traffic(scenario, Rng::from_number(seed ^ 0x7472_6166_6669_6300))?;
@@ -84,7 +86,13 @@ impl Network {
                 NodeKind::Router => self.world.with(|sim| {
                     let salt = sim.rng.u64();
                     let filters = node.filters.iter().map(|f| (*f, 0)).collect();
-                    sim.fabric.routers.push(Router { addresses: Vec::new(), filters, next: Vec::new(), salt });
+                    sim.fabric.routers.push(Router {
+                        addresses: Vec::new(),
+                        filters,
+                        next: Vec::new(),
+                        nat: None,
+                        salt,
+                    });
                     NodeId::Router(RouterId(sim.fabric.routers.len() - 1))
                 }),
             };
@@ -162,6 +170,21 @@ impl Network {
                     .collect();
                 self.world.change(iface, |i| i.metrics = metrics);
             }
+        }
+    }
+
+    fn nats(&mut self, s: &Scenario) {
+        for (node, id) in s.nodes.iter().zip(&self.nodes) {
+            let (Some(spec), NodeId::Router(router)) = (&node.nat, id) else { continue };
+            let [forward, backward] = self.links[spec.outside];
+            let at_begin = self.nodes[s.links[spec.outside].ends[0].node] == *id;
+            let outside = if at_begin { (forward, backward) } else { (backward, forward) };
+            self.world.with(|sim| {
+                let nat = NatId(sim.nats.len());
+                let machine = Nat::new(spec.config.clone(), sim.rng.u64());
+                sim.nats.push(NatBox { nat: machine, access: outside, members: Vec::new() });
+                sim.fabric.routers[router.0].nat = Some(RouterNat { nat, outside });
+            });
         }
     }
 

@@ -8,6 +8,7 @@
 //! *Invariants*: all packets of a 5-tuple take the same way while routes stand; a packet crosses at most [`HOP_LIMIT`]
 //! links.
 
+use crate::nat::NatId;
 use crate::packet::{Body, Icmp, IcmpKind, Packet};
 use crate::sim::{Parcel, Route, Sim, Way};
 use crate::trace::TraceVerdict;
@@ -39,8 +40,18 @@ pub(crate) struct Router {
     pub(crate) filters: Vec<(Filter, u64)>,
     /// The links towards each subnet; several are equally good.
     pub(crate) next: Vec<Box<[LinkId]>>,
+    /// The NAT box that it is.
+    pub(crate) nat: Option<RouterNat>,
     /// Makes its choice among equal links different from that of other routers.
     pub(crate) salt: u64,
+}
+
+/// A NAT box in a router.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RouterNat {
+    pub(crate) nat: NatId,
+    /// The links to the outside and from there.
+    pub(crate) outside: (LinkId, LinkId),
 }
 
 impl Router {
@@ -117,7 +128,7 @@ impl Sim {
     /// A packet has come to the end of a wire.
     pub(crate) fn wire_end(&mut self, link: LinkId, mut parcel: Box<Parcel>, subnet: u32) {
         match self.fabric.wire(link) {
-            Some((_, Port::Router(router))) => self.forward(router, parcel, subnet),
+            Some((_, Port::Router(router))) => self.forward(router, parcel, subnet, link),
             Some((_, Port::Iface(iface))) => {
                 parcel.route.to = Some(iface);
                 self.take_in(*parcel);
@@ -127,7 +138,7 @@ impl Sim {
     }
 
     /// A router passes a packet on.
-    fn forward(&mut self, id: RouterId, mut parcel: Box<Parcel>, subnet: u32) {
+    fn forward(&mut self, id: RouterId, mut parcel: Box<Parcel>, subnet: u32, from: LinkId) {
         if let Some(action) = self.fabric.routers[id.0].refuses(&parcel.packet) {
             let reject = action == Action::Reject;
             let reason = if reject { DropReason::Rejected } else { DropReason::Filtered };
@@ -137,6 +148,13 @@ impl Sim {
             }
             return;
         }
+        let subnet = match self.fabric.routers[id.0].nat {
+            Some(nat) => match self.through_nat(id, nat, &mut parcel, from, subnet) {
+                Some(subnet) => subnet,
+                None => return,
+            },
+            None => subnet,
+        };
         let router = &self.fabric.routers[id.0];
         if router.addresses.contains(&parcel.packet.destination.ip()) {
             // Routers run no programs: echo requests and the like are not answered.
@@ -157,6 +175,39 @@ impl Sim {
             many => many[choose(flow_hash(&parcel.packet), router.salt, many.len())],
         };
         self.enter_link(link, parcel);
+    }
+
+    /// A packet passes the NAT box of a router. Returns the subnet that it then goes to; `None`: it is dropped.
+    fn through_nat(
+        &mut self,
+        id: RouterId,
+        nat: RouterNat,
+        parcel: &mut Parcel,
+        from: LinkId,
+        subnet: u32,
+    ) -> Option<u32> {
+        let destination = parcel.packet.destination.ip();
+        // A family without an outside address is forwarded as it is.
+        let external = self.nats[nat.nat.0].nat.config().external(destination.is_ipv4());
+        let Some(external) = external else { return Some(subnet) };
+        let inside = from != nat.outside.1;
+        let next = self.fabric.routers[id.0].next.get(subnet as usize);
+        let leaves = next.is_some_and(|n| n.contains(&nat.outside.0));
+        if inside && !leaves && destination != external {
+            return Some(subnet);
+        }
+        let passes =
+            (inside || destination == external) && self.translate(&mut parcel.packet, nat.nat, inside).is_some();
+        if !passes {
+            let verdict = TraceVerdict::Dropped(DropReason::Filtered);
+            self.recorder.packet(self.now, None, &parcel.packet, verdict);
+            return None;
+        }
+        let subnet = self.fabric.subnets.get(&parcel.packet.destination.ip()).copied()?;
+        if let Way::Fabric { subnet: to, .. } = &mut parcel.route.way {
+            *to = subnet;
+        }
+        Some(subnet)
     }
 
     /// The router at the beginning of a wire tells the sender of a packet what is wrong; a host tells itself.

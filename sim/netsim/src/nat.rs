@@ -89,7 +89,7 @@ impl Sim {
     }
 
     /// Rewrites a packet. Returns whether it goes in; `None`: it is dropped.
-    fn translate(&mut self, packet: &mut Packet, id: NatId, inside: bool) -> Option<bool> {
+    pub(crate) fn translate(&mut self, packet: &mut Packet, id: NatId, inside: bool) -> Option<bool> {
         let now = self.now;
         let nat = &mut self.nats[id.0].nat;
         if let Body::Icmp(icmp) = &mut packet.body {

@@ -243,3 +243,27 @@ fn the_schedule_changes_links_and_interfaces() {
     let expected = [true, true, true, true, false, false, true, true, true, true, false, false];
     assert_eq!(rates, expected);
 }
+
+#[test]
+fn a_router_can_be_a_nat_box() {
+    let s = scenario(
+        "[host.a]\n[host.b]\n[router.home]\nnat={outside='dsl',kind='symmetric'}\n[router.x]\n[link.lan]\nfrom='a'\nto='home'\n\
+         [link.dsl]\nfrom='home'\nto='x'\n[link.xb]\nfrom='x'\nto='b'\n\
+         [traffic.up]\nfrom='a'\nto='b'\nbytes='100 kB'\n[traffic.six]\nip=6\nfrom='b'\nto='a'\nbytes='10 kB'\n\
+         [traffic.down]\nfrom='b'\nto='a'\nbytes='10 kB'\n",
+    );
+    let network = World::build(&s, 1).unwrap();
+    let (mut a, mut b) = (network.world.net(network.host("a").unwrap()), network.world.net(network.host("b").unwrap()));
+    let to = SocketAddr::new(address(&network, "b"), 7000);
+    let options = SocketOptions::default();
+    let listener = b.listen(Token(1), to, &options).unwrap();
+    a.connect(Token(2), to, &options).unwrap();
+    network.world.run_until(network.start() + Duration::from_secs(5));
+    let (_, seen) = b.accept(listener, Token(3)).unwrap();
+    let outside = s.links[s.link("dsl").unwrap()].ends[0].addresses[0].0;
+    assert_eq!(seen.ip(), outside);
+    // Data flow both ways over what was opened from inside; IPv6 is not translated; nothing gets in to an inside address.
+    assert_eq!(flow(&network, "up").delivered, 100_000);
+    assert_eq!(flow(&network, "six").delivered, 10_000);
+    assert_eq!(flow(&network, "down").delivered, 0);
+}
