@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use neater_lab::calibrate;
 use neater_lab::experiments::ALL;
 use neater_lab::live::{self, LiveError};
-use neater_lab::measure::{MeasureError, process};
+use neater_lab::measure::process;
 use neater_lab::report::page;
 use neater_lab::runner::{self, Ended, Options};
 use neater_lab::simulate;
@@ -158,7 +158,7 @@ fn main() -> ExitCode {
         Ok(Ended::Failed) => ExitCode::from(1),
         Err(e) => {
             eprintln!("neater-lab: {e}");
-            ExitCode::from(if matches!(e, MeasureError::MissingTool { .. }) { 3 } else { 1 })
+            ExitCode::from(if e.is_lack() { 3 } else { 1 })
         }
     }
 }

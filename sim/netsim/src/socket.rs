@@ -22,7 +22,7 @@ pub(crate) struct Socket {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Stream(Stream),
-    Listener(Listener),
+    Listener(Box<Listener>),
     Udp(Box<UdpSocket>),
 }
 

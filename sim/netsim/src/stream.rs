@@ -153,7 +153,7 @@ impl Sim {
             half_open: 0,
             options: Box::new(options_of(host.tcp, &options.set)),
         };
-        let key = host.sockets.insert(Socket::new(token, Kind::Listener(listener)));
+        let key = host.sockets.insert(Socket::new(token, Kind::Listener(Box::new(listener))));
         host.listeners.entry(local.port()).or_default().push(key);
         Ok(Sock(key.to_bits()))
     }
