@@ -75,7 +75,6 @@ impl Samples {
 
 /// Something that happens at a time.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there are few, and they wait in a table")]
 pub(crate) enum Planned {
     Link(LinkId, Box<LinkConfig>),
     Interface(IfaceId, bool),

@@ -408,7 +408,7 @@ mod tests {
         let share = polled.as_secs_f64() / (polled + slept).as_secs_f64();
         assert!((0.1..0.25).contains(&share), "{share}");
         // Where packets are rare, each is polled for.
-        now = now + Duration::from_secs(1);
+        now += Duration::from_secs(1);
         credit.sleep(now, Duration::from_millis(1));
         assert_eq!(credit.sleep(now, Duration::from_millis(5)), Duration::from_millis(5) - SPIN);
         assert_eq!(credit.sleep(now, SPIN), Duration::ZERO);
