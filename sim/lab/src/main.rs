@@ -4,6 +4,7 @@
 //! needed tool is missing.
 
 use clap::{Parser, Subcommand};
+use neater_lab::calibrate;
 use neater_lab::experiments::ALL;
 use neater_lab::live::{self, LiveError};
 use neater_lab::measure::process;
@@ -87,6 +88,7 @@ enum Command {
     /// Run a scenario in the simulator.
     Sim(simulate::Arguments),
     Net(live::cli::NetArgs),
+    Calibrate(calibrate::CalibrateArgs),
     /// Make one page of what `run` has kept: DIR/report.html.
     Report {
         /// What was given to `run` as --out.
@@ -131,6 +133,7 @@ fn main() -> ExitCode {
             list(&ids);
             return ExitCode::SUCCESS;
         }
+        Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
         Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
         Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh } => {
             process::raise_descriptor_limit();
