@@ -11,7 +11,10 @@ const EXITS: &str = "Exit codes:
   4  a local file or disk
   5  the server answered with a status of 400 or more
   6  security: a certificate is not acceptable
-130  interrupted from the keyboard";
+130  interrupted from the keyboard
+
+Looking for faults: SSLKEYLOGFILE=FILE writes the keys of all sessions there, for tools that read
+what was captured; NEATER_QLOG=DIR, or --qlog DIR, a qlog of each QUIC connection.";
 
 /// Transport services: say what you need from the network, neater finds how.
 #[derive(Debug, Parser)]
@@ -73,6 +76,9 @@ pub(crate) struct ConnectArgs {
     /// Seconds that establishment may take, and that nothing may come after that
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) timeout: Option<core::time::Duration>,
+    /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
+    #[arg(long, value_name = "DIR")]
+    pub(crate) qlog: Option<PathBuf>,
 }
 
 fn seconds(text: &str) -> Result<core::time::Duration, String> {
@@ -160,6 +166,9 @@ pub(crate) struct ServeArgs {
     /// The address to listen on; 0.0.0.0 and :: are all. Default: this host only
     #[arg(short, long, value_name = "ADDRESS")]
     pub(crate) bind: Vec<std::net::IpAddr>,
+    /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
+    #[arg(long, value_name = "DIR")]
+    pub(crate) qlog: Option<PathBuf>,
     /// HTTP/1.1 over TCP in the clear, and nothing else
     #[arg(long, conflicts_with_all = ["cert", "key", "name", "cert_dir"])]
     pub(crate) plain: bool,

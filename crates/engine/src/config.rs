@@ -5,17 +5,21 @@ use neater_tls::Crypto;
 /// Bounds of one engine. Each is enforced, and what happens at it is part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that may wait in one connection's send queue; beyond it `send` answers [`crate::SendError::Blocked`].
-    /// Default 256 kB. On QUIC the window follows the path, up to twice the bandwidth-delay product and 64 MB.
+    /// Bytes that may wait in one connection's send queue, with some 80 for keeping each message; beyond it `send` answers
+    /// [`crate::SendError::Blocked`]. Default 256 kB. On QUIC the window follows the path, up to twice the bandwidth-delay product and 64 MB.
     pub send_buffer: usize,
-    /// Bytes that may wait in the send queues of all connections together. When they are exceeded, a connection may queue
-    /// its [`Limits::send_floor`] and no more. Default 64 MB.
+    /// Bytes that may wait in the send queues of all connections together, parts of unfinished messages that framers keep
+    /// included. When that is reached (the last message may exceed it), a connection may queue its [`Limits::send_floor`], or
+    /// one message of at most [`Limits::send_buffer`] if its queue is empty: a flow goes on whatever the others do. Longer
+    /// messages wait, but for those of connections that are being established and the rest of one that was begun in
+    /// parts. Default 64 MB.
     pub engine_bytes: usize,
     /// Bytes that any connection may queue, whatever the others do. Default 16 kB.
     pub send_floor: usize,
     /// Bytes of received datagrams kept for a program that does not take them. Default 256 kB.
     pub datagram_buffer: usize,
-    /// The largest message that is accepted whole, when the queue is empty. Default 64 MB.
+    /// The largest message that is accepted whole, when the queue is empty; also the most that a framer may keep of a message
+    /// that is sent in parts. Default 64 MB.
     pub message: usize,
     /// Incoming connections per listener whose handshake is not finished. Default 1,024. Beyond it, the oldest that has had
     /// two seconds makes room for the next; connections wait in the kernel until then.
@@ -23,7 +27,8 @@ pub struct Limits {
     /// Connections per listener that were delivered and that the program has not taken ([`crate::Engine::taken`]). Default
     /// 1,024. At this limit TCP's wait in the kernel, streams of QUIC in their connection, new connections of QUIC and
     /// datagrams of new peers are refused; delivery goes on when a quarter is free. Handshakes that are under way then
-    /// are still finished and delivered.
+    /// are still finished and delivered. A group holds as many streams of its peer's that the program has not taken
+    /// ([`crate::Engine::taken_stream`]), dead ones included; more wait in their connection.
     pub untaken: usize,
     /// Peers of one shared UDP socket. Default 65,536.
     pub udp_peers: usize,
@@ -91,7 +96,7 @@ pub struct EngineStats {
     pub channels: u64,
     /// QUIC connections that exist.
     pub quic_connections: u64,
-    /// Bytes in send queues.
+    /// Bytes in send queues, as [`Limits::engine_bytes`] counts them.
     pub bytes_queued: u64,
     /// Deadlines, stale ones included.
     pub timers: u64,

@@ -4,7 +4,7 @@ use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
 use crate::rate::Rates;
 use crate::request::Compiled;
-use crate::{MessageId, RemoteEndpoint, Stack};
+use crate::{LocalEndpoint, MessageId, RemoteEndpoint, Stack};
 use bytes::Bytes;
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -67,6 +67,9 @@ pub(crate) struct Segment {
     pub(crate) replayable: bool,
 }
 
+/// What a piece that waits costs beside its bytes: without it, empty messages would cost nothing and could be any number.
+pub(crate) const PIECE: usize = size_of::<Segment>();
+
 /// The send queue of a connection: made when it is first written to, so that a connection whose bytes go straight to the
 /// transport has none. Until then it reads as an empty one.
 #[derive(Debug, Default)]
@@ -77,13 +80,19 @@ pub(crate) struct Tx(Option<Box<SendQueue>>);
 pub(crate) struct SendQueue {
     pub(crate) queue: VecDeque<Segment>,
     pub(crate) bytes: usize,
-    /// Bytes of the queue that are part of the engine's sum.
+    /// Bytes of an unfinished message that the framer has taken and not given back.
+    pub(crate) held: usize,
+    /// What of [`SendQueue::cost`] is part of the engine's sum.
     pub(crate) counted: usize,
+    /// It waits until the engine as a whole has room.
+    pub(crate) crowded_out: bool,
     pub(crate) next_id: u64,
     /// Messages whose last bytes are in records that the socket has not taken: not sent, and not queued either.
     pub(crate) sealed: Vec<MessageId>,
     /// A part of a message was sent and its end was not.
     pub(crate) in_message: bool,
+    /// A part of that message was refused, so that all others are until its end.
+    pub(crate) refusing: bool,
     /// Data that has left the queue, until the engine counts anew: see [`crate::Spent`].
     pub(crate) spent: Vec<Bytes>,
 }
@@ -91,10 +100,13 @@ pub(crate) struct SendQueue {
 static NO_QUEUE: SendQueue = SendQueue {
     queue: VecDeque::new(),
     bytes: 0,
+    held: 0,
     counted: 0,
+    crowded_out: false,
     next_id: 0,
     sealed: Vec::new(),
     in_message: false,
+    refusing: false,
     spent: Vec::new(),
 };
 
@@ -111,7 +123,7 @@ impl Tx {
             let waiting = core::mem::take(&mut q.queue);
             q.spent.extend(waiting.into_iter().map(|s| s.data));
             q.sealed.clear();
-            q.bytes = 0;
+            (q.bytes, q.held) = (0, 0);
         }
     }
 
@@ -123,14 +135,41 @@ impl Tx {
 }
 
 impl SendQueue {
-    /// Throws away what waits and returns the messages that are not sent now.
-    pub(crate) fn give_up(&mut self) -> Vec<MessageId> {
+    /// What waits for the transport, in bytes of memory.
+    #[inline]
+    pub(crate) fn waiting(&self) -> usize {
+        self.bytes + PIECE * self.queue.len()
+    }
+
+    /// All that is kept for sending, in bytes of memory.
+    #[inline]
+    pub(crate) fn cost(&self) -> usize {
+        self.waiting() + self.held + size_of::<MessageId>() * self.sealed.len()
+    }
+
+    /// Forgets an unfinished message: there will be no more of it.
+    pub(crate) fn give_up_message(&mut self) -> Option<MessageId> {
+        self.held = 0;
+        core::mem::take(&mut self.in_message).then_some(MessageId(self.next_id))
+    }
+
+    /// A part of a message is refused, and with it the message: `end` if it was to be its last part.
+    pub(crate) fn part_refused(&mut self, end: bool) {
+        self.refusing = !end;
+        self.in_message = !end;
+    }
+
+    /// Throws away what waits and returns the messages that are not sent now. `framed`: one that is not finished is not sent,
+    /// even if nothing of it waits here.
+    pub(crate) fn give_up(&mut self, framed: bool) -> Vec<MessageId> {
         let mut unsent = core::mem::take(&mut self.sealed);
+        let cut = framed || self.queue.back().is_some_and(|s| s.completes.is_none());
         for segment in self.queue.drain(..) {
             unsent.extend(segment.completes);
             self.spent.push(segment.data);
         }
         self.bytes = 0;
+        unsent.extend(self.give_up_message().filter(|_| cut));
         unsent
     }
 }
@@ -159,7 +198,7 @@ pub struct ConnectionStats {
     pub messages_sent: u64,
     /// Messages handed to the program.
     pub messages_received: u64,
-    /// Datagrams dropped because the program did not take them in time.
+    /// Datagrams dropped because the program did not take them in time, or because its framer could make nothing of them.
     pub datagrams_dropped: u64,
     /// How long establishment took.
     pub establishment: Duration,
@@ -189,6 +228,8 @@ pub(crate) struct Ext {
     /// Datagrams received and not taken.
     pub(crate) datagrams: VecDeque<Queued>,
     pub(crate) datagram_bytes: usize,
+    /// ECN codepoint of the datagram whose messages the framer has found last.
+    pub(crate) framed_ecn: Ecn,
     /// How the race went, if there was one.
     pub(crate) timeline: Vec<TimelineEntry>,
     pub(crate) candidates: Vec<CandidateOutcome>,
@@ -209,6 +250,8 @@ pub(crate) struct Ext {
     pub(crate) first_taken: bool,
     /// `maxSendRate` and `maxRecvRate`, if either is set.
     pub(crate) rates: Option<Box<Rates>>,
+    /// Where the connection was to come from, if that was said: needed again for a clone.
+    pub(crate) locals: Arc<[LocalEndpoint]>,
     /// The Connection Properties, if they are not those of the request any more.
     pub(crate) changed: Option<Box<neater_property::ConnectionProperties>>,
 }

@@ -18,6 +18,10 @@ pub(crate) struct Group {
     pub(crate) claimed: bool,
     /// Streams of the peer that came before somebody claimed them.
     pub(crate) waiting: VecDeque<Key>,
+    /// Streams that were reported to the group and that the program has not taken.
+    pub(crate) untaken: usize,
+    /// No more of the peer's streams are taken from the session until the program takes some.
+    pub(crate) full: bool,
     /// Members that wait for the peer to allow another stream.
     pub(crate) pending: VecDeque<(Key, Direction)>,
     /// How many handles refer to it.
@@ -35,6 +39,8 @@ impl<N: Net> Engine<N> {
             listener,
             claimed: false,
             waiting: VecDeque::new(),
+            untaken: 0,
+            full: false,
             pending: VecDeque::new(),
             held: 0,
             closing: false,
@@ -74,18 +80,71 @@ impl<N: Net> Engine<N> {
         let Some(g) = self.groups.get_mut(group) else { return };
         g.held += 1;
         g.claimed = true;
-        for conn in core::mem::take(&mut g.waiting) {
+        let waiting = core::mem::take(&mut g.waiting);
+        let waited = !waiting.is_empty();
+        for conn in waiting {
             let Some(c) = self.conns.get_mut(conn) else { continue };
             c.released = false;
-            self.notify_group(group, Event::StreamReceived(ConnectionId(conn)));
+            self.report_stream(group, conn);
+        }
+        if waited {
+            self.accept_waiting(group);
+        }
+    }
+
+    /// Reports a stream of the peer's to its group.
+    pub(crate) fn report_stream(&mut self, group: Key, conn: Key) {
+        let max = self.limits.untaken;
+        if let Some(g) = self.groups.get_mut(group) {
+            g.untaken += 1;
+            g.full |= g.untaken >= max;
+        }
+        self.notify_group(group, Event::StreamReceived(ConnectionId(conn)));
+    }
+
+    /// Whether streams of the peer's must wait in their session, because the group holds as many that nobody has taken as
+    /// [`crate::Limits::untaken`] allows.
+    pub(crate) fn is_group_full(&self, group: Key) -> bool {
+        self.groups.get(group).is_some_and(|g| g.full || g.waiting.len() >= self.limits.untaken)
+    }
+
+    /// The program has taken a stream that was reported to its group ([`Event::StreamReceived`]): there is room for another
+    /// one. Whoever drives an engine calls this once for each, whatever has become of the stream.
+    pub fn taken_stream(&mut self, group: GroupId) {
+        let max = self.limits.untaken;
+        let Some(g) = self.groups.get_mut(group.0) else { return };
+        g.untaken = g.untaken.saturating_sub(1);
+        if g.full && g.untaken <= max / 4 * 3 {
+            g.full = false;
+            self.accept_waiting(group.0);
+        }
+    }
+
+    /// Takes the peer's streams that have waited in the session for room in the group.
+    fn accept_waiting(&mut self, group: Key) {
+        let Some(quic) = self.groups.get(group).and_then(|g| g.quic) else { return };
+        if self.quics.get(quic).is_some_and(|q| q.lost.is_none()) {
+            self.now = self.net.now();
+            self.quic_accept(quic, Direction::Both);
+            self.quic_accept(quic, Direction::One);
+            // The peer may open as many more.
+            self.mark_dirty(quic);
         }
     }
 
     /// Nobody uses the group's handle any more. Its connections go on.
     pub fn release_group(&mut self, group: GroupId) {
+        let mut waited = false;
         if let Some(g) = self.groups.get_mut(group.0) {
             g.held = g.held.saturating_sub(1);
             g.claimed = g.held > 0;
+            if !g.claimed {
+                g.untaken = 0;
+                waited = core::mem::take(&mut g.full);
+            }
+        }
+        if waited {
+            self.accept_waiting(group.0);
         }
         self.tidy_group(group.0);
     }
@@ -132,7 +191,10 @@ impl<N: Net> Engine<N> {
             _ => {
                 let (request, remotes) = (crate::Request(c.request.clone()), c.remotes.clone());
                 let group = self.group(conn).map_err(|e| EstablishmentError::new(Reason::Cancelled, e.to_string()))?;
-                let clone = self.initiate(&request, &remotes, None, None)?;
+                // From where its parent was to come from, but for the port, which is the parent's.
+                let locals = self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.locals.clone());
+                let locals: Vec<_> = locals.unwrap_or_default().iter().map(|l| l.clone().with_port(0)).collect();
+                let clone = self.initiate_from(&request, &remotes, &locals, None)?;
                 self.join_group(group.0, clone.0);
                 self.release_group(group);
                 self.inherit_properties(conn.0, clone.0);
@@ -268,8 +330,13 @@ impl<N: Net> Engine<N> {
             g.members.retain(|m| *m != conn);
             g.pending.retain(|(m, _)| *m != conn);
         }
+        let waited = self.groups.get_mut(group).is_some_and(|g| {
+            let before = g.waiting.len();
+            g.waiting.retain(|m| *m != conn);
+            g.waiting.len() < before
+        });
         if let Some(quic) = self.groups.get(group).and_then(|g| g.quic)
-            && self.quics.get(quic).is_some_and(|q| q.peer_limit.is_some() && q.lost.is_none())
+            && self.quics.get(quic).is_some_and(|q| (q.peer_limit.is_some() || waited) && q.lost.is_none())
         {
             // There may be room for another of the peer's.
             self.quic_accept(quic, Direction::Both);

@@ -1,5 +1,6 @@
 //! QUIC connections and the sockets they share.
 
+pub(crate) mod silence;
 mod socket;
 
 use crate::conn::{Conn, ConnectionState, Io, Queued};
@@ -8,7 +9,7 @@ use crate::establish::{Trial, What};
 use crate::event::{AttemptError, ConnectionError, Event};
 use crate::ids::Owner;
 use crate::request::Compiled;
-use crate::{ConnectionId, Engine, GroupId, RemoteEndpoint, Stack};
+use crate::{Engine, GroupId, RemoteEndpoint, Stack};
 use bytes::Bytes;
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, Net, Sock, SocketOption, SocketOptions, Transmit};
@@ -76,6 +77,10 @@ pub(crate) struct Quic {
     window: u64,
     /// How many connections the peer may have in the group (`groupConnLimit`).
     pub(crate) peer_limit: Option<u32>,
+    /// When something came from the peer last.
+    heard: Instant,
+    /// A timer looks after its silence: see [`silence`].
+    listening: bool,
 }
 
 /// `connPriority` unless it was set (RFC 9622 section 8.1.2).
@@ -249,6 +254,8 @@ impl<N: Net> Engine<N> {
             started: self.now,
             window: neater_quic::Tuning::SEND_WINDOW_MIN,
             peer_limit,
+            heard: self.now,
+            listening: false,
         });
         if let Some(s) = self.quic_sockets.get_mut(socket) {
             if s.conns.len() <= handle.0 {
@@ -467,6 +474,10 @@ impl<N: Net> Engine<N> {
         loop {
             let Some(q) = self.quics.get_mut(key).filter(|q| q.connected) else { return };
             let Some(group) = q.group else { return };
+            if self.is_group_full(group) {
+                // They wait where they are until the program has taken some.
+                return;
+            }
             let claimed = self.groups.get(group).is_some_and(|g| g.claimed);
             if !claimed && self.group_listener(group).is_some_and(|l| self.is_full(l.0)) {
                 // They wait where they are until the limit is raised.
@@ -505,7 +516,7 @@ impl<N: Net> Engine<N> {
             match (claimed, listener) {
                 (true, _) => {
                     self.enter_established_quietly(conn);
-                    self.notify_group(group, Event::StreamReceived(ConnectionId(conn)));
+                    self.report_stream(group, conn);
                 }
                 (false, Some(listener)) => self.deliver_incoming(listener.0, conn),
                 (false, None) => {
@@ -678,6 +689,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn quic_bind(&mut self, key: Key, stream: StreamId, conn: Key) {
         if let Some(q) = self.quics.get_mut(key) {
             q.streams.insert(stream, conn);
+            self.quic_listen(key);
         }
         if let Some(p) = self.conns.get(conn).map(Conn::priority).filter(|p| *p != DEFAULT_PRIORITY) {
             self.apply_priority(conn, p);

@@ -1,14 +1,14 @@
 //! Sending (RFC 9622 section 9.2).
 
 use crate::channel::Kind;
-use crate::conn::{Conn, ConnectionState, Io, Segment};
+use crate::conn::{Conn, ConnectionState, Io, PIECE, Segment};
 use crate::event::{ConnectionError, SendError};
 use crate::transport::tls_out;
 use crate::{ConnectionId, Engine, MessageId, Stack};
 use bytes::Bytes;
 use core::time::Duration;
-use neater_base::Key;
 use neater_base::net::{ErrorKind, Lane, Net, NetError, SocketOption};
+use neater_base::{Instant, Key};
 use neater_framing::Outbound;
 use neater_quic::ConnectionApi;
 use std::io::IoSlice;
@@ -66,7 +66,8 @@ impl<N: Net> Engine<N> {
     ///
     /// # Errors
     /// [`SendError::Blocked`]: no room now, and nothing was taken; [`crate::Event::Writable`] tells when to try again. A message that
-    /// is larger than the buffer is taken when the queue is empty. The other errors are final for this message.
+    /// is larger than the buffer is taken when the queue is empty and the engine's queues have room
+    /// ([`crate::Limits::engine_bytes`]). The other errors are final for this message.
     pub fn send(&mut self, conn: ConnectionId, data: Bytes, options: SendOptions) -> Result<MessageId, SendError> {
         let mut data = Some(data);
         let result = self.send_if_possible(conn, &mut data, options);
@@ -74,6 +75,24 @@ impl<N: Net> Engine<N> {
             self.notices.spend(conn, |s| s.keep(refused));
         }
         result
+    }
+
+    /// How much is left of the lifetime of a message for which there was no room, [`crate::Event::Writable`] following at its
+    /// end at the latest; `None`: it has ended. `until` keeps when that is, and is empty at first.
+    pub fn lifetime_left(
+        &mut self,
+        conn: ConnectionId,
+        lifetime: Duration,
+        until: &mut Option<Instant>,
+    ) -> Option<Duration> {
+        self.now = self.net.now();
+        let now = self.now;
+        let at = *until.get_or_insert_with(|| {
+            let at = now + lifetime;
+            self.timers.push(at, crate::engine::Timer::Look(conn.0));
+            at
+        });
+        (now < at).then(|| at - now)
     }
 
     /// Whether connections of this request can take a message of `len` bytes at all, whatever they will be carried by.
@@ -122,7 +141,16 @@ impl<N: Net> Engine<N> {
                 "safelyReplayable is false, and UDP may deliver a datagram twice".into(),
             ));
         }
-        if len > limits.message {
+        if c.tx.refusing {
+            // What is left of it would be taken for a message of its own.
+            c.tx.part_refused(options.end_of_message);
+            return Err(SendError::Framer("an earlier part of this message was refused".into()));
+        }
+        // Of a message in parts, those that the framer keeps count.
+        if len > limits.message.saturating_sub(c.tx.held) {
+            if c.tx.in_message || !options.end_of_message {
+                c.tx.part_refused(options.end_of_message);
+            }
             return Err(SendError::MessageTooLarge { max: limits.message });
         }
         if datagram {
@@ -136,10 +164,23 @@ impl<N: Net> Engine<N> {
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         let limit = if crowded { limits.send_floor } else { limits.send_buffer };
-        let room = limit.saturating_sub(c.tx.bytes);
-        if len > room && !c.tx.is_empty() {
+        if !c.tx.is_empty() {
+            let room = limit.saturating_sub(c.tx.waiting());
+            if len + PIECE > room {
+                c.wants_room = true;
+                return Err(SendError::Blocked { room: room.saturating_sub(PIECE) });
+            }
+        } else if crowded && len > limits.send_buffer && c.tx.held == 0 && c.state != ConnectionState::Establishing {
+            // Nothing of this connection's own will be written and bring it back here.
             c.wants_room = true;
-            return Err(SendError::Blocked { room });
+            if !core::mem::replace(&mut c.tx.crowded_out, true) {
+                self.crowded_out.push(conn.0);
+                if self.crowded_out.len() > 2 * self.conns.len() + 64 {
+                    let conns = &self.conns;
+                    self.crowded_out.retain(|k| conns.contains(*k));
+                }
+            }
+            return Err(SendError::Blocked { room: limits.send_buffer });
         }
         if options.lifetime.is_some() {
             self.now = self.net.now();
@@ -179,12 +220,22 @@ impl<N: Net> Engine<N> {
             Some(framer) => {
                 let mut out = Outbound::default();
                 let kept = data.clone();
+                let given = c.tx.held + data.len();
                 let framed = framer.new_sent_message(&mut out, data, first, options.end_of_message);
                 c.tx.spent.push(kept);
                 pieces = out.pieces;
+                let back = pieces.iter().map(Bytes::len).sum();
+                c.tx.held = if options.end_of_message || framed.is_err() { 0 } else { given.saturating_sub(back) };
                 if let Err(e) = framed {
+                    let broken = framer.is_broken();
                     c.tx.spent.append(&mut pieces);
+                    if !first || !options.end_of_message {
+                        c.tx.part_refused(options.end_of_message);
+                    }
                     self.recount(conn);
+                    if broken {
+                        self.fail_connection(conn, ConnectionError::Framer(e.0.clone()));
+                    }
                     return Err(SendError::Framer(e.0));
                 }
                 if pieces.is_empty() && options.end_of_message {
@@ -260,7 +311,9 @@ impl<N: Net> Engine<N> {
         c.tx.queue = fitted;
         spent.extend(gathered.into_iter().map(|s| s.data));
         c.tx.spent.append(&mut spent);
-        c.tx.in_message = false;
+        if let Some(id) = c.tx.give_up_message() {
+            failed.push((id, SendError::InvalidMessageProperties("a datagram cannot be sent in parts".into())));
+        }
         self.recount(conn);
         for (id, error) in failed {
             self.notify(conn, crate::Event::SendError(id, error));
@@ -501,6 +554,7 @@ impl<N: Net> Engine<N> {
             }
             _ => {}
         }
+        self.end_message(conn.0);
         self.flush_and_report(conn.0);
         if let Some(c) = self.conns.get_mut(conn.0)
             && !c.end_is_out()

@@ -44,6 +44,8 @@ impl<N: Net> Engine<N> {
                 self.set_closed(conn.0);
             }
             ConnectionState::Established => {
+                self.end_message(conn.0);
+                let Some(c) = self.conns.get_mut(conn.0) else { return };
                 c.state = ConnectionState::Closing;
                 c.final_sent = true;
                 c.batching = false;
@@ -68,6 +70,16 @@ impl<N: Net> Engine<N> {
             // What a failed connection has received will not be read.
             ConnectionState::Closed if matches!(c.io, Io::Channel(_)) => self.detach(conn.0),
             ConnectionState::Closed => {}
+        }
+    }
+
+    /// Nothing more is sent: of a message whose end was not, a framer keeps what it has. Without a framer, the end of the
+    /// direction is the end of the message.
+    pub(crate) fn end_message(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn).filter(|c| c.framed()) else { return };
+        if let Some(id) = c.tx.made().and_then(|q| q.give_up_message()) {
+            self.recount(conn);
+            self.notify(conn, Event::SendError(id, SendError::Unfinished));
         }
     }
 
@@ -164,6 +176,7 @@ impl<N: Net> Engine<N> {
         }
         // The peer has them.
         if let Some(queue) = self.conns.get_mut(conn).and_then(|c| c.tx.made()) {
+            queue.in_message = false;
             for id in core::mem::take(&mut queue.sealed) {
                 self.notify(conn, Event::Sent(id));
             }
@@ -177,10 +190,11 @@ impl<N: Net> Engine<N> {
     /// Reports every message that is still in the queue as not sent, before the last event of a connection.
     pub(crate) fn report_unsent(&mut self, conn: Key, error: &ConnectionError) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.tx.is_empty() && c.tx.sealed.is_empty() {
+        let framed = c.framed();
+        if c.tx.is_empty() && c.tx.sealed.is_empty() && !(framed && c.tx.in_message) {
             return;
         }
-        let unsent = c.tx.give_up();
+        let unsent = c.tx.give_up(framed);
         self.recount(conn);
         for id in unsent {
             self.notify(conn, Event::SendError(id, SendError::Connection(error.clone())));
@@ -302,6 +316,7 @@ impl<N: Net> Engine<N> {
             ConnectionState::Closing if orderly && c.tx.is_empty() && c.fin_acked => self.finish_close(conn),
             // What has arrived can still be read, and reading tells whether it is complete.
             ConnectionState::Established if orderly && c.tx.is_empty() => {
+                self.end_message(conn);
                 self.notify(conn, Event::Readable);
                 self.notify(conn, Event::Closed);
                 self.set_closed(conn);
@@ -488,10 +503,16 @@ impl<N: Net> Engine<N> {
         self.conns.get(conn.0).map_or(ConnectionState::Closed, |c| c.state)
     }
 
-    /// Why a connection failed, if it did.
+    /// How a connection has ended, if it has: for whoever takes it after its last event.
     #[must_use]
-    pub fn error(&self, conn: ConnectionId) -> Option<ConnectionError> {
-        self.conns.get(conn.0)?.error().cloned()
+    pub fn ending(&self, conn: ConnectionId) -> Option<Result<(), Box<ConnectionError>>> {
+        match self.conns.get(conn.0) {
+            Some(c) if c.state != ConnectionState::Closed => None,
+            // The peer wanted no more of a stream that has ended in order all the same.
+            Some(c) if c.fin_acked && c.peer_ended => Some(Ok(())),
+            Some(c) => Some(c.error().map_or(Ok(()), |e| Err(Box::new(e.clone())))),
+            None => Some(Ok(())),
+        }
     }
 
     /// The stack that was chosen, once it was.

@@ -236,7 +236,7 @@ impl<N: Net> Engine<N> {
         let writable = self.may_write(conn);
         let Some(c) = self.conns.get_mut(conn) else { return };
         // After the last message it is not room that is waited for, but that the end is out.
-        let worth = if c.final_sent { c.end_is_out() } else { c.tx.bytes < limit / 2 && writable };
+        let worth = if c.final_sent { c.end_is_out() } else { c.tx.waiting() < limit / 2 && writable };
         if c.wants_room && c.is_open() && worth {
             c.wants_room = false;
             self.notify(conn, Event::Writable);
@@ -416,13 +416,30 @@ impl<N: Net> Engine<N> {
     /// Keeps the sum of all queues, and what has left them. The part that a connection has counted is what it last held.
     pub(crate) fn recount(&mut self, conn: Key) {
         let Some(tx) = self.conns.get_mut(conn).and_then(|c| c.tx.made()) else { return };
-        let (now, before) = (tx.bytes, tx.counted);
+        let (now, before) = (tx.cost(), tx.counted);
+        let mut room = false;
         if now != before {
             tx.counted = now;
             self.queued = self.queued + now - before;
+            room = now < before && !self.crowded_out.is_empty() && self.queued < self.limits.engine_bytes;
         }
         if !tx.spent.is_empty() {
             self.notices.spend(crate::ConnectionId(conn), |s| s.keep_all(&mut tx.spent));
+        }
+        if room {
+            self.let_in();
+        }
+    }
+
+    /// The engine's queues have room again: whoever was kept out by others may try.
+    #[cold]
+    fn let_in(&mut self) {
+        for conn in core::mem::take(&mut self.crowded_out) {
+            let Some(c) = self.conns.get_mut(conn) else { continue };
+            c.tx.crowded_out = false;
+            if c.is_open() && core::mem::take(&mut c.wants_room) {
+                self.notify(conn, Event::Writable);
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod guard;
 mod length;
 mod receive;
 
@@ -57,6 +58,10 @@ pub enum Readiness {
 }
 
 /// Turns messages into bytes and bytes into messages; one value per connection.
+///
+/// Its functions run while the engine is borrowed: they must not call the engine, nor anything that waits for somebody who
+/// does. (`neater` notices a call of its objects from here and panics.) A panic in a framer that a program has given is an
+/// error of its connection, which ends; nothing else is disturbed.
 pub trait Framer: Send {
     /// A name for people.
     fn name(&self) -> &str;
@@ -72,7 +77,8 @@ pub trait Framer: Send {
     /// The connection is being closed: the framer may write its farewell.
     fn stop(&mut self, _out: &mut Outbound) {}
 
-    /// The program sends (part of) a message. `first` and `end` tell whether this is its beginning and its end.
+    /// The program sends (part of) a message. `first` and `end` tell whether this is its beginning and its end. A first part
+    /// after one that was not the end: what was sent of the message before is given up.
     ///
     /// # Errors
     /// The message cannot be framed; the connection stays usable if nothing of the message was sent.
@@ -88,6 +94,11 @@ pub trait Framer: Send {
     /// or fails the connection.
     fn buffer_limit(&self) -> usize {
         1 << 20
+    }
+
+    /// Whether it cannot go on, whatever is asked of it: after an error of sending the connection ends then, too.
+    fn is_broken(&self) -> bool {
+        false
     }
 }
 
@@ -176,7 +187,7 @@ impl FramerSpec {
         match self {
             Self::Raw => None,
             Self::LengthPrefixed { width, max } => Some(Box::new(LengthPrefixed::new(*width, *max))),
-            Self::Custom(make) => Some(make()),
+            Self::Custom(make) => Some(Box::new(guard::Guarded::make(make.as_ref()))),
         }
     }
 }

@@ -7,7 +7,7 @@ use quinn_proto::{MtuDiscoveryConfig, TransportConfig, VarInt};
 use std::sync::Arc;
 
 /// Where qlog traces of QUIC connections go (draft-ietf-quic-qlog-main-schema): asked for a writer once for each
-/// connection that is opened, and once for all that an endpoint accepts. Times in a trace count from [`Instant::ZERO`], so a
+/// connection that is opened or accepted. Times in a trace count from [`Instant::ZERO`], so a
 /// simulated run writes the same bytes when it is repeated.
 #[derive(Clone)]
 pub struct Qlog(Arc<MakeWriter>);
@@ -19,7 +19,7 @@ type MakeWriter = dyn Fn(QlogOf) -> Option<Box<dyn std::io::Write + Send + Sync>
 pub enum QlogOf {
     /// One connection that was opened here.
     Client,
-    /// All connections that an endpoint accepts.
+    /// One connection that was accepted here.
     Server,
 }
 

@@ -75,6 +75,8 @@ pub struct Endpoint {
     accepting: bool,
     server: bool,
     qlog: Option<Qlog>,
+    /// What accepted connections are set up with, when each has a trace of its own.
+    traced: Option<(Arc<q::ServerConfig>, Tuning)>,
 }
 
 impl core::fmt::Debug for Endpoint {
@@ -103,22 +105,22 @@ impl Endpoint {
         config.cid_generator(move || Box::new(Cids { engine, rng: cids.clone() }));
         config.rng_seed(Some(seed));
         let accepting = server.is_some();
+        let tuning = server.as_ref().filter(|_| identity.qlog.is_some()).map(|(_, tuning)| Tuning::clone(tuning));
         let server = server
             .map(|(tls, tuning)| {
                 let crypto = QuicServerConfig::try_from(tls).map_err(|e| QuicError::Configuration(e.to_string()))?;
                 let token = ring::hkdf::Salt::new(ring::hkdf::HKDF_SHA256, &[]).extract(&identity.token_key);
                 let mut server = q::ServerConfig::new(Arc::new(crypto), Arc::new(token));
-                let mut transport = tuning.transport();
-                transport.qlog_stream(identity.qlog.as_ref().and_then(|q| q.stream(QlogOf::Server, epoch)));
-                server.transport_config(Arc::new(transport));
+                server.transport_config(Arc::new(tuning.transport()));
                 server.migration(tuning.migration);
                 server.time_source(Arc::new(TokenClock(wall.clone())));
                 Ok::<_, QuicError>(Arc::new(server))
             })
             .transpose()?;
+        let traced = server.clone().zip(tuning);
         let inner = q::Endpoint::new(Arc::new(config), server, true, None);
-        let qlog = identity.qlog.clone();
-        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting, server: accepting, qlog })
+        let (qlog, server) = (identity.qlog.clone(), accepting);
+        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting, server, qlog, traced })
     }
 
     /// Tells wall time, for the age of tokens.
@@ -137,13 +139,23 @@ impl Endpoint {
                 Err(e) => Arrival::Respond(self.inner.refuse(e.into_incoming(), out).into()),
             };
         }
-        match self.inner.accept(incoming, now, out, None) {
+        match self.inner.accept(incoming, now, out, self.traced_setup()) {
             Ok((handle, inner)) => {
                 self.handshaking += 1;
                 Arrival::New(Handle(handle.0), Box::new(Connection::new(inner, self.epoch)))
             }
             Err(e) => e.response.map_or(Arrival::Nothing, |t| Arrival::Respond(t.into())),
         }
+    }
+
+    /// What the next connection that is accepted is set up with, if it has a trace of its own.
+    fn traced_setup(&self) -> Option<Arc<q::ServerConfig>> {
+        let (setup, tuning) = self.traced.as_ref()?;
+        let stream = self.qlog.as_ref()?.stream(QlogOf::Server, self.epoch)?;
+        let (mut setup, mut transport) = (q::ServerConfig::clone(setup), tuning.transport());
+        transport.qlog_stream(Some(stream));
+        setup.transport_config(Arc::new(transport));
+        Some(Arc::new(setup))
     }
 
     /// Whether it accepts connections, or did: other engines may share its port.

@@ -297,8 +297,10 @@ impl<'a> Fuzz<'a> {
                     side.engine.turn();
                 }
                 while let Some(notice) = side.engine.poll_notice() {
-                    if let Source::Listener(l) = notice.source {
-                        side.engine.taken(l);
+                    match notice.source {
+                        Source::Listener(l) => side.engine.taken(l),
+                        Source::Group(g) => side.engine.taken_stream(g),
+                        Source::Connection(_) => {}
                     }
                     match notice.event {
                         Event::ConnectionReceived(c) | Event::StreamReceived(c) => side.held.conns.push(c),

@@ -1,19 +1,19 @@
 //! Connections (RFC 9622 sections 8 to 10).
 
 use crate::shared::{Handle, State, Wait};
-use crate::waiting::{Place, Waiting, Who};
+use crate::waiting::{Place, Turns, Waiting, Who};
 use crate::{
     ByteStream, ConnectionError, ConnectionState, EstablishmentError, Group, Message, MessageContext, SendError,
     SetPropertyError, Value,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use core::future::Future;
 use core::task::{Context, Poll};
 use core::time::Duration;
 use neater_base::net::ErrorKind;
 use neater_engine::{
-    CandidateOutcome, ConnectionId, ConnectionStats, Event, MessageId, Reason, ReceiveOutcome, SendOptions, Stack,
-    StreamDirection, TimelineEntry,
+    CandidateOutcome, ConnectionId, ConnectionStats, Event, MessageId, Reason, ReceiveOutcome, Received, SendOptions,
+    Stack, StreamDirection, TimelineEntry,
 };
 use std::net::SocketAddr;
 
@@ -24,9 +24,13 @@ use std::net::SocketAddr;
 /// is still delivered, and the socket is released then.
 ///
 /// Every future here is cancel-safe: dropping one loses nothing and takes nothing.
+///
+/// A task that never has to wait lets others have their turn all the same: after 128 messages in a row, sent or received,
+/// a future is pending although it need not be, and wakes its task at once.
 pub struct Connection {
     handle: Handle,
     id: ConnectionId,
+    turns: Turns,
 }
 
 impl core::fmt::Debug for Connection {
@@ -35,12 +39,9 @@ impl core::fmt::Debug for Connection {
     }
 }
 
-/// The most that whole-message receiving gathers; a longer message is an error there, and [`Connection::receive_partial`] takes it in parts.
-const GATHER_MAX: usize = 64 << 20;
-
 impl Connection {
     pub(crate) fn new(handle: Handle, id: ConnectionId) -> Self {
-        Self { handle, id }
+        Self { handle, id, turns: Turns::default() }
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -58,7 +59,7 @@ impl Connection {
     /// # Errors
     /// As [`Connection::ready`].
     pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), EstablishmentError>> {
-        self.handle.look(|s| self.poll_ready_as(s, &mut Who::by_hand(cx)))
+        self.handle.look(|s| self.poll_ready_as(s, &mut Who::new(cx.waker(), None)))
     }
 
     #[inline]
@@ -103,10 +104,10 @@ impl Connection {
         self.send_part(data.into(), MessageContext::new().options_default())
     }
 
-    /// Sends a message with properties.
+    /// Sends a message with properties. Its lifetime, if it has one, counts from here on, while it waits for room, too.
     ///
     /// # Errors
-    /// As [`Connection::send`].
+    /// As [`Connection::send`]; [`SendError::Expired`] if there was no room for it in its lifetime.
     pub fn send_with(
         &self,
         data: impl Into<Bytes>,
@@ -133,12 +134,29 @@ impl Connection {
         data: Bytes,
         options: SendOptions,
     ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
-        self.waiting(move |s, who| match s.engine.send(self.id, data.clone(), options) {
-            Err(SendError::Blocked { .. }) => {
-                s.wait_as(self.id, Wait::Writable, who);
-                Poll::Pending
+        // When the message is pointless: its lifetime counts from here on, not from when there is room.
+        let mut until = None;
+        self.waiting(move |s, who| {
+            if self.turns.are_over(who) {
+                return Poll::Pending;
             }
-            done => Poll::Ready(done),
+            let mut now = options;
+            if let (Some(_), Some(lifetime)) = (until, options.lifetime) {
+                match s.engine.lifetime_left(self.id, lifetime, &mut until) {
+                    None => return Poll::Ready(Err(SendError::Expired)),
+                    left => now.lifetime = left,
+                }
+            }
+            self.turns.note(match s.engine.send(self.id, data.clone(), now) {
+                Err(SendError::Blocked { .. }) => {
+                    if let (None, Some(lifetime)) = (until, options.lifetime) {
+                        let _ = s.engine.lifetime_left(self.id, lifetime, &mut until);
+                    }
+                    s.wait_as(self.id, Wait::Writable, who);
+                    Poll::Pending
+                }
+                done => Poll::Ready(done),
+            })
         })
     }
 
@@ -165,13 +183,14 @@ impl Connection {
     /// boundaries, so whatever has arrived is delivered, with `end_of_message` false.
     ///
     /// # Errors
-    /// Why the connection is over. A message of more than 64 MB is an error here: [`Connection::receive_partial`] takes it.
+    /// Why the connection is over. A message of more than 64 MB is an error here, again and again, and stays until
+    /// [`Connection::receive_partial`] has taken it.
     pub fn receive(&self) -> impl Future<Output = Result<Option<Message>, ConnectionError>> + Send + '_ {
         self.waiting(|s, who| self.poll_receive_as(s, who, usize::MAX, true))
     }
 
     /// Receives what has arrived of the next message, at most `max` bytes of a byte stream; `None` when the peer will send
-    /// no more.
+    /// no more. What a [`Connection::receive`] that was given up had gathered comes first.
     ///
     /// # Errors
     /// Why the connection is over.
@@ -192,7 +211,7 @@ impl Connection {
         max: usize,
         whole: bool,
     ) -> Poll<Result<Option<Message>, ConnectionError>> {
-        self.handle.with(|s| self.poll_receive_as(s, &mut Who::by_hand(cx), max, whole))
+        Who::by_hand(&self.handle, cx, |s, who| self.poll_receive_as(s, who, max, whole))
     }
 
     fn poll_receive_as(
@@ -203,6 +222,14 @@ impl Connection {
         whole: bool,
     ) -> Poll<Result<Option<Message>, ConnectionError>> {
         loop {
+            if self.turns.are_over(who) {
+                return Poll::Pending;
+            }
+            if let Some(gathered) = s.gathered(self.id)
+                && let Some(answer) = gathered.take(max, whole)
+            {
+                return Poll::Ready(answer.map(|part| Some(self.message(s, part))));
+            }
             let outcome = match s.engine.receive(self.id, max) {
                 Ok(o) => o,
                 Err(e) => return Poll::Ready(Err(e)),
@@ -210,7 +237,7 @@ impl Connection {
             let part = match outcome {
                 ReceiveOutcome::Blocked => {
                     s.wait_as(self.id, Wait::Readable, who);
-                    return Poll::Pending;
+                    return self.turns.note(Poll::Pending);
                 }
                 ReceiveOutcome::End => return Poll::Ready(Ok(None)),
                 ReceiveOutcome::Received(r) => r,
@@ -221,29 +248,20 @@ impl Connection {
                 return Poll::Ready(Ok(None));
             }
             let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(ConnectionError::Closed)) };
-            let mut data = part.data;
-            if whole && !raw {
-                let rare = slot.rare();
-                if !part.end_of_message || !rare.partial.is_empty() {
-                    if rare.partial.len() + data.len() > GATHER_MAX {
-                        rare.partial = BytesMut::new();
-                        return Poll::Ready(Err(ConnectionError::Unsupported(
-                            "the message is over 64 MB: receive it in parts",
-                        )));
-                    }
-                    rare.partial.extend_from_slice(&data);
-                    if !part.end_of_message {
-                        continue;
-                    }
-                    data = core::mem::take(&mut rare.partial).freeze();
-                }
+            if whole && !raw && (!part.end_of_message || slot.has_gathered()) {
+                slot.rare().gathered.add(part);
+                continue;
             }
-            let (remote, local) = (s.engine.remote_addr(self.id), s.engine.local_addr(self.id));
-            return Poll::Ready(Ok(Some(Message {
-                data,
-                context: MessageContext::received(remote, local, part.ecn, part.is_final, part.early),
-                end_of_message: part.end_of_message,
-            })));
+            return Poll::Ready(Ok(Some(self.message(s, part))));
+        }
+    }
+
+    fn message(&self, s: &mut State, part: Received) -> Message {
+        let (remote, local) = (s.engine.remote_addr(self.id), s.engine.local_addr(self.id));
+        Message {
+            data: part.data,
+            context: MessageContext::received(remote, local, part.ecn, part.is_final, part.early),
+            end_of_message: part.end_of_message,
         }
     }
 

@@ -34,12 +34,15 @@
 mod bytes_view;
 mod connection;
 mod context;
+mod gather;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 mod listener;
+mod logs;
 mod machine;
 mod message;
 mod preconnection;
+mod reentry;
 mod roots;
 mod shared;
 mod siblings;

@@ -1,7 +1,7 @@
 //! Listeners and groups (RFC 9622 sections 7.2 and 7.4).
 
 use crate::shared::{Handle, Incoming, State};
-use crate::waiting::{Place, Waiting, Who};
+use crate::waiting::{Place, Turns, Waiting, Who};
 use crate::{Connection, ConnectionError, EstablishmentError, EventHandler, GroupId, ListenerId};
 use core::future::Future;
 use core::task::{Context, Poll};
@@ -14,6 +14,7 @@ pub struct Listener {
     handle: Handle,
     id: ListenerId,
     handler: Handler,
+    turns: Turns,
 }
 
 #[derive(Clone)]
@@ -36,18 +37,19 @@ pub enum Accepted {
 
 impl Listener {
     pub(crate) fn new(handle: Handle, id: ListenerId, handler: Option<EventHandler>) -> Self {
-        Self { handle, id, handler: Handler(handler) }
+        Self { handle, id, handler: Handler(handler), turns: Turns::default() }
     }
 
     /// The next connection (the ConnectionReceived event); `None` when the listener has stopped. Any number of tasks may
-    /// wait for one at the same time.
+    /// wait for one at the same time. What keeps the listener from accepting for now, such as a lack of descriptors, is told
+    /// to the function of [`crate::Preconnection::on_event`], or to `tracing` if there is none; it is tried again.
     pub fn accept(&self) -> impl Future<Output = Option<Connection>> + Send + '_ {
         Waiting::new(&self.handle, Place::Listener(self.id), |s, who| self.poll_accept_as(s, who))
     }
 
     /// As [`Listener::accept`], for hand-written futures. Of several that poll by hand, the last is woken.
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<Connection>> {
-        self.handle.with(|s| self.poll_accept_as(s, &mut Who::by_hand(cx)))
+        Who::by_hand(&self.handle, cx, |s, who| self.poll_accept_as(s, who))
     }
 
     fn poll_accept_as(&self, s: &mut State, who: &mut Who<'_>) -> Poll<Option<Connection>> {
@@ -80,20 +82,18 @@ impl Listener {
     }
 
     fn poll_incoming(&self, s: &mut State, who: &mut Who<'_>) -> Poll<Option<Incoming>> {
+        if self.turns.are_over(who) {
+            return Poll::Pending;
+        }
         match s.next_incoming(self.id, who) {
             Ok(Some(incoming)) => {
                 match incoming {
-                    Incoming::Connection(id) => {
-                        s.adopt_received(id);
-                        if let (Some(slot), Some(h)) = (s.slot(id), &self.handler.0) {
-                            slot.rare().handler = Some(h.clone());
-                        }
-                    }
+                    Incoming::Connection(id) => s.adopt_received(id, self.handler.0.as_ref()),
                     Incoming::Group(g) => s.adopt_group(g),
                 }
                 Poll::Ready(Some(incoming))
             }
-            Ok(None) => Poll::Pending,
+            Ok(None) => self.turns.note(Poll::Pending),
             Err(()) => Poll::Ready(None),
         }
     }
@@ -138,11 +138,12 @@ impl Drop for Listener {
 pub struct Group {
     handle: Handle,
     id: GroupId,
+    turns: Turns,
 }
 
 impl Group {
     pub(crate) fn new(handle: Handle, id: GroupId) -> Self {
-        Self { handle, id }
+        Self { handle, id, turns: Turns::default() }
     }
 
     /// The next stream that the peer opened. Any number of tasks may wait for one at the same time.
@@ -158,18 +159,21 @@ impl Group {
     /// # Errors
     /// As [`Group::accept`].
     pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<Connection, ConnectionError>> {
-        self.handle.with(|s| self.poll_accept_as(s, &mut Who::by_hand(cx)))
+        Who::by_hand(&self.handle, cx, |s, who| self.poll_accept_as(s, who))
     }
 
     fn poll_accept_as(&self, s: &mut State, who: &mut Who<'_>) -> Poll<Result<Connection, ConnectionError>> {
+        if self.turns.are_over(who) {
+            return Poll::Pending;
+        }
         match s.next_stream(self.id, who) {
             Some(id) => {
-                s.adopt_received(id);
+                s.adopt_received(id, None);
                 Poll::Ready(Ok(Connection::new(self.handle.clone(), id)))
             }
             None => match s.engine.session_error(self.id) {
                 Some(e) => Poll::Ready(Err(e)),
-                None => Poll::Pending,
+                None => self.turns.note(Poll::Pending),
             },
         }
     }

@@ -90,7 +90,7 @@ impl Preconnection {
     /// How messages are framed over byte streams (`AddFramer`).
     #[must_use]
     pub fn framer(mut self, framer: FramerSpec) -> Self {
-        self.options.framer = framer;
+        self.options.framer = crate::reentry::marked(framer, self.handle.address());
         self.request = None;
         self
     }
@@ -112,8 +112,9 @@ impl Preconnection {
         self
     }
 
-    /// Called with every event of the connections made from this, in order, the timeline of establishment included. It
-    /// runs on the thread that drives, when the engine is not borrowed: it may call anything. If it panics, that is reported
+    /// Called with every event of the connections made from this, in order, the timeline of establishment included, and with
+    /// [`Event::ListenerError`] of its listeners. Of a received connection it hears from when the program has accepted it; if
+    /// that has ended before, it is told so then. It runs on the thread that drives, when the engine is not borrowed: it may call anything. If it panics, that is reported
     /// as an error by `tracing` (target `neater::event`), and everything goes on; it is called with the next event again.
     #[must_use]
     pub fn on_event(mut self, handler: impl Fn(&Event) + Send + Sync + 'static) -> Self {
@@ -174,7 +175,7 @@ impl Preconnection {
         request: &Request,
         early: Option<Bytes>,
     ) -> Result<ConnectionId, Box<EstablishmentError>> {
-        let id = s.engine.initiate(request, &self.remotes, self.locals.first(), early).map_err(Box::new)?;
+        let id = s.engine.initiate_from(request, &self.remotes, &self.locals, early).map_err(Box::new)?;
         s.adopt(id);
         if let Some(handler) = &self.handler
             && let Some(slot) = s.slot(id)
@@ -275,7 +276,7 @@ impl Preconnection {
         let request = self.request(Role::Listen)?;
         let id = self.handle.with(|s| {
             let id = s.engine.listen(&request, &self.locals)?;
-            s.adopt_listener(id);
+            s.adopt_listener(id, self.handler.clone());
             Ok(id)
         })?;
         Ok(Listener::new(self.handle.clone(), id, self.handler.clone()))

@@ -1,16 +1,14 @@
 //! The engine behind its lock, and who waits for what.
 
+use crate::gather::Gathered;
 use crate::machine::Machine;
 use crate::waiting::{Place, Ticket, WAITS, Waiter, Waiters, Who};
 use crate::{EventHandler, GroupId, ListenerId, Siblings};
-use bytes::BytesMut;
-use neater_engine::{
-    ConnectionError, ConnectionId, ConnectionState, EstablishmentError, Event, ForeignDatagram, Notice, Source, Spent,
-};
+use neater_engine::{ConnectionError, ConnectionId, EstablishmentError, Event, ForeignDatagram, Notice, Source, Spent};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 use std::task::Waker;
 
 /// Events kept for a subscriber that does not take them. The oldest are dropped beyond it.
@@ -51,6 +49,7 @@ pub(crate) struct State {
 enum Discarded {
     Waker(Waker),
     Slot(Box<Slot>),
+    Handler(EventHandler),
 }
 
 /// Registers a waker, without cloning one that is there already; returns the one that it replaces.
@@ -90,7 +89,7 @@ pub(crate) struct Slot {
 #[derive(Default)]
 pub(crate) struct Rare {
     /// Parts of a message whose end has not come, for receivers of whole messages.
-    pub(crate) partial: BytesMut,
+    pub(crate) gathered: Gathered,
     pub(crate) subscribed: bool,
     pub(crate) events: VecDeque<Event>,
     /// Who waits beside the first, by [`Wait`].
@@ -101,6 +100,11 @@ pub(crate) struct Rare {
 impl Slot {
     pub(crate) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
+    }
+
+    /// Whether parts of a message have been gathered.
+    pub(crate) fn has_gathered(&self) -> bool {
+        self.rare.as_ref().is_some_and(|r| !r.gathered.is_empty())
     }
 
     /// Whether it owns nothing.
@@ -121,6 +125,7 @@ struct ListenerSlot {
     queue: VecDeque<Incoming>,
     waiters: Waiters,
     stopped: bool,
+    handler: Option<EventHandler>,
 }
 
 /// What a listener has received.
@@ -191,7 +196,22 @@ impl Shared {
 
     #[inline]
     fn lock(&self) -> MutexGuard<'_, State> {
+        match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(e)) => e.into_inner(),
+            Err(TryLockError::WouldBlock) => self.lock_slowly(),
+        }
+    }
+
+    #[cold]
+    fn lock_slowly(&self) -> MutexGuard<'_, State> {
+        crate::reentry::check(self.address());
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What tells this engine from others while it lives.
+    pub(crate) fn address(&self) -> usize {
+        core::ptr::from_ref(&self.state).addr()
     }
 
     /// Does something with the engine, then tells everybody whom it concerns.
@@ -200,7 +220,7 @@ impl Shared {
         let mut state = self.lock();
         let result = f(&mut state);
         // Most calls concern nobody, and leave nothing to be done or dropped.
-        if state.engine.after_call() || !state.discarded.is_empty() {
+        if state.engine.after_call() || !state.discarded.is_empty() || !state.calls.is_empty() {
             self.tell(state);
         }
         result
@@ -222,6 +242,7 @@ impl Shared {
     fn tell(&self, mut state: MutexGuard<'_, State>) {
         let mut after = After::default();
         state.dispatch(&mut after);
+        after.calls |= !state.calls.is_empty();
         after.forked = state.engine.is_forked();
         if state.engine.needs_settling() {
             // Gathering what several calls have to send is the driver's business.
@@ -416,6 +437,11 @@ impl State {
                 if matches!(event, Event::Stopped) {
                     slot.stopped = true;
                     after.wakers.extend(slot.waiters.take());
+                } else if let Some(handler) = &slot.handler {
+                    self.calls.push_back((handler.clone(), event));
+                    after.calls = true;
+                } else if let Event::ListenerError(e) = event {
+                    tracing::warn!(target: "neater::listen", "the listener cannot accept for now: {e}");
                 }
             }
             (None, Some(Incoming::Connection(c))) => self.engine.release(c),
@@ -424,18 +450,6 @@ impl State {
                 self.engine.release_group(g);
             }
             (None, None) => {}
-        }
-    }
-
-    /// As [`State::adopt`], for a connection that was received. It may be over already: whoever waits for its end must not
-    /// wait for an event that has passed.
-    pub(crate) fn adopt_received(&mut self, id: ConnectionId) {
-        self.adopt(id);
-        let over = self.engine.state(id) == ConnectionState::Closed;
-        let error = if over { self.engine.error(id) } else { None };
-        if let Some(slot) = self.slot(id) {
-            slot.outcome = Some(Ok(()));
-            slot.ended = over.then(|| error.map_or(Ok(()), |e| Err(Box::new(e))));
         }
     }
 
@@ -450,15 +464,40 @@ impl State {
         });
     }
 
+    /// As [`State::adopt`], of a connection that was received. It may have ended while it waited to be taken, and what was
+    /// told of it then was told to nobody.
+    pub(crate) fn adopt_received(&mut self, id: ConnectionId, handler: Option<&EventHandler>) {
+        self.adopt(id);
+        let ending = self.engine.ending(id);
+        let Some(slot) = self.slot(id) else { return };
+        slot.outcome = Some(Ok(()));
+        if let Some(handler) = handler {
+            slot.rare().handler = Some(handler.clone());
+            if let Some(ending) = &ending {
+                let last = ending.clone().map_or_else(|e| Event::ConnectionError(*e), |()| Event::Closed);
+                self.calls.push_back((handler.clone(), last));
+            }
+        }
+        if let Some(slot) = self.slot(id) {
+            slot.ended = ending;
+        }
+    }
+
     #[inline]
     pub(crate) fn slot(&mut self, id: ConnectionId) -> Option<&mut Slot> {
         slot_of(&mut self.conns, id.index(), id.to_bits())
     }
 
+    /// What a connection has gathered of a message, if anything.
+    #[inline]
+    pub(crate) fn gathered(&mut self, id: ConnectionId) -> Option<&mut Gathered> {
+        self.slot(id)?.rare.as_mut().map(|r| &mut r.gathered)
+    }
+
     /// Registers who is to be woken when a connection has what he waits for, and polls by hand.
     #[inline]
     pub(crate) fn wait(&mut self, id: ConnectionId, wait: Wait, waker: &Waker) {
-        self.wait_as(id, wait, &mut Who { waker, ticket: None });
+        self.wait_as(id, wait, &mut Who::new(waker, None));
     }
 
     /// Registers who is to be woken when a connection has what he waits for.
@@ -537,9 +576,9 @@ impl State {
         }
     }
 
-    pub(crate) fn adopt_listener(&mut self, id: ListenerId) {
+    pub(crate) fn adopt_listener(&mut self, id: ListenerId, handler: Option<EventHandler>) {
         adopt(&mut self.listeners, id.index(), |s| {
-            *s = ListenerSlot { bits: id.to_bits(), ..ListenerSlot::default() };
+            *s = ListenerSlot { bits: id.to_bits(), handler, ..ListenerSlot::default() };
         });
     }
 
@@ -570,6 +609,7 @@ impl State {
         let Some(slot) = slot_of(&mut self.listeners, id.index(), id.to_bits()) else { return };
         let mut old = core::mem::take(slot);
         self.discarded.extend(old.waiters.take().map(Discarded::Waker));
+        self.discarded.extend(old.handler.take().map(Discarded::Handler));
         for incoming in old.queue {
             match incoming {
                 Incoming::Connection(c) => self.engine.release(c),
@@ -599,7 +639,9 @@ impl State {
         let ticket = self.ticket(who);
         let slot = slot_of(&mut self.groups, id.index(), id.to_bits())?;
         let next = slot.queue.pop_front();
-        if next.is_none() {
+        if next.is_some() {
+            self.engine.taken_stream(id);
+        } else {
             let replaced = slot.waiters.add(ticket, who.waker);
             self.discard(replaced);
         }

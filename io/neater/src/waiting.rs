@@ -10,6 +10,7 @@ use crate::shared::{Handle, State, Wait};
 use crate::{ConnectionId, GroupId, ListenerId};
 use core::future::Future;
 use core::pin::Pin;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Context, Poll};
 use std::task::Waker;
 
@@ -27,11 +28,57 @@ pub(crate) struct Who<'a> {
     pub(crate) waker: &'a Waker,
     /// `None`: by hand. 0: a future that has not waited yet.
     pub(crate) ticket: Option<&'a mut Ticket>,
+    /// There is more for him at once, but it is time for others: he is to be woken when the lock is free.
+    pub(crate) again: bool,
 }
 
 impl<'a> Who<'a> {
-    pub(crate) fn by_hand(cx: &Context<'a>) -> Self {
-        Self { waker: cx.waker(), ticket: None }
+    pub(crate) fn new(waker: &'a Waker, ticket: Option<&'a mut Ticket>) -> Self {
+        Self { waker, ticket, again: false }
+    }
+
+    /// Asks for somebody who polls by hand.
+    pub(crate) fn by_hand<T>(
+        handle: &Handle,
+        cx: &Context<'_>,
+        ask: impl FnOnce(&mut State, &mut Who<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let (answer, again) = handle.with(|s| {
+            let mut who = Who::new(cx.waker(), None);
+            (ask(s, &mut who), who.again)
+        });
+        if again {
+            cx.waker().wake_by_ref();
+        }
+        answer
+    }
+}
+
+/// How many answers in a row a program gets from one object before others have their turn.
+const IN_A_ROW: u32 = 128;
+
+/// Counts the answers that an object has given in a row: a task for which there is always something would never let the
+/// others of its thread run, neater's own among them. A count that two threads lose makes that a little later.
+#[derive(Debug, Default)]
+pub(crate) struct Turns(AtomicU32);
+
+impl Turns {
+    /// Counts one; true: it is time for others, and `who` comes back after them.
+    #[inline]
+    pub(crate) fn are_over(&self, who: &mut Who<'_>) -> bool {
+        let n = self.0.load(Ordering::Relaxed);
+        who.again = n >= IN_A_ROW;
+        self.0.store(if who.again { 0 } else { n + 1 }, Ordering::Relaxed);
+        who.again
+    }
+
+    /// Passes on an answer: nobody is kept from his turn by somebody who waits.
+    #[inline]
+    pub(crate) fn note<T>(&self, answer: Poll<T>) -> Poll<T> {
+        if answer.is_pending() {
+            self.0.store(0, Ordering::Relaxed);
+        }
+        answer
     }
 }
 
@@ -69,14 +116,20 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let Self { handle, place, ticket, ask } = self.get_mut();
-        handle.with(|s| {
-            let answer = ask(s, &mut Who { waker: cx.waker(), ticket: Some(ticket) });
+        let (answer, again) = handle.with(|s| {
+            let mut who = Who::new(cx.waker(), Some(ticket));
+            let answer = ask(s, &mut who);
+            let again = who.again;
             if answer.is_ready() && *ticket != 0 {
                 // Mostly it has been woken, and is not there any more.
                 s.forget_waiter(*place, core::mem::take(ticket));
             }
-            answer
-        })
+            (answer, again)
+        });
+        if again {
+            cx.waker().wake_by_ref();
+        }
+        answer
     }
 }
 

@@ -6,7 +6,7 @@
 mod common;
 
 use common::{LIMIT, loopback, security};
-use neater::{Connection, Neater, Preconnection, RemoteEndpoint, SecurityParameters, Stack};
+use neater::{Connection, Event, Neater, Preconnection, RemoteEndpoint, SecurityParameters, Stack};
 use std::cell::Cell;
 use std::future::Future;
 use std::io::Read;
@@ -14,7 +14,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -140,7 +140,15 @@ fn the_lack_of_descriptors_is_told_and_nothing_spins_and_all_goes_on_when_they_a
     let builder = Neater::builder().resolv_conf(&resolv_conf).hosts("/dev/null");
     let (neater, driver) = builder.without_driver().expect("engine");
     let events = Loop { driver, turns: Cell::new(0) };
-    let listener = plain(&neater).local(loopback(0)).listen().expect("listening");
+    let told = Arc::new(AtomicUsize::new(0));
+    let count = told.clone();
+    let heard = move |event: &Event| {
+        if let Event::ListenerError(e) = event {
+            assert!(e.to_string().contains(TOO_MANY), "{e}");
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let listener = plain(&neater).on_event(heard).local(loopback(0)).listen().expect("listening");
     let at = loopback(listener.port());
     let secure = neater.preconnection().security(server).local(loopback(0)).listen().expect("listening");
     let secure_at = loopback(secure.port());
@@ -148,7 +156,7 @@ fn the_lack_of_descriptors_is_told_and_nothing_spins_and_all_goes_on_when_they_a
     let silent = TcpListener::bind(loopback(0)).expect("bound");
 
     making_connections_and_listeners(&neater, &events, &client, at, secure_at);
-    accepting(&neater, &events, &listener, at);
+    accepting(&neater, &events, &listener, at, &told);
     racing(&neater, &events, &client, &secure, secure_at, &silent);
     resolving(&neater, &events, &listener, at);
     let _ = std::fs::remove_file(&resolv_conf);
@@ -177,7 +185,13 @@ fn making_connections_and_listeners(
     assert_eq!(neater.stats().connections, 0, "failed attempts leave nothing");
 }
 
-fn accepting(neater: &Neater, events: &Loop, listener: &neater::Listener, at: std::net::SocketAddr) {
+fn accepting(
+    neater: &Neater,
+    events: &Loop,
+    listener: &neater::Listener,
+    at: std::net::SocketAddr,
+    told: &AtomicUsize,
+) {
     let early: Vec<_> = (0..3).map(|_| std::net::TcpStream::connect(at).expect("connected")).collect();
     // One is here, the others wait in the kernel when descriptors run out.
     let first = events.wait(listener.accept()).expect("a connection");
@@ -185,6 +199,8 @@ fn accepting(neater: &Neater, events: &Loop, listener: &neater::Listener, at: st
     let lack = Exhausted::new();
     let turns = events.pass(Duration::from_secs(1));
     assert!(turns < 100, "{turns} turns in a second in which nothing could be accepted");
+    let told = told.load(Ordering::Relaxed);
+    assert!((1..=20).contains(&told), "the program was told {told} times");
     drop(lack);
     let others: Vec<_> = (0..5).map(|_| events.wait(listener.accept()).expect("a connection")).collect();
     drop((early, late, first, others));

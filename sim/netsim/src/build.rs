@@ -83,7 +83,7 @@ impl Network {
                 }
                 NodeKind::Router => self.world.with(|sim| {
                     let salt = sim.rng.u64();
-                    let filters = node.filters.clone();
+                    let filters = node.filters.iter().map(|f| (*f, 0)).collect();
                     sim.fabric.routers.push(Router { addresses: Vec::new(), filters, next: Vec::new(), salt });
                     NodeId::Router(RouterId(sim.fabric.routers.len() - 1))
                 }),
@@ -284,21 +284,19 @@ impl Network {
         }
     }
 
-    /// Records packets at both ends of a link of the scenario from now on, at most `snap` bytes of each. The record is one of
-    /// [`Network::captures`].
+    /// Records packets at both ends of a link of the scenario from now on, at most `snap` bytes of each: what the node there
+    /// sends and receives by the link. See [`Network::captures_so_far`].
     pub fn capture(&mut self, link: usize, snap: usize) {
         let spec = &self.scenario.links[link];
         let wall = self.world.wall();
         self.world.with(|sim| {
-            let mut record = Capture::new(wall, sim.now, snap);
+            let first = sim.plan.captures.len();
             for end in &spec.ends {
-                record.interface(&format!("{}.{}", self.scenario.nodes[end.node].name, end.interface));
+                let interface = format!("{}.{}", self.scenario.nodes[end.node].name, end.interface);
+                sim.plan.captures.push(Capture::new(&interface, wall, sim.now, snap));
             }
-            let file = sim.plan.captures.len();
-            sim.plan.captures.push(record);
             for (direction, id) in self.links[link].iter().enumerate() {
-                let ends = [(file, 0, 1), (file, 1, 0)][direction];
-                set(&mut sim.plan.tapped, id.0, ends);
+                set(&mut sim.plan.tapped, id.0, [(first, first + 1), (first + 1, first)][direction]);
             }
         });
     }
@@ -405,18 +403,20 @@ impl Network {
         })
     }
 
-    /// The packet records so far, in the format pcapng: the name of the link, and the bytes of the file.
+    /// The packet records so far, in the format pcapng: a name, `LINK-NODE`, and the bytes of the file.
     #[must_use]
     pub fn captures_so_far(&self) -> Vec<(String, Vec<u8>)> {
-        let tapped: Vec<(usize, String)> = self.world.with(|sim| {
-            let file = |id: LinkId| sim.plan.tapped.get(id.0).copied().flatten().map(|t| t.0);
-            self.links
-                .iter()
-                .enumerate()
-                .filter_map(|(i, p)| Some((file(p[0])?, self.scenario.links[i].name.clone())))
-                .collect()
-        });
-        self.world.with(|sim| tapped.into_iter().map(|(f, name)| (name, sim.plan.captures[f].bytes.clone())).collect())
+        self.world.with(|sim| {
+            let mut all = Vec::new();
+            for (link, pair) in self.scenario.links.iter().zip(&self.links) {
+                let Some((a, b)) = sim.plan.tapped.get(pair[0].0).copied().flatten() else { continue };
+                for (end, record) in link.ends.iter().zip([a, b]) {
+                    let name = format!("{}-{}", link.name, self.scenario.nodes[end.node].name);
+                    all.push((name, sim.plan.captures[record].bytes.clone()));
+                }
+            }
+            all
+        })
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) enum Flow {
     Out,
 }
 
-/// One record: packets at some interfaces.
+/// One record: packets at one interface.
 #[derive(Debug)]
 pub(crate) struct Capture {
     /// The file so far.
@@ -38,10 +38,12 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// An empty record. `wall` is the wall clock at `now`; `snap` the most bytes that are kept of a packet.
-    pub(crate) fn new(wall: WallTime, now: Instant, snap: usize) -> Self {
+    /// An empty record at an interface of this name. `wall` is the wall clock at `now`; `snap` the most bytes that are kept of
+    /// a packet.
+    pub(crate) fn new(interface: &str, wall: WallTime, now: Instant, snap: usize) -> Self {
         let epoch = wall.0.as_nanos() as i128 - i128::from(now.as_nanos());
-        let mut this = Self { bytes: Vec::new(), snap, epoch, scratch: Vec::new(), shifts: BTreeMap::new() };
+        let (bytes, scratch, shifts) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let mut this = Self { bytes, snap, epoch, scratch, shifts };
         let mut body = Vec::new();
         body.extend(0x1a2b_3c4d_u32.to_le_bytes());
         body.extend([1, 0, 0, 0]);
@@ -49,20 +51,16 @@ impl Capture {
         option(&mut body, 4, concat!("neater-netsim ", env!("CARGO_PKG_VERSION")).as_bytes());
         option(&mut body, 0, &[]);
         block(&mut this.bytes, SECTION_HEADER, &body);
-        this
-    }
-
-    /// Adds an interface; they are numbered from 0.
-    pub(crate) fn interface(&mut self, name: &str) {
-        let mut body = Vec::new();
+        body.clear();
         body.extend(RAW_IP.to_le_bytes());
         body.extend([0, 0]);
-        body.extend((self.snap as u32).to_le_bytes());
-        option(&mut body, 2, name.as_bytes());
+        body.extend((snap as u32).to_le_bytes());
+        option(&mut body, 2, interface.as_bytes());
         // if_tsresol: nanoseconds.
         option(&mut body, 9, &[9]);
         option(&mut body, 0, &[]);
-        block(&mut self.bytes, INTERFACE, &body);
+        block(&mut this.bytes, INTERFACE, &body);
+        this
     }
 
     /// By how much the window of a segment is scaled: both sides have offered to, as far as the record has seen.
@@ -79,7 +77,7 @@ impl Capture {
     }
 
     /// Adds a packet.
-    pub(crate) fn packet(&mut self, interface: u32, at: Instant, flow: Flow, packet: &Packet, hop_limit: u8) {
+    pub(crate) fn packet(&mut self, at: Instant, flow: Flow, packet: &Packet, hop_limit: u8) {
         if self.bytes.len() > MAX_CAPTURE {
             return;
         }
@@ -89,7 +87,7 @@ impl Capture {
         let kept = self.scratch.len().min(self.snap);
         let time = u64::try_from(self.epoch + i128::from(at.as_nanos())).unwrap_or(0);
         let mut body = Vec::with_capacity(40 + kept);
-        body.extend(interface.to_le_bytes());
+        body.extend(0_u32.to_le_bytes());
         body.extend(((time >> 32) as u32).to_le_bytes());
         body.extend((time as u32).to_le_bytes());
         body.extend((kept as u32).to_le_bytes());

@@ -35,11 +35,28 @@ pub(crate) enum Port {
 #[derive(Debug)]
 pub(crate) struct Router {
     pub(crate) addresses: Vec<IpAddr>,
-    pub(crate) filters: Vec<Filter>,
+    /// The firewall, and how many packets each rule has concerned.
+    pub(crate) filters: Vec<(Filter, u64)>,
     /// The links towards each subnet; several are equally good.
     pub(crate) next: Vec<Box<[LinkId]>>,
     /// Makes its choice among equal links different from that of other routers.
     pub(crate) salt: u64,
+}
+
+impl Router {
+    /// What the firewall does with a packet: as that of a link, the first rule that holds decides.
+    fn refuses(&mut self, packet: &Packet) -> Option<Action> {
+        if self.filters.is_empty() {
+            return None;
+        }
+        let (meta, len) = (packet.meta(), packet.len());
+        let holds = |(filter, concerned): &mut (Filter, u64)| {
+            let concerns = filter.concerns(&meta, len);
+            *concerned += u64::from(concerns);
+            (concerns && *concerned > filter.after).then_some(filter.action)
+        };
+        self.filters.iter_mut().find_map(holds)
+    }
 }
 
 /// Routers and wires.
@@ -111,20 +128,16 @@ impl Sim {
 
     /// A router passes a packet on.
     fn forward(&mut self, id: RouterId, mut parcel: Box<Parcel>, subnet: u32) {
-        let router = &self.fabric.routers[id.0];
-        if !router.filters.is_empty() {
-            let (meta, len) = (parcel.packet.meta(), parcel.packet.len());
-            let rule = router.filters.iter().find(|f| f.concerns(&meta, len)).map(|f| f.action);
-            if let Some(action) = rule {
-                let reject = action == Action::Reject;
-                let reason = if reject { DropReason::Rejected } else { DropReason::Filtered };
-                self.recorder.packet(self.now, None, &parcel.packet, TraceVerdict::Dropped(reason));
-                if reject {
-                    self.icmp_from_router(id, &parcel.packet, IcmpKind::Prohibited);
-                }
-                return;
+        if let Some(action) = self.fabric.routers[id.0].refuses(&parcel.packet) {
+            let reject = action == Action::Reject;
+            let reason = if reject { DropReason::Rejected } else { DropReason::Filtered };
+            self.recorder.packet(self.now, None, &parcel.packet, TraceVerdict::Dropped(reason));
+            if reject {
+                self.icmp_from_router(id, &parcel.packet, IcmpKind::Prohibited);
             }
+            return;
         }
+        let router = &self.fabric.routers[id.0];
         if router.addresses.contains(&parcel.packet.destination.ip()) {
             // Routers run no programs: echo requests and the like are not answered.
             return self.recorder.packet(self.now, None, &parcel.packet, TraceVerdict::Delivered);

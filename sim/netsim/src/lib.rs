@@ -37,6 +37,7 @@
 
 mod agent;
 mod build;
+pub mod calibration;
 mod capture;
 mod corrupt;
 mod export;

@@ -75,6 +75,7 @@ impl Samples {
 
 /// Something that happens at a time.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are few, and they wait in a table")]
 pub(crate) enum Planned {
     Link(LinkId, Box<LinkConfig>),
     Interface(IfaceId, bool),
@@ -113,8 +114,8 @@ pub(crate) struct Plan {
     pub(crate) on_agent: Vec<Option<u32>>,
     pub(crate) tables: [Samples; 3],
     pub(crate) captures: Vec<Capture>,
-    /// For links that are recorded: in which record, and the interfaces at their beginning and end.
-    pub(crate) tapped: Vec<Option<(usize, u32, u32)>>,
+    /// For links that are recorded: the records at their beginning and end.
+    pub(crate) tapped: Vec<Option<(usize, usize)>>,
 }
 
 const QUEUE: usize = 0;
@@ -197,9 +198,9 @@ impl Sim {
     /// Records a packet that enters a link or leaves it, if somebody wants it.
     #[inline]
     pub(crate) fn tap(&mut self, link: LinkId, at: Instant, flow: Flow, packet: &Packet, hop_limit: u8) {
-        if let Some(Some((file, begin, end))) = self.plan.tapped.get(link.0).copied() {
-            let interface = if flow == Flow::Out { begin } else { end };
-            self.plan.captures[file].packet(interface, at, flow, packet, hop_limit);
+        if let Some(Some((begin, end))) = self.plan.tapped.get(link.0).copied() {
+            let record = if flow == Flow::Out { begin } else { end };
+            self.plan.captures[record].packet(at, flow, packet, hop_limit);
         }
     }
 

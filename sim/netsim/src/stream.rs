@@ -151,9 +151,9 @@ impl Sim {
             backlog: options.backlog.unwrap_or(DEFAULT_BACKLOG).min(MAX_BACKLOG) as usize,
             queue: VecDeque::new(),
             half_open: 0,
-            options: options_of(host.tcp, &options.set),
+            options: Box::new(options_of(host.tcp, &options.set)),
         };
-        let key = host.sockets.insert(Socket::new(token, Kind::Listener(listener)));
+        let key = host.sockets.insert(Socket::new(token, Kind::Listener(Box::new(listener))));
         host.listeners.entry(local.port()).or_default().push(key);
         Ok(Sock(key.to_bits()))
     }
@@ -265,7 +265,7 @@ impl Sim {
                     return;
                 }
                 listener.half_open += 1;
-                options = listener.options;
+                options = *listener.options;
                 Owner::Listener(key)
             }
             (None, _) if service => Owner::Service(local.port()),

@@ -1,6 +1,6 @@
 //! Worlds that are built from scenarios: routes, routers, traffic, samples, records.
 
-use neater_base::net::{Ecn, ErrorKind, Net, SocketOptions, Token, Transmit};
+use neater_base::net::{Ecn, ErrorKind, Net, RecvBatch, SocketOptions, Token, Transmit};
 use neater_netsim::{FlowStats, Network, TraceVerdict, World};
 use neater_scenario::{Scenario, shipped};
 use std::net::{IpAddr, SocketAddr};
@@ -92,8 +92,8 @@ fn probes_and_records_change_nothing() {
     let most = samples[0].rows.iter().map(|r| r.values[0]).fold(0.0, f64::max);
     assert!((30_000.0..=62_500.0).contains(&most), "{most}");
     let records = network.captures_so_far();
-    assert_eq!(records.len(), 1);
-    assert_eq!(records[0].0, "bottleneck");
+    let names: Vec<_> = records.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["bottleneck-left", "bottleneck-right"]);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_circle_of_routes_ends_with_the_hop_limit_and_the_sender_hears_of_it() {
 #[test]
 fn routers_refuse_and_report() {
     let s = scenario(
-        "[host.a]\n[host.b]\n[router.x]\nreject=['tcp/80']\ndrop=['udp']\n[router.y]\n[link.ax]\nfrom='a'\nto='x'\n\
+        "[host.a]\n[host.b]\n[router.x]\nreject=['tcp/80']\ndrop=[{what='udp',after=2}]\n[router.y]\n[link.ax]\nfrom='a'\nto='x'\n\
          [link.xy]\nfrom='x'\nto='y'\nmtu=1400\n[link.yb]\nfrom='y'\nto='b'\n",
     );
     let network = World::build(&s, 1).unwrap();
@@ -152,10 +152,15 @@ fn routers_refuse_and_report() {
     b.listen(Token(9), to(81), &options).unwrap();
     let open = a.connect(Token(2), to(81), &options).unwrap();
     let udp = a.udp(Token(3), to(0), &options).unwrap();
-    a.send(udp, &datagram(to(5), b"lost")).unwrap();
+    let sink = b.udp(Token(4), to(5), &SocketOptions { local: Some(to(5)), ..options }).unwrap();
+    for _ in 0..5 {
+        a.send(udp, &datagram(to(5), b"two of five")).unwrap();
+    }
     network.world.run_until(network.start() + Duration::from_secs(1));
     assert_eq!(a.connect_result(refused).unwrap_err().kind, ErrorKind::HostUnreachable);
     assert!(a.connect_result(open).is_ok());
+    let mut batch = RecvBatch::default();
+    assert_eq!(b.recv(sink, &mut batch), Ok(2));
     // What does not fit through the second link is reported by the router before it.
     let bytes = vec![1; 20_000];
     a.write(open, &[std::io::IoSlice::new(&bytes)]).unwrap();

@@ -53,6 +53,8 @@ pub struct Playground<N: Net = SimNet> {
     flows: BTreeMap<FlowId, Flow>,
     /// Turns at the present instant.
     turns: (Instant, usize),
+    /// Programs take the streams that their groups receive.
+    takes_streams: bool,
 }
 
 impl<N: Net> core::fmt::Debug for Playground<N> {
@@ -66,7 +68,7 @@ impl<N: Net> Playground<N> {
     #[must_use]
     pub fn new(world: World) -> Self {
         let now = world.now();
-        Self { world, places: Vec::new(), flows: BTreeMap::new(), turns: (now, 0) }
+        Self { world, places: Vec::new(), flows: BTreeMap::new(), turns: (now, 0), takes_streams: true }
     }
 
     /// Gives a host an engine over `net`, which is the host's.
@@ -103,6 +105,11 @@ impl<N: Net> Playground<N> {
     #[must_use]
     pub fn host(&self, node: Node) -> HostId {
         self.places[node.0].host
+    }
+
+    /// From now on, no program takes the streams that its groups receive.
+    pub fn take_no_streams(&mut self) {
+        self.takes_streams = false;
     }
 
     /// The engine of a node. What is called on it takes effect with the next run.
@@ -385,11 +392,13 @@ impl<N: Net> Playground<N> {
             match notice.source {
                 Source::Connection(conn) => self.connection_event(FlowId { node: Node(at), conn }, notice.event, now),
                 Source::Listener(_) | Source::Group(_) => {
-                    if let Source::Listener(l) = notice.source {
-                        match notice.event {
-                            Event::ConnectionReceived(_) | Event::GroupReceived(_) => self.places[at].engine.taken(l),
-                            _ => {}
+                    let engine = &mut self.places[at].engine;
+                    match (notice.source, &notice.event) {
+                        (Source::Listener(l), Event::ConnectionReceived(_) | Event::GroupReceived(_)) => {
+                            engine.taken(l)
                         }
+                        (Source::Group(g), Event::StreamReceived(_)) if self.takes_streams => engine.taken_stream(g),
+                        _ => {}
                     }
                     match notice.event {
                         Event::ConnectionReceived(conn) | Event::StreamReceived(conn) => self.received(Node(at), conn),

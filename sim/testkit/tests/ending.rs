@@ -91,6 +91,36 @@ fn closing_fails_when_the_peer_takes_nothing_for_ten_seconds_and_every_message_i
 }
 
 #[test]
+fn a_framed_message_that_was_begun_and_not_ended_is_reported_however_the_connection_ends() {
+    for (name, ask) in asks() {
+        for how in ["close", "finish", "abort", "lost"] {
+            let mut town = Plan::new(60).build();
+            let (c, s) = town.pair(&ask.clone().framed(), Manner::patient(), Manner::patient());
+            let part = SendOptions { end_of_message: false, ..SendOptions::default() };
+            let engine = town.play.engine(c.node);
+            let id = engine.send(c.conn, "AAAA".into(), part).unwrap();
+            assert_eq!(engine.send(c.conn, "BBBB".into(), part), Ok(id), "{name}: parts of one message");
+            assert!(engine.stats().bytes_queued >= 8, "{name}: what a framer keeps is counted");
+            match how {
+                "close" => town.play.close(c),
+                "finish" => town.play.finish(c),
+                "abort" => town.play.abort(c),
+                _ => town.play.abort(s),
+            }
+            town.play.run_for(5 * S);
+            let unsent: Vec<_> = town.play.flow(c).unsent.iter().map(|(id, _)| *id).collect();
+            assert_eq!(unsent, [id], "{name}, {how}");
+            assert_eq!(town.play.flow(s).count, 0, "{name}, {how}: a framer sends whole messages");
+            assert_eq!(town.play.stats(c.node).bytes_queued, 0, "{name}, {how}");
+            if how == "close" {
+                assert_eq!(town.play.flow(c).end(), Some(&Over::Closed), "{name}");
+            }
+            town.play.end();
+        }
+    }
+}
+
+#[test]
 fn a_released_flow_whose_peer_takes_nothing_is_gone_after_ten_seconds() {
     for (name, ask) in asks() {
         let mut town = Plan::new(3).build();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use neater_base::net::ErrorKind;
-use neater_engine::{Event, Limits, Reason, RemoteEndpoint, SendOptions, Stack};
+use neater_engine::{Event, Limits, Reason, RemoteEndpoint, SendError, SendOptions, Stack, StreamDirection};
 use neater_netsim::{BufferSize, TcpConfig};
 use neater_testkit::town::server_v4;
 use neater_testkit::{Ask, FlowId, Manner, Over, Plan, Town, WhenEnded};
@@ -76,6 +76,168 @@ fn a_thousand_stalled_readers_stay_within_the_budget_and_the_next_flow_runs_at_f
     assert!(flows.iter().all(|f| town.play.flow(*f).is_ready()));
     let crowded = goodput(&mut town, &ask, 1 << 20);
     assert!(crowded > 0.8 * alone, "{crowded:.0} B/s among stalled ones, {alone:.0} B/s alone");
+    town.play.end();
+}
+
+#[test]
+fn long_messages_wait_for_room_in_the_engine_and_all_arrive_when_there_is_some() {
+    for stack in [Stack::Tcp, Stack::Tls, Stack::Quic] {
+        let limits = Limits { engine_bytes: 1 << 20, send_buffer: 32 << 10, ..Limits::default() };
+        let mut plan = Plan::new(20).delay(5 * MS).rate(20_000_000);
+        plan.server_limits = limits;
+        let ask = Ask::over(&[stack]).framed();
+        let mut town = plan.build();
+        town.listen(&ask, 443, Manner { keeps: false, ..Manner::patient() });
+        let flows: Vec<FlowId> = (0..12).map(|_| town.open(&ask, Manner::stalled())).collect();
+        for f in &flows {
+            town.play.say(*f, "!", message());
+        }
+        let me = town.server;
+        assert!(town.play.run_until(20 * S, |p| p.accepted(me).len() == 12));
+        let long = Bytes::from(vec![9; 300_000]);
+        let mut most = 0;
+        for _ in 0..4 {
+            for s in town.play.accepted(me).to_vec() {
+                town.play.say(s, long.clone(), message());
+            }
+            town.play.run_for(S);
+            most = most.max(town.play.stats(me).bytes_queued);
+        }
+        // One more than fits, and one piece of those that a framer makes.
+        let bound = (limits.engine_bytes + 310_000) as u64;
+        assert!(
+            most > limits.engine_bytes as u64 / 2 && most <= bound,
+            "{stack}: {most} bytes queued, {bound} allowed"
+        );
+        for f in &flows {
+            let flow = town.play.flow_mut(*f);
+            (flow.manner.reads, flow.manner.keeps) = (true, false);
+            town.play.read(*f);
+        }
+        let all = |p: &mut neater_testkit::Playground| flows.iter().all(|f| p.flow(*f).count == 1_200_000);
+        assert!(town.play.run_until(300 * S, all), "{stack}: nobody waits for ever");
+        town.play.end();
+    }
+}
+
+#[test]
+fn messages_cost_what_keeping_them_costs_even_empty_ones() {
+    for (stack, len) in [(Stack::Tcp, 0), (Stack::Tls, 1), (Stack::Quic, 1)] {
+        let ask = Ask::over(&[stack]);
+        let mut town = Plan::new(21).build();
+        let (c, _) = town.pair(&ask, Manner::patient(), Manner::stalled());
+        let engine = town.play.engine(c.node);
+        // More than the network keeps.
+        while engine.send(c.conn, vec![0; 50_000].into(), message()).is_ok() {}
+        town.play.run_for(5 * S);
+        let engine = town.play.engine(c.node);
+        while engine.send(c.conn, vec![0; 50_000].into(), message()).is_ok() {}
+        let data = Bytes::from(vec![0; len]);
+        let (mut taken, before) = (0u64, engine.stats().bytes_queued);
+        while engine.send(c.conn, data.clone(), message()).is_ok() {
+            taken += 1;
+            assert!(taken < 10_000, "{stack}: as many as one likes");
+        }
+        let cost = engine.stats().bytes_queued - before;
+        assert!(cost >= taken * 64, "{stack}: {taken} messages are said to cost {cost} bytes");
+        assert!(engine.stats().bytes_queued <= 257 << 10, "{stack}");
+        town.play.abort(c);
+        town.play.end();
+    }
+}
+
+#[test]
+fn what_a_framer_keeps_of_a_message_in_parts_is_bounded() {
+    let mut plan = Plan::new(22);
+    plan.client_limits.message = 500_000;
+    let mut town = plan.build();
+    let (c, _) = town.pair(&Ask::over(&[Stack::Tcp]).framed(), Manner::patient(), Manner::patient());
+    let engine = town.play.engine(c.node);
+    let part = SendOptions { end_of_message: false, ..message() };
+    for i in 1..=5 {
+        engine.send(c.conn, vec![1; 100_000].into(), part).unwrap();
+        assert!(engine.stats().bytes_queued >= i * 100_000);
+    }
+    let refused = engine.send(c.conn, vec![1; 100_000].into(), part);
+    assert_eq!(refused, Err(SendError::MessageTooLarge { max: 500_000 }));
+    town.play.abort(c);
+    assert_eq!(town.play.stats(c.node).bytes_queued, 0);
+    town.play.end();
+}
+
+/// Opens a stream from the server's side, says a word on it and aborts it.
+fn flash(town: &mut Town, s: FlowId) {
+    let engine = town.play.engine(s.node);
+    let conn = engine.clone_connection(s.conn, StreamDirection::Both).unwrap();
+    let _ = engine.send(conn, "!".into(), message());
+    let flow = town.play.adopt(s.node, conn, Manner::patient());
+    town.play.run_for(30 * MS);
+    town.play.abort(flow);
+    town.play.run_for(30 * MS);
+    town.play.release(flow);
+}
+
+#[test]
+fn a_group_holds_no_more_streams_that_nobody_takes_than_it_may() {
+    let mut plan = Plan::new(23);
+    plan.client_limits.untaken = 16;
+    let mut town = plan.build();
+    let (c, s) = town.pair(&Ask::over(&[Stack::Quic]).framed(), Manner::patient(), Manner::patient());
+    let group = town.play.engine(c.node).group(c.conn).unwrap();
+    town.play.take_no_streams();
+    for _ in 0..60 {
+        flash(&mut town, s);
+    }
+    let held = town.play.stats(c.node).connections;
+    assert!((16..=17).contains(&held), "{held} connections");
+    // The session is as good as ever, and when there is room its streams come.
+    town.play.say(c, "x", message());
+    town.play.run_for(S);
+    assert_eq!(town.play.flow(s).messages, ["x"]);
+    let before = town.play.accepted(c.node).len();
+    let conn = town.play.engine(s.node).clone_connection(s.conn, StreamDirection::Both).unwrap();
+    let last = town.play.adopt(s.node, conn, Manner::patient());
+    town.play.say(last, "the last", message());
+    town.play.run_for(S);
+    assert_eq!(town.play.accepted(c.node).len(), before, "it waits");
+    let mut came = Vec::new();
+    for _ in 0..20 {
+        for _ in 0..16 {
+            town.play.engine(c.node).taken_stream(group);
+        }
+        town.play.run_for(S);
+        let accepted = &town.play.accepted(c.node)[before..];
+        assert!(accepted.len() - came.len() <= 16, "{} came at once", accepted.len() - came.len());
+        came = accepted.to_vec();
+    }
+    assert!(came.iter().any(|f| town.play.flow(*f).messages == ["the last"]), "{} more came", came.len());
+    town.play.engine(c.node).release_group(group);
+    town.play.end();
+}
+
+#[test]
+fn streams_that_wait_to_be_claimed_are_not_lost_with_one_that_dies() {
+    let mut town = Plan::new(24).build();
+    let (c, s) = town.pair(&Ask::over(&[Stack::Quic]).framed(), Manner::patient(), Manner::patient());
+    let mut open = |said: &'static str| {
+        let conn = town.play.engine(s.node).clone_connection(s.conn, StreamDirection::Both).unwrap();
+        let flow = town.play.adopt(s.node, conn, Manner::patient());
+        town.play.say(flow, said, message());
+        flow
+    };
+    let (first, second) = (open("A"), open("B, important"));
+    town.play.run_for(S);
+    town.play.abort(first);
+    town.play.run_for(S);
+    let group = town.play.engine(c.node).group(c.conn).unwrap();
+    town.play.run_for(S);
+    let accepted = town.play.accepted(c.node).to_vec();
+    assert_eq!(accepted.len(), 1, "the one that lives");
+    assert_eq!(town.play.flow(accepted[0]).messages, ["B, important"]);
+    town.play.say(accepted[0], "thanks", message());
+    town.play.run_for(S);
+    assert_eq!(town.play.flow(second).messages, ["thanks"]);
+    town.play.engine(c.node).release_group(group);
     town.play.end();
 }
 

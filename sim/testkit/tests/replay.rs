@@ -6,7 +6,14 @@ use neater_testkit::replay::replay;
 fn a_seed_gives_the_same_records_and_another_seed_gives_others() {
     let first = replay(7);
     let names: Vec<_> = first.iter().map(|(n, _)| n.as_str()).collect();
-    for wanted in ["trace.csv", "trace-bottleneck.pcapng", "trace-queue.csv", "trace-tcp.csv", "trace-summary.txt"] {
+    for wanted in [
+        "trace.csv",
+        "trace-bottleneck-left.pcapng",
+        "trace-bottleneck-right.pcapng",
+        "trace-queue.csv",
+        "trace-tcp.csv",
+        "trace-summary.txt",
+    ] {
         assert!(names.contains(&wanted), "{names:?}");
     }
     // The server has an endpoint for each family; only one of them is called.

@@ -264,7 +264,7 @@ pub(super) fn rates(mbit: &[u64], tbf: bool, time: Duration, seed: u64) -> Resul
         running.push(iperf_server(lab, &server(i))?);
         let rate = format!("{}k", m * 1050);
         let seconds = format!("{:.0}", time.as_secs_f64().ceil() + 2.0);
-        let args = ["-u", "-l", "1472", "-b", &rate, "-t", &seconds, "-c", &server(i)];
+        let args = ["-4", "-u", "-l", "1472", "-b", &rate, "-t", &seconds, "-c", &server(i)];
         running.push(lab.spawn(&client(i), Cmd::new("iperf3").args(args).limit(LIMIT))?);
     }
     // Queues fill within the first second.
@@ -281,14 +281,16 @@ pub(super) fn rates(mbit: &[u64], tbf: bool, time: Duration, seed: u64) -> Resul
     measured.into_iter().map(|rate| Ok(Measured { rate: rate?, cpu })).collect()
 }
 
-/// One TCP connection through a link that is wider than this machine: what the emulator can move.
+/// Four TCP connections through a link that is wider than this machine: what the emulator can move. Four, because one that
+/// leaves slow start early would be what is measured.
 pub(super) fn capacity(time: Duration, seed: u64) -> Result<Measured> {
     let wide = LinkConfig::rate(10_000_000_000, Duration::from_millis(1)).with_queue(QueueLimit::Packets(1000));
     let pairs = Pairs::up(&[wide], &LinkConfig::delay(Duration::from_millis(1)), seed)?;
     let lab = &pairs.lab;
     let _server = iperf_server(lab, &server(0))?;
     let seconds = format!("{:.0}", time.as_secs_f64().ceil() + 2.0);
-    let client = lab.spawn(&client(0), Cmd::new("iperf3").args(["-t", &seconds, "-c", &server(0)]).limit(LIMIT))?;
+    let client = lab
+        .spawn(&client(0), Cmd::new("iperf3").args(["-4", "-P", "4", "-t", &seconds, "-c", &server(0)]).limit(LIMIT))?;
     thread::sleep(Duration::from_millis(1000));
     let before = lab.emulator()?;
     let rate = arrival_rate(lab, &server(0), time)?;
@@ -341,7 +343,7 @@ pub(super) fn sharing(settings: &[Share], time: u64, omit: u64, seed: u64) -> Re
     for (k, f) in all {
         let to = format!("s{k}-{f}");
         let (time, omit) = (time.to_string(), omit.to_string());
-        let cmd = Cmd::new("iperf3").args(["-J", "-t", &time, "-O", &omit, "-c", &to]);
+        let cmd = Cmd::new("iperf3").args(["-4", "-J", "-t", &time, "-O", &omit, "-c", &to]);
         clients.push(lab.spawn(&format!("c{k}-{f}"), cmd.limit(LIMIT * 3))?);
     }
     let outputs: Vec<Output> = clients.into_iter().map(|c| c.wait()?.success()).collect::<Result<_>>()?;

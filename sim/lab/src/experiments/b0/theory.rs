@@ -1,5 +1,7 @@
 //! What the figures are held against: closed forms that share nothing with the link model.
 
+use crate::measure::stats::{median, quantile};
+
 /// How long `len` bytes take at `rate` bits per second, in milliseconds.
 pub(super) fn serialisation_ms(len: u32, rate: u64) -> f64 {
     f64::from(len) * 8e3 / rate as f64
@@ -56,9 +58,36 @@ pub(super) fn moments(values: &[f64]) -> (f64, f64) {
     (mean, variance.sqrt())
 }
 
+/// Half the distance between the quantiles of the normal distribution at one standard deviation: its standard deviation, and
+/// not moved by a few values from elsewhere.
+pub(super) fn robust_deviation(values: &[f64]) -> f64 {
+    // The normal distribution at -1 and 1.
+    const TAIL: f64 = 0.158_655_253_931_457;
+    (quantile(values, 1.0 - TAIL) - quantile(values, TAIL)) / 2.0
+}
+
+/// The time from one to the next of things that come regularly: the median over pairs half of all apart, which a few that
+/// come late do not move. `None` for fewer than four.
+pub(super) fn spacing(times: &[f64]) -> Option<f64> {
+    let apart = times.len() / 2;
+    let pairs: Vec<f64> = times.iter().zip(times.get(apart..)?).map(|(a, b)| (b - a) / apart as f64).collect();
+    (apart >= 2).then(|| median(&pairs))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_robust_deviation_is_that_of_the_normal_distribution_and_bears_outliers() {
+        let mut rng = neater_base::Rng::from_number(1);
+        let mut values: Vec<f64> = (0..20_000)
+            .map(|_| (-2.0 * (1.0 - rng.unit()).ln()).sqrt() * (std::f64::consts::TAU * rng.unit()).cos() * 3.0)
+            .collect();
+        values.extend([1000.0; 50]);
+        let got = robust_deviation(&values);
+        assert!((2.94..3.06).contains(&got), "{got}");
+    }
 
     #[test]
     fn closed_forms_have_their_textbook_values() {
@@ -70,6 +99,8 @@ mod tests {
         assert_eq!(mean_run([false]), None);
         assert_eq!((jain(&[1.0, 1.0, 1.0]), jain(&[1.0, 0.0])), (1.0, 0.5));
         assert_eq!(moments(&[1.0, 3.0]), (2.0, 2f64.sqrt()));
+        assert_eq!(spacing(&[0.7, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0]), Some(2.0));
+        assert_eq!(spacing(&[1.0, 2.0]), None);
         assert!((loss_tolerance(0.05, 20_000) - 0.004_623).abs() < 1e-5);
     }
 }
