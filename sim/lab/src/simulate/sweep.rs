@@ -256,6 +256,8 @@ impl Sweep {
         }
         let mut rows = Vec::new();
         if let Some(body) = old.strip_prefix(&head) {
+            // A number whose last digits were cut off is a number still: a line counts with its end.
+            let body = &body[..body.rfind('\n').map_or(0, |i| i + 1)];
             let all: Vec<_> = body.lines().filter_map(|l| Row::parse(l, self.axes.len())).collect();
             // Those of a run whose writing was cut off by the end of the process are made again.
             let whole =
