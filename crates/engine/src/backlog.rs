@@ -8,7 +8,9 @@
 //! *Invariants*: a listener that is full accepts again when a quarter of its room is free; no handshake is given up before
 //! [`HASTE`], nor while there is room for others.
 
-use crate::channel::Behind;
+use crate::channel::{Behind, Channel};
+use crate::conn::{Conn, Conns};
+use crate::event::ConnectionError;
 use crate::{Engine, ListenerId};
 use core::time::Duration;
 use neater_base::Instant;
@@ -20,6 +22,15 @@ use std::collections::VecDeque;
 /// one round trip and perhaps the repair of a loss; peers that keep a listener busy with handshakes that they never finish
 /// need `Limits::handshakes` new connections in this time.
 const HASTE: Duration = Duration::from_secs(2);
+
+/// Whether a channel is one of a listener's that shake hands: itself, or the framer of its connection.
+fn is_handshaking(conns: &Conns, channel: &Channel, listener: Key) -> bool {
+    match channel.behind {
+        Behind::Listener(of) => of == listener,
+        Behind::Conn(conn) => conns.get(conn).is_some_and(Conn::is_greeting),
+        _ => false,
+    }
+}
 
 /// What a listener holds.
 #[derive(Debug, Default)]
@@ -68,8 +79,8 @@ impl<N: Net> Engine<N> {
         l.handshaking += 1;
         l.backlog.handshakes.push_back(key);
         if l.backlog.handshakes.len() > 2 * l.handshaking + 64 {
-            let channels = &self.channels;
-            l.backlog.handshakes.retain(|k| channels.get(*k).is_some_and(|c| c.behind == Behind::Listener(listener)));
+            let (channels, conns) = (&self.channels, &self.conns);
+            l.backlog.handshakes.retain(|k| channels.get(*k).is_some_and(|c| is_handshaking(conns, c, listener)));
         }
     }
 
@@ -78,8 +89,14 @@ impl<N: Net> Engine<N> {
         loop {
             let l = self.listeners.get_mut(listener).ok_or(None)?;
             let key = *l.backlog.handshakes.front().ok_or(None)?;
-            match self.channels.get(key).filter(|c| c.behind == Behind::Listener(listener)) {
+            match self.channels.get(key).filter(|c| is_handshaking(&self.conns, c, listener)) {
                 Some(c) if self.now < c.started + HASTE => return Err(Some(c.started + HASTE)),
+                Some(&Channel { behind: Behind::Conn(conn), .. }) => {
+                    l.backlog.handshakes.pop_front();
+                    self.stats.refused += 1;
+                    self.greeting_failed(conn, &ConnectionError::TimedOut);
+                    return Ok(());
+                }
                 Some(c) => {
                     self.net.abort(c.sock);
                     self.channels.remove(key);

@@ -125,6 +125,9 @@ impl<N: Net> Engine<N> {
     /// The peer does not want more of this stream.
     pub(crate) fn stream_stopped(&mut self, conn: Key, quic: Key, stream: StreamId, code: u64) {
         let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.is_greeting() {
+            return self.greeting_failed(conn, &ConnectionError::StreamReset(code));
+        }
         let Some(q) = self.quics.get_mut(quic) else { return };
         c.stopped = true;
         if c.fin_done && code == NO_CODE && !c.reset {

@@ -225,6 +225,8 @@ pub(crate) struct Queued {
 pub(crate) struct Ext {
     pub(crate) framer: Option<Box<dyn Framer>>,
     pub(crate) receiver: Receiver,
+    /// The framer's handshake, until it is over.
+    pub(crate) greeting: Option<Box<crate::greeting::Greeting>>,
     /// Datagrams received and not taken.
     pub(crate) datagrams: VecDeque<Queued>,
     pub(crate) datagram_bytes: usize,

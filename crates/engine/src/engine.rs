@@ -36,6 +36,8 @@ pub(crate) enum Timer {
     Channel(Key),
     /// The closing of a connection must have made progress.
     Closing(Key),
+    /// A framer's handshake must be over.
+    Greeting(Key),
     /// A connection may have been idle for too long.
     Idle(Key),
     /// Messages of a connection may have expired.
@@ -367,6 +369,7 @@ impl<N: Net> Engine<N> {
                 Timer::Resolver => self.resolver_timeout(),
                 Timer::Channel(channel) => self.channel_timeout(channel),
                 Timer::Closing(conn) => self.closing_timeout(conn),
+                Timer::Greeting(conn) => self.greeting_timeout(conn),
                 Timer::Idle(conn) => self.idle_timeout(conn),
                 Timer::Expiry(conn) => self.expire_messages(conn),
                 Timer::Accept(listener) => self.accept_again(listener),
@@ -389,6 +392,7 @@ impl<N: Net> Engine<N> {
         self.timers.compact(|t| match t {
             Timer::Race(k) => conns.get(*k).is_some_and(|c| c.est.is_some()),
             Timer::Cached(k) => conns.get(*k).is_some_and(|c| c.state == ConnectionState::Establishing),
+            Timer::Greeting(k) => conns.get(*k).is_some_and(|c| c.is_greeting()),
             Timer::Idle(k) | Timer::Expiry(k) | Timer::Rate(k) | Timer::Look(k) => conns.contains(*k),
             Timer::Quic(k) | Timer::Silence(k) => quics.contains(*k),
             Timer::Trial(k) => quics.get(*k).is_some_and(|q| q.trial.is_some()),

@@ -12,6 +12,7 @@ use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io, cache_key};
 use crate::engine::Timer;
 use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason, Step};
+use crate::greeting::HandOver;
 use crate::ids::Owner;
 use crate::request::socket_priority;
 use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
@@ -814,6 +815,15 @@ impl<N: Net> Engine<N> {
         if matches!(c.io, Io::StreamPending { .. }) {
             return;
         }
+        if (c.framed() || c.request.framer.frames()) && !self.begin_framing(conn, HandOver::Opener) {
+            return;
+        }
+        self.now_established(conn);
+    }
+
+    /// The connection is ready, and so is its framer.
+    pub(crate) fn now_established(&mut self, conn: Key) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
         self.stats.established += 1;
         c.state = ConnectionState::Established;
         if c.request.rates != (None, None) {
@@ -824,16 +834,6 @@ impl<N: Net> Engine<N> {
         let plain = !c.request.framer.frames() && c.ext.is_none() && c.tx.is_empty();
         if plain && !waited_for {
             return self.notify(conn, Event::Ready);
-        }
-        // Messages that were sent meanwhile have made the framer already.
-        if c.framed() || c.request.framer.frames() {
-            if !c.framed() {
-                let framer = c.request.framer.make();
-                c.ext().framer = framer;
-            }
-            if let Err(error) = self.start_framer(conn) {
-                return self.fail_connection(conn, error);
-            }
         }
         if self.conns.get(conn).is_some_and(|c| c.stack.is_some_and(|s| !s.is_stream())) {
             self.fit_datagrams(conn);
@@ -911,7 +911,12 @@ impl<N: Net> Engine<N> {
         match core::mem::replace(&mut c.io, Io::None) {
             Io::Channel(k) => self.release_attempt(What::Channel(k), true),
             Io::StreamPending { quic } => self.quic_abandon_stream(conn, quic),
-            _ => {}
+            Io::None => {}
+            // All but the framer was ready.
+            io => {
+                c.io = io;
+                self.detach(conn);
+            }
         }
         let Some(est) = self.conns.get_mut(conn).and_then(|c| c.est.take()) else { return };
         for attempt in &est.attempts {

@@ -29,6 +29,7 @@ mod engine;
 mod establish;
 mod event;
 mod fork;
+mod greeting;
 mod group;
 mod ids;
 mod isolate;

@@ -4,8 +4,9 @@ use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io, Queued};
 use crate::engine::Timer;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
+use crate::greeting::HandOver;
 use crate::ids::Owner;
-use crate::{ConnectionId, Engine, ListenerId, LocalEndpoint, Request, Stack};
+use crate::{Engine, ListenerId, LocalEndpoint, Request, Stack};
 use bytes::Bytes;
 use core::time::Duration;
 use neater_base::Key;
@@ -38,7 +39,7 @@ const ACCEPT_BUDGET: usize = 64;
 /// A listener without descriptors tries again after this long.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// An incoming connection must have finished its handshake after this long.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A peer of a shared UDP socket that says nothing for this long is forgotten, unless the program set another time.
 const UDP_PEER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Ports tried when every protocol must get the same free one.
@@ -481,13 +482,7 @@ impl<N: Net> Engine<N> {
 
     /// Hands a received connection to its listener.
     pub(crate) fn deliver_incoming(&mut self, listener: Key, conn: Key) {
-        self.enter_established_quietly(conn);
-        if self.conns.get(conn).is_none_or(|c| c.state != ConnectionState::Established) {
-            return;
-        }
-        self.stats.received += 1;
-        self.count_received(listener);
-        self.notify_listener(listener, Event::ConnectionReceived(ConnectionId(conn)));
+        self.deliver(conn, HandOver::Listener(listener));
     }
 
     /// Whether the listener may deliver nothing now.
@@ -514,15 +509,8 @@ impl<N: Net> Engine<N> {
             self.begin_rates(conn);
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if let Some(framer) = c.request.framer.make() {
-            c.ext().framer = Some(framer);
-            if let Err(error) = self.start_framer(conn) {
-                // Nobody has heard of the connection: it goes without a word.
-                if let Some(c) = self.conns.get_mut(conn) {
-                    c.released = true;
-                }
-                return self.fail_connection(conn, error);
-            }
+        if c.framed() {
+            // What the framer said first.
             self.flush_and_report(conn);
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
@@ -593,7 +581,7 @@ impl<N: Net> Engine<N> {
         let queued = Queued { data: Bytes::copy_from_slice(data), ecn };
         if let Some(conn) = known {
             if self.queue_datagram(conn, queued) {
-                self.notify(conn, Event::Readable);
+                self.arrived(conn);
             }
             return;
         }

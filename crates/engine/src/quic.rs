@@ -7,6 +7,7 @@ use crate::conn::{Conn, ConnectionState, Io, Queued};
 use crate::engine::Timer;
 use crate::establish::{Trial, What};
 use crate::event::{AttemptError, ConnectionError, Event};
+use crate::greeting::HandOver;
 use crate::ids::Owner;
 use crate::request::Compiled;
 use crate::{Engine, GroupId, RemoteEndpoint, Stack};
@@ -513,24 +514,7 @@ impl<N: Net> Engine<N> {
             let conn = self.conns.insert(c);
             self.quic_bind(key, stream, conn);
             self.join_group(group, conn);
-            match (claimed, listener) {
-                (true, _) => {
-                    self.enter_established_quietly(conn);
-                    self.report_stream(group, conn);
-                }
-                (false, Some(listener)) => self.deliver_incoming(listener.0, conn),
-                (false, None) => {
-                    // The group's opener has not asked for the peer's streams yet.
-                    self.enter_established_quietly(conn);
-                    if let Some(c) = self.conns.get_mut(conn) {
-                        // Nobody holds it until somebody claims the group.
-                        c.released = true;
-                    }
-                    if let Some(g) = self.groups.get_mut(group) {
-                        g.waiting.push_back(conn);
-                    }
-                }
-            }
+            self.deliver(conn, HandOver::Group(group));
         }
     }
 
@@ -542,7 +526,7 @@ impl<N: Net> Engine<N> {
             got |= self.queue_datagram(conn, Queued { data, ecn: Ecn::NotEct });
         }
         if got {
-            self.notify(conn, Event::Readable);
+            self.arrived(conn);
         }
     }
 

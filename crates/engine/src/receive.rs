@@ -46,9 +46,9 @@ type Read = Result<Option<usize>, ConnectionError>;
 const SEND_ONLY: &str = "this connection was opened for sending only (direction: Unidirectional send)";
 
 /// How much is read from a transport at once.
-const CHUNK: usize = 64 << 10;
+pub(crate) const CHUNK: usize = 64 << 10;
 /// Rounds of reading for one message before others have their turn.
-const ROUNDS: usize = 64;
+pub(crate) const ROUNDS: usize = 64;
 
 impl<N: Net> Engine<N> {
     /// Reads bytes of a raw byte stream into `buf`: `Some(0)` at the peer's end of stream, `None` when there is nothing
@@ -121,7 +121,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Reads from whatever carries the connection.
-    fn read_transport(&mut self, conn: Key, buf: &mut [u8]) -> Read {
+    pub(crate) fn read_transport(&mut self, conn: Key, buf: &mut [u8]) -> Read {
         let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
         if c.read_closed {
             return Ok(Some(0));
@@ -436,7 +436,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Takes datagrams from a connection's own socket to its queue. True if there were any.
-    fn fill_datagrams(&mut self, conn: Key, channel: Key) -> Result<bool, ConnectionError> {
+    pub(crate) fn fill_datagrams(&mut self, conn: Key, channel: Key) -> Result<bool, ConnectionError> {
         let Some(ch) = self.channels.get_mut(channel) else { return Err(ConnectionError::Closed) };
         if !ch.readable {
             return Ok(false);

@@ -1,7 +1,7 @@
 //! The end of connections (RFC 9622 section 10).
 
 use crate::channel::{Behind, Kind};
-use crate::conn::{ConnectionState, ConnectionStats, Io};
+use crate::conn::{Conn, ConnectionState, ConnectionStats, Io};
 use crate::engine::Timer;
 use crate::event::{CandidateOutcome, ConnectionError, EstablishmentError, Event, Reason, SendError, TimelineEntry};
 use crate::{ConnectionId, Engine, Stack};
@@ -253,6 +253,9 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.state = ConnectionState::Closed;
         c.tx.clear();
+        if c.is_greeting() {
+            self.drop_greeting(conn);
+        }
         self.closings.remove(&conn);
         self.recount(conn);
         if self.conns.get(conn).is_some_and(|c| c.released) {
@@ -270,6 +273,9 @@ impl<N: Net> Engine<N> {
 
     /// Ends an established connection because of an error. Messages that were not sent are reported.
     pub(crate) fn fail_connection(&mut self, conn: Key, error: ConnectionError) {
+        if self.conns.get(conn).is_some_and(Conn::is_greeting) {
+            return self.greeting_failed(conn, &error);
+        }
         // What a QUIC stream has received can still be read.
         let keep = self.conns.get(conn).is_some_and(|c| matches!(c.io, Io::Stream { .. }));
         self.fail_and_keep(conn, error, keep);
@@ -279,6 +285,9 @@ impl<N: Net> Engine<N> {
     /// still be read.
     pub(crate) fn break_connection(&mut self, conn: Key, error: ConnectionError) {
         let Some(c) = self.conns.get(conn) else { return };
+        if c.is_greeting() {
+            return self.greeting_failed(conn, &error);
+        }
         let stream = c.stack.is_some_and(Stack::is_stream);
         let keep = stream && !c.read_closed && c.request.may_receive;
         if keep {
@@ -307,6 +316,9 @@ impl<N: Net> Engine<N> {
     /// The QUIC connection below is over.
     pub(crate) fn stream_transport_lost(&mut self, conn: Key, error: &QuicError) {
         let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.is_greeting() {
+            return self.greeting_failed(conn, &ConnectionError::Quic(error.clone()));
+        }
         let orderly = matches!(error, QuicError::Closed { code: 0, .. } | QuicError::LocallyClosed);
         match c.state {
             ConnectionState::Establishing => {

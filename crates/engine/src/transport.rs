@@ -156,6 +156,9 @@ impl<N: Net> Engine<N> {
             self.drive_early(key, conn);
         }
         let Some(c) = self.conns.get(conn) else { return };
+        if c.is_greeting() {
+            return self.drive_greeting(conn);
+        }
         if c.state == ConnectionState::Closing {
             return self.advance_close(conn);
         }
@@ -198,6 +201,9 @@ impl<N: Net> Engine<N> {
     /// A connection on a shared transport may read, or write, again.
     pub(crate) fn conn_ready_stream(&mut self, conn: Key, readable: bool) {
         let Some(c) = self.conns.get(conn) else { return };
+        if c.is_greeting() {
+            return self.drive_greeting(conn);
+        }
         if c.state == ConnectionState::Closing {
             return self.advance_close(conn);
         }
@@ -441,16 +447,6 @@ impl<N: Net> Engine<N> {
                 self.notify(conn, Event::Writable);
             }
         }
-    }
-
-    /// Lets the framer of a new connection write before the program does.
-    pub(crate) fn start_framer(&mut self, conn: Key) -> Result<(), ConnectionError> {
-        let mut out = Outbound::default();
-        let Some(c) = self.conns.get_mut(conn) else { return Ok(()) };
-        let Some(framer) = c.ext().framer.as_mut() else { return Ok(()) };
-        framer.start(&mut out).map_err(|e| ConnectionError::Framer(e.0))?;
-        self.queue_front(conn, out);
-        Ok(())
     }
 
     /// Puts a framer's own bytes before everything that is queued.

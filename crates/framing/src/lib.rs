@@ -53,7 +53,9 @@ impl Outbound {
 pub enum Readiness {
     /// `MakeConnectionReady` of RFC 9623 section 6.1.
     Ready,
-    /// The framer needs to exchange bytes with the peer first.
+    /// The framer needs to exchange bytes with the peer first. Until it says [`Readiness::Ready`] the connection is being
+    /// established: nothing of the program's is sent, and a listener does not deliver it. It has the time that the request
+    /// allows for establishment, or 30 s, and 10 s on a connection that a listener received.
     Handshaking,
 }
 

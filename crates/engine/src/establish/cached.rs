@@ -46,7 +46,7 @@ impl<N: Net> Engine<N> {
     /// The cached outcome has not answered within an attempt delay: race the rest, without giving it up.
     pub(crate) fn cached_timeout(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.state != ConnectionState::Establishing || c.est.is_some() {
+        if c.state != ConnectionState::Establishing || c.est.is_some() || c.is_greeting() {
             return;
         }
         let what = match core::mem::replace(&mut c.io, Io::None) {
