@@ -23,7 +23,7 @@ use neater_base::net::{ErrorKind, Net, NetError, SocketOption, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_quic::Direction;
 use neater_race::{
-    Address, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, PathSpec, Progress, Race, StackId,
+    Address, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, Progress, Race, StackId,
     StackOption,
 };
 use std::net::SocketAddr;
