@@ -3,6 +3,7 @@
 mod cached;
 mod check;
 mod lessons;
+mod paths;
 mod refusal;
 mod report;
 
@@ -23,7 +24,7 @@ use neater_base::net::{ErrorKind, Net, NetError, SocketOption, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_quic::Direction;
 use neater_race::{
-    Address, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, PathSpec, Progress, Race, StackId,
+    Address, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, Progress, Race, StackId,
     StackOption,
 };
 use std::net::SocketAddr;
@@ -317,78 +318,6 @@ impl<N: Net> Engine<N> {
             est.beginning = false;
         }
         self.drain_race(conn);
-    }
-
-    /// The paths of a race: local endpoints, then interfaces, then remote endpoints.
-    fn lay_out(
-        &mut self,
-        request: &crate::request::Compiled,
-        remotes: &[RemoteEndpoint],
-        locals: &[LocalEndpoint],
-    ) -> Result<(Vec<Path>, Vec<PathSpec>), EstablishmentError> {
-        let anywhere = LocalEndpoint::new();
-        let locals = if locals.is_empty() { core::slice::from_ref(&anywhere) } else { locals };
-        let (mut paths, mut specs) = (Vec::new(), Vec::new());
-        for local in locals {
-            for interface in self.interfaces_for(request, local.interface.as_deref())? {
-                for (remote, r) in remotes.iter().enumerate() {
-                    let scope = r.interface.as_deref().map(|n| self.zone_index(n)).transpose()?;
-                    // What cannot be bound together is no path.
-                    let fits = |v4: bool| {
-                        r.addr.is_none_or(|a| a.is_ipv4() == v4) && local.addr.is_none_or(|a| a.is_ipv4() == v4)
-                    };
-                    if !fits(true) && !fits(false) {
-                        continue;
-                    }
-                    specs.push(PathSpec {
-                        id: PathId(paths.len() as u16),
-                        port: r.port,
-                        expect_v4: fits(true) && !request.only_v6,
-                        expect_v6: fits(false),
-                        expect_services: r.addr.is_none() && request.services,
-                    });
-                    let addr = local.addr.map(|a| SocketAddr::new(a, local.port));
-                    paths.push(Path { remote, interface: interface.or(scope), local: addr, port: local.port });
-                }
-            }
-        }
-        Ok((paths, specs))
-    }
-
-    /// The interface that a remote endpoint names, by its name or, as the zone of an address may (RFC 4007 section 11.2), by
-    /// its index.
-    fn zone_index(&self, name: &str) -> Result<u32, EstablishmentError> {
-        let by_number = |n: u32| self.net.interfaces().iter().any(|i| i.index == n).then_some(n);
-        self.interface_index(name).or_else(|| by_number(name.parse().ok()?)).ok_or_else(|| no_interface(name))
-    }
-
-    /// Of which family the addresses must be that this path leads to; `None`: of either.
-    pub(crate) fn path_family(&self, conn: Key, path: PathId) -> Option<Family> {
-        let est = self.conns.get(conn)?.est.as_deref()?;
-        Some(Family::of(&est.paths.get(path.0 as usize)?.local?.ip()))
-    }
-
-    /// The interfaces a connection may use, in rank order; `None` leaves it to the system.
-    fn interfaces_for(
-        &mut self,
-        request: &crate::request::Compiled,
-        local: Option<&str>,
-    ) -> Result<Vec<Option<u32>>, EstablishmentError> {
-        if let Some(name) = local {
-            return Ok(vec![Some(self.interface_index(name).ok_or_else(|| no_interface(name))?)]);
-        }
-        let any = request.properties.interfaces().is_empty();
-        if any && !request.demands_path {
-            return Ok(vec![None]);
-        }
-        let ranked = neater_policy::rank_paths(&request.policy.needs, self.net.interfaces())
-            .map_err(|e| EstablishmentError::new(Reason::NoCandidates, e.to_string()))?;
-        // What is asked besides must hold of one of them; which one it is, routing and the sockets' options decide.
-        Ok(if any { vec![None] } else { ranked.iter().map(|r| Some(r.index)).take(4).collect() })
-    }
-
-    pub(crate) fn interface_index(&self, name: &str) -> Option<u32> {
-        self.net.interfaces().iter().find(|i| i.name == name).map(|i| i.index)
     }
 
     /// Gives the race a fact, without drawing the consequences yet.
@@ -926,10 +855,6 @@ impl<N: Net> Engine<N> {
             self.names.forget(*id);
         }
     }
-}
-
-fn no_interface(name: &str) -> EstablishmentError {
-    EstablishmentError::new(Reason::InvalidConfiguration, format!("there is no interface `{name}` on this host"))
 }
 
 /// The error of an operation on the network as that of an attempt.

@@ -2,6 +2,7 @@
 
 use crate::event::{EstablishmentError, Reason};
 use crate::isolate::{Isolate, Sessions};
+use crate::quic::silence;
 use crate::{Engine, Stack};
 use core::hash::{BuildHasher, Hash, Hasher};
 use core::time::Duration;
@@ -173,7 +174,6 @@ impl<N: Net> Engine<N> {
         let demands_path = !needs.pvd.is_empty() || of_paths(needs.require) || of_paths(needs.prohibit);
         let sockets = socket_options(properties, role);
         let tuning = tuning(properties, role, self.limits.datagram_buffer);
-        let silence = crate::quic::silence::patience(properties, role, &tuning);
 
         let isolation = options.isolation;
         let isolate = (connection.isolate_session && isolation == 0 && role != Role::Listen)
@@ -235,16 +235,14 @@ impl<N: Net> Engine<N> {
             tls_server,
             quic_server,
             isolation,
-            // The cached outcome is tried alone for an attempt delay, and must not be for longer than all may take.
-            attempt_delay: (properties.attempt_delay().map_or(DEFAULT_ATTEMPT_DELAY, nanos))
-                .min(options.timeout.map_or(u64::MAX, nanos)),
+            attempt_delay: attempt_delay(properties, options.timeout),
             tcp_options: sockets.tcp,
             tls_options: sockets.tls,
             udp_options: sockets.udp,
             services: security.alpn().iter().any(http) && need != SecurityNeed::Disabled,
             policy,
             observe: options.observe,
-            silence,
+            silence: silence::patience(properties, role, &tuning),
             soft_errors: wants(properties, P::SoftErrorNotify, role),
             direct: !options.observe
                 && !options.framer.frames()
@@ -268,6 +266,11 @@ impl<N: Net> Engine<N> {
 
 /// The recommended Connection Attempt Delay of RFC 8305 section 8.
 const DEFAULT_ATTEMPT_DELAY: u64 = 250_000_000;
+
+/// In nanoseconds. The cached outcome is tried alone for as long, which must not be longer than all may take.
+fn attempt_delay(properties: &TransportProperties, timeout: Option<Duration>) -> u64 {
+    properties.attempt_delay().map_or(DEFAULT_ATTEMPT_DELAY, nanos).min(timeout.map_or(u64::MAX, nanos))
+}
 
 fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
