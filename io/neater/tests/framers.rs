@@ -189,9 +189,12 @@ async fn a_connection_is_ready_when_both_framers_have_finished_their_handshake()
         // Before the handshake, with it and after it.
         for first in [true, false] {
             let ours = if first {
-                soon("initiate", pre.initiate_with_send("one", &neater::MessageContext::new()))
-                    .await
-                    .expect("connected")
+                soon(
+                    "initiate",
+                    pre.initiate_with_send("one", &neater::MessageContext::new().safely_replayable_as(true)),
+                )
+                .await
+                .expect("connected")
             } else {
                 let ours = soon("initiate", pre.initiate()).await.expect("connected");
                 soon("send", ours.send("one")).await.expect("sent");

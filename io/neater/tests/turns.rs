@@ -8,7 +8,6 @@ use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::pin::pin;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 fn to(neater: &Neater, port: u16) -> Preconnection {
