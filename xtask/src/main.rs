@@ -1,7 +1,7 @@
 //! `cargo xtask`: chores of the project that a shell script would do badly.
 //!
 //! *Responsible for* the rules that no compiler checks (`tidy`), the licences of what we link (`licences`), running fuzz
-//! targets with whatever tools are there (`fuzz`), and long simulations (`sim`).
+//! targets with whatever tools are there (`fuzz`), long simulations (`sim`), and the whole system under faults (`vopr`).
 //!
 //! *Deliberately not*: building, testing, formatting. Cargo does that, and `./test` puts it together.
 //!
@@ -14,6 +14,7 @@ mod fuzz;
 mod licences;
 mod sim;
 mod tidy;
+mod vopr;
 mod workspace;
 
 use std::process::ExitCode;
@@ -27,6 +28,9 @@ usage: cargo xtask <chore>
                                    else the same targets on stable with random and mutated inputs (default: 10 s each)
   fuzz --list                      name the targets
   sim [--seeds N]                  simulate establishment, chaos and faults for N seeds (default 300)
+  vopr [--seeds N] [--seed FIRST] [--jobs N]
+                                   the whole system under random faults, N seeds (default 300) from FIRST (default 0),
+                                   in release, in N processes; failing seeds are listed
   help                             print this
 ";
 
@@ -41,6 +45,10 @@ fn main() -> ExitCode {
         },
         Some("sim") => match sim::Request::parse(args.get(1..).unwrap_or_default()) {
             Ok(request) => sim::chore(&request),
+            Err(why) => return usage(&why),
+        },
+        Some("vopr") => match vopr::Request::parse(args.get(1..).unwrap_or_default()) {
+            Ok(request) => vopr::chore(&request),
             Err(why) => return usage(&why),
         },
         Some("help" | "--help" | "-h") | None => {

@@ -11,7 +11,10 @@ const EXITS: &str = "Exit codes:
   4  a local file or disk
   5  the server answered with a status of 400 or more
   6  security: a certificate is not acceptable
-130  interrupted from the keyboard";
+130  interrupted from the keyboard
+
+Looking for faults: SSLKEYLOGFILE=FILE writes the keys of all sessions there, for tools that read
+what was captured; NEATER_QLOG=DIR, or --qlog DIR, a qlog of each QUIC connection.";
 
 /// Transport services: say what you need from the network, neater finds how.
 #[derive(Debug, Parser)]
@@ -73,6 +76,9 @@ pub(crate) struct ConnectArgs {
     /// Seconds that establishment may take, and that nothing may come after that
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) timeout: Option<core::time::Duration>,
+    /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
+    #[arg(long, value_name = "DIR")]
+    pub(crate) qlog: Option<PathBuf>,
 }
 
 fn seconds(text: &str) -> Result<core::time::Duration, String> {
@@ -160,6 +166,9 @@ pub(crate) struct ServeArgs {
     /// The address to listen on; 0.0.0.0 and :: are all. Default: this host only
     #[arg(short, long, value_name = "ADDRESS")]
     pub(crate) bind: Vec<std::net::IpAddr>,
+    /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
+    #[arg(long, value_name = "DIR")]
+    pub(crate) qlog: Option<PathBuf>,
     /// HTTP/1.1 over TCP in the clear, and nothing else
     #[arg(long, conflicts_with_all = ["cert", "key", "name", "cert_dir"])]
     pub(crate) plain: bool,
@@ -220,14 +229,16 @@ pub(crate) struct ExplainArgs {
 
 const LAB_HELP: &str = "Examples:
   neater lab list
-  neater lab run ID ...
+  neater lab run B1 --quick --out results
+  neater lab run all
+  neater lab report results
 
 neater-lab is a program of its own: it is looked for beside neater, then on the PATH.";
 
 #[derive(Debug, Args)]
 #[command(after_help = LAB_HELP, disable_help_flag = true, disable_version_flag = true)]
 pub(crate) struct LabArgs {
-    /// Handed to neater-lab as they are: `list`, `run ID ...`, `--help`
+    /// Handed to neater-lab as they are: `list`, `run ID ...`, `report DIR`, `--help`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARG")]
     pub(crate) rest: Vec<std::ffi::OsString>,
 }

@@ -4,7 +4,8 @@ use crate::args::ConnectArgs;
 use crate::failure::Failure;
 use neater::tls::{Pin, TlsVersion, certificates_from_pem};
 use neater::{Neater, SecurityLevel, SecurityNeed, SecurityParameters, Stack, TransportProperties, Trust};
-use std::path::Path;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 /// The largest file that is read whole.
 const FILE_MAX: u64 = 4 << 20;
@@ -54,7 +55,11 @@ impl Asked {
 
 /// The transport system. Must be called on tokio.
 pub(crate) fn neater(args: &ConnectArgs) -> Result<Neater, Failure> {
-    let mut builder = Neater::builder();
+    let mut builder = Neater::builder().key_log_from_environment();
+    let named = || std::env::var_os("NEATER_QLOG").filter(|v| !v.is_empty()).map(PathBuf::from);
+    if let Some(folder) = args.qlog.clone().or_else(named) {
+        builder = builder.qlog_dir(folder);
+    }
     for (path, option) in [(&args.resolv_conf, "--resolv-conf"), (&args.hosts, "--hosts")] {
         if let Some(path) = path
             && let Err(e) = std::fs::metadata(path)
@@ -74,11 +79,15 @@ pub(crate) fn neater(args: &ConnectArgs) -> Result<Neater, Failure> {
 /// A file that is read whole.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let bad = |e: &std::io::Error| Failure::file("read", path, e);
-    let length = std::fs::metadata(path).map_err(|e| bad(&e))?.len();
-    if length > FILE_MAX {
-        return Err(Failure::usage(format!("{}: {length} bytes are too many for this", path.display())));
+    let mut all = Vec::new();
+    // A device has no length that could be looked at first.
+    let file = std::fs::File::open(path).map_err(|e| bad(&e))?;
+    file.take(FILE_MAX + 1).read_to_end(&mut all).map_err(|e| bad(&e))?;
+    if all.len() as u64 > FILE_MAX {
+        let what = format!("{}: more than {} MB are too many for this", path.display(), FILE_MAX >> 20);
+        return Err(Failure::usage(what));
     }
-    std::fs::read(path).map_err(|e| bad(&e))
+    Ok(all)
 }
 
 fn pin(text: &str) -> Result<Pin, Failure> {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub(crate) fn run(args: &LabArgs) -> Result<Exit, Failure> {
     let Some(program) = find() else {
         return Err(Failure::new(Exit::Failed, "lab", "neater-lab is neither beside neater nor on the PATH")
-            .advise("build it with: cargo build --release -p neater-lab"));
+            .advise("in neater's source directory: cargo install --locked --path sim/lab"));
     };
     let error = std::process::Command::new(&program).args(&args.rest).exec();
     Err(Failure::new(Exit::Failed, "lab", format!("{}: {error}", program.display())))

@@ -110,7 +110,7 @@ fn the_laboratory_is_run_where_it_is_found() {
     let r = run(neater().args(["lab", "list"]).env("PATH", f.path("")));
     // Where a build has put neater-lab beside neater, that one runs; then there is nothing to look for.
     if !std::path::Path::new(env!("CARGO_BIN_EXE_neater")).with_file_name("neater-lab").exists() {
-        assert_eq!((r.code, r.err.contains("cargo build --release -p neater-lab")), (1, true), "{}", r.err);
+        assert_eq!((r.code, r.err.contains("cargo install --locked --path sim/lab")), (1, true), "{}", r.err);
         let lab = f.put("neater-lab", "#!/bin/sh\necho \"$@\"\nexit 7\n");
         std::fs::set_permissions(&lab, std::fs::Permissions::from_mode(0o755)).expect("allowed");
         let r = run(neater().args(["lab", "run", "A", "--seed", "5"]).env("PATH", f.path("")));
@@ -132,4 +132,14 @@ fn help_teaches_and_completions_complete() {
     }
     assert_eq!(run(&mut neater()).code, 2);
     assert_eq!(run(neater().arg("nonsense")).code, 2);
+}
+
+#[test]
+fn what_is_no_name_is_an_error() {
+    let long = "a".repeat(64);
+    for name in ["a..b", &long] {
+        let r = run(neater().args(["explain", &format!("{name}:443"), "--resolv-conf", "/dev/null"]));
+        assert_eq!(r.code, 2, "{name}: {}{}", r.out, r.err);
+        assert!(r.err.contains("not a valid name"), "{name}: {}", r.err);
+    }
 }

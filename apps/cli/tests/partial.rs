@@ -255,3 +255,75 @@ fn a_part_that_is_not_the_one_asked_for_is_not_appended() {
         assert!(!f.path("mine").exists() && f.read("mine.part").len() == 400, "{range}");
     }
 }
+
+fn serving(contents: &'static [u8]) -> String {
+    scripted(move |head| rest(head, "ETag: \"one\"\r\n", contents, contents.len())).0
+}
+
+#[test]
+fn nothing_is_written_through_a_link() {
+    let origin = serving(b"new");
+    let f = Folder::new("links");
+    let victim = f.put("victim", "");
+    std::os::unix::fs::symlink(&victim, f.path("y.part")).expect("linked");
+    let r = get(&f, &[], "y", &format!("{origin}/y"));
+    assert_eq!((r.code, f.read("victim").len()), (4, 0), "{}", r.err);
+    assert!(r.err.contains("y.part is a link"), "{}", r.err);
+    // Nor through one that leads nowhere yet.
+    std::os::unix::fs::symlink(f.path("nowhere"), f.path("z.part.json")).expect("linked");
+    let r = get(&f, &[], "z", &format!("{origin}/z"));
+    assert_eq!((r.code, f.path("nowhere").exists()), (4, false), "{}", r.err);
+    // Nor into a file that has another name, too.
+    let other = f.put("other", "");
+    std::fs::hard_link(&other, f.path("x.part")).expect("linked");
+    let r = get(&f, &[], "x", &format!("{origin}/x"));
+    assert_eq!((r.code, f.read("other").len()), (4, 0), "{}", r.err);
+    assert_eq!(names(&f), ["other", "victim", "x.part", "y.part", "z.part.json"]);
+}
+
+#[test]
+fn a_file_for_few_stays_one_for_few() {
+    use std::os::unix::fs::PermissionsExt;
+    let origin = serving(b"new");
+    let f = Folder::new("modes");
+    let secret = f.put("secret", "old");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).expect("allowed");
+    let r = get(&f, &[], "secret", &format!("{origin}/secret"));
+    assert_eq!((r.code, f.read("secret")), (0, b"new".to_vec()), "{}", r.err);
+    assert_eq!(secret.metadata().expect("there").permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn no_file_takes_the_name_of_anothers_part() {
+    let origin = serving(b"new");
+    let f = Folder::new("names");
+    for pair in [["w", "w.part"], ["w.part.json", "w"]] {
+        let urls = pair.map(|n| format!("{origin}/{n}"));
+        let r = run(neater().args(["get", "-d"]).arg(f.path("")).args(&urls));
+        assert_eq!((r.code, names(&f).len()), (2, 0), "{pair:?}: {}", r.err);
+    }
+}
+
+#[test]
+fn a_name_that_is_too_long_for_more_is_saved_all_the_same() {
+    let origin = serving(b"new");
+    let f = Folder::new("long");
+    for name in ["n".repeat(248), "n".repeat(255), format!("{}\u{fc}", "\u{fc}".repeat(124))] {
+        let escaped: String = name.bytes().map(|b| format!("%{b:02x}")).collect();
+        let r = run(neater().args(["get", "-d"]).arg(f.path("")).arg(format!("{origin}/{escaped}")));
+        assert_eq!((r.code, names(&f)), (0, vec![name.clone()]), "{}", r.err);
+        std::fs::remove_file(f.path(&name)).expect("removed");
+    }
+}
+
+#[test]
+fn a_url_whose_last_part_is_no_name_is_not_saved_as_another() {
+    let origin = serving(b"new");
+    let f = Folder::new("unnamed");
+    f.put("index.html", "mine");
+    let r = run(neater().args(["get", "-d"]).arg(f.path("")).arg(format!("{origin}/esc%1b%5B31mred.txt")));
+    assert_eq!((r.code, f.read("index.html")), (2, b"mine".to_vec()), "{}", r.err);
+    assert!(r.err.contains("no file's name") && r.err.contains("-o FILE"), "{}", r.err);
+    let r = run(neater().args(["get", "-d"]).arg(f.path("")).arg(format!("{origin}/folder/")));
+    assert_eq!((r.code, f.read("index.html")), (0, b"new".to_vec()), "{}", r.err);
+}

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Folder, Serving, neater, run};
+use common::{Folder, Serving, neater, noise, run};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -164,4 +164,53 @@ fn the_number_of_connections_can_be_set() {
     assert_eq!(last["refused"], 1, "{last}");
     let r = run(neater().args(["serve", "--max-connections", "0"]));
     assert_eq!(r.code, 2, "{}", r.err);
+}
+
+#[test]
+fn files_and_names_that_make_no_sense_are_refused() {
+    let f = Folder::new("senseless");
+    let zero = ["--cert", "/dev/zero", "--key", "/dev/zero"];
+    let r = run(neater().args(["serve", "--port", "0"]).args(zero).arg(f.path("")));
+    assert!(r.code == 2 && r.err.contains("too many"), "{}: {}", r.code, r.err);
+    let r = run(neater().args(["get", "--ca", "/dev/zero", "https://127.0.0.1:1/"]));
+    assert!(r.code == 2 && r.err.contains("too many"), "{}: {}", r.code, r.err);
+    let state = f.path("state");
+    let r = run(neater().args(["serve", "--port", "0", "--name", "a\nb", "--cert-dir"]).arg(&state).arg(f.path("")));
+    assert!(r.code == 2 && r.err.contains("neither the name of a host nor an address"), "{}: {}", r.code, r.err);
+}
+
+#[test]
+fn keys_and_packets_are_written_down_for_those_who_ask() {
+    let f = Folder::new("logs");
+    f.put("root/a", noise(100_000, 1));
+    std::fs::create_dir_all(f.path("qlog")).expect("made");
+    let server = Serving::new(&f.path("root"), &f.path("state"), &[]);
+    let fetch = |c: &mut std::process::Command| {
+        run(c.args(["--transport", "QUIC", "-o"]).arg(f.path("a")).arg(server.url("a")))
+    };
+    // Nothing, without being asked.
+    assert_eq!(fetch(&mut server.get()).code, 0);
+    let keys = f.path("keys");
+    let r = fetch(server.get().env("SSLKEYLOGFILE", &keys).arg("--qlog").arg(f.path("qlog")));
+    assert_eq!(r.code, 0, "{}", r.err);
+    let text = String::from_utf8(f.read("keys")).expect("text");
+    for label in ["CLIENT_HANDSHAKE_TRAFFIC_SECRET", "SERVER_TRAFFIC_SECRET_0"] {
+        let line = text.lines().find(|l| l.starts_with(label)).unwrap_or_else(|| panic!("{label}: {text}"));
+        let [_, random, secret] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        assert!(random.len() == 64 && secret.len() >= 64 && secret.bytes().all(|b| b.is_ascii_hexdigit()), "{line}");
+    }
+    assert_eq!(keys.metadata().expect("there").permissions().mode() & 0o777, 0o600, "its owner's alone");
+    let logs: Vec<_> = std::fs::read_dir(f.path("qlog")).expect("there").flatten().map(|e| e.path()).collect();
+    let [log] = &logs[..] else { panic!("one connection: {logs:?}") };
+    let log = std::fs::read_to_string(log).expect("text");
+    // RFC 7464: each record begins with RS.
+    let records: Vec<serde_json::Value> = log
+        .split('\u{1e}')
+        .filter(|r| !r.trim().is_empty())
+        .map(|r| serde_json::from_str(r).unwrap_or_else(|e| panic!("{e}: {r}")))
+        .collect();
+    let named = |name: &str| records.iter().filter(|r| r["name"].as_str().is_some_and(|n| n.ends_with(name))).count();
+    assert!(named("packet_sent") > 2 && named("packet_received") > 50, "{log}");
+    let r = fetch(server.get().env("NEATER_QLOG", f.path("nowhere")));
+    assert!(r.code == 1 && r.err.contains("nowhere"), "{}", r.err);
 }

@@ -115,6 +115,7 @@ impl Url {
             }));
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+        let path = without_dots(&path);
         let target = escape(&path).parse().map_err(|_| bad("the path has characters that cannot stand there"))?;
         let host = literal.unwrap_or(host).to_ascii_lowercase();
         Ok(Self { origin: Origin { scheme, host, port: port.unwrap_or(scheme.default_port()) }, target })
@@ -205,6 +206,38 @@ fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
     }
 }
 
+/// Works out the segments `.` and `..` of a path (RFC 3986 section 5.2.4), also where their dots are escaped, which means the
+/// same (section 6.2.2.2). A query stays as it is.
+fn without_dots(target: &str) -> String {
+    let (path, query) = target.find('?').map_or((target, ""), |i| target.split_at(i));
+    let dots = |segment: &str| match segment.to_ascii_lowercase().replace("%2e", ".").as_str() {
+        "." => 1,
+        ".." => 2,
+        _ => 0,
+    };
+    if !path.split('/').any(|s| dots(s) > 0) {
+        return target.to_owned();
+    }
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        match dots(segment) {
+            0 => kept.push(segment),
+            n => {
+                if n == 2 {
+                    kept.pop();
+                }
+                if last {
+                    // It names a folder.
+                    kept.push("");
+                }
+            }
+        }
+    }
+    format!("/{}{query}", kept.join("/"))
+}
+
 /// Escapes what cannot travel in a request line; what is escaped already stays.
 pub(crate) fn escape(path: &str) -> String {
     let mut out = String::with_capacity(path.len());
@@ -279,6 +312,24 @@ mod tests {
         ] {
             assert_eq!(base.join(location).map(|u| u.to_string()).ok().as_deref(), Some(whole));
         }
+    }
+
+    #[test]
+    fn dots_are_worked_out_before_anybody_is_asked() {
+        for (text, target) in [
+            ("h/sub/../x", "/x"),
+            ("h/a/./b/../../c/", "/c/"),
+            ("h/..", "/"),
+            ("h/../../x", "/x"),
+            ("h/a/b/.", "/a/b/"),
+            ("h/a/%2E%2e/x?y=../z", "/x?y=../z"),
+            ("h/a..b/...", "/a..b/..."),
+            ("h//a//../b", "//a/b"),
+        ] {
+            assert_eq!(url(text).target().as_str(), target, "{text}");
+        }
+        let base = url("https://h/a/b/c");
+        assert_eq!(base.join("../d").map(|u| u.to_string()).ok().as_deref(), Some("https://h/a/d"));
     }
 
     #[test]

@@ -107,6 +107,8 @@ pub struct Congestion {
     /// What to go back to if the event was spurious.
     prior: Option<Prior>,
     last_sent: Option<Instant>,
+    /// The rule about idleness has been applied to the silence since then.
+    restarted: bool,
 }
 
 impl Congestion {
@@ -115,7 +117,7 @@ impl Congestion {
     pub fn new(config: Config, controller: Box<dyn Controller>, mss: u64) -> Self {
         let mss = mss.max(1);
         let window = Window { cwnd: config.initial_window.bytes(mss), ssthresh: Window::UNKNOWN, mss };
-        Self { config, controller, window, phase: Phase::Open, prior: None, last_sent: None }
+        Self { config, controller, window, phase: Phase::Open, prior: None, last_sent: None, restarted: false }
     }
 
     /// How much may be in flight, in bytes, at least one segment.
@@ -172,13 +174,14 @@ impl Congestion {
             self.controller.on_idle(now, now - last);
         }
         self.last_sent = Some(now);
+        self.restarted = false;
     }
 
     /// Something is about to be sent: applies the rule about idleness. `rto` is the current retransmission timeout.
     pub fn on_send_after(&mut self, now: Instant, in_flight: u64, rto: Duration) {
         let Some(last) = self.last_sent else { return };
         let idle = now - last;
-        if in_flight > 0 || idle <= rto {
+        if in_flight > 0 || idle <= rto || std::mem::replace(&mut self.restarted, true) {
             return;
         }
         let least = self.config.initial_window.bytes(self.window.mss).min(self.window.cwnd);

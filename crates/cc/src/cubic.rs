@@ -3,6 +3,8 @@
 //! The window is a cubic function of the time since the last congestion, around the window at which that happened. Windows
 //! are computed in segments, as in the RFC, with IEEE arithmetic that gives the same bits everywhere.
 
+mod linux;
+
 use crate::controller::{Ack, Base, Cause, Controller, Loss, Window};
 use crate::hystart::{Exit, HyStart, HyStartConfig};
 use core::time::Duration;
@@ -36,8 +38,9 @@ pub struct CubicConfig {
     pub hystart: Option<HyStartConfig>,
     /// In slow start one acknowledgment adds at most this many segments (L of RFC 9406 section 4.2; RFC 3465).
     pub slow_start_limit: u32,
-    /// What Linux adds: at least 5 % growth per round trip before the first loss, a percent on the plateau, no use of samples
-    /// in the first second after a congestion, and no way back to the old curve when a congestion proves spurious.
+    /// Linux's arithmetic (`cubic/linux.rs`): whole segments, clock ticks, at least 5 % growth per round trip before the first
+    /// loss, no use of samples in the first second after a congestion, and no way back to the old curve when a congestion
+    /// proves spurious.
     pub as_linux: bool,
 }
 
@@ -101,6 +104,8 @@ pub struct Cubic {
     /// The curve before the last congestion, in case that was spurious.
     saved: Option<Curve>,
     hystart: Option<HyStart>,
+    /// With [`CubicConfig::as_linux`] this takes the place of `curve`.
+    ticks: linux::Ticks,
     /// Slow start is slower by this divisor (conservative slow start).
     divisor: u64,
     least_rtt: Option<Duration>,
@@ -115,6 +120,7 @@ impl Cubic {
             curve: Curve::default(),
             saved: None,
             hystart: config.hystart.map(HyStart::new),
+            ticks: linux::Ticks::default(),
             divisor: 1,
             least_rtt: None,
         }
@@ -151,14 +157,11 @@ impl Cubic {
         }
         let epoch = self.curve.epoch.unwrap_or(ack.now);
         // Where the window should be one round trip from now.
-        let rtt = if self.config.as_linux { self.least_rtt } else { ack.srtt.or(self.least_rtt) };
-        let t = (ack.now - epoch).as_secs_f64() + rtt.unwrap_or_default().as_secs_f64();
+        let rtt = ack.srtt.or(self.least_rtt).unwrap_or_default();
+        let t = (ack.now - epoch).as_secs_f64() + rtt.as_secs_f64();
         // Never more than half as much again in a round trip (section 4.2).
         let target = self.w_cubic(t).min(1.5 * cwnd);
-        let mut slope = ((target - cwnd) / cwnd).max(if self.config.as_linux { 0.01 / cwnd } else { 0.0 });
-        if self.config.as_linux && self.curve.w_max == 0.0 {
-            slope = slope.max(0.05);
-        }
+        let mut slope = ((target - cwnd) / cwnd).max(0.0);
         if self.config.friendliness != Friendliness::Off {
             let reached = self.curve.prior > 0.0 && self.curve.w_est >= self.curve.prior;
             let alpha = if self.config.friendliness == Friendliness::Rfc9438 && reached { 1.0 } else { self.alpha() };
@@ -176,7 +179,7 @@ impl Controller for Cubic {
 
     fn on_sample(&mut self, window: &mut Window, ack: &Ack) {
         let Some(rtt) = ack.rtt else { return };
-        if self.config.as_linux && self.curve.epoch.is_some_and(|epoch| ack.now - epoch < Duration::from_secs(1)) {
+        if self.config.as_linux && self.ticks.is_young(ack.now) {
             return;
         }
         self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
@@ -208,6 +211,9 @@ impl Controller for Cubic {
         if acked == 0 {
             return;
         }
+        if self.config.as_linux {
+            return self.ticks.grow(window, ack.now, acked, self.least_rtt.unwrap_or_default(), &self.config);
+        }
         let mss = window.mss as f64;
         let slope = self.slope(ack, acked as f64 / mss, window.cwnd as f64 / mss);
         let growth = slope * acked as f64 + self.curve.fraction;
@@ -217,6 +223,16 @@ impl Controller for Cubic {
     }
 
     fn threshold(&mut self, window: &Window, loss: &Loss) -> u64 {
+        if loss.cause == Cause::Timeout {
+            // The network has changed: what was known of the plateau is forgotten (section 4.8; Linux: bictcp_reset).
+            self.divisor = 1;
+            if let Some(hystart) = &mut self.hystart {
+                hystart.restart();
+            }
+        }
+        if self.config.as_linux {
+            return self.ticks.threshold(window, loss.cause, &self.config);
+        }
         let mss = window.mss as f64;
         let cwnd = window.cwnd as f64 / mss;
         self.saved = Some(self.curve);
@@ -227,12 +243,7 @@ impl Controller for Cubic {
         let shrank = cwnd < curve.w_max && self.config.fast_convergence;
         curve.w_max = if shrank { cwnd * (1.0 + self.config.beta) / 2.0 } else { cwnd };
         if loss.cause == Cause::Timeout {
-            // The network has changed: what was known of the plateau is forgotten (section 4.8; Linux: bictcp_reset).
             *curve = Curve::default();
-            self.divisor = 1;
-            if let Some(hystart) = &mut self.hystart {
-                hystart.restart();
-            }
         }
         let base = self.config.base.of(window, loss) as f64;
         ((base * self.config.beta) as u64).max(2 * window.mss)
@@ -245,7 +256,8 @@ impl Controller for Cubic {
     }
 
     fn on_idle(&mut self, _now: Instant, idle: Duration) {
-        // Time in which nothing was sent does not count (section 4.2, "t is the elapsed time"; section 5.8).
+        // Time in which nothing was sent does not count (section 5.8).
+        self.ticks.shift(idle);
         if let Some(epoch) = &mut self.curve.epoch {
             *epoch += idle;
         }

@@ -33,25 +33,27 @@ pub struct NewRenoConfig {
     pub counting: Counting,
     /// What is halved.
     pub base: Base,
+    /// A threshold is a whole number of segments, rounded down, as in stacks that count the window in segments.
+    pub whole_segments: bool,
 }
 
 impl NewRenoConfig {
     /// RFC 5681 with byte counting, L = 1.
     #[must_use]
     pub const fn rfc5681() -> Self {
-        Self { counting: Counting::Bytes { limit: 1 }, base: Base::Flight }
+        Self { counting: Counting::Bytes { limit: 1 }, base: Base::Flight, whole_segments: false }
     }
 
     /// As Linux's `reno` does it.
     #[must_use]
     pub const fn linux() -> Self {
-        Self { counting: Counting::Bytes { limit: u32::MAX }, base: Base::Window }
+        Self { counting: Counting::Bytes { limit: u32::MAX }, base: Base::Window, whole_segments: true }
     }
 
     /// As FreeBSD's TCP did when the founding documents measured it: packets are counted.
     #[must_use]
     pub const fn packets() -> Self {
-        Self { counting: Counting::Packets, base: Base::Flight }
+        Self { counting: Counting::Packets, base: Base::Flight, whole_segments: false }
     }
 }
 
@@ -106,7 +108,9 @@ impl Controller for NewReno {
 
     fn threshold(&mut self, window: &Window, loss: &Loss) -> u64 {
         self.counted = 0;
-        (self.config.base.of(window, loss) / 2).max(2 * window.mss)
+        let half = self.config.base.of(window, loss) / 2;
+        let half = if self.config.whole_segments { half / window.mss * window.mss } else { half };
+        half.max(2 * window.mss)
     }
 
     fn boxed_clone(&self) -> Box<dyn Controller> {

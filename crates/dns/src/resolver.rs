@@ -149,6 +149,36 @@ impl Resolver {
         Some(CachedAddresses { v6: v6.addresses(), v4: v4.addresses(), https, expires, no_such_name: !no_data })
     }
 
+    /// Until when what is known of a name's addresses of one family holds, and its service bindings, which may have told of
+    /// them; `None`: nothing is known. What this host decides by itself holds until it is told otherwise.
+    pub fn expiry(&mut self, now: Instant, name: &str, v4: bool) -> Option<Instant> {
+        let (name, absolute) = name.strip_suffix('.').map_or((name, false), |n| (n, true));
+        let lower = NameBuf::lower(name)?;
+        if self.local(lower.as_str()).is_some() {
+            return Some(Instant::FAR_FUTURE);
+        }
+        for i in 0..MAX_CANDIDATES {
+            let buf = lookup::candidate(name, absolute, &self.config, i)?;
+            if buf.as_str().is_empty() {
+                continue;
+            }
+            let mut until = |kind| {
+                let slot = self.cache.find(now, KeyRef { name: buf.as_str(), kind, interface: None })?;
+                let (fact, until) = self.cache.at(slot)?;
+                let found = match fact {
+                    Fact::Services(s) => !s.is_empty(),
+                    fact => !fact.addresses().is_empty(),
+                };
+                found.then_some(until)
+            };
+            let found = [until(if v4 { Kind::A } else { Kind::Aaaa }), until(Kind::Services)];
+            if let Some(until) = found.into_iter().flatten().min() {
+                return Some(until);
+            }
+        }
+        None
+    }
+
     /// What this host alone decides about a lower-case name without final dot: its IPv6 and its IPv4 addresses.
     fn local(&self, lower: &str) -> Option<(&[IpAddr], &[IpAddr])> {
         if let Some(host) = self.hosts.find(lower) {

@@ -66,6 +66,8 @@ pub struct EngineConfig {
     pub crypto: Crypto,
     /// Bounds.
     pub limits: Limits,
+    /// Where qlog traces of QUIC connections go; nowhere if `None`.
+    pub qlog: Option<neater_quic::Qlog>,
 }
 
 impl core::fmt::Debug for EngineConfig {
@@ -81,7 +83,7 @@ impl EngineConfig {
     /// Default limits.
     #[must_use]
     pub fn new(seed: [u8; 32], crypto: Crypto) -> Self {
-        Self { seed, engine: 0, shared_secret: None, crypto, limits: Limits::default() }
+        Self { seed, engine: 0, shared_secret: None, crypto, limits: Limits::default(), qlog: None }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
 use crate::rate::Rates;
 use crate::request::Compiled;
-use crate::{MessageId, RemoteEndpoint, Stack};
+use crate::{LocalEndpoint, MessageId, RemoteEndpoint, Stack};
 use bytes::Bytes;
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -91,6 +91,8 @@ pub(crate) struct SendQueue {
     pub(crate) sealed: Vec<MessageId>,
     /// A part of a message was sent and its end was not.
     pub(crate) in_message: bool,
+    /// A part of that message was refused, so that all others are until its end.
+    pub(crate) refusing: bool,
     /// Data that has left the queue, until the engine counts anew: see [`crate::Spent`].
     pub(crate) spent: Vec<Bytes>,
 }
@@ -104,6 +106,7 @@ static NO_QUEUE: SendQueue = SendQueue {
     next_id: 0,
     sealed: Vec::new(),
     in_message: false,
+    refusing: false,
     spent: Vec::new(),
 };
 
@@ -150,6 +153,12 @@ impl SendQueue {
         core::mem::take(&mut self.in_message).then_some(MessageId(self.next_id))
     }
 
+    /// A part of a message is refused, and with it the message: `end` if it was to be its last part.
+    pub(crate) fn part_refused(&mut self, end: bool) {
+        self.refusing = !end;
+        self.in_message = !end;
+    }
+
     /// Throws away what waits and returns the messages that are not sent now. `framed`: one that is not finished is not sent,
     /// even if nothing of it waits here.
     pub(crate) fn give_up(&mut self, framed: bool) -> Vec<MessageId> {
@@ -189,7 +198,7 @@ pub struct ConnectionStats {
     pub messages_sent: u64,
     /// Messages handed to the program.
     pub messages_received: u64,
-    /// Datagrams dropped because the program did not take them in time.
+    /// Datagrams dropped because the program did not take them in time, or because its framer could make nothing of them.
     pub datagrams_dropped: u64,
     /// How long establishment took.
     pub establishment: Duration,
@@ -221,6 +230,8 @@ pub(crate) struct Ext {
     /// Datagrams received and not taken.
     pub(crate) datagrams: VecDeque<Queued>,
     pub(crate) datagram_bytes: usize,
+    /// ECN codepoint of the datagram whose messages the framer has found last.
+    pub(crate) framed_ecn: Ecn,
     /// How the race went, if there was one.
     pub(crate) timeline: Vec<TimelineEntry>,
     pub(crate) candidates: Vec<CandidateOutcome>,
@@ -241,6 +252,8 @@ pub(crate) struct Ext {
     pub(crate) first_taken: bool,
     /// `maxSendRate` and `maxRecvRate`, if either is set.
     pub(crate) rates: Option<Box<Rates>>,
+    /// Where the connection was to come from, if that was said: needed again for a clone.
+    pub(crate) locals: Arc<[LocalEndpoint]>,
     /// The Connection Properties, if they are not those of the request any more.
     pub(crate) changed: Option<Box<neater_property::ConnectionProperties>>,
 }

@@ -46,6 +46,10 @@ pub(crate) enum Timer {
     Accept(Key),
     /// The rate of a connection may allow more.
     Rate(Key),
+    /// Somebody who waits for room in a connection wants to look, whether there is any or not.
+    Look(Key),
+    /// A QUIC connection may have been silent for too long.
+    Silence(Key),
 }
 
 /// How many events one turn takes before it lets the program have its turn.
@@ -370,6 +374,8 @@ impl<N: Net> Engine<N> {
                 Timer::Expiry(conn) => self.expire_messages(conn),
                 Timer::Accept(listener) => self.accept_again(listener),
                 Timer::Rate(conn) => self.rate_timeout(conn),
+                Timer::Look(conn) => self.notify(conn, Event::Writable),
+                Timer::Silence(quic) => self.quic_silence(quic),
             }
         }
         if self.timers.len() > 1024
@@ -387,8 +393,8 @@ impl<N: Net> Engine<N> {
             Timer::Race(k) => conns.get(*k).is_some_and(|c| c.est.is_some()),
             Timer::Cached(k) => conns.get(*k).is_some_and(|c| c.state == ConnectionState::Establishing),
             Timer::Greeting(k) => conns.get(*k).is_some_and(|c| c.is_greeting()),
-            Timer::Idle(k) | Timer::Expiry(k) | Timer::Rate(k) => conns.contains(*k),
-            Timer::Quic(k) => quics.contains(*k),
+            Timer::Idle(k) | Timer::Expiry(k) | Timer::Rate(k) | Timer::Look(k) => conns.contains(*k),
+            Timer::Quic(k) | Timer::Silence(k) => quics.contains(*k),
             Timer::Trial(k) => quics.get(*k).is_some_and(|q| q.trial.is_some()),
             Timer::Channel(k) => channels.contains(*k),
             Timer::Closing(k) => closings.contains_key(k),

@@ -6,7 +6,7 @@ mod lessons;
 mod refusal;
 mod report;
 
-use self::check::{check_remotes, refused_first, server_name};
+use self::check::{check_locals, check_remotes, refused_first, server_name};
 pub(crate) use self::lessons::Trial;
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io, cache_key};
@@ -26,7 +26,7 @@ use neater_race::{
     Address, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, PathSpec, Progress, Race, StackId,
     StackOption,
 };
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Endpoints that one connection may be given.
@@ -57,6 +57,15 @@ struct Path {
     remote: usize,
     interface: Option<u32>,
     local: Option<SocketAddr>,
+    /// The local port, where there is no local address: 0 is any.
+    port: u16,
+}
+
+impl Path {
+    /// The address that an attempt towards `addr` is bound to, if it matters.
+    fn local_for(&self, addr: SocketAddr) -> Option<SocketAddr> {
+        self.local.or_else(|| (self.port != 0).then(|| crate::listen::any_like(addr.ip(), self.port)))
+    }
 }
 
 /// A connection that is being established by a race.
@@ -95,13 +104,29 @@ impl<N: Net> Engine<N> {
         local: Option<&LocalEndpoint>,
         first: Option<Bytes>,
     ) -> Result<ConnectionId, EstablishmentError> {
+        self.initiate_from(request, remotes, local.map_or(&[], core::slice::from_ref), first)
+    }
+
+    /// As [`Engine::initiate`], from any of several local endpoints: each is a path of its own, in this order (RFC 9623
+    /// section 4.1.3). None is any.
+    ///
+    /// # Errors
+    /// As [`Engine::initiate`].
+    #[inline]
+    pub fn initiate_from(
+        &mut self,
+        request: &Request,
+        remotes: &Arc<[RemoteEndpoint]>,
+        locals: &[LocalEndpoint],
+        first: Option<Bytes>,
+    ) -> Result<ConnectionId, EstablishmentError> {
         self.now = self.net.now();
-        if let ([remote], None, None) = (&remotes[..], local, &first)
+        if let ([remote], [], None) = (&remotes[..], locals, &first)
             && let Some(conn) = self.initiate_direct(request, remotes, remote)
         {
             return Ok(ConnectionId(conn));
         }
-        self.initiate_in_full(request, remotes, local, first)
+        self.initiate_in_full(request, remotes, locals, first)
     }
 
     /// The commonest way to a connection, kept short: one remote endpoint, for which plain TCP worked last time, and a
@@ -145,11 +170,15 @@ impl<N: Net> Engine<N> {
         &mut self,
         request: &Request,
         remotes: &Arc<[RemoteEndpoint]>,
-        local: Option<&LocalEndpoint>,
+        locals: &[LocalEndpoint],
         first: Option<Bytes>,
     ) -> Result<ConnectionId, EstablishmentError> {
         self.own_to_establish()?;
         check_remotes(remotes, &request.0)?;
+        check_locals(locals, remotes)?;
+        for name in remotes.iter().filter_map(|r| r.interface.as_deref()) {
+            self.zone_index(name)?;
+        }
         let own = match &request.0.isolate {
             Some(isolate) => Some(self.isolated(request, isolate)?),
             None => None,
@@ -168,7 +197,7 @@ impl<N: Net> Engine<N> {
         let mut conn = Conn::new(request.0.clone(), remotes.clone(), self.now);
         // An outcome does not tell by which interface it came about.
         let anywhere = request.0.properties.interfaces().is_empty() && remotes[0].interface.is_none();
-        if remotes.len() == 1 && local.is_none() && anywhere {
+        if remotes.len() == 1 && locals.is_empty() && anywhere {
             let network = self.network();
             let key = cache_key(network, &remotes[0], &request.0);
             conn.network = Some(network);
@@ -180,12 +209,15 @@ impl<N: Net> Engine<N> {
                 {
                     return Ok(ConnectionId(conn));
                 }
-                self.begin_race(conn, None, first, None);
+                self.begin_race(conn, &[], first, None);
                 return Ok(ConnectionId(conn));
             }
         }
+        if !locals.is_empty() {
+            conn.ext().locals = locals.into();
+        }
         let conn = self.conns.insert(conn);
-        self.begin_race(conn, local, first, None);
+        self.begin_race(conn, locals, first, None);
         Ok(ConnectionId(conn))
     }
 
@@ -210,12 +242,11 @@ impl<N: Net> Engine<N> {
 
     /// Lays out paths, asks for names, starts the race. `direct` is the cached outcome, if it is still being tried: it
     /// takes part as the candidate that it is, and counts from its own start.
-    fn begin_race(&mut self, conn: Key, local: Option<&LocalEndpoint>, first: Option<Bytes>, direct: Option<Attempt>) {
+    fn begin_race(&mut self, conn: Key, locals: &[LocalEndpoint], first: Option<Bytes>, direct: Option<Attempt>) {
         let Some(c) = self.conns.get(conn) else { return };
-        let (request, remotes) = (c.request.clone(), c.remotes.clone());
-        let interface = local.and_then(|l| l.interface.as_deref());
-        let indices = match self.interfaces_for(&request, interface) {
-            Ok(i) => i,
+        let (request, remotes, since) = (c.request.clone(), c.remotes.clone(), c.since);
+        let (paths, specs) = match self.lay_out(&request, &remotes, locals) {
+            Ok(laid) => laid,
             Err(error) => {
                 if let Some(direct) = direct {
                     self.release_attempt(direct.what, true);
@@ -223,29 +254,6 @@ impl<N: Net> Engine<N> {
                 return self.fail(conn, error);
             }
         };
-        let mut paths = Vec::new();
-        let mut specs = Vec::new();
-        for interface in &indices {
-            for (remote, r) in remotes.iter().enumerate() {
-                let literal = r.addr;
-                let scope = r.interface.as_deref().and_then(|n| self.interface_index(n));
-                let mut addr = local.and_then(|l| l.addr.map(|a| SocketAddr::new(a, l.port)));
-                if let (None, Some(l)) = (addr, local)
-                    && l.port != 0
-                {
-                    let any = literal.unwrap_or(IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED));
-                    addr = Some(crate::listen::any_like(any, l.port));
-                }
-                specs.push(PathSpec {
-                    id: PathId(paths.len() as u16),
-                    port: r.port,
-                    expect_v4: literal.is_none_or(|a| a.is_ipv4()) && !request.only_v6,
-                    expect_v6: literal.is_none_or(|a| a.is_ipv6()),
-                    expect_services: literal.is_none() && request.services,
-                });
-                paths.push(Path { remote, interface: interface.or(scope), local: addr });
-            }
-        }
         let stacks: Vec<_> = request
             .stacks
             .iter()
@@ -258,10 +266,12 @@ impl<N: Net> Engine<N> {
             .collect();
         let config = Config {
             attempt_delay: Duration::from_nanos(request.attempt_delay),
-            deadline: request.timeout.map(|t| self.now + t),
+            // Trying the cached outcome alone has taken of it.
+            deadline: request.timeout.map(|t| since + t),
             ..Config::default()
         };
-        let (count, network) = (paths.len(), self.network());
+        let network = self.network();
+        let ways: Vec<_> = paths.iter().map(|p| (p.remote, p.interface)).collect();
         let race = Race::new(self.now, config, specs, stacks, self.rng.seed());
         if let Some(c) = self.conns.get_mut(conn) {
             c.est = Some(Box::new(Establishing {
@@ -281,8 +291,8 @@ impl<N: Net> Engine<N> {
             self.keep_first(conn, data);
         }
         self.heed_lessons(conn);
-        for path in 0..count {
-            let r = &remotes[path % remotes.len()];
+        for (path, (remote, interface)) in ways.into_iter().enumerate() {
+            let r = &remotes[remote];
             match (r.addr, &r.host) {
                 (Some(addr), _) if addr.is_ipv4() && request.only_v6 => {}
                 (Some(addr), _) => {
@@ -297,7 +307,7 @@ impl<N: Net> Engine<N> {
                 (None, Some(host)) => {
                     let name = host.clone();
                     self.step(conn, Step::Resolving { name: name.to_string() });
-                    self.look_up(conn, path as u16, &name, r.port, request.services, indices[path / remotes.len()]);
+                    self.look_up(conn, path as u16, &name, r.port, request.services, interface);
                 }
                 (None, None) => {}
             }
@@ -309,20 +319,63 @@ impl<N: Net> Engine<N> {
         self.drain_race(conn);
     }
 
+    /// The paths of a race: local endpoints, then interfaces, then remote endpoints.
+    fn lay_out(
+        &mut self,
+        request: &crate::request::Compiled,
+        remotes: &[RemoteEndpoint],
+        locals: &[LocalEndpoint],
+    ) -> Result<(Vec<Path>, Vec<PathSpec>), EstablishmentError> {
+        let anywhere = LocalEndpoint::new();
+        let locals = if locals.is_empty() { core::slice::from_ref(&anywhere) } else { locals };
+        let (mut paths, mut specs) = (Vec::new(), Vec::new());
+        for local in locals {
+            for interface in self.interfaces_for(request, local.interface.as_deref())? {
+                for (remote, r) in remotes.iter().enumerate() {
+                    let scope = r.interface.as_deref().map(|n| self.zone_index(n)).transpose()?;
+                    // What cannot be bound together is no path.
+                    let fits = |v4: bool| {
+                        r.addr.is_none_or(|a| a.is_ipv4() == v4) && local.addr.is_none_or(|a| a.is_ipv4() == v4)
+                    };
+                    if !fits(true) && !fits(false) {
+                        continue;
+                    }
+                    specs.push(PathSpec {
+                        id: PathId(paths.len() as u16),
+                        port: r.port,
+                        expect_v4: fits(true) && !request.only_v6,
+                        expect_v6: fits(false),
+                        expect_services: r.addr.is_none() && request.services,
+                    });
+                    let addr = local.addr.map(|a| SocketAddr::new(a, local.port));
+                    paths.push(Path { remote, interface: interface.or(scope), local: addr, port: local.port });
+                }
+            }
+        }
+        Ok((paths, specs))
+    }
+
+    /// The interface that a remote endpoint names, by its name or, as the zone of an address may (RFC 4007 section 11.2), by
+    /// its index.
+    fn zone_index(&self, name: &str) -> Result<u32, EstablishmentError> {
+        let by_number = |n: u32| self.net.interfaces().iter().any(|i| i.index == n).then_some(n);
+        self.interface_index(name).or_else(|| by_number(name.parse().ok()?)).ok_or_else(|| no_interface(name))
+    }
+
+    /// Of which family the addresses must be that this path leads to; `None`: of either.
+    pub(crate) fn path_family(&self, conn: Key, path: PathId) -> Option<Family> {
+        let est = self.conns.get(conn)?.est.as_deref()?;
+        Some(Family::of(&est.paths.get(path.0 as usize)?.local?.ip()))
+    }
+
     /// The interfaces a connection may use, in rank order; `None` leaves it to the system.
     fn interfaces_for(
         &mut self,
         request: &crate::request::Compiled,
         local: Option<&str>,
     ) -> Result<Vec<Option<u32>>, EstablishmentError> {
-        let missing = |name: &str| {
-            EstablishmentError::new(
-                Reason::InvalidConfiguration,
-                format!("there is no interface `{name}` on this host"),
-            )
-        };
         if let Some(name) = local {
-            return Ok(vec![Some(self.interface_index(name).ok_or_else(|| missing(name))?)]);
+            return Ok(vec![Some(self.interface_index(name).ok_or_else(|| no_interface(name))?)]);
         }
         let any = request.properties.interfaces().is_empty();
         if any && !request.demands_path {
@@ -458,8 +511,9 @@ impl<N: Net> Engine<N> {
             _ => &request.udp_options,
         };
         let custom;
-        let options = if path.interface.is_some() || path.local.is_some() {
-            custom = SocketOptions { interface: path.interface, local: path.local, ..base.clone() };
+        let local = path.local_for(addr);
+        let options = if path.interface.is_some() || local.is_some() {
+            custom = SocketOptions { interface: path.interface, local, ..base.clone() };
             &custom
         } else {
             base
@@ -648,7 +702,7 @@ impl<N: Net> Engine<N> {
                 match &c.est {
                     None => {
                         c.io = Io::None;
-                        self.begin_race(conn, None, None, None);
+                        self.begin_race(conn, &[], None, None);
                     }
                     Some(est) if est.race.is_over() => self.lost(conn),
                     Some(_) => {}
@@ -741,6 +795,9 @@ impl<N: Net> Engine<N> {
         if let Some(key) = cache_key.filter(|_| raced) {
             let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(establishment));
             self.outcomes.record_success(now, key, outcome);
+            if let Some(until) = self.resolved_until(conn, addr.is_ipv4()) {
+                self.outcomes.expire_by(&key, until);
+            }
         }
         self.learn(conn, lessons);
         self.enter_established(conn);
@@ -869,6 +926,10 @@ impl<N: Net> Engine<N> {
             self.names.forget(*id);
         }
     }
+}
+
+fn no_interface(name: &str) -> EstablishmentError {
+    EstablishmentError::new(Reason::InvalidConfiguration, format!("there is no interface `{name}` on this host"))
 }
 
 /// The error of an operation on the network as that of an attempt.

@@ -343,6 +343,8 @@ pub enum SendError {
     /// Parts of the message were taken, and the connection was ended before its last one: the framer sends none of it, or
     /// not the end.
     Unfinished,
+    /// The message's lifetime (`msgLifetime`) has ended before there was room for it.
+    Expired,
     /// The connection has failed.
     Connection(ConnectionError),
 }
@@ -356,6 +358,7 @@ impl fmt::Display for SendError {
             Self::InvalidMessageProperties(why) => write!(f, "message properties: {why}"),
             Self::Framer(why) => write!(f, "framer: {why}"),
             Self::Unfinished => f.write_str("the connection was ended before the last part of the message was sent"),
+            Self::Expired => f.write_str("the message's lifetime has ended before there was room for it"),
             Self::Connection(e) => e.fmt(f),
         }
     }

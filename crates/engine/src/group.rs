@@ -191,7 +191,10 @@ impl<N: Net> Engine<N> {
             _ => {
                 let (request, remotes) = (crate::Request(c.request.clone()), c.remotes.clone());
                 let group = self.group(conn).map_err(|e| EstablishmentError::new(Reason::Cancelled, e.to_string()))?;
-                let clone = self.initiate(&request, &remotes, None, None)?;
+                // From where its parent was to come from, but for the port, which is the parent's.
+                let locals = self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.locals.clone());
+                let locals: Vec<_> = locals.unwrap_or_default().iter().map(|l| l.clone().with_port(0)).collect();
+                let clone = self.initiate_from(&request, &remotes, &locals, None)?;
                 self.join_group(group.0, clone.0);
                 self.release_group(group);
                 self.inherit_properties(conn.0, clone.0);
@@ -251,15 +254,18 @@ impl<N: Net> Engine<N> {
     /// The peer allows more streams: give them to the members that wait, oldest first.
     pub(crate) fn open_pending(&mut self, quic: Key) {
         let Some(group) = self.quics.get(quic).and_then(|q| q.group) else { return };
-        loop {
+        for conn in self.pending_on(quic) {
             let Some(g) = self.groups.get_mut(group) else { return };
-            let Some((conn, direction)) = g.pending.front().copied() else { return };
+            let Some(at) = g.pending.iter().position(|(c, _)| *c == conn) else { continue };
             if self.conns.get(conn).is_none_or(|c| c.state != ConnectionState::Establishing) {
-                g.pending.pop_front();
+                g.pending.remove(at);
                 continue;
             }
+            let Some((_, direction)) = g.pending.get(at).copied() else { return };
             let Some(stream) = self.quics.get_mut(quic).and_then(|q| q.conn.open(direction)) else { return };
-            g.pending.pop_front();
+            if let Some(g) = self.groups.get_mut(group) {
+                g.pending.remove(at);
+            }
             if let Some(c) = self.conns.get_mut(conn) {
                 c.io = Io::Stream { quic, stream };
             }

@@ -58,7 +58,7 @@ pub use event::{
     Source, Step, TimelineEntry,
 };
 pub use ids::{ConnectionId, GroupId, ListenerId, MessageId};
-pub use neater_quic::Direction as StreamDirection;
+pub use neater_quic::{Direction as StreamDirection, Qlog, QlogOf};
 pub use neater_race::BadCause;
 pub use properties::SetPropertyError;
 pub use receive::{ReceiveOutcome, Received};

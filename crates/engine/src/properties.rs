@@ -128,6 +128,12 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn.0) else {
             return Err(SetPropertyError("the connection does not exist any more".into()));
         };
+        if let Some(info) = lookup(name)
+            && info.class == Class::Selection
+        {
+            let why = "is a Selection Property: it is fixed when a connection is initiated";
+            return Err(SetPropertyError(format!("{} {why}", info.name)));
+        }
         // The property's own rules first: name, type, range.
         let mut changed = c.properties();
         changed.set(name, value.clone()).map_err(|e| SetPropertyError(e.to_string()))?;

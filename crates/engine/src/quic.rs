@@ -1,5 +1,6 @@
 //! QUIC connections and the sockets they share.
 
+pub(crate) mod silence;
 mod socket;
 
 use crate::conn::{Conn, ConnectionState, Io, Queued};
@@ -77,6 +78,10 @@ pub(crate) struct Quic {
     window: u64,
     /// How many connections the peer may have in the group (`groupConnLimit`).
     pub(crate) peer_limit: Option<u32>,
+    /// When something came from the peer last.
+    heard: Instant,
+    /// A timer looks after its silence: see [`silence`].
+    listening: bool,
 }
 
 /// `connPriority` unless it was set (RFC 9622 section 8.1.2).
@@ -107,7 +112,9 @@ impl<N: Net> Engine<N> {
     fn identity(&mut self) -> Identity {
         let secret = self.config.shared_secret.unwrap_or(self.config.seed);
         let mut keys = neater_base::Rng::new(secret);
-        Identity { engine: self.config.engine, seed: self.rng.seed(), reset_key: keys.seed(), token_key: keys.seed() }
+        let qlog = self.config.qlog.clone();
+        let (engine, seed) = (self.config.engine, self.rng.seed());
+        Identity { engine, seed, reset_key: keys.seed(), token_key: keys.seed(), qlog }
     }
 
     /// Opens a UDP socket that speaks QUIC; `server`: it accepts connections for this listener.
@@ -248,6 +255,8 @@ impl<N: Net> Engine<N> {
             started: self.now,
             window: neater_quic::Tuning::SEND_WINDOW_MIN,
             peer_limit,
+            heard: self.now,
+            listening: false,
         });
         if let Some(s) = self.quic_sockets.get_mut(socket) {
             if s.conns.len() <= handle.0 {
@@ -547,10 +556,13 @@ impl<N: Net> Engine<N> {
         let Some(q) = self.quics.get(key) else { return };
         let mut members: Vec<Key> = q.streams.values().copied().collect();
         members.extend(q.datagrams);
-        if let Some(g) = q.group.and_then(|g| self.groups.get_mut(g)) {
-            members.extend(g.pending.drain(..).map(|(c, _)| c));
-        }
         let group = q.group;
+        for conn in self.pending_on(key) {
+            if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+                g.pending.retain(|(c, _)| *c != conn);
+            }
+            members.push(conn);
+        }
         for conn in members {
             self.stream_transport_lost(conn, &error);
         }
@@ -612,7 +624,10 @@ impl<N: Net> Engine<N> {
     pub(crate) fn quic_won(&mut self, conn: Key, key: Key, stack: Stack) {
         let group = match self.conns.get(conn).and_then(|c| c.group) {
             Some(g) => {
-                if let Some(g) = self.groups.get_mut(g) {
+                // Several members of a group without streams may have raced, and each have won a session of its own.
+                let own = self.groups.get(g).and_then(|g| g.quic).and_then(|q| self.quics.get(q));
+                let first = own.is_none_or(|q| q.lost.is_some());
+                if let Some(g) = self.groups.get_mut(g).filter(|_| first) {
                     g.quic = Some(key);
                 }
                 g
@@ -658,6 +673,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn quic_bind(&mut self, key: Key, stream: StreamId, conn: Key) {
         if let Some(q) = self.quics.get_mut(key) {
             q.streams.insert(stream, conn);
+            self.quic_listen(key);
         }
         if let Some(p) = self.conns.get(conn).map(Conn::priority).filter(|p| *p != DEFAULT_PRIORITY) {
             self.apply_priority(conn, p);
@@ -673,6 +689,28 @@ impl<N: Net> Engine<N> {
             }
         }
         self.mark_dirty(key);
+        self.close_spare(key);
+    }
+
+    /// A session that is not its group's own ends with the last that uses it: the group will not end it.
+    pub(crate) fn close_spare(&mut self, key: Key) {
+        let Some(q) = self.quics.get(key).filter(|q| q.client && q.lost.is_none() && q.attempt.is_none()) else {
+            return;
+        };
+        let Some(g) = q.group.and_then(|g| self.groups.get(g)) else { return };
+        if g.quic != Some(key) && q.streams.is_empty() && q.datagrams.is_none() && self.pending_on(key).is_empty() {
+            let code = g.abort_code.unwrap_or(NO_ERROR);
+            self.quic_close(key, code);
+        }
+    }
+
+    /// The connections that wait for a stream of this session, in the order in which they get one.
+    pub(crate) fn pending_on(&self, key: Key) -> Vec<Key> {
+        let group = self.quics.get(key).and_then(|q| q.group).and_then(|g| self.groups.get(g));
+        let waits = |conn: &Key| {
+            self.conns.get(*conn).is_some_and(|c| matches!(c.io, Io::StreamPending { quic } if quic == key))
+        };
+        group.map_or_else(Vec::new, |g| g.pending.iter().map(|(c, _)| *c).filter(waits).collect())
     }
 
     /// Drops a QUIC connection that is over and used by nobody, and its socket with the last of them.
@@ -684,7 +722,7 @@ impl<N: Net> Engine<N> {
         let (socket, group) = (q.socket, q.group);
         self.quics.remove(key);
         if let Some(g) = group {
-            if let Some(g) = self.groups.get_mut(g) {
+            if let Some(g) = self.groups.get_mut(g).filter(|g| g.quic == Some(key)) {
                 g.quic = None;
             }
             self.tidy_group(g);

@@ -373,26 +373,46 @@ impl<N: Net> Engine<N> {
         Ok(())
     }
 
+    /// Lets a framer find the messages of a datagram. Anybody can send a datagram that makes no sense: it is dropped, and the
+    /// connection goes on.
+    fn frame_datagram(&mut self, key: Key, data: &[u8], ecn: Ecn) {
+        let mut out = Outbound::default();
+        let Some(c) = self.conns.get_mut(key) else { return };
+        let Ext { framer, receiver, framed_ecn, .. } = c.ext();
+        let Some(framer) = framer else { return };
+        *framed_ecn = ecn;
+        if !receiver.run_datagram(framer.as_mut(), data, &mut out) {
+            c.dropped = c.dropped.saturating_add(1);
+        }
+        if !out.pieces.is_empty() && self.conns.get(key).is_some_and(|c| c.is_open() && !c.fin_done) {
+            self.queue_front(key, out);
+            self.flush_and_report(key);
+        }
+    }
+
     fn receive_datagram(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
         for _ in 0..ROUNDS {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
             let (io, framed) = (c.io, c.framed());
+            if framed
+                && let Some(ext) = &mut c.ext
+                && let Some(d) = ext.receiver.take()
+            {
+                return Ok(ReceiveOutcome::Received(Received {
+                    data: d.data,
+                    end_of_message: d.end_of_message,
+                    is_final: false,
+                    ecn: Some(ext.framed_ecn),
+                    early: false,
+                }));
+            }
             if let Some((data, ecn)) = c.ext.as_deref_mut().and_then(take_queued) {
-                let mut received =
-                    Received { data, end_of_message: true, is_final: false, ecn: Some(ecn), early: false };
-                if !framed {
-                    return Ok(ReceiveOutcome::Received(received));
+                if framed {
+                    self.frame_datagram(key, &data, ecn);
+                    continue;
                 }
-                c.ext().receiver.buffer().extend_from_slice(&received.data);
-                self.run_framer(key, false)?;
-                let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
-                if let Some(d) = c.ext().receiver.take() {
-                    received.data = d.data;
-                    received.end_of_message = d.end_of_message;
-                    return Ok(ReceiveOutcome::Received(received));
-                }
-                // Not a whole message yet: the next datagram.
-                continue;
+                let received = Received { data, end_of_message: true, is_final: false, ecn: Some(ecn), early: false };
+                return Ok(ReceiveOutcome::Received(received));
             }
             match io {
                 Io::Channel(k) => {

@@ -44,6 +44,8 @@ pub(crate) struct Compiled {
     /// Timeline entries are reported as events, too.
     pub(crate) observe: bool,
     pub(crate) soft_errors: bool,
+    /// After how much silence of a QUIC peer to ask whether it is still there.
+    pub(crate) silence: Option<Duration>,
     /// Nobody watches the steps of establishment, there is no framer to be started after it, and any interface will do.
     pub(crate) direct: bool,
     pub(crate) timeout: Option<Duration>,
@@ -171,6 +173,7 @@ impl<N: Net> Engine<N> {
         let demands_path = !needs.pvd.is_empty() || of_paths(needs.require) || of_paths(needs.prohibit);
         let sockets = socket_options(properties, role);
         let tuning = tuning(properties, role, self.limits.datagram_buffer);
+        let silence = crate::quic::silence::patience(properties, role, &tuning);
 
         let isolation = options.isolation;
         let isolate = (connection.isolate_session && isolation == 0 && role != Role::Listen)
@@ -232,13 +235,16 @@ impl<N: Net> Engine<N> {
             tls_server,
             quic_server,
             isolation,
-            attempt_delay: properties.attempt_delay().map_or(DEFAULT_ATTEMPT_DELAY, nanos),
+            // The cached outcome is tried alone for an attempt delay, and must not be for longer than all may take.
+            attempt_delay: (properties.attempt_delay().map_or(DEFAULT_ATTEMPT_DELAY, nanos))
+                .min(options.timeout.map_or(u64::MAX, nanos)),
             tcp_options: sockets.tcp,
             tls_options: sockets.tls,
             udp_options: sockets.udp,
             services: security.alpn().iter().any(http) && need != SecurityNeed::Disabled,
             policy,
             observe: options.observe,
+            silence,
             soft_errors: wants(properties, P::SoftErrorNotify, role),
             direct: !options.observe
                 && !options.framer.frames()

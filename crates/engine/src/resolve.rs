@@ -111,9 +111,22 @@ impl<N: Net> Engine<N> {
         if self.names.resolver.is_some() {
             let (config, hosts) = configure(&self.net);
             let now = self.now;
+            // Names may mean other addresses now.
+            self.outcomes.forget_outcomes();
             self.resolver().set_config(now, config, hosts);
             self.drain_resolver();
         }
+    }
+
+    /// Until when an address of this family may be taken for that of a connection's only remote endpoint: what its name
+    /// meant is good for as long as the name server has said. `None`: the endpoint has no name.
+    pub(crate) fn resolved_until(&mut self, conn: Key, v4: bool) -> Option<Instant> {
+        let now = self.now;
+        let remotes = self.conns.get(conn)?.remotes.clone();
+        let [remote] = &remotes[..] else { return None };
+        let host = remote.host.as_deref().filter(|_| remote.addr.is_none())?;
+        // What is not even kept for the next lookup is good for none.
+        Some(self.resolver().expiry(now, host, v4).unwrap_or(now))
     }
 
     /// Forgets every answer and every outcome.
@@ -367,7 +380,13 @@ impl<N: Net> Engine<N> {
         let input = match (kind, answer) {
             (RecordKind::Https, Answer::Services(list)) => {
                 let alpn = self.conns.get(conn).map(|c| c.request.alpn.clone()).unwrap_or_default();
-                let services = list.iter().map(|b| self.service(b, &alpn)).collect();
+                let mut services: Vec<_> = list.iter().map(|b| self.service(b, &alpn)).collect();
+                if let Some(family) = self.path_family(conn, path) {
+                    for service in &mut services {
+                        service.hints.retain(|a| Family::of(&a.addr) == family);
+                        service.target.iter_mut().for_each(|t| t.retain(|a| Family::of(&a.addr) == family));
+                    }
+                }
                 RaceInput::Services { path, result: Ok(services) }
             }
             (RecordKind::Https, Answer::Failed(e)) => {
@@ -376,7 +395,8 @@ impl<N: Net> Engine<N> {
             (RecordKind::Https, Answer::Addresses(_)) => RaceInput::Services { path, result: Ok(Vec::new()) },
             (_, answer) => {
                 let family = if kind == RecordKind::A { Family::V4 } else { Family::V6 };
-                let unfit = family == Family::V4 && self.conns.get(conn).is_some_and(|c| c.request.only_v6);
+                let unfit = family == Family::V4 && self.conns.get(conn).is_some_and(|c| c.request.only_v6)
+                    || self.path_family(conn, path).is_some_and(|f| f != family);
                 let result = match answer {
                     Answer::Addresses(_) if unfit => Ok(Vec::new()),
                     Answer::Addresses(list) => Ok(self.addresses(&list)),

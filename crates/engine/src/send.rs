@@ -7,8 +7,8 @@ use crate::transport::tls_out;
 use crate::{ConnectionId, Engine, MessageId, Stack};
 use bytes::Bytes;
 use core::time::Duration;
-use neater_base::Key;
 use neater_base::net::{ErrorKind, Lane, Net, NetError, SocketOption};
+use neater_base::{Instant, Key};
 use neater_framing::Outbound;
 use neater_quic::ConnectionApi;
 use std::io::IoSlice;
@@ -77,6 +77,24 @@ impl<N: Net> Engine<N> {
         result
     }
 
+    /// How much is left of the lifetime of a message for which there was no room, [`crate::Event::Writable`] following at its
+    /// end at the latest; `None`: it has ended. `until` keeps when that is, and is empty at first.
+    pub fn lifetime_left(
+        &mut self,
+        conn: ConnectionId,
+        lifetime: Duration,
+        until: &mut Option<Instant>,
+    ) -> Option<Duration> {
+        self.now = self.net.now();
+        let now = self.now;
+        let at = *until.get_or_insert_with(|| {
+            let at = now + lifetime;
+            self.timers.push(at, crate::engine::Timer::Look(conn.0));
+            at
+        });
+        (now < at).then(|| at - now)
+    }
+
     /// Whether connections of this request can take a message of `len` bytes at all, whatever they will be carried by.
     ///
     /// # Errors
@@ -123,8 +141,16 @@ impl<N: Net> Engine<N> {
                 "safelyReplayable is false, and UDP may deliver a datagram twice".into(),
             ));
         }
+        if c.tx.refusing {
+            // What is left of it would be taken for a message of its own.
+            c.tx.part_refused(options.end_of_message);
+            return Err(SendError::Framer("an earlier part of this message was refused".into()));
+        }
         // Of a message in parts, those that the framer keeps count.
         if len > limits.message.saturating_sub(c.tx.held) {
+            if c.tx.in_message || !options.end_of_message {
+                c.tx.part_refused(options.end_of_message);
+            }
             return Err(SendError::MessageTooLarge { max: limits.message });
         }
         if datagram {
@@ -203,6 +229,9 @@ impl<N: Net> Engine<N> {
                 if let Err(e) = framed {
                     let broken = framer.is_broken();
                     c.tx.spent.append(&mut pieces);
+                    if !first || !options.end_of_message {
+                        c.tx.part_refused(options.end_of_message);
+                    }
                     self.recount(conn);
                     if broken {
                         self.fail_connection(conn, ConnectionError::Framer(e.0.clone()));
@@ -519,7 +548,11 @@ impl<N: Net> Engine<N> {
                 return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
             }
             _ if c.given_up() => return Err(refused(c)),
-            _ => c.final_sent = true,
+            // Who waits for room learns that none will come.
+            _ if !core::mem::replace(&mut c.final_sent, true) && core::mem::take(&mut c.wants_room) => {
+                self.notify(conn.0, crate::Event::Writable);
+            }
+            _ => {}
         }
         self.end_message(conn.0);
         self.flush_and_report(conn.0);

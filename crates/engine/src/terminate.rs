@@ -242,7 +242,8 @@ impl<N: Net> Engine<N> {
                     }
                 }
             }
-            Io::None | Io::StreamPending { .. } => {}
+            Io::StreamPending { quic } => self.close_spare(quic),
+            Io::None => {}
         }
         self.leave_group(conn);
     }
@@ -512,12 +513,6 @@ impl<N: Net> Engine<N> {
             return ConnectionState::Closed;
         }
         self.conns.get(conn.0).map_or(ConnectionState::Closed, |c| c.state)
-    }
-
-    /// Why a connection failed, if it did.
-    #[must_use]
-    pub fn error(&self, conn: ConnectionId) -> Option<ConnectionError> {
-        self.conns.get(conn.0)?.error().cloned()
     }
 
     /// How a connection has ended, if it has: for whoever takes it after its last event.

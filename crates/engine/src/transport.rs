@@ -241,7 +241,9 @@ impl<N: Net> Engine<N> {
         }
         let writable = self.may_write(conn);
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.wants_room && c.is_open() && c.tx.waiting() < limit / 2 && writable {
+        // After the last message it is not room that is waited for, but that the end is out.
+        let worth = if c.final_sent { c.end_is_out() } else { c.tx.waiting() < limit / 2 && writable };
+        if c.wants_room && c.is_open() && worth {
             c.wants_room = false;
             self.notify(conn, Event::Writable);
         }

@@ -38,6 +38,10 @@ impl Framer for LengthPrefixed {
     }
 
     fn new_sent_message(&mut self, out: &mut Outbound, data: Bytes, first: bool, end: bool) -> Result<(), FramerError> {
+        if first {
+            // A part of another message may have been taken, and the next one refused above us.
+            self.gathered.clear();
+        }
         let length = (self.gathered.len() + data.len()) as u64;
         if length > self.max {
             self.gathered.clear();

@@ -79,7 +79,8 @@ pub trait Framer: Send {
     /// The connection is being closed: the framer may write its farewell.
     fn stop(&mut self, _out: &mut Outbound) {}
 
-    /// The program sends (part of) a message. `first` and `end` tell whether this is its beginning and its end.
+    /// The program sends (part of) a message. `first` and `end` tell whether this is its beginning and its end. A first part
+    /// after one that was not the end: what was sent of the message before is given up.
     ///
     /// # Errors
     /// The message cannot be framed; the connection stays usable if nothing of the message was sent.

@@ -55,6 +55,23 @@ impl Receiver {
         self.ended && self.delivered.is_empty()
     }
 
+    /// Lets the framer look at one datagram, which holds whole messages or is no good: what it leaves over is not joined to
+    /// the next one. False if the datagram, or the rest of it, was no good; whole messages before that are delivered.
+    pub fn run_datagram(&mut self, framer: &mut dyn Framer, datagram: &[u8], out: &mut Outbound) -> bool {
+        self.buffer.clear();
+        self.buffer.extend_from_slice(datagram);
+        let before = self.delivered.len();
+        let run = self.run(framer, false, out);
+        let good = run.is_ok() && self.earmarked.is_none() && self.buffer.is_empty();
+        self.earmarked = None;
+        self.buffer.clear();
+        while self.delivered.len() > before && self.delivered.back().is_some_and(|d| !d.end_of_message) {
+            // The end of this message was not in the datagram.
+            self.waiting -= self.delivered.pop_back().map_or(0, |d| d.data.len());
+        }
+        good
+    }
+
     /// Lets the framer look at the bytes that were appended to [`Receiver::buffer`]; `ended`: no more will come.
     ///
     /// # Errors
@@ -200,6 +217,29 @@ mod tests {
         assert!(e.is_err());
         assert_eq!(rx.take().expect("delivered").data, "ok");
         assert_eq!(rx.held(), 2, "only the broken header is left after the cursor");
+    }
+
+    #[test]
+    fn a_bad_datagram_spoils_no_other() {
+        let mut framer = LengthPrefixed::new(2, 100);
+        let mut rx = Receiver::default();
+        let mut run = |datagram: &[u8]| {
+            let good = rx.run_datagram(&mut framer, datagram, &mut Outbound::default());
+            let mut messages = Vec::new();
+            while let Some(d) = rx.take() {
+                assert!(d.end_of_message, "nothing but whole messages");
+                messages.push(d.data);
+            }
+            assert_eq!(rx.held(), 0);
+            (good, messages)
+        };
+        assert_eq!(run(b"\0\x01a"), (true, vec![Bytes::from("a")]));
+        assert_eq!(run(b"\0\x09cut"), (false, vec![]), "cut short");
+        assert_eq!(run(b"\0"), (false, vec![]), "cut in the length");
+        assert_eq!(run(b"\xff\xffx"), (false, vec![]), "over the limit");
+        assert_eq!(run(b"\0\x01b\0\x01c"), (true, vec![Bytes::from("b"), Bytes::from("c")]));
+        assert_eq!(run(b"\0\x01d\0\x05e"), (false, vec![Bytes::from("d")]), "the whole ones of a cut one");
+        assert_eq!(run(b"\0\x01f"), (true, vec![Bytes::from("f")]));
     }
 
     /// A framer that never consumes anything.

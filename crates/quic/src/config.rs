@@ -1,8 +1,48 @@
 //! What a QUIC endpoint is set up with.
 
+use crate::clock::Epoch;
 use core::time::Duration;
+use neater_base::Instant;
 use quinn_proto::{MtuDiscoveryConfig, TransportConfig, VarInt};
 use std::sync::Arc;
+
+/// Where qlog traces of QUIC connections go (draft-ietf-quic-qlog-main-schema): asked for a writer once for each
+/// connection that is opened or accepted. Times in a trace count from [`Instant::ZERO`], so a
+/// simulated run writes the same bytes when it is repeated.
+#[derive(Clone)]
+pub struct Qlog(Arc<MakeWriter>);
+
+type MakeWriter = dyn Fn(QlogOf) -> Option<Box<dyn std::io::Write + Send + Sync>> + Send + Sync;
+
+/// What a trace is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QlogOf {
+    /// One connection that was opened here.
+    Client,
+    /// One connection that was accepted here.
+    Server,
+}
+
+impl Qlog {
+    /// Traces go to what `writer` returns; nowhere if it returns nothing.
+    pub fn new(
+        writer: impl Fn(QlogOf) -> Option<Box<dyn std::io::Write + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(writer))
+    }
+
+    pub(crate) fn stream(&self, of: QlogOf, epoch: Epoch) -> Option<quinn_proto::QlogStream> {
+        let mut config = quinn_proto::QlogConfig::default();
+        config.writer((self.0)(of)?).start_time(epoch.theirs(Instant::ZERO));
+        config.into_stream()
+    }
+}
+
+impl core::fmt::Debug for Qlog {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Qlog")
+    }
+}
 
 /// Keys and number of one engine's QUIC endpoints.
 ///
@@ -18,6 +58,8 @@ pub struct Identity {
     pub reset_key: [u8; 32],
     /// Seals retry and address validation tokens (RFC 9000 section 8.1).
     pub token_key: [u8; 32],
+    /// Where traces go.
+    pub qlog: Option<Qlog>,
 }
 
 impl core::fmt::Debug for Identity {

@@ -4,6 +4,7 @@ use crate::api::{
     Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, ReadOutcome, Stats, StreamId,
     Transmit,
 };
+use crate::config::{Qlog, QlogOf};
 use crate::{Epoch, Identity, QuicError, Tuning};
 use bytes::{Bytes, BytesMut};
 use neater_base::net::Ecn;
@@ -73,6 +74,9 @@ pub struct Endpoint {
     handshaking: usize,
     accepting: bool,
     server: bool,
+    qlog: Option<Qlog>,
+    /// What accepted connections are set up with, when each has a trace of its own.
+    traced: Option<(Arc<q::ServerConfig>, Tuning)>,
 }
 
 impl core::fmt::Debug for Endpoint {
@@ -101,6 +105,7 @@ impl Endpoint {
         config.cid_generator(move || Box::new(Cids { engine, rng: cids.clone() }));
         config.rng_seed(Some(seed));
         let accepting = server.is_some();
+        let tuning = server.as_ref().filter(|_| identity.qlog.is_some()).map(|(_, tuning)| Tuning::clone(tuning));
         let server = server
             .map(|(tls, tuning)| {
                 let crypto = QuicServerConfig::try_from(tls).map_err(|e| QuicError::Configuration(e.to_string()))?;
@@ -112,8 +117,10 @@ impl Endpoint {
                 Ok::<_, QuicError>(Arc::new(server))
             })
             .transpose()?;
+        let traced = server.clone().zip(tuning);
         let inner = q::Endpoint::new(Arc::new(config), server, true, None);
-        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting, server: accepting })
+        let (qlog, server) = (identity.qlog.clone(), accepting);
+        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting, server, qlog, traced })
     }
 
     /// Tells wall time, for the age of tokens.
@@ -132,13 +139,23 @@ impl Endpoint {
                 Err(e) => Arrival::Respond(self.inner.refuse(e.into_incoming(), out).into()),
             };
         }
-        match self.inner.accept(incoming, now, out, None) {
+        match self.inner.accept(incoming, now, out, self.traced_setup()) {
             Ok((handle, inner)) => {
                 self.handshaking += 1;
                 Arrival::New(Handle(handle.0), Box::new(Connection::new(inner, self.epoch)))
             }
             Err(e) => e.response.map_or(Arrival::Nothing, |t| Arrival::Respond(t.into())),
         }
+    }
+
+    /// What the next connection that is accepted is set up with, if it has a trace of its own.
+    fn traced_setup(&self) -> Option<Arc<q::ServerConfig>> {
+        let (setup, tuning) = self.traced.as_ref()?;
+        let stream = self.qlog.as_ref()?.stream(QlogOf::Server, self.epoch)?;
+        let (mut setup, mut transport) = (q::ServerConfig::clone(setup), tuning.transport());
+        transport.qlog_stream(Some(stream));
+        setup.transport_config(Arc::new(transport));
+        Some(Arc::new(setup))
     }
 
     /// Whether it accepts connections, or did: other engines may share its port.
@@ -197,7 +214,9 @@ impl EndpointApi for Endpoint {
         let crypto =
             QuicClientConfig::try_from(setup.tls.clone()).map_err(|e| QuicError::Configuration(e.to_string()))?;
         let mut config = q::ClientConfig::new(Arc::new(crypto));
-        config.transport_config(Arc::new(setup.tuning.transport()));
+        let mut transport = setup.tuning.transport();
+        transport.qlog_stream(self.qlog.as_ref().and_then(|q| q.stream(QlogOf::Client, self.epoch)));
+        config.transport_config(Arc::new(transport));
         let rng = self.rng.clone();
         config.initial_dst_cid_provider(Arc::new(move || {
             let mut id = [0; 16];

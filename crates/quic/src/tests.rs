@@ -29,7 +29,7 @@ struct Pair {
 }
 
 fn identity(engine: u8, seed: u8) -> Identity {
-    Identity { engine, seed: [seed; 32], reset_key: [1; 32], token_key: [2; 32] }
+    Identity { engine, seed: [seed; 32], reset_key: [1; 32], token_key: [2; 32], qlog: None }
 }
 
 fn tls(seed: u8) -> (Arc<rustls::ClientConfig>, Arc<rustls::ServerConfig>) {

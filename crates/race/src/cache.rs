@@ -219,6 +219,21 @@ impl OutcomeCache {
         }
     }
 
+    /// Lets the outcome of this key be forgotten at this instant, if not earlier: what it rests on holds no longer.
+    pub fn expire_by(&mut self, key: &CacheKey, at: Instant) {
+        let slot = self.index.get(key).and_then(|i| self.slots.get_mut(*i as usize));
+        if let Some(outcome) = slot.and_then(|slot| slot.outcome.as_mut()) {
+            outcome.expires = outcome.expires.min(at);
+        }
+    }
+
+    /// Forgets what worked under all circumstances, but not what was no good.
+    pub fn forget_outcomes(&mut self) {
+        for slot in &mut self.slots {
+            slot.outcome = None;
+        }
+    }
+
     /// Lets the outcome of this key be forgotten as soon as a bad candidate of a better stack is bad no more, so that what
     /// was bad only for a while is tried again. `better(a, b)` tells whether the stack `a` is better than `b`.
     pub fn give_way(&mut self, now: Instant, key: &CacheKey, better: impl Fn(StackId, StackId) -> bool) {

@@ -64,7 +64,7 @@ pub fn client_config(
         Some(0) => Resumption::disabled(),
         _ => Resumption::store(Arc::new(scoped)),
     };
-    if let Some(log) = &parameters.key_log {
+    if let Some(log) = parameters.key_log.as_ref().or(crypto.key_log.as_ref()) {
         config.key_log = log.clone();
     }
     Ok(Arc::new(config))
@@ -113,7 +113,7 @@ pub fn server_config(
             config.ticketer = Arc::new(Ticketer::new(common.provider.secure_random, crypto.clock.clone()));
         }
     }
-    if let Some(log) = &parameters.key_log {
+    if let Some(log) = parameters.key_log.as_ref().or(crypto.key_log.as_ref()) {
         config.key_log = log.clone();
     }
     Ok(Arc::new(config))

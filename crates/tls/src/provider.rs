@@ -76,6 +76,8 @@ pub struct Crypto {
     pub roots_error: Option<Arc<str>>,
     /// The sessions that clients may resume: one store for all that use this, divided by isolation key.
     pub sessions: SessionStore,
+    /// Where session keys are written for debugging, unless the parameters say otherwise. Whoever reads them reads everything.
+    pub key_log: Option<Arc<dyn rustls::KeyLog>>,
 }
 
 impl Crypto {
@@ -95,6 +97,7 @@ impl Crypto {
             clock,
             roots: Arc::new(RootCertStore::empty()),
             roots_error: None,
+            key_log: None,
         }
     }
 

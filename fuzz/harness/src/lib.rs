@@ -13,6 +13,7 @@ mod dns;
 pub mod drive;
 mod engine;
 mod framing;
+mod link;
 mod property;
 mod race;
 mod seeds;
@@ -22,6 +23,7 @@ pub use base::{base_reader, base_serial, base_slab, base_timers};
 pub use dns::{dns_answer, dns_config, dns_hosts, dns_resolver, dns_zone};
 pub use engine::engine_commands;
 pub use framing::framing_length;
+pub use link::{link_nat, link_packets, link_trace};
 pub use property::{property_neat, property_parse};
 pub use race::race_events;
 pub use tls::tls_pem;
@@ -53,6 +55,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "dns_zone", law: "any text gives a zone or the line that is wrong", run: dns_zone, seeds: seeds::DNS_ZONE },
     Target { name: "engine_commands", law: "any commands over any network: no panic, nothing left behind", run: engine_commands, seeds: seeds::ENGINE_COMMANDS },
     Target { name: "framing_length", law: "messages do not depend on how the stream is cut", run: framing_length, seeds: seeds::FRAMING_LENGTH },
+    Target { name: "link_nat", law: "one inside endpoint per outside endpoint, and answers find back", run: link_nat, seeds: seeds::LINK_NAT },
+    Target { name: "link_packets", law: "every packet comes out once, in time and in order", run: link_packets, seeds: seeds::LINK_PACKETS },
+    Target { name: "link_trace", law: "any text gives a trace that carries packets, or the line that is wrong", run: link_trace, seeds: seeds::LINK_TRACE },
     Target { name: "property_neat", law: "what is read can be written and read again", run: property_neat, seeds: seeds::PROPERTY_NEAT },
     Target { name: "property_parse", law: "the order of needs does not matter", run: property_parse, seeds: seeds::PROPERTY_PARSE },
     Target { name: "race_events", law: "one end by the deadline, and nothing runs after it", run: race_events, seeds: seeds::RACE_EVENTS },

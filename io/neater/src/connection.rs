@@ -6,14 +6,14 @@ use crate::{
     ByteStream, ConnectionError, ConnectionState, EstablishmentError, Group, Message, MessageContext, SendError,
     SetPropertyError, Value,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use core::future::Future;
 use core::task::{Context, Poll};
 use core::time::Duration;
 use neater_base::net::ErrorKind;
 use neater_engine::{
-    CandidateOutcome, ConnectionId, ConnectionStats, Event, MessageId, Reason, ReceiveOutcome, SendOptions, Stack,
-    StreamDirection, TimelineEntry,
+    CandidateOutcome, ConnectionId, ConnectionStats, Event, MessageId, Reason, ReceiveOutcome, Received, SendOptions,
+    Stack, StreamDirection, TimelineEntry,
 };
 use std::net::SocketAddr;
 
@@ -38,9 +38,6 @@ impl core::fmt::Debug for Connection {
         write!(f, "Connection({:?})", self.id)
     }
 }
-
-/// The most that whole-message receiving gathers; a longer message is an error there, and [`Connection::receive_partial`] takes it in parts.
-const GATHER_MAX: usize = 64 << 20;
 
 impl Connection {
     pub(crate) fn new(handle: Handle, id: ConnectionId) -> Self {
@@ -107,10 +104,10 @@ impl Connection {
         self.send_part(data.into(), MessageContext::new().options_default())
     }
 
-    /// Sends a message with properties.
+    /// Sends a message with properties. Its lifetime, if it has one, counts from here on, while it waits for room, too.
     ///
     /// # Errors
-    /// As [`Connection::send`].
+    /// As [`Connection::send`]; [`SendError::Expired`] if there was no room for it in its lifetime.
     pub fn send_with(
         &self,
         data: impl Into<Bytes>,
@@ -137,12 +134,24 @@ impl Connection {
         data: Bytes,
         options: SendOptions,
     ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
+        // When the message is pointless: its lifetime counts from here on, not from when there is room.
+        let mut until = None;
         self.waiting(move |s, who| {
             if self.turns.are_over(who) {
                 return Poll::Pending;
             }
-            self.turns.note(match s.engine.send(self.id, data.clone(), options) {
+            let mut now = options;
+            if let (Some(_), Some(lifetime)) = (until, options.lifetime) {
+                match s.engine.lifetime_left(self.id, lifetime, &mut until) {
+                    None => return Poll::Ready(Err(SendError::Expired)),
+                    left => now.lifetime = left,
+                }
+            }
+            self.turns.note(match s.engine.send(self.id, data.clone(), now) {
                 Err(SendError::Blocked { .. }) => {
+                    if let (None, Some(lifetime)) = (until, options.lifetime) {
+                        let _ = s.engine.lifetime_left(self.id, lifetime, &mut until);
+                    }
                     s.wait_as(self.id, Wait::Writable, who);
                     Poll::Pending
                 }
@@ -174,13 +183,14 @@ impl Connection {
     /// boundaries, so whatever has arrived is delivered, with `end_of_message` false.
     ///
     /// # Errors
-    /// Why the connection is over. A message of more than 64 MB is an error here: [`Connection::receive_partial`] takes it.
+    /// Why the connection is over. A message of more than 64 MB is an error here, again and again, and stays until
+    /// [`Connection::receive_partial`] has taken it.
     pub fn receive(&self) -> impl Future<Output = Result<Option<Message>, ConnectionError>> + Send + '_ {
         self.waiting(|s, who| self.poll_receive_as(s, who, usize::MAX, true))
     }
 
     /// Receives what has arrived of the next message, at most `max` bytes of a byte stream; `None` when the peer will send
-    /// no more.
+    /// no more. What a [`Connection::receive`] that was given up had gathered comes first.
     ///
     /// # Errors
     /// Why the connection is over.
@@ -215,6 +225,11 @@ impl Connection {
             if self.turns.are_over(who) {
                 return Poll::Pending;
             }
+            if let Some(gathered) = s.gathered(self.id)
+                && let Some(answer) = gathered.take(max, whole)
+            {
+                return Poll::Ready(answer.map(|part| Some(self.message(s, part))));
+            }
             let outcome = match s.engine.receive(self.id, max) {
                 Ok(o) => o,
                 Err(e) => return Poll::Ready(Err(e)),
@@ -233,29 +248,20 @@ impl Connection {
                 return Poll::Ready(Ok(None));
             }
             let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(ConnectionError::Closed)) };
-            let mut data = part.data;
-            if whole && !raw {
-                let rare = slot.rare();
-                if !part.end_of_message || !rare.partial.is_empty() {
-                    if rare.partial.len() + data.len() > GATHER_MAX {
-                        rare.partial = BytesMut::new();
-                        return Poll::Ready(Err(ConnectionError::Unsupported(
-                            "the message is over 64 MB: receive it in parts",
-                        )));
-                    }
-                    rare.partial.extend_from_slice(&data);
-                    if !part.end_of_message {
-                        continue;
-                    }
-                    data = core::mem::take(&mut rare.partial).freeze();
-                }
+            if whole && !raw && (!part.end_of_message || slot.has_gathered()) {
+                slot.rare().gathered.add(part);
+                continue;
             }
-            let (remote, local) = (s.engine.remote_addr(self.id), s.engine.local_addr(self.id));
-            return Poll::Ready(Ok(Some(Message {
-                data,
-                context: MessageContext::received(remote, local, part.ecn, part.is_final, part.early),
-                end_of_message: part.end_of_message,
-            })));
+            return Poll::Ready(Ok(Some(self.message(s, part))));
+        }
+    }
+
+    fn message(&self, s: &mut State, part: Received) -> Message {
+        let (remote, local) = (s.engine.remote_addr(self.id), s.engine.local_addr(self.id));
+        Message {
+            data: part.data,
+            context: MessageContext::received(remote, local, part.ecn, part.is_final, part.early),
+            end_of_message: part.end_of_message,
         }
     }
 

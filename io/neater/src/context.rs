@@ -32,6 +32,8 @@ pub struct Builder {
     siblings: Option<Siblings>,
     resolv_conf: Option<PathBuf>,
     hosts: Option<PathBuf>,
+    key_log: Option<PathBuf>,
+    qlog: Option<PathBuf>,
 }
 
 impl Builder {
@@ -80,8 +82,28 @@ impl Builder {
         self
     }
 
+    /// Writes the keys of all TLS and QUIC sessions to the file that the environment names in `SSLKEYLOGFILE`, if it names one,
+    /// behind what is there: then tools such as Wireshark can read what was captured, and so can anybody who has the file.
+    /// Without the variable nothing is written. Parameters with a `key_log` of their own keep it.
+    #[must_use]
+    pub fn key_log_from_environment(mut self) -> Self {
+        self.key_log = crate::logs::key_file();
+        self
+    }
+
+    /// Writes a log of each QUIC connection to a file of its own in this folder, which must be there:
+    /// `neater-PROCESS-NUMBER-client.sqlog` or `-server.sqlog`, in the qlog format (draft-ietf-quic-qlog-main-schema), for
+    /// tools such as qvis. It tells sizes, times and losses of packets, and nothing of what they carry. A file is complete
+    /// when its connection is gone; it costs time, and one descriptor per connection.
+    #[must_use]
+    pub fn qlog_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.qlog = Some(folder.into());
+        self
+    }
+
     fn engine_over(&self, net: OsNet) -> io::Result<Engine<OsNet>> {
-        let crypto = Crypto::system();
+        let key_log = self.key_log.as_deref().map(crate::logs::KeyFile::open).transpose()?;
+        let crypto = Crypto { key_log, ..Crypto::system() };
         let seed = match self.seed {
             Some(seed) => seed,
             None => {
@@ -95,6 +117,7 @@ impl Builder {
             engine: self.engine,
             shared_secret: self.shared_secret,
             limits: within_descriptors(self.limits),
+            qlog: self.qlog.as_deref().map(crate::logs::qlog).transpose()?,
             ..EngineConfig::new(seed, crypto)
         };
         Ok(Engine::new(net, config))

@@ -34,9 +34,11 @@
 mod bytes_view;
 mod connection;
 mod context;
+mod gather;
 #[cfg(feature = "hyper")]
 pub mod hyper;
 mod listener;
+mod logs;
 mod machine;
 mod message;
 mod preconnection;

@@ -4,6 +4,8 @@
 //! puts its own under the same objects. The price is one indirect call per operation.
 
 use bytes::Bytes;
+use core::time::Duration;
+use neater_base::Instant;
 use neater_base::net::{Lane, Net};
 use neater_engine::{
     CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Engine, EngineStats,
@@ -44,7 +46,7 @@ machine! {
     fn crypto(&mut self) -> Crypto;
     fn set_crypto(&mut self, crypto: Crypto);
     fn compile(&mut self, properties: &TransportProperties, security: &SecurityParameters, role: Role, options: &RequestOptions) -> Result<Request, EstablishmentError>;
-    fn initiate(&mut self, request: &Request, remotes: &Arc<[RemoteEndpoint]>, local: Option<&LocalEndpoint>, first: Option<Bytes>) -> Result<ConnectionId, EstablishmentError>;
+    fn initiate_from(&mut self, request: &Request, remotes: &Arc<[RemoteEndpoint]>, locals: &[LocalEndpoint], first: Option<Bytes>) -> Result<ConnectionId, EstablishmentError>;
     fn listen(&mut self, request: &Request, local: &[LocalEndpoint]) -> Result<ListenerId, EstablishmentError>;
     fn listener_addrs(&mut self, listener: ListenerId) -> Vec<(Stack, SocketAddr)>;
     fn set_new_connection_limit(&mut self, listener: ListenerId, limit: Option<u64>);
@@ -53,6 +55,7 @@ machine! {
     fn deliver_groups(&mut self, listener: ListenerId, groups: bool);
     fn stop(&mut self, listener: ListenerId);
     fn send(&mut self, conn: ConnectionId, data: Bytes, options: SendOptions) -> Result<MessageId, SendError>;
+    fn lifetime_left(&mut self, conn: ConnectionId, lifetime: Duration, until: &mut Option<Instant>) -> Option<Duration>;
     fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError>;
     fn lane(&mut self, conn: ConnectionId) -> Option<Arc<dyn Lane>>;
     fn check_message(&mut self, request: &Request, len: usize) -> Result<(), SendError>;

@@ -10,7 +10,7 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
-use neater_engine::{ConnectionId, Event, RequestOptions, Stack};
+use neater_engine::{ConnectionId, ConnectionState, Event, RequestOptions, Stack};
 use neater_property::Role;
 use std::sync::Arc;
 
@@ -175,7 +175,7 @@ impl Preconnection {
         request: &Request,
         early: Option<Bytes>,
     ) -> Result<ConnectionId, Box<EstablishmentError>> {
-        let id = s.engine.initiate(request, &self.remotes, self.locals.first(), early).map_err(Box::new)?;
+        let id = s.engine.initiate_from(request, &self.remotes, &self.locals, early).map_err(Box::new)?;
         s.adopt(id);
         if let Some(handler) = &self.handler
             && let Some(slot) = s.slot(id)
@@ -229,6 +229,10 @@ impl Preconnection {
             let id = self.begin(s, &request, None)?;
             // A first message cannot be blocked: the queue is empty. Anything else is final.
             if let Err(e) = s.engine.send(id, data, options) {
+                if s.engine.state(id) == ConnectionState::Closed {
+                    // It has failed already (no descriptor is left): the future tells why.
+                    return Ok(id);
+                }
                 s.engine.abort(id);
                 s.disown(id);
                 s.engine.release(id);

@@ -1,9 +1,9 @@
 //! The engine behind its lock, and who waits for what.
 
+use crate::gather::Gathered;
 use crate::machine::Machine;
 use crate::waiting::{Place, Ticket, WAITS, Waiter, Waiters, Who};
 use crate::{EventHandler, GroupId, ListenerId, Siblings};
-use bytes::BytesMut;
 use neater_engine::{ConnectionError, ConnectionId, EstablishmentError, Event, ForeignDatagram, Notice, Source, Spent};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -89,7 +89,7 @@ pub(crate) struct Slot {
 #[derive(Default)]
 pub(crate) struct Rare {
     /// Parts of a message whose end has not come, for receivers of whole messages.
-    pub(crate) partial: BytesMut,
+    pub(crate) gathered: Gathered,
     pub(crate) subscribed: bool,
     pub(crate) events: VecDeque<Event>,
     /// Who waits beside the first, by [`Wait`].
@@ -100,6 +100,11 @@ pub(crate) struct Rare {
 impl Slot {
     pub(crate) fn rare(&mut self) -> &mut Rare {
         self.rare.get_or_insert_default()
+    }
+
+    /// Whether parts of a message have been gathered.
+    pub(crate) fn has_gathered(&self) -> bool {
+        self.rare.as_ref().is_some_and(|r| !r.gathered.is_empty())
     }
 
     /// Whether it owns nothing.
@@ -481,6 +486,12 @@ impl State {
     #[inline]
     pub(crate) fn slot(&mut self, id: ConnectionId) -> Option<&mut Slot> {
         slot_of(&mut self.conns, id.index(), id.to_bits())
+    }
+
+    /// What a connection has gathered of a message, if anything.
+    #[inline]
+    pub(crate) fn gathered(&mut self, id: ConnectionId) -> Option<&mut Gathered> {
+        self.slot(id)?.rare.as_mut().map(|r| &mut r.gathered)
     }
 
     /// Registers who is to be woken when a connection has what he waits for, and polls by hand.

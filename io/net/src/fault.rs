@@ -20,6 +20,7 @@ use neater_base::{Instant, Rng, Timers, WallTime};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Events held back at once; beyond, they pass.
 const MAX_HELD: usize = 4096;
@@ -88,6 +89,21 @@ impl Default for FaultRates {
     }
 }
 
+/// Changes the rates of a [`FaultNet`] from outside, whoever owns it: a new day begins with its next [`Net::poll`].
+#[derive(Clone, Debug, Default)]
+pub struct FaultControl(Arc<Mutex<Option<FaultRates>>>);
+
+impl FaultControl {
+    /// The rates from the next poll on. What is held back then stays so.
+    pub fn set_rates(&self, rates: FaultRates) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(rates);
+    }
+
+    fn take(&self) -> Option<FaultRates> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
 /// How many faults have happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each field counts the fault of FaultRates with its name")]
@@ -126,6 +142,7 @@ pub struct FaultNet<N> {
     inner: N,
     rng: Rng,
     rates: FaultRates,
+    control: FaultControl,
     counts: FaultCounts,
     sockets: BTreeMap<Sock, Socket>,
     /// Open sockets per token.
@@ -148,6 +165,7 @@ impl<N: Net> FaultNet<N> {
             inner,
             rng,
             rates,
+            control: FaultControl::default(),
             counts: FaultCounts::default(),
             sockets: BTreeMap::new(),
             tokens: BTreeMap::new(),
@@ -172,6 +190,12 @@ impl<N: Net> FaultNet<N> {
     /// Changes the rates from now on; what is held back stays so.
     pub const fn set_rates(&mut self, rates: FaultRates) {
         self.rates = rates;
+    }
+
+    /// A way to change the rates when somebody else owns this.
+    #[must_use]
+    pub fn control(&self) -> FaultControl {
+        self.control.clone()
     }
 
     /// How many faults have happened.
@@ -435,6 +459,9 @@ impl<N: Net> Net for FaultNet<N> {
     }
 
     fn poll(&mut self, events: &mut Vec<NetEvent>) -> bool {
+        if let Some(rates) = self.control.take() {
+            self.rates = rates;
+        }
         let mut fresh = core::mem::take(&mut self.scratch);
         let full = self.inner.poll(&mut fresh);
         for event in fresh.drain(..) {

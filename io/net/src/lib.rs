@@ -23,5 +23,5 @@ mod fault;
 mod os;
 mod sys;
 
-pub use fault::{FaultCounts, FaultNet, FaultRates};
+pub use fault::{FaultControl, FaultCounts, FaultNet, FaultRates};
 pub use os::{OsNet, OsNetOptions, Waker};

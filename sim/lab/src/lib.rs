@@ -14,6 +14,7 @@
     reason = "process limits, timers, resource usage, namespaces and TUN devices are only reachable through libc"
 )]
 
+pub mod calibrate;
 pub mod credentials;
 pub mod experiments;
 pub mod live;
@@ -23,3 +24,4 @@ pub mod plot;
 pub mod programs;
 pub mod report;
 pub mod runner;
+pub mod simulate;

@@ -4,11 +4,13 @@
 //! needed tool is missing.
 
 use clap::{Parser, Subcommand};
+use neater_lab::calibrate;
 use neater_lab::experiments::ALL;
 use neater_lab::live::{self, LiveError};
-use neater_lab::measure::{MeasureError, process};
+use neater_lab::measure::process;
 use neater_lab::report::page;
 use neater_lab::runner::{self, Ended, Options};
+use neater_lab::simulate;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -75,7 +77,18 @@ enum Command {
         #[arg(long)]
         fresh: bool,
     },
+    /// The run that X2 compares, for X2.
+    #[command(hide = true)]
+    Replay {
+        #[arg(long)]
+        seed: u64,
+        #[arg(long)]
+        out: PathBuf,
+    },
+    /// Run a scenario in the simulator.
+    Sim(simulate::Arguments),
     Net(live::cli::NetArgs),
+    Calibrate(calibrate::CalibrateArgs),
     /// Make one page of what `run` has kept: DIR/report.html.
     Report {
         /// What was given to `run` as --out.
@@ -120,6 +133,7 @@ fn main() -> ExitCode {
             list(&ids);
             return ExitCode::SUCCESS;
         }
+        Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
         Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
         Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh } => {
             process::raise_descriptor_limit();
@@ -127,6 +141,10 @@ fn main() -> ExitCode {
             let (seeds, jobs) = (number(seeds), number(jobs));
             runner::run(&selected(&ids), &Options { quick, json, out, seed, seeds, jobs, fresh })
         }
+        Command::Replay { seed, out } => {
+            neater_lab::experiments::x2::write(seed, &out).map(|()| Ended::Measured).map_err(Into::into)
+        }
+        Command::Sim(arguments) => return simulate::command(&arguments),
         Command::Report { dir, output } => {
             let output = output.unwrap_or_else(|| dir.join("report.html"));
             page::write(&dir, &output).map(|n| {
@@ -140,7 +158,7 @@ fn main() -> ExitCode {
         Ok(Ended::Failed) => ExitCode::from(1),
         Err(e) => {
             eprintln!("neater-lab: {e}");
-            ExitCode::from(if matches!(e, MeasureError::MissingTool { .. }) { 3 } else { 1 })
+            ExitCode::from(if e.is_lack() { 3 } else { 1 })
         }
     }
 }

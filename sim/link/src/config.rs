@@ -1,9 +1,10 @@
 //! What a link is like, and what it may know of a packet.
 
+use crate::queue::{Codel, FqCodel, Red};
 use crate::rate::Rate;
+use crate::wire::{Jitter, Loss};
 use core::time::Duration;
 use neater_base::net::Ecn;
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 /// The transport protocol of a packet, as far as a middlebox looks.
@@ -52,19 +53,6 @@ pub struct PacketMeta {
     pub ecn: Ecn,
 }
 
-/// Which packets are lost on the wire, after they have been through the queue.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Loss {
-    /// None.
-    #[default]
-    None,
-    /// Each with this probability, 0 to 1, independently (Bernoulli).
-    Random(f64),
-    /// The packets with these indices. The first packet ever offered to the link has index 0; packets that the filter,
-    /// the MTU or the queue stop count too.
-    Indices(BTreeSet<u64>),
-}
-
 /// What a filter looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Match {
@@ -76,6 +64,8 @@ pub enum Match {
     DestinationPort(u16),
     /// Packets of one protocol to a port.
     Service(Protocol, u16),
+    /// All packets.
+    Any,
 }
 
 impl Match {
@@ -88,6 +78,7 @@ impl Match {
             Self::Family(family) => Family::of(&meta.destination) == family,
             Self::DestinationPort(port) => ported && meta.destination.port() == port,
             Self::Service(protocol, port) => meta.protocol == protocol && meta.destination.port() == port,
+            Self::Any => true,
         }
     }
 }
@@ -101,37 +92,88 @@ pub enum Action {
     Reject,
 }
 
-/// One rule of a firewall.
+/// One rule of a firewall. It concerns the packets that match, that are large enough, and that come after the first ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// Which packets.
     pub what: Match,
     /// What happens to them.
     pub action: Action,
+    /// Only packets of more bytes than this, IP header included: 0 for all.
+    pub larger_than: u32,
+    /// How many of them pass before the rule begins to hold: 0 for none. Counted from when the link got the rule.
+    pub after: u64,
 }
 
 impl Filter {
     /// A rule that drops silently.
     #[must_use]
     pub const fn drop(what: Match) -> Self {
-        Self { what, action: Action::Drop }
+        Self { what, action: Action::Drop, larger_than: 0, after: 0 }
     }
 
     /// A rule that drops and reports.
     #[must_use]
     pub const fn reject(what: Match) -> Self {
-        Self { what, action: Action::Reject }
+        Self { what, action: Action::Reject, larger_than: 0, after: 0 }
+    }
+
+    /// The same for packets of more than `bytes` bytes only.
+    #[must_use]
+    pub const fn larger_than(mut self, bytes: u32) -> Self {
+        self.larger_than = bytes;
+        self
+    }
+
+    /// The same after the first `packets` that it concerns have passed.
+    #[must_use]
+    pub const fn after(mut self, packets: u64) -> Self {
+        self.after = packets;
+        self
+    }
+
+    /// Whether the rule concerns a packet of `len` bytes.
+    #[must_use]
+    pub fn concerns(&self, meta: &PacketMeta, len: u32) -> bool {
+        len > self.larger_than && self.what.matches(meta)
     }
 }
 
-/// How much may wait in the drop-tail queue. A packet counts from its arrival until its last bit is sent; a packet that
-/// finds the link idle is always accepted.
+/// How much may wait. A packet counts from its arrival until its last bit is sent; a packet that finds the link idle is
+/// always accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueLimit {
     /// This many bytes of IP packets.
     Bytes(u64),
     /// This many packets.
     Packets(usize),
+}
+
+/// Who waits, in which order, and who is dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Discipline {
+    /// First in, first out; a packet for which there is no room is dropped.
+    #[default]
+    DropTail,
+    /// First in, first out; when there is no room, those that have waited longest are dropped.
+    HeadDrop,
+    /// First in, first out; packets are dropped at random before there is no room.
+    Red(Red),
+    /// First in, first out; packets are dropped at the head when they have waited too long for too long.
+    Codel(Codel),
+    /// Flows take turns, and CoDel rules in each. When there is no room, the oldest packet of the flow with most bytes is
+    /// dropped.
+    FqCodel(FqCodel),
+}
+
+/// A fraction of packets overtakes the others: it arrives as soon as its last bit has left, without any delay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Overtaking {
+    /// With which probability, 0 to 1.
+    pub probability: f64,
+    /// After an overtaker this many packets less one are not asked; 0 and 1 ask each. With probability 1, every packet whose
+    /// number is a multiple of it overtakes.
+    pub gap: u32,
 }
 
 /// What becomes of a packet that is larger than the MTU. It is dropped in both cases.
@@ -151,14 +193,24 @@ pub struct LinkConfig {
     pub rate: Rate,
     /// Propagation delay.
     pub delay: Duration,
-    /// Extra delay, uniform between zero and this.
-    pub jitter: Duration,
+    /// Extra delay that differs from packet to packet.
+    pub jitter: Jitter,
+    /// How much the jitter of a packet resembles that of the one before it, 0 to 1 (exclusive); see [`Jitter`].
+    pub jitter_correlation: f64,
     /// Let jitter change the order of packets. Otherwise a packet waits for the one before it.
     pub reorder: bool,
+    /// Packets that overtake others.
+    pub overtaking: Option<Overtaking>,
     /// Which packets are lost on the wire.
     pub loss: Loss,
+    /// The probability that a packet arrives twice, 0 to 1. The copy has a jitter of its own.
+    pub duplicate: f64,
+    /// The probability that a bit of a packet's IP payload flips, 0 to 1. Copies are sound.
+    pub corrupt: f64,
     /// How much may wait.
     pub queue: QueueLimit,
+    /// Who waits, in which order, and who is dropped.
+    pub discipline: Discipline,
     /// The largest IP packet, in bytes.
     pub mtu: u32,
     /// Whether larger packets are reported.
@@ -175,10 +227,15 @@ impl Default for LinkConfig {
         Self {
             rate: Rate::Unlimited,
             delay: Duration::ZERO,
-            jitter: Duration::ZERO,
+            jitter: Jitter::None,
+            jitter_correlation: 0.0,
             reorder: false,
+            overtaking: None,
             loss: Loss::None,
+            duplicate: 0.0,
+            corrupt: 0.0,
             queue: QueueLimit::Packets(256),
+            discipline: Discipline::DropTail,
             mtu: 1500,
             too_big: TooBig::Report,
             filters: Vec::new(),
@@ -217,7 +274,7 @@ impl LinkConfig {
     /// The same with jitter: extra delay, uniform between zero and `jitter`, order kept.
     #[must_use]
     pub fn with_jitter(mut self, jitter: Duration) -> Self {
-        self.jitter = jitter;
+        self.jitter = Jitter::Uniform(jitter);
         self
     }
 
@@ -225,6 +282,13 @@ impl LinkConfig {
     #[must_use]
     pub fn with_queue(mut self, queue: QueueLimit) -> Self {
         self.queue = queue;
+        self
+    }
+
+    /// The same with another discipline of the queue.
+    #[must_use]
+    pub fn with_discipline(mut self, discipline: Discipline) -> Self {
+        self.discipline = discipline;
         self
     }
 

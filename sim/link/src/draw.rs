@@ -12,6 +12,14 @@ use neater_base::Rng;
 /// 2⁶⁴ divided by the golden ratio, made odd.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// The next number of SplitMix64 whose state is `state`.
+pub(crate) fn mix(state: u64) -> u64 {
+    let z = state.wrapping_add(GAMMA);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 /// One stream of numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream(u64);
@@ -23,10 +31,7 @@ impl Stream {
 
     /// The number at `index`, uniform over all values.
     pub(crate) fn bits(self, index: u64) -> u64 {
-        let z = self.0.wrapping_add(index.wrapping_add(1).wrapping_mul(GAMMA));
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mix(self.0.wrapping_add(index.wrapping_mul(GAMMA)))
     }
 
     /// The number at `index`, uniform over `[0, 1)`.

@@ -3,10 +3,12 @@
 //! *Responsible for* the tables and for readiness. *Not responsible for* the network between hosts. One host is one
 //! process: its limit of descriptors and its event queue are shared by all its [`crate::SimNet`] handles.
 
+use crate::agent::{AgentId, Side};
 use crate::iface::{IfaceState, LOOPBACK_INDEX, loopback_addresses};
 use crate::service::{ServiceConn, TcpService, UdpService};
+use crate::sim::Route;
 use crate::socket::{Kind, Socket};
-use crate::tcp::Conn;
+use crate::tcp::{Conn, TcpConfig};
 use neater_base::net::{ErrorKind, Interface, InterfaceKind, NameConfig, NetEvent, Ready};
 use neater_base::{Instant, Key, Rng, Slab};
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +24,10 @@ pub(crate) const MAX_CONNECTIONS: usize = 1 << 17;
 pub(crate) const MAX_FACTS: usize = 64;
 /// Destinations whose path MTU is remembered; the smallest address is forgotten first.
 pub(crate) const MAX_PATH_MTUS: usize = 1024;
+/// The least that every IPv6 link carries (RFC 8200 section 5).
+pub(crate) const MIN_MTU_V6: u32 = 1280;
+/// The least path MTU that is believed of IPv4 (Linux: net.ipv4.route.min_pmtu).
+pub(crate) const MIN_MTU_V4: u32 = 552;
 /// Events of one call of `poll`.
 pub(crate) const MAX_POLL: usize = 256;
 
@@ -34,6 +40,10 @@ pub(crate) enum Owner {
     Listener(Key),
     /// The scripted service at this port.
     Service(u16),
+    /// An agent, at one of its ends.
+    Agent(AgentId, Side),
+    /// An agent that has done its part with it.
+    Finished(AgentId, Side),
     /// Nobody: it is only being brought to its end.
     Nobody,
 }
@@ -48,6 +58,8 @@ pub(crate) struct ConnEntry {
     pub(crate) owner: Owner,
     /// The deadline that the world knows of.
     pub(crate) scheduled: Option<Instant>,
+    /// The way of its segments, and the version of the world's routes that it is from.
+    pub(crate) route: Option<(u64, Route)>,
 }
 
 /// A host.
@@ -76,9 +88,13 @@ pub(crate) struct Host {
     /// Living [`crate::SimNet`] handles.
     pub(crate) handles: usize,
     pub(crate) path_mtus: BTreeMap<IpAddr, u32>,
+    /// What sockets opened from now on will speak.
+    pub(crate) tcp: TcpConfig,
     pub(crate) udp_services: BTreeMap<u16, UdpService>,
     pub(crate) tcp_services: BTreeMap<u16, TcpService>,
     pub(crate) service_conns: BTreeMap<Key, ServiceConn>,
+    /// Agents by the ports that they have here.
+    pub(crate) agent_ports: BTreeMap<u16, AgentId>,
 }
 
 impl Host {
@@ -114,9 +130,11 @@ impl Host {
             again: false,
             handles: 0,
             path_mtus: BTreeMap::new(),
+            tcp: TcpConfig::default(),
             udp_services: BTreeMap::new(),
             tcp_services: BTreeMap::new(),
             service_conns: BTreeMap::new(),
+            agent_ports: BTreeMap::new(),
         }
     }
 
@@ -143,7 +161,14 @@ impl Host {
         self.path_mtus.get(&remote).map_or(mtu, |known| mtu.min(*known))
     }
 
+    /// What a router has said of the way to `remote`; whoever remembers routes must look them up again. An ICMP error is
+    /// believed within reason: IPv6 carries 1,280 bytes everywhere, and less is a lie (RFC 8201 section 4).
     pub(crate) fn learn_path_mtu(&mut self, remote: IpAddr, mtu: u32) {
+        let mtu = match remote {
+            IpAddr::V6(_) if mtu < MIN_MTU_V6 => return,
+            IpAddr::V6(_) => mtu,
+            IpAddr::V4(_) => mtu.max(MIN_MTU_V4),
+        };
         let known = self.path_mtus.entry(remote).or_insert(mtu);
         *known = mtu.min(*known);
         while self.path_mtus.len() > MAX_PATH_MTUS {

@@ -1,9 +1,11 @@
 //! Interfaces, and which source address is used.
 
+use crate::nat::NatId;
 use crate::world::{IfaceId, LinkId};
 use neater_base::net::{Interface, InterfaceAddr};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 /// Index of the loopback interface that every host has.
 pub(crate) const LOOPBACK_INDEX: u32 = 1;
@@ -14,20 +16,34 @@ pub(crate) struct IfaceState {
     pub(crate) public: Interface,
     /// The access links to and from the internet.
     pub(crate) access: Option<(LinkId, LinkId)>,
+    /// The NAT box that they lead to, if they do not lead to the internet itself.
+    pub(crate) nat: Option<NatId>,
     /// The links of the way to another interface, first to last.
-    pub(crate) routes: BTreeMap<IfaceId, Vec<LinkId>>,
+    pub(crate) routes: BTreeMap<IfaceId, Arc<[LinkId]>>,
+    /// The link to a router or host of a scenario.
+    pub(crate) wire: Option<LinkId>,
+    /// How far each subnet is by that link; `u32::MAX` is out of reach.
+    pub(crate) metrics: Vec<u32>,
     /// Whether default routes are wanted, for IPv4 and IPv6.
     pub(crate) wants_default: (bool, bool),
 }
 
 impl IfaceState {
     pub(crate) fn new(public: Interface) -> Self {
-        Self { public, access: None, routes: BTreeMap::new(), wants_default: (true, true) }
+        Self {
+            public,
+            access: None,
+            nat: None,
+            routes: BTreeMap::new(),
+            wire: None,
+            metrics: Vec::new(),
+            wants_default: (true, true),
+        }
     }
 
     /// Derives what is derived: default routes need an access link, an address of the family, and the interface up.
     pub(crate) fn refresh(&mut self) {
-        let usable = self.public.up && self.access.is_some();
+        let usable = self.public.up && (self.access.is_some() || self.wire.is_some());
         let has = |v4: bool| self.public.addrs.iter().any(|a| a.addr.is_ipv4() == v4);
         let (v4, v6) = (has(true), has(false));
         self.public.default_v4 = usable && self.wants_default.0 && v4;

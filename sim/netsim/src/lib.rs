@@ -35,10 +35,20 @@
 
 #![forbid(unsafe_code)]
 
+mod agent;
+mod build;
+pub mod calibration;
+mod capture;
+mod corrupt;
+mod export;
+mod fabric;
 mod host;
 mod iface;
+mod inject;
+mod nat;
 mod net;
 mod packet;
+mod plan;
 mod service;
 mod sim;
 mod socket;
@@ -46,9 +56,18 @@ mod stream;
 mod tcp;
 mod trace;
 mod udp;
+mod wire;
 mod world;
 
+pub use agent::{FlowStats, Summary};
+pub use build::{Network, NodeId};
+pub use capture::MAX_CAPTURE;
+pub use fabric::RouterId;
+pub use inject::ForgedIcmp;
+pub use nat::NatId;
 pub use net::SimNet;
+pub use plan::{MAX_SAMPLES, Sample, Samples};
 pub use service::{MAX_ANSWERS, MAX_UNSENT, MAX_UNTAKEN, TcpAction, TcpService, UdpService};
+pub use tcp::{BufferSize, DelayedAck, EcnMode, RtoFloor, TcpConfig, TcpController, TcpPhase, TcpProbe};
 pub use trace::{MAX_TRACE, PacketKind, TraceEvent, TraceVerdict};
 pub use world::{DEFAULT_START, DEFAULT_WALL, HostId, IfaceId, LinkId, Unroutable, World};

@@ -4,6 +4,7 @@ use crate::host::MAX_POLL;
 use crate::sim::Sim;
 use crate::socket::{Kind, Socket};
 use crate::stream;
+use crate::tcp::TcpProbe;
 use crate::udp::MAX_SEGMENTS;
 use crate::world::{HostId, World};
 use neater_base::net::{
@@ -61,6 +62,47 @@ impl SimNet {
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
+    }
+
+    /// As [`Net::write`], with `n` synthetic bytes: zeros that nobody stores or copies, for experiments in which only lengths
+    /// matter.
+    ///
+    /// # Errors
+    /// As [`Net::write`].
+    pub fn write_zeros(&mut self, sock: Sock, n: usize) -> Result<usize> {
+        self.with(|sim, host| {
+            let now = sim.now;
+            let result = sim.with_conn(host, key(sock), |conn| conn.write_zeros(now, n));
+            promise(sim, host, sock, Wants::Write, result)
+        })
+    }
+
+    /// As [`Net::read`], throwing away up to `n` bytes; 0 is the end.
+    ///
+    /// # Errors
+    /// As [`Net::read`].
+    pub fn discard(&mut self, sock: Sock, n: usize) -> Result<usize> {
+        self.with(|sim, host| {
+            let now = sim.now;
+            let result = sim.with_conn(host, key(sock), |conn| conn.discard(now, n));
+            promise(sim, host, sock, Wants::Read, result)
+        })
+    }
+
+    /// The inside of a TCP connection.
+    ///
+    /// # Errors
+    /// `NotConnected` if the socket is not an established connection.
+    pub fn tcp_probe(&self, sock: Sock) -> Result<TcpProbe> {
+        self.with(|sim, host| {
+            sim.with_conn(host, key(sock), |conn| {
+                if conn.was_established() && !conn.is_closed() {
+                    Ok(conn.probe())
+                } else {
+                    Err(ErrorKind::NotConnected)
+                }
+            })
+        })
     }
 
     fn refresh(&mut self, sim: &mut Sim) {
@@ -268,8 +310,7 @@ impl Net for SimNet {
                         SocketOption::DontFragment(on) => udp.dont_fragment = on,
                         SocketOption::ReceiveBuffer(n) => udp.receive_buffer = bound(n),
                         SocketOption::SendBuffer(n) => udp.send_buffer = bound(n),
-                        // Checksums are not computed here; the socket would accept it for IPv4.
-                        SocketOption::NoUdpChecksum(_) if udp.local.is_ipv4() => {}
+                        SocketOption::NoUdpChecksum(on) if udp.local.is_ipv4() => udp.unchecked = on,
                         _ => return Err(ErrorKind::Unsupported),
                     }
                     Ok(())

@@ -67,6 +67,14 @@ pub(crate) enum IcmpKind {
     HostUnreachable,
     Prohibited,
     TooBig { mtu: u32 },
+    TimeExceeded,
+}
+
+impl Quoted {
+    /// Bytes of the packet that is quoted.
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
 }
 
 impl IcmpKind {
@@ -77,6 +85,8 @@ impl IcmpKind {
             (Self::PortUnreachable, false) => (3, 3),
             (Self::TooBig { .. }, false) => (3, 4),
             (Self::Prohibited, false) => (3, 13),
+            (Self::TimeExceeded, false) => (11, 0),
+            (Self::TimeExceeded, true) => (3, 0),
             (Self::Prohibited, true) => (1, 1),
             (Self::HostUnreachable, true) => (1, 3),
             (Self::PortUnreachable, true) => (1, 4),
@@ -89,7 +99,7 @@ impl IcmpKind {
         match self {
             Self::PortUnreachable => ErrorKind::ConnectionRefused,
             Self::Prohibited if v6 => ErrorKind::PermissionDenied,
-            Self::HostUnreachable | Self::Prohibited => ErrorKind::HostUnreachable,
+            Self::HostUnreachable | Self::Prohibited | Self::TimeExceeded => ErrorKind::HostUnreachable,
             Self::TooBig { .. } => ErrorKind::MessageTooLarge,
         }
     }

@@ -6,18 +6,25 @@
 //! *Invariants*: time never runs backwards; events of one instant happen in the order in which they were made; an ICMP
 //! error never causes another; no more than [`MAX_EVENTS`] events wait.
 
+use crate::agent::{Agent, AgentId};
+use crate::capture::Flow;
+use crate::corrupt::received;
+use crate::fabric::{Fabric, HOP_LIMIT};
 use crate::host::Host;
-use crate::iface::LOOPBACK_INDEX;
+use crate::iface::{IfaceState, LOOPBACK_INDEX};
+use crate::nat::{NatBox, NatId};
 use crate::packet::{Body, Icmp, IcmpKind, Packet};
+use crate::plan::Plan;
 use crate::service::TcpAction;
 use crate::trace::{Recorder, TraceVerdict};
 use crate::world::{HostId, IfaceId, LinkId, Unroutable};
 use core::time::Duration;
-use neater_base::net::{Ecn, ErrorKind};
+use neater_base::net::{Ecn, ErrorKind, NetEvent};
 use neater_base::{Instant, Key, Rng, Timers, WallTime};
-use neater_link::{DropReason, Link, LinkConfig, Output};
+use neater_link::{Corruption, DropReason, Link, LinkConfig, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 /// Events that wait at once; packets beyond are lost.
 pub(crate) const MAX_EVENTS: usize = 1 << 20;
@@ -36,8 +43,32 @@ pub(crate) struct Route {
     pub(crate) from: IfaceId,
     /// The interface that it should arrive at; none if nobody has the address.
     pub(crate) to: Option<IfaceId>,
-    /// The links that it crosses.
-    pub(crate) links: Vec<LinkId>,
+    /// By what.
+    pub(crate) way: Way,
+}
+
+/// By what a packet travels.
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    /// It stays in its host.
+    Loopback,
+    /// These links, one after another.
+    Links(Arc<[LinkId]>),
+    /// These links, one after another, to a NAT box, which they reach from inside or from outside.
+    Nat { links: Arc<[LinkId]>, nat: NatId, inside: bool },
+    /// From router to router, beginning with a link, to a subnet.
+    Fabric { first: LinkId, subnet: u32 },
+}
+
+impl Route {
+    /// The link that it begins with.
+    pub(crate) fn first(&self) -> Option<LinkId> {
+        match &self.way {
+            Way::Loopback => None,
+            Way::Links(links) | Way::Nat { links, .. } => links.first().copied(),
+            Way::Fabric { first, .. } => Some(*first),
+        }
+    }
 }
 
 /// What a route lookup finds.
@@ -55,14 +86,20 @@ pub(crate) struct Lookup {
 /// A packet on its way.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
-    packet: Packet,
-    route: Route,
+    pub(crate) packet: Packet,
+    pub(crate) route: Route,
     /// How many links of its route it has crossed.
     done: usize,
+    /// How many more it may, where routers count.
+    pub(crate) hop_limit: u8,
     /// When it entered the link that it is on.
     entered: Instant,
     /// It is one of the pieces that a packet crosses this link in.
     cut: Option<u64>,
+    /// A bit is wrong.
+    corrupt: Option<Corruption>,
+    /// A datagram without a checksum.
+    unchecked: bool,
 }
 
 /// A packet that crosses a link in pieces: only all of them together go on.
@@ -91,6 +128,10 @@ pub(crate) enum Event {
     UdpReply { host: HostId, from: SocketAddr, to: SocketAddr, payload: Vec<u8> },
     /// A scripted TCP service acts.
     TcpAction { host: HostId, key: Key, action: TcpAction },
+    /// An agent wants to act.
+    Agent(AgentId),
+    /// Something that the scenario says happens.
+    Planned(u32),
 }
 
 /// The whole state of a world.
@@ -109,6 +150,12 @@ pub(crate) struct Sim {
     pub(crate) deadlines: BTreeSet<(Instant, HostId, Key)>,
     pub(crate) recorder: Recorder,
     pub(crate) unroutable: Unroutable,
+    pub(crate) nats: Vec<NatBox>,
+    /// Counts changes of what [`Sim::lookup`] finds.
+    pub(crate) version: u64,
+    pub(crate) fabric: Fabric,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) plan: Plan,
 }
 
 impl Sim {
@@ -126,6 +173,11 @@ impl Sim {
             deadlines: BTreeSet::new(),
             recorder: Recorder::new(seed),
             unroutable: Unroutable::BlackHole,
+            nats: Vec::new(),
+            version: 0,
+            fabric: Fabric::default(),
+            agents: Vec::new(),
+            plan: Plan::default(),
         }
     }
 
@@ -197,7 +249,20 @@ impl Sim {
             Event::UdpWritable { host, key } => self.udp_drained(host, key),
             Event::UdpReply { host, from, to, payload } => self.udp_reply(host, from, to, payload),
             Event::TcpAction { host, key, action } => self.service_action(host, key, action),
+            Event::Agent(id) => self.agent_timer(id),
+            Event::Planned(index) => self.planned(index),
         }
+    }
+
+    /// Changes an interface and tells the host.
+    pub(crate) fn change_interface(&mut self, iface: IfaceId, change: impl FnOnce(&mut IfaceState)) {
+        let host = self.host(iface.host);
+        let Some(state) = host.iface_mut(iface.index) else { return };
+        change(state);
+        state.refresh();
+        host.interfaces_version += 1;
+        host.tell(NetEvent::PathsChanged);
+        self.version += 1;
     }
 
     // --- routes ----------------------------------------------------------------------------------------------------
@@ -222,13 +287,15 @@ impl Sim {
         let source = source.filter(|s| !s.is_unspecified());
         if h.has_address(remote) {
             let from = IfaceId { host, index: LOOPBACK_INDEX };
-            let route = Route { from, to: Some(from), links: Vec::new() };
+            let route = Route { from, to: Some(from), way: Way::Loopback };
             return Ok(Lookup { route, source: source.unwrap_or(remote), mtu: 65_535, iface_mtu: 65_535 });
         }
         if source.is_some_and(|s| !h.has_address(s)) {
             return Err(ErrorKind::AddrNotAvailable);
         }
         let mut fallback = None;
+        let subnet = self.fabric.subnets.get(&remote).copied();
+        let mut nearest = u32::MAX;
         for iface in h.interfaces.iter().filter(|i| i.public.index != LOOPBACK_INDEX) {
             let public = &iface.public;
             if interface.is_some_and(|index| index != public.index) || source.is_some_and(|s| !iface.has(s)) {
@@ -242,24 +309,26 @@ impl Sim {
             }
             let Some(source) = source.or_else(|| iface.source_for(remote, temporary)) else { continue };
             let from = IfaceId { host, index: public.index };
-            let found = |to, links| Lookup {
-                route: Route { from, to, links },
+            let found = |to, way| Lookup {
+                route: Route { from, to, way },
                 source,
                 mtu: h.path_mtu(remote, public.mtu),
                 iface_mtu: public.mtu,
             };
             if let Some((to, links)) = iface.routes.iter().find(|(to, _)| self.iface_has(**to, remote)) {
-                return Ok(found(Some(*to), links.clone()));
+                return Ok(found(Some(*to), Way::Links(links.clone())));
             }
             if fallback.is_none() && iface.has_default(remote.is_ipv4()) {
                 fallback = iface.access.map(|(up, _)| {
-                    let to = self.owners.get(&remote).copied();
-                    let down = to.and_then(|to| self.hosts[to.host.0].iface(to.index)?.access);
-                    match down {
-                        Some((_, down)) => found(to, vec![up, down]),
-                        None => found(None, vec![up]),
-                    }
+                    let (to, way) = self.internet(up, iface.nat, remote);
+                    found(to, way)
                 });
+            }
+            if let (Some(first), Some(subnet)) = (iface.wire, subnet)
+                && let Some(metric) = iface.metrics.get(subnet as usize).filter(|m| **m < nearest)
+            {
+                nearest = *metric;
+                fallback = Some(found(None, Way::Fabric { first, subnet }));
             }
         }
         fallback.ok_or(ErrorKind::NetworkUnreachable)
@@ -270,13 +339,18 @@ impl Sim {
     }
 
     /// The links from the network back to an interface, from where a packet on `route` is.
-    fn way_back(&self, route: &Route) -> Vec<LinkId> {
-        let Some(iface) = self.hosts[route.from.host.0].iface(route.from.index) else { return Vec::new() };
+    fn way_back(&self, route: &Route) -> Way {
+        let Some(iface) = self.hosts[route.from.host.0].iface(route.from.index) else { return Way::Loopback };
         match iface.access {
-            Some((up, down)) if route.links.first() == Some(&up) => vec![down],
+            Some((up, down)) if route.first() == Some(up) => Way::Links([down].into()),
+            Some((_, down))
+                if self.hosts[route.from.host.0].iface(route.from.index).is_some_and(|i| i.routes.is_empty()) =>
+            {
+                Way::Links([down].into())
+            }
             _ => {
                 let peer = route.to.and_then(|to| self.hosts[to.host.0].iface(to.index));
-                peer.and_then(|p| p.routes.get(&route.from)).cloned().unwrap_or_default()
+                peer.and_then(|p| p.routes.get(&route.from)).map_or(Way::Loopback, |links| Way::Links(links.clone()))
             }
         }
     }
@@ -285,21 +359,30 @@ impl Sim {
 
     /// Sends a packet of a host on its way.
     pub(crate) fn send_packet(&mut self, packet: Packet, route: Route) {
-        let parcel = Box::new(Parcel { packet, route, done: 0, entered: self.now, cut: None });
-        if parcel.route.links.is_empty() {
-            let at = self.now + LOOPBACK_DELAY;
-            self.schedule(at, Event::Loopback(parcel));
-        } else {
-            self.hop(parcel);
+        self.send_parcel(packet, route, false);
+    }
+
+    /// The same for a datagram that may have no checksum.
+    pub(crate) fn send_parcel(&mut self, packet: Packet, route: Route, unchecked: bool) {
+        let (entered, first) = (self.now, route.first());
+        let hop_limit = HOP_LIMIT;
+        let parcel = Parcel { packet, route, done: 0, hop_limit, entered, cut: None, corrupt: None, unchecked };
+        let parcel = Box::new(parcel);
+        match first {
+            Some(link) => self.enter_link(link, parcel),
+            None => {
+                let at = self.now + LOOPBACK_DELAY;
+                self.schedule(at, Event::Loopback(parcel));
+            }
         }
     }
 
-    /// Offers a packet to the next link of its route.
-    fn hop(&mut self, mut parcel: Box<Parcel>) {
-        let id = parcel.route.links[parcel.done];
+    /// Offers a packet to a link.
+    pub(crate) fn enter_link(&mut self, id: LinkId, mut parcel: Box<Parcel>) {
         let now = self.now;
         let meta = parcel.packet.meta();
         parcel.entered = now;
+        self.tap(id, now, Flow::Out, &parcel.packet, parcel.hop_limit);
         let hop = &mut self.links[id.0];
         let pieces = parcel.packet.pieces(hop.link.config().mtu);
         if let [len] = pieces[..] {
@@ -313,6 +396,7 @@ impl Sim {
             }
         }
         self.watch(id);
+        self.link_changed(id);
     }
 
     /// Makes sure that the world looks at a link in time.
@@ -335,11 +419,27 @@ impl Sim {
         }
         while let Some(output) = self.links[id.0].link.poll(now) {
             match output {
-                Output::Deliver { packet, at, .. } => self.crossed(id, packet, at),
+                Output::Deliver { mut packet, at, ce, corrupt, copy, .. } => {
+                    // The pieces of a packet are counted, and a piece more would be one too many.
+                    if copy && packet.cut.is_some() {
+                        continue;
+                    }
+                    // A piece with a wrong bit spoils its packet.
+                    if corrupt.is_some() && packet.cut.is_some() {
+                        self.lost(id, *packet, DropReason::Lost, at);
+                        continue;
+                    }
+                    if ce {
+                        packet.packet.ecn = Ecn::Ce;
+                    }
+                    packet.corrupt = packet.corrupt.or(corrupt);
+                    self.crossed(id, packet, at);
+                }
                 Output::Drop { packet, reason, at, .. } => self.lost(id, *packet, reason, at),
             }
         }
         self.watch(id);
+        self.link_changed(id);
     }
 
     /// Counts the pieces of a packet. False: this is not the last one, or one was lost.
@@ -362,12 +462,46 @@ impl Sim {
             return;
         }
         self.recorder.packet(at, Some(id), &parcel.packet, TraceVerdict::Crossed { entered: parcel.entered });
+        self.tap(id, at, Flow::In, &parcel.packet, parcel.hop_limit);
         parcel.done += 1;
-        if parcel.done < parcel.route.links.len() {
-            self.hop(parcel);
-        } else {
-            self.arrive(parcel.packet, parcel.route);
+        match &parcel.route.way {
+            Way::Fabric { subnet, .. } => {
+                let subnet = *subnet;
+                self.wire_end(id, parcel, subnet);
+            }
+            Way::Links(links) | Way::Nat { links, .. } if parcel.done < links.len() => {
+                let next = links[parcel.done];
+                self.enter_link(next, parcel);
+            }
+            Way::Nat { nat, inside, .. } => {
+                let (nat, inside) = (*nat, *inside);
+                self.at_nat(parcel, nat, inside);
+            }
+            _ => self.take_in(*parcel),
         }
+    }
+
+    /// Lets a packet begin the route that it has got on its way.
+    pub(crate) fn go_on(&mut self, mut parcel: Box<Parcel>) {
+        parcel.done = 0;
+        match parcel.route.first() {
+            Some(link) => self.enter_link(link, parcel),
+            None => self.take_in(*parcel),
+        }
+    }
+
+    /// A packet has crossed its last link, perhaps with a wrong bit.
+    pub(crate) fn take_in(&mut self, parcel: Parcel) {
+        let Parcel { mut packet, route, corrupt, unchecked, .. } = parcel;
+        if let Some(corruption) = corrupt {
+            let seen = received(packet.clone(), corruption, unchecked);
+            if seen.is_none() {
+                self.recorder.packet(self.now, None, &packet, TraceVerdict::Corrupt);
+            }
+            let Some(seen) = seen else { return };
+            packet = seen;
+        }
+        self.arrive(packet, route);
     }
 
     /// A link has dropped a packet.
@@ -381,10 +515,14 @@ impl Sim {
             }
         }
         self.recorder.packet(at, Some(id), &packet, TraceVerdict::Dropped(reason));
-        match reason {
-            DropReason::Rejected => self.router_icmp(&packet, IcmpKind::Prohibited, &route),
-            DropReason::TooBig { mtu } => self.router_icmp(&packet, IcmpKind::TooBig { mtu }, &route),
-            _ => {}
+        let kind = match reason {
+            DropReason::Rejected => IcmpKind::Prohibited,
+            DropReason::TooBig { mtu } => IcmpKind::TooBig { mtu },
+            _ => return,
+        };
+        match route.way {
+            Way::Fabric { .. } => self.icmp_at_wire(id, &packet, kind),
+            _ => self.router_icmp(&packet, kind, &route),
         }
     }
 
@@ -403,12 +541,17 @@ impl Sim {
         self.watch(id);
     }
 
+    pub(crate) fn link_mut(&mut self, id: LinkId) -> &mut Link<Box<Parcel>> {
+        &mut self.links[id.0].link
+    }
+
     pub(crate) fn link(&self, id: LinkId) -> &Link<Box<Parcel>> {
         &self.links[id.0].link
     }
 
     /// A router on `route` tells the sender of a packet what is wrong.
     fn router_icmp(&mut self, packet: &Packet, kind: IcmpKind, route: &Route) {
+        let packet = &self.before_translation(packet, route.to, route.from);
         let Some(quoted) = packet.quote() else { return };
         let v4 = packet.source.is_ipv4();
         let router: IpAddr = if v4 { ROUTER_V4.into() } else { ROUTER_V6.into() };
@@ -419,7 +562,13 @@ impl Sim {
             pieces: None,
             body: Body::Icmp(Icmp { kind, quoted }),
         };
-        let back = Route { from: route.from, to: Some(route.from), links: self.way_back(route) };
+        let back = match self.nat_with(packet.source.ip()) {
+            Some(nat) => {
+                let links = [self.nats[nat.0].access.1].into();
+                Route { from: route.from, to: None, way: Way::Nat { links, nat, inside: false } }
+            }
+            None => Route { from: route.from, to: Some(route.from), way: self.way_back(route) },
+        };
         self.send_packet(icmp, back);
     }
 
@@ -439,7 +588,7 @@ impl Sim {
     }
 
     /// A packet has crossed its last link.
-    fn arrive(&mut self, packet: Packet, route: Route) {
+    pub(crate) fn arrive(&mut self, packet: Packet, route: Route) {
         let destination = packet.destination.ip();
         let Some(to) = route.to else {
             self.recorder.packet(self.now, None, &packet, TraceVerdict::Unreachable);
@@ -465,9 +614,10 @@ impl Sim {
         }
     }
 
-    fn icmp_input(&mut self, host: HostId, icmp: Icmp, offender: IpAddr) {
+    pub(crate) fn icmp_input(&mut self, host: HostId, icmp: Icmp, offender: IpAddr) {
         if let IcmpKind::TooBig { mtu } = icmp.kind {
             self.host(host).learn_path_mtu(icmp.quoted.destination.ip(), mtu);
+            self.version += 1;
         }
         match icmp.quoted.protocol {
             neater_link::Protocol::Udp => self.udp_icmp(host, icmp, offender),

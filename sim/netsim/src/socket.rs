@@ -22,7 +22,7 @@ pub(crate) struct Socket {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Stream(Stream),
-    Listener(Listener),
+    Listener(Box<Listener>),
     Udp(Box<UdpSocket>),
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Listener {
     pub(crate) queue: VecDeque<Key>,
     /// Connections whose handshake is not complete.
     pub(crate) half_open: usize,
-    pub(crate) options: crate::tcp::Options,
+    pub(crate) options: Box<crate::tcp::Options>,
 }
 
 impl Listener {

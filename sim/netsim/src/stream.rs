@@ -1,14 +1,14 @@
 //! TCP in a host: ports, listeners, accept queues, and the way between connections and sockets.
 
-use crate::host::{ConnEntry, Host, MAX_CONNECTIONS, Owner};
+use crate::host::{ConnEntry, Host, MAX_CONNECTIONS, MIN_MTU_V4, MIN_MTU_V6, Owner};
 use crate::packet::{Body, Icmp, IcmpKind, Packet, ip_header};
 use crate::sim::Sim;
 use crate::socket::{Kind, Listener, Socket, Stream};
-use crate::tcp::{Conn, Options, Segment, Seq, State};
+use crate::tcp::{Conn, Options, Segment, Seq, State, TcpConfig};
 use crate::udp::queue_icmp;
 use crate::world::HostId;
 use neater_base::Key;
-use neater_base::net::{Ecn, ErrorKind, Ready, Sock, SocketOption, SocketOptions, Token};
+use neater_base::net::{ErrorKind, Ready, Sock, SocketOption, SocketOptions, Token};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
@@ -36,8 +36,8 @@ pub(crate) fn apply(options: &mut Options, option: SocketOption) -> bool {
     true
 }
 
-fn options_of(set: &[SocketOption]) -> Options {
-    let mut options = Options::default();
+fn options_of(tcp: TcpConfig, set: &[SocketOption]) -> Options {
+    let mut options = Options { tcp, ..Options::default() };
     for option in set {
         apply(&mut options, *option);
     }
@@ -78,12 +78,13 @@ impl Sim {
         };
         let local = SocketAddr::new(found.source, port);
         let iss = initial_number(host);
-        let conn = Conn::connect(now, iss, found.mtu, ip_header(&remote.ip()), options_of(&options.set));
+        let tcp = options_of(host.tcp, &options.set);
+        let conn = Conn::connect(now, iss, found.mtu, ip_header(&remote.ip()), tcp);
         let stream = |conn| Socket::new(token, Kind::Stream(Stream { conn, local, connecting: true }));
         let key = host.sockets.insert(stream(host.conns.next_key()));
         let owner = Owner::Socket(key);
         let interface = options.interface;
-        let conn = host.add_conn(ConnEntry { conn, local, remote, interface, owner, scheduled: None });
+        let conn = host.add_conn(ConnEntry { conn, local, remote, interface, owner, scheduled: None, route: None });
         for option in &options.set {
             if let (SocketOption::IcmpErrors(on), Some(socket)) = (option, host.sockets.get_mut(key)) {
                 socket.wants_icmp = *on;
@@ -91,6 +92,30 @@ impl Sim {
         }
         self.settle(id, conn);
         Ok(Sock(key.to_bits()))
+    }
+
+    /// Opens a connection without a socket.
+    pub(crate) fn open_conn(
+        &mut self,
+        id: HostId,
+        own: IpAddr,
+        remote: SocketAddr,
+        options: Options,
+        owner: Owner,
+    ) -> Result<Key, ErrorKind> {
+        let now = self.now;
+        let found = self.lookup(id, remote.ip(), None, Some(own), None)?;
+        let host = self.host(id);
+        let free = |h: &Host, port: u16| {
+            let local = SocketAddr::new(own, port);
+            !h.pairs.contains_key(&(local, remote))
+                && h.listener_fits(local, false)
+                && !h.agent_ports.contains_key(&port)
+        };
+        let local = SocketAddr::new(own, host.ephemeral_port(free)?);
+        let iss = initial_number(host);
+        let conn = Conn::connect(now, iss, found.mtu, ip_header(&remote.ip()), options);
+        Ok(host.add_conn(ConnEntry { conn, local, remote, interface: None, owner, scheduled: None, route: None }))
     }
 
     pub(crate) fn tcp_listen(
@@ -126,9 +151,9 @@ impl Sim {
             backlog: options.backlog.unwrap_or(DEFAULT_BACKLOG).min(MAX_BACKLOG) as usize,
             queue: VecDeque::new(),
             half_open: 0,
-            options: options_of(&options.set),
+            options: Box::new(options_of(host.tcp, &options.set)),
         };
-        let key = host.sockets.insert(Socket::new(token, Kind::Listener(listener)));
+        let key = host.sockets.insert(Socket::new(token, Kind::Listener(Box::new(listener))));
         host.listeners.entry(local.port()).or_default().push(key);
         Ok(Sock(key.to_bits()))
     }
@@ -211,7 +236,10 @@ impl Sim {
     /// A segment has arrived.
     pub(crate) fn tcp_input(&mut self, id: HostId, packet: Packet) {
         let now = self.now;
-        let Packet { source: remote, destination: local, body: Body::Tcp(segment), .. } = packet else { return };
+        let Packet { source: remote, destination: local, body: Body::Tcp(mut segment), ecn, .. } = packet else {
+            return;
+        };
+        segment.ecn = ecn;
         let opens = segment.syn && segment.ack.is_none() && !segment.rst;
         let host = self.host(id);
         if let Some(key) = host.pairs.get(&(local, remote)).copied() {
@@ -228,19 +256,25 @@ impl Sim {
         let host = self.host(id);
         let target = if opens { find_listener(host, local, remote) } else { None };
         let service = opens && host.tcp_services.contains_key(&local.port());
-        let mut options = Options::default();
-        let owner = match target {
-            Some(key) => {
+        let agent = host.agent_ports.get(&local.port()).copied().filter(|_| opens);
+        let mut options = Options { tcp: host.tcp, ..Options::default() };
+        let owner = match (target, agent) {
+            (Some(key), _) => {
                 let Some(Socket { kind: Kind::Listener(listener), .. }) = host.sockets.get_mut(key) else { return };
                 if listener.is_full() || listener.half_open >= MAX_HALF_OPEN {
                     return;
                 }
                 listener.half_open += 1;
-                options = listener.options;
+                options = *listener.options;
                 Owner::Listener(key)
             }
-            None if service => Owner::Service(local.port()),
-            None => {
+            (None, _) if service => Owner::Service(local.port()),
+            (None, Some(agent)) => {
+                let side = self.agents[agent as usize].side_at(id);
+                options = self.agents[agent as usize].options[side as usize];
+                Owner::Agent(agent, side)
+            }
+            (None, None) => {
                 let reply = segment.reset_reply();
                 // Without a way back there is nobody to answer.
                 let _ = self.send_segments(id, local, remote, None, reply.into_iter().collect());
@@ -255,7 +289,8 @@ impl Sim {
         };
         let iss = initial_number(host);
         let conn = Conn::accept(now, &segment, iss, found.mtu, ip_header(&remote.ip()), options);
-        let key = host.add_conn(ConnEntry { conn, local, remote, interface: None, owner, scheduled: None });
+        let key =
+            host.add_conn(ConnEntry { conn, local, remote, interface: None, owner, scheduled: None, route: None });
         self.settle(id, key);
     }
 
@@ -289,7 +324,8 @@ impl Sim {
             return;
         }
         match icmp.kind {
-            IcmpKind::TooBig { mtu } => entry.conn.on_path_mtu(now, mtu),
+            IcmpKind::TooBig { mtu } if quoted.source.is_ipv6() && mtu < MIN_MTU_V6 => return,
+            IcmpKind::TooBig { mtu } => entry.conn.on_path_mtu(now, mtu.max(MIN_MTU_V4)),
             kind => entry.conn.on_unreachable(kind.error(quoted.source.is_ipv6())),
         }
         if let Owner::Socket(sock) = entry.owner
@@ -305,20 +341,48 @@ impl Sim {
 
     /// Lets everything follow that follows from a change of a connection: segments, readiness, its timer, its end.
     pub(crate) fn settle(&mut self, id: HostId, key: Key) {
-        self.drive_service(id, key);
-        let host = self.host(id);
-        let Some(entry) = host.conns.get_mut(key) else { return };
-        let (local, remote, interface) = (entry.local, entry.remote, entry.interface);
-        let segments: Vec<_> = std::iter::from_fn(|| entry.conn.take_output()).collect();
-        if !segments.is_empty()
-            && let Err(error) = self.send_segments(id, local, remote, interface, segments)
-            && let Some(entry) = self.host(id).conns.get_mut(key)
-        {
-            entry.conn.on_send_failure(error);
+        let Some(entry) = self.host(id).conns.get(key) else { return };
+        match entry.owner {
+            Owner::Service(_) => self.drive_service(id, key),
+            Owner::Agent(agent, side) => self.drive_agent(id, key, agent, side),
+            _ => {}
         }
+        self.send_output(id, key);
+        self.conn_changed(id.0, key);
         notify(self.host(id), key);
         self.reschedule(id, key);
         self.reap(id, key);
+    }
+
+    /// Sends what a connection has to send, by the way that its segments have taken as long as the world stands.
+    fn send_output(&mut self, id: HostId, key: Key) {
+        let version = self.version;
+        loop {
+            let Some(entry) = self.hosts[id.0].conns.get_mut(key) else { return };
+            let Some(segment) = entry.conn.take_output() else { return };
+            let (source, destination, interface) = (entry.local, entry.remote, entry.interface);
+            let known = entry.route.as_ref().filter(|(v, _)| *v == version).map(|(_, route)| route.clone());
+            let route = match known {
+                Some(route) => route,
+                None => match self.lookup(id, destination.ip(), interface, Some(source.ip()), None) {
+                    Ok(found) => {
+                        if let Some(entry) = self.hosts[id.0].conns.get_mut(key) {
+                            entry.route = Some((version, found.route.clone()));
+                        }
+                        found.route
+                    }
+                    Err(error) => {
+                        if let Some(entry) = self.hosts[id.0].conns.get_mut(key) {
+                            while entry.conn.take_output().is_some() {}
+                            entry.conn.on_send_failure(error);
+                        }
+                        return;
+                    }
+                },
+            };
+            let ecn = segment.ecn;
+            self.send_packet(Packet { source, destination, ecn, pieces: None, body: Body::Tcp(segment) }, route);
+        }
     }
 
     fn send_segments(
@@ -331,8 +395,8 @@ impl Sim {
     ) -> Result<(), ErrorKind> {
         let found = self.lookup(id, destination.ip(), interface, Some(source.ip()), None)?;
         for segment in segments {
-            let body = Body::Tcp(segment);
-            let packet = Packet { source, destination, ecn: Ecn::NotEct, pieces: None, body };
+            let ecn = segment.ecn;
+            let packet = Packet { source, destination, ecn, pieces: None, body: Body::Tcp(segment) };
             self.send_packet(packet, found.route.clone());
         }
         Ok(())
@@ -367,7 +431,10 @@ impl Sim {
         }
         release_half_open(host, owner);
         host.service_conns.remove(&key);
-        host.conns.remove(key);
+        let removed = host.conns.remove(key);
+        if let (Owner::Agent(agent, side) | Owner::Finished(agent, side), Some(entry)) = (owner, removed) {
+            self.agent_lost(agent, side, key, entry.conn.info().retransmits.unwrap_or(0));
+        }
     }
 }
 

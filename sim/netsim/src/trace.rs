@@ -1,6 +1,7 @@
 //! What happened, for people and for bit-identity.
 
 use crate::packet::{Body, Packet};
+use crate::tcp::Payload;
 use crate::world::LinkId;
 use neater_base::Instant;
 use neater_base::net::NetEvent;
@@ -50,6 +51,10 @@ pub enum TraceVerdict {
     Dropped(DropReason),
     /// It reached its host.
     Delivered,
+    /// A router found that it had crossed too many links.
+    Expired,
+    /// It reached its host with a wrong bit, and the host dropped it.
+    Corrupt,
     /// Nobody has its destination address, or whoever has it is switched off.
     Unreachable,
 }
@@ -114,6 +119,8 @@ impl Recorder {
             TraceVerdict::Dropped(_) => d.number(1),
             TraceVerdict::Delivered => d.number(2),
             TraceVerdict::Unreachable => d.number(3),
+            TraceVerdict::Expired => d.number(4),
+            TraceVerdict::Corrupt => d.number(5),
         }
         let kind = kind(packet);
         match (&packet.body, kind) {
@@ -121,8 +128,19 @@ impl Recorder {
             (Body::Tcp(s), _) => {
                 d.number(s.seq.0);
                 d.number(s.ack.map_or(0, |a| a.0));
-                d.number(s.window << 3 | u64::from(s.syn) << 2 | u64::from(s.fin) << 1 | u64::from(s.rst));
-                d.bytes(&s.payload);
+                let flags = [s.syn, s.fin, s.rst, s.ece, s.cwr];
+                d.number(flags.iter().fold(s.window, |n, f| n << 1 | u64::from(*f)));
+                if let Some(ts) = s.timestamps {
+                    d.number(u64::from(ts.value) << 32 | u64::from(ts.echo));
+                }
+                for (start, end) in s.sack.blocks() {
+                    d.number(start.0);
+                    d.number(end.0);
+                }
+                match &s.payload {
+                    Payload::Bytes(bytes) => d.bytes(bytes),
+                    Payload::Zeros(n) => d.number(u64::from(*n)),
+                }
             }
             (Body::Icmp(_), PacketKind::Icmp { icmp_type, icmp_code }) => {
                 d.number(u64::from(icmp_type) << 8 | u64::from(icmp_code));

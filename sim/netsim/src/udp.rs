@@ -41,6 +41,8 @@ pub(crate) struct UdpSocket {
     pub(crate) reuse: bool,
     pub(crate) temporary: Option<bool>,
     pub(crate) dont_fragment: bool,
+    /// Datagrams go without a checksum.
+    pub(crate) unchecked: bool,
     pub(crate) receive_buffer: usize,
     pub(crate) send_buffer: usize,
     queue: VecDeque<Datagram>,
@@ -121,6 +123,7 @@ impl Sim {
             reuse,
             temporary: options.temporary_address,
             dont_fragment: false,
+            unchecked: false,
             receive_buffer: BUFFER,
             send_buffer: BUFFER,
             queue: VecDeque::new(),
@@ -174,12 +177,14 @@ impl Sim {
             return Err(ErrorKind::MessageTooLarge);
         }
         let (port, whole, interface, temporary) = (udp.local.port(), udp.dont_fragment, udp.interface, udp.temporary);
+        let unchecked = udp.unchecked;
         let source = t.source.unwrap_or(udp.local.ip());
         let found = self.lookup(id, destination.ip(), interface, Some(source), temporary)?;
         let overhead = ip_header(&destination.ip()) + UDP_HEADER;
         let packet_len = overhead + largest as u32;
-        // A train is cut by the interface, which does not fragment.
-        if (whole && packet_len > found.mtu) || (t.segment_size.is_some() && packet_len > found.iface_mtu) {
+        // Forbidding fragments sets no bound but the interface's (Linux: IP_PMTUDISC_PROBE, which is what `io/net` asks for):
+        // anybody can forge an ICMP error that says less. A train is cut by the interface, which does not fragment.
+        if (whole || t.segment_size.is_some()) && packet_len > found.iface_mtu {
             return Err(ErrorKind::MessageTooLarge);
         }
         let (udp, wants_write) = udp_mut(self.host(id), key).ok_or(ErrorKind::NotConnected)?;
@@ -194,12 +199,13 @@ impl Sim {
         let source = SocketAddr::new(found.source, port);
         let pieces = if whole { None } else { Some(found.mtu) };
         let all = Bytes::copy_from_slice(t.contents);
-        let first = found.route.links.first().copied();
+        let first = found.route.first();
         let mut from = 0;
         loop {
             let to = (from + segment).min(all.len());
             let body = Body::Udp(all.slice(from..to));
-            self.send_packet(Packet { source, destination, ecn: t.ecn, pieces, body }, found.route.clone());
+            let packet = Packet { source, destination, ecn: t.ecn, pieces, body };
+            self.send_parcel(packet, found.route.clone(), unchecked);
             from = to;
             if from >= all.len() {
                 break;
@@ -272,6 +278,9 @@ impl Sim {
             return;
         }
         let payload = payload.clone();
+        if let Some(&agent) = self.host(id).agent_ports.get(&destination.port()) {
+            return self.agent_udp(agent, id, &payload);
+        }
         if !self.udp_service_input(id, source, destination, &payload) {
             self.host_icmp(id, &packet, IcmpKind::PortUnreachable);
         }

@@ -1,17 +1,19 @@
 //! [`World`]: hosts, interfaces, links and time, from outside.
 
-use crate::host::Host;
+use crate::host::{ConnEntry, Host};
 use crate::iface::{IfaceState, plain_address};
+use crate::nat::{NatBox, NatId};
 use crate::net::SimNet;
 use crate::service::{TcpService, UdpService};
 use crate::sim::Sim;
+use crate::tcp::{TcpConfig, TcpProbe};
 use crate::trace::TraceEvent;
 use core::fmt;
 use core::time::Duration;
 use neater_base::net::{Interface, InterfaceAddr, InterfaceKind, NameConfig, NetEvent};
 use neater_base::{Instant, WallTime};
-use neater_link::{Counters, LinkConfig};
-use std::net::IpAddr;
+use neater_link::{Counters, LinkConfig, Nat, NatConfig};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where time starts unless the world is told otherwise: far enough from the origin that nothing saturates.
@@ -51,7 +53,7 @@ pub enum Unroutable {
 /// A method that takes an id panics if the id is another world's. No method may be called from inside a scripted
 /// service of the same world.
 #[derive(Clone)]
-pub struct World(Arc<Mutex<Sim>>);
+pub struct World(pub(crate) Arc<Mutex<Sim>>);
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,8 +125,45 @@ impl World {
     /// interface plugged in can reach any other, through the up link of one and the down link of the other.
     pub fn attach(&self, iface: IfaceId, up: LinkConfig, down: LinkConfig) -> (LinkId, LinkId) {
         let links = (self.add_link(up), self.add_link(down));
-        self.change(iface, |i| i.access = Some(links));
+        self.with(|sim| sim.nats.iter_mut().for_each(|b| b.members.retain(|m| *m != iface)));
+        self.change(iface, |i| (i.access, i.nat) = (Some(links), None));
         links
+    }
+
+    /// Adds a NAT box with an access link up and one down. Its outside addresses are its own: no interface may have them.
+    pub fn add_nat(&self, config: NatConfig, up: LinkConfig, down: LinkConfig) -> NatId {
+        let access = (self.add_link(up), self.add_link(down));
+        self.with(|sim| {
+            let nat = Nat::new(config, sim.rng.u64());
+            sim.nats.push(NatBox { nat, access, members: Vec::new() });
+            NatId(sim.nats.len() - 1)
+        })
+    }
+
+    /// As [`World::attach`], but behind a NAT box: the links lead to it and from it. Interfaces behind one box reach each
+    /// other without it; from elsewhere their addresses cannot be reached, and may be the same behind several boxes.
+    pub fn attach_behind(&self, iface: IfaceId, nat: NatId, up: LinkConfig, down: LinkConfig) -> (LinkId, LinkId) {
+        let links = (self.add_link(up), self.add_link(down));
+        self.with(|sim| {
+            sim.nats.iter_mut().for_each(|b| b.members.retain(|m| *m != iface));
+            sim.nats[nat.0].members.push(iface);
+        });
+        self.change(iface, |i| (i.access, i.nat) = (Some(links), Some(nat)));
+        links
+    }
+
+    /// Does something with a NAT box at the present time: looks at it, rebinds it, moves it to another address.
+    pub fn with_nat<T>(&self, nat: NatId, call: impl FnOnce(&mut Nat, Instant) -> T) -> T {
+        self.with(|sim| {
+            let now = sim.now;
+            call(&mut sim.nats[nat.0].nat, now)
+        })
+    }
+
+    /// The access links of a NAT box, up and down.
+    #[must_use]
+    pub fn nat_links(&self, nat: NatId) -> (LinkId, LinkId) {
+        self.with(|sim| sim.nats[nat.0].access)
     }
 
     /// Connects two interfaces directly and returns the links from `a` to `b` and back.
@@ -146,7 +185,7 @@ impl World {
             if links.is_empty() {
                 i.routes.remove(&to);
             } else {
-                i.routes.insert(to, links.to_vec());
+                i.routes.insert(to, links.into());
             }
         });
     }
@@ -183,15 +222,8 @@ impl World {
     // --- changes of a host ---------------------------------------------------------------------------------------------
 
     /// Changes an interface and tells the host.
-    fn change(&self, iface: IfaceId, change: impl FnOnce(&mut IfaceState)) {
-        self.with(|sim| {
-            let host = sim.host(iface.host);
-            let Some(state) = host.iface_mut(iface.index) else { return };
-            change(state);
-            state.refresh();
-            host.interfaces_version += 1;
-            host.tell(NetEvent::PathsChanged);
-        });
+    pub(crate) fn change(&self, iface: IfaceId, change: impl FnOnce(&mut IfaceState)) {
+        self.with(|sim| sim.change_interface(iface, change));
     }
 
     /// Takes an interface down or up.
@@ -240,6 +272,7 @@ impl World {
             for deadline in deadlines.into_iter().filter(|_| !up) {
                 sim.deadlines.remove(&deadline);
             }
+            sim.version += 1;
             let h = sim.host(host);
             h.up = up;
             if !up {
@@ -267,6 +300,21 @@ impl World {
             h.names_version += 1;
             h.tell(NetEvent::NamesChanged);
         });
+    }
+
+    /// Chooses the TCP of a host: for sockets opened and listeners made from now on. [`TcpConfig::linux`] at first.
+    pub fn set_tcp(&self, host: HostId, tcp: TcpConfig) {
+        self.with(|sim| sim.host(host).tcp = tcp);
+    }
+
+    /// The inside of all TCP connections of a host that have been established and not closed, by local and remote address.
+    #[must_use]
+    pub fn tcp_probes(&self, host: HostId) -> Vec<(SocketAddr, SocketAddr, TcpProbe)> {
+        self.with(|sim| {
+            let open = |e: &ConnEntry| e.conn.was_established() && !e.conn.is_closed();
+            let host = sim.host(host);
+            host.conns.iter().filter(|(_, e)| open(e)).map(|(_, e)| (e.local, e.remote, e.conn.probe())).collect()
+        })
     }
 
     /// Sets how many sockets a host may have open; more fail with `TooManyFiles`. Those already open stay.
@@ -355,6 +403,15 @@ impl World {
             let now = sim.now;
             let wakeups = sim.hosts.iter().enumerate().filter_map(|(i, h)| Some((HostId(i), h.wakeup(now)?)));
             wakeups.min_by_key(|(id, at)| (*at, *id))
+        })
+    }
+
+    /// When a host wants its turn: as [`World::next_wakeup`], of one host.
+    #[must_use]
+    pub fn wakeup(&self, host: HostId) -> Option<Instant> {
+        self.with(|sim| {
+            let now = sim.now;
+            sim.host(host).wakeup(now)
         })
     }
 

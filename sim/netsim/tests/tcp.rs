@@ -5,9 +5,17 @@ mod common;
 use common::*;
 use neater_base::net::{ErrorKind, IcmpError, Net, SocketOption, SocketOptions, Token};
 use neater_link::{Filter, LinkConfig, Match, Protocol, QueueLimit, TooBig};
-use neater_netsim::{PacketKind, TraceVerdict, Unroutable, World};
+use neater_netsim::{BufferSize, DelayedAck, PacketKind, TcpConfig, TraceEvent, TraceVerdict, Unroutable, World};
 use proptest::prelude::*;
 use std::time::Duration;
+
+/// Buffers of 256 kB that do not grow, on both sides.
+fn fix_buffers(p: &Pair) {
+    let size = BufferSize::Fixed(256 * 1024);
+    for host in [p.a, p.b] {
+        p.world.set_tcp(host, TcpConfig { receive_buffer: size, send_buffer: size, ..TcpConfig::linux() });
+    }
+}
 
 fn bulk(seed: u64, link: LinkConfig, len: usize) -> (Pair, Sender, Receiver) {
     let p = pair(seed, link);
@@ -136,7 +144,7 @@ fn a_lost_syn_is_sent_again_after_a_second() {
     assert_eq!(p.world.now() - start, S + MS * 40);
     // Karn: the retransmitted SYN is not a measurement, and the window starts with one segment.
     let info = client.stream_info(c).unwrap();
-    assert_eq!((info.rtt, info.congestion_window, info.retransmits), (None, Some(1460), Some(1)));
+    assert_eq!((info.rtt, info.congestion_window, info.retransmits), (None, Some(1448), Some(1)));
 }
 
 #[test]
@@ -211,6 +219,7 @@ fn closing_with_unread_data_resets_instead_of_losing_it_silently() {
 #[test]
 fn what_was_written_before_a_close_is_delivered() {
     let p = pair(1, LinkConfig::rate(1_000_000, MS * 5).with_loss(0.02));
+    fix_buffers(&p);
     let (mut client, mut server) = (p.world.net(p.a), p.world.net(p.b));
     let (c, _, s) = established(&p, &mut client, &mut server);
     let data = random_bytes(1, 200_000);
@@ -269,6 +278,7 @@ fn a_final_ack_into_a_full_queue_is_ignored_until_there_is_room() {
 #[test]
 fn a_closed_window_is_probed_and_reopens() {
     let p = pair(1, LinkConfig::delay(MS * 5));
+    fix_buffers(&p);
     let (mut client, mut server) = (p.world.net(p.a), p.world.net(p.b));
     let (c, _, s) = established(&p, &mut client, &mut server);
     let data = random_bytes(2, 1_000_000);
@@ -297,6 +307,7 @@ fn a_closed_window_is_probed_and_reopens() {
 #[test]
 fn a_lost_window_update_does_not_stall_for_ever() {
     let p = pair(1, LinkConfig::delay(MS * 5));
+    fix_buffers(&p);
     let (mut client, mut server) = (p.world.net(p.a), p.world.net(p.b));
     let (c, _, s) = established(&p, &mut client, &mut server);
     let data = vec![7; 512 * 1024];
@@ -467,14 +478,38 @@ fn nagle_holds_a_small_segment_back_and_no_delay_does_not() {
         let trace = p.world.take_trace();
         let sent: Vec<_> = trace.iter().filter(|e| e.link == Some(p.ab)).filter(with_data).collect();
         assert_eq!(sent.len(), packets);
-        assert_eq!(sent[0].size, 20 + 20 + 4);
+        assert_eq!(sent[0].size, 20 + 20 + 12 + 4, "timestamps and data");
         assert!(trace.iter().any(|e| e.verdict == TraceVerdict::Delivered));
     }
 }
 
 #[test]
-fn an_acknowledgment_is_delayed_by_forty_milliseconds() {
+fn an_acknowledgment_is_delayed_by_forty_milliseconds_but_for_the_first_ones() {
     let p = pair(1, LinkConfig::delay(MS * 10));
+    let (mut client, mut server) = (p.world.net(p.a), p.world.net(p.b));
+    let (c, ..) = established(&p, &mut client, &mut server);
+    client.set(c, SocketOption::NoDelay(true)).unwrap();
+    let mut delays = Vec::new();
+    for _ in 0..20 {
+        wait(&p.world, MS * 100);
+        p.world.trace(true);
+        let start = p.world.now();
+        write(&mut client, c, b"one").unwrap();
+        wait(&p.world, MS * 100);
+        let trace = p.world.take_trace();
+        let entered =
+            |e: &TraceEvent| if let TraceVerdict::Crossed { entered } = e.verdict { Some(entered) } else { None };
+        delays.extend(trace.iter().filter(|e| e.link == Some(p.ba)).filter_map(entered).map(|t| t - start));
+    }
+    assert!(delays[..16].iter().all(|d| *d == MS * 10), "{delays:?}");
+    assert!(delays[16..].iter().all(|d| *d == MS * 50), "{delays:?}");
+}
+
+#[test]
+fn an_acknowledgment_is_delayed_by_what_the_configuration_says() {
+    let p = pair(1, LinkConfig::delay(MS * 10));
+    let delayed_ack = DelayedAck::Fixed { every: 2, delay: MS * 200 };
+    p.world.set_tcp(p.b, TcpConfig { delayed_ack, ..TcpConfig::linux() });
     let (mut client, mut server) = (p.world.net(p.a), p.world.net(p.b));
     let (c, ..) = established(&p, &mut client, &mut server);
     wait(&p.world, S);
@@ -483,7 +518,7 @@ fn an_acknowledgment_is_delayed_by_forty_milliseconds() {
     write(&mut client, c, b"one").unwrap();
     wait(&p.world, S);
     let acks: Vec<_> = p.world.take_trace().iter().filter(|e| e.link == Some(p.ba)).map(|e| e.verdict).collect();
-    assert_eq!(acks, [TraceVerdict::Crossed { entered: start + MS * 50 }]);
+    assert_eq!(acks, [TraceVerdict::Crossed { entered: start + MS * 210 }]);
 }
 
 #[test]
@@ -633,7 +668,7 @@ proptest! {
         let link = LinkConfig {
             rate: rate.into(),
             delay: MS * delay_ms,
-            jitter: MS * jitter_ms,
+            jitter: (MS * jitter_ms).into(),
             reorder,
             queue: QueueLimit::Packets(queue),
             ..LinkConfig::default()

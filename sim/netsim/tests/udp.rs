@@ -6,7 +6,7 @@ use common::*;
 use neater_base::net::{
     Ecn, ErrorKind, Net, NetError, RecvBatch, RecvMeta, Sock, SocketOption, SocketOptions, Token, Transmit,
 };
-use neater_link::{Filter, LinkConfig, Match, Protocol, QueueLimit, TooBig};
+use neater_link::{Codel, Discipline, Filter, LinkConfig, Match, Protocol, QueueLimit, TooBig};
 use neater_netsim::SimNet;
 use std::net::SocketAddr;
 
@@ -256,7 +256,8 @@ fn a_smaller_path_is_learnt_from_icmp() {
     let icmp = client.take_icmp_error(c).unwrap();
     assert_eq!((icmp.icmp_type, icmp.icmp_code, icmp.mtu), (3, 4, Some(1280)));
     assert_eq!(recv(&mut client, c), Err(ErrorKind::MessageTooLarge));
-    assert_eq!(kind(client.send(c, &to("192.0.2.2:53", &[0; 1300]))), Err(ErrorKind::MessageTooLarge));
+    // It is advice: who forbids fragments finds the path's size himself (RFC 8899), and a forged error changes nothing.
+    client.send(c, &to("192.0.2.2:53", &[0; 1300])).unwrap();
     client.send(c, &to("192.0.2.2:53", &[0; 1252])).unwrap();
 }
 
@@ -293,4 +294,74 @@ fn a_socket_bound_to_an_interface_that_is_down_cannot_send() {
     p.world.remove_address(p.iface_a, A4.parse().unwrap());
     let gone = Transmit { source: Some(A4.parse().unwrap()), ..to("192.0.2.2:53", b"?") };
     assert_eq!(kind(net.send(free, &gone)), Err(ErrorKind::AddrNotAvailable));
+}
+
+#[test]
+fn a_wrong_bit_reaches_only_who_does_without_a_checksum() {
+    let p = pair(1, LinkConfig { corrupt: 1.0, ..LinkConfig::delay(MS) });
+    let (mut client, mut server) = (p.world.net(p.a), p.world.net(p.b));
+    let s = bind(&mut server, 1, "0.0.0.0:53");
+    let c = client.udp(Token(2), addr("0.0.0.0:0"), &plain()).unwrap();
+    let sent = [0; 1000];
+    let mut arrived = 0;
+    for checked in [true, false] {
+        client.set(c, SocketOption::NoUdpChecksum(!checked)).unwrap();
+        for _ in 0..50 {
+            client.send(c, &to("192.0.2.2:53", &sent)).unwrap();
+            wait(&p.world, MS * 10);
+            for (_, bytes) in recv(&mut server, s).unwrap_or_default() {
+                assert!(!checked);
+                arrived += 1;
+                // A flip in the header leaves the payload as it was, or cuts it.
+                assert!(bytes.iter().map(|b| b.count_ones()).sum::<u32>() <= 1);
+            }
+        }
+    }
+    // Most of the 8,064 bits are payload.
+    assert!(arrived > 45, "{arrived}");
+    assert_eq!(p.world.link_counters(p.ab).corrupted, 100);
+}
+
+#[test]
+fn a_queue_that_marks_sets_the_codepoint_of_those_who_understand() {
+    let managed = Discipline::Codel(Codel { ecn: true, ..Codel::default() });
+    let link = LinkConfig::rate(1_000_000, MS).with_queue(QueueLimit::Packets(1000)).with_discipline(managed);
+    let p = pair(1, link);
+    let (mut client, mut server) = (p.world.net(p.a), p.world.net(p.b));
+    let s = bind(&mut server, 1, "0.0.0.0:53");
+    let c = client.udp(Token(2), addr("0.0.0.0:0"), &plain()).unwrap();
+    let mut got = Vec::new();
+    for ecn in [Ecn::Ect0, Ecn::NotEct] {
+        // 2 s of traffic in one: a standing queue.
+        for _ in 0..250 {
+            client.send(c, &Transmit { ecn, ..to("192.0.2.2:53", &[0; 972]) }).unwrap();
+            wait(&p.world, MS * 4);
+            got.extend(recv(&mut server, s).unwrap_or_default());
+        }
+        for _ in 0..500 {
+            wait(&p.world, MS * 10);
+            got.extend(recv(&mut server, s).unwrap_or_default());
+        }
+    }
+    let counters = p.world.link_counters(p.ab);
+    let marked = got.iter().filter(|(meta, _)| meta.ecn == Ecn::Ce).count() as u64;
+    assert!(marked > 5 && counters.managed > 5, "{counters:?}");
+    assert_eq!((marked, counters.queue_full), (counters.marked, 0));
+    assert_eq!(got.len() as u64, counters.delivered);
+    assert!(got.iter().all(|(meta, _)| meta.ecn != Ecn::Ect1));
+}
+
+#[test]
+fn a_link_may_deliver_twice() {
+    let p = pair(1, LinkConfig { duplicate: 1.0, ..LinkConfig::delay(MS) });
+    let (mut client, mut server) = (p.world.net(p.a), p.world.net(p.b));
+    let s = bind(&mut server, 1, "0.0.0.0:53");
+    let c = client.udp(Token(2), addr("0.0.0.0:0"), &plain()).unwrap();
+    // The second in three pieces, whose copies are pieces of nothing.
+    for (len, times) in [(100, 2), (4000, 1)] {
+        client.send(c, &to("192.0.2.2:53", &vec![7; len])).unwrap();
+        wait(&p.world, MS * 10);
+        let got = recv(&mut server, s).unwrap();
+        assert!(got.len() == times && got.iter().all(|(_, bytes)| *bytes == vec![7; len]));
+    }
 }

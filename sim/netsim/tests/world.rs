@@ -303,8 +303,8 @@ fn the_trace_tells_every_step_of_a_packet() {
     let story: Vec<_> = trace.iter().map(|e| (e.link, e.size, e.verdict)).collect();
     let at = |ms| trace[0].time - MS * 10 + MS * ms;
     let expected = [
-        (Some(p.ab), 48, TraceVerdict::Crossed { entered: at(0) }),
-        (None, 48, TraceVerdict::Delivered),
+        (Some(p.ab), 60, TraceVerdict::Crossed { entered: at(0) }),
+        (None, 60, TraceVerdict::Delivered),
         (Some(p.ba), 40, TraceVerdict::Crossed { entered: at(10) }),
         (None, 40, TraceVerdict::Delivered),
     ];

@@ -63,7 +63,7 @@ impl Builder {
 
     fn node(&mut self, name: impl Into<String>, kind: NodeKind) -> NodeIndex {
         let tcp = TcpSettings::default();
-        self.scenario.nodes.push(Node { name: name.into(), kind, tcp, filters: Vec::new() });
+        self.scenario.nodes.push(Node { name: name.into(), kind, tcp, filters: Vec::new(), nat: None });
         self.scenario.nodes.len() - 1
     }
 
@@ -86,6 +86,7 @@ impl Builder {
         check_names(&s)?;
         name_interfaces(&mut s)?;
         assign_addresses(&mut s)?;
+        resolve_nats(&mut s)?;
         resolve_queues(&mut s)?;
         if s.events.len() > MAX_EVENTS {
             return Err(ScenarioError::plain("schedule", format!("more than {MAX_EVENTS} events")));
@@ -228,6 +229,22 @@ fn neighbour(address: IpAddr) -> IpAddr {
             Ipv6Addr::from_bits(if a.to_bits() & 3 == 1 { a.to_bits() + 1 } else { a.to_bits() - 1 }).into()
         }
     }
+}
+
+/// Gives every NAT box its outside address.
+fn resolve_nats(s: &mut Scenario) -> Result<()> {
+    for (index, node) in s.nodes.iter_mut().enumerate() {
+        let Some(nat) = &mut node.nat else { continue };
+        let key = || format!("router.{}.nat", node.name);
+        let end = s.links.get(nat.outside).and_then(|l| l.ends.iter().find(|e| e.node == index));
+        let end = end.ok_or_else(|| ScenarioError::plain(key(), "its outside link is not at this router"))?;
+        nat.config.external_v4 = end.addresses.iter().find_map(|(a, _)| match a {
+            IpAddr::V4(a) => Some(*a),
+            IpAddr::V6(_) => None,
+        });
+        nat.config.external_v6 = None;
+    }
+    Ok(())
 }
 
 /// Turns queues in bandwidth-delay products into bytes, of links and of what the schedule makes of them.

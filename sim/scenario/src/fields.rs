@@ -132,6 +132,10 @@ impl Fields {
         self.convert(name, |k| units::size(&quantity(k, "an amount of data like \"20 kB\"")?))
     }
 
+    pub(crate) fn fraction(&mut self, name: &'static str) -> Result<Option<f64>> {
+        self.convert(name, share)
+    }
+
     /// One of a few words.
     pub(crate) fn word<T: Copy>(&mut self, name: &'static str, words: &[(&str, T)]) -> Result<Option<T>> {
         self.convert(name, |k| {

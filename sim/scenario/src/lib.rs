@@ -35,6 +35,7 @@ mod document;
 mod error;
 mod fields;
 mod link_keys;
+mod link_models;
 mod model;
 mod parse;
 mod parse_topology;
@@ -49,8 +50,8 @@ pub use builder::{Builder, Pair, both, both_bdp};
 pub use document::MAX_DOCUMENT;
 pub use error::{Place, ScenarioError};
 pub use model::{
-    Action, Capture, Direction, End, Event, LinkIndex, LinkSpec, MAX_EVENTS, MAX_FLOWS, MAX_LINKS, MAX_NODES, Node,
-    NodeIndex, NodeKind, Parameter, Probe, ProbeKind, RouteRule, Scenario,
+    Action, Capture, Direction, End, Event, LinkIndex, LinkSpec, MAX_EVENTS, MAX_FLOWS, MAX_LINKS, MAX_NODES, NatSpec,
+    Node, NodeIndex, NodeKind, Parameter, Probe, ProbeKind, RouteRule, Scenario,
 };
 pub use routes::Routes;
 pub use shipped::{SHIPPED, shipped};

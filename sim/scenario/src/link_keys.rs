@@ -3,11 +3,12 @@
 use crate::builder::Pair;
 use crate::document::Kind;
 use crate::error::ScenarioError;
-use crate::fields::{Fields, share};
+use crate::fields::Fields;
+use crate::link_models::{discipline, filters, jitter, loss, overtaking, queue, rate};
 use crate::model::Direction;
-use crate::units::{self, QueueSize};
+use crate::units::QueueSize;
 use core::time::Duration;
-use neater_link::{Family, Filter, LinkConfig, Loss, Match, Protocol, QueueLimit, TooBig};
+use neater_link::{Discipline, Filter, Jitter, LinkConfig, Loss, Overtaking, QueueLimit, Rate, TooBig};
 
 type Result<T> = core::result::Result<T, ScenarioError>;
 
@@ -61,12 +62,17 @@ pub(crate) fn pair(fields: &mut Fields, base: Pair) -> Result<Pair> {
 /// What a table says of one direction; what it leaves out stays as it was.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    rate: Option<Option<u64>>,
+    rate: Option<Rate>,
     delay: Option<Duration>,
-    jitter: Option<Duration>,
+    jitter: Option<Jitter>,
+    jitter_correlation: Option<f64>,
     reorder: Option<bool>,
+    overtaking: Option<Overtaking>,
     loss: Option<Loss>,
+    duplicate: Option<f64>,
+    corrupt: Option<f64>,
     queue: Option<QueueSize>,
+    discipline: Option<Discipline>,
     mtu: Option<u32>,
     too_big: Option<TooBig>,
     filters: Option<Vec<Filter>>,
@@ -78,10 +84,15 @@ impl Keys {
         Ok(Self {
             rate: rate(f)?,
             delay: f.time("delay")?,
-            jitter: f.time("jitter")?,
+            jitter: jitter(f)?,
+            jitter_correlation: f.number("jitter-correlation", 0.0..=0.999_999)?,
             reorder: f.flag("reorder")?,
+            overtaking: overtaking(f)?,
             loss: loss(f)?,
+            duplicate: f.fraction("duplicate")?,
+            corrupt: f.fraction("corrupt")?,
             queue: queue(f)?,
+            discipline: discipline(f)?,
             mtu: f.whole("mtu", 68..=65_535)?.map(|m| m as u32),
             too_big: f.word("too-big", &[("report", TooBig::Report), ("black-hole", TooBig::BlackHole)])?,
             filters: filters(f)?,
@@ -91,20 +102,35 @@ impl Keys {
 
     pub(crate) fn apply(&self, direction: &mut Direction) {
         let c = &mut direction.config;
-        if let Some(v) = self.rate {
-            c.rate = v.into();
+        if let Some(v) = &self.rate {
+            c.rate = v.clone();
         }
         if let Some(v) = self.delay {
             c.delay = v;
         }
-        if let Some(v) = self.jitter {
-            c.jitter = v;
+        if let Some(v) = &self.jitter {
+            c.jitter = v.clone();
         }
         if let Some(v) = self.reorder {
             c.reorder = v;
         }
         if let Some(v) = &self.loss {
             c.loss = v.clone();
+        }
+        if let Some(v) = self.jitter_correlation {
+            c.jitter_correlation = v;
+        }
+        if let Some(v) = self.overtaking {
+            c.overtaking = Some(v).filter(|o| o.probability > 0.0);
+        }
+        if let Some(v) = self.duplicate {
+            c.duplicate = v;
+        }
+        if let Some(v) = self.corrupt {
+            c.corrupt = v;
+        }
+        if let Some(v) = self.discipline {
+            c.discipline = v;
         }
         if let Some(v) = self.mtu {
             c.mtu = v;
@@ -125,96 +151,4 @@ impl Keys {
             None => {}
         }
     }
-}
-
-fn rate(f: &mut Fields) -> Result<Option<Option<u64>>> {
-    let key = f.key("rate");
-    let Some(v) = f.take("rate") else { return Ok(None) };
-    match &v.kind {
-        Kind::Text(t) if t == "unlimited" => Ok(Some(None)),
-        Kind::Text(t) => units::rate(t).map(|r| Some(Some(r))).map_err(|e| ScenarioError::new(v.place.clone(), key, e)),
-        other => {
-            let message = format!("is {}, but must be like \"10 Mbit/s\" or \"unlimited\"", other.name());
-            Err(ScenarioError::new(v.place.clone(), key, message))
-        }
-    }
-}
-
-/// `loss = "1 %"`, or `loss = { packets = [3, 7] }`.
-fn loss(f: &mut Fields) -> Result<Option<Loss>> {
-    let key = f.key("loss");
-    let Some(v) = f.take("loss") else { return Ok(None) };
-    let at = |message: String| ScenarioError::new(v.place.clone(), key.clone(), message);
-    match v.kind.clone() {
-        Kind::Table(t) => {
-            let mut own = Fields::new(&key, v.place.clone(), t);
-            let list = own.take("packets").ok_or_else(|| at("needs packets = [index, ...]".to_owned()))?;
-            own.finish()?;
-            let Kind::List(items) = list.kind else { return Err(at("packets must be a list of numbers".to_owned())) };
-            let index = |v: crate::document::Value| match v.kind {
-                Kind::Number(n) if n >= 0.0 && n.fract() == 0.0 => Ok(n as u64),
-                _ => Err(ScenarioError::new(v.place, key.clone(), "the index of a packet is a whole number from 0")),
-            };
-            Ok(Some(Loss::Indices(items.into_iter().map(index).collect::<Result<_>>()?)))
-        }
-        kind => {
-            let p = share(&kind).map_err(at)?;
-            Ok(Some(if p == 0.0 { Loss::None } else { Loss::Random(p) }))
-        }
-    }
-}
-
-fn queue(f: &mut Fields) -> Result<Option<QueueSize>> {
-    let key = f.key("queue");
-    let Some(v) = f.take("queue") else { return Ok(None) };
-    match &v.kind {
-        Kind::Text(t) => units::queue(t).map(Some).map_err(|e| ScenarioError::new(v.place.clone(), key, e)),
-        other => {
-            let message = format!("is {}, but must be like \"50 packets\", \"64 kB\" or \"1.5 BDP\"", other.name());
-            Err(ScenarioError::new(v.place.clone(), key, message))
-        }
-    }
-}
-
-/// `drop = ["udp", "tcp/443"]` and `reject = [...]`: rejecting rules come first.
-pub(crate) fn filters(f: &mut Fields) -> Result<Option<Vec<Filter>>> {
-    let mut all = None;
-    for (name, make) in [("reject", Filter::reject as fn(Match) -> Filter), ("drop", Filter::drop)] {
-        let key = f.key(name);
-        let Some(rules) = f.texts(name)? else { continue };
-        let all = all.get_or_insert_with(Vec::new);
-        for (text, place) in rules {
-            let what = matcher(&text).ok_or_else(|| {
-                let message = format!(
-                    "{text:?} matches nothing known: udp, tcp, icmp, ipv4, ipv6, port/N, udp/N, tcp/N, protocol/N"
-                );
-                ScenarioError::new(place, key.clone(), message)
-            })?;
-            all.push(make(what));
-        }
-    }
-    Ok(all)
-}
-
-fn matcher(text: &str) -> Option<Match> {
-    Some(match text.split_once('/') {
-        None => match text {
-            "udp" => Match::Protocol(Protocol::Udp),
-            "tcp" => Match::Protocol(Protocol::Tcp),
-            "icmp" => Match::Protocol(Protocol::Icmp),
-            "ipv4" => Match::Family(Family::V4),
-            "ipv6" => Match::Family(Family::V6),
-            _ => return None,
-        },
-        Some(("port", n)) => Match::DestinationPort(n.parse().ok()?),
-        Some(("udp", n)) => Match::Service(Protocol::Udp, n.parse().ok()?),
-        Some(("tcp", n)) => Match::Service(Protocol::Tcp, n.parse().ok()?),
-        Some(("protocol", n)) => Match::Protocol(match n.parse().ok()? {
-            17 => Protocol::Udp,
-            6 => Protocol::Tcp,
-            1 | 58 => Protocol::Icmp,
-            other => Protocol::Other(other),
-        }),
-        Some(_) => return None,
-    })
 }

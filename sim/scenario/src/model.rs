@@ -2,7 +2,7 @@
 
 use crate::traffic::{TcpSettings, Traffic};
 use core::time::Duration;
-use neater_link::{Filter, LinkConfig};
+use neater_link::{Filter, LinkConfig, NatConfig};
 use std::net::IpAddr;
 
 /// The most nodes of a scenario.
@@ -74,6 +74,18 @@ pub struct Node {
     pub tcp: TcpSettings,
     /// The firewall of a router, for packets that it forwards: the first rule that matches decides.
     pub filters: Vec<Filter>,
+    /// The NAT box that a router is.
+    pub nat: Option<NatSpec>,
+}
+
+/// A NAT box in a router: what is forwarded to its outside link gets an address and port of its own there, and from there
+/// comes in only what it lets in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NatSpec {
+    /// The link to the outside; the outside address is the router's IPv4 address on it. IPv6 is forwarded as it is.
+    pub outside: LinkIndex,
+    /// What the box is like.
+    pub config: NatConfig,
 }
 
 /// What a node does with packets for others.
@@ -144,6 +156,7 @@ pub struct Event {
 
 /// What changes.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a scenario has few of them")]
 pub enum Action {
     /// One direction of a link (0 forward, 1 backward) is like this from now on.
     Link {

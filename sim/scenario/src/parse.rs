@@ -5,12 +5,14 @@ use crate::document::{self, Kind, Table, Value};
 use crate::error::{Place, ScenarioError};
 use crate::fields::Fields;
 use crate::link_keys::{self, Keys};
+use crate::link_models::filters;
 use crate::model::{
-    Action, Capture, Direction, Event, MAX_EVENTS, NodeIndex, Parameter, Probe, ProbeKind, RouteRule, Scenario,
+    Action, Capture, Direction, Event, MAX_EVENTS, NatSpec, NodeIndex, Parameter, Probe, ProbeKind, RouteRule, Scenario,
 };
 use crate::parse_topology::topology;
 use crate::parse_traffic::{tcp, traffic};
 use core::time::Duration;
+use neater_link::NatConfig;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -68,12 +70,17 @@ impl Scenario {
         s.warm_up = f.time("warm-up")?.unwrap_or(s.warm_up);
         s.duration = f.time("duration")?.unwrap_or(s.duration);
         let common = tcp(&mut f)?;
-        nodes(&mut b, &mut f)?;
+        let nats = nodes(&mut b, &mut f)?;
         for node in &mut b.scenario.nodes {
             node.tcp = node.tcp.over(common);
         }
         links(&mut b, &mut f)?;
         let s = &mut b.scenario;
+        for (node, own, name, config) in nats {
+            let outside = link_named(s, &own, "outside", &name)?;
+            own.finish()?;
+            s.nodes[node].nat = Some(NatSpec { outside, config });
+        }
         for (name, own) in named(&mut f, "traffic")? {
             let one = traffic(&name, own, s)?;
             s.traffic.push(one);
@@ -134,7 +141,11 @@ fn named(f: &mut Fields, name: &'static str) -> Result<Vec<(String, Fields)>> {
         .collect()
 }
 
-fn nodes(b: &mut Builder, f: &mut Fields) -> Result<()> {
+/// A NAT box whose outside link is not known yet: its node, what is left of its table, the link's name, what it is like.
+type Nat = (NodeIndex, Fields, (String, Place), NatConfig);
+
+fn nodes(b: &mut Builder, f: &mut Fields) -> Result<Vec<Nat>> {
+    let mut nats = Vec::new();
     for router in [false, true] {
         for (name, mut own) in named(f, if router { "router" } else { "host" })? {
             let kind = if router { crate::NodeKind::Router } else { crate::NodeKind::Host };
@@ -145,13 +156,36 @@ fn nodes(b: &mut Builder, f: &mut Fields) -> Result<()> {
                 None => b.host(name),
             };
             let tcp = tcp(&mut own)?;
-            let filters = if router { link_keys::filters(&mut own)?.unwrap_or_default() } else { Vec::new() };
+            let filters = if router { filters(&mut own)?.unwrap_or_default() } else { Vec::new() };
+            if router && let Some(mut table) = own.table("nat")? {
+                let (name, config) = (one(&mut table, "outside")?, nat_config(&mut table)?);
+                nats.push((node, table, name, config));
+            }
             own.finish()?;
             b.scenario.nodes[node].tcp = tcp;
             b.scenario.nodes[node].filters = filters;
         }
     }
-    Ok(())
+    Ok(nats)
+}
+
+/// `kind`, timeouts and `hairpinning` of a NAT box.
+fn nat_config(f: &mut Fields) -> Result<NatConfig> {
+    type Make = fn(IpAddr) -> NatConfig;
+    let kinds: [(&str, Make); 4] = [
+        ("full-cone", NatConfig::full_cone),
+        ("restricted-cone", NatConfig::restricted_cone),
+        ("port-restricted-cone", NatConfig::port_restricted_cone),
+        ("symmetric", NatConfig::symmetric),
+    ];
+    // The address is known when all addresses are.
+    let make = f.word("kind", &kinds)?.unwrap_or(NatConfig::port_restricted_cone);
+    let mut config = make(std::net::Ipv4Addr::UNSPECIFIED.into());
+    config.udp_timeout = f.time("udp-timeout")?.unwrap_or(config.udp_timeout);
+    config.tcp_established = f.time("tcp-established")?.unwrap_or(config.tcp_established);
+    config.tcp_transitory = f.time("tcp-transitory")?.unwrap_or(config.tcp_transitory);
+    config.hairpinning = f.flag("hairpinning")?.unwrap_or(config.hairpinning);
+    Ok(config)
 }
 
 /// `[link.NAME]`: a new link, or changes to one of the topology.

@@ -7,6 +7,7 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("dual-dumbbell", include_str!("../scenarios/dual-dumbbell.toml")),
     ("dumbbell", include_str!("../scenarios/dumbbell.toml")),
     ("fat-tree", include_str!("../scenarios/fat-tree.toml")),
+    ("replay", include_str!("../scenarios/replay.toml")),
     ("speed", include_str!("../scenarios/speed.toml")),
     ("three-paths", include_str!("../scenarios/three-paths.toml")),
     ("two-paths", include_str!("../scenarios/two-paths.toml")),

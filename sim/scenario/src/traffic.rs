@@ -93,17 +93,17 @@ pub enum Distribution {
 
 impl Distribution {
     /// The value at two uniform random numbers of `[0, 1)` (the second is used by the log-normal alone, by the method of
-    /// Box and Muller 1958).
+    /// Box and Muller 1958). Computed in software, so that a run does not depend on the C library of a machine.
     #[must_use]
     pub fn at(&self, u: f64, v: f64) -> f64 {
         match *self {
             Self::Constant(x) => x,
             Self::Uniform { min, max } => min + (max - min) * u,
-            Self::Exponential { mean, max } => (-mean * (1.0 - u).ln()).min(max),
-            Self::Pareto { scale, shape, max } => (scale * (1.0 - u).powf(-1.0 / shape)).min(max),
+            Self::Exponential { mean, max } => (-mean * libm::log(1.0 - u)).min(max),
+            Self::Pareto { scale, shape, max } => (scale * libm::pow(1.0 - u, -1.0 / shape)).min(max),
             Self::LogNormal { median, sigma, max } => {
-                let normal = (-2.0 * (1.0 - u).ln()).sqrt() * (core::f64::consts::TAU * v).cos();
-                (median * (sigma * normal).exp()).min(max)
+                let normal = (-2.0 * libm::log(1.0 - u)).sqrt() * libm::cos(core::f64::consts::TAU * v);
+                (median * libm::exp(sigma * normal)).min(max)
             }
         }
     }

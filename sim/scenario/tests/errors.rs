@@ -74,7 +74,7 @@ fn an_override_that_means_nothing_is_named() {
     assert!(with("topology..x", "1").unwrap_err().contains("empty name"));
     assert!(with("topology.kind.x", "1").unwrap_err().contains("not a table"));
     let changed = with("link.bottleneck.rate", "2 Mbit/s").unwrap();
-    assert_eq!(changed.links[0].directions[0].config.rate, 2_000_000.into());
+    assert_eq!(changed.links[0].directions[0].config.rate, neater_link::Rate::Fixed(2_000_000));
     assert_eq!(with("seed", "7").unwrap().seed, 7);
 }
 

@@ -1,6 +1,6 @@
 //! The scenarios that are shipped can be read, and are what they say.
 
-use neater_link::QueueLimit;
+use neater_link::{Codel, Discipline, Filter, FqCodel, Jitter, Loss, Match, Overtaking, Protocol, QueueLimit, Rate};
 use neater_scenario::{Action, NodeKind, Routes, Scenario, TrafficKind, shipped};
 use std::path::Path;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn a_dumbbell_has_its_parts_and_its_queue_in_bytes() {
     assert_eq!((s.nodes.len(), s.links.len()), (6, 5));
     let bottleneck = &s.links[s.link("bottleneck").unwrap()];
     let config = &bottleneck.directions[0].config;
-    assert_eq!((config.rate.mean(), config.delay), (Some(1e7), Duration::from_millis(25)));
+    assert_eq!((config.rate.clone(), config.delay), (Rate::Fixed(10_000_000), Duration::from_millis(25)));
     assert_eq!(config.queue, QueueLimit::Bytes(62_500));
     assert_eq!(bottleneck.bdp_rtt, Some(Duration::from_millis(50)));
     let s =
@@ -94,15 +94,13 @@ fn what_is_written_by_hand_is_taken_as_it_is() {
     assert_eq!(cellular.ends[0].addresses[0], ("192.0.2.1".parse().unwrap(), 24));
     // The router's IPv6 address is beside the one that was given.
     assert_eq!(cellular.ends[1].addresses[1], ("2001:db8:1::2".parse().unwrap(), 64));
-    assert_eq!(cellular.directions[0].config.rate, 5_000_000.into());
+    assert_eq!(cellular.directions[0].config.rate, Rate::Fixed(5_000_000));
     assert!(matches!(cellular.directions[1].config.queue, QueueLimit::Bytes(n) if n > 100_000));
     let rates: Vec<_> = s
         .events
         .iter()
         .filter_map(|e| match &e.action {
-            Action::Link { config, direction: 1, .. } => {
-                Some((e.at.as_secs(), config.config.rate.mean().unwrap() as u64 / 1_000_000))
-            }
+            Action::Link { config, direction: 1, .. } => Some((e.at.as_secs(), mbit(&config.config.rate))),
             _ => None,
         })
         .collect();
@@ -112,4 +110,43 @@ fn what_is_written_by_hand_is_taken_as_it_is() {
     assert_eq!(s.nodes[s.node("home").unwrap()].filters.len(), 1);
     assert!(s.traffic[0].v6 && s.traffic[0].kind == TrafficKind::Bulk { bytes: Some(5_000_000) });
     assert_eq!(s.captures.len(), 1);
+}
+
+fn mbit(rate: &Rate) -> u64 {
+    match rate {
+        Rate::Fixed(rate) => rate / 1_000_000,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_model_of_a_link_can_be_said() {
+    let s = Scenario::parse(
+        "[host.a]\n[host.b]\n[link.x]\nfrom='a'\nto='b'\n\
+         rate = { steps = [['0 s', '10 Mbit/s'], ['5 s', '2 Mbit/s']], period = '10 s' }\n\
+         jitter = { law = 'normal', deviation = '2 ms' }\njitter-correlation = 0.25\n\
+         overtaking = { probability = '1 %', gap = 5 }\nduplicate = '0.5 %'\ncorrupt = '0.1 %'\n\
+         loss = { to-bad = '1 %', to-good = '20 %', loss-bad = '50 %' }\n\
+         discipline = { kind = 'fq-codel', target = '3 ms', ecn = false }\nqueue = '1 MB'\n\
+         drop = ['any', { what = 'udp/443', larger-than = 1200, after = 10 }]\n\
+         backward = { rate = { trace = [0, 5, 12] }, loss = { length = 3, at = ['1 s', '2 s'] }, discipline = 'codel',\n\
+                      jitter = { law = 'pareto', scale = '1 ms', shape = 2.5 } }\n",
+        &[],
+    )
+    .unwrap();
+    let [there, back] = s.links[0].directions.clone().map(|d| d.config);
+    assert_eq!(there.rate.mean(), Some(6e6));
+    assert_eq!(there.jitter, Jitter::Normal(Duration::from_millis(2)));
+    assert_eq!(there.jitter_correlation, 0.25);
+    assert_eq!(there.overtaking, Some(Overtaking { probability: 0.01, gap: 5 }));
+    assert_eq!((there.duplicate, there.corrupt), (0.005, 0.001));
+    assert_eq!(there.loss, Loss::GilbertElliott { to_bad: 0.01, to_good: 0.2, loss_good: 0.0, loss_bad: 0.5 });
+    let codel = Codel { target: Duration::from_millis(3), ecn: false, ..Codel::default() };
+    assert_eq!(there.discipline, Discipline::FqCodel(FqCodel { codel, ..FqCodel::default() }));
+    assert_eq!(there.filters[0], Filter::drop(Match::Any));
+    assert_eq!(there.filters[1], Filter::drop(Match::Service(Protocol::Udp, 443)).larger_than(1200).after(10));
+    assert!(matches!(back.rate, Rate::Trace(_)));
+    assert_eq!(back.loss, Loss::BurstsAt { times: [1, 2].map(Duration::from_secs).into(), length: 3 });
+    assert_eq!(back.discipline, Discipline::Codel(Codel::default()));
+    assert_eq!(back.jitter, Jitter::Pareto { scale: Duration::from_millis(1), shape: 2.5 });
 }

@@ -12,12 +12,14 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use neater_base::Instant;
 use neater_netsim::{HostId, World};
-use std::collections::{BTreeMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Wake;
 
 /// Polls and turns at one instant, before that counts as spinning.
-const MAX_STEPS: usize = 1_000_000;
+const MAX_STEPS: usize = 100_000;
 
 /// Gives a host its turn.
 pub type Turn = Box<dyn FnMut()>;
@@ -33,8 +35,15 @@ impl Ready {
         }
     }
 
-    fn pop(&self) -> Option<u64> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    /// Takes the first that may run.
+    fn pop(&self, may_run: impl Fn(u64) -> bool) -> Option<u64> {
+        let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = queue.iter().position(|task| may_run(*task))?;
+        queue.remove(at)
+    }
+
+    fn any(&self, may_run: impl Fn(u64) -> bool) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|task| may_run(*task))
     }
 }
 
@@ -61,13 +70,64 @@ struct Sleepers {
     by_time: BTreeMap<(Instant, u64), Waker>,
 }
 
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// Whose task it is: when the host's process ends, its tasks end with it.
+type Owned = (Option<HostId>, Task);
+
+/// Begins tasks from inside a task. Clones are handles to the same executor.
+#[derive(Clone, Default)]
+pub struct Spawner(Rc<RefCell<Vec<Owned>>>);
+
+impl core::fmt::Debug for Spawner {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Spawner").finish_non_exhaustive()
+    }
+}
+
+impl Spawner {
+    /// Begins a task of a host's process.
+    pub fn spawn(&self, host: HostId, future: impl Future<Output = ()> + 'static) {
+        self.0.borrow_mut().push((Some(host), Box::pin(future)));
+    }
+}
+
+/// Makes futures that are over after a time, from inside a task.
+#[derive(Clone)]
+pub struct Clock {
+    world: World,
+    sleepers: Arc<Mutex<Sleepers>>,
+}
+
+impl core::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Clock").finish_non_exhaustive()
+    }
+}
+
+impl Clock {
+    /// What time it is.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.world.now()
+    }
+
+    /// A future that is over after `time`.
+    #[must_use]
+    pub fn sleep(&self, time: Duration) -> Sleep {
+        Sleep { world: self.world.clone(), sleepers: self.sleepers.clone(), until: self.world.now() + time }
+    }
+}
+
 /// Futures and hosts in one world.
 pub struct Executor {
     world: World,
-    tasks: BTreeMap<u64, Pin<Box<dyn Future<Output = ()>>>>,
+    tasks: BTreeMap<u64, Owned>,
     next_task: u64,
     ready: Arc<Ready>,
     hooks: Vec<Hook>,
+    frozen: BTreeSet<HostId>,
+    spawner: Spawner,
     sleepers: Arc<Mutex<Sleepers>>,
 }
 
@@ -87,6 +147,8 @@ impl Executor {
             next_task: 0,
             ready: Arc::default(),
             hooks: Vec::new(),
+            frozen: BTreeSet::new(),
+            spawner: Spawner::default(),
             sleepers: Arc::default(),
         }
     }
@@ -114,22 +176,68 @@ impl Executor {
 
     /// Begins a task.
     pub fn spawn(&mut self, future: impl Future<Output = ()> + 'static) {
-        let task = self.next_task;
+        self.begin((None, Box::pin(future)));
+    }
+
+    /// Begins a task of a host's process: see [`Executor::kill`] and [`Executor::freeze`].
+    pub fn spawn_on(&mut self, host: HostId, future: impl Future<Output = ()> + 'static) {
+        self.begin((Some(host), Box::pin(future)));
+    }
+
+    fn begin(&mut self, task: Owned) {
+        let number = self.next_task;
         self.next_task += 1;
-        self.tasks.insert(task, Box::pin(future));
-        self.ready.push(task);
+        self.tasks.insert(number, task);
+        self.ready.push(number);
+    }
+
+    /// What begins tasks from inside a task.
+    #[must_use]
+    pub fn spawner(&self) -> Spawner {
+        self.spawner.clone()
+    }
+
+    /// What makes sleeping futures from inside a task.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        Clock { world: self.world.clone(), sleepers: self.sleepers.clone() }
+    }
+
+    /// Ends a host's process: its tasks are dropped where they are, and nobody gives it turns any more.
+    pub fn kill(&mut self, host: HostId) {
+        self.end_tasks(host);
+        self.hooks.retain(|h| h.host != host);
+        self.frozen.remove(&host);
+    }
+
+    /// Drops a host's tasks where they are; its engine goes on.
+    pub fn end_tasks(&mut self, host: HostId) {
+        self.take_spawned();
+        let all = core::mem::take(&mut self.tasks);
+        let (ended, rest) = all.into_iter().partition(|(_, (owner, _))| *owner == Some(host));
+        self.tasks = rest;
+        drop::<BTreeMap<u64, Owned>>(ended);
+    }
+
+    /// Stops a host's process (its tasks and its engine), or lets it go on. The system below, its TCP, goes on in any case.
+    pub fn freeze(&mut self, host: HostId, frozen: bool) {
+        if frozen {
+            self.frozen.insert(host);
+        } else {
+            self.frozen.remove(&host);
+        }
     }
 
     /// A future that is over after `time`.
     #[must_use]
     pub fn sleep(&self, time: Duration) -> Sleep {
-        Sleep { world: self.world.clone(), sleepers: self.sleepers.clone(), until: self.world.now() + time }
+        self.clock().sleep(time)
     }
 
     /// How many tasks are not over.
     #[must_use]
     pub fn running(&self) -> usize {
-        self.tasks.len()
+        self.tasks.len() + self.spawner.0.borrow().len()
     }
 
     /// Runs until every task is over, at most for `limit`. False if one is not.
@@ -143,14 +251,42 @@ impl Executor {
             if self.tasks.is_empty() {
                 return true;
             }
-            let sleeper = self.lock_sleepers().by_time.keys().next().map(|(at, _)| *at);
-            let wakeup = [self.world.next_wakeup().map(|(_, at)| at), sleeper].into_iter().flatten().min();
-            match (self.world.next_event(), wakeup) {
-                (Some(e), w) if e <= end && w.is_none_or(|w| e <= w) => drop(self.world.step()),
-                (_, Some(w)) if w <= end => self.world.run_until(w),
-                _ => return false,
+            if !self.advance(end) {
+                return false;
             }
         }
+    }
+
+    /// Runs until `end`, whether or not there are tasks, or until `stop` says so, which is asked after everything that
+    /// happens. True if it did.
+    ///
+    /// # Panics
+    /// If tasks or hosts spin.
+    pub fn run_until(&mut self, end: Instant, mut stop: impl FnMut() -> bool) -> bool {
+        loop {
+            self.settle();
+            if stop() {
+                return true;
+            }
+            if !self.advance(end) {
+                self.world.run_until(end);
+                self.settle();
+                return stop();
+            }
+        }
+    }
+
+    /// Lets the next thing happen, if it does not happen after `end`.
+    fn advance(&self, end: Instant) -> bool {
+        let sleeper = self.lock_sleepers().by_time.keys().next().map(|(at, _)| *at);
+        let hosts = self.hooks.iter().map(|h| h.host).filter(|h| !self.frozen.contains(h));
+        let wakeup = hosts.filter_map(|h| self.world.wakeup(h)).chain(sleeper).min();
+        match (self.world.next_event(), wakeup) {
+            (Some(e), w) if e <= end && w.is_none_or(|w| e <= w) => drop(self.world.step()),
+            (_, Some(w)) if w <= end => self.world.run_until(w),
+            _ => return false,
+        }
+        true
     }
 
     fn lock_sleepers(&self) -> std::sync::MutexGuard<'_, Sleepers> {
@@ -159,8 +295,9 @@ impl Executor {
 
     /// Does everything that can be done without time passing.
     fn settle(&mut self) {
+        let mut last = String::new();
         for step in 0.. {
-            assert!(step < MAX_STEPS, "tasks or hosts spin at {:?}", self.world.now());
+            assert!(step < MAX_STEPS, "{last} spins at {:?}", self.world.now());
             let now = self.world.now();
             let due: Vec<_> = {
                 let mut sleepers = self.lock_sleepers();
@@ -168,26 +305,54 @@ impl Executor {
                 core::mem::replace(&mut sleepers.by_time, later).into_values().collect()
             };
             due.into_iter().for_each(Waker::wake);
-            if let Some(task) = self.ready.pop() {
+            self.take_spawned();
+            if let Some(task) = self.next_ready() {
+                if step == MAX_STEPS - 1 {
+                    last = format!("task {task}");
+                }
                 self.poll(task);
                 continue;
             }
             let mut idle = true;
-            for hook in &mut self.hooks {
+            for hook in self.hooks.iter_mut().filter(|h| !self.frozen.contains(&h.host)) {
                 let woken = core::mem::take(&mut *hook.woken.lock().unwrap_or_else(PoisonError::into_inner));
                 if woken || self.world.has_events(hook.host) {
                     idle = false;
+                    if step == MAX_STEPS - 1 {
+                        last = format!("host {}", self.world.host_name(hook.host));
+                    }
                     (hook.turn)();
                 }
             }
-            if idle && self.ready.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            if idle && self.spawner.0.borrow().is_empty() && !self.has_ready() {
                 return;
             }
         }
     }
 
+    fn take_spawned(&mut self) {
+        let spawned = core::mem::take(&mut *self.spawner.0.borrow_mut());
+        for task in spawned {
+            self.begin(task);
+        }
+    }
+
+    /// Whether a task may be polled now: tasks of frozen hosts wait.
+    fn may_run(&self, task: u64) -> bool {
+        let owner = self.tasks.get(&task).and_then(|(owner, _)| *owner);
+        owner.is_none_or(|host| !self.frozen.contains(&host))
+    }
+
+    fn next_ready(&self) -> Option<u64> {
+        self.ready.pop(|task| self.may_run(task))
+    }
+
+    fn has_ready(&self) -> bool {
+        self.ready.any(|task| self.may_run(task))
+    }
+
     fn poll(&mut self, task: u64) {
-        let Some(future) = self.tasks.get_mut(&task) else { return };
+        let Some((_, future)) = self.tasks.get_mut(&task) else { return };
         let waker = Waker::from(Arc::new(TaskWaker { ready: self.ready.clone(), task }));
         if future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
             self.tasks.remove(&task);
@@ -226,8 +391,6 @@ impl Future for Sleep {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::RefCell;
-    use std::rc::Rc;
 
     #[test]
     fn sleepers_wake_in_the_order_of_their_times() {
@@ -250,6 +413,32 @@ mod tests {
         executor.spawn(core::future::pending());
         assert!(!executor.run(Duration::from_secs(1)));
         assert_eq!(executor.running(), 1);
+    }
+
+    #[test]
+    fn a_frozen_process_does_nothing_and_a_killed_one_never_again() {
+        let world = World::new(1);
+        let (a, b) = (world.add_host("a"), world.add_host("b"));
+        let mut executor = Executor::new(world);
+        let log = Rc::new(RefCell::new(Vec::new()));
+        for (host, name) in [(a, "a"), (b, "b")] {
+            let (clock, spawner, log) = (executor.clock(), executor.spawner(), log.clone());
+            executor.spawn_on(host, async move {
+                for n in 0..3 {
+                    clock.sleep(Duration::from_secs(1)).await;
+                    let log = log.clone();
+                    spawner.spawn(host, async move { log.borrow_mut().push((name, n)) });
+                }
+            });
+        }
+        let start = executor.world().now();
+        executor.freeze(a, true);
+        executor.run_until(start + Duration::from_millis(1500), || false);
+        assert_eq!(*log.borrow(), [("b", 0)]);
+        executor.kill(b);
+        executor.freeze(a, false);
+        assert!(executor.run(Duration::from_secs(9)));
+        assert_eq!(*log.borrow(), [("b", 0), ("a", 0), ("a", 1), ("a", 2)]);
     }
 
     #[test]

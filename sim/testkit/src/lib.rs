@@ -15,11 +15,12 @@ mod executor;
 mod flow;
 pub mod names;
 mod playground;
+pub mod replay;
 pub mod security;
 mod seeds;
 pub mod town;
 
-pub use executor::{Executor, Sleep, Turn};
+pub use executor::{Clock, Executor, Sleep, Spawner, Turn};
 pub use flow::{Flow, FlowId, Manner, Over, WhenEnded};
 pub use names::{Lie, NameServer, Temper};
 pub use playground::{Node, Playground};

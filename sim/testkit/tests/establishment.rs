@@ -361,3 +361,24 @@ fn losses_delay_a_race_no_more_than_its_fastest_candidate() {
         establish_through_outages(seed);
     });
 }
+
+/// The time that a cached outcome was tried alone counts, too.
+#[test]
+fn a_time_limit_holds_although_an_outcome_is_remembered() {
+    for limit in [100, 250, 600] {
+        let limit = Duration::from_millis(limit);
+        let mut town = Plan::new(50).build();
+        let ask = Ask::over(&[Stack::Tcp]).within(limit);
+        town.listen(&ask, 443, Manner::patient());
+        let first = town.open(&ask, Manner::patient());
+        assert!(town.play.run_until(Duration::from_secs(5), |p| p.flow(first).is_ready()));
+        let to = town.v4.to;
+        town.play.world().set_link(to, neater_link::LinkConfig::default().with_loss(1.0));
+        let before = town.play.now();
+        let late = town.open(&ask, Manner::patient());
+        assert!(town.play.run_until(Duration::from_secs(30), |p| p.flow(late).is_over()));
+        assert_eq!(town.play.now() - before, limit);
+        let error = town.play.flow(late).establishment_error().expect("not established");
+        assert_eq!(error.reason, neater_engine::Reason::Timeout, "{error}");
+    }
+}

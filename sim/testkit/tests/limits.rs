@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use neater_base::net::ErrorKind;
 use neater_engine::{Event, Limits, Reason, RemoteEndpoint, SendError, SendOptions, Stack, StreamDirection};
+use neater_netsim::{BufferSize, TcpConfig};
 use neater_testkit::town::server_v4;
 use neater_testkit::{Ask, FlowId, Manner, Over, Plan, Town, WhenEnded};
 use std::net::SocketAddr;
@@ -426,6 +427,12 @@ fn a_flow_that_floods_does_not_starve_another() {
         let flood = Ask::over(&[stack]);
         let ping = Ask::over(&[stack]).framed();
         let mut town = Plan::new(8).delay(5 * MS).rate(50_000_000).build();
+        // Windows that fit the link's queue: what a lost ping costs is the network's matter.
+        let size = BufferSize::Fixed(256 * 1024);
+        for node in [town.client, town.server] {
+            let tcp = TcpConfig { send_buffer: size, receive_buffer: size, ..TcpConfig::linux() };
+            town.play.world().set_tcp(town.play.host(node), tcp);
+        }
         town.listen(&flood, 443, Manner { keeps: false, ..Manner::patient() });
         let loud = town.open(&flood, Manner::patient());
         town.play.say_bytes(loud, &vec![1; 24 << 20], 64 << 10, true);

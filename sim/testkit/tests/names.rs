@@ -332,3 +332,35 @@ fn addresses_that_are_refused_are_all_listed_with_the_name() {
     assert!(error.candidates.iter().all(|c| matches!(c.fate, Fate::Failed(_))), "{error}");
     town.play.end();
 }
+
+#[test]
+fn an_outcome_lives_no_longer_than_what_the_name_meant() {
+    let old = "$NEGATIVE 5\nserver.test 20 A 198.51.100.1\n";
+    let mut town = town(Plan::new(40).zone(old));
+    let ask = Ask::over(&[Stack::Tcp]);
+    assert_eq!(connect(&mut town, &ask).1, v4());
+    town.names.set_zone(neater_dns::Zone::parse(&format!("server.test 20 AAAA {SERVER_V6}\n")).expect("a zone"));
+    town.play.run_for(10 * S);
+    let (_, addr, took) = connect(&mut town, &ask);
+    assert_eq!((addr, took), (v4(), RTT), "the record still holds, and no question is asked");
+    town.play.run_for(11 * S);
+    let (_, addr, took) = connect(&mut town, &ask);
+    assert_eq!((addr, took), (v6(), NAMES + RTT), "it does not any more");
+}
+
+#[test]
+fn an_outcome_does_not_outlive_the_hosts_file() {
+    let mut town = town(Plan::new(41));
+    let host = town.play.host(town.client);
+    let says = |addr: &str| NameConfig { resolv_conf: Vec::new(), hosts: format!("{addr} moved.test\n").into_bytes() };
+    let ask = Ask::over(&[Stack::Tcp]);
+    town.play.world().set_name_config(host, says(SERVER_V4));
+    town.play.run_for(S);
+    assert_eq!(connect_to(&mut town, &ask, "moved.test", 443).1, v4());
+    town.play.run_for(100 * S);
+    let (_, addr, took) = connect_to(&mut town, &ask, "moved.test", 443);
+    assert_eq!((addr, took), (v4(), RTT));
+    town.play.world().set_name_config(host, says(SERVER_V6));
+    town.play.run_for(S);
+    assert_eq!(connect_to(&mut town, &ask, "moved.test", 443).1, v6());
+}

@@ -408,3 +408,15 @@ fn a_required_temporary_address_leaves_ipv4_out_of_the_race() {
     assert!(!error.candidates.is_empty() && error.candidates.iter().all(|c| c.addr.is_ipv6()), "{error}");
     town.play.end();
 }
+
+#[test]
+fn setting_a_selection_property_says_that_it_is_one() {
+    let mut town = Plan::new(15).build();
+    let (c, _) = town.pair(&with(Stack::Tcp, &[]), Manner::patient(), Manner::patient());
+    let engine = town.play.engine(c.node);
+    let error = engine.set_property(c.conn, "reliability", &Value::Integer(1)).unwrap_err().to_string();
+    assert!(error.contains("reliability is a Selection Property"), "{error}");
+    let error = engine.set_property(c.conn, "reliabilty", &Value::Integer(1)).unwrap_err().to_string();
+    assert!(error.contains("did you mean reliability?"), "{error}");
+    town.play.end();
+}

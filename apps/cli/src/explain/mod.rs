@@ -39,8 +39,7 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
     if args.attempt {
         return attempt(&neater, &preconnection, &endpoint, &args, output).await;
     }
-    show_addresses(&endpoint, &request, &args, output).await;
-    Ok(Exit::Ok)
+    show_addresses(&endpoint, &request, &args, output).await
 }
 
 /// HOST:PORT or a URL; whether it is in the clear.
@@ -110,10 +109,15 @@ fn show_decision(endpoint: &RemoteEndpoint, request: &Request, output: &Output) 
     }
 }
 
-async fn show_addresses(endpoint: &RemoteEndpoint, request: &Request, args: &ExplainArgs, output: &Output) {
+async fn show_addresses(
+    endpoint: &RemoteEndpoint,
+    request: &Request,
+    args: &ExplainArgs,
+    output: &Output,
+) -> Result<Exit, Failure> {
     let found = match (endpoint.host_name(), endpoint.ip_address()) {
         (_, Some(ip)) => Ok(vec![ip]),
-        (Some(name), None) => resolve::addresses(name, &args.connect).await,
+        (Some(name), None) => resolve::addresses(name, &args.connect).await?,
         (None, None) => Ok(Vec::new()),
     };
     match found {
@@ -135,9 +139,15 @@ async fn show_addresses(endpoint: &RemoteEndpoint, request: &Request, args: &Exp
                 ));
             }
         }
-        Err(why) if output.json => output.event(&json!({ "event": "unresolved", "message": why })),
-        Err(why) => output.line(&format!("Addresses: {why}")),
+        Err(why) => {
+            if output.json {
+                output.event(&json!({ "event": "unresolved", "message": why }));
+            } else {
+                output.line(&format!("Addresses: {why}"));
+            }
+        }
     }
+    Ok(Exit::Ok)
 }
 
 async fn attempt(

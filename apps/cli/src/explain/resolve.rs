@@ -1,10 +1,11 @@
 //! Addresses of a name, without connecting: the resolver of the engine, driven over this program's own sockets.
 
 use crate::args::ConnectArgs;
+use crate::failure::{Exit, Failure};
 use core::time::Duration;
 use neater_base::Instant;
 use neater_base::net::{ErrorKind, NetError};
-use neater_dns::{Answer, Config, Hosts, Input, Output, Question, Resolver, TransportId};
+use neater_dns::{Answer, Config, Hosts, Input, Output, Question, ResolveError, Resolver, TransportId};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -22,21 +23,25 @@ const WAITING: usize = 64;
 /// What a socket has brought: an answer or its end.
 type Arrival = (TransportId, Result<Vec<u8>, std::io::ErrorKind>);
 
-/// The addresses of `name`; why there are none otherwise.
-pub(super) async fn addresses(name: &str, args: &ConnectArgs) -> Result<Vec<IpAddr>, String> {
+/// What is found of a name: its addresses, or why there are none.
+type Found = Result<Vec<IpAddr>, String>;
+
+/// The addresses of `name`; why there are none otherwise. What can be no name is an error.
+pub(super) async fn addresses(name: &str, args: &ConnectArgs) -> Result<Found, Failure> {
     let read = |path: Option<&Path>, usual: &str| std::fs::read(path.unwrap_or(Path::new(usual))).unwrap_or_default();
     let (config, _) = Config::parse(&read(args.resolv_conf.as_deref(), "/etc/resolv.conf"));
     let hosts = Hosts::parse(&read(args.hosts.as_deref(), "/etc/hosts"));
     let mut seed = [0; 32];
-    ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut seed).map_err(|_| "no random numbers")?;
+    ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut seed)
+        .map_err(|_| Failure::new(Exit::Failed, "local", "the system gives no random numbers"))?;
     let resolver = Resolver::new(config, hosts, seed);
     let patience = args.timeout.unwrap_or(PATIENCE);
     tokio::time::timeout(patience, drive(resolver, name))
         .await
-        .unwrap_or_else(|_| Err(format!("no answer within {:.1} s", patience.as_secs_f64())))
+        .unwrap_or_else(|_| Ok(Err(format!("no answer within {:.1} s", patience.as_secs_f64()))))
 }
 
-async fn drive(mut resolver: Resolver, name: &str) -> Result<Vec<IpAddr>, String> {
+async fn drive(mut resolver: Resolver, name: &str) -> Result<Found, Failure> {
     let started = tokio::time::Instant::now();
     let now = || Instant::ZERO + started.elapsed();
     let (arrivals, mut arrived) = mpsc::channel::<Arrival>(WAITING);
@@ -67,14 +72,17 @@ async fn drive(mut resolver: Resolver, name: &str) -> Result<Vec<IpAddr>, String
                 }
                 Output::Close { transport } => drop(sockets.remove(&transport)),
                 Output::Answer { answer: Answer::Addresses(list), .. } => found.extend(list),
+                Output::Answer { answer: Answer::Failed(e @ ResolveError::InvalidName(_)), .. } => {
+                    return Err(Failure::usage(format!("{name}: {e}")));
+                }
                 Output::Answer { answer: Answer::Failed(e), .. } => why = Some(e.to_string()),
                 Output::Answer { .. } => {}
                 Output::Done { .. } => {
-                    return if found.is_empty() {
+                    return Ok(if found.is_empty() {
                         Err(why.unwrap_or_else(|| "there are none".into()))
                     } else {
                         Ok(found)
-                    };
+                    });
                 }
             }
         }
@@ -87,7 +95,7 @@ async fn drive(mut resolver: Resolver, name: &str) -> Result<Vec<IpAddr>, String
                 Some((transport, Err(e))) => {
                     resolver.handle_input(now(), Input::UdpFailed { transport, error: error(e) });
                 }
-                None => return Err("the resolver has ended".into()),
+                None => return Ok(Err("the resolver has ended".into())),
             },
             () = tokio::time::sleep(next) => resolver.handle_timeout(now()),
         }

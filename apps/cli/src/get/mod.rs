@@ -175,7 +175,14 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
             Some(name) if name == Path::new("-") => Target::Stdout,
             Some(name) => Target::of(args.output_dir.as_deref().map_or_else(|| name.to_owned(), |d| d.join(name))),
             None if args.remote_name || args.output_dir.is_some() => {
-                let name = url.file_name().unwrap_or_else(|| "index.html".into());
+                let name = match url.file_name() {
+                    Some(name) => name,
+                    None if url.target().path().ends_with('/') => "index.html".into(),
+                    None => {
+                        return Err(Failure::usage(format!("the last part of {url} can be no file's name"))
+                            .advise("give it one with -o FILE"));
+                    }
+                };
                 Target::of(args.output_dir.clone().unwrap_or_default().join(PathBuf::from(name)))
             }
             None => Target::Stdout,
@@ -186,6 +193,14 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
         if let Some(other) = jobs.iter().find(|j| j.target == target) {
             return Err(Failure::usage(format!("{} and {url} would be saved as the same file", other.url))
                 .advise("fetch them one by one, with -o FILE"));
+        }
+        let used = target.uses();
+        if let Some(other) = jobs.iter().find(|j| j.target.uses().iter().any(|name| used.contains(name))) {
+            return Err(Failure::usage(format!(
+                "what has come of {} would be kept under the name of {url}, or the other way round",
+                other.url
+            ))
+            .advise("fetch them one by one"));
         }
         jobs.push(Job { url, target, resume: args.resume });
     }
@@ -218,7 +233,7 @@ fn report(url: &str, done: &Done, output: &Output) {
             "ms": ms(done.took), "bytes_per_second": rate.round(), "retries": done.retries,
             "outcome": done.outcome.as_str(),
         });
-        if let Some(t) = &done.transport {
+        if let Some(t) = done.transports.last() {
             value["transport"] = t.stack.as_str().into();
             value["http"] = t.version.to_string().into();
             value["address"] = t.remote.map(|a| a.to_string()).into();
@@ -227,7 +242,7 @@ fn report(url: &str, done: &Done, output: &Output) {
         return output.event(&value);
     }
     let name = file.unwrap_or_else(|| "standard output".into());
-    output.note(&match (&done.transport, done.outcome) {
+    output.note(&match (done.transports.last(), done.outcome) {
         (_, Outcome::AlreadyThere) => format!("{name} is already there; without -C it is fetched again"),
         (None, _) => format!("{name}: complete, {}", bytes(done.written)),
         (Some(t), outcome) => {
@@ -237,8 +252,10 @@ fn report(url: &str, done: &Done, output: &Output) {
                 String::new()
             };
             let address = t.remote.map_or_else(String::new, |a| format!(" from {a}"));
+            let earlier = done.transports.iter().rev().skip(1).rev();
+            let earlier: String = earlier.map(|t| format!("{} over {}, then ", t.version, t.stack)).collect();
             format!(
-                "{name}: {}{resumed} in {seconds:.2} s, {}/s, {} over {}{address}",
+                "{name}: {}{resumed} in {seconds:.2} s, {}/s, {earlier}{} over {}{address}",
                 bytes(done.came),
                 bytes(rate as u64),
                 t.version,

@@ -75,6 +75,15 @@ impl Target {
         }
     }
 
+    /// The names that a transfer to it uses while it goes on.
+    pub(crate) fn uses(&self) -> Vec<PathBuf> {
+        match self {
+            Self::File(p) => vec![p.clone(), beside(p, ".part"), beside(p, ".part.json")],
+            Self::Device(p) => vec![p.clone()],
+            Self::Stdout => Vec::new(),
+        }
+    }
+
     pub(crate) fn is_stdout(&self) -> bool {
         *self == Self::Stdout
     }
@@ -104,10 +113,27 @@ pub(crate) struct Sink {
     finished: bool,
 }
 
-fn beside(path: &Path, end: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(end);
-    name.into()
+/// The most bytes of a file's name on the file systems that there are.
+const NAME_MAX: usize = 255;
+/// What is put behind a name, at most.
+const LONGEST_END: usize = ".part.json".len();
+
+/// The name of what is kept beside a file: its own with something behind it. A name that has no room for that is cut, and told
+/// apart from others by a digest.
+pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
+    let own = path.file_name().unwrap_or_default();
+    if own.len() + LONGEST_END <= NAME_MAX {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        return name.into();
+    }
+    let digest = ring::digest::digest(&ring::digest::SHA256, own.as_encoded_bytes());
+    let tail: String = digest.as_ref().iter().take(8).map(|b| format!("{b:02x}")).collect();
+    let mut kept = own.to_string_lossy().into_owned();
+    while kept.len() + 1 + tail.len() + LONGEST_END > NAME_MAX {
+        kept.pop();
+    }
+    path.with_file_name(format!("{kept}-{tail}{end}"))
 }
 
 impl Sink {
@@ -154,7 +180,7 @@ impl Sink {
         let part = beside(path, ".part");
         let length = self.out.metadata().map_err(|e| Failure::file("write", &part, &e))?.len();
         let refuse = |what: String| Failure::new(Exit::Local, "part", what);
-        let note = match noted(path) {
+        let note = match noted(path)? {
             Noted::Foreign => {
                 let what = format!("{} is there, and is not neater's", beside(path, ".part.json").display());
                 return Err(refuse(what).advise("move it away, or choose another name with -o FILE"));
@@ -222,8 +248,9 @@ impl Sink {
                 "url": url, "etag": version.etag, "modified": version.modified, "date": version.date,
                 "total": version.total,
             });
+            let written = write_note(&note, &format!("{value}\n"), self.noted);
             self.noted = true;
-            std::fs::write(&note, format!("{value}\n")).map_err(|e| Failure::file("write", &note, &e))?;
+            written.map_err(|e| Failure::file("write", &note, &e))?;
         }
         self.version = version;
         Ok(())
@@ -266,6 +293,7 @@ impl Sink {
             let what = format!("{} was removed or replaced while it was being written", part.display());
             return Err(Failure::new(Exit::Local, "file", what).advise("ask for it again"));
         }
+        keep_mode(path, &self.out).map_err(|e| Failure::file("write", &part, &e))?;
         std::fs::rename(&part, path).map_err(|e| Failure::file("rename", &part, &e))?;
         self.finished = true;
         if self.noted {
@@ -330,8 +358,12 @@ fn open_part(path: &Path) -> Result<(File, bool), Failure> {
         return Err(Failure::new(Exit::Local, "file", what).advise("give a file's name with -o FILE"));
     }
     let part = beside(path, ".part");
-    if std::fs::metadata(&part).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
-        return Err(Failure::new(Exit::Local, "file", format!("{} is not a file", part.display())));
+    match std::fs::symlink_metadata(&part) {
+        Ok(m) if m.is_symlink() || is_shared(&m) => return Err(elsewhere(&part)),
+        Ok(m) if !m.is_file() && !m.is_dir() => {
+            return Err(Failure::new(Exit::Local, "file", format!("{} is not a file", part.display())));
+        }
+        _ => {}
     }
     let bad = |e: &io::Error| Failure::file("write", &part, e);
     let mut how = OpenOptions::new();
@@ -341,6 +373,14 @@ fn open_part(path: &Path) -> Result<(File, bool), Failure> {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => (how.open(&part).map_err(|e| bad(&e))?, false),
         Err(e) => return Err(bad(&e)),
     };
+    if !is_still(&part, &file) {
+        // Somebody was quicker than the look above.
+        return Err(elsewhere(&part));
+    }
+    if made {
+        // Bytes that are for few are not shown to all while they come.
+        keep_mode(path, &file).map_err(|e| bad(&e))?;
+    }
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -351,6 +391,52 @@ fn open_part(path: &Path) -> Result<(File, bool), Failure> {
         Err(TryLockError::Error(_)) => {}
     }
     Ok((file, made))
+}
+
+fn elsewhere(path: &Path) -> Failure {
+    let what = format!("{} is a link to something else, and is not neater's", path.display());
+    Failure::new(Exit::Local, "part", what).advise("move it away, or choose another name with -o FILE")
+}
+
+/// Whether a file has other names.
+fn is_shared(m: &std::fs::Metadata) -> bool {
+    #[cfg(unix)]
+    return m.is_file() && std::os::unix::fs::MetadataExt::nlink(m) > 1;
+    #[cfg(not(unix))]
+    return m.is_symlink();
+}
+
+/// Whoever may read and write what was there may do so with what takes its place, and nobody else.
+fn keep_mode(path: &Path, file: &File) -> io::Result<()> {
+    #[cfg(unix)]
+    if let Ok(there) = std::fs::metadata(path)
+        && there.is_file()
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = there.permissions().mode() & 0o777;
+        file.set_permissions(std::fs::Permissions::from_mode(mode))?;
+    }
+    #[cfg(not(unix))]
+    let _ = (path, file);
+    Ok(())
+}
+
+/// Writes what is to be remembered: over an earlier note of ours, or where nothing is, or nothing is in it.
+fn write_note(note: &Path, text: &str, ours: bool) -> io::Result<()> {
+    let mut how = OpenOptions::new();
+    how.write(true);
+    let mut file = if ours {
+        how.truncate(true).create(true).open(note)?
+    } else {
+        match how.clone().create_new(true).open(note) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => how.open(note)?,
+            opened => opened?,
+        }
+    };
+    if !is_still(note, &file) || !ours && file.metadata()?.len() > 0 {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is not neater's"));
+    }
+    file.write_all(text.as_bytes())
 }
 
 /// Writes all of it: how much was, and what kept the rest from it.
@@ -376,7 +462,7 @@ fn is_still(path: &Path, file: &File) -> bool {
     let id = |m: std::fs::Metadata| (std::os::unix::fs::MetadataExt::dev(&m), std::os::unix::fs::MetadataExt::ino(&m));
     #[cfg(not(unix))]
     let id = |m: std::fs::Metadata| m.len();
-    match (std::fs::metadata(path).map(id), file.metadata().map(id)) {
+    match (std::fs::symlink_metadata(path).map(id), file.metadata().map(id)) {
         (Ok(there), Ok(ours)) => there == ours,
         (Err(e), _) => e.kind() != io::ErrorKind::NotFound,
         (_, Err(_)) => true,
@@ -397,22 +483,25 @@ enum Noted {
     Foreign,
 }
 
-fn noted(path: &Path) -> Noted {
+fn noted(path: &Path) -> Result<Noted, Failure> {
     let there = beside(path, ".part.json");
-    match std::fs::metadata(&there) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Noted::Nothing,
-        Ok(m) if m.is_file() && m.len() == 0 => return Noted::Nothing,
+    // Not what a link leads to: what we write is no link.
+    match std::fs::symlink_metadata(&there) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Noted::Nothing),
+        Err(e) => return Err(Failure::file("read", &there, &e)),
+        Ok(m) if is_shared(&m) => return Ok(Noted::Foreign),
+        Ok(m) if m.is_file() && m.len() == 0 => return Ok(Noted::Nothing),
         Ok(m) if m.is_file() && m.len() <= NOTE_MAX => {}
-        _ => return Noted::Foreign,
+        Ok(_) => return Ok(Noted::Foreign),
     }
     let mut text = Vec::new();
     let read = File::open(&there).and_then(|f| f.take(NOTE_MAX).read_to_end(&mut text));
     let value: Value = read.ok().and_then(|_| serde_json::from_slice(&text).ok()).unwrap_or_default();
     let text = |name: &str| value[name].as_str().map(str::to_owned);
     // Every note of ours has these two.
-    let (Some(url), Some(total)) = (text("url"), value.get("total")) else { return Noted::Foreign };
+    let (Some(url), Some(total)) = (text("url"), value.get("total")) else { return Ok(Noted::Foreign) };
     let version = Version { etag: text("etag"), modified: text("modified"), date: text("date"), total: total.as_u64() };
-    Noted::Ours(Note { url, version })
+    Ok(Noted::Ours(Note { url, version }))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use super::progress::Progress;
 use super::resume_command;
-use super::target::{Sink, Target, Version};
+use super::target::{Sink, Target, Version, beside};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, ms};
 use crate::why::why;
@@ -49,7 +49,8 @@ impl Outcome {
 /// A transfer that is done.
 pub(super) struct Done {
     pub(super) target: Target,
-    pub(super) transport: Option<Transport>,
+    /// What carried it, in turn: more than one if it broke, and the rest came another way.
+    pub(super) transports: Vec<Transport>,
     /// Bytes of the whole.
     pub(super) written: u64,
     /// Bytes that came now.
@@ -80,7 +81,7 @@ struct Transfer<'a> {
     output: &'a Output,
     progress: Progress,
     sink: Sink,
-    transport: Option<Transport>,
+    transports: Vec<Transport>,
     came: u64,
 }
 
@@ -95,7 +96,7 @@ pub(super) async fn run(
     let Job { url, target, resume } = job;
     let done = |written, outcome| Done {
         target: target.clone(),
-        transport: None,
+        transports: Vec::new(),
         written,
         came: 0,
         took: started.elapsed(),
@@ -113,7 +114,7 @@ pub(super) async fn run(
     let begun = sink.written();
     let name = url.file_name().unwrap_or_else(|| url.origin().host.clone());
     let progress = Progress::new(output, &name);
-    let mut transfer = Transfer { client, options, url: &url, output, progress, sink, transport: None, came: 0 };
+    let mut transfer = Transfer { client, options, url: &url, output, progress, sink, transports: Vec::new(), came: 0 };
     let mut tries = 0;
     let mut wait = FIRST_WAIT;
     loop {
@@ -139,13 +140,11 @@ pub(super) async fn run(
     let outcome =
         if begun > 0 && transfer.came < transfer.sink.written() { Outcome::Continued } else { Outcome::Fetched };
     let (written, came) = (transfer.sink.written(), transfer.came);
-    Ok(Done { transport: transfer.transport.take(), came, retries: tries, ..done(written, outcome) })
+    Ok(Done { transports: core::mem::take(&mut transfer.transports), came, retries: tries, ..done(written, outcome) })
 }
 
 fn part_exists(path: &std::path::Path) -> bool {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    std::path::Path::new(&part).exists()
+    beside(path, ".part").exists()
 }
 
 impl Transfer<'_> {
@@ -159,8 +158,10 @@ impl Transfer<'_> {
             Err(e @ Error::Establishment(_)) if again && !e.is_security() => return Err(Trouble::Broken(e)),
             Err(e) => return Err(Trouble::Final(e.into())),
         };
-        if self.transport.is_none() {
-            self.connected(response.transport());
+        let t = response.transport();
+        let way = |t: &Transport| (t.stack, t.version, t.remote);
+        if self.transports.last().is_none_or(|last| way(last) != way(t)) {
+            self.connected(t);
         }
         let Some(total) = self.place(&response, offset)? else { return Ok(()) };
         self.progress.begin(response.transport(), total, self.sink.written());
@@ -193,7 +194,7 @@ impl Transfer<'_> {
             // Each run has a cache of its own, and its first connection nothing from it.
             self.output.note(&format!("              {}: {}", t.stack, why(&t.candidates, false)));
         }
-        self.transport = Some(t.clone());
+        self.transports.push(t.clone());
     }
 
     /// Makes sure that the body belongs where the sink stands. Returns how long the whole is, if that is known; `None`:

@@ -46,6 +46,9 @@ pub(super) fn generated(args: &ServeArgs) -> Result<(Identity, Shown), Failure> 
     let dir = dir.canonicalize().map_err(|e| Failure::file("use", &dir, &e))?;
     let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).to_vec();
     let bound = args.bind.iter().filter(|ip| !ip.is_unspecified()).map(ToString::to_string);
+    if let Some(bad) = args.name.iter().find(|n| !is_name(n)) {
+        return Err(Failure::usage(format!("--name {bad:?} is neither the name of a host nor an address")));
+    }
     for name in args.name.iter().cloned().chain(bound) {
         if !names.contains(&name) {
             names.push(name);
@@ -60,6 +63,16 @@ pub(super) fn generated(args: &ServeArgs) -> Result<(Identity, Shown), Failure> 
     publish(&identity, &public).map_err(|e| Failure::file("write", &public, &e))?;
     let shown = Shown::new(&identity, public);
     Ok((identity, shown))
+}
+
+/// Whether a certificate can be for it: an address, or a name in the letters of the DNS (RFC 1123 section 2.1; the underscore
+/// is common), whose first label may be a wildcard.
+fn is_name(name: &str) -> bool {
+    let label = |l: &str| {
+        (1..=63).contains(&l.len()) && l.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    };
+    let labels = name.strip_prefix("*.").unwrap_or(name);
+    name.parse::<std::net::IpAddr>().is_ok() || name.len() <= 253 && labels.split('.').all(label)
 }
 
 fn state_dir() -> Option<PathBuf> {
@@ -174,6 +187,17 @@ mod tests {
             let text = pem("CERTIFICATE", &der);
             let read = neater::tls::certificates_from_pem(text.as_bytes()).expect("PEM");
             assert_eq!(read[0].as_ref(), &der[..], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_gets_no_certificate() {
+        for good in ["localhost", "a.example", "*.a.example", "my_host-1", "192.0.2.1", "::1", "xn--bcher-kva.example"]
+        {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in ["", "a\nb", "a b", ".", "a.", ".a", "a..b", "*", "a.*.b", "b\u{fc}cher.example", "a/b"] {
+            assert!(!is_name(bad), "{bad:?}");
         }
     }
 

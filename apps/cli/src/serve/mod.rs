@@ -19,7 +19,7 @@ const PORTS: (u16, u16) = (4433, 8080);
 pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failure> {
     let files = Files::new(&args.dir).map_err(|e| Failure::file("serve", &args.dir, &e))?;
     let root = files.root().to_owned();
-    let neater = connect::neater(&ConnectArgs::default())?;
+    let neater = connect::neater(&ConnectArgs { qlog: args.qlog.clone(), ..ConnectArgs::default() })?;
     let (security, shown) = if args.plain { (SecurityParameters::disabled(), None) } else { secured(&args)? };
     let listeners = listen(&neater, &args, &security)?;
     let addresses: Vec<SocketAddr> = listeners.iter().flat_map(Listener::local_addrs).map(|(_, a)| a).collect();

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 /// The binary under test, without the settings of whoever runs the tests.
 pub(crate) fn neater() -> Command {
     let mut c = Command::new(env!("CARGO_BIN_EXE_neater"));
-    c.env_remove("RUST_LOG").stdin(Stdio::null());
+    c.env_remove("RUST_LOG").env_remove("SSLKEYLOGFILE").env_remove("NEATER_QLOG").stdin(Stdio::null());
     c
 }
 

@@ -81,8 +81,20 @@ enum Made {
 impl Open {
     fn lease(self) -> (Lease, Transport) {
         match self.shared {
-            Shared::H2(s) => (Lease::H2(s), self.transport),
-            Shared::H3(s, session) => (Lease::H3(s, session), self.transport),
+            Shared::H2(s) => (Lease::H2(s, Retire(self.alive)), self.transport),
+            Shared::H3(s, session) => (Lease::H3(s, session, Retire(self.alive)), self.transport),
+        }
+    }
+}
+
+/// Keeps a connection that many requests share from being used for another one. Those that are on it go on.
+pub(super) struct Retire(Arc<AtomicBool>);
+
+impl Retire {
+    /// A request has ended with this error: what its connection is to blame for, the next request is spared.
+    pub(super) fn after(&self, e: &Error) {
+        if matches!(e, Error::Silent(_) | Error::Interrupted { .. }) {
+            self.0.store(false, Ordering::Release);
         }
     }
 }
@@ -90,8 +102,8 @@ impl Open {
 /// A connection for one request.
 enum Lease {
     H1(Sender1, Keep),
-    H2(Sender2),
-    H3(Sender3, Session),
+    H2(Sender2, Retire),
+    H3(Sender3, Session, Retire),
 }
 
 /// What brings a connection of HTTP/1.1 back when its answer is read.
@@ -322,6 +334,7 @@ impl Pool {
         *request.uri_mut() = url.uri(version != HttpVersion::Http11, host(extra)?)?;
         *request.headers_mut() = fields(url, extra, version);
         let silence = self.config.silence;
+        let mut retire = None;
         let (parts, body) = match lease {
             Lease::H1(mut sender, keep) => {
                 let answer = within(silence, sender.send_request(request.map(|()| Empty::new()))).await?;
@@ -329,14 +342,21 @@ impl Pool {
                 let kept = Kept { sender, transport: transport.clone(), keep };
                 (parts, Body::Hyper { body, kept: Some(kept) })
             }
-            Lease::H2(mut sender) => {
-                let answer = within(silence, sender.send_request(request.map(|()| Empty::new()))).await?;
-                let (parts, body) = answer.map_err(|e| of_hyper(&e, 0, None))?.into_parts();
+            Lease::H2(mut sender, shared) => {
+                let asked = within(silence, sender.send_request(request.map(|()| Empty::new()))).await;
+                let asked = asked.and_then(|answer| answer.map_err(|e| of_hyper(&e, 0, None)));
+                let (parts, body) = asked.inspect_err(|e| shared.after(e))?.into_parts();
+                retire = Some(shared);
                 (parts, Body::Hyper { body, kept: None })
             }
-            Lease::H3(sender, session) => within(silence, ask_h3(sender, &session, request)).await??,
+            Lease::H3(sender, session, shared) => {
+                let asked = within(silence, ask_h3(sender, &session, request)).await.and_then(|answer| answer);
+                let answer = asked.inspect_err(|e| shared.after(e))?;
+                retire = Some(shared);
+                answer
+            }
         };
-        Ok(Response::new(url.clone(), method == Method::HEAD, parts, transport, body, silence))
+        Ok(Response::new(url.clone(), method == Method::HEAD, parts, transport, body, silence, retire))
     }
 }
 

@@ -1,6 +1,6 @@
 //! An answer: its head at once, its body as it comes.
 
-use super::pool::{Kept, Stream3, within};
+use super::pool::{Kept, Retire, Stream3, within};
 use crate::error::{of_h3, of_hyper};
 use crate::streams::Budget;
 use crate::{Error, HttpVersion, Url};
@@ -56,6 +56,8 @@ pub struct Response {
     received: u64,
     expected: Option<u64>,
     silence: Duration,
+    /// Keeps the connection, if it is shared, from being used again.
+    retire: Option<Retire>,
 }
 
 impl Response {
@@ -66,12 +68,23 @@ impl Response {
         transport: Transport,
         body: Body,
         silence: Duration,
+        retire: Option<Retire>,
     ) -> Self {
         let announced = parts.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
         // RFC 9110 section 6.4.1: no body, whatever the length says.
         let none = head || parts.status == StatusCode::NO_CONTENT || parts.status == StatusCode::NOT_MODIFIED;
         let expected = if none { Some(0) } else { announced };
-        Self { url, status: parts.status, headers: parts.headers, transport, body, received: 0, expected, silence }
+        Self {
+            url,
+            status: parts.status,
+            headers: parts.headers,
+            transport,
+            body,
+            received: 0,
+            expected,
+            silence,
+            retire,
+        }
     }
 
     /// Where the answer came from, after redirections.
@@ -110,6 +123,14 @@ impl Response {
     /// [`Error::Interrupted`], [`Error::Silent`], or [`Error::Length`] when as much came as was announced, or less, and
     /// the two do not agree: what was returned before is what came.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        let piece = self.piece().await;
+        if let (Err(e), Some(retire)) = (&piece, &self.retire) {
+            retire.after(e);
+        }
+        piece
+    }
+
+    async fn piece(&mut self) -> Result<Option<Bytes>, Error> {
         let (received, expected) = (self.received, self.expected);
         let piece = match &mut self.body {
             Body::End => return Ok(None),

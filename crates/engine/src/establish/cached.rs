@@ -20,7 +20,7 @@ impl<N: Net> Engine<N> {
         if let Some(data) = first {
             self.keep_first(conn, data.clone());
         }
-        let path = Path { remote: 0, interface: None, local: None };
+        let path = Path { remote: 0, interface: None, local: None, port: 0 };
         match self.open_attempt(conn, None, stack, addr, &path) {
             Ok(what) => {
                 self.stats.cache_hits += 1;
@@ -55,7 +55,7 @@ impl<N: Net> Engine<N> {
             _ => return,
         };
         let direct = self.describe(what).map(|(stack, addr)| Attempt { candidate: None, what, stack, addr });
-        self.begin_race(conn, None, None, direct);
+        self.begin_race(conn, &[], None, direct);
     }
 
     /// The cached outcome, tried alone over plain TCP, could not be established.

@@ -1,8 +1,8 @@
 //! What can be known of endpoints before anything is sent.
 
 use super::MAX_REMOTES;
-use crate::RemoteEndpoint;
 use crate::event::{EstablishmentError, Reason, SendError};
+use crate::{LocalEndpoint, RemoteEndpoint};
 use std::net::SocketAddr;
 
 /// Whether a connection can be made from these endpoints at all.
@@ -32,6 +32,22 @@ pub(super) fn check_remotes(
         let text = "useTemporaryLocalAddress is required, which only IPv6 has (RFC 8981), and every remote endpoint is an \
                     IPv4 address";
         return Err(EstablishmentError::new(Reason::NoCandidates, text));
+    }
+    Ok(())
+}
+
+/// Whether a connection can come from any of these local endpoints.
+pub(super) fn check_locals(locals: &[LocalEndpoint], remotes: &[RemoteEndpoint]) -> Result<(), EstablishmentError> {
+    let invalid = |m: String| Err(EstablishmentError::new(Reason::InvalidConfiguration, m));
+    if locals.len() > MAX_REMOTES {
+        return invalid(format!("{} local endpoints were given; the limit is {MAX_REMOTES}", locals.len()));
+    }
+    let fit = |l: &LocalEndpoint, r: &RemoteEndpoint| match (l.addr, r.addr) {
+        (Some(l), Some(r)) => l.is_ipv4() == r.is_ipv4(),
+        _ => true,
+    };
+    if !locals.is_empty() && !locals.iter().any(|l| remotes.iter().any(|r| fit(l, r))) {
+        return invalid("no local endpoint has an address of the family (IPv4, IPv6) of a remote endpoint".into());
     }
     Ok(())
 }

@@ -166,6 +166,7 @@ impl<N: Net> Engine<N> {
                 let Some(key) = s.conns.get(handle.0).copied().flatten() else { return };
                 let Some(q) = self.quics.get_mut(key) else { return };
                 q.conn.handle_event(event);
+                q.heard = now;
                 let first = !core::mem::replace(&mut q.answered, true);
                 let (attempt, stack, remote, rtt) = (q.attempt, q.stack, q.remote, now - q.started);
                 let trial = q.trial.take();

@@ -3,13 +3,20 @@
 //! Sources: **T** Weinrank and Tüxen's measurements of NEAT's resource cost; **U** the thesis on reliable UDP transports
 //! under emulation; **F** the browser demonstration. They are among the founding documents of this project.
 
-use super::{Experiment, Metric, Need, a1, a5, a8, a10, bulk, cpu, memory};
+use super::{Experiment, Metric, Need, a1, a5, a8, a10, b0, bulk, cpu, emulated, memory, x1, x2};
 
 const TOOLS: &[Need] =
     &[Need::Peers, Need::Tool("valgrind", "valgrind"), Need::Tool("strace", "strace"), Need::Tool("cc", "gcc")];
 const LOOPBACK: (&str, &str) = ("network", "loopback, no router between");
 const FLOWS: (&str, &str) = ("flows at once", "1 and 256");
 const BARS: &str = "bars with 95 % intervals and bounds";
+
+const LAB: &[Need] = &[Need::Lab, Need::Neater, Need::Tool("curl", "curl"), Need::Tool("nginx", "nginx-light")];
+const DUMBBELL: (&str, &str) =
+    ("network", "dumbbell, only the middle link is shaped, the same both ways; MTU 1,500; IPv4");
+const TCP: (&str, &str) = ("kernel TCP", "CUBIC, named in every host");
+const QUEUE: (&str, &str) = ("queue", "drop-tail, one bandwidth-delay product in packets of 1,500 bytes, at least 10");
+const CURVES: &str = "curves with smallest, median and largest";
 
 const fn metric(name: &'static str, unit: &'static str, bound: &'static str) -> Metric {
     Metric { name, unit, bound, drawn: BARS }
@@ -143,5 +150,179 @@ pub const ALL: &[Experiment] = &[
         needs: TOOLS,
         minutes: (0.5, 3.0),
         run: bulk::run,
+    },
+    Experiment {
+        id: "B0",
+        title: "B0: whether the emulated network is what it is said to be",
+        asked: "Do delay, jitter, loss, queue and rate come out of lab and simulator as they are configured?",
+        note: "Every packet is captured by tcpdump where it leaves its host and where it arrives. It is held against closed \
+               forms, and against the same link in virtual time, which is given the packets as they left. Offloads are \
+               off. The kernel's token bucket filter is measured beside the emulator, by the same means.",
+        parameters: &[
+            ("delay", "0, 10, 25, 50 ms; 10 ms and a rate at which a packet takes 12 ms"),
+            ("jitter", "normal, 0 to 5 ms, on 25 ms"),
+            ("loss", "0, 0.1, 0.5, 1, 2.5, 5 %, and in runs (Gilbert-Elliott); 20,000 packets each, 100,000 in full"),
+            ("queue", "50 packets; bursts of 500 while the link is held; 1 to 100 Mbit/s"),
+            ("rate", "1 to 500 Mbit/s, 20 % more is sent, queue of 50 ms"),
+            ("sharing", "3 connections of Reno or CUBIC; 1, 10, 50 Mbit/s; 100 ms; queue of one BDP"),
+        ],
+        published: &[(
+            "delay, jitter, loss, queue, and fairness of TCP as in figures 4.3.1 to 4.3.10",
+            "U, section 4.3",
+        )],
+        metrics: &[
+            metric("delay_error_ms", "ms", "median at most 0.2"),
+            metric("jitter_error_ms", "ms", "within three standard errors and 0.2 ms"),
+            metric("loss_error", "1", "within three standard deviations of the binomial distribution"),
+            metric("packets_lost_differently", "packets", "none"),
+            metric("queue_error_packets", "packets", "none"),
+            metric("serialisation_error", "1", "at most 0.01"),
+            metric("md1_wait_error_ms", "ms", "at most 0.2 from what these arrivals wait"),
+            metric("rate_error", "1", "at most 0.01"),
+            metric("lab_capacity_mbit", "Mbit/s", "at least 500"),
+            metric("jain", "1", ""),
+        ],
+        needs: &[
+            Need::Lab,
+            Need::Tool("ip", "iproute2"),
+            Need::Tool("ping", "iputils-ping"),
+            Need::Tool("tcpdump", "tcpdump"),
+            Need::Tool("iperf3", "iperf3"),
+        ],
+        minutes: (0.7, 9.0),
+        run: b0::run,
+    },
+    Experiment {
+        id: "B1",
+        title: "B1: one file of 10 MB over emulated paths",
+        asked: "Is QUIC as fast as TCP where the link limits, and not slower where starting up or loss does?",
+        note: "neater serve and neater get over QUIC, TLS and TCP, nginx and curl as the outside reference, in network \
+               namespaces; in the simulator the engine, with the same QUIC and with the simulator's TCP. Goodput is the \
+               payload over the life of the client's process; every file is compared with what was served.",
+        parameters: &[
+            DUMBBELL,
+            QUEUE,
+            TCP,
+            ("bandwidth", "2 to 70 Mbit/s at 20 ms"),
+            ("round-trip time", "80 to 800 ms at 10 Mbit/s"),
+            ("loss", "0 to 5 % in each direction at 5 Mbit/s, 160 ms"),
+            ("runs", "5; 1 with --quick, with fewer points"),
+        ],
+        published: &[("QUIC 36, HTTPS 56 Mbit/s at 70 Mbit/s; with loss QUIC about twice HTTPS", "U, section 5.2.1")],
+        metrics: &[
+            Metric { name: "goodput_mbit", unit: "Mbit/s", bound: "", drawn: CURVES },
+            metric("goodput_ratio", "1", "QUIC over kernel TCP at least 0.97 where 10 MB take 50 round trips or more"),
+            metric("goodput_ratio_mean", "1", "geometric mean of the other points at least 1"),
+            metric("simulator_over_lab", "1", "error bars meet, or it is explained"),
+        ],
+        needs: LAB,
+        minutes: (1.6, 80.0),
+        run: emulated::b1,
+    },
+    Experiment {
+        id: "B2",
+        title: "B2: ten files of 100 kB on one connection",
+        asked: "What do streams bring over requests that follow each other, and what does jitter cost?",
+        note: "As B1, with ten files: streams at once over HTTP/3 and HTTP/2, one request after the other over HTTP/1.1, \
+               and HTTP/1.1 over 2, 5 and 10 connections whose initial windows together are one connection's.",
+        parameters: &[
+            DUMBBELL,
+            QUEUE,
+            TCP,
+            ("bandwidth", "2 to 50 Mbit/s at 20 ms"),
+            ("round-trip time", "10 to 500 ms at 10 Mbit/s"),
+            ("loss", "0 to 5 % in each direction at 10 Mbit/s, 100 ms"),
+            (
+                "jitter",
+                "normal, standard deviation 0 to 10 ms in each direction at 10 Mbit/s, 50 ms, with and without reordering",
+            ),
+            ("runs", "5; 1 with --quick, with fewer points"),
+        ],
+        published: &[(
+            "QUIC ahead of sequential HTTPS; 0.5 ms of jitter cut it from 7 to 2 Mbit/s",
+            "U, section 5.3.1",
+        )],
+        metrics: &[
+            Metric { name: "goodput_mbit", unit: "Mbit/s", bound: "", drawn: CURVES },
+            metric("goodput_ratio", "1", "QUIC over one TCP connection with TLS at least 1"),
+            metric("goodput_over_best_n", "1", "QUIC over the best of 1, 2, 5 and 10 connections at least 1"),
+            metric("jitter_goodput_ratio", "1", "at least 0.9 of the goodput without jitter, if the order is kept"),
+        ],
+        needs: LAB,
+        minutes: (1.3, 40.0),
+        run: emulated::b2,
+    },
+    Experiment {
+        id: "B3",
+        title: "B3: what is sent for what is delivered",
+        asked: "How many bytes and packets does each stack send for a byte that arrives?",
+        note: "The runs of B1 and B2, counted by the links of server and client: IP packets with their headers, handshake \
+               and retransmissions included.",
+        parameters: &[DUMBBELL, QUEUE, TCP, ("sweeps", "those of B1 and B2, whose runs are used")],
+        published: &[("parity cost QUIC 1.6 percentage points more bytes than HTTP", "U, section 5.3.1")],
+        metrics: &[
+            Metric { name: "overhead_bytes_ratio", unit: "1", bound: "", drawn: CURVES },
+            Metric { name: "overhead_packets_per_mb", unit: "packets", bound: "", drawn: CURVES },
+            Metric { name: "back_bytes_ratio", unit: "1", bound: "", drawn: "table" },
+        ],
+        needs: LAB,
+        minutes: (0.1, 1.0),
+        run: emulated::b3,
+    },
+    Experiment {
+        id: "B4",
+        title: "B4: fairness towards the kernel's TCP",
+        asked: "Do connections of ours share a link with TCP as TCP connections share it among themselves?",
+        note: "Long transfers that begin together, each between hosts of its own; rates of IP bytes at the clients' links, \
+               over the whole run.",
+        parameters: &[
+            DUMBBELL,
+            ("middle link", "5 Mbit/s, 100 ms, queue of five bandwidth-delay products"),
+            TCP,
+            ("mixes", "2 QUIC + 2 TCP; 1 QUIC connection of 2 streams + 2 TCP; 4 TCP"),
+            ("runs", "30 of 40 s; 1 of 12 s with --quick"),
+        ],
+        published: &[("Jain's index 0.84; with two streams more than TCP in 60 % of the runs", "U, section 5.4.1")],
+        metrics: &[
+            Metric {
+                name: "jain",
+                unit: "1",
+                bound: "median of 2 + 2 at least that of 4 TCP less 0.02",
+                drawn: "distributions over the runs",
+            },
+            Metric { name: "our_share", unit: "1", bound: "0.4 to 0.6 in 2 + 2", drawn: "distributions over the runs" },
+        ],
+        needs: LAB,
+        minutes: (0.6, 17.0),
+        run: emulated::b4,
+    },
+    Experiment {
+        id: "X1",
+        title: "X1: how fast the simulator is",
+        asked: "How many packets does the simulator move over a hop in a second, on one core?",
+        note: "Dumbbell of three NewReno and three CUBIC transfers with all of TCP at both ends, scenario `speed`; a packet \
+               over one link counts once. Real time of the run, without building the network; median over runs.",
+        parameters: &[("rate", "100 Mbit/s for 20 s; 1 Mbit/s for 60 minutes"), ("runs", "10; 3 with --quick")],
+        published: &[],
+        metrics: &[
+            metric("sim_packets_per_second", "1/s", "at least 1,000,000"),
+            metric("sim_hour_seconds", "s", "at most 5"),
+        ],
+        needs: &[],
+        minutes: (0.1, 0.5),
+        run: x1::run,
+    },
+    Experiment {
+        id: "X2",
+        title: "X2: whether a run can be repeated",
+        asked: "Does a seed give the same bytes in another process, with another home, directory, start and address layout?",
+        note: "Scenario `replay`: engines with QUIC, TLS and TCP beside traffic of every kind over a lossy bottleneck. Packets \
+               (pcapng, CSV), QUIC connections (qlog) and samples are kept in files named trace*, and compared.",
+        parameters: &[("seeds", "5; 1 with --quick")],
+        published: &[],
+        metrics: &[metric("identical_share", "1", "1")],
+        needs: &[],
+        minutes: (0.1, 0.5),
+        run: x2::run,
     },
 ];

@@ -7,11 +7,15 @@ mod a1;
 mod a10;
 mod a5;
 mod a8;
+mod b0;
 mod bulk;
 mod catalogue;
 mod cpu;
+mod emulated;
 mod flows;
 mod memory;
+mod x1;
+pub mod x2;
 
 pub use catalogue::ALL;
 
@@ -23,7 +27,8 @@ use crate::programs::{Program, Programs};
 use crate::report::record::Beside;
 use crate::report::{Figure, Sample};
 use neater_base::Rng;
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,6 +58,8 @@ pub struct Lab {
     pub jobs: Option<usize>,
     /// Make runs again that were made before.
     pub fresh: bool,
+    /// The experiments whose runs this process has made again already.
+    pub freshened: RefCell<BTreeSet<&'static str>>,
     /// Where each experiment has its directory.
     pub out: PathBuf,
     /// The build of the programs.
@@ -68,6 +75,11 @@ pub struct Lab {
 impl Lab {
     pub(crate) fn pairs(&self) -> usize {
         self.seeds.unwrap_or(if self.quick { PAIRS.1 } else { PAIRS.0 })
+    }
+
+    /// Whether runs of an experiment are to be made again: the first time in this process that somebody asks, if they are.
+    pub(crate) fn fresh(&self, id: &'static str) -> bool {
+        self.fresh && self.freshened.borrow_mut().insert(id)
     }
 
     pub(crate) fn rng(&self, stream: u64) -> Rng {
@@ -137,6 +149,8 @@ pub enum Need {
     Peers,
     /// The `neater` command, in release.
     Neater,
+    /// A live lab: what it takes to make namespaces and devices.
+    Lab,
     /// A program and the Debian package that has it.
     Tool(&'static str, &'static str),
 }
@@ -324,6 +338,10 @@ mod tests {
     fn every_experiment_has_its_own_id() {
         let mut ids: Vec<_> = ALL.iter().map(|e| e.id).collect();
         ids.dedup();
-        assert_eq!(ids, ["A1", "A2", "A4", "A5", "A6", "A7", "A8", "A10", "BULK"]);
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+        assert!(["A1", "A10", "BULK", "B0", "B4", "X2"].iter().all(|id| ids.contains(id)), "{ids:?}");
     }
 }

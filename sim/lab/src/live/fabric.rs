@@ -12,7 +12,7 @@ use super::packet::{self, icmp};
 use super::plan::{Change, Kind, Plan};
 use super::pool::{Packet, Pool};
 use neater_base::Instant;
-use neater_link::{Action, Counters, DropReason, Filter, Link, LinkConfig, Output, PacketMeta};
+use neater_link::{Action, Corruption, Counters, DropReason, Filter, Link, LinkConfig, Output, PacketMeta};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -272,8 +272,14 @@ impl Fabric {
             let Some(direction) = self.directions.get_mut(d) else { return };
             match direction.link.poll(now) {
                 None => break,
-                Some(Output::Deliver { packet, at, .. }) => {
+                Some(Output::Deliver { mut packet, at, ce, corrupt, .. }) => {
                     let to = direction.to;
+                    // A duplicate shares its bytes with the first until one of them is changed.
+                    if (ce || corrupt.is_some()) && !self.damage(&mut packet, ce, corrupt) {
+                        self.counters.no_buffer += 1;
+                        self.pool.give_back(packet);
+                        continue;
+                    }
                     self.arrivals.push_back((at, to, packet));
                 }
                 Some(Output::Drop { packet, reason, .. }) => {
@@ -298,6 +304,19 @@ impl Fabric {
                 self.agenda.push(Reverse((at, d)));
             }
         }
+    }
+
+    /// Does to the bytes what a link has decided; false if there is no buffer for it.
+    fn damage(&mut self, packet: &mut Packet, ce: bool, corrupt: Option<Corruption>) -> bool {
+        let changed = self.pool.change(packet, |bytes| {
+            if ce {
+                packet::mark_ce(bytes);
+            }
+            if let Some(Corruption { bit, .. }) = corrupt {
+                packet::flip_payload_bit(bytes, u64::from(bit));
+            }
+        });
+        changed.is_some()
     }
 
     /// Takes packets that have come out of links further, until all are under way or out.

@@ -30,6 +30,8 @@ pub enum MeasureError {
         /// The Debian package that has it.
         package: String,
     },
+    /// The machine or the user does not allow it.
+    NotPossible(String),
     /// A program is not there, because it does not exist or does not build.
     MissingPeer(String),
     /// A child did something else than it should.
@@ -42,12 +44,20 @@ impl fmt::Display for MeasureError {
             Self::MissingTool { tool, package } => {
                 write!(f, "`{tool}` is missing: install the Debian package {package}")
             }
-            Self::MissingPeer(why) | Self::Failed(why) => f.write_str(why),
+            Self::NotPossible(why) | Self::MissingPeer(why) | Self::Failed(why) => f.write_str(why),
         }
     }
 }
 
 impl std::error::Error for MeasureError {}
+
+impl MeasureError {
+    /// Whether it is the machine that lacks something, rather than the measurement that failed.
+    #[must_use]
+    pub const fn is_lack(&self) -> bool {
+        matches!(self, Self::MissingTool { .. } | Self::NotPossible(_))
+    }
+}
 
 impl From<std::io::Error> for MeasureError {
     fn from(e: std::io::Error) -> Self {

@@ -215,9 +215,7 @@ fn draw_curve(out: &mut Canvas, curve: &Curve, look: Look, shift: f64, (x, y): (
         if let Some((low, high)) = p.bar.filter(|(l, h)| l.is_finite() && h.is_finite()) {
             whisker(out, at.0, (y.at(low), y.at(high)), look.colour);
         }
-        if every == 1 || !curve.steps {
-            mark(out, look, at);
-        }
+        mark(out, look, at);
     }
 }
 

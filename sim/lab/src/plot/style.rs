@@ -76,6 +76,7 @@ fn place(series: &str) -> Option<usize> {
         "tokio" | "tokio-rustls" | "nginx+curl HTTPS" => 3,
         "libuv" | "neater TCP" => 4,
         "epoll" | "nginx+curl HTTP/2" => 5,
+        "neater HTTP/2" => 6,
         _ => return None,
     })
 }
@@ -87,7 +88,8 @@ impl Look {
     #[must_use]
     pub fn of(series: &str, index: usize) -> Self {
         if series.starts_with("published") {
-            return PUBLISHED;
+            let marker = if series.ends_with("HTTPS") { Marker::Plus } else { PUBLISHED.marker };
+            return Self { marker, ..PUBLISHED };
         }
         if series == "link rate" || series == "bound" {
             return LIMIT;

@@ -36,6 +36,8 @@ struct Kept {
     runs: usize,
     ci_low: Option<f64>,
     ci_high: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
     bound: Option<f64>,
     bound_kind: Option<String>,
     met: Option<bool>,
@@ -240,7 +242,7 @@ fn row(f: &Kept) -> String {
         || "not measured".to_owned(),
         |v| format!("{} {}", number(v), super::unit(&f.unit)).trim().to_owned(),
     );
-    let range = match (f.ci_low, f.ci_high) {
+    let range = match (f.ci_low.or(f.min), f.ci_high.or(f.max)) {
         (Some(l), Some(h)) => format!("{} – {}", number(l), number(h)),
         _ => String::new(),
     };
@@ -313,7 +315,10 @@ fn harmless(svg: &str) -> std::result::Result<(), String> {
             return Err(format!("the drawing has an element <{name}>, which none of ours has; make it again"));
         }
         let inside = tag.split('>').next().unwrap_or_default();
-        if inside.contains("href") || inside.contains("url(") || inside.contains(" on") || inside.contains(" style=") {
+        // The names of attributes stand between the quoted values; ours are escaped, so quotes come in pairs.
+        let names: String = inside.split('"').step_by(2).collect();
+        let values_refer = inside.split('"').skip(1).step_by(2).any(|v| v.contains("url("));
+        if names.contains("href") || names.contains(" on") || names.contains(" style=") || values_refer {
             return Err(format!("the drawing's <{name}> refers to something else; make it again"));
         }
     }
@@ -343,12 +348,12 @@ mod tests {
         ];
         keep(&dir.join("B1"), &figures, &[]).expect("writes");
         let lines = Lines {
-            title: "t".into(),
+            title: "one run on a line".into(),
             x: Axis::linear("x", "s"),
             y: Axis::linear("y", ""),
             curves: vec![Curve::plain("a & b", [(0.0, 1.0), (1.0, 2.0)])],
         };
-        let svg = plot::draw(&Drawing::new("", "one < two", "", vec![Panel::Lines(lines)]));
+        let svg = plot::draw(&Drawing::new("", "one < two, on the href of style=x", "", vec![Panel::Lines(lines)]));
         fs::write(dir.join("B1/B1.svg"), svg).expect("writes");
         let record = Record {
             id: "B1".into(),

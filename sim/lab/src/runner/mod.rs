@@ -10,6 +10,7 @@ pub mod journal;
 mod progress;
 
 use crate::experiments::{ALL, Experiment, Lab, Need, Outcome};
+use crate::live;
 use crate::measure::{MeasureError, process};
 use crate::plot::{self, Drawing};
 use crate::programs::{Programs, Wanted};
@@ -17,6 +18,7 @@ use crate::report;
 use crate::report::record::{Beside, DrawingRecord, MetricRecord, Record};
 use environment::Environment;
 use progress::span;
+use std::cell::RefCell;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -98,7 +100,8 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
     let &Options { quick, seed, seeds, jobs, fresh, .. } = options;
     let out = options.out.canonicalize()?;
     let progress = Box::new(progress);
-    let lab = Lab { quick, seed, seeds, jobs, fresh, out, version, programs, scratch: peers, progress };
+    let freshened = RefCell::default();
+    let lab = Lab { quick, seed, seeds, jobs, fresh, freshened, out, version, programs, scratch: peers, progress };
     let mut ended = Ended::Measured;
     let mut left: f64 = able.iter().map(|e| e.minutes(quick) * 60.0).sum();
     for (i, e) in able.iter().enumerate() {
@@ -107,8 +110,8 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
         (lab.progress)(&format!("{} ({n} of {all}): about {}, {} in all", e.id, span(mine), span(left)));
         match one(e, &lab, options) {
             Ok(()) => {}
-            Err(lack @ MeasureError::MissingTool { .. }) if able.len() > 1 => eprintln!("SKIP: {}: {lack}", e.id),
-            Err(e @ MeasureError::MissingTool { .. }) => return Err(e),
+            Err(lack) if lack.is_lack() && able.len() > 1 => eprintln!("SKIP: {}: {lack}", e.id),
+            Err(lack) if lack.is_lack() => return Err(lack),
             Err(why) => {
                 eprintln!("neater-lab: {}: {why}", e.id);
                 ended = Ended::Failed;
@@ -230,6 +233,7 @@ impl Need {
     pub fn lacking(self) -> Option<MeasureError> {
         match self {
             Self::Peers | Self::Neater => None,
+            Self::Lab => live::privileges::check().err().map(|e| MeasureError::NotPossible(e.to_string())),
             Self::Tool(tool, package) => process::need(tool, package).err(),
         }
     }

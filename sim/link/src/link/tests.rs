@@ -1,5 +1,7 @@
 use super::*;
 use crate::config::{Family, Filter, Match, Protocol};
+use crate::queue::{Codel, FqCodel};
+use crate::wire::Jitter;
 use core::time::Duration;
 use neater_base::net::Ecn;
 
@@ -31,7 +33,7 @@ fn finish(link: &mut Link<usize>) -> Vec<(usize, Fate)> {
     while let Some(now) = link.next_timeout() {
         while let Some(output) = link.poll(now) {
             out.push(match output {
-                Output::Deliver { packet, at } => (packet, Fate::Arrived(at)),
+                Output::Deliver { packet, at, .. } => (packet, Fate::Arrived(at)),
                 Output::Drop { packet, reason, .. } => (packet, Fate::Dropped(reason)),
             });
         }
@@ -67,7 +69,8 @@ fn an_unlimited_link_only_delays() {
     assert_eq!((link.queued_bytes(at(30)), link.queued_packets(at(30))), (0, 0));
     assert_eq!(link.next_timeout(), Some(at(50)));
     assert!(link.poll(at(49)).is_none());
-    assert_eq!(link.poll(at(70)), Some(Output::Deliver { packet: 1, at: at(50) }), "exact, though late");
+    let late = Output::Deliver { packet: 1, at: at(50), ce: false, corrupt: None, copy: false };
+    assert_eq!(link.poll(at(70)), Some(late), "exact, though late");
     assert_eq!(link.next_timeout(), None);
 }
 
@@ -275,4 +278,202 @@ fn a_generous_queue_limit_is_still_bounded() {
     }
     assert_eq!(link.queued_packets(at(0)), MAX_QUEUED_PACKETS);
     assert_eq!(link.counters().queue_full, 100);
+}
+
+#[test]
+fn a_queue_that_drops_its_head_keeps_the_youngest() {
+    let config =
+        LinkConfig::rate(10_000_000, MS).with_queue(QueueLimit::Packets(4)).with_discipline(Discipline::HeadDrop);
+    let mut link = Link::new(config.clone(), 1);
+    for i in 0..10 {
+        link.offer(at(0), i, 1250, &udp());
+        assert!(link.queued_packets(at(0)) <= 4);
+    }
+    let arrived = |fates: Vec<(usize, Fate)>| -> Vec<usize> {
+        fates.iter().filter(|f| matches!(f.1, Fate::Arrived(_))).map(|f| f.0).collect()
+    };
+    // The one that is being sent stays.
+    assert_eq!(arrived(finish(&mut link)), [0, 7, 8, 9]);
+    // What does not fit beside that one is dropped, and nobody for its sake.
+    let mut link = Link::new(config.with_queue(QueueLimit::Bytes(3000)), 1);
+    for (i, len) in [1250, 1250, 2000, 500, 1000].into_iter().enumerate() {
+        link.offer(at(0), i, len, &udp());
+    }
+    assert_eq!(arrived(finish(&mut link)), [0, 3, 4]);
+}
+
+/// Poisson arrivals of packets of 1,250 bytes at a link of 10 Mbit/s, which takes 1 ms for each.
+fn mean_wait(utilisation: f64, packets: usize) -> f64 {
+    let config = LinkConfig::rate(10_000_000, Duration::ZERO).with_queue(QueueLimit::Packets(10_000));
+    let mut link = Link::new(config, 1);
+    let mut rng = Rng::from_number(5);
+    let (mut now, mut offered) = (0.0, Vec::new());
+    let mut waited = 0.0;
+    for i in 0..packets {
+        now += -(1.0 - rng.unit()).ln() * 1e6 / utilisation;
+        let at = Instant::from_nanos(now as u64);
+        offered.push(at);
+        link.offer(at, i, 1250, &udp());
+        while let Some(Output::Deliver { packet, at, .. }) = link.poll(at) {
+            waited += (at - offered[packet]).as_secs_f64() * 1e3 - 1.0;
+        }
+    }
+    waited / link.counters().delivered as f64
+}
+
+#[test]
+fn packets_that_come_by_chance_wait_as_pollaczek_and_khinchine_say() {
+    // M/D/1: the mean wait is ρ / (2 (1 - ρ)) times the time of service.
+    for (utilisation, tolerance) in [(0.3, 0.01), (0.5, 0.02), (0.8, 0.12)] {
+        let (got, expected) = (mean_wait(utilisation, 200_000), utilisation / (2.0 * (1.0 - utilisation)));
+        assert!((got - expected).abs() < tolerance, "{utilisation}: {got} is not {expected}");
+    }
+}
+
+#[test]
+fn codel_holds_a_standing_queue_near_its_target() {
+    // 12 Mbit/s offered to 10 for 20 s, by a sender that does not react, would fill 1,000 packets.
+    let run = |discipline| {
+        let config = LinkConfig::rate(10_000_000, Duration::ZERO).with_discipline(discipline);
+        let mut link = Link::new(config.with_queue(QueueLimit::Packets(1000)), 1);
+        let mut delays = Vec::new();
+        let mut offered = Vec::new();
+        for i in 0..24_000 {
+            let now = Instant::from_nanos(i as u64 * 833_333);
+            offered.push(now);
+            link.offer(now, i, 1250, &udp());
+            while let Some(output) = link.poll(now) {
+                if let Output::Deliver { packet, at, .. } = output {
+                    delays.push((at - offered[packet]).as_secs_f64() * 1e3);
+                }
+            }
+        }
+        (delays[delays.len() - 1000..].iter().sum::<f64>() / 1000.0, link.counters())
+    };
+    let (tail, tail_counters) = run(Discipline::DropTail);
+    let (managed, counters) = run(Discipline::Codel(Codel::default()));
+    assert!(tail > 990.0 && tail_counters.managed == 0, "{tail}");
+    assert!(managed < 50.0 && counters.queue_full == 0 && counters.managed > 3000, "{managed}, {counters:?}");
+}
+
+#[test]
+fn a_sparse_flow_does_not_wait_behind_a_bulk_flow() {
+    let longest = |discipline| {
+        let config = LinkConfig::rate(10_000_000, MS).with_discipline(discipline);
+        let mut link = Link::new(config.with_queue(QueueLimit::Packets(100)), 1);
+        let sparse = packet(Protocol::Udp, "192.0.2.2:9");
+        let (mut longest, mut dropped) = (Duration::ZERO, 0);
+        for ms in 0..2000u32 {
+            for i in 0..2 {
+                link.offer(at(ms), (ms * 10 + i) as usize, 1250, &udp());
+            }
+            if ms % 20 == 10 {
+                link.offer(at(ms), 1_000_000 + ms as usize, 125, &sparse);
+            }
+            while let Some(output) = link.poll(at(ms)) {
+                match output {
+                    Output::Deliver { packet, at: arrived, .. } if packet >= 1_000_000 => {
+                        longest = longest.max(arrived - at((packet - 1_000_000) as u32));
+                    }
+                    Output::Drop { packet, .. } if packet >= 1_000_000 => dropped += 1,
+                    _ => {}
+                }
+            }
+        }
+        (longest, dropped)
+    };
+    let (waited, dropped) = longest(Discipline::DropTail);
+    assert!(waited > MS * 80 && dropped > 10, "{waited:?}, {dropped}");
+    // A packet that is being sent, its own time, and the propagation delay.
+    let (waited, dropped) = longest(Discipline::FqCodel(FqCodel::default()));
+    assert!(waited <= MS * 2 + MS * 2 / 10 && dropped == 0, "{waited:?}, {dropped}");
+}
+
+#[test]
+fn a_schedule_changes_the_link_in_time_however_late_it_is_looked_at() {
+    let schedule = Schedule::new(
+        vec![(MS * 10, Change::Down), (MS * 20, Change::Up), (MS * 20, Change::Delay(MS * 5))],
+        Some(MS * 100),
+    );
+    let mut link = Link::new(LinkConfig::rate(10_000_000, MS), 1);
+    link.set_schedule(at(0), schedule.unwrap());
+    for i in 0..12 {
+        link.offer(at(0), i, 1250, &udp());
+    }
+    // Ten have left when the cable is cut; two wait then. Nobody looks before 15 ms.
+    link.offer(at(15), 20, 1250, &udp());
+    link.offer(at(30), 21, 1250, &udp());
+    let mut got = Vec::new();
+    while let Some(output) = link.poll(at(300)) {
+        got.push(match output {
+            Output::Deliver { packet, at, .. } => (packet, at, true),
+            Output::Drop { packet, at, .. } => (packet, at, false),
+        });
+    }
+    got.sort_unstable();
+    // The eleventh had begun.
+    let mut expected: Vec<_> = (0..11).map(|i| (i, at(i as u32 + 2), true)).collect();
+    expected.extend([(11, at(10), false), (20, at(15), false), (21, at(36), true)]);
+    assert_eq!(got, expected);
+    assert_eq!(link.counters().down, 2);
+    // The next round has begun at 100 ms, and the third at 200: it is up again.
+    assert_eq!(one(&mut link, at(300), 1250, &udp()), Fate::Arrived(at(306)));
+    assert_eq!(one(&mut link, at(311), 1250, &udp()), Fate::Dropped(DropReason::Down));
+}
+
+#[test]
+fn a_rule_may_spare_small_packets_and_the_first_ones() {
+    let rule = Filter::drop(Match::Protocol(Protocol::Udp)).larger_than(1000).after(2);
+    let mut link = Link::new(LinkConfig::delay(MS).with_filter(rule), 1);
+    let passed: Vec<_> = [1000, 1001, 500, 1200, 1001, 1000]
+        .into_iter()
+        .map(|len| one(&mut link, at(0), len, &udp()) == Fate::Arrived(at(1)))
+        .collect();
+    assert_eq!(passed, [true, true, true, true, false, true]);
+    let everything = LinkConfig::default().with_filter(Filter::drop(Match::Any).after(1));
+    link.set_config(at(5), everything);
+    assert_eq!(one(&mut link, at(5), 100, &udp()), Fate::Arrived(at(5)));
+    assert_eq!(one(&mut link, at(5), 100, &udp()), Fate::Dropped(DropReason::Filtered));
+}
+
+#[test]
+fn an_overtaker_arrives_first_and_a_copy_behind_its_original() {
+    let overtaking = Some(crate::config::Overtaking { probability: 1.0, gap: 3 });
+    let mut link = Link::new(LinkConfig { overtaking, ..LinkConfig::delay(MS * 10) }, 1);
+    for i in 0..6 {
+        link.offer(at(i), i as usize, 100, &udp());
+    }
+    let order: Vec<_> = finish(&mut link).iter().map(|f| f.0).collect();
+    assert_eq!(order, [2, 5, 0, 1, 3, 4]);
+    let mut link = Link::new(LinkConfig { duplicate: 1.0, ..LinkConfig::delay(MS * 10) }, 1);
+    link.offer(at(0), 7, 100, &udp());
+    let copies: Vec<_> = std::iter::from_fn(|| link.poll(at(10)))
+        .map(|o| if let Output::Deliver { packet, at, copy, .. } = o { (packet, at, copy) } else { panic!("{o:?}") })
+        .collect();
+    assert_eq!(copies, [(7, at(10), false), (7, at(10), true)]);
+}
+
+#[test]
+fn a_recorded_link_delivers_with_its_opportunities() {
+    let trace = crate::DeliveryTrace::parse("2\n4\n4\n10\n").unwrap();
+    let config = LinkConfig { rate: Rate::Trace(trace.into()), ..LinkConfig::delay(MS) };
+    let mut link = Link::starting_at(at(1000), config.with_queue(QueueLimit::Packets(4)), 1);
+    for i in 0..6 {
+        link.offer(at(1000), i, 1500, &udp());
+    }
+    assert_eq!(link.queued_packets(at(1000)), 4);
+    assert_eq!(link.drained_at(), at(1010));
+    let full = Fate::Dropped(DropReason::QueueFull);
+    let expected = [(0, 1003), (1, 1005), (2, 1005), (3, 1011)].map(|(i, ms)| (i, Fate::Arrived(at(ms))));
+    assert_eq!(finish(&mut link), [vec![(4, full), (5, full)], expected.to_vec()].concat());
+}
+
+#[test]
+fn jitter_of_a_link_without_reordering_never_reorders_whatever_its_shape() {
+    for jitter in [Jitter::Normal(MS * 20), Jitter::Pareto { scale: MS * 5, shape: 1.1 }] {
+        let config = LinkConfig { jitter, duplicate: 0.2, ..LinkConfig::delay(MS * 20) };
+        let mut link = Link::new(config, 3);
+        (0..500).for_each(|i| link.offer(at(i), i as usize, 100, &udp()));
+        assert!(finish(&mut link).is_sorted_by_key(|f| f.0));
+    }
 }

@@ -1,12 +1,12 @@
 //! What happens when a segment arrives (RFC 9293 section 3.10.7).
 
 use super::Conn;
-use super::congestion::AckAction;
 use super::recv::AckNeed;
 use super::segment::{Segment, Seq};
 use super::state::{Cause, State};
+use core::time::Duration;
 use neater_base::Instant;
-use neater_base::net::ErrorKind;
+use neater_base::net::{Ecn, ErrorKind};
 
 impl Conn {
     /// Takes a segment. `may_establish` is asked when the last step of a passive handshake is at hand: if it says no, the
@@ -60,12 +60,16 @@ impl Conn {
         let resent = self.timers.retransmit_tries > 0;
         if resent {
             self.rtt.fall_back();
-            self.cc.syn_was_lost();
+            // "The initial window used by a sender after a correctly transmitted SYN MUST be one segment" (RFC 5681 section
+            // 3.1).
+            self.cc.set_window(self.snd.mss);
         }
-        let (_, sample) = self.snd.acknowledged(now, ack);
-        if let Some(sample) = sample {
-            self.rtt.sample(sample.rtt);
+        if let Some(at) = self.snd.syn_at.take() {
+            self.rtt.sample(now, now - at, now - at, (ack, self.snd.max));
+            self.rcv.measured(now - at);
         }
+        self.snd.advance(now, ack);
+        self.snd.tune(self.cc.window());
         self.timers.stop_retransmit();
         self.timers.retransmit_tries = 0;
         self.timers.heard(now);
@@ -155,37 +159,17 @@ impl Conn {
     fn on_ack(&mut self, now: Instant, seg: &Segment, ack: Seq) {
         let before = self.snd.flight();
         let una = self.snd.una;
+        self.note_timestamps(now, seg);
         let window_changed = self.snd.update_window(seg.seq, ack, seg.window);
-        if ack > una {
-            self.on_new_ack(now, ack, before);
-        } else if ack == una && seg.len() == 0 && !window_changed && before > 0 && self.timers.retransmit_is_running() {
-            // The definition of a duplicate acknowledgment: RFC 5681 section 2.
-            if self.cc.on_duplicate(una, before, self.snd.max) {
-                self.retransmit_first(now);
-                self.timers.start_retransmit(now + self.rtt.rto());
-            }
+        if ack < una {
+            return;
         }
-    }
-
-    fn on_new_ack(&mut self, now: Instant, ack: Seq, before: u64) {
-        let limited = before + self.snd.mss >= self.cc.window();
-        let (acked, sample) = self.snd.acknowledged(now, ack);
-        if let Some(sample) = sample {
-            self.rtt.sample(sample.rtt);
-            self.rate = sample.rate.or(self.rate);
+        // The definition of a duplicate acknowledgment: RFC 5681 section 2.
+        let repeats = ack == una && seg.len() == 0 && !window_changed && before > 0;
+        if self.snd.board.is_empty() {
+            return;
         }
-        self.timers.retransmit_tries = 0;
-        self.soft_error = None;
-        let flight = self.snd.flight();
-        let action = self.cc.on_ack(ack, acked, flight, limited);
-        if flight == 0 {
-            self.timers.stop_retransmit();
-        } else if action != (AckAction::Retransmit { restart_timer: false }) {
-            self.timers.start_retransmit(now + self.rtt.rto());
-        }
-        if matches!(action, AckAction::Retransmit { .. }) {
-            self.retransmit_first(now);
-        }
+        self.digest(now, seg, ack, repeats);
         if self.snd.fin_acked {
             let was = self.state;
             self.state = self.state.after(Cause::FinAcked);
@@ -195,6 +179,33 @@ impl Conn {
                 State::Closed => self.end(),
                 _ => {}
             }
+        }
+    }
+
+    /// Remembers the timestamp to echo: that of the segment which the next acknowledgment answers (RFC 7323 section 4.3).
+    fn note_timestamps(&mut self, now: Instant, seg: &Segment) {
+        let Some(ts) = seg.timestamps.filter(|_| self.agreed.timestamps) else { return };
+        if seg.seq <= self.rcv.told() && (ts.value.wrapping_sub(self.recent) as i32) >= 0 {
+            self.recent = ts.value;
+        }
+        // A full segment that answers one of our acknowledgments: a round trip as the receiver sees it.
+        if ts.echo != 0 && seg.len() >= self.snd.mss {
+            let ms = u64::from(Self::clock(now).wrapping_sub(ts.echo)).max(1);
+            self.rcv.measured(Duration::from_millis(ms));
+        }
+    }
+
+    /// Answers marks of the network until the peer says that it has reduced its window (RFC 3168 section 6.1.3).
+    fn note_marks(&mut self, seg: &Segment) {
+        if !self.agreed.ecn {
+            return;
+        }
+        if seg.cwr {
+            self.ecn.echo = false;
+        }
+        if seg.ecn == Ecn::Ce {
+            self.ecn.echo = true;
+            self.rcv.need_ack(AckNeed::Now);
         }
     }
 
@@ -212,7 +223,10 @@ impl Conn {
                 self.abort();
                 return;
             }
-            self.rcv.insert(seg.seq, seg.payload.clone());
+            let before = self.rcv.nxt;
+            self.note_marks(seg);
+            self.rcv.insert(now, self.rtt.rto(), seg.seq, seg.payload.clone());
+            self.counts.received += self.rcv.nxt.since(before);
         }
         let reached =
             if seg.fin { self.rcv.fin_at(seg.seq.plus(seg.payload.len() as u64)) } else { self.rcv.take_fin() };

@@ -2,18 +2,27 @@
 //!
 //! *Responsible for* one connection: handshake, data, acknowledgment, retransmission, congestion and flow control, the
 //! end. *Not responsible for* ports, listeners, accept queues, routes or readiness: the host around it does that.
-//! Left out: urgent data, timestamps, SACK, ECN, path MTU black hole detection.
+//! Left out: urgent data, path MTU black hole detection, fast open. Sequence numbers never wrap, so timestamps serve to
+//! measure and to undo, not to protect (PAWS).
 //!
 //! Key types: [`Conn`] is the machine; it is given segments, time and the application's calls and leaves segments in
-//! [`Conn::take_output`]. `state.rs` is the diagram; `input.rs`, `output.rs` and `timer.rs` are what happens.
+//! [`Conn::take_output`]. `state.rs` is the diagram of RFC 9293; `input.rs`, `output.rs` and `timer.rs` are what happens;
+//! `recovery.rs` is the second diagram, of loss recovery, on the `scoreboard.rs`; [`TcpConfig`] has a switch for each
+//! mechanism. The default is what Linux does, measured against it (`sim/netsim/calibration`).
 //!
 //! *Invariants*: after every call, everything that may be sent is in the output; [`Conn::next_timeout`] is then exact.
 
-mod congestion;
+mod ack_policy;
+mod config;
 mod input;
 mod output;
+mod payload;
+mod probe;
+mod rack;
+mod recovery;
 mod recv;
 mod rtt;
+mod scoreboard;
 mod segment;
 mod send;
 mod state;
@@ -21,16 +30,23 @@ mod state;
 mod tests;
 mod timer;
 
+pub use config::{BufferSize, DelayedAck, EcnMode, RtoFloor, TcpConfig, TcpController};
+pub(crate) use payload::Payload;
+pub use probe::{TcpPhase, TcpProbe};
 pub(crate) use segment::{Segment, Seq};
 pub(crate) use state::State;
 
-use congestion::Congestion;
 use core::time::Duration;
 use neater_base::Instant;
 use neater_base::net::{ErrorKind, StreamInfo};
-use recv::{RECEIVE_BUFFER, Recv};
+use neater_cc::{Congestion, Pacer};
+use probe::Counts;
+use rack::Rack;
+use recovery::Recovery;
+use recv::Recv;
 use rtt::Rtt;
-use send::{SEND_BUFFER, Send};
+use segment::Timestamps;
+use send::Send;
 use state::Cause;
 use std::collections::VecDeque;
 use timer::Timers;
@@ -41,8 +57,10 @@ const DEFAULT_MSS: u32 = 536;
 const MIN_MSS: u32 = 88;
 
 /// What an application can set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Options {
+    /// Fixed when the connection begins, but for the buffers.
+    pub(crate) tcp: TcpConfig,
     pub(crate) no_delay: bool,
     pub(crate) keep_alive: Option<Duration>,
     pub(crate) user_timeout: Option<Duration>,
@@ -63,17 +81,51 @@ pub(crate) struct Readiness {
     pub(crate) over: bool,
 }
 
+/// What the two sides have agreed on in their SYNs.
+#[derive(Clone, Copy, Debug)]
+struct Agreed {
+    sack: bool,
+    timestamps: bool,
+    ecn: bool,
+    scale: bool,
+}
+
+/// Explicit congestion notification of a connection that has agreed on it (RFC 3168 section 6.1).
+#[derive(Clone, Copy, Debug, Default)]
+struct EcnState {
+    /// A mark has come, and the peer has not yet said that it knows.
+    echo: bool,
+    /// The next new data say that the window was reduced.
+    reduced: bool,
+}
+
+/// How much of the window is used (Linux: `tcp_cwnd_validate`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    limited: bool,
+    most: u64,
+    until: Seq,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
     state: State,
     options: Options,
+    agreed: Agreed,
     snd: Send,
     rcv: Recv,
     cc: Congestion,
     rtt: Rtt,
+    rack: Rack,
+    recovery: Recovery,
     timers: Timers,
-    /// Bytes of IP and TCP headers before the payload.
+    pacer: Pacer,
+    usage: Usage,
+    ecn: EcnState,
+    /// The peer's timestamp to echo.
+    recent: u32,
+    /// Bytes of IP and TCP headers before the payload, options left out.
     overhead: u32,
     path_mtu: u32,
     /// What is told to the application once.
@@ -86,7 +138,7 @@ pub(crate) struct Conn {
     /// The application has let go.
     orphan: bool,
     output: VecDeque<Segment>,
-    retransmits: u64,
+    counts: Counts,
     rate: Option<u64>,
 }
 
@@ -94,14 +146,22 @@ impl Conn {
     fn new(now: Instant, state: State, iss: Seq, path_mtu: u32, ip_header: u32, options: Options) -> Self {
         let overhead = ip_header + segment::HEADER;
         let mss = u64::from(path_mtu.saturating_sub(overhead).max(MIN_MSS));
+        let tcp = &options.tcp;
         let mut conn = Self {
             state,
             options,
-            snd: Send::new(iss, mss, now),
-            rcv: Recv::new(mss),
-            cc: Congestion::new(mss, iss),
-            rtt: Rtt::default(),
+            agreed: Agreed { sack: false, timestamps: false, ecn: false, scale: false },
+            snd: Send::new(iss, mss, tcp.send_buffer),
+            rcv: Recv::new(mss, tcp),
+            cc: Congestion::new(tcp.congestion, tcp.controller.make(), mss),
+            rtt: Rtt::new(tcp.min_rto, tcp.rto_floor),
+            rack: Rack::default(),
+            recovery: Recovery::default(),
             timers: Timers::new(now),
+            pacer: Pacer::new(),
+            usage: Usage::default(),
+            ecn: EcnState::default(),
+            recent: 0,
             overhead,
             path_mtu,
             error: None,
@@ -110,7 +170,7 @@ impl Conn {
             established: false,
             orphan: false,
             output: VecDeque::new(),
-            retransmits: 0,
+            counts: Counts::default(),
             rate: None,
         };
         conn.apply(options);
@@ -167,11 +227,16 @@ impl Conn {
         self.rcv.nxt
     }
 
+    /// The number after the last that was ever sent.
+    pub(crate) fn highest_sent(&self) -> Seq {
+        self.snd.max
+    }
+
     /// Takes options; they work from now on.
     pub(crate) fn apply(&mut self, options: Options) {
         self.options = options;
-        self.snd.set_limit(options.send_buffer.unwrap_or(SEND_BUFFER));
-        self.rcv.set_limit(options.receive_buffer.unwrap_or(RECEIVE_BUFFER));
+        self.snd.set_size(options.send_buffer.map_or(options.tcp.send_buffer, BufferSize::Fixed));
+        self.rcv.set_size(options.receive_buffer.map_or(options.tcp.receive_buffer, BufferSize::Fixed));
     }
 
     /// As [`Conn::apply`], and sends what an option has held back.
@@ -218,9 +283,20 @@ impl Conn {
 
     /// Reads; 0 is the end of the peer's direction, also after a reset has been reported once.
     pub(crate) fn read(&mut self, now: Instant, out: &mut [u8]) -> Result<usize, ErrorKind> {
+        self.take(now, |rcv| rcv.read(now, out))
+    }
+
+    /// As [`Conn::read`], up to `n` bytes that nobody looks at.
+    pub(crate) fn discard(&mut self, now: Instant, n: usize) -> Result<usize, ErrorKind> {
+        self.take(now, |rcv| rcv.discard(now, n))
+    }
+
+    fn take(&mut self, now: Instant, take: impl FnOnce(&mut Recv) -> usize) -> Result<usize, ErrorKind> {
         if self.rcv.available() > 0 {
-            let n = self.rcv.read(out);
-            self.transmit(now);
+            let n = take(&mut self.rcv);
+            if self.rcv.must_ack_now() {
+                self.transmit(now);
+            }
             return Ok(n);
         }
         if self.rcv.ended() {
@@ -236,12 +312,8 @@ impl Conn {
         if self.is_closed() { Ok(0) } else { Err(ErrorKind::WouldBlock) }
     }
 
-    /// Buffers bytes to send and returns how many.
-    pub(crate) fn write<'a>(
-        &mut self,
-        now: Instant,
-        bufs: impl IntoIterator<Item = &'a [u8]>,
-    ) -> Result<usize, ErrorKind> {
+    /// How much may be written now; an error if nothing may ever be.
+    fn writable(&mut self) -> Result<usize, ErrorKind> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
@@ -251,11 +323,20 @@ impl Conn {
         if !self.state.may_write() {
             return Err(ErrorKind::BrokenPipe);
         }
-        let mut room = match self.options.not_sent_low_water {
+        Ok(match self.options.not_sent_low_water {
             // As in Linux: full once that much is unsent, and a write may go past the mark.
             Some(low) if self.snd.unsent() >= u64::from(low) => 0,
             _ => self.snd.space(),
-        };
+        })
+    }
+
+    /// Buffers bytes to send and returns how many.
+    pub(crate) fn write<'a>(
+        &mut self,
+        now: Instant,
+        bufs: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<usize, ErrorKind> {
+        let mut room = self.writable()?;
         let (mut written, mut offered) = (0, 0);
         for buf in bufs {
             offered += buf.len();
@@ -264,6 +345,17 @@ impl Conn {
             room -= n;
         }
         if written == 0 && offered > 0 {
+            return Err(ErrorKind::WouldBlock);
+        }
+        self.transmit(now);
+        Ok(written)
+    }
+
+    /// As [`Conn::write`], with up to `n` synthetic bytes: zeros that are not stored.
+    pub(crate) fn write_zeros(&mut self, now: Instant, n: usize) -> Result<usize, ErrorKind> {
+        let room = self.writable()?;
+        let written = self.snd.push_zeros(n.min(room));
+        if written == 0 && n > 0 {
             return Err(ErrorKind::WouldBlock);
         }
         self.transmit(now);
@@ -326,13 +418,15 @@ impl Conn {
             return;
         }
         self.path_mtu = mtu;
-        let mss = u64::from(mtu.saturating_sub(self.overhead).max(MIN_MSS));
+        let mss = u64::from(mtu.saturating_sub(self.overhead + self.options_overhead()).max(MIN_MSS));
         if mss < self.snd.mss {
             self.snd.mss = mss;
-            self.cc.set_smss(mss);
+            self.cc.set_mss(mss);
             if self.state.may_transmit() {
-                self.snd.nxt = self.snd.una;
-                self.snd.forget_timing();
+                // As in Linux (`tcp_simple_retransmit`): what was too large never arrived. That is no congestion.
+                for index in self.snd.board.oversized(mss) {
+                    self.snd.board.mark_lost(index);
+                }
                 self.transmit(now);
             }
         }
@@ -344,7 +438,7 @@ impl Conn {
             rtt: self.rtt.smoothed(),
             rtt_var: self.rtt.variation(),
             congestion_window: Some(self.cc.window()),
-            retransmits: Some(self.retransmits),
+            retransmits: Some(self.counts.retransmits),
             in_flight: Some(self.snd.flight()),
             unsent: Some(self.snd.unsent()),
             path_mtu: Some(self.path_mtu),
@@ -369,15 +463,91 @@ impl Conn {
         self.snd.clear();
     }
 
-    /// Learns what a SYN says.
+    /// Bytes of options in every segment.
+    fn options_overhead(&self) -> u32 {
+        if self.agreed.timestamps { segment::TIMESTAMPS } else { 0 }
+    }
+
+    /// The timestamp clock: milliseconds.
+    fn clock(now: Instant) -> u32 {
+        (now.as_nanos() / 1_000_000) as u32
+    }
+
+    fn timestamps(&self, now: Instant) -> Option<Timestamps> {
+        self.agreed.timestamps.then(|| Timestamps { value: Self::clock(now), echo: self.recent })
+    }
+
+    /// Learns what a SYN says and settles what both sides want.
     fn learn_syn(&mut self, syn: &Segment) {
+        let tcp = self.options.tcp;
         self.rcv.start(syn.seq.plus(1));
+        self.agreed.sack = tcp.sack && syn.sack_permitted;
+        self.agreed.timestamps = tcp.timestamps && syn.timestamps.is_some();
+        self.agreed.scale = tcp.window_scaling && syn.scale.is_some();
+        // A SYN asks with both flags; its answer says yes with one (RFC 3168 section 6.1.1).
+        let answer = syn.ack.is_some();
+        self.agreed.ecn = match tcp.ecn {
+            EcnMode::Off => false,
+            EcnMode::Accept => !answer && syn.ece && syn.cwr,
+            EcnMode::Request => syn.ece && syn.cwr != answer,
+        };
+        if let Some(ts) = syn.timestamps {
+            self.recent = ts.value;
+        }
+        if self.agreed.sack {
+            self.rcv.enable_sack();
+        }
+        if self.agreed.scale {
+            self.rcv.enable_scale();
+        }
         let peer = u64::from(syn.mss.unwrap_or(DEFAULT_MSS).max(MIN_MSS));
-        if peer < self.snd.mss {
-            self.snd.mss = peer;
-            // Nothing was sent yet: the initial window is ten segments of the size that will be used.
-            self.cc = Congestion::new(peer, self.snd.iss);
-            self.rcv.set_mss(peer);
+        let own = u64::from(self.path_mtu.saturating_sub(self.overhead).max(MIN_MSS));
+        let mss = (peer.min(own) - u64::from(self.options_overhead())).max(u64::from(MIN_MSS / 2));
+        if mss != self.snd.mss {
+            self.snd.mss = mss;
+            // Nothing was sent yet: the initial window counts segments of the size that will be used.
+            self.cc = Congestion::new(tcp.congestion, tcp.controller.make(), mss);
+            self.rcv.set_mss(mss);
+        }
+    }
+
+    /// The pipe: what counts against the congestion window.
+    fn in_flight(&self) -> u64 {
+        let board = &self.snd.board;
+        if !self.options.tcp.limited_transmit && self.recovery.is_calm() {
+            return self.snd.flight();
+        }
+        board.in_flight().saturating_sub(self.recovery.duplicates * self.snd.mss)
+    }
+
+    /// What a probe sees.
+    pub(crate) fn probe(&self) -> TcpProbe {
+        TcpProbe {
+            phase: self.recovery.phase,
+            window: self.cc.window(),
+            threshold: self.cc.threshold(),
+            in_flight: self.in_flight(),
+            outstanding: self.snd.flight(),
+            sacked: self.snd.board.sacked() + self.recovery.duplicates * self.snd.mss,
+            lost: self.snd.board.lost(),
+            unsent: self.snd.unsent(),
+            mss: self.snd.mss,
+            srtt: self.rtt.smoothed(),
+            rtt_variation: self.rtt.variation(),
+            least_rtt: self.rtt.least(),
+            rto: self.rtt.rto(),
+            peer_window: self.snd.wnd,
+            own_window: self.rcv.limit() as u64,
+            delivered: self.snd.board.delivered,
+            received: self.counts.received,
+            retransmits: self.counts.retransmits,
+            recoveries: self.counts.recoveries,
+            timeouts: self.counts.timeouts,
+            probes: self.counts.probes,
+            undone: self.counts.undone,
+            marks: self.counts.marks,
+            reordering: self.rack.reordering,
+            delivery_rate: self.rate,
         }
     }
 }

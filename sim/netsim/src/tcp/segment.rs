@@ -1,6 +1,7 @@
 //! Sequence numbers and segments.
 
-use bytes::Bytes;
+use super::payload::Payload;
+use neater_base::net::Ecn;
 
 /// A position in one direction's sequence space.
 ///
@@ -28,10 +29,47 @@ impl Seq {
 
 /// Bytes of a TCP header without options (RFC 9293 section 3.1).
 pub(crate) const HEADER: u32 = 20;
-/// Bytes of the options of a SYN: maximum segment size (4), window scale (3) and one byte of padding.
-pub(crate) const SYN_OPTIONS: u32 = 8;
 /// The largest window that a SYN can state: it is never scaled (RFC 7323 section 2.2).
 pub(crate) const MAX_UNSCALED_WINDOW: u64 = 65_535;
+/// Bytes of the timestamps option and the two of padding before it.
+pub(crate) const TIMESTAMPS: u32 = 12;
+/// Blocks of selective acknowledgment that fit beside timestamps (RFC 2018 section 3).
+pub(crate) const MAX_SACK: usize = 3;
+
+/// The timestamps option (RFC 7323 section 3), in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Timestamps {
+    pub(crate) value: u32,
+    pub(crate) echo: u32,
+}
+
+/// The blocks of a selective acknowledgment, the most recent first (RFC 2018 section 4); a duplicate may come before them
+/// (RFC 2883).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sack {
+    blocks: [(Seq, Seq); MAX_SACK],
+    count: u8,
+}
+
+impl Sack {
+    /// Adds a block unless there is no room. Empty blocks are left out.
+    pub(crate) fn push(&mut self, start: Seq, end: Seq) {
+        if start < end
+            && let Some(place) = self.blocks.get_mut(usize::from(self.count))
+        {
+            *place = (start, end);
+            self.count += 1;
+        }
+    }
+
+    pub(crate) fn blocks(&self) -> &[(Seq, Seq)] {
+        &self.blocks[..usize::from(self.count)]
+    }
+
+    fn wire_len(&self) -> u32 {
+        if self.count == 0 { 0 } else { 4 + 8 * u32::from(self.count) }
+    }
+}
 
 /// A TCP segment (RFC 9293 section 3.1), without the ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,11 +79,23 @@ pub(crate) struct Segment {
     pub(crate) syn: bool,
     pub(crate) fin: bool,
     pub(crate) rst: bool,
+    /// ECN-Echo (RFC 3168 section 6.1).
+    pub(crate) ece: bool,
+    /// Congestion window reduced.
+    pub(crate) cwr: bool,
     /// In bytes, already scaled.
     pub(crate) window: u64,
-    /// The option of a SYN.
+    /// By how many bits the window is shifted on the wire.
+    pub(crate) shift: u8,
+    /// Options of a SYN: maximum segment size, window scale, selective acknowledgments permitted.
     pub(crate) mss: Option<u32>,
-    pub(crate) payload: Bytes,
+    pub(crate) scale: Option<u8>,
+    pub(crate) sack_permitted: bool,
+    pub(crate) timestamps: Option<Timestamps>,
+    pub(crate) sack: Sack,
+    /// The ECN codepoint of its packet: to send with, or as it arrived.
+    pub(crate) ecn: Ecn,
+    pub(crate) payload: Payload,
 }
 
 impl Segment {
@@ -59,9 +109,56 @@ impl Segment {
         self.seq.plus(self.len())
     }
 
+    /// Bytes of options, padded to a multiple of four.
+    pub(crate) fn options_len(&self) -> u32 {
+        let ts = if self.timestamps.is_some() { TIMESTAMPS } else { 0 };
+        if !self.syn {
+            return ts + self.sack.wire_len();
+        }
+        let mss = if self.mss.is_some() { 4 } else { 0 };
+        let scale = if self.scale.is_some() { 4 } else { 0 };
+        // Beside timestamps it takes the place of their padding.
+        let sack = if self.sack_permitted && ts == 0 { 4 } else { 0 };
+        mss + scale + sack + ts
+    }
+
+    /// Writes the options as they are on the wire, [`Segment::options_len`] bytes of them.
+    pub(crate) fn write_options(&self, out: &mut Vec<u8>) {
+        const NOP: u8 = 1;
+        if let Some(mss) = self.mss {
+            out.extend([2, 4]);
+            out.extend((mss.min(65_535) as u16).to_be_bytes());
+        }
+        match (self.syn && self.sack_permitted, self.timestamps) {
+            (true, _) => out.extend([4, 2]),
+            (false, Some(_)) => out.extend([NOP, NOP]),
+            (false, None) => {}
+        }
+        match self.timestamps {
+            Some(ts) => {
+                out.extend([8, 10]);
+                out.extend(ts.value.to_be_bytes());
+                out.extend(ts.echo.to_be_bytes());
+            }
+            None if self.syn && self.sack_permitted => out.extend([NOP, NOP]),
+            None => {}
+        }
+        if let Some(scale) = self.scale {
+            out.extend([NOP, 3, 3, scale]);
+        }
+        let blocks = self.sack.blocks();
+        if !self.syn && !blocks.is_empty() {
+            out.extend([NOP, NOP, 5, 2 + 8 * blocks.len() as u8]);
+            for (start, end) in blocks {
+                out.extend((start.0 as u32).to_be_bytes());
+                out.extend((end.0 as u32).to_be_bytes());
+            }
+        }
+    }
+
     /// Bytes of header, options and payload.
     pub(crate) fn wire_len(&self) -> u32 {
-        HEADER + if self.syn { SYN_OPTIONS } else { 0 } + self.payload.len() as u32
+        HEADER + self.options_len() + self.payload.len() as u32
     }
 
     /// The reset that answers a segment for which there is no connection (RFC 9293 section 3.10.7.1); none for a reset.
@@ -79,22 +176,65 @@ impl Segment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
 
     #[test]
     fn a_reset_takes_its_number_from_the_acknowledgment_or_acknowledges_everything() {
         let syn = Segment { seq: Seq(7), syn: true, ..Segment::default() };
         let reset = syn.reset_reply().unwrap();
         assert_eq!((reset.seq, reset.ack, reset.rst), (Seq(0), Some(Seq(8)), true));
-        let data =
-            Segment { seq: Seq(7), ack: Some(Seq(90)), payload: Bytes::from_static(b"abc"), ..Segment::default() };
+        let payload = Payload::Bytes(Bytes::from_static(b"abc"));
+        let data = Segment { seq: Seq(7), ack: Some(Seq(90)), payload, ..Segment::default() };
         let reset = data.reset_reply().unwrap();
         assert_eq!((reset.seq, reset.ack), (Seq(90), None));
         assert_eq!(reset.reset_reply(), None);
     }
 
     #[test]
-    fn a_syn_carries_options_and_takes_one_number() {
-        let syn = Segment { seq: Seq(7), syn: true, ..Segment::default() };
-        assert_eq!((syn.wire_len(), syn.len(), syn.end()), (28, 1, Seq(8)));
+    fn options_are_as_long_as_what_is_written() {
+        let ts = Some(Timestamps { value: 1, echo: 2 });
+        for syn in [false, true] {
+            for timestamps in [None, ts] {
+                for sack_permitted in [false, true] {
+                    for scale in [None, Some(7)] {
+                        let mut s = Segment { syn, timestamps, ..Segment::default() };
+                        if syn {
+                            (s.mss, s.scale, s.sack_permitted) = (Some(1460), scale, sack_permitted);
+                        } else {
+                            s.sack.push(Seq(1), Seq(5));
+                            s.sack.push(Seq(9), Seq(9));
+                            s.sack.push(Seq(1 << 33), Seq((1 << 33) + 5));
+                        }
+                        let mut out = Vec::new();
+                        s.write_options(&mut out);
+                        assert_eq!(out.len() as u32, s.options_len(), "{s:?}");
+                        assert_eq!(out.len() % 4, 0);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_syn_of_today_is_sixty_bytes_with_its_ip_header() {
+        let timestamps = Some(Timestamps::default());
+        let syn = Segment {
+            syn: true,
+            mss: Some(1460),
+            scale: Some(7),
+            sack_permitted: true,
+            timestamps,
+            ..Segment::default()
+        };
+        assert_eq!((syn.wire_len(), syn.len(), syn.end()), (40, 1, Seq(1)));
+    }
+
+    #[test]
+    fn a_selective_acknowledgment_has_room_for_three_blocks() {
+        let mut sack = Sack::default();
+        for i in 0..5 {
+            sack.push(Seq(i * 10), Seq(i * 10 + 5));
+        }
+        assert_eq!((sack.blocks().len(), sack.wire_len()), (3, 28));
     }
 }

@@ -23,10 +23,23 @@ pub(crate) const FIN_WAIT_2_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most time between two window probes.
 const MAX_PERSIST: Duration = Duration::from_secs(60);
 
+/// What the timer for what is in flight will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Alarm {
+    /// The retransmission timeout (RFC 6298).
+    Timeout,
+    /// A tail loss probe (RFC 8985 section 7).
+    Probe,
+    /// What may have been reordered is lost now (RFC 8985 section 6.3).
+    Reorder,
+}
+
 /// Deadlines and counts of expiry.
 #[derive(Clone, Debug)]
 pub(crate) struct Timers {
-    retransmit: Option<Instant>,
+    retransmit: Option<(Instant, Alarm)>,
+    /// When the next paced segment may leave.
+    pub(crate) pace: Option<Instant>,
     /// How often the retransmission timer has expired without progress; for a SYN, without an answer.
     pub(crate) retransmit_tries: u32,
     persist: Option<Instant>,
@@ -42,6 +55,7 @@ impl Timers {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             retransmit: None,
+            pace: None,
             retransmit_tries: 0,
             persist: None,
             persist_tries: 0,
@@ -55,8 +69,12 @@ impl Timers {
         self.retransmit.is_some()
     }
 
-    pub(crate) fn start_retransmit(&mut self, at: Instant) {
-        self.retransmit = Some(at);
+    pub(crate) fn alarm(&self) -> Option<Alarm> {
+        self.retransmit.map(|(_, alarm)| alarm)
+    }
+
+    pub(crate) fn set_alarm(&mut self, alarm: Alarm, at: Instant) {
+        self.retransmit = Some((at, alarm));
     }
 
     pub(crate) fn stop_retransmit(&mut self) {
@@ -100,7 +118,8 @@ impl Conn {
     /// When [`Conn::on_timeout`] must be called.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let t = &self.timers;
-        let own = [t.retransmit, t.persist, t.linger, self.rcv.ack_at, self.keep_alive_at(), self.give_up_at()];
+        let retransmit = t.retransmit.map(|(at, _)| at);
+        let own = [retransmit, t.pace, t.persist, t.linger, self.rcv.ack_at, self.keep_alive_at(), self.give_up_at()];
         own.into_iter().flatten().min()
     }
 
@@ -113,10 +132,23 @@ impl Conn {
             return self.time_out();
         }
         if due(self.rcv.ack_at, now) {
-            self.send_ack();
+            self.send_ack(now);
         }
-        if due(self.timers.retransmit, now) {
-            self.on_retransmit(now);
+        if due(self.timers.pace, now) {
+            self.timers.pace = None;
+            self.transmit(now);
+        }
+        if let Some((at, alarm)) = self.timers.retransmit
+            && at <= now
+        {
+            match alarm {
+                Alarm::Timeout => self.on_retransmit(now),
+                Alarm::Probe => {
+                    self.send_tail_probe(now);
+                    self.transmit(now);
+                }
+                Alarm::Reorder => self.on_reorder_alarm(now),
+            }
         }
         if due(self.timers.persist, now) {
             self.on_persist(now);
@@ -154,12 +186,27 @@ impl Conn {
             }
             _ if tries > if self.orphan { ORPHAN_TRIES } else { DATA_TRIES } => self.time_out(),
             _ => {
-                self.cc.on_timeout(self.snd.flight(), self.snd.max, tries == 1);
+                self.enter_loss(now, tries);
                 self.rtt.back_off();
-                // What was sent after the first segment follows as the window grows again.
-                self.snd.nxt = self.retransmit_first(now);
-                self.timers.start_retransmit(now + self.rtt.rto());
+                self.timers.set_alarm(Alarm::Timeout, now + self.rtt.rto());
+                // What else is lost follows as the window grows again.
+                self.resend_first(now);
+                self.transmit(now);
             }
+        }
+    }
+
+    /// What waited for a reordered segment has waited long enough.
+    fn on_reorder_alarm(&mut self, now: Instant) {
+        self.timers.stop_retransmit();
+        let lost = self.find_lost_by_timer(now);
+        if lost > 0 && !self.is_recovering() {
+            self.enter_recovery(now);
+            self.cc_quota(now, lost);
+        }
+        self.transmit(now);
+        if !self.timers.retransmit_is_running() {
+            self.arm_timeout(now, false);
         }
     }
 
@@ -182,7 +229,7 @@ impl Conn {
             return self.time_out();
         }
         self.timers.unanswered += 1;
-        self.send_keep_alive();
+        self.send_keep_alive(now);
     }
 
     /// The peer does not answer: the reason is what a router said, if one did.

@@ -1,0 +1,407 @@
+//! B0: whether lab and simulator do what a scenario says, seen from outside the emulator.
+//!
+//! Every packet is captured by tcpdump where it leaves its host and where it arrives at the other. What was captured is held
+//! against closed forms ([`theory`]) and against the same link in virtual time, which is given the packets as they left
+//! ([`journey`]). Rates are held against the kernel's token bucket filter besides.
+
+mod journey;
+mod parts;
+mod theory;
+
+use super::{Lab, Outcome};
+use crate::live::privileges;
+use crate::measure::Result;
+use crate::measure::stats::{median, quantile};
+use crate::plot::{Axis, Curve, Lines, Panel, Point};
+use crate::report::record::Beside;
+use crate::report::{Bound, Figure, number};
+use neater_link::{LinkConfig, Loss};
+use parts::{Pairs, Seen, Share};
+use std::path::Path;
+use std::time::Duration;
+
+const ID: &str = "B0";
+const DELAYS: [u64; 4] = [0, 10, 25, 50];
+const JITTERS: [u64; 6] = [0, 1, 2, 3, 4, 5];
+const LOSSES: [f64; 6] = [0.0, 0.001, 0.005, 0.01, 0.025, 0.05];
+const QUEUE_RATES: [u64; 6] = [1, 5, 10, 25, 50, 100];
+/// Published averages of round trips, in ms, for [`DELAYS`].
+const PUBLISHED_RTT: [f64; 4] = [0.054, 20.091, 50.093, 100.095];
+/// Published deviations of arrival times, in ms, for [`JITTERS`].
+const PUBLISHED_JITTER: [f64; 6] = [0.019, 0.807, 1.607, 2.436, 3.078, 3.970];
+/// Published losses, in percent, for [`LOSSES`].
+const PUBLISHED_LOSS: [f64; 6] = [0.0, 0.13, 0.46, 1.20, 2.13, 4.13];
+const SOURCE: &str = "U, section 4.3";
+
+pub(super) fn run(lab: &Lab) -> Result<Outcome> {
+    privileges::check()?;
+    let dir = lab.scratch.join("b0");
+    std::fs::create_dir_all(&dir)?;
+    let mut out = Outcome { runs: Some(lab.seeds.unwrap_or(if lab.quick { 1 } else { 5 })), ..Outcome::default() };
+    delay(lab, &dir, &mut out)?;
+    jitter(lab, &dir, &mut out)?;
+    loss(lab, &dir, &mut out)?;
+    queue(lab, &dir, &mut out)?;
+    waiting(lab, &dir, &mut out)?;
+    rate(lab, &mut out)?;
+    capacity(lab, &mut out)?;
+    sharing(lab, &mut out)?;
+    let _ = std::fs::remove_dir(&dir);
+    Ok(out)
+}
+
+fn figure(name: &str, variant: impl Into<String>, unit: &'static str) -> Figure {
+    Figure::new(ID, name, variant, unit)
+}
+
+/// The median of absolute values.
+fn typical(errors: &[f64]) -> f64 {
+    median(&errors.iter().map(|e| e.abs()).collect::<Vec<_>>())
+}
+
+fn beside(out: &mut Outcome, what: String, published: String, ours: String) {
+    out.beside.push(Beside { what, published, ours, source: SOURCE.into() });
+}
+
+/// Delay: what every packet took, less what the link is configured to take.
+fn delay(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
+    (lab.progress)("B0: delay");
+    let n = if lab.quick { 75 } else { 500 };
+    let mut configs = parts::delays(&DELAYS);
+    // And one on which 1,500 bytes take 12 ms to be sent.
+    configs.push(LinkConfig::rate(1_000_000, Duration::from_millis(10)));
+    let pairs = Pairs::up(&configs, &LinkConfig::default(), lab.seed)?;
+    let seen = pairs.ping(n, 1472, dir)?;
+    let mut curves = Vec::new();
+    for (i, seen) in seen.iter().enumerate() {
+        let (setting, due) = match DELAYS.get(i) {
+            Some(ms) => (format!("{ms} ms"), *ms as f64),
+            None => ("10 ms and 12 ms of sending".to_owned(), 10.0 + theory::serialisation_ms(1500, 1_000_000)),
+        };
+        for (place, values) in [("lab", seen.lab_ms()), ("simulator", seen.simulated_ms())] {
+            let errors: Vec<f64> = values.iter().map(|v| v - due).collect();
+            let variant = format!("{place}, {setting}");
+            out.figures.push(
+                figure("delay_error_ms", &variant, "ms")
+                    .value(typical(&errors), errors.len())
+                    .with("place", place)
+                    .with("p99", quantile(&errors, 0.99))
+                    .with("max", errors.iter().copied().fold(0.0, f64::max))
+                    .judge(Bound::AtMost(0.2)),
+            );
+            for (run, e) in errors.iter().enumerate() {
+                out.sample("delay_error_ms", place, &setting, run, *e);
+            }
+            if place == "lab" {
+                curves.push(Curve::distribution(setting.clone(), &errors));
+            }
+        }
+        if let Some(ms) = DELAYS.get(i) {
+            // The published figures are round trips over two delays; ours are one way.
+            let ours = theory::moments(&seen.lab_ms());
+            beside(
+                out,
+                format!("delay over the configured {ms} ms, each way, mean"),
+                format!("{} ms", number((PUBLISHED_RTT[i] - 2.0 * *ms as f64) / 2.0)),
+                format!("{} ms", number(ours.0 - *ms as f64)),
+            );
+        }
+    }
+    out.panels.push(Panel::Lines(Lines {
+        title: "Lab: delay of each packet over the configured one".into(),
+        x: Axis::linear("later than configured", "ms"),
+        y: Axis::linear("part of packets", ""),
+        curves,
+    }));
+    let report = pairs.lab.emulator()?;
+    out.figures.push(
+        figure("emulator_late_us", "median, delays", "us")
+            .value(report.late_median_us, report.packets.delivered as usize)
+            .with("p99", report.late_p99_us)
+            .with("max", report.late_max_us)
+            .with("cpu", report.cpu)
+            .judge(Bound::AtMost(100.0)),
+    );
+    Ok(())
+}
+
+/// Jitter: the deviation of the delay, and each packet's delay beside that in virtual time.
+fn jitter(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
+    (lab.progress)("B0: jitter");
+    let n = if lab.quick { 150 } else { 2000 };
+    let pairs = Pairs::up(&parts::jitters(&JITTERS), &LinkConfig::default(), lab.seed)?;
+    let seen = pairs.ping(n, 56, dir)?;
+    let (mut ours, mut simulated) = (Vec::new(), Vec::new());
+    for ((ms, seen), published) in JITTERS.iter().zip(&seen).zip(PUBLISHED_JITTER) {
+        let setting = format!("{ms} ms");
+        for (place, values) in [("lab", seen.lab_ms()), ("simulator", seen.simulated_ms())] {
+            let (mean, plain) = theory::moments(&values);
+            // A few packets that the machine held up say nothing about the link; the plain deviation is kept beside.
+            let sd = theory::robust_deviation(&values);
+            // The deviation of n values is known to within 1 in the square root of 2 n, and so is this three times that.
+            let tolerance = 3.0 * *ms as f64 / (2.0 * values.len().max(1) as f64).sqrt() + 0.2;
+            out.figures.push(
+                figure("jitter_error_ms", format!("{place}, {setting}"), "ms")
+                    .value((sd - *ms as f64).abs(), values.len())
+                    .with("deviation", sd)
+                    .with("plain_deviation", plain)
+                    .with("mean", mean)
+                    .judge(Bound::AtMost(tolerance)),
+            );
+            let point = Point { x: *ms as f64, y: Some(sd), bar: None };
+            if place == "lab" { ours.push(point) } else { simulated.push(point) }
+        }
+        let errors = seen.errors();
+        out.figures.push(
+            figure("lab_over_simulator_ms", format!("jitter {setting}, per packet"), "ms")
+                .value(typical(&errors), errors.len())
+                .judge(Bound::AtMost(0.2)),
+        );
+        let sd = theory::robust_deviation(&seen.lab_ms());
+        beside(
+            out,
+            format!("deviation with {ms} ms of normal jitter"),
+            format!("{} ms", number(published)),
+            format!("{} ms", number(sd)),
+        );
+    }
+    let curve = |name: &str, points| Curve { name: name.into(), points, steps: false };
+    let published = JITTERS.iter().zip(PUBLISHED_JITTER).map(|(x, y)| (*x as f64, y));
+    out.panels.push(Panel::Lines(Lines {
+        title: "Deviation of the delay under normal jitter".into(),
+        x: Axis::linear("configured", "ms"),
+        y: Axis::linear("measured", "ms"),
+        curves: vec![curve("lab", ours), curve("simulator", simulated), Curve::plain("published (netem)", published)],
+    }));
+    Ok(())
+}
+
+/// Loss: how many packets are lost, in which runs, and whether they are those that the simulator loses.
+fn loss(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
+    (lab.progress)("B0: loss");
+    const N: usize = 20_000;
+    let n = if lab.quick { N } else { 5 * N };
+    let bursts = Loss::GilbertElliott { to_bad: 0.01, to_good: 0.25, loss_good: 0.0, loss_bad: 1.0 };
+    let configs = parts::losses(&LOSSES, bursts);
+    let mut all: Vec<Seen> = Vec::new();
+    // Three links at a time, so that tcpdump misses nothing.
+    for some in configs.chunks(if lab.quick { 4 } else { 3 }) {
+        let pairs = Pairs::up(some, &LinkConfig::default(), lab.seed.wrapping_add(all.len() as u64))?;
+        all.extend(pairs.stream(n, 100, Duration::from_millis(n as u64 / 8), dir)?);
+    }
+    let mut same = true;
+    for (i, seen) in all.iter().enumerate() {
+        let lost = |s: &Option<u64>| s.is_none();
+        let lab_lost: Vec<bool> = seen.steps.iter().map(|s| lost(&s.seen)).collect();
+        let simulated: Vec<bool> = seen.simulated.iter().map(lost).collect();
+        same &= lab_lost == simulated;
+        let (setting, p, run) = match LOSSES.get(i) {
+            Some(p) => (format!("{} %", p * 100.0), *p, 1.0 / (1.0 - p)),
+            // Runs end with probability 0.25 at each packet; the part of bad time is 0.01 / 0.26.
+            None => ("in runs of 4 in the mean".to_owned(), 0.01 / 0.26, 4.0),
+        };
+        for (place, lost) in [("lab", &lab_lost), ("simulator", &simulated)] {
+            let part = lost.iter().filter(|l| **l).count() as f64 / lost.len().max(1) as f64;
+            // A run of losses counts as one event: it is what is independent.
+            let independent = if i < LOSSES.len() { lost.len() } else { lost.len() / 8 };
+            out.figures.push(
+                figure("loss_error", format!("{place}, {setting}"), "1")
+                    .value((part - p).abs(), lost.len())
+                    .with("part", part)
+                    .with("place", place)
+                    .judge(Bound::AtMost(theory::loss_tolerance(p, independent))),
+            );
+            if let Some(mean) = theory::mean_run(lost.iter().copied()) {
+                let f = figure("loss_run_length", format!("{place}, {setting}"), "packets").value(mean, lost.len());
+                out.figures.push(f.with("closed_form", run));
+            }
+        }
+        if let Some(p) = PUBLISHED_LOSS.get(i) {
+            let part = lab_lost.iter().filter(|l| **l).count() as f64 / lab_lost.len().max(1) as f64;
+            beside(
+                out,
+                format!("loss configured as {setting}"),
+                format!("{p} % of 1,500"),
+                format!("{} % of {}", number(part * 100.0), number(lab_lost.len() as f64)),
+            );
+        }
+    }
+    let differ =
+        all.iter().map(|s| s.steps.iter().zip(&s.simulated).filter(|(a, b)| a.seen.is_none() != b.is_none()).count());
+    let differ: usize = differ.sum();
+    out.figures.push(
+        figure("packets_lost_differently", "lab and simulator, all settings", "packets")
+            .value(differ as f64, all.len() * n)
+            .judge(Bound::AtMost(0.0)),
+    );
+    if same {
+        out.remarks.push("Lab and simulator lost the same packets, one for one.".into());
+    }
+    Ok(())
+}
+
+/// Queues: ten times as many packets as fit, while the link is held.
+fn queue(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
+    (lab.progress)("B0: queue length");
+    const LEN: u32 = 1000;
+    let configs = parts::queues(&QUEUE_RATES);
+    let pairs = Pairs::up(&configs, &LinkConfig::default(), lab.seed)?;
+    let sent = parts::QUEUE * 10;
+    for (mbit, steps) in QUEUE_RATES.iter().zip(pairs.bursts(sent, LEN, dir)?) {
+        let seen: Vec<u64> = steps.iter().filter_map(|s| s.seen).collect();
+        out.figures.push(
+            figure("queue_error_packets", format!("lab, {mbit} Mbit/s"), "packets")
+                .value(seen.len() as f64 - parts::QUEUE as f64, steps.len())
+                .with("received", seen.len())
+                .judge(Bound::AtMost(0.0)),
+        );
+        // What leaves a full queue is spaced by the time it takes to send.
+        let times: Vec<f64> = seen.iter().map(|t| (*t - seen[0]) as f64 / 1e6).collect();
+        if let Some(gap) = theory::spacing(&times) {
+            let due = theory::serialisation_ms(LEN, mbit * 1_000_000);
+            out.figures.push(
+                figure("serialisation_error", format!("lab, {mbit} Mbit/s"), "1")
+                    .value((gap / due - 1.0).abs(), seen.len())
+                    .with("gap_ms", gap)
+                    .judge(Bound::AtMost(0.01)),
+            );
+        }
+        let of = |n: usize| format!("{n} of {sent} packets");
+        beside(out, format!("queue of {} at {mbit} Mbit/s", parts::QUEUE), of(50), of(seen.len()));
+    }
+    Ok(())
+}
+
+/// Waiting: Poisson arrivals at one server with fixed service times.
+fn waiting(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
+    (lab.progress)("B0: waiting, M/D/1");
+    const LEN: u32 = 1000;
+    const RATE: u64 = 10_000_000;
+    let n = if lab.quick { 2000 } else { 20_000 };
+    let service = theory::serialisation_ms(LEN, RATE);
+    for load in [0.5, 0.8] {
+        let link = LinkConfig::rate(RATE, Duration::ZERO).with_queue(neater_link::QueueLimit::Packets(10_000));
+        let pairs = Pairs::up(&[link], &LinkConfig::default(), lab.seed)?;
+        let mean = Duration::from_secs_f64(service / 1e3 / load);
+        let seen = pairs.poisson(mean, n, LEN, &mut lab.rng((load * 10.0) as u64), dir)?;
+        let Some(seen) = seen.first() else { continue };
+        let first = seen.steps.first().map_or(0, |s| s.sent);
+        let arrivals: Vec<f64> = seen.steps.iter().map(|s| (s.sent - first) as f64 / 1e6).collect();
+        // What these very arrivals wait (Lindley), and what all such arrivals wait in the mean.
+        let lindley = theory::moments(&theory::lindley(&arrivals, service)).0;
+        let closed = theory::md1_wait(load) * service;
+        for (place, values) in [("lab", seen.lab_ms()), ("simulator", seen.simulated_ms())] {
+            let wait = theory::moments(&values).0 - service;
+            out.figures.push(
+                figure("md1_wait_error_ms", format!("{place}, load {load}"), "ms")
+                    .value((wait - lindley).abs(), values.len())
+                    .with("wait_ms", wait)
+                    .with("lindley_ms", lindley)
+                    .with("closed_form_ms", closed)
+                    .judge(Bound::AtMost(0.2)),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Rates: what arrives when more is sent.
+fn rate(lab: &Lab, out: &mut Outcome) -> Result<()> {
+    let (groups, seconds): (&[&[u64]], f64) = if lab.quick {
+        (&[&[1, 10, 100], &[500]], 1.5)
+    } else {
+        (&[&[1, 2, 5, 10, 20], &[50, 100], &[200], &[500]], 8.0)
+    };
+    let mut curves = Vec::new();
+    for (place, tbf) in [("lab", false), ("kernel's TBF", true)] {
+        let mut points = Vec::new();
+        for group in groups {
+            (lab.progress)(&format!("B0: rate, {place}, {group:?} Mbit/s"));
+            let measured = parts::rates(group, tbf, Duration::from_secs_f64(seconds), lab.seed)?;
+            for (mbit, m) in group.iter().zip(measured) {
+                let error = m.rate / (*mbit as f64 * 1e6) - 1.0;
+                let f = figure("rate_error", format!("{place}, {mbit} Mbit/s"), "1")
+                    .value(error.abs(), 1)
+                    .with("mbit", m.rate / 1e6)
+                    .with("place", place)
+                    .with("emulator_cpu", m.cpu);
+                out.figures.push(if tbf { f } else { f.judge(Bound::AtMost(0.01)) });
+                points.push((*mbit as f64, error * 100.0));
+            }
+        }
+        curves.push(Curve::plain(place, points));
+    }
+    out.panels.push(Panel::Lines(Lines {
+        title: "Rate of IP packets over the configured one".into(),
+        x: Axis::log("configured", "Mbit/s"),
+        y: Axis::close("difference", "%"),
+        curves,
+    }));
+    Ok(())
+}
+
+/// Capacity: TCP through a link that does not limit it.
+fn capacity(lab: &Lab, out: &mut Outcome) -> Result<()> {
+    (lab.progress)("B0: capacity");
+    let m = parts::capacity(Duration::from_secs(if lab.quick { 2 } else { 10 }), lab.seed)?;
+    out.figures.push(
+        figure("lab_capacity_mbit", "four TCP connections, 1,500 bytes", "Mbit/s")
+            .value(m.rate / 1e6, 1)
+            .with("emulator_cpu", m.cpu)
+            .judge(Bound::AtLeast(500.0)),
+    );
+    Ok(())
+}
+
+/// Sharing: three TCP connections and one link.
+fn sharing(lab: &Lab, out: &mut Outcome) -> Result<()> {
+    let settings: Vec<Share> =
+        ["reno", "cubic"].iter().flat_map(|c| [1, 10, 50].map(|mbit| Share { control: c, mbit })).collect();
+    let (time, omit) = if lab.quick { (6, 2) } else { (50, 10) };
+    let runs = out.runs.unwrap_or(1);
+    let mut all: Vec<(&str, usize, Share, Vec<f64>)> = Vec::new();
+    for run in 0..runs {
+        (lab.progress)(&format!("B0: sharing, run {} of {runs}", run + 1));
+        let seed = lab.seed.wrapping_add(run as u64);
+        let goodputs = parts::sharing(&settings, time, omit, seed)?;
+        for (s, goodputs) in settings.iter().zip(goodputs) {
+            all.push(("lab", run, *s, goodputs));
+            all.push(("simulator", run, *s, parts::simulated_sharing(*s, time, omit, seed)?));
+        }
+    }
+    for (place, run, s, goodputs) in &all {
+        let variant = format!("{}, {} Mbit/s", s.control, s.mbit);
+        out.sample("jain", place, &variant, *run, theory::jain(goodputs));
+        for g in goodputs {
+            out.sample("goodput_mbit", place, &variant, *run, *g);
+        }
+    }
+    for s in &settings {
+        for place in ["lab", "simulator"] {
+            let of = || all.iter().filter(|(p, _, t, _)| *p == place && t == s).map(|(.., g)| g);
+            let jain: Vec<f64> = of().map(|g| theory::jain(g)).collect();
+            let used: Vec<f64> = of().map(|g| g.iter().sum::<f64>() / s.mbit as f64).collect();
+            let f = |name| figure(name, format!("{place}, {}, {} Mbit/s", s.control, s.mbit), "1");
+            let low = |v: &[f64]| v.iter().copied().fold(f64::INFINITY, f64::min);
+            out.figures.push(f("jain").value(median(&jain), jain.len()).with("least", low(&jain)).with("place", place));
+            out.figures.push(f("utilisation").value(median(&used), used.len()).with("least", low(&used)));
+        }
+        let published = match (s.control, s.mbit) {
+            ("reno", _) => "above 0.92",
+            (_, 50) => "quite bad: one connection got hardly anything",
+            _ => "above 0.95",
+        };
+        let f = out
+            .figures
+            .iter()
+            .find(|f| f.name == "jain" && f.variant == format!("lab, {}, {} Mbit/s", s.control, s.mbit));
+        let ours = f.and_then(|f| f.value).map_or_else(String::new, number);
+        beside(
+            out,
+            format!("Jain's index, three {} connections, {} Mbit/s", s.control, s.mbit),
+            published.into(),
+            ours,
+        );
+    }
+    Ok(())
+}

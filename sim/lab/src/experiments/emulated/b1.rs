@@ -1,0 +1,147 @@
+//! B1: one file of 10 MB over bandwidth, round-trip time and loss.
+
+use super::path::Path;
+use super::sweep::{Grid, Measured, Sweep};
+use super::{Stack, Work};
+use crate::experiments::{Lab, Outcome};
+use crate::measure::Result;
+use crate::measure::stats::{bootstrap, median};
+use crate::plot::{Axis, Curve};
+use crate::report::record::Beside;
+use crate::report::{Bound, Figure};
+
+const RATES: &[f64] = &[2.0, 5.0, 10.0, 20.0, 30.0, 50.0, 70.0];
+const RTTS: &[f64] = &[80.0, 150.0, 200.0, 300.0, 400.0, 600.0, 800.0];
+const LOSSES: &[f64] = &[0.0, 0.1, 0.5, 1.0, 2.0, 5.0];
+/// The points of the quick form.
+const QUICK: (&[f64], &[f64], &[f64]) = (&[10.0, 50.0], &[80.0, 400.0], &[0.0, 0.1]);
+/// The link limits a transfer that takes at least so many round trips at the full rate; shorter ones are start-up.
+const LIMITED: f64 = 50.0;
+/// The kernel's TCP, by other people's programs.
+const REFERENCE: Stack = Stack::CurlHttp;
+
+pub(super) fn grid(lab: &Lab) -> Grid {
+    let (rates, rtts, losses) = if lab.quick { QUICK } else { (RATES, RTTS, LOSSES) };
+    let sweeps = vec![
+        Sweep::new("rate", "10 MB, 20 ms, no loss", ("link rate", "Mbit/s", false), rates, |v| Path::new(v, 20.0)),
+        Sweep::new("rtt", "10 MB, 10 Mbit/s, no loss", ("round-trip time", "ms", false), rtts, |v| Path::new(10.0, v)),
+        Sweep::new("loss", "10 MB, 5 Mbit/s, 160 ms", ("loss in each direction", "%", false), losses, |v| Path {
+            loss: v,
+            ..Path::new(5.0, 160.0)
+        }),
+    ];
+    let stacks = vec![
+        Stack::Quic,
+        Stack::SimulatedQuic,
+        Stack::Tls,
+        Stack::Tcp,
+        Stack::SimulatedTcp,
+        Stack::CurlHttp,
+        Stack::CurlHttps,
+    ];
+    Grid { id: "B1", work: Work::One, stacks, sweeps }
+}
+
+/// What the text of the thesis gives in numbers (its curves are figures without a table).
+fn published(sweep: &Sweep) -> Vec<Curve> {
+    if sweep.name == "rate" {
+        return vec![
+            Curve::plain("published QUIC", [(70.0, 36.0)]),
+            Curve::plain("published HTTPS", [(70.0, 56.0)]),
+            Curve::plain("link rate", sweep.points.iter().map(|(x, p)| (*x, p.rate))),
+        ];
+    }
+    vec![Curve::plain("link rate", sweep.points.iter().map(|(x, p)| (*x, p.rate)))]
+}
+
+pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
+    let m = grid(lab).measure(lab)?;
+    let mut out = Outcome::default();
+    m.figures("B1", "goodput_mbit", "Mbit/s", &mut out);
+    ratios(lab, &m, &mut out);
+    m.agreement("B1", Stack::Quic, Stack::SimulatedQuic, WHY, &mut out);
+    m.agreement("B1", Stack::Tcp, Stack::SimulatedTcp, WHY, &mut out);
+    let caption = "Goodput of one file over the dumbbell; the middle link alone is shaped, its queue holds one \
+                   bandwidth-delay product, at least ten packets. Points at one place stand side by side.";
+    m.draw(&mut out, "goodput_mbit", &Axis::linear("goodput", "Mbit/s"), caption, published);
+    beside(&m, &mut out);
+    m.remarks(&mut out);
+    Ok(out)
+}
+
+/// What differs between the two places, whatever the point.
+pub(super) const WHY: &str = "The lab pays for what the simulator does not have: processor time for cryptography and \
+    system calls, timers of the kernel, and a process that is scheduled late. Their goodput is compared by the client's \
+    own clock, so that starting the process does not count. With loss, which packets are lost differs between the places \
+    although the seeds are the same, since the packets do, and five runs are few.";
+
+/// The ratio of two stacks at a path with its interval over runs paired by seed.
+pub(super) fn ratio(lab: &Lab, m: &Measured, path: &Path, ours: Stack, theirs: Stack, f: Figure) -> Figure {
+    let (a, b) = (m.values(path, ours, "goodput_mbit"), m.values(path, theirs, "goodput_mbit"));
+    if a.is_empty() || b.is_empty() {
+        return f.missing("not both came to their end");
+    }
+    let f = f.void_if(m.is_void(path, ours) || m.is_void(path, theirs));
+    let n = a.len().min(b.len());
+    let statistic = |a: &[f64], b: &[f64]| median(a) / median(b);
+    match bootstrap(&a[..n], &b[..n], &mut lab.rng(21), statistic) {
+        // One or two runs have no interval.
+        Some(e) if n >= 3 => f.estimate(e, n),
+        _ => f.value(statistic(&a, &b), n),
+    }
+}
+
+fn ratios(lab: &Lab, m: &Measured, out: &mut Outcome) {
+    let mut logs = Vec::new();
+    for path in m.paths() {
+        let limited = path.loss == 0.0 && path.round_trips(m.grid.work.payload()) >= LIMITED;
+        let kind = if limited { "link limits" } else { "start-up or loss" };
+        let f =
+            Figure::new("B1", "goodput_ratio", format!("neater QUIC over kernel TCP, {path}"), "1").with("kind", kind);
+        let f = ratio(lab, m, &path, Stack::Quic, REFERENCE, f);
+        if let Some(v) = f.value.filter(|_| !limited && !f.void) {
+            logs.push(v.ln());
+        }
+        out.figures.push(if limited { f.judge(Bound::AtLeast(0.97)) } else { f });
+    }
+    let f = Figure::new("B1", "goodput_ratio_mean", "neater QUIC over kernel TCP, start-up and loss points", "1");
+    out.figures.push(if logs.is_empty() {
+        f.missing("no such point was measured")
+    } else {
+        let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+        f.value(mean, logs.len()).with("mean", "geometric").judge(Bound::AtLeast(1.0))
+    });
+}
+
+fn beside(m: &Measured, out: &mut Outcome) {
+    const SOURCE: &str = "U, section 5.2.1";
+    let pair = |path: Path| m.pair(&path, Stack::CurlHttps);
+    let row = |what: &str, published: &str, ours: String| Beside {
+        what: what.into(),
+        published: published.into(),
+        ours,
+        source: SOURCE.into(),
+    };
+    let lossy = |loss| Path { loss, ..Path::new(5.0, 160.0) };
+    out.beside = vec![
+        row("70 Mbit/s, 20 ms", "QUIC 36, HTTPS 56 Mbit/s", pair(Path::new(70.0, 20.0))),
+        row("30 Mbit/s, 20 ms", "QUIC level with HTTPS up to here", pair(Path::new(30.0, 20.0))),
+        row("50 Mbit/s, 20 ms", "QUIC behind HTTPS", pair(Path::new(50.0, 20.0))),
+        row("10 Mbit/s, 200 ms", "QUIC level with HTTPS up to here", pair(Path::new(10.0, 200.0))),
+        row("10 Mbit/s, 400 ms", "QUIC behind HTTPS", pair(Path::new(10.0, 400.0))),
+        row("0.1 % loss, 5 Mbit/s, 160 ms", "QUIC almost unaffected", pair(lossy(0.1))),
+        row("1 % loss, 5 Mbit/s, 160 ms", "QUIC about twice HTTPS (with forward error correction)", pair(lossy(1.0))),
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_limits_long_transfers_and_not_those_of_a_few_round_trips() {
+        let trips = |rate, rtt| Path::new(rate, rtt).round_trips(Work::One.payload());
+        assert!(trips(70.0, 20.0) >= LIMITED && trips(10.0, 80.0) >= LIMITED);
+        assert!(trips(10.0, 200.0) < LIMITED && trips(10.0, 800.0) < LIMITED);
+    }
+}

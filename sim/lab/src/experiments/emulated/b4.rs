@@ -1,0 +1,329 @@
+//! B4: who gets how much when connections of ours and of the kernel's TCP share a link.
+
+use super::Stack;
+use super::path::Path;
+use super::real::Tools;
+use super::sweep::{JOBS, Spread, late_max, seeds};
+use crate::experiments::{Lab, Outcome};
+use crate::live::{self, Options, Plan, Running};
+use crate::measure::stats::{bootstrap, median};
+use crate::measure::{MeasureError, Result};
+use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
+use crate::report::record::Beside;
+use crate::report::{Bound, Figure};
+use crate::runner::grid::{self, Task};
+use crate::runner::journal::{Journal, Key};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Runs of each mix: full and quick.
+const RUNS: (usize, usize) = (30, 1);
+/// How long the flows run: full and quick, in seconds. The thesis does not say; its totals are those of about 40 s.
+const SECONDS: (u64, u64) = (40, 12);
+/// How often the links are read.
+const SLICE: Duration = Duration::from_millis(500);
+const METRICS: &[&str] =
+    &["jain", "our_share", "flow1_mbit", "flow2_mbit", "flow3_mbit", "flow4_mbit", "utilisation", "late_p99_us"];
+
+/// Who shares the link. Flows of the kernel's TCP come last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mix {
+    /// Two QUIC connections of ours and two of TCP.
+    TwoAndTwo,
+    /// One QUIC connection of ours with two streams, and two of TCP.
+    StreamsAndTwo,
+    /// Four of TCP: what fairness is like without us.
+    Four,
+}
+
+const MIXES: [Mix; 3] = [Mix::TwoAndTwo, Mix::StreamsAndTwo, Mix::Four];
+
+impl Mix {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::TwoAndTwo => "2 QUIC + 2 TCP",
+            Self::StreamsAndTwo => "1 QUIC of 2 streams + 2 TCP",
+            Self::Four => "4 TCP",
+        }
+    }
+
+    /// How many streams each of our connections has, and how many TCP connections there are.
+    const fn flows(self) -> (&'static [usize], usize) {
+        match self {
+            Self::TwoAndTwo => (&[1, 1], 2),
+            Self::StreamsAndTwo => (&[2], 2),
+            Self::Four => (&[], 4),
+        }
+    }
+}
+
+/// Jain's index of fairness: 1 when all are equal, 1/n when one has everything.
+fn jain(rates: &[f64]) -> f64 {
+    let (sum, squares) = rates.iter().fold((0.0, 0.0), |(s, q), r| (s + r, q + r * r));
+    if squares > 0.0 { sum * sum / (rates.len() as f64 * squares) } else { f64::NAN }
+}
+
+const fn path() -> Path {
+    Path { queue: 5.0, ..Path::new(5.0, 100.0) }
+}
+
+/// Rates of each flow over time, in Mbit/s per slice.
+type Course = Vec<(f64, Vec<f64>)>;
+
+/// One run: the mean rate of each flow in Mbit/s, its course, and how late the emulator was.
+fn measure(tools: &Tools, mix: Mix, seconds: u64, seed: u64) -> Result<(Vec<f64>, Course, f64)> {
+    let (ours, tcp) = mix.flows();
+    let n = ours.len() + tcp;
+    let folder = tools.folder()?;
+    let path = path();
+    let mut plan = Plan::dumbbell(n, path.config(), path.config(), seed);
+    plan.sysctl_everywhere("net.ipv4.tcp_congestion_control", "cubic");
+    let lab = live::Lab::up(&plan, &Options::default())?;
+    let mut servers = Vec::new();
+    let mut commands = Vec::new();
+    for i in 0..n {
+        let (host, client) = (format!("server{}", i + 1), format!("client{}", i + 1));
+        let (stack, streams) = ours.get(i).map_or((Stack::CurlHttp, 1), |s| (Stack::Quic, *s));
+        let dir = folder.path().join(&client);
+        fs::create_dir_all(&dir)?;
+        let (server, base) = tools.serve(&lab, &host, stack, folder.path())?;
+        servers.push(server);
+        let limit = Duration::from_secs(seconds + 30);
+        commands.push((client, tools.endless(stack, streams, &base, &dir)?.limit(limit)));
+    }
+    let start = Instant::now();
+    let clients: Vec<Running> =
+        commands.into_iter().map(|(host, cmd)| lab.spawn(&host, cmd)).collect::<live::Result<_>>()?;
+    let mut course = Course::new();
+    let mut before = (0.0, vec![0.0; n]);
+    let end = Duration::from_secs(seconds);
+    while start.elapsed() < end {
+        std::thread::sleep(SLICE.min(end.saturating_sub(start.elapsed())));
+        let links = lab.links()?;
+        let at = start.elapsed().as_secs_f64();
+        let mbit = |i: usize| {
+            let name = format!("client{}", i + 1);
+            // What reaches the client: behind the middle link, and without its losses.
+            let found = links.iter().find(|l| l.link == name && l.to == name);
+            found.map(|l| l.delivered_bytes as f64 * 8.0 / 1e6)
+        };
+        let now = (0..n).map(mbit).collect::<Option<Vec<f64>>>();
+        let now = now.ok_or_else(|| MeasureError::Failed("the lab has not the links that were planned".to_owned()))?;
+        let span = (at - before.0).max(1e-3);
+        course.push((at, now.iter().zip(&before.1).map(|(a, b)| (a - b) / span).collect()));
+        before = (at, now);
+    }
+    if let Some(i) = clients.iter().position(|c| !c.is_running()) {
+        return Err(MeasureError::Failed(format!("flow {} of {} ended before its time", i + 1, mix.name())));
+    }
+    let late = lab.emulator()?.late_p99_us;
+    for process in clients.into_iter().chain(servers) {
+        process.stop(libc::SIGKILL)?;
+    }
+    Ok((before.1.iter().map(|v| v / before.0).collect(), course, late))
+}
+
+fn row(mix: Mix, rates: &[f64], late: f64) -> Vec<f64> {
+    let ours: f64 = rates.iter().take(mix.flows().0.len()).sum();
+    let total: f64 = rates.iter().sum();
+    let flow = |i: usize| rates.get(i).copied().unwrap_or(f64::NAN);
+    vec![jain(rates), ours / total, flow(0), flow(1), flow(2), flow(3), total / path().rate, late]
+}
+
+fn scenario(seconds: u64) -> String {
+    format!("{} seconds={seconds}", path())
+}
+
+pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
+    let tools = Tools::prepare(lab)?;
+    let seconds = if lab.quick { SECONDS.1 } else { SECONDS.0 };
+    let seeds = seeds(lab, RUNS);
+    let dir = lab.out.join("B4");
+    let mut journal = Journal::open(&dir.join("runs.csv"), &lab.version, METRICS, lab.fresh("B4"))?;
+    let task = |mix: Mix, seed| Task {
+        key: Key { scenario: scenario(seconds), series: mix.name().into(), seed },
+        weight: 1.0 / JOBS as f64,
+        seconds: seconds as f64 + 1.0,
+    };
+    let tasks = seeds.clone().flat_map(|seed| MIXES.map(|m| task(m, seed))).collect();
+    let first = *seeds.start();
+    let one = |key: &Key| {
+        let mix = MIXES.into_iter().find(|m| m.name() == key.series);
+        let mix = mix.ok_or_else(|| MeasureError::Failed(format!("no such mix: {}", key.series)))?;
+        let (rates, course, late) = measure(&tools, mix, seconds, key.seed)?;
+        if key.seed == first {
+            fs::write(dir.join(format!("course-{}.csv", mix_file(mix))), course_csv(mix, &course))?;
+        }
+        Ok(row(mix, &rates, late))
+    };
+    let made = grid::run("B4, lab", &mut journal, tasks, lab.jobs.unwrap_or(JOBS), &mut lab.rng(24), &one)?;
+    let values = |mix: Mix, metric: &str| journal.values(&scenario(seconds), mix.name(), metric, seeds.clone());
+    let mut out = Outcome { runs: Some(seeds.clone().count()), ..Outcome::default() };
+    figures(lab, &values, &mut out);
+    drawings(&dir, &values, &mut out)?;
+    out.remarks.push(WHY.to_owned());
+    out.remarks.extend(made.failures.iter().map(|why| format!("A run failed: {why}")));
+    if made.before > 0 {
+        out.remarks.push(format!("{} runs were made earlier by the same build, and not again.", made.before));
+    }
+    Ok(out)
+}
+
+/// What is known to make the difference.
+const WHY: &str = "The kernel's CUBIC leaves slow start when the round trip grows (HyStart); that of quinn-proto 0.11 knows \
+    losses alone, so it fills a queue of five bandwidth-delay products first, and CUBIC is slow to even out what one side \
+    has then. The shorter the run, the more this counts.";
+
+fn figures(lab: &Lab, values: &dyn Fn(Mix, &str) -> Vec<f64>, out: &mut Outcome) {
+    let four = Spread::of(&values(Mix::Four, "jain"));
+    let void = |mix: Mix| Spread::of(&values(mix, "late_p99_us")).is_some_and(|s| s.median > late_max(&path()));
+    for mix in MIXES {
+        let all = values(mix, "jain");
+        let f = Figure::new("B4", "jain", mix.name(), "1");
+        let f = match Spread::of(&all) {
+            Some(s) => {
+                let interval = bootstrap(&all, &all, &mut lab.rng(25), |a, _| median(a)).filter(|_| s.runs >= 3);
+                let f = interval.map_or_else(|| f.clone().value(s.median, s.runs), |e| f.clone().estimate(e, s.runs));
+                f.with("min", s.min).with("max", s.max).void_if(void(mix) || void(Mix::Four))
+            }
+            None => f.missing("no run came to its end"),
+        };
+        out.figures.push(match (mix, four) {
+            (Mix::TwoAndTwo, Some(four)) => f.judge(Bound::AtLeast(four.median - 0.02)).published("0.84"),
+            _ => f,
+        });
+    }
+    for mix in [Mix::TwoAndTwo, Mix::StreamsAndTwo] {
+        let f = Figure::new("B4", "our_share", mix.name(), "1");
+        let Some(s) = Spread::of(&values(mix, "our_share")) else {
+            out.figures.push(f.missing("no run came to its end"));
+            continue;
+        };
+        let f = f.value(s.median, s.runs).with("min", s.min).with("max", s.max).void_if(void(mix));
+        if mix == Mix::TwoAndTwo {
+            out.figures.push(f.clone().judge(Bound::AtLeast(0.4)).published("0.63 in the run that is shown"));
+            out.figures.push(f.judge(Bound::AtMost(0.6)));
+        } else {
+            out.figures.push(f.published("0.56 in the run that is shown"));
+        }
+    }
+    let more = values(Mix::StreamsAndTwo, "our_share");
+    let f = Figure::new("B4", "runs_with_more_than_tcp", Mix::StreamsAndTwo.name(), "1").published("0.6");
+    let part = more.iter().filter(|s| **s > 0.5).count() as f64 / more.len() as f64;
+    out.figures.push(if more.is_empty() { f.missing("no run came to its end") } else { f.value(part, more.len()) });
+    for mix in MIXES {
+        let f = Figure::new("B4", "utilisation", mix.name(), "1");
+        out.figures.push(match Spread::of(&values(mix, "utilisation")) {
+            Some(s) => f.value(s.median, s.runs).with("min", s.min).with("max", s.max),
+            None => f.missing("no run came to its end"),
+        });
+    }
+    let show = |mix: Mix, metric: &str| {
+        Spread::of(&values(mix, metric))
+            .map_or_else(|| "–".to_owned(), |s| format!("{:.2} ({:.2} to {:.2})", s.median, s.min, s.max))
+    };
+    let beside = |what: &str, published: &str, ours: String| Beside {
+        what: what.into(),
+        published: published.into(),
+        ours,
+        source: "U, section 5.4.1".into(),
+    };
+    out.beside = vec![
+        beside("Jain's index, 2 QUIC + 2 TCP, median", "0.84", show(Mix::TwoAndTwo, "jain")),
+        beside("Jain's index, 4 TCP, median", "–", show(Mix::Four, "jain")),
+        beside("share of the QUIC connections, 2 + 2", "over a half in all 30 runs", show(Mix::TwoAndTwo, "our_share")),
+        beside("share of one connection of two streams", "over a half in 60 %", show(Mix::StreamsAndTwo, "our_share")),
+    ];
+}
+
+const fn mix_file(mix: Mix) -> &'static str {
+    match mix {
+        Mix::TwoAndTwo => "2-2",
+        Mix::StreamsAndTwo => "streams",
+        Mix::Four => "4",
+    }
+}
+
+fn flow_names(mix: Mix) -> Vec<String> {
+    let (ours, tcp) = mix.flows();
+    let quic = (1..=ours.len()).map(|i| format!("QUIC {i}"));
+    quic.chain((1..=tcp).map(|i| format!("TCP {i}"))).collect()
+}
+
+fn course_csv(mix: Mix, course: &Course) -> String {
+    let mut out = format!("seconds,{}\n", flow_names(mix).join(","));
+    for (at, rates) in course {
+        let rates: Vec<String> = rates.iter().map(|r| format!("{r:.4}")).collect();
+        out.push_str(&format!("{at:.3},{}\n", rates.join(",")));
+    }
+    out
+}
+
+/// The course of a run that was kept, flow by flow.
+fn read_course(text: &str) -> Vec<Curve> {
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().unwrap_or_default().split(',').skip(1).collect();
+    let rows: Vec<Vec<f64>> = lines.map(|l| l.split(',').filter_map(|f| f.parse().ok()).collect()).collect();
+    let curve = |(i, name): (usize, &&str)| {
+        Curve::plain(*name, rows.iter().filter_map(|r| Some((*r.first()?, *r.get(i + 1)?))))
+    };
+    names.iter().enumerate().map(curve).collect()
+}
+
+fn drawings(dir: &std::path::Path, values: &dyn Fn(Mix, &str) -> Vec<f64>, out: &mut Outcome) -> Result<()> {
+    let link = "5 Mbit/s, 100 ms, a queue of five bandwidth-delay products; all flows begin together.";
+    let distribution = |metric: &str, label: &str, mixes: &[Mix]| {
+        let curves = mixes.iter().map(|m| Curve::distribution(m.name(), &values(*m, metric))).collect();
+        let axes = (Axis::close(label, ""), Axis::linear("part of the runs", ""));
+        Panel::Lines(Lines { title: label.into(), x: axes.0, y: axes.1, curves })
+    };
+    let panels = vec![
+        distribution("jain", "Jain's index", &MIXES),
+        distribution("our_share", "part of the QUIC connections", &[Mix::TwoAndTwo, Mix::StreamsAndTwo]),
+    ];
+    out.drawings.push(Drawing::new("shares", "B4: who gets how much", format!("Over all runs: {link}"), panels));
+    let mut panels = Vec::new();
+    for mix in MIXES {
+        let path = dir.join(format!("course-{}.csv", mix_file(mix)));
+        if path.exists() {
+            let curves = read_course(&fs::read_to_string(path)?);
+            let axes = (Axis::linear("time", "s"), Axis::linear("rate at the client", "Mbit/s"));
+            panels.push(Panel::Lines(Lines { title: mix.name().into(), x: axes.0, y: axes.1, curves }));
+        }
+    }
+    if !panels.is_empty() {
+        let caption = format!("The run of the first seed, IP bytes per half second: {link}");
+        out.drawings.push(Drawing::new("course", "B4: one run over time", caption, panels));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jains_index_is_one_for_equals_and_one_over_n_for_a_winner() {
+        assert!((jain(&[2.0, 2.0, 2.0, 2.0]) - 1.0).abs() < 1e-12);
+        assert!((jain(&[1.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
+        assert!(jain(&[]).is_nan() && jain(&[0.0]).is_nan());
+    }
+
+    #[test]
+    fn a_row_has_each_flow_and_what_is_ours() {
+        let r = row(Mix::TwoAndTwo, &[1.0, 2.0, 1.0, 0.5], 80.0);
+        assert_eq!(r.len(), METRICS.len());
+        assert!((r[1] - 3.0 / 4.5).abs() < 1e-12 && (r[6] - 0.9).abs() < 1e-12);
+        assert!(row(Mix::StreamsAndTwo, &[1.0, 1.0, 1.0], 80.0)[5].is_nan());
+    }
+
+    #[test]
+    fn a_course_is_read_as_it_was_written() {
+        let text = course_csv(Mix::Four, &vec![(0.5, vec![1.0, 2.0, 0.5, 0.25]), (1.0, vec![1.5, 2.0, 0.5, 0.25])]);
+        let curves = read_course(&text);
+        assert_eq!(curves.len(), 4);
+        assert_eq!(curves[0].points[1].y, Some(1.5));
+        assert_eq!(curves[3].name, "TCP 4");
+        assert!(read_course("").iter().all(|c| c.points.is_empty()));
+    }
+}

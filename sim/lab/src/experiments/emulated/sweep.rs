@@ -1,0 +1,359 @@
+//! Sweeps of transfers over conditions: made, kept, turned into figures and curves.
+
+use super::path::Path;
+use super::{METRICS, Stack, Work, real, simulated};
+use crate::experiments::{Lab, Outcome};
+use crate::measure::stats::median;
+use crate::measure::{MeasureError, Result};
+use crate::plot::{Axis, Curve, Drawing, Lines, Panel, Point};
+use crate::report::Figure;
+use crate::runner::grid::{self, Made, Task};
+use crate::runner::journal::{Journal, Key};
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+/// Runs of a point: full and quick.
+const RUNS: (usize, usize) = (5, 1);
+/// Transfers in the lab at once, unless it is said otherwise, and the goodput that they may have together, in Mbit/s. Each
+/// has an emulator that must be on time to some microseconds; on a machine of two processors, four at 10 Mbit/s made each
+/// other late by milliseconds, two by less than 0.1 ms.
+pub(super) const JOBS: usize = 4;
+pub(super) const RATE_AT_ONCE: f64 = 20.0;
+/// A transfer is made again, so often, if the emulator was late.
+const AGAIN: usize = 2;
+
+/// How late the emulator may be at the 99th percentile, in microseconds, before a run says nothing: half a millisecond and
+/// one percent of the round trip.
+pub(super) fn late_max(path: &Path) -> f64 {
+    500.0 + 10.0 * path.rtt
+}
+
+/// A path for each value of a parameter.
+#[derive(Clone, Debug)]
+pub(super) struct Sweep {
+    /// In file names.
+    pub name: &'static str,
+    /// What is kept the same, in words.
+    pub title: String,
+    /// The parameter, its unit, and whether its axis is logarithmic.
+    pub axis: (&'static str, &'static str, bool),
+    /// Its values with their paths.
+    pub points: Vec<(f64, Path)>,
+}
+
+impl Sweep {
+    pub(super) fn new(
+        name: &'static str,
+        title: impl Into<String>,
+        axis: (&'static str, &'static str, bool),
+        values: &[f64],
+        path: impl Fn(f64) -> Path,
+    ) -> Self {
+        Self { name, title: title.into(), axis, points: values.iter().map(|v| (*v, path(*v))).collect() }
+    }
+
+    fn x(&self) -> Axis {
+        let (label, unit, log) = self.axis;
+        if log { Axis::log(label, unit) } else { Axis::linear(label, unit) }
+    }
+}
+
+/// What is to be measured under an id.
+#[derive(Debug)]
+pub(super) struct Grid {
+    pub id: &'static str,
+    pub work: Work,
+    pub stacks: Vec<Stack>,
+    pub sweeps: Vec<Sweep>,
+}
+
+/// A grid that was measured.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub grid: Grid,
+    pub journal: Journal,
+    pub seeds: RangeInclusive<u64>,
+    pub made: Made,
+}
+
+/// Smallest, median and largest of some runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Spread {
+    pub min: f64,
+    pub median: f64,
+    pub max: f64,
+    pub runs: usize,
+}
+
+impl Spread {
+    pub(super) fn of(values: &[f64]) -> Option<Self> {
+        let fold = |f: fn(f64, f64) -> f64, start| values.iter().copied().fold(start, f);
+        (!values.is_empty()).then(|| Self {
+            min: fold(f64::min, f64::INFINITY),
+            median: median(values),
+            max: fold(f64::max, f64::NEG_INFINITY),
+            runs: values.len(),
+        })
+    }
+
+    /// Whether the error bars of two points meet, give or take this part of their values.
+    pub(super) fn meets(&self, other: &Self, slack: f64) -> bool {
+        self.min * (1.0 - slack) <= other.max * (1.0 + slack) && other.min * (1.0 - slack) <= self.max * (1.0 + slack)
+    }
+}
+
+pub(super) fn seeds(lab: &Lab, runs: (usize, usize)) -> RangeInclusive<u64> {
+    let n = lab.seeds.unwrap_or(if lab.quick { runs.1 } else { runs.0 });
+    lab.seed..=lab.seed + n.saturating_sub(1) as u64
+}
+
+impl Grid {
+    /// Measures what is not measured yet: first the simulator, on all processors, then the lab.
+    pub(super) fn measure(self, lab: &Lab) -> Result<Measured> {
+        let path = lab.out.join(self.id).join("runs.csv");
+        let mut journal = Journal::open(&path, &lab.version, METRICS, lab.fresh(self.id))?;
+        let tools = real::Tools::prepare(lab)?;
+        let seeds = seeds(lab, RUNS);
+        let paths: BTreeSet<String> = self.sweeps.iter().flat_map(|s| &s.points).map(|p| p.1.to_string()).collect();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let work = self.work;
+        let mut made = Made::default();
+        for simulated_ones in [true, false] {
+            let mut tasks = Vec::new();
+            for stack in self.stacks.iter().filter(|s| s.is_simulated() == simulated_ones) {
+                for (scenario, seed) in paths.iter().flat_map(|p| seeds.clone().map(move |s| (p, s))) {
+                    let Some(path) = Path::parse(scenario) else { continue };
+                    let key = Key { scenario: scenario.clone(), series: stack.name(), seed };
+                    let (weight, seconds) = if simulated_ones {
+                        (1.0 / processors as f64, 0.2 + 0.3 * work.payload() as f64 / 1e7)
+                    } else {
+                        let seconds = path.seconds(work.payload());
+                        let goodput = work.payload() as f64 * 8.0 / 1e6 / seconds;
+                        // Building the lab and starting the programs takes most of a second, and a processor: of short
+                        // transfers fewer are made at once.
+                        let least = if work == Work::Ten { 0.5 } else { 1.0 / JOBS as f64 };
+                        ((goodput / RATE_AT_ONCE).max(least), seconds + 0.7)
+                    };
+                    tasks.push(Task { key, weight, seconds });
+                }
+            }
+            let (place, jobs) = if simulated_ones { ("simulator", processors) } else { ("lab", JOBS) };
+            let what = format!("{}, {place}", self.id);
+            let measure = |key: &Key| one(&tools, work, key);
+            let jobs = lab.jobs.unwrap_or(jobs);
+            let part = grid::run(&what, &mut journal, tasks, jobs, &mut lab.rng(20), &measure)?;
+            made.before += part.before;
+            made.now += part.now;
+            made.failures.extend(part.failures);
+        }
+        if made.before + made.now == 0 {
+            let why = made.failures.first().map_or("there was nothing to measure", String::as_str);
+            return Err(MeasureError::Failed(why.to_owned()));
+        }
+        Ok(Measured { grid: self, journal, seeds, made })
+    }
+}
+
+/// One run.
+fn one(tools: &real::Tools, work: Work, key: &Key) -> Result<Vec<f64>> {
+    let unknown = || MeasureError::Failed(format!("neither a path nor a stack of ours: {key:?}"));
+    let (path, stack) = Path::parse(&key.scenario).zip(Stack::named(&key.series)).ok_or_else(unknown)?;
+    if stack.is_simulated() {
+        let over = if stack == Stack::SimulatedTcp { neater_engine::Stack::Tcp } else { neater_engine::Stack::Quic };
+        return Ok(simulated::transfer(&path, over, work, key.seed)?.row());
+    }
+    let mut transfer = real::transfer(tools, &path, stack, work, key.seed)?;
+    for _ in 0..AGAIN {
+        if transfer.late_p99_us <= late_max(&path) {
+            break;
+        }
+        let again = real::transfer(tools, &path, stack, work, key.seed)?;
+        if again.late_p99_us < transfer.late_p99_us {
+            transfer = again;
+        }
+    }
+    Ok(transfer.row())
+}
+
+impl Measured {
+    /// One metric of all runs of a stack on a path.
+    pub(super) fn values(&self, path: &Path, stack: Stack, metric: &str) -> Vec<f64> {
+        self.journal.values(&path.to_string(), &stack.name(), metric, self.seeds.clone())
+    }
+
+    /// Whether the emulator was so late in most runs of a stack on a path that they say nothing.
+    pub(super) fn is_void(&self, path: &Path, stack: Stack) -> bool {
+        let late = self.values(path, stack, "late_p99_us");
+        !late.is_empty() && median(&late) > late_max(path)
+    }
+
+    /// Median goodput of our QUIC and of another stack, in words.
+    pub(super) fn pair(&self, path: &Path, other: Stack) -> String {
+        let at = |stack| Spread::of(&self.values(path, stack, "goodput_mbit"));
+        match (at(Stack::Quic), at(other)) {
+            (Some(a), Some(b)) => format!("QUIC {:.1}, HTTPS {:.1} Mbit/s", a.median, b.median),
+            _ => "not measured in this form".to_owned(),
+        }
+    }
+
+    /// Something computed from each run's payload and metrics.
+    pub(super) fn derived(&self, path: &Path, stack: Stack, of: &str) -> Vec<f64> {
+        let payload = self.grid.work.payload() as f64;
+        let per = |metric: &str, f: &dyn Fn(f64) -> f64| self.values(path, stack, metric).into_iter().map(f).collect();
+        match of {
+            "overhead_bytes_ratio" => per("sent_bytes", &|v| v / payload),
+            "overhead_packets_per_mb" => per("sent_packets", &|v| v / (payload / 1e6)),
+            "back_bytes_ratio" => per("back_bytes", &|v| v / payload),
+            "own_goodput_mbit" => per("own_seconds", &|v| payload * 8.0 / 1e6 / v),
+            metric => self.values(path, stack, metric),
+        }
+    }
+
+    /// All paths, each once, in the order of the sweeps.
+    pub(super) fn paths(&self) -> Vec<Path> {
+        let mut all: Vec<Path> = Vec::new();
+        for (_, path) in self.grid.sweeps.iter().flat_map(|s| &s.points) {
+            if !all.contains(path) {
+                all.push(*path);
+            }
+        }
+        all
+    }
+
+    /// A figure for each stack and path.
+    pub(super) fn figures(&self, id: &'static str, name: &'static str, unit: &'static str, out: &mut Outcome) {
+        for path in self.paths() {
+            for stack in &self.grid.stacks {
+                let series = stack.name();
+                let f = Figure::new(id, name, format!("{series}, {path}"), unit).with("stack", series);
+                let f = f.with("scenario", path.to_string());
+                out.figures.push(match Spread::of(&self.derived(&path, *stack, name)) {
+                    Some(s) => f
+                        .value(s.median, s.runs)
+                        .with("min", s.min)
+                        .with("max", s.max)
+                        .void_if(self.is_void(&path, *stack)),
+                    None => f.missing("no run came to its end"),
+                });
+            }
+        }
+    }
+
+    /// A drawing of one metric for each sweep, with what was published beside it.
+    pub(super) fn draw(
+        &self,
+        out: &mut Outcome,
+        metric: &str,
+        y: &Axis,
+        caption: &str,
+        extra: impl Fn(&Sweep) -> Vec<Curve>,
+    ) {
+        for sweep in &self.grid.sweeps {
+            let curve = |stack: &Stack| {
+                let point = |(x, path): &(f64, Path)| {
+                    let s = Spread::of(&self.derived(path, *stack, metric));
+                    Point { x: *x, y: s.map(|s| s.median), bar: s.filter(|s| s.runs > 1).map(|s| (s.min, s.max)) }
+                };
+                Curve { name: stack.name(), points: sweep.points.iter().map(point).collect(), steps: false }
+            };
+            let mut curves: Vec<Curve> = self.grid.stacks.iter().map(curve).collect();
+            curves.extend(extra(sweep));
+            let lines = Lines { title: sweep.title.clone(), x: sweep.x(), y: y.clone(), curves };
+            let name =
+                if metric == "goodput_mbit" { sweep.name.to_owned() } else { format!("{}-{metric}", sweep.name) };
+            let n = self.seeds.clone().count();
+            let bars = if n > 1 {
+                format!("Median of {n} runs with the smallest and the largest.")
+            } else {
+                "One run.".into()
+            };
+            let caption = format!("{caption} {bars}");
+            let title = format!("{}: {} over {}", self.grid.id, y.label, sweep.axis.0);
+            out.drawings.push(Drawing::new(name, title, caption, vec![Panel::Lines(lines)]));
+        }
+    }
+
+    /// Says what failed and what was there before.
+    pub(super) fn remarks(&self, out: &mut Outcome) {
+        out.runs = Some(self.seeds.clone().count());
+        if self.made.before > 0 {
+            out.remarks.push(format!(
+                "{} of {} runs were made earlier by the same build, and not again.",
+                self.made.before,
+                self.made.before + self.made.now
+            ));
+        }
+        for why in &self.made.failures {
+            out.remarks.push(format!("A run failed: {why}"));
+        }
+        let late: Vec<f64> = self
+            .paths()
+            .iter()
+            .flat_map(|p| self.grid.stacks.iter().map(move |s| (p, *s)))
+            .filter(|(_, s)| !s.is_simulated())
+            .flat_map(|(p, s)| self.values(p, s, "late_p99_us"))
+            .collect();
+        if let Some(s) = Spread::of(&late) {
+            out.remarks.push(format!(
+                "The emulator handed packets over late by {:.0} µs (99th percentile; the median of all runs), {:.0} µs in \
+                 the worst run. Figures of runs in which that was more than 0.5 ms and one percent of the round trip are void.",
+                s.median, s.max
+            ));
+        }
+    }
+
+    /// How far lab and simulator agree: a figure for each path, one for all, and a remark on those that do not.
+    pub(super) fn agreement(&self, id: &'static str, real: Stack, simulated: Stack, why: &str, out: &mut Outcome) {
+        let name = real.name();
+        let (mut agree, mut all, mut apart) = (0, 0, Vec::new());
+        for path in self.paths() {
+            let at = |stack| Spread::of(&self.derived(&path, stack, "own_goodput_mbit"));
+            let f = Figure::new(id, "simulator_over_lab", format!("{name}, {path}"), "1");
+            let (Some(l), Some(s)) = (at(real), at(simulated)) else {
+                out.figures.push(f.missing("not measured in both places"));
+                continue;
+            };
+            let meets = l.meets(&s, SLACK);
+            if !self.is_void(&path, real) {
+                all += 1;
+                agree += usize::from(meets);
+            }
+            let ratio = s.median / l.median;
+            if !meets {
+                apart.push(format!("{path} ({ratio:.2})"));
+            }
+            let f = f.value(ratio, l.runs.min(s.runs)).with("error_bars_meet", meets);
+            out.figures.push(f.void_if(self.is_void(&path, real)));
+        }
+        if all > 0 {
+            let part = f64::from(agree as u32) / f64::from(all);
+            let what = format!("{name}: part of the points whose error bars meet within 2 %");
+            let f = Figure::new(id, "simulator_agrees", what, "1");
+            out.figures.push(f.value(part, all as usize));
+        }
+        if apart.is_empty() {
+            return;
+        }
+        out.remarks
+            .push(format!("{name}, simulator over lab, where their error bars are apart: {}. {why}", apart.join(", ")));
+    }
+}
+
+/// Points agree when their error bars, widened by this part, meet.
+const SLACK: f64 = 0.02;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_bars_meet_or_do_not() {
+        let of = |v: &[f64]| Spread::of(v).expect("values");
+        let (a, b, c) = (of(&[1.0, 2.0, 3.0]), of(&[2.9, 4.0]), of(&[3.2, 5.0]));
+        assert_eq!((a.min, a.median, a.max, a.runs), (1.0, 2.0, 3.0, 3));
+        assert!(a.meets(&b, 0.0) && b.meets(&a, 0.0));
+        assert!(!a.meets(&c, 0.0) && !c.meets(&a, 0.02));
+        assert!(a.meets(&c, 0.05));
+        assert_eq!(Spread::of(&[]), None);
+    }
+}

@@ -1,0 +1,63 @@
+//! X1: how fast the simulator is.
+
+use super::{Lab, Outcome};
+use crate::measure::stats::{median, quantile};
+use crate::measure::{MeasureError, Result};
+use crate::report::{Bound, Figure};
+use neater_netsim::World;
+use neater_scenario::{Scenario, shipped};
+use std::time::Instant;
+
+/// One run of the scenario `speed`: seconds of this machine, packets over links, and digest.
+fn once(rate: &str, duration: &str) -> Result<(f64, u64, u64)> {
+    let failed = |what: String| MeasureError::from(std::io::Error::other(what));
+    let set = [("rate", rate), ("duration", duration)].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    let text = shipped("speed").unwrap_or_default();
+    let scenario = Scenario::parse(text, &set).map_err(|e| failed(e.to_string()))?;
+    let network = World::build(&scenario, 1).map_err(failed)?;
+    let began = Instant::now();
+    network.run(|_| true);
+    let took = began.elapsed().as_secs_f64();
+    Ok((took, network.packet_hops(), network.world.digest()))
+}
+
+pub(super) fn run(lab: &Lab) -> Result<Outcome> {
+    let mut out = Outcome::default();
+    let runs = lab.seeds.unwrap_or(if lab.quick { 3 } else { 10 });
+    let mut speeds = Vec::new();
+    let mut digests = Vec::new();
+    for run in 0..runs {
+        (lab.progress)(&format!("3 + 3 endpoints at 100 Mbit/s, {} of {runs}", run + 1));
+        let (took, hops, digest) = once("100 Mbit/s", "20 s")?;
+        speeds.push(hops as f64 / took);
+        digests.push(digest);
+        out.sample("sim_packets_per_second", "netsim", "100-mbit", run, hops as f64 / took);
+    }
+    let speed = Figure::new("X1", "sim_packets_per_second", "100-mbit", "1/s").value(median(&speeds), runs);
+    let mut speed =
+        speed.judge(Bound::AtLeast(1e6)).with("least", quantile(&speeds, 0.0)).with("most", quantile(&speeds, 1.0));
+    if cfg!(debug_assertions) {
+        speed = speed.with("build", "debug");
+        out.remarks.push("Built without optimisation: the figures say nothing of a release build.".into());
+    }
+    let mut hours = Vec::new();
+    for run in 0..runs.min(3) {
+        (lab.progress)(&format!("60 simulated minutes at 1 Mbit/s, {} of {}", run + 1, runs.min(3)));
+        let (took, ..) = once("1 Mbit/s", "60 min")?;
+        hours.push(took);
+        out.sample("sim_hour_seconds", "netsim", "1-mbit", run, took);
+    }
+    let hour = Figure::new("X1", "sim_hour_seconds", "1-mbit", "s").value(median(&hours), hours.len());
+    out.figures.extend([speed, hour.judge(Bound::AtMost(5.0))]);
+    if digests.windows(2).any(|w| w[0] != w[1]) {
+        return Err(std::io::Error::other("equal runs have different digests").into());
+    }
+    out.runs = Some(runs);
+    out.panel("sim_packets_per_second", "Packets over a hop", "packets/s", |f| {
+        (f.variant.clone(), "netsim".to_owned())
+    });
+    out.panel("sim_hour_seconds", "60 simulated minutes at 1 Mbit/s", "s", |f| {
+        (f.variant.clone(), "netsim".to_owned())
+    });
+    Ok(out)
+}

@@ -1,0 +1,452 @@
+//! `neater-lab sim`: a scenario in the simulator, once or many times.
+
+pub mod sweep;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use neater_netsim::{FlowStats, Network, World};
+use neater_scenario::{SHIPPED, Scenario, TrafficKind, shipped};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use sweep::{Axis, Sweep, mean};
+
+const HELP: &str = "Examples:
+  neater-lab sim dumbbell                                  a scenario that comes with neater
+  neater-lab sim my.toml --set rtt='100 ms' --seed 7       one of your own, with a parameter and a seed
+  neater-lab sim dumbbell --out results --trace pcapng     files: tables of flows, links and samples, packets for Wireshark
+  neater-lab sim dumbbell --sweep 'loss=0 %,1 %,2 %' --seeds 10 --jobs 2 --out results
+
+A sweep goes on where an earlier one into the same --out stopped, if scenario, overrides and program are the same.
+docs/scenarios.md describes scenario files.";
+
+/// What `neater-lab sim` was asked.
+#[derive(Args, Debug)]
+#[command(after_help = HELP)]
+pub struct Arguments {
+    /// A scenario file, or the name of one that comes with neater; without, they are listed.
+    scenario: Option<PathBuf>,
+    /// The first seed; the scenario's otherwise.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How many seeds, counting up; with --sweep the scenario's number otherwise, else one.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    seeds: Option<u32>,
+    /// Runs at once; as many as there are processors otherwise.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    jobs: Option<u32>,
+    /// Another value for a parameter, or for any key by its dotted name.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    set: Vec<(String, String)>,
+    /// Values to run one after another; with several of them, all combinations.
+    #[arg(long, value_name = "KEY=VALUE,VALUE...", value_parser = pair)]
+    sweep: Vec<(String, String)>,
+    /// Where files are written; none otherwise.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Records of packets to write into --out (one run only): pcapng of the scenario's captures or else of all links, csv
+    /// of every packet at every place.
+    #[arg(long, value_name = "FORMATS", value_delimiter = ',', requires = "out")]
+    trace: Vec<Format>,
+    /// The most bytes of a packet that pcapng keeps.
+    #[arg(long, value_name = "BYTES", default_value_t = 128, value_parser = clap::value_parser!(u32).range(20..=65_535))]
+    snap: u32,
+    /// One JSON object per flow, link and run instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A format of packet records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    Pcapng,
+    Csv,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        _ => Err("it is KEY=VALUE".to_owned()),
+    }
+}
+
+/// Runs the command; the exit code is 0 if the runs were made, 1 if not.
+#[must_use]
+pub fn command(a: &Arguments) -> ExitCode {
+    match run(a) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("neater-lab: {e}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// The text of a scenario: of a file, or of one that comes with neater. The second value names it in messages.
+///
+/// # Errors
+/// A sentence that says what was looked for, and what there is.
+pub fn load(scenario: &Path) -> Result<(String, String), String> {
+    let name = scenario.display().to_string();
+    if let Some(text) = scenario.to_str().and_then(shipped) {
+        return Ok((text.to_owned(), name));
+    }
+    match std::fs::read_to_string(scenario) {
+        Ok(text) => Ok((text, name)),
+        Err(e) => {
+            let names: Vec<_> = SHIPPED.iter().map(|(n, _)| *n).collect();
+            Err(format!("{name}: {e}; scenarios that come with neater: {}", names.join(", ")))
+        }
+    }
+}
+
+fn run(a: &Arguments) -> Result<(), String> {
+    let Some(path) = &a.scenario else {
+        for (name, text) in SHIPPED {
+            let s = Scenario::parse(text, &[]).map_err(|e| format!("{name}: {e}"))?;
+            println!("{name:<14} {}", s.description);
+        }
+        return Ok(());
+    };
+    let (text, name) = load(path)?;
+    let s = Scenario::parse(&text, &a.set).map_err(|e| format!("{name}: {e}"))?;
+    if let Some(out) = &a.out {
+        std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
+    }
+    if a.sweep.is_empty() && a.seeds.unwrap_or(1) == 1 {
+        return single(a, &s, &name);
+    }
+    if !a.trace.is_empty() {
+        return Err("--trace is for one run: leave --sweep and --seeds out".to_owned());
+    }
+    let axis = |(key, values): &(String, String)| Axis { key: key.clone(), values: list(values) };
+    let sweep = Sweep {
+        text,
+        set: a.set.clone(),
+        axes: a.sweep.iter().map(axis).collect(),
+        seed: a.seed.unwrap_or(s.seed),
+        seeds: a.seeds.unwrap_or(s.seeds),
+        jobs: a.jobs.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |n| n as usize),
+    };
+    many(a, &sweep, &name)
+}
+
+/// Values between commas, but for commas in brackets, braces and quotes.
+fn list(text: &str) -> Vec<String> {
+    let (mut depth, mut quoted, mut values) = (0, false, vec![String::new()]);
+    for c in text.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            '[' | '{' if !quoted => depth += 1,
+            ']' | '}' if !quoted => depth -= 1,
+            ',' if !quoted && depth == 0 => {
+                values.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        if let Some(last) = values.last_mut() {
+            last.push(c);
+        }
+    }
+    values.iter().map(|v| v.trim().to_owned()).collect()
+}
+
+/// The version of the program that tables of runs belong to: that of the code, as far as the executable tells.
+fn version() -> String {
+    let stamp = std::env::current_exe().and_then(std::fs::metadata).map(|m| {
+        let at = m.modified().ok().and_then(|t| t.duration_since(std::time::UNIX_EPOCH).ok());
+        format!("{}-{}", m.len(), at.map_or(0, |t| t.as_nanos()))
+    });
+    format!("{} {}", env!("CARGO_PKG_VERSION"), stamp.unwrap_or_default())
+}
+
+fn bar(total: u64, json: bool) -> ProgressBar {
+    if json || !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(total);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {elapsed} left {eta}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn many(a: &Arguments, sweep: &Sweep, name: &str) -> Result<(), String> {
+    let table = a.out.as_ref().map(|out| out.join("runs.csv"));
+    let bar = bar(0, a.json);
+    let rows = sweep.run(table.as_deref(), &version(), |done, total| {
+        bar.set_length(total as u64);
+        bar.set_position(done as u64);
+        true
+    });
+    bar.finish_and_clear();
+    let rows = rows.map_err(|e| format!("{name}: {e}"))?;
+    let mut out = String::new();
+    let keys: Vec<_> = sweep.axes.iter().map(|x| x.key.as_str()).collect();
+    if !a.json {
+        let _ = writeln!(out, "{name}: {} runs at each point, mean and 95 % interval", sweep.seeds);
+    }
+    let mut lines = vec![keys.iter().map(|k| (*k).to_owned()).collect::<Vec<_>>()];
+    lines[0].extend(["traffic", "goodput Mbit/s", "RTT ms", "loss %", "retransmits"].map(str::to_owned));
+    for point in sweep.points() {
+        let names: Vec<_> = {
+            let mut all: Vec<_> = rows.iter().filter(|r| r.point == point).map(|r| &r.traffic).collect();
+            all.dedup();
+            let mut seen = std::collections::BTreeSet::new();
+            all.into_iter().filter(|n| seen.insert((*n).clone())).collect()
+        };
+        for traffic in names {
+            let own: Vec<_> = rows.iter().filter(|r| r.point == point && r.traffic == *traffic).collect();
+            let of = |pick: fn(&sweep::Row) -> f64| mean(&own.iter().map(|r| pick(r)).collect::<Vec<_>>());
+            let (goodput, rtt) = (of(|r| r.goodput_mbit), of(|r| r.rtt_ms));
+            let (loss, again) = (of(|r| r.loss * 100.0), of(|r| r.retransmits as f64));
+            if a.json {
+                let at: serde_json::Map<_, _> =
+                    keys.iter().zip(&point).map(|(k, v)| ((*k).to_owned(), json!(v))).collect();
+                let line = json!({
+                    "scenario": name, "point": at, "traffic": traffic, "runs": goodput.runs,
+                    "goodput_mbit": goodput.mean, "goodput_mbit_ci95": goodput.half, "rtt_ms": rtt.mean,
+                    "rtt_ms_ci95": rtt.half, "loss_percent": loss.mean, "retransmits": again.mean,
+                });
+                let _ = writeln!(out, "{line}");
+            } else {
+                let mut line = point.clone();
+                line.extend([traffic.clone(), pm(goodput), pm(rtt), pm(loss), pm(again)]);
+                lines.push(line);
+            }
+        }
+    }
+    if !a.json {
+        out.push_str(&columns(&lines));
+    }
+    print(&out);
+    Ok(())
+}
+
+fn pm(m: sweep::Mean) -> String {
+    format!("{:.3} ± {:.3}", m.mean, m.half)
+}
+
+/// Lines of cells as a table.
+fn columns(lines: &[Vec<String>]) -> String {
+    let count = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |i: usize| lines.iter().filter_map(|l| l.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..count).map(width).collect();
+    let mut out = String::new();
+    for line in lines {
+        let cells: Vec<_> = line.iter().zip(&widths).map(|(c, w)| format!("{c:<w$}")).collect();
+        let _ = writeln!(out, "  {}", cells.join("  ").trim_end());
+    }
+    out
+}
+
+/// A closed pipe is the reader's decision, not a failure of the run.
+fn print(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+fn single(a: &Arguments, s: &Scenario, name: &str) -> Result<(), String> {
+    let seed = a.seed.unwrap_or(s.seed);
+    let mut network = World::build(s, seed).map_err(|e| format!("{name}: {e}"))?;
+    if a.trace.contains(&Format::Pcapng) && s.captures.is_empty() {
+        (0..s.links.len()).for_each(|link| network.capture(link, a.snap as usize));
+    }
+    network.world.trace(a.trace.contains(&Format::Csv));
+    let (bar, began) = (bar(100, a.json), Instant::now());
+    network.run(|done| {
+        bar.set_position((done * 100.0) as u64);
+        true
+    });
+    bar.finish_and_clear();
+    let took = began.elapsed();
+    if let Some(out) = &a.out {
+        files(out, &network, a).map_err(|e| format!("{}: {e}", out.display()))?;
+    }
+    print(&if a.json { as_json(&network, name, seed, took) } else { as_table(&network, name, seed, took) });
+    Ok(())
+}
+
+fn label(network: &Network, f: &FlowStats) -> String {
+    let t = &network.scenario().traffic[f.traffic];
+    if t.flows == 1 { t.name.clone() } else { format!("{}.{}", t.name, f.flow) }
+}
+
+/// The share of packets that a flow lost: of datagrams, or as retransmissions for TCP there is none.
+fn as_table(network: &Network, name: &str, seed: u64, took: Duration) -> String {
+    let s = network.scenario();
+    let mut out = format!(
+        "{name}: seed {seed}, {:.1} s measured after {:.1} s of warm-up\n",
+        s.duration.as_secs_f64(),
+        s.warm_up.as_secs_f64()
+    );
+    let mut lines = vec![
+        ["flow", "goodput Mbit/s", "loss", "sent again", "RTT ms (min mean max)", "object ms"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    for f in network.flows() {
+        let rtt = f.rtt;
+        lines.push(vec![
+            label(network, &f),
+            format!("{:.3}", f.goodput(s.duration) / 1e6),
+            f.loss().map_or("-".into(), |l| format!("{:.2} %", l * 100.0)),
+            if is_tcp(s, &f) { f.retransmits.to_string() } else { "-".into() },
+            if rtt.count == 0 {
+                "-".into()
+            } else {
+                format!("{:.2} {:.2} {:.2}", rtt.min * 1e3, rtt.mean * 1e3, rtt.max * 1e3)
+            },
+            if f.object_time.count == 0 { "-".into() } else { format!("{:.1}", f.object_time.mean * 1e3) },
+        ]);
+    }
+    out.push_str(&columns(&lines));
+    let mut lines = vec![["link", "packets", "MB", "dropped", "lost", "longest queue kB"].map(str::to_owned).to_vec()];
+    for (link, pair) in s.links.iter().zip(network.counters()) {
+        for (way, c) in ["forward", "backward"].iter().zip(pair).filter(|(_, c)| c.offered > 0) {
+            lines.push(vec![
+                format!("{} {way}", link.name),
+                c.delivered.to_string(),
+                format!("{:.3}", c.delivered_bytes as f64 / 1e6),
+                (c.queue_full + c.too_big + c.filtered + c.down).to_string(),
+                c.lost.to_string(),
+                format!("{:.1}", c.max_queued_bytes as f64 / 1e3),
+            ]);
+        }
+    }
+    // A fat tree has hundreds of links: the file has them all.
+    const SHOWN: usize = 40;
+    if lines.len() > SHOWN {
+        let more = lines.len() - SHOWN;
+        lines.truncate(SHOWN);
+        lines.push(vec![format!("and {more} more: see links.csv of --out")]);
+    }
+    out.push_str(&columns(&lines));
+    let hops = network.packet_hops();
+    let _ = writeln!(
+        out,
+        "  {hops} packets over links in {:.3} s, {:.0} per second; digest {:016x}",
+        took.as_secs_f64(),
+        hops as f64 / took.as_secs_f64(),
+        network.world.digest()
+    );
+    out
+}
+
+fn is_tcp(s: &Scenario, f: &FlowStats) -> bool {
+    matches!(s.traffic[f.traffic].kind, TrafficKind::Bulk { .. } | TrafficKind::Web(_))
+}
+
+fn as_json(network: &Network, name: &str, seed: u64, took: Duration) -> String {
+    let s = network.scenario();
+    let mut out = String::new();
+    for f in network.flows() {
+        let summary = |x: neater_netsim::Summary| json!({"count": x.count, "mean": x.mean, "min": x.min, "max": x.max});
+        let finished = f.finished.zip(f.started).map(|(end, start)| (end - start).as_secs_f64());
+        let line = json!({
+            "scenario": name, "seed": seed, "flow": label(network, &f), "traffic": s.traffic[f.traffic].name,
+            "goodput_mbit": f.goodput(s.duration) / 1e6, "delivered_bytes": f.delivered, "seconds": finished,
+            "loss": f.loss(), "retransmits": f.retransmits, "failures": f.failures, "rtt_s": summary(f.rtt),
+            "object_s": summary(f.object_time), "page_s": summary(f.page_time),
+        });
+        let _ = writeln!(out, "{line}");
+    }
+    for (link, pair) in s.links.iter().zip(network.counters()) {
+        for (way, c) in ["forward", "backward"].iter().zip(pair) {
+            let line = json!({
+                "scenario": name, "seed": seed, "link": link.name, "direction": way, "offered": c.offered,
+                "delivered": c.delivered, "delivered_bytes": c.delivered_bytes, "queue_full": c.queue_full, "lost": c.lost,
+                "too_big": c.too_big, "filtered": c.filtered, "down": c.down, "max_queued_bytes": c.max_queued_bytes,
+            });
+            let _ = writeln!(out, "{line}");
+        }
+    }
+    let hops = network.packet_hops();
+    let line = json!({
+        "scenario": name, "seed": seed, "packet_hops": hops, "wall_s": took.as_secs_f64(),
+        "packets_per_second": hops as f64 / took.as_secs_f64(), "digest": format!("{:016x}", network.world.digest()),
+    });
+    let _ = writeln!(out, "{line}");
+    out
+}
+
+fn files(out: &Path, network: &Network, a: &Arguments) -> std::io::Result<()> {
+    let s = network.scenario();
+    let mut flows = String::from(
+        "flow,goodput_mbit,delivered_bytes,measured_bytes,datagrams_sent,datagrams_received,retransmits,failures,rtt_mean_s,object_mean_s\n",
+    );
+    for f in network.flows() {
+        let _ = writeln!(
+            flows,
+            "{},{},{},{},{},{},{},{},{},{}",
+            label(network, &f),
+            f.goodput(s.duration) / 1e6,
+            f.delivered,
+            f.measured,
+            f.datagrams.0,
+            f.datagrams.1,
+            f.retransmits,
+            f.failures,
+            f.rtt.mean,
+            f.object_time.mean
+        );
+    }
+    std::fs::write(out.join("flows.csv"), flows)?;
+    let mut links = String::from(
+        "link,direction,offered,delivered,delivered_bytes,queue_full,lost,too_big,filtered,down,max_queued_bytes\n",
+    );
+    for (link, pair) in s.links.iter().zip(network.counters()) {
+        for (way, c) in ["forward", "backward"].iter().zip(pair) {
+            let _ = writeln!(
+                links,
+                "{},{way},{},{},{},{},{},{},{},{},{}",
+                link.name,
+                c.offered,
+                c.delivered,
+                c.delivered_bytes,
+                c.queue_full,
+                c.lost,
+                c.too_big,
+                c.filtered,
+                c.down,
+                c.max_queued_bytes
+            );
+        }
+    }
+    std::fs::write(out.join("links.csv"), links)?;
+    for table in network.take_samples() {
+        if table.truncated {
+            eprintln!(
+                "neater-lab: {}.csv has the first {} samples only: sample less often",
+                table.name,
+                table.rows.len()
+            );
+        }
+        std::fs::write(out.join(format!("{}.csv", table.name)), table.to_csv())?;
+    }
+    for (link, bytes) in network.captures_so_far() {
+        std::fs::write(out.join(format!("trace-{link}.pcapng")), bytes)?;
+    }
+    if a.trace.contains(&Format::Csv) {
+        let events = network.world.take_trace();
+        if events.len() >= neater_netsim::MAX_TRACE {
+            eprintln!("neater-lab: trace.csv has the last {} events only: make the run shorter", events.len());
+        }
+        std::fs::write(out.join("trace.csv"), network.trace_csv(&events))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_separated_by_commas_outside_of_brackets() {
+        assert_eq!(list("0 %, 1 %"), ["0 %", "1 %"]);
+        assert_eq!(list("{ packets = [1, 2] },\"a,b\""), ["{ packets = [1, 2] }", "\"a,b\""]);
+    }
+}

@@ -1,0 +1,84 @@
+//! Framed messages that are refused, and framed datagrams that are no good.
+
+use bytes::Bytes;
+use neater_engine::{SendError, SendOptions, Stack};
+use neater_framing::FramerSpec;
+use neater_testkit::{Ask, Manner, Plan};
+use std::time::Duration;
+
+const S: Duration = Duration::from_secs(1);
+
+fn framed(stack: Stack, max: u64) -> Ask {
+    let mut ask = Ask::over(&[stack]);
+    ask.options.framer = FramerSpec::LengthPrefixed { width: 2, max };
+    ask
+}
+
+fn part(end_of_message: bool) -> SendOptions {
+    SendOptions { end_of_message, ..SendOptions::default() }
+}
+
+#[test]
+fn after_a_refused_part_the_rest_of_the_message_is_refused() {
+    for stack in [Stack::Tcp, Stack::Quic] {
+        let mut town = Plan::new(1).build();
+        let (c, s) = town.pair(&framed(stack, 10), Manner::patient(), Manner::patient());
+        for (data, end) in [("AAAA", false), ("BBBBBBBBBB", false), ("C", false), ("CC", true)] {
+            town.play.say(c, data, part(end));
+        }
+        town.play.say(c, "whole", part(true));
+        // The last part may be the one that is too much.
+        town.play.say(c, "DDDDDD", part(false));
+        town.play.say(c, "EEEEEE", part(true));
+        // A whole message that is too long spoils no other.
+        town.play.say(c, "FFFFFFFFFFF", part(true));
+        town.play.say(c, "in ", part(false));
+        town.play.say(c, "parts", part(true));
+        town.play.run_for(S);
+        assert_eq!(town.play.flow(s).messages, ["whole", "in parts"], "{stack}");
+        let refused = &town.play.flow(c).refused;
+        assert_eq!(refused.len(), 5, "{stack}: {refused:?}");
+        assert!(refused.iter().all(|e| matches!(e, SendError::Framer(_))), "{stack}: {refused:?}");
+        town.play.close(c);
+        town.play.end();
+    }
+}
+
+#[test]
+fn a_part_that_is_larger_than_any_message_spoils_its_message_only() {
+    let mut plan = Plan::new(2);
+    plan.client_limits.message = 1000;
+    let mut town = plan.build();
+    let (c, s) = town.pair(&framed(Stack::Tcp, 60_000), Manner::patient(), Manner::patient());
+    town.play.say(c, "A", part(false));
+    town.play.say(c, Bytes::from(vec![b'B'; 1001]), part(false));
+    town.play.say(c, "C", part(true));
+    town.play.say(c, "whole", part(true));
+    town.play.run_for(S);
+    assert_eq!(town.play.flow(s).messages, ["whole"]);
+    assert_eq!(town.play.flow(c).refused.len(), 2);
+    town.play.close(c);
+    town.play.end();
+}
+
+#[test]
+fn a_bad_datagram_does_not_break_a_framer() {
+    let mut town = Plan::new(3).build();
+    town.listen(&framed(Stack::Udp, 10_000), 443, Manner::patient());
+    // Without a framer, so that what is sent is what is on the wire.
+    let c = town.open(&Ask::over(&[Stack::Udp]), Manner::patient());
+    let wire: [&[u8]; 7] = [b"\0\x01a", b"\0\x09!", b"\0\x01b\0\x02cc", b"\xff\xff", b"", b"\0", b"\0\x01d"];
+    for datagram in wire {
+        town.play.say(c, Bytes::copy_from_slice(datagram), part(true));
+    }
+    town.play.run_for(S);
+    let [s] = *town.play.accepted(town.server) else { panic!("one peer") };
+    assert_eq!(town.play.flow(s).messages, ["a", "b", "cc", "d"]);
+    assert!(!town.play.flow(s).is_over(), "{:?}", town.play.flow(s).end());
+    let stats = town.play.engine(s.node).connection_stats(s.conn).expect("open");
+    assert_eq!((stats.messages_received, stats.datagrams_dropped), (4, 3), "an empty datagram is an empty one");
+    // And back, framed.
+    town.play.say(s, "answer", part(true));
+    town.play.run_for(S);
+    assert_eq!(town.play.flow(c).messages, [&b"\0\x06answer"[..]]);
+}

@@ -1,0 +1,73 @@
+//! Connections that say nothing for a long time.
+
+use neater_engine::{ConnectionError, SendOptions, Stack};
+use neater_link::LinkConfig;
+use neater_property::{SelectionProperty, TransportProperties};
+use neater_testkit::{Ask, Manner, Over, Plan};
+use std::time::Duration;
+
+const S: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_reliable_connection_that_says_nothing_is_not_over() {
+    for stack in [Stack::Tcp, Stack::Tls, Stack::Quic] {
+        let mut town = Plan::new(1).build();
+        let (c, s) = town.pair(&Ask::over(&[stack]).framed(), Manner::default(), Manner::echo());
+        town.play.run_for(600 * S);
+        for flow in [c, s] {
+            assert!(!town.play.flow(flow).is_over(), "{stack}: {:?}", town.play.flow(flow).end());
+        }
+        town.play.say(c, "still there?", SendOptions::default());
+        let answered = town.play.run_until(5 * S, |p| p.flow(c).messages == ["still there?"]);
+        assert!(answered, "{stack}: {:?}", town.play.flow(c).end());
+        town.play.close(c);
+        town.play.end();
+    }
+}
+
+#[test]
+fn a_session_lives_by_whoever_holds_a_stream() {
+    // The client is no neater, as far as it does not ask after its peer: the server does.
+    let mut properties = TransportProperties::default();
+    properties.prohibit(SelectionProperty::KeepAlive);
+    let quiet = Ask::over(&[Stack::Quic]).properties(properties);
+    let mut town = Plan::new(2).build();
+    town.listen(&Ask::over(&[Stack::Quic]), 443, Manner::patient());
+    let c = town.open(&quiet, Manner::patient());
+    town.play.say(c, "hello", SendOptions::default());
+    town.play.run_for(300 * S);
+    assert!(!town.play.flow(c).is_over(), "{:?}", town.play.flow(c).end());
+    town.play.close(c);
+    town.play.end();
+}
+
+#[test]
+fn whoever_wants_no_keep_alives_is_ended_by_silence() {
+    let mut properties = TransportProperties::default();
+    properties.prohibit(SelectionProperty::KeepAlive);
+    let mut town = Plan::new(3).build();
+    let (c, s) = town.pair(&Ask::over(&[Stack::Quic]).properties(properties), Manner::patient(), Manner::patient());
+    town.play.run_for(40 * S);
+    for flow in [c, s] {
+        assert!(town.play.flow(flow).is_over(), "{:?}", town.play.flow(flow).end());
+    }
+    town.play.end();
+}
+
+#[test]
+fn a_peer_that_is_gone_is_found_out() {
+    let mut town = Plan::new(4).build();
+    let (c, _) = town.pair(&Ask::over(&[Stack::Quic]), Manner::patient(), Manner::patient());
+    let (up, down) = town.client_links;
+    for link in [up, down] {
+        town.play.world().set_link(link, LinkConfig::default().with_loss(1.0));
+    }
+    let over = town.play.run_until(60 * S, |p| p.flow(c).is_over());
+    assert!(over, "nobody answers the questions");
+    assert!(
+        matches!(town.play.flow(c).end(), Some(Over::Failed(ConnectionError::Quic(_)))),
+        "{:?}",
+        town.play.flow(c).end()
+    );
+    town.play.end();
+}
