@@ -28,7 +28,7 @@ pub struct Point {
     pub mbit: f64,
     /// The round-trip time without queueing, in milliseconds; half of it each way.
     pub rtt_ms: f64,
-    /// Which share of the packets is lost behind the queue, in percent: see [`lost`].
+    /// Which share of the packets is lost behind the queue, in percent: see [`Point::lost`].
     pub loss_percent: f64,
     /// The bottleneck's drop-tail queue, in bytes.
     pub queue_bytes: u64,
