@@ -54,6 +54,8 @@ pub(crate) enum Timer {
 
 /// How many events one turn takes before it lets the program have its turn.
 const EVENTS_PER_TURN: usize = 1024;
+/// For how many turns in a row events that wait keep deadlines from being looked at.
+const TURNS_BEHIND: u32 = 16;
 /// A closing connection is given up when nothing of what was sent is taken for this long; its socket waits no longer than
 /// this for the peer's end of stream after ours.
 pub(crate) const LINGER: Duration = Duration::from_secs(10);
@@ -99,6 +101,8 @@ pub struct Engine<N> {
     pub(crate) again: bool,
     /// What the network was last told to wake for, so that it need not be told again.
     armed: (Option<Instant>, bool),
+    /// Turns in a row that have left events.
+    turns_behind: u32,
     /// Bytes queued in all connections.
     pub(crate) queued: usize,
     /// Connections that wait until that is less, though they have nothing queued themselves.
@@ -152,6 +156,7 @@ impl<N: Net> Engine<N> {
             net_events: Vec::new(),
             again: false,
             armed: (None, false),
+            turns_behind: 0,
             queued: 0,
             crowded_out: Vec::new(),
             stats: EngineStats::default(),
@@ -195,6 +200,7 @@ impl<N: Net> Engine<N> {
         }
         let mut events = core::mem::take(&mut self.net_events);
         let mut taken = 0;
+        let mut drained = true;
         loop {
             events.clear();
             let more = self.net.poll(&mut events);
@@ -207,12 +213,18 @@ impl<N: Net> Engine<N> {
             }
             if taken >= EVENTS_PER_TURN {
                 self.again = true;
+                drained = false;
                 break;
             }
         }
         events.clear();
         self.net_events = events;
-        self.run_timers();
+        // What a deadline waits for may be among the events that are still to be taken. An engine that is behind must not
+        // take it for silence and begin other attempts: they would put it further behind.
+        self.turns_behind = if drained { 0 } else { self.turns_behind + 1 };
+        if self.turns_behind % TURNS_BEHIND == 0 {
+            self.run_timers();
+        }
         self.settle();
     }
 
