@@ -221,8 +221,8 @@ impl<N: Net> Engine<N> {
         self.net_events = events;
         // What a deadline waits for may be among the events that are still to be taken. An engine that is behind must not
         // take it for silence and begin other attempts: they would put it further behind.
-        self.turns_behind = if drained { 0 } else { self.turns_behind + 1 };
-        if self.turns_behind % TURNS_BEHIND == 0 {
+        self.turns_behind = if drained { 0 } else { self.turns_behind.wrapping_add(1) };
+        if self.turns_behind.is_multiple_of(TURNS_BEHIND) {
             self.run_timers();
         }
         self.settle();
