@@ -463,6 +463,10 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let Some(ext) = &mut c.ext else { return };
         let Some(timeout) = ext.idle_timeout else { return };
+        // A peer may do nothing but listen. If the program has set a time, it wants to know.
+        if core::mem::take(&mut ext.spoke) && c.request.idle_timeout.is_none() {
+            ext.last_activity = now;
+        }
         let at = ext.last_activity + timeout;
         if at > now {
             self.timers.push(at, Timer::Idle(conn));

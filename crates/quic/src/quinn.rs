@@ -27,8 +27,11 @@ pub struct ConnectionEvent(q::ConnectionEvent);
 pub struct EndpointEvent(q::EndpointEvent);
 
 const CID_LEN: usize = 8;
-/// Handshakes in progress beyond which a client must prove its address first (RFC 9000 section 8.1.2).
+/// Handshakes in progress beyond which a client must prove its address first (RFC 9000 section 8.1.2), unless fewer are allowed:
+/// see [`Endpoint::limit_handshakes`].
 const RETRY_ABOVE: usize = 1000;
+/// However few are allowed, so many may go on unproven: a proof costs honest clients a round trip.
+const RETRY_LEAST: usize = 64;
 /// Handshakes in progress beyond which new ones are refused.
 const REFUSE_ABOVE: usize = 10_000;
 
@@ -72,6 +75,7 @@ pub struct Endpoint {
     rng: Arc<Mutex<Rng>>,
     wall: Arc<std::sync::atomic::AtomicU64>,
     handshaking: usize,
+    retry_above: usize,
     accepting: bool,
     server: bool,
     qlog: Option<Qlog>,
@@ -120,7 +124,19 @@ impl Endpoint {
         let traced = server.clone().zip(tuning);
         let inner = q::Endpoint::new(Arc::new(config), server, true, None);
         let (qlog, server) = (identity.qlog.clone(), accepting);
-        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting, server, qlog, traced })
+        Ok(Self {
+            inner,
+            epoch,
+            engine,
+            rng,
+            wall,
+            handshaking: 0,
+            retry_above: RETRY_ABOVE,
+            accepting,
+            server,
+            qlog,
+            traced,
+        })
     }
 
     /// Tells wall time, for the age of tokens.
@@ -133,7 +149,7 @@ impl Endpoint {
         if !self.accepting || self.handshaking >= REFUSE_ABOVE {
             return Arrival::Respond(self.inner.refuse(incoming, out).into());
         }
-        if self.handshaking >= RETRY_ABOVE && incoming.may_retry() {
+        if self.handshaking >= self.retry_above && incoming.may_retry() {
             return match self.inner.retry(incoming, out) {
                 Ok(t) => Arrival::Respond(t.into()),
                 Err(e) => Arrival::Respond(self.inner.refuse(e.into_incoming(), out).into()),
@@ -162,6 +178,12 @@ impl Endpoint {
     #[must_use]
     pub fn is_server(&self) -> bool {
         self.server
+    }
+
+    /// Of so many handshakes at once that whoever uses this endpoint allows, the second half must come from clients that have
+    /// proved their addresses: forged ones cannot use up all.
+    pub fn limit_handshakes(&mut self, most: usize) {
+        self.retry_above = (most / 2).clamp(RETRY_LEAST, RETRY_ABOVE);
     }
 
     /// A connection that this endpoint accepted has finished its handshake, or failed.

@@ -280,6 +280,25 @@ impl Shared {
         self.finish(after);
     }
 
+    /// Whoever drove the engine has stopped: nobody waits any longer.
+    fn orphan(&self) {
+        let mut after = After::default();
+        {
+            let mut state = self.lock();
+            if state.engine.is_forked() {
+                return;
+            }
+            state.engine.orphan();
+            state.dispatch(&mut after);
+            for group in &mut state.groups {
+                after.wakers.extend(group.waiters.take());
+            }
+            after.discarded = core::mem::take(&mut state.discarded);
+            after.spent = state.engine.take_spent();
+        }
+        self.finish(after);
+    }
+
     /// Makes the driver look, from wherever.
     pub(crate) fn kick(&self) {
         let (driver, forked) = {
@@ -584,7 +603,7 @@ impl State {
 
     /// Takes what a listener received first; `Err`: it has stopped, or it listens in another process.
     pub(crate) fn next_incoming(&mut self, id: ListenerId, who: &mut Who<'_>) -> Result<Option<Incoming>, ()> {
-        if self.engine.is_forked() {
+        if self.engine.unusable().is_some() {
             return Err(());
         }
         let ticket = self.ticket(who);
@@ -633,7 +652,7 @@ impl State {
     }
 
     pub(crate) fn next_stream(&mut self, id: GroupId, who: &mut Who<'_>) -> Option<ConnectionId> {
-        if self.engine.is_forked() {
+        if self.engine.unusable().is_some() {
             return None;
         }
         let ticket = self.ticket(who);
@@ -729,6 +748,31 @@ fn grow<T: Keyed>(slots: &mut Vec<T>, index: usize) {
         slots.reserve_exact(3 * room - slots.len());
     }
     slots.resize_with(room, T::default);
+}
+
+/// The engine as whoever drives it holds it. With the last of those who could, all that waits ends.
+pub(crate) struct Driving(pub(crate) Arc<Shared>);
+
+impl core::fmt::Debug for Driving {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl core::ops::Deref for Driving {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        // A driver may be dropped because the program's code has panicked below it, and the engine may be half done.
+        if catch_unwind(AssertUnwindSafe(|| self.0.orphan())).is_err() {
+            tracing::error!(target: "neater::event", "the engine could not be given up in order");
+        }
+    }
 }
 
 /// A counted reference of a public object.
