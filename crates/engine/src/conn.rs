@@ -258,8 +258,8 @@ pub(crate) struct Ext {
     pub(crate) changed: Option<Box<neater_property::ConnectionProperties>>,
     /// The defaults for its messages, if they are not those of the request any more.
     pub(crate) messages: Option<Box<neater_property::MessageProperties>>,
-    /// Something was sent to the peer of a shared UDP socket since its time was last looked at.
-    pub(crate) spoke: bool,
+    /// When something was last sent to the peer of a shared UDP socket.
+    pub(crate) spoke: Option<Instant>,
 }
 
 impl core::fmt::Debug for Ext {

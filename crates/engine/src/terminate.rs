@@ -464,10 +464,8 @@ impl<N: Net> Engine<N> {
         let Some(ext) = &mut c.ext else { return };
         let Some(timeout) = ext.idle_timeout else { return };
         // A peer may do nothing but listen. If the program has set a time, it wants to know.
-        if core::mem::take(&mut ext.spoke) && c.request.idle_timeout.is_none() {
-            ext.last_activity = now;
-        }
-        let at = ext.last_activity + timeout;
+        let spoke = ext.spoke.filter(|_| c.request.idle_timeout.is_none());
+        let at = spoke.map_or(ext.last_activity, |s| s.max(ext.last_activity)) + timeout;
         if at > now {
             self.timers.push(at, Timer::Idle(conn));
         } else {

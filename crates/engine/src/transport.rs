@@ -336,7 +336,8 @@ impl<N: Net> Engine<N> {
                 None => {}
             },
             Io::Peer { channel } => {
-                c.ext().spoke = true;
+                // Calls do not look at the clock, and there may have been no turn for a long time.
+                c.ext().spoke = Some(self.net.now());
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
                 if let (Some(ch), Some(remote)) = (self.channels.get_mut(channel), peer) {
                     flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut budget, &mut done);

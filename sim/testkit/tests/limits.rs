@@ -604,7 +604,13 @@ fn who_says_nothing_does_not_use_up_the_connections_that_may_still_come() {
 #[test]
 fn a_peer_of_a_shared_udp_socket_may_do_nothing_but_listen() {
     let mut town = Plan::new(10).build();
-    let (c, s) = town.pair(&Ask::over(&[Stack::Udp]), Manner::patient(), Manner::patient());
+    let ask = Ask::over(&[Stack::Udp]);
+    town.listen(&ask, 443, Manner::patient());
+    let c = town.open(&ask, Manner::patient());
+    town.play.say(c, "more of it", message());
+    let server = town.server;
+    assert!(town.play.run_until(S, |p| p.accepted(server).len() == 1));
+    let s = town.play.accepted(server)[0];
     for i in 0..600 {
         town.play.say(s, "tick", message());
         town.play.run_for(500 * MS);
@@ -612,7 +618,7 @@ fn a_peer_of_a_shared_udp_socket_may_do_nothing_but_listen() {
     }
     assert!(town.play.flow(c).received.len() >= 4 * 600, "all of them arrived");
     // Silence on both sides ends it.
-    assert!(town.play.run_until(250 * S, |p| p.flow(s).is_over()));
+    assert!(town.play.run_until(121 * S, |p| p.flow(s).is_over()));
     town.play.release(c);
     town.play.end();
 }
