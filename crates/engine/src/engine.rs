@@ -131,7 +131,7 @@ impl<N: Net> Engine<N> {
         Self {
             now,
             names,
-            limits: config.limits,
+            limits: config.limits.usable(),
             outcomes: OutcomeCache::new(rng.u64()),
             rng,
             config,

@@ -5,7 +5,7 @@
 //!
 //! *Invariant*: nothing that is done with such an engine succeeds, except looking at figures of the past.
 
-use crate::conn::ConnectionState;
+use crate::conn::{ConnectionState, Io};
 use crate::event::{ConnectionError, EstablishmentError, Reason, SendError};
 use crate::{Engine, ListenerId};
 use neater_base::net::{ErrorKind, Net, NetError};
@@ -63,14 +63,19 @@ impl<N: Net> Engine<N> {
             self.stop(ListenerId(listener));
         }
         for conn in self.conns.keys() {
-            match self.conns.get(conn).map(|c| c.state) {
-                Some(ConnectionState::Establishing) => {
-                    self.cancel_establishment(conn);
-                    self.fail(conn, not_established(NOT_DRIVEN));
-                }
-                Some(_) => self.fail_connection(conn, ConnectionError::Net(NOT_DRIVEN)),
-                None => {}
+            let Some(c) = self.conns.get(conn) else { continue };
+            if c.state == ConnectionState::Establishing {
+                self.cancel_establishment(conn);
+                self.fail(conn, not_established(NOT_DRIVEN));
+                continue;
             }
+            // The peer must not take a part for the whole. What the system has all of, it may still deliver.
+            if let (Io::Channel(key), false) = (c.io, c.tx.is_empty())
+                && let Some(channel) = self.channels.remove(key)
+            {
+                self.net.abort(channel.sock);
+            }
+            self.fail_connection(conn, ConnectionError::Net(NOT_DRIVEN));
         }
         // What can be said once is said: that it is over.
         self.settle();

@@ -214,7 +214,10 @@ impl<N: Net> Engine<N> {
         let reuse_address = base.reuse_address || self.config.shared_secret.is_some();
         let options = SocketOptions { interface, local: Some(addr), reuse_address, ..base.clone() };
         if matches!(stack, Stack::Quic | Stack::QuicDatagram) {
-            let key = self.open_quic_socket(addr, &options, Some((listener, request)))?;
+            let key = match self.reopen_quic_socket(&options, listener, request)? {
+                Some(key) => key,
+                None => self.open_quic_socket(addr, &options, Some((listener, request)))?,
+            };
             if let Some(l) = self.listeners.get_mut(listener) {
                 l.quic_sockets.push(key);
             }

@@ -51,6 +51,12 @@ impl<N: Net> Engine<N> {
             let has = features.provides.contains(p) || framed || (features.configurable.contains(p) && wanted);
             return Some(Value::from(has));
         }
+        if let (true, Some(idle), Io::Stream { .. } | Io::Datagrams { .. }) =
+            (info.name == "connTimeout" && c.properties().timeout.is_none(), c.idle_timeout(), c.io)
+        {
+            // QUIC gives up on a peer of which it hears nothing whether that was asked for or not.
+            return Some(Value::from(idle));
+        }
         match (&c.ext, info.class) {
             (Some(ext), Class::Connection | Class::Protocol) if ext.changed.is_some() => {
                 ext.changed.as_ref()?.get(info.name)
@@ -288,6 +294,15 @@ impl Conn {
     /// The defaults for its messages as they are now.
     fn messages(&self) -> &MessageProperties {
         self.ext.as_ref().and_then(|e| e.messages.as_deref()).unwrap_or(&self.request.properties.message)
+    }
+
+    /// For how long a QUIC session waits for its peer.
+    fn idle_timeout(&self) -> Option<core::time::Duration> {
+        let tuning = match self.passive {
+            true => self.request.quic_server.as_ref().map(|(_, tuning)| tuning),
+            false => self.request.quic.as_ref().map(|setup| &setup.tuning),
+        };
+        tuning?.idle_timeout
     }
 
     /// The priority within the group that the connection has now.

@@ -38,6 +38,8 @@ pub(crate) struct QuicSocket {
     blocked: Option<(neater_quic::Transmit, Vec<u8>)>,
     waiting: Vec<Key>,
     pub(crate) listener: Option<Key>,
+    /// What it was opened with, but for the port, which is the one that it got.
+    options: SocketOptions,
 }
 
 impl core::fmt::Debug for QuicSocket {
@@ -126,6 +128,7 @@ impl<N: Net> Engine<N> {
         options: &SocketOptions,
         server: Option<(Key, &Arc<Compiled>)>,
     ) -> Result<Key, AttemptError> {
+        let asked = options;
         let mut options = options.clone();
         options.set.push(SocketOption::ReceiveBuffer(SOCKET_BUFFER));
         options.set.push(SocketOption::SendBuffer(SOCKET_BUFFER));
@@ -150,8 +153,27 @@ impl<N: Net> Engine<N> {
             blocked: None,
             waiting: Vec::new(),
             listener: server.map(|(l, _)| l),
+            options: SocketOptions { local: self.net.local_addr(sock).ok(), ..asked.clone() },
         });
         Ok(key)
+    }
+
+    /// Listens again at a socket that is there for the connections of a listener that has stopped, if there is one: another
+    /// cannot have its port.
+    pub(crate) fn reopen_quic_socket(
+        &mut self,
+        options: &SocketOptions,
+        listener: Key,
+        request: &Arc<Compiled>,
+    ) -> Result<Option<Key>, AttemptError> {
+        let left = |s: &QuicSocket| s.listener.is_none() && s.endpoint.is_server() && s.options == *options;
+        let Some(key) = self.quic_sockets.iter().find(|(_, s)| left(s)).map(|(k, _)| k) else { return Ok(None) };
+        let Some((tls, tuning)) = request.quic_server.as_ref() else { return Ok(None) };
+        let identity = self.identity();
+        let Some(s) = self.quic_sockets.get_mut(key) else { return Ok(None) };
+        s.endpoint.accept_again(&identity, tls.clone(), tuning).map_err(AttemptError::Quic)?;
+        s.listener = Some(listener);
+        Ok(Some(key))
     }
 
     #[allow(clippy::too_many_arguments, reason = "an attempt has this many sides")]

@@ -67,6 +67,22 @@ impl q::TimeSource for TokenClock {
     }
 }
 
+/// What accepted connections are set up with.
+fn setup(
+    tls: Arc<rustls::ServerConfig>,
+    tuning: &Tuning,
+    token_key: &[u8],
+    wall: &Arc<std::sync::atomic::AtomicU64>,
+) -> Result<Arc<q::ServerConfig>, QuicError> {
+    let crypto = QuicServerConfig::try_from(tls).map_err(|e| QuicError::Configuration(e.to_string()))?;
+    let token = ring::hkdf::Salt::new(ring::hkdf::HKDF_SHA256, &[]).extract(token_key);
+    let mut server = q::ServerConfig::new(Arc::new(crypto), Arc::new(token));
+    server.transport_config(Arc::new(tuning.transport()));
+    server.migration(tuning.migration);
+    server.time_source(Arc::new(TokenClock(wall.clone())));
+    Ok(Arc::new(server))
+}
+
 /// quinn-proto's endpoint.
 pub struct Endpoint {
     inner: q::Endpoint,
@@ -110,17 +126,7 @@ impl Endpoint {
         config.rng_seed(Some(seed));
         let accepting = server.is_some();
         let tuning = server.as_ref().filter(|_| identity.qlog.is_some()).map(|(_, tuning)| Tuning::clone(tuning));
-        let server = server
-            .map(|(tls, tuning)| {
-                let crypto = QuicServerConfig::try_from(tls).map_err(|e| QuicError::Configuration(e.to_string()))?;
-                let token = ring::hkdf::Salt::new(ring::hkdf::HKDF_SHA256, &[]).extract(&identity.token_key);
-                let mut server = q::ServerConfig::new(Arc::new(crypto), Arc::new(token));
-                server.transport_config(Arc::new(tuning.transport()));
-                server.migration(tuning.migration);
-                server.time_source(Arc::new(TokenClock(wall.clone())));
-                Ok::<_, QuicError>(Arc::new(server))
-            })
-            .transpose()?;
+        let server = server.map(|(tls, tuning)| setup(tls, tuning, &identity.token_key, &wall)).transpose()?;
         let traced = server.clone().zip(tuning);
         let inner = q::Endpoint::new(Arc::new(config), server, true, None);
         let (qlog, server) = (identity.qlog.clone(), accepting);
@@ -172,6 +178,24 @@ impl Endpoint {
         transport.qlog_stream(Some(stream));
         setup.transport_config(Arc::new(transport));
         Some(Arc::new(setup))
+    }
+
+    /// Accepts connections again, after [`EndpointApi::stop_accepting`], with another certificate perhaps. Those that it has go
+    /// on as they were set up.
+    ///
+    /// # Errors
+    /// [`QuicError::Configuration`] when the TLS configuration cannot carry QUIC.
+    pub fn accept_again(
+        &mut self,
+        identity: &Identity,
+        tls: Arc<rustls::ServerConfig>,
+        tuning: &Tuning,
+    ) -> Result<(), QuicError> {
+        let server = setup(tls, tuning, &identity.token_key, &self.wall)?;
+        self.traced = identity.qlog.is_some().then(|| (server.clone(), tuning.clone()));
+        self.inner.set_server_config(Some(server));
+        (self.accepting, self.server) = (true, true);
+        Ok(())
     }
 
     /// Whether it accepts connections, or did: other engines may share its port.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use core::future::Future;
 use core::task::{Context, Poll};
 use core::time::Duration;
+use neater_base::net::NetError;
 use neater_engine::{
     CandidateOutcome, ConnectionId, ConnectionStats, Event, MessageId, Reason, ReceiveOutcome, Received, SendOptions,
     Stack, StreamDirection, TimelineEntry,
@@ -64,14 +65,16 @@ impl Connection {
 
     #[inline]
     fn poll_ready_as(&self, s: &mut State, who: &mut Who<'_>) -> Poll<Result<(), EstablishmentError>> {
-        let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(cancelled())) };
+        let Some(slot) = s.slot(self.id) else {
+            return Poll::Ready(Err(s.engine.unusable().map_or_else(cancelled, not_usable)));
+        };
         match &slot.outcome {
             Some(Ok(())) => Poll::Ready(Ok(())),
             Some(Err(e)) => Poll::Ready(Err((**e).clone())),
             None if slot.ended.is_some() => Poll::Ready(Err(cancelled())),
             None => {
                 if let Some(e) = s.engine.unusable() {
-                    return Poll::Ready(Err(never_ready(Reason::EstablishmentFailed, e.kind.as_str())));
+                    return Poll::Ready(Err(not_usable(e)));
                 }
                 s.wait_as(self.id, Wait::Changed, who);
                 Poll::Pending
@@ -294,7 +297,9 @@ impl Connection {
     /// The error that ended it, if one did.
     pub fn closed(&self) -> impl Future<Output = Result<(), ConnectionError>> + Send + '_ {
         self.waiting(|s, who| {
-            let Some(slot) = s.slot(self.id) else { return Poll::Ready(Ok(())) };
+            let Some(slot) = s.slot(self.id) else {
+                return Poll::Ready(s.engine.unusable().map_or(Ok(()), |e| Err(ConnectionError::Net(e))));
+            };
             if let Some(ended) = &slot.ended {
                 return Poll::Ready(ended.clone().map_err(|e| *e));
             }
@@ -502,6 +507,11 @@ impl Connection {
     pub fn establishment_time(&self) -> Option<Duration> {
         self.stats().map(|s| s.establishment)
     }
+}
+
+/// What waits on an engine that nobody drives, or in a child of `fork`, waits in vain.
+fn not_usable(e: NetError) -> EstablishmentError {
+    never_ready(Reason::EstablishmentFailed, e.kind.as_str())
 }
 
 fn cancelled() -> EstablishmentError {

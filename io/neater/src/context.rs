@@ -155,7 +155,9 @@ impl Builder {
         let fd = std::os::fd::AsFd::as_fd(&net).try_clone_to_owned()?;
         let waker = net.waker();
         let engine = self.engine_over(net)?;
-        let shared = Shared::new(Box::new(engine), siblings, Box::new(move || waker.wake()));
+        let guard = waker.clone();
+        let forked = Box::new(move || guard.is_forked());
+        let shared = Shared::new(Box::new(engine), siblings, Box::new(move || waker.wake()), forked);
         let neater = Neater { handle: Handle::new(shared.clone()) };
         Ok((neater, Driver { shared: Driving(shared), fd }))
     }
@@ -198,7 +200,7 @@ impl Neater {
         config: EngineConfig,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> (Self, Turner) {
-        let shared = Shared::new(Box::new(Engine::new(net, config)), None, Box::new(wake));
+        let shared = Shared::new(Box::new(Engine::new(net, config)), None, Box::new(wake), Box::new(|| false));
         (Self { handle: Handle::new(shared.clone()) }, Turner { shared })
     }
 

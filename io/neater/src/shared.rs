@@ -8,7 +8,7 @@ use neater_engine::{ConnectionError, ConnectionId, EstablishmentError, Event, Fo
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::Waker;
 
 /// Events kept for a subscriber that does not take them. The oldest are dropped beyond it.
@@ -23,6 +23,10 @@ pub(crate) struct Shared {
     siblings: Option<Siblings>,
     /// Makes the pollable descriptor readable, from any thread.
     wake_fd: Box<dyn Fn() + Send + Sync>,
+    /// Whether this process is a child of the one that made the engine, without its lock.
+    forked: Box<dyn Fn() -> bool + Send + Sync>,
+    /// What stands in such a child for what another thread of the parent's had locked.
+    inherited: OnceLock<Mutex<State>>,
 }
 
 pub(crate) struct State {
@@ -174,23 +178,15 @@ impl Shared {
         engine: Box<dyn Machine>,
         siblings: Option<Siblings>,
         wake_fd: Box<dyn Fn() + Send + Sync>,
+        forked: Box<dyn Fn() -> bool + Send + Sync>,
     ) -> Arc<Self> {
         Arc::new(Self {
             siblings,
-            state: Mutex::new(State {
-                engine,
-                conns: Vec::new(),
-                listeners: Vec::new(),
-                groups: Vec::new(),
-                driver: None,
-                roots_loaded: false,
-                tickets: 0,
-                calls: VecDeque::new(),
-                calling: false,
-                discarded: Vec::new(),
-            }),
+            state: Mutex::new(State::new(engine)),
             users: AtomicUsize::new(0),
             wake_fd,
+            forked,
+            inherited: OnceLock::new(),
         })
     }
 
@@ -206,6 +202,11 @@ impl Shared {
     #[cold]
     fn lock_slowly(&self) -> MutexGuard<'_, State> {
         crate::reentry::check(self.address());
+        if (self.forked)() {
+            // Whoever holds it may be a thread that is not here. Behind the lock there is nothing but refusals in any case.
+            let elsewhere = || Mutex::new(State::new(Box::new(crate::inherited::engine())));
+            return self.inherited.get_or_init(elsewhere).lock().unwrap_or_else(PoisonError::into_inner);
+        }
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -372,6 +373,21 @@ impl Shared {
 }
 
 impl State {
+    fn new(engine: Box<dyn Machine>) -> Self {
+        Self {
+            engine,
+            conns: Vec::new(),
+            listeners: Vec::new(),
+            groups: Vec::new(),
+            driver: None,
+            roots_loaded: false,
+            tickets: 0,
+            calls: VecDeque::new(),
+            calling: false,
+            discarded: Vec::new(),
+        }
+    }
+
     fn dispatch(&mut self, after: &mut After) {
         while let Some(Notice { source, event }) = self.engine.poll_notice() {
             match source {

@@ -622,3 +622,21 @@ fn a_peer_of_a_shared_udp_socket_may_do_nothing_but_listen() {
     town.play.release(c);
     town.play.end();
 }
+
+#[test]
+fn nothing_stands_still_at_limits_of_nothing() {
+    for stack in [Stack::Tcp, Stack::Tls, Stack::Quic] {
+        let mut plan = Plan::new(11);
+        let nothing =
+            Limits { send_buffer: 0, engine_bytes: 0, send_floor: 0, handshakes: 0, untaken: 0, ..Limits::default() };
+        (plan.client_limits, plan.server_limits) = (nothing, nothing);
+        let mut town = plan.build();
+        town.listen(&Ask::over(&[stack]), 443, Manner::echo());
+        for _ in 0..3 {
+            let f = town.open(&Ask::over(&[stack]), Manner::patient());
+            town.play.say(f, "x", message());
+            assert!(town.play.run_until(5 * S, |p| p.flow(f).count == 1), "{stack}");
+        }
+        town.play.end();
+    }
+}
