@@ -27,8 +27,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Invariants*: no input makes anything here panic, allocate (it could not: it is `no_std`) or run longer than its length; a view borrows the packet and
-//! lies within it; what is written can be read again and is then equal; the length field of a chunk never counts its padding.
+//! *Invariants*: no input makes anything here panic or run longer than its length, and nothing allocates: outside its tests
+//! the crate is `no_std`. A view borrows the packet and lies within it; what is written can be read again and is then equal;
+//! the length field of a chunk never counts its padding.
 
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
