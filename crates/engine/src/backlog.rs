@@ -160,8 +160,7 @@ mod tests {
         let mut slab = Slab::new();
         let keys: Vec<Key> = all.iter().map(|_| slab.insert(())).collect();
         let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
-        let each =
-            all.iter().zip(&keys).map(|((of, age), k)| (*k, ip(of), now.saturating_sub(Duration::from_millis(*age))));
+        let each = all.iter().zip(&keys).map(|((of, age), k)| (*k, ip(of), now - Duration::from_millis(*age)));
         let gone = who_makes_room(each, from.map(ip), now)?;
         keys.iter().position(|k| *k == gone)
     }
