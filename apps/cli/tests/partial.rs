@@ -256,6 +256,55 @@ fn a_part_that_is_not_the_one_asked_for_is_not_appended() {
     }
 }
 
+#[test]
+fn a_server_that_sends_less_than_was_asked_for_is_asked_for_more_as_long_as_it_sends_any() {
+    let f = Folder::new("pieces");
+    let contents = noise(5000, 1);
+    let whole = contents.clone();
+    let (origin, heads) = scripted(move |head| {
+        let from = from(head);
+        if from == 0 {
+            return rest(head, "ETag: \"v1\"\r\n", &contents, 400);
+        }
+        let to = (from + 500).min(contents.len());
+        let range =
+            format!("Content-Range: bytes {from}-{}/{}\r\nContent-Length: {}", to - 1, contents.len(), to - from);
+        let mut all = format!("HTTP/1.1 206 P\r\nETag: \"v1\"\r\n{range}\r\nConnection: close\r\n\r\n").into_bytes();
+        all.extend_from_slice(&contents[from..to]);
+        all
+    });
+    // One retry, for the answer that broke.
+    let r = get(&f, &["--retries", "1"], "mine", &format!("{origin}/file"));
+    assert_eq!((r.code, f.read("mine") == whole), (0, true), "{}", r.err);
+    assert_eq!(heads.lock().expect("sound").len(), 11);
+}
+
+#[test]
+fn what_http_cannot_do_is_refused_before_anything_is_sent() {
+    let f = Folder::new("one-way");
+    let (origin, heads) = scripted(|head| rest(head, "", b"hello", 5));
+    for needs in ["send-only", "receive-only"] {
+        let r = get(&f, &["--needs", needs], "mine", &format!("{origin}/file"));
+        assert_eq!(r.code, 2, "{needs}: {}", r.err);
+        assert!(r.err.contains("both directions"), "{}", r.err);
+    }
+    assert!(heads.lock().expect("sound").is_empty() && names(&f).is_empty());
+}
+
+#[test]
+fn a_redirection_that_cannot_be_followed_is_the_servers_fault() {
+    let f = Folder::new("nowhere");
+    let (origin, _) = scripted(|head| match head.split(' ').nth(1) {
+        Some("/login?next=http://elsewhere/") => rest(head, "", b"hello", 5),
+        Some("/file") => b"HTTP/1.1 302 F\r\nLocation: file:///etc/passwd\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        _ => b"HTTP/1.1 302 F\r\nLocation: /login?next=http://elsewhere/\r\nContent-Length: 0\r\n\r\n".to_vec(),
+    });
+    let r = get(&f, &["--json"], "mine", &format!("{origin}/file"));
+    assert_eq!((r.code, &of(&r.events(), "failed")[0]["kind"]), (1, &"redirect".into()), "{}", r.err);
+    let r = get(&f, &[], "mine", &format!("{origin}/other"));
+    assert_eq!((r.code, f.read("mine")), (0, b"hello".to_vec()), "{}", r.err);
+}
+
 fn serving(contents: &'static [u8]) -> String {
     scripted(move |head| rest(head, "ETag: \"one\"\r\n", contents, contents.len())).0
 }

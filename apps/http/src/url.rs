@@ -49,15 +49,27 @@ impl Origin {
     /// What stands in Host and `:authority`.
     #[must_use]
     pub fn authority(&self) -> String {
-        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        // RFC 6874 section 4: a zone means something on this host only, and is not told to others.
+        self.with_port(self.host.split('%').next().unwrap_or_default())
+    }
+
+    fn with_port(&self, host: &str) -> String {
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         if self.port == self.scheme.default_port() { host } else { format!("{host}:{}", self.port) }
     }
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}://{}", self.scheme.as_str(), self.authority())
+        write!(f, "{}://{}", self.scheme.as_str(), self.with_port(&self.host))
     }
+}
+
+/// Whether this is the form of a scheme (RFC 3986 section 3.1): what stands before `://` may also be a path with a URL in its
+/// query.
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
 }
 
 /// A URL: an origin and what to ask it for.
@@ -85,7 +97,7 @@ impl Url {
         if text.is_empty() {
             return Err(bad("it is empty"));
         }
-        let (scheme, rest) = match text.split_once("://") {
+        let (scheme, rest) = match text.split_once("://").filter(|(s, _)| is_scheme(s)) {
             Some((s, rest)) if s.eq_ignore_ascii_case("https") => (Scheme::Https, rest),
             Some((s, rest)) if s.eq_ignore_ascii_case("http") => (Scheme::Http, rest),
             Some((s, _)) => return Err(bad(&format!("the scheme is {s}; http and https are known"))),
@@ -117,7 +129,12 @@ impl Url {
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         let path = without_dots(&path);
         let target = escape(&path).parse().map_err(|_| bad("the path has characters that cannot stand there"))?;
-        let host = literal.unwrap_or(host).to_ascii_lowercase();
+        // RFC 6874 section 2: the percent sign before a zone is written as %25. Many write it as it is.
+        let (host, zone) = match literal.unwrap_or(host).split_once('%') {
+            Some((addr, zone)) => (addr, Some(zone.strip_prefix("25").filter(|z| !z.is_empty()).unwrap_or(zone))),
+            None => (literal.unwrap_or(host), None),
+        };
+        let host = host.to_ascii_lowercase() + &zone.map_or_else(String::new, |z| format!("%{z}"));
         Ok(Self { origin: Origin { scheme, host, port: port.unwrap_or(scheme.default_port()) }, target })
     }
 
@@ -139,7 +156,7 @@ impl Url {
     /// [`Error::Url`] if it means nothing.
     pub fn join(&self, location: &str) -> Result<Self, Error> {
         let location = location.trim();
-        if location.contains("://") {
+        if location.split_once("://").is_some_and(|(s, _)| is_scheme(s)) {
             return Self::parse(location);
         }
         if let Some(rest) = location.strip_prefix("//") {
@@ -349,5 +366,24 @@ mod tests {
         assert_eq!(uri(true, Some(other.clone())), "https://other:1/a");
         // Over HTTP/1.1 it is the Host field that says so.
         assert_eq!(uri(false, Some(other)), "/a");
+    }
+
+    #[test]
+    fn a_url_in_a_query_is_no_scheme() {
+        let at = url("https://h/a/b");
+        assert_eq!(at.join("/login?next=https://x/y").unwrap().to_string(), "https://h/login?next=https://x/y");
+        assert_eq!(at.join("?next=https://x/y").unwrap().to_string(), "https://h/a/b?next=https://x/y");
+        assert_eq!(at.join("HTTP://x/y").unwrap().to_string(), "http://x/y");
+        assert_eq!(url("h:8443/a?u=http://x/").to_string(), "https://h:8443/a?u=http://x/");
+        assert!(Url::parse("ftp://h/").is_err() && at.join("ftp://h/").is_err());
+    }
+
+    #[test]
+    fn a_zone_is_for_this_host_alone() {
+        for text in ["https://[fe80::1%25lo]:8443/a", "https://[FE80::1%lo]:8443/a"] {
+            let u = url(text);
+            assert_eq!((u.origin().host.as_str(), u.origin().authority().as_str()), ("fe80::1%lo", "[fe80::1]:8443"));
+            assert_eq!(u.join("b").unwrap().origin(), u.origin());
+        }
     }
 }

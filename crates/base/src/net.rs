@@ -106,6 +106,8 @@ pub enum ErrorKind {
     Unsupported,
     /// The engine was made in another process: a child of `fork` must make its own.
     Forked,
+    /// Nobody drives the engine any more.
+    NotDriven,
     /// Anything else; the code tells.
     Other,
 }
@@ -135,6 +137,9 @@ impl ErrorKind {
             Self::InvalidInput => "invalid argument",
             Self::Unsupported => "not supported on this platform",
             Self::Forked => "engine belongs to another process (create one after fork)",
+            Self::NotDriven => {
+                "nobody drives the engine any more (the runtime that it was made on has ended, or its Driver was dropped)"
+            }
             Self::Other => "system error",
         }
     }

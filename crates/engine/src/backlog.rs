@@ -5,23 +5,54 @@
 //! ([`crate::Limits::handshakes`]). What comes beyond the first bound waits in the kernel, or is refused where no kernel keeps
 //! it (QUIC, UDP). *Not responsible for* accepting.
 //!
-//! *Invariants*: a listener that is full accepts again when a quarter of its room is free; no handshake is given up before
-//! [`HASTE`], nor while there is room for others.
+//! *Invariants*: a listener that is full accepts again when a quarter of its room is free; no handshake is given up while
+//! there is room for others, nor before [`HASTE`], unless its source (an address, or of IPv6 a network of 64 bits) has more of
+//! them than that of the newcomer would have: nobody keeps others out by coming more often.
 
 use crate::channel::{Behind, Channel};
 use crate::conn::{Conn, Conns};
 use crate::event::ConnectionError;
 use crate::{Engine, ListenerId};
+use core::cmp::Reverse;
 use core::time::Duration;
 use neater_base::Instant;
 use neater_base::Key;
 use neater_base::net::Net;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
 
 /// How long an incoming handshake is left in peace, although there is no room for another one. On a path of 600 ms it takes
 /// one round trip and perhaps the repair of a loss; peers that keep a listener busy with handshakes that they never finish
 /// need `Limits::handshakes` new connections in this time.
 const HASTE: Duration = Duration::from_secs(2);
+
+/// Where a handshake comes from: of IPv6 the first 64 bits, because whoever has one address there has them all (RFC 4291 section
+/// 2.5.1).
+fn source(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
+
+/// Which of these handshakes, each with its peer's address and its beginning, is given up for another one that comes
+/// `from` there, if that is known: the oldest of the source that has most, of those that may be given up at all.
+pub(crate) fn who_makes_room(
+    all: impl Iterator<Item = (Key, IpAddr, Instant)>,
+    from: Option<IpAddr>,
+    now: Instant,
+) -> Option<Key> {
+    let all: Vec<_> = all.map(|(key, ip, since)| (key, source(ip), since)).collect();
+    let mut count: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for (_, of, _) in &all {
+        *count.entry(*of).or_default() += 1;
+    }
+    let with_it = from.map(|ip| count.get(&source(ip)).copied().unwrap_or(0) + 1);
+    let has = |of: &IpAddr| count.get(of).copied().unwrap_or(0);
+    let may = |of: &IpAddr, since: Instant| since + HASTE <= now || with_it.is_some_and(|n| has(of) > n);
+    let victims = all.iter().filter(|(_, of, since)| may(of, *since));
+    victims.max_by_key(|(_, of, since)| (has(of), Reverse(*since))).map(|(key, ..)| *key)
+}
 
 /// Whether a channel is one of a listener's that shake hands: itself, or the framer of its connection.
 fn is_handshaking(conns: &Conns, channel: &Channel, listener: Key) -> bool {
@@ -84,30 +115,81 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Makes room for another handshake by giving up the oldest, if it has had its time. `Err`: when it will have had it.
+    /// Makes room for another handshake by giving up one that has had its time. `Err`: when the oldest will have had it.
     pub(crate) fn evict_handshake(&mut self, listener: Key) -> Result<(), Option<Instant>> {
-        loop {
-            let l = self.listeners.get_mut(listener).ok_or(None)?;
-            let key = *l.backlog.handshakes.front().ok_or(None)?;
-            match self.channels.get(key).filter(|c| is_handshaking(&self.conns, c, listener)) {
-                Some(c) if self.now < c.started + HASTE => return Err(Some(c.started + HASTE)),
-                Some(&Channel { behind: Behind::Conn(conn), .. }) => {
-                    l.backlog.handshakes.pop_front();
-                    self.stats.refused += 1;
-                    self.greeting_failed(conn, &ConnectionError::TimedOut);
-                    return Ok(());
-                }
-                Some(c) => {
+        let l = self.listeners.get_mut(listener).ok_or(None)?;
+        let (channels, conns) = (&self.channels, &self.conns);
+        let is_one = |k: &Key| channels.get(*k).filter(|c| is_handshaking(conns, c, listener));
+        while l.backlog.handshakes.front().is_some_and(|k| is_one(k).is_none()) {
+            l.backlog.handshakes.pop_front();
+        }
+        let oldest = l.backlog.handshakes.front().and_then(is_one).ok_or(None)?.started;
+        if self.now < oldest + HASTE {
+            return Err(Some(oldest + HASTE));
+        }
+        let all = l.backlog.handshakes.iter().filter_map(|k| Some((*k, is_one(k)?)));
+        let victim = who_makes_room(all.map(|(k, c)| (k, c.remote.ip(), c.started)), None, self.now).ok_or(None)?;
+        l.backlog.handshakes.retain(|k| *k != victim);
+        self.stats.refused += 1;
+        tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
+        match self.channels.get(victim) {
+            Some(&Channel { behind: Behind::Conn(conn), .. }) => {
+                self.greeting_failed(conn, &ConnectionError::TimedOut);
+            }
+            _ => {
+                if let Some(c) = self.channels.remove(victim) {
                     self.net.abort(c.sock);
-                    self.channels.remove(key);
-                    l.backlog.handshakes.pop_front();
-                    l.handshaking = l.handshaking.saturating_sub(1);
-                    self.stats.refused += 1;
-                    tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
-                    return Ok(());
                 }
-                None => drop(l.backlog.handshakes.pop_front()),
+                if let Some(l) = self.listeners.get_mut(listener) {
+                    l.handshaking = l.handshaking.saturating_sub(1);
+                }
             }
         }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use neater_base::Slab;
+
+    /// Handshakes by address, `age` milliseconds old, and which of them makes room.
+    fn victim(all: &[(&str, u64)], from: Option<&str>) -> Option<usize> {
+        let now = Instant::ZERO + Duration::from_secs(100);
+        let mut slab = Slab::new();
+        let keys: Vec<Key> = all.iter().map(|_| slab.insert(())).collect();
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let each = all.iter().zip(&keys).map(|((of, age), k)| (*k, ip(of), now - Duration::from_millis(*age)));
+        let gone = who_makes_room(each, from.map(ip), now)?;
+        keys.iter().position(|k| *k == gone)
+    }
+
+    const A: &str = "192.0.2.1";
+    const B: &str = "192.0.2.2";
+    const C: &str = "192.0.2.3";
+
+    #[test]
+    fn the_oldest_of_those_that_had_their_time_makes_room() {
+        assert_eq!(victim(&[], Some(A)), None);
+        assert_eq!(victim(&[(A, 100), (B, 1999)], None), None, "all are left in peace");
+        assert_eq!(victim(&[(A, 2000), (B, 3000), (C, 2500)], None), Some(1));
+        assert_eq!(victim(&[(A, 2000), (B, 9000), (A, 3000)], None), Some(2), "of the source that has most");
+    }
+
+    #[test]
+    fn whoever_comes_often_makes_room_at_once_for_whoever_comes_seldom() {
+        let crowd = [(A, 30), (A, 20), (A, 10), (B, 40)];
+        assert_eq!(victim(&crowd, Some(C)), Some(0));
+        assert_eq!(victim(&crowd, Some(B)), Some(0), "it would have two, and they have three");
+        assert_eq!(victim(&crowd, Some(A)), None, "but not for itself");
+        assert_eq!(victim(&[(A, 30), (B, 20)], Some(C)), None, "nor where nobody has more");
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_source() {
+        let crowd = [("2001:db8::1", 30), ("2001:db8::2", 20), ("2001:db8:0:1::1", 90), ("::ffff:192.0.2.1", 50)];
+        assert_eq!(victim(&crowd, Some(A)), None, "it would have as many");
+        assert_eq!(victim(&crowd, Some(B)), Some(0));
     }
 }

@@ -2,7 +2,8 @@
 
 use neater_tls::Crypto;
 
-/// Bounds of one engine. Each is enforced, and what happens at it is part of the interface.
+/// Bounds of one engine. Each is enforced, and what happens at it is part of the interface. Where nothing would ever move at 0, it
+/// counts as 1: `send_buffer`, `engine_bytes`, `handshakes`, `untaken`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes that may wait in one connection's send queue, with some 80 for keeping each message; beyond it `send` answers
@@ -48,6 +49,19 @@ impl Default for Limits {
             untaken: 1024,
             udp_peers: 65_536,
             connections: 1_000_000,
+        }
+    }
+}
+
+impl Limits {
+    /// With no bound at which nothing would ever move, and nobody be told.
+    pub(crate) fn usable(self) -> Self {
+        Self {
+            send_buffer: self.send_buffer.max(1),
+            engine_bytes: self.engine_bytes.max(1),
+            handshakes: self.handshakes.max(1),
+            untaken: self.untaken.max(1),
+            ..self
         }
     }
 }

@@ -256,6 +256,10 @@ pub(crate) struct Ext {
     pub(crate) locals: Arc<[LocalEndpoint]>,
     /// The Connection Properties, if they are not those of the request any more.
     pub(crate) changed: Option<Box<neater_property::ConnectionProperties>>,
+    /// The defaults for its messages, if they are not those of the request any more.
+    pub(crate) messages: Option<Box<neater_property::MessageProperties>>,
+    /// When something was last sent to the peer of a shared UDP socket.
+    pub(crate) spoke: Option<Instant>,
 }
 
 impl core::fmt::Debug for Ext {

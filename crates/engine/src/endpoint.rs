@@ -39,7 +39,7 @@ impl RemoteEndpoint {
         // fe80::1%eth0 is an address and the interface that qualifies its scope zone.
         let (addr, zone) = bare.split_once('%').map_or((bare, None), |(a, z)| (a, Some(z)));
         if let Ok(addr) = addr.parse() {
-            self.addr = Some(addr);
+            self.addr = Some(IpAddr::to_canonical(&addr));
             if let Some(zone) = zone {
                 self.interface = Some(zone.into());
             }
@@ -56,10 +56,11 @@ impl RemoteEndpoint {
         self.rehash()
     }
 
-    /// The address.
+    /// The address. An IPv4 address in the clothes of IPv6 (`::ffff:192.0.2.1`, RFC 4291 section 2.5.5.2) is the IPv4 address:
+    /// that is what its host is asked by, and what it answers from.
     #[must_use]
     pub fn with_ip_address(mut self, addr: IpAddr) -> Self {
-        self.addr = Some(addr);
+        self.addr = Some(addr.to_canonical());
         self.rehash()
     }
 
@@ -207,6 +208,8 @@ mod tests {
         assert_eq!((e.host_name(), e.port(), e.ip_address()), (Some("example.com"), 443, None));
         let e: RemoteEndpoint = "[::1]:80".parse().expect("v6");
         assert_eq!(e.ip_address(), Some("::1".parse().expect("literal")));
+        let e: RemoteEndpoint = "[::ffff:192.0.2.1]:80".parse().expect("v4, whatever it looks like");
+        assert_eq!(e, RemoteEndpoint::from(SocketAddr::from(([192, 0, 2, 1], 80))));
         let e: RemoteEndpoint = "[fe80::1%eth0]:80".parse().expect("scoped");
         assert_eq!(e.interface.as_deref(), Some("eth0"));
         for (text, word) in [

@@ -105,6 +105,8 @@ pub struct Engine<N> {
     turns_behind: u32,
     /// Bytes queued in all connections.
     pub(crate) queued: usize,
+    /// Nobody drives it any more: see [`Engine::orphan`].
+    pub(crate) orphaned: bool,
     /// Connections that wait until that is less, though they have nothing queued themselves.
     pub(crate) crowded_out: Vec<Key>,
     pub(crate) stats: EngineStats,
@@ -129,7 +131,7 @@ impl<N: Net> Engine<N> {
         Self {
             now,
             names,
-            limits: config.limits,
+            limits: config.limits.usable(),
             outcomes: OutcomeCache::new(rng.u64()),
             rng,
             config,
@@ -158,6 +160,7 @@ impl<N: Net> Engine<N> {
             armed: (None, false),
             turns_behind: 0,
             queued: 0,
+            orphaned: false,
             crowded_out: Vec::new(),
             stats: EngineStats::default(),
         }

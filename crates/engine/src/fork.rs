@@ -1,12 +1,13 @@
-//! An engine in a child of `fork`.
+//! An engine that is of no use: in a child of `fork`, or because nobody drives it any more.
 //!
 //! *Responsible for* saying so, at once, by every call that could otherwise promise something. *Not responsible for* keeping
 //! the child from the parent's sockets: that is the network's business, which refuses every operation.
 //!
-//! *Invariant*: nothing that a child does with an inherited engine succeeds, except looking at figures of the past.
+//! *Invariant*: nothing that is done with such an engine succeeds, except looking at figures of the past.
 
-use crate::Engine;
+use crate::conn::{ConnectionState, Io};
 use crate::event::{ConnectionError, EstablishmentError, Reason, SendError};
+use crate::{Engine, ListenerId};
 use neater_base::net::{ErrorKind, Net, NetError};
 
 /// What a call answers in a child.
@@ -25,7 +26,7 @@ impl<N: Net> Engine<N> {
     /// Refuses to do anything in a child.
     #[inline]
     pub(crate) fn own(&self) -> Result<(), ConnectionError> {
-        if self.is_forked() { Err(ConnectionError::Net(FORKED)) } else { Ok(()) }
+        self.unusable().map_or(Ok(()), |e| Err(ConnectionError::Net(e)))
     }
 
     /// As [`Engine::own`], for what sends.
@@ -37,11 +38,53 @@ impl<N: Net> Engine<N> {
     /// As [`Engine::own`], for what makes connections and listeners.
     #[inline]
     pub(crate) fn own_to_establish(&self) -> Result<(), EstablishmentError> {
-        if self.is_forked() { Err(forked()) } else { Ok(()) }
+        self.unusable().map_or(Ok(()), |e| Err(not_established(e)))
+    }
+
+    /// Why no call on this engine will do anything any more, if that is so.
+    #[must_use]
+    #[inline]
+    pub fn unusable(&self) -> Option<NetError> {
+        if self.is_forked() {
+            Some(FORKED)
+        } else if self.orphaned {
+            Some(NOT_DRIVEN)
+        } else {
+            None
+        }
+    }
+
+    /// Whoever drove this engine has stopped, and nobody will: what waits would wait for ever. Every connection ends with
+    /// [`ErrorKind::NotDriven`], every listener stops, and every further call fails with it.
+    pub fn orphan(&mut self) {
+        self.now = self.net.now();
+        self.orphaned = true;
+        for listener in self.listeners.keys() {
+            self.stop(ListenerId(listener));
+        }
+        for conn in self.conns.keys() {
+            let Some(c) = self.conns.get(conn) else { continue };
+            if c.state == ConnectionState::Establishing {
+                self.cancel_establishment(conn);
+                self.fail(conn, not_established(NOT_DRIVEN));
+                continue;
+            }
+            // The peer must not take a part for the whole. What the system has all of, it may still deliver.
+            if let (Io::Channel(key), false) = (c.io, c.tx.is_empty())
+                && let Some(channel) = self.channels.remove(key)
+            {
+                self.net.abort(channel.sock);
+            }
+            self.fail_connection(conn, ConnectionError::Net(NOT_DRIVEN));
+        }
+        // What can be said once is said: that it is over.
+        self.settle();
     }
 }
 
+const NOT_DRIVEN: NetError = NetError::new(ErrorKind::NotDriven);
+
 #[cold]
-fn forked() -> EstablishmentError {
-    EstablishmentError::new(Reason::EstablishmentFailed, ErrorKind::Forked.as_str())
+fn not_established(e: NetError) -> EstablishmentError {
+    EstablishmentError::new(Reason::EstablishmentFailed, e.kind.as_str())
 }

@@ -40,7 +40,8 @@ const ACCEPT_BUDGET: usize = 64;
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// An incoming connection must have finished its handshake after this long.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A peer of a shared UDP socket that says nothing for this long is forgotten, unless the program set another time.
+/// A peer of a shared UDP socket is forgotten when for this long neither it nor the program has said anything, unless the program
+/// set another time, which is the peer's alone.
 const UDP_PEER_TIMEOUT: Duration = Duration::from_secs(120);
 /// Ports tried when every protocol must get the same free one.
 const PORT_TRIES: usize = 16;
@@ -213,7 +214,10 @@ impl<N: Net> Engine<N> {
         let reuse_address = base.reuse_address || self.config.shared_secret.is_some();
         let options = SocketOptions { interface, local: Some(addr), reuse_address, ..base.clone() };
         if matches!(stack, Stack::Quic | Stack::QuicDatagram) {
-            let key = self.open_quic_socket(addr, &options, Some((listener, request)))?;
+            let key = match self.reopen_quic_socket(&options, listener, request)? {
+                Some(key) => key,
+                None => self.open_quic_socket(addr, &options, Some((listener, request)))?,
+            };
             if let Some(l) = self.listeners.get_mut(listener) {
                 l.quic_sockets.push(key);
             }
@@ -345,11 +349,11 @@ impl<N: Net> Engine<N> {
                 return;
             }
             let Some(l) = self.listeners.get(listener) else { return };
-            // Those in their handshake will be delivered, too: they count against the limit.
-            if l.limit.is_some_and(|n| n <= l.handshaking as u64) || l.backlog.is_full() {
+            if l.limit == Some(0) || l.backlog.is_full() {
                 return;
             }
-            if l.handshaking >= self.limits.handshakes {
+            // Those in their handshake will be delivered, too: they count against the limit.
+            if l.limit.is_some_and(|n| n <= l.handshaking as u64) || l.handshaking >= self.limits.handshakes {
                 match self.evict_handshake(listener) {
                     Ok(()) => {}
                     Err(Some(at)) => return self.arm_accept(listener, at - self.now),

@@ -4,10 +4,12 @@
 
 use crate::conn::{Conn, ConnectionState, Io};
 use crate::request::{dscp, socket_priority};
-use crate::{ConnectionId, Engine, Stack};
+use crate::{ConnectionId, Engine, SendOptions, Stack};
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError, SocketOption};
-use neater_property::{Class, ConnectionProperties, Preference, SelectionProperty as P, Value, lookup};
+use neater_property::{
+    Class, ConnectionProperties, MessageProperties, Preference, SelectionProperty as P, Value, lookup,
+};
 use neater_quic::{ConnectionApi, Direction};
 
 /// A property that could not be set, and why. The connection goes on (section 8).
@@ -49,10 +51,17 @@ impl<N: Net> Engine<N> {
             let has = features.provides.contains(p) || framed || (features.configurable.contains(p) && wanted);
             return Some(Value::from(has));
         }
+        if let (true, Some(idle), Io::Stream { .. } | Io::Datagrams { .. }) =
+            (info.name == "connTimeout" && c.properties().timeout.is_none(), c.idle_timeout(), c.io)
+        {
+            // QUIC gives up on a peer of which it hears nothing whether that was asked for or not.
+            return Some(Value::from(idle));
+        }
         match (&c.ext, info.class) {
             (Some(ext), Class::Connection | Class::Protocol) if ext.changed.is_some() => {
                 ext.changed.as_ref()?.get(info.name)
             }
+            (Some(ext), Class::Message) if ext.messages.is_some() => ext.messages.as_ref()?.get(info.name),
             _ => request.properties.get(info.name),
         }
     }
@@ -119,7 +128,15 @@ impl<N: Net> Engine<N> {
         addrs.into_iter().any(|a| a.addr == local.ip() && a.temporary)
     }
 
-    /// Sets a Connection Property by name. It holds for every connection of the group, except `connPriority`.
+    /// What a message is sent with where nothing else is said: the Message Properties that were set on the connection, or on
+    /// the Preconnection that it comes from (section 4 of RFC 9622).
+    #[must_use]
+    pub fn message_defaults(&self, conn: ConnectionId) -> SendOptions {
+        self.conns.get(conn.0).map_or_else(SendOptions::default, |c| SendOptions::from(c.messages()))
+    }
+
+    /// Sets a Connection Property by name. It holds for every connection of the group, except `connPriority`. A Message
+    /// Property is a default for the messages of this connection alone (section 7.4), from the next one on.
     ///
     /// # Errors
     /// There is no such property, it cannot be set on a connection or on this transport, or the value is out of range.
@@ -133,6 +150,14 @@ impl<N: Net> Engine<N> {
         {
             let why = "is a Selection Property: it is fixed when a connection is initiated";
             return Err(SetPropertyError(format!("{} {why}", info.name)));
+        }
+        if lookup(name).is_some_and(|info| info.class == Class::Message) {
+            let mut messages = c.messages().clone();
+            messages.set(name, value.clone()).map_err(|e| SetPropertyError(e.to_string()))?;
+            if let Some(c) = self.conns.get_mut(conn.0) {
+                c.ext().messages = Some(Box::new(messages));
+            }
+            return Ok(());
         }
         // The property's own rules first: name, type, range.
         let mut changed = c.properties();
@@ -208,6 +233,22 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// The stack is known: what was set while it was not takes effect now. What has none on this stack is taken back, so that
+    /// reading it tells.
+    pub(crate) fn apply_changed(&mut self, conn: Key) {
+        let Some(c) = self.conns.get(conn) else { return };
+        let Some(now) = c.ext.as_ref().and_then(|e| e.changed.as_deref()).cloned() else { return };
+        let then = c.request.properties.connection.clone();
+        for property in neater_property::ConnectionProperty::ALL {
+            let before = then.property(property);
+            if now.property(property) != before
+                && !matches!(self.apply_property(conn, property.name(), &now), Ok(Ok(())))
+            {
+                self.remember(conn, property.name(), &before);
+            }
+        }
+    }
+
     /// A clone begins with the properties that its parent has now (section 7.4), not with those that it was opened with.
     pub(crate) fn inherit_properties(&mut self, parent: Key, clone: Key) {
         let Some(c) = self.conns.get(parent) else { return };
@@ -248,6 +289,20 @@ impl Conn {
     fn properties(&self) -> ConnectionProperties {
         let changed = self.ext.as_ref().and_then(|e| e.changed.as_deref());
         changed.unwrap_or(&self.request.properties.connection).clone()
+    }
+
+    /// The defaults for its messages as they are now.
+    fn messages(&self) -> &MessageProperties {
+        self.ext.as_ref().and_then(|e| e.messages.as_deref()).unwrap_or(&self.request.properties.message)
+    }
+
+    /// For how long a QUIC session waits for its peer.
+    fn idle_timeout(&self) -> Option<core::time::Duration> {
+        let tuning = match self.passive {
+            true => self.request.quic_server.as_ref().map(|(_, tuning)| tuning),
+            false => self.request.quic.as_ref().map(|setup| &setup.tuning),
+        };
+        tuning?.idle_timeout
     }
 
     /// The priority within the group that the connection has now.

@@ -38,6 +38,8 @@ pub(crate) struct QuicSocket {
     blocked: Option<(neater_quic::Transmit, Vec<u8>)>,
     waiting: Vec<Key>,
     pub(crate) listener: Option<Key>,
+    /// What it was opened with, but for the port, which is the one that it got.
+    options: SocketOptions,
 }
 
 impl core::fmt::Debug for QuicSocket {
@@ -60,6 +62,8 @@ pub(crate) struct Quic {
     pub(crate) lost: Option<QuicError>,
     pub(crate) attempt: Option<(Key, Option<CandidateId>)>,
     answered: bool,
+    /// An incoming connection whose handshake is not over, and which its endpoint counts as such.
+    pub(crate) shaking: bool,
     /// It was withdrawn from a race, which wants to know whether it would have been answered.
     pub(crate) trial: Option<Box<Trial>>,
     pub(crate) group: Option<Key>,
@@ -124,6 +128,7 @@ impl<N: Net> Engine<N> {
         options: &SocketOptions,
         server: Option<(Key, &Arc<Compiled>)>,
     ) -> Result<Key, AttemptError> {
+        let asked = options;
         let mut options = options.clone();
         options.set.push(SocketOption::ReceiveBuffer(SOCKET_BUFFER));
         options.set.push(SocketOption::SendBuffer(SOCKET_BUFFER));
@@ -137,6 +142,7 @@ impl<N: Net> Engine<N> {
         let tls = server.and_then(|(_, r)| r.quic_server.as_ref()).map(|(tls, tuning)| (tls.clone(), tuning));
         let mut endpoint = Endpoint::new(Epoch::new(), &identity, tls).map_err(AttemptError::Quic)?;
         endpoint.set_wall(self.net.wall());
+        endpoint.limit_handshakes(self.limits.handshakes);
         let key = self.quic_sockets.next_key();
         let sock = self.net.udp(Owner::QuicSocket(key).token(), family, &options).map_err(AttemptError::Net)?;
         self.quic_sockets.insert(QuicSocket {
@@ -147,8 +153,27 @@ impl<N: Net> Engine<N> {
             blocked: None,
             waiting: Vec::new(),
             listener: server.map(|(l, _)| l),
+            options: SocketOptions { local: self.net.local_addr(sock).ok(), ..asked.clone() },
         });
         Ok(key)
+    }
+
+    /// Listens again at a socket that is there for the connections of a listener that has stopped, if there is one: another
+    /// cannot have its port.
+    pub(crate) fn reopen_quic_socket(
+        &mut self,
+        options: &SocketOptions,
+        listener: Key,
+        request: &Arc<Compiled>,
+    ) -> Result<Option<Key>, AttemptError> {
+        let left = |s: &QuicSocket| s.listener.is_none() && s.endpoint.is_server() && s.options == *options;
+        let Some(key) = self.quic_sockets.iter().find(|(_, s)| left(s)).map(|(k, _)| k) else { return Ok(None) };
+        let Some((tls, tuning)) = request.quic_server.as_ref() else { return Ok(None) };
+        let identity = self.identity();
+        let Some(s) = self.quic_sockets.get_mut(key) else { return Ok(None) };
+        s.endpoint.accept_again(&identity, tls.clone(), tuning).map_err(AttemptError::Quic)?;
+        s.listener = Some(listener);
+        Ok(Some(key))
     }
 
     #[allow(clippy::too_many_arguments, reason = "an attempt has this many sides")]
@@ -241,6 +266,7 @@ impl<N: Net> Engine<N> {
             lost: None,
             attempt: None,
             answered: false,
+            shaking: !client,
             trial: None,
             group: None,
             streams: BTreeMap::new(),
@@ -431,8 +457,8 @@ impl<N: Net> Engine<N> {
             return self.attempt_established(conn, candidate, What::Quic(key));
         }
         let (socket, datagrams) = (q.socket, q.stack == Stack::QuicDatagram);
-        let Some(s) = self.quic_sockets.get_mut(socket) else { return };
-        s.endpoint.handshake_over();
+        self.quic_shook(key);
+        let Some(s) = self.quic_sockets.get(socket) else { return };
         let Some(listener) = s.listener else {
             // The listener has stopped meanwhile.
             return self.quic_close(key, NO_ERROR);
@@ -534,7 +560,6 @@ impl<N: Net> Engine<N> {
         let Some(q) = self.quics.get_mut(key) else { return };
         let connected = q.connected;
         q.lost = Some(error.clone());
-        let socket = q.socket;
         if let Some((conn, candidate)) = q.attempt.take() {
             let error = match error {
                 QuicError::TimedOut => AttemptError::TimedOut,
@@ -542,11 +567,8 @@ impl<N: Net> Engine<N> {
             };
             return self.attempt_failed(conn, candidate, What::Quic(key), error);
         }
-        if !connected
-            && !self.quics.get(key).is_some_and(|q| q.client)
-            && let Some(s) = self.quic_sockets.get_mut(socket)
-        {
-            s.endpoint.handshake_over();
+        if !connected && !self.quics.get(key).is_some_and(|q| q.client) {
+            self.quic_shook(key);
             // The peer gave up before it was connected. There is nobody to drain for, and quinn-proto forgets to when the
             // first packet says so: it would be kept until the idle timeout.
             if matches!(error, QuicError::Transport { by_peer: true, .. } | QuicError::Closed { .. }) {
@@ -611,6 +633,7 @@ impl<N: Net> Engine<N> {
 
     pub(crate) fn quic_close(&mut self, key: Key, code: u64) {
         let now = self.now;
+        self.quic_shook(key);
         if let Some(q) = self.quics.get_mut(key)
             && q.lost.is_none()
         {

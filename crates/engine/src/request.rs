@@ -92,6 +92,12 @@ impl Request {
         &self.0.stacks
     }
 
+    /// What messages are sent with where nothing else is said (RFC 9622 section 4).
+    #[must_use]
+    pub fn message_defaults(&self) -> crate::SendOptions {
+        (&self.0.properties.message).into()
+    }
+
     /// How policy came to its ranking.
     #[must_use]
     pub fn policy(&self) -> &neater_policy::Request {

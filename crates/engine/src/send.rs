@@ -10,6 +10,7 @@ use core::time::Duration;
 use neater_base::net::{ErrorKind, Lane, Net, NetError, SocketOption};
 use neater_base::{Instant, Key};
 use neater_framing::Outbound;
+use neater_property::MessageProperties;
 use neater_quic::ConnectionApi;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -30,6 +31,18 @@ pub struct SendOptions {
 impl Default for SendOptions {
     fn default() -> Self {
         Self { end_of_message: true, is_final: false, safely_replayable: true, lifetime: None }
+    }
+}
+
+impl From<&MessageProperties> for SendOptions {
+    /// A whole message with these properties.
+    fn from(p: &MessageProperties) -> Self {
+        Self {
+            end_of_message: true,
+            is_final: p.is_final,
+            safely_replayable: p.safely_replayable,
+            lifetime: p.lifetime,
+        }
     }
 }
 

@@ -463,7 +463,9 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let Some(ext) = &mut c.ext else { return };
         let Some(timeout) = ext.idle_timeout else { return };
-        let at = ext.last_activity + timeout;
+        // A peer may do nothing but listen. If the program has set a time, it wants to know.
+        let spoke = ext.spoke.filter(|_| c.request.idle_timeout.is_none());
+        let at = spoke.map_or(ext.last_activity, |s| s.max(ext.last_activity)) + timeout;
         if at > now {
             self.timers.push(at, Timer::Idle(conn));
         } else {

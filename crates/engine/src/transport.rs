@@ -336,6 +336,8 @@ impl<N: Net> Engine<N> {
                 None => {}
             },
             Io::Peer { channel } => {
+                // Calls do not look at the clock, and there may have been no turn for a long time.
+                c.ext().spoke = Some(self.net.now());
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
                 if let (Some(ch), Some(remote)) = (self.channels.get_mut(channel), peer) {
                     flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut budget, &mut done);
@@ -471,6 +473,7 @@ impl<N: Net> Engine<N> {
             // Reported when it was set, if it could be known; best effort after that (RFC 9621 section 4.1.3).
             let _ = self.apply_option(conn, option);
         }
+        self.apply_changed(conn);
         if let Some(p) = priority {
             self.apply_priority(conn, p);
         }

@@ -27,8 +27,11 @@ pub struct ConnectionEvent(q::ConnectionEvent);
 pub struct EndpointEvent(q::EndpointEvent);
 
 const CID_LEN: usize = 8;
-/// Handshakes in progress beyond which a client must prove its address first (RFC 9000 section 8.1.2).
+/// Handshakes in progress beyond which a client must prove its address first (RFC 9000 section 8.1.2), unless fewer are allowed:
+/// see [`Endpoint::limit_handshakes`].
 const RETRY_ABOVE: usize = 1000;
+/// However few are allowed, so many may go on unproven: a proof costs honest clients a round trip.
+const RETRY_LEAST: usize = 64;
 /// Handshakes in progress beyond which new ones are refused.
 const REFUSE_ABOVE: usize = 10_000;
 
@@ -64,6 +67,22 @@ impl q::TimeSource for TokenClock {
     }
 }
 
+/// What accepted connections are set up with.
+fn setup(
+    tls: Arc<rustls::ServerConfig>,
+    tuning: &Tuning,
+    token_key: &[u8],
+    wall: &Arc<std::sync::atomic::AtomicU64>,
+) -> Result<Arc<q::ServerConfig>, QuicError> {
+    let crypto = QuicServerConfig::try_from(tls).map_err(|e| QuicError::Configuration(e.to_string()))?;
+    let token = ring::hkdf::Salt::new(ring::hkdf::HKDF_SHA256, &[]).extract(token_key);
+    let mut server = q::ServerConfig::new(Arc::new(crypto), Arc::new(token));
+    server.transport_config(Arc::new(tuning.transport()));
+    server.migration(tuning.migration);
+    server.time_source(Arc::new(TokenClock(wall.clone())));
+    Ok(Arc::new(server))
+}
+
 /// quinn-proto's endpoint.
 pub struct Endpoint {
     inner: q::Endpoint,
@@ -72,6 +91,7 @@ pub struct Endpoint {
     rng: Arc<Mutex<Rng>>,
     wall: Arc<std::sync::atomic::AtomicU64>,
     handshaking: usize,
+    retry_above: usize,
     accepting: bool,
     server: bool,
     qlog: Option<Qlog>,
@@ -106,21 +126,23 @@ impl Endpoint {
         config.rng_seed(Some(seed));
         let accepting = server.is_some();
         let tuning = server.as_ref().filter(|_| identity.qlog.is_some()).map(|(_, tuning)| Tuning::clone(tuning));
-        let server = server
-            .map(|(tls, tuning)| {
-                let crypto = QuicServerConfig::try_from(tls).map_err(|e| QuicError::Configuration(e.to_string()))?;
-                let token = ring::hkdf::Salt::new(ring::hkdf::HKDF_SHA256, &[]).extract(&identity.token_key);
-                let mut server = q::ServerConfig::new(Arc::new(crypto), Arc::new(token));
-                server.transport_config(Arc::new(tuning.transport()));
-                server.migration(tuning.migration);
-                server.time_source(Arc::new(TokenClock(wall.clone())));
-                Ok::<_, QuicError>(Arc::new(server))
-            })
-            .transpose()?;
+        let server = server.map(|(tls, tuning)| setup(tls, tuning, &identity.token_key, &wall)).transpose()?;
         let traced = server.clone().zip(tuning);
         let inner = q::Endpoint::new(Arc::new(config), server, true, None);
         let (qlog, server) = (identity.qlog.clone(), accepting);
-        Ok(Self { inner, epoch, engine, rng, wall, handshaking: 0, accepting, server, qlog, traced })
+        Ok(Self {
+            inner,
+            epoch,
+            engine,
+            rng,
+            wall,
+            handshaking: 0,
+            retry_above: RETRY_ABOVE,
+            accepting,
+            server,
+            qlog,
+            traced,
+        })
     }
 
     /// Tells wall time, for the age of tokens.
@@ -133,7 +155,7 @@ impl Endpoint {
         if !self.accepting || self.handshaking >= REFUSE_ABOVE {
             return Arrival::Respond(self.inner.refuse(incoming, out).into());
         }
-        if self.handshaking >= RETRY_ABOVE && incoming.may_retry() {
+        if self.handshaking >= self.retry_above && incoming.may_retry() {
             return match self.inner.retry(incoming, out) {
                 Ok(t) => Arrival::Respond(t.into()),
                 Err(e) => Arrival::Respond(self.inner.refuse(e.into_incoming(), out).into()),
@@ -158,10 +180,34 @@ impl Endpoint {
         Some(Arc::new(setup))
     }
 
+    /// Accepts connections again, after [`EndpointApi::stop_accepting`], with another certificate perhaps. Those that it has go
+    /// on as they were set up.
+    ///
+    /// # Errors
+    /// [`QuicError::Configuration`] when the TLS configuration cannot carry QUIC.
+    pub fn accept_again(
+        &mut self,
+        identity: &Identity,
+        tls: Arc<rustls::ServerConfig>,
+        tuning: &Tuning,
+    ) -> Result<(), QuicError> {
+        let server = setup(tls, tuning, &identity.token_key, &self.wall)?;
+        self.traced = identity.qlog.is_some().then(|| (server.clone(), tuning.clone()));
+        self.inner.set_server_config(Some(server));
+        (self.accepting, self.server) = (true, true);
+        Ok(())
+    }
+
     /// Whether it accepts connections, or did: other engines may share its port.
     #[must_use]
     pub fn is_server(&self) -> bool {
         self.server
+    }
+
+    /// Of so many handshakes at once that whoever uses this endpoint allows, the second half must come from clients that have
+    /// proved their addresses: forged ones cannot use up all.
+    pub fn limit_handshakes(&mut self, most: usize) {
+        self.retry_above = (most / 2).clamp(RETRY_LEAST, RETRY_ABOVE);
     }
 
     /// A connection that this endpoint accepted has finished its handshake, or failed.

@@ -7,6 +7,7 @@ use rustls::pki_types::{AlgorithmIdentifier, CertificateDer, SubjectPublicKeyInf
 use rustls::server::ParsedCertificate;
 use rustls::sign::{Signer, SigningKey};
 use rustls::{Error, SignatureAlgorithm, SignatureScheme};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// A handshake needs our signature, because the peer wants to know who we are.
@@ -44,7 +45,7 @@ impl fmt::Debug for Answer {
 /// Asked whenever a handshake needs a signature of ours, as a client or as a server.
 ///
 /// As the handshake waits for it, it is called while the engine is at work: it must neither block for long nor call back
-/// into the engine. A key that takes long to sign is better asked by a process of its own, ahead of connections. It is not
+/// into the engine. A panic in it is a refusal. A key that takes long to sign is better asked by a process of its own, ahead of connections. It is not
 /// asked when a session is resumed.
 pub type IdentityChallenge = Arc<dyn Fn(&Challenge<'_>) -> Answer + Send + Sync>;
 
@@ -138,7 +139,12 @@ impl fmt::Debug for Asking {
 
 impl Signer for Asking {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
-        match (self.callback)(&Challenge { chain: &self.chain, scheme: self.scheme, message }) {
+        let challenge = Challenge { chain: &self.chain, scheme: self.scheme, message };
+        // The engine, below which this runs, has other connections.
+        let Ok(answer) = catch_unwind(AssertUnwindSafe(|| (self.callback)(&challenge))) else {
+            return Err(Error::General("the identity challenge callback panicked".into()));
+        };
+        match answer {
             Answer::Signature(signature) => Ok(signature),
             Answer::Sign => match &self.key {
                 Some(key) => key.sign(message),

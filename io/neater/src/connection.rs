@@ -1,5 +1,6 @@
 //! Connections (RFC 9622 sections 8 to 10).
 
+use crate::message::Stated;
 use crate::shared::{Handle, State, Wait};
 use crate::waiting::{Place, Turns, Waiting, Who};
 use crate::{
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use core::future::Future;
 use core::task::{Context, Poll};
 use core::time::Duration;
-use neater_base::net::ErrorKind;
+use neater_base::net::NetError;
 use neater_engine::{
     CandidateOutcome, ConnectionId, ConnectionStats, Event, MessageId, Reason, ReceiveOutcome, Received, SendOptions,
     Stack, StreamDirection, TimelineEntry,
@@ -64,14 +65,16 @@ impl Connection {
 
     #[inline]
     fn poll_ready_as(&self, s: &mut State, who: &mut Who<'_>) -> Poll<Result<(), EstablishmentError>> {
-        let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(cancelled())) };
+        let Some(slot) = s.slot(self.id) else {
+            return Poll::Ready(Err(s.engine.unusable().map_or_else(cancelled, not_usable)));
+        };
         match &slot.outcome {
             Some(Ok(())) => Poll::Ready(Ok(())),
             Some(Err(e)) => Poll::Ready(Err((**e).clone())),
             None if slot.ended.is_some() => Poll::Ready(Err(cancelled())),
             None => {
-                if s.engine.is_forked() {
-                    return Poll::Ready(Err(forked()));
+                if let Some(e) = s.engine.unusable() {
+                    return Poll::Ready(Err(not_usable(e)));
                 }
                 s.wait_as(self.id, Wait::Changed, who);
                 Poll::Pending
@@ -101,7 +104,7 @@ impl Connection {
     /// # Errors
     /// The message cannot be sent, and why; the connection may go on.
     pub fn send(&self, data: impl Into<Bytes>) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
-        self.send_part(data.into(), MessageContext::new().options_default())
+        self.send_part(data.into(), Stated::default(), true)
     }
 
     /// Sends a message with properties. Its lifetime, if it has one, counts from here on, while it waits for room, too.
@@ -113,7 +116,7 @@ impl Connection {
         data: impl Into<Bytes>,
         context: &MessageContext,
     ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
-        self.send_part(data.into(), context.options())
+        self.send_part(data.into(), context.stated(), true)
     }
 
     /// Sends a part of a message (RFC 9622 section 9.2.3). Parts belong together until one says `end_of_message`.
@@ -126,13 +129,14 @@ impl Connection {
         context: &MessageContext,
         end_of_message: bool,
     ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
-        self.send_part(data.into(), SendOptions { end_of_message, ..context.options() })
+        self.send_part(data.into(), context.stated(), end_of_message)
     }
 
     fn send_part(
         &self,
         data: Bytes,
-        options: SendOptions,
+        stated: Stated,
+        end_of_message: bool,
     ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
         // When the message is pointless: its lifetime counts from here on, not from when there is room.
         let mut until = None;
@@ -140,6 +144,7 @@ impl Connection {
             if self.turns.are_over(who) {
                 return Poll::Pending;
             }
+            let options = SendOptions { end_of_message, ..stated.over(s.engine.message_defaults(self.id)) };
             let mut now = options;
             if let (Some(_), Some(lifetime)) = (until, options.lifetime) {
                 match s.engine.lifetime_left(self.id, lifetime, &mut until) {
@@ -166,7 +171,10 @@ impl Connection {
     /// [`SendError::Blocked`] if there is not, and nothing was taken.
     pub fn try_send(&self, data: impl Into<Bytes>, context: &MessageContext) -> Result<MessageId, SendError> {
         let data = data.into();
-        self.handle.with(|s| s.engine.send(self.id, data, context.options()))
+        self.handle.with(|s| {
+            let options = context.stated().over(s.engine.message_defaults(self.id));
+            s.engine.send(self.id, data, options)
+        })
     }
 
     /// Hints that several sends follow, which may be put together (RFC 9622 section 9.2.4).
@@ -289,15 +297,17 @@ impl Connection {
     /// The error that ended it, if one did.
     pub fn closed(&self) -> impl Future<Output = Result<(), ConnectionError>> + Send + '_ {
         self.waiting(|s, who| {
-            let Some(slot) = s.slot(self.id) else { return Poll::Ready(Ok(())) };
+            let Some(slot) = s.slot(self.id) else {
+                return Poll::Ready(s.engine.unusable().map_or(Ok(()), |e| Err(ConnectionError::Net(e))));
+            };
             if let Some(ended) = &slot.ended {
                 return Poll::Ready(ended.clone().map_err(|e| *e));
             }
             if matches!(slot.outcome, Some(Err(_))) {
                 return Poll::Ready(Err(ConnectionError::Closed));
             }
-            if s.engine.is_forked() {
-                return Poll::Ready(Err(ConnectionError::Net(ErrorKind::Forked.into())));
+            if let Some(e) = s.engine.unusable() {
+                return Poll::Ready(Err(ConnectionError::Net(e)));
             }
             s.wait_as(self.id, Wait::Changed, who);
             Poll::Pending
@@ -396,7 +406,7 @@ impl Connection {
             rare.subscribed = true;
             match rare.events.pop_front() {
                 Some(e) => Poll::Ready(Some(e)),
-                None if over || s.engine.is_forked() => Poll::Ready(None),
+                None if over || s.engine.unusable().is_some() => Poll::Ready(None),
                 None => {
                     s.wait_as(self.id, Wait::Event, who);
                     Poll::Pending
@@ -480,7 +490,8 @@ impl Connection {
     }
 
     /// Sets a Connection Property by name (RFC 9622 section 8). It holds for all connections of the group, except
-    /// `connPriority`. Selection Properties cannot be changed any more.
+    /// `connPriority`. Selection Properties cannot be changed any more. A Message Property is a default for the messages that
+    /// are sent on this connection alone, from the next one on.
     ///
     /// # Errors
     /// There is no such property, it cannot be set on a connection or on this transport, or the value is out of range. The
@@ -498,20 +509,13 @@ impl Connection {
     }
 }
 
-impl MessageContext {
-    /// The options of a message without context: a byte stream or a message may be sent over anything that was chosen.
-    pub(crate) fn options_default(&self) -> SendOptions {
-        SendOptions::default()
-    }
+/// What waits on an engine that nobody drives, or in a child of `fork`, waits in vain.
+fn not_usable(e: NetError) -> EstablishmentError {
+    never_ready(Reason::EstablishmentFailed, e.kind.as_str())
 }
 
 fn cancelled() -> EstablishmentError {
     never_ready(Reason::Cancelled, "the connection was closed before it was ready")
-}
-
-/// What waits in a child of `fork` waits in vain.
-fn forked() -> EstablishmentError {
-    never_ready(Reason::EstablishmentFailed, ErrorKind::Forked.as_str())
 }
 
 fn never_ready(reason: Reason, message: &str) -> EstablishmentError {

@@ -1,7 +1,7 @@
 //! The transport system as a program holds it.
 
 use crate::machine::Machine;
-use crate::shared::{Handle, Shared};
+use crate::shared::{Driving, Handle, Shared};
 use crate::{Preconnection, Siblings};
 use neater_engine::{Engine, EngineConfig, EngineStats, Limits};
 use neater_net::{OsNet, OsNetOptions};
@@ -155,9 +155,11 @@ impl Builder {
         let fd = std::os::fd::AsFd::as_fd(&net).try_clone_to_owned()?;
         let waker = net.waker();
         let engine = self.engine_over(net)?;
-        let shared = Shared::new(Box::new(engine), siblings, Box::new(move || waker.wake()));
+        let guard = waker.clone();
+        let forked = Box::new(move || guard.is_forked());
+        let shared = Shared::new(Box::new(engine), siblings, Box::new(move || waker.wake()), forked);
         let neater = Neater { handle: Handle::new(shared.clone()) };
-        Ok((neater, Driver { shared, fd }))
+        Ok((neater, Driver { shared: Driving(shared), fd }))
     }
 
     /// A transport system driven by a task on the current tokio runtime.
@@ -198,7 +200,7 @@ impl Neater {
         config: EngineConfig,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> (Self, Turner) {
-        let shared = Shared::new(Box::new(Engine::new(net, config)), None, Box::new(wake));
+        let shared = Shared::new(Box::new(Engine::new(net, config)), None, Box::new(wake), Box::new(|| false));
         (Self { handle: Handle::new(shared.clone()) }, Turner { shared })
     }
 
@@ -234,9 +236,13 @@ impl Neater {
 /// edge-triggered or one-shot, from inside another epoll or event loop.
 ///
 /// After calls on public objects it is not necessary to call `turn`: they make the descriptor readable if they must.
+///
+/// When it is dropped, or the future that [`Driver::into_task`] makes of it, as at the end of the runtime on which
+/// [`Neater::new`] was called, nobody drives the transport system any more: its connections end with an error that says so, and
+/// all further calls fail with it.
 #[derive(Debug)]
 pub struct Driver {
-    shared: Arc<Shared>,
+    shared: Driving,
     fd: std::os::fd::OwnedFd,
 }
 

@@ -37,6 +37,7 @@ mod context;
 mod gather;
 #[cfg(feature = "hyper")]
 pub mod hyper;
+mod inherited;
 mod listener;
 mod logs;
 mod machine;
@@ -65,7 +66,7 @@ pub use neater_engine::{
 pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Outbound, Readiness};
 pub use neater_policy::{Explanation, explain, explanation};
 pub use neater_property::{
-    CapacityProfile, Effect, Multipath, Preference, Role, SecurityLevel, SecurityNeed, SelectionProperty,
+    CapacityProfile, Direction, Effect, Multipath, Preference, Role, SecurityLevel, SecurityNeed, SelectionProperty,
     TransportProperties, Value, effect,
 };
 pub use neater_tls as tls;

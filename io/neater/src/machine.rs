@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use core::time::Duration;
 use neater_base::Instant;
-use neater_base::net::{Lane, Net};
+use neater_base::net::{Lane, Net, NetError};
 use neater_engine::{
     CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Engine, EngineStats,
     EstablishmentError, ForeignDatagram, GroupId, ListenerId, LocalEndpoint, MessageId, Notice, ReceiveOutcome,
@@ -41,6 +41,8 @@ machine! {
     fn poll_notice(&mut self) -> Option<Notice>;
     fn take_spent(&mut self) -> Spent;
     fn is_forked(&mut self) -> bool;
+    fn unusable(&mut self) -> Option<NetError>;
+    fn orphan(&mut self);
     fn take_foreign(&mut self) -> Vec<ForeignDatagram>;
     fn deliver_foreign(&mut self, datagram: ForeignDatagram);
     fn crypto(&mut self) -> Crypto;
@@ -59,6 +61,7 @@ machine! {
     fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError>;
     fn lane(&mut self, conn: ConnectionId) -> Option<Arc<dyn Lane>>;
     fn check_message(&mut self, request: &Request, len: usize) -> Result<(), SendError>;
+    fn message_defaults(&mut self, conn: ConnectionId) -> SendOptions;
     fn finish(&mut self, conn: ConnectionId) -> Result<(), SendError>;
     fn start_batch(&mut self, conn: ConnectionId);
     fn end_batch(&mut self, conn: ConnectionId);

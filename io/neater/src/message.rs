@@ -2,15 +2,18 @@
 
 use crate::{RemoteEndpoint, Value};
 use bytes::Bytes;
+use core::time::Duration;
 use neater_base::net::Ecn;
 use neater_engine::SendOptions;
-use neater_property::{MessageProperties, PropertyError};
+use neater_property::{MessageProperties, MessageProperty, PropertyError};
 use std::net::SocketAddr;
 
 /// The properties of a message to be sent, and what is known of a received one.
 #[derive(Clone, Debug, Default)]
 pub struct MessageContext {
     properties: MessageProperties,
+    /// Which of them were set here, by bit.
+    stated: u16,
     remote: Option<SocketAddr>,
     local: Option<SocketAddr>,
     ecn: Option<Ecn>,
@@ -19,7 +22,8 @@ pub struct MessageContext {
 }
 
 impl MessageContext {
-    /// A context with every property at its default.
+    /// A context that says nothing: each property is what it is by default for the connection that the message is sent on, as
+    /// set there or on its Preconnection. [`MessageContext::get`] reads RFC 9622's defaults of those that were not set here.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -31,6 +35,9 @@ impl MessageContext {
     /// There is no such property, or the value is out of range.
     pub fn add(&mut self, property: &str, value: impl Into<Value>) -> Result<&mut Self, PropertyError> {
         self.properties.set(property, value)?;
+        if let Some(p) = MessageProperty::from_name(property) {
+            self.state(p);
+        }
         Ok(self)
     }
 
@@ -44,6 +51,7 @@ impl MessageContext {
     #[must_use]
     pub fn safely_replayable_as(mut self, yes: bool) -> Self {
         self.properties.safely_replayable = yes;
+        self.state(MessageProperty::SafelyReplayable);
         self
     }
 
@@ -51,6 +59,7 @@ impl MessageContext {
     #[must_use]
     pub fn final_as(mut self, yes: bool) -> Self {
         self.properties.is_final = yes;
+        self.state(MessageProperty::Final);
         self
     }
 
@@ -58,6 +67,7 @@ impl MessageContext {
     #[must_use]
     pub fn lifetime(mut self, lifetime: core::time::Duration) -> Self {
         self.properties.lifetime = Some(lifetime);
+        self.state(MessageProperty::MsgLifetime);
         self
     }
 
@@ -99,12 +109,17 @@ impl MessageContext {
         self.early
     }
 
-    pub(crate) fn options(&self) -> SendOptions {
-        SendOptions {
-            end_of_message: true,
-            is_final: self.properties.is_final,
-            safely_replayable: self.properties.safely_replayable,
-            lifetime: self.properties.lifetime,
+    fn state(&mut self, property: MessageProperty) {
+        self.stated |= 1 << property as u16;
+    }
+
+    /// What it says, to be put over what is said by default.
+    pub(crate) fn stated(&self) -> Stated {
+        let says = |p: MessageProperty| self.stated & 1 << p as u16 != 0;
+        Stated {
+            is_final: says(MessageProperty::Final).then_some(self.properties.is_final),
+            safely_replayable: says(MessageProperty::SafelyReplayable).then_some(self.properties.safely_replayable),
+            lifetime: says(MessageProperty::MsgLifetime).then_some(self.properties.lifetime),
         }
     }
 
@@ -116,6 +131,26 @@ impl MessageContext {
         early: bool,
     ) -> Self {
         Self { remote, local, ecn, received_final, early, ..Self::default() }
+    }
+}
+
+/// What a context says of the properties that the engine acts on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stated {
+    is_final: Option<bool>,
+    safely_replayable: Option<bool>,
+    lifetime: Option<Option<Duration>>,
+}
+
+impl Stated {
+    /// The options of a message: the connection's own where the context says nothing.
+    pub(crate) fn over(self, defaults: SendOptions) -> SendOptions {
+        SendOptions {
+            is_final: self.is_final.unwrap_or(defaults.is_final),
+            safely_replayable: self.safely_replayable.unwrap_or(defaults.safely_replayable),
+            lifetime: self.lifetime.unwrap_or(defaults.lifetime),
+            ..defaults
+        }
     }
 }
 

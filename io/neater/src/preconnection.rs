@@ -10,7 +10,7 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
-use neater_engine::{ConnectionId, ConnectionState, Event, RequestOptions, Stack};
+use neater_engine::{ConnectionId, ConnectionState, Event, RequestOptions, SendOptions, Stack};
 use neater_property::Role;
 use std::sync::Arc;
 
@@ -210,7 +210,7 @@ impl Preconnection {
             Ok(r) => r,
             Err(e) => return Initiate { state: Err(Some(Box::new(e))) },
         };
-        let (data, options) = (data.into(), context.options());
+        let (data, options) = (data.into(), context.stated().over(request.message_defaults()));
         // Whatever becomes of it in there, it is dropped out here.
         let kept = data.clone();
         let mut refused = None;
@@ -218,9 +218,9 @@ impl Preconnection {
             if let Err(e) = s.engine.check_message(&request, data.len()) {
                 return Err(Box::new(refuse(&mut refused, e)));
             }
-            if may_be_early(context, &request) {
+            if may_be_early(&options, &request) {
                 let id = self.begin(s, &request, Some(data))?;
-                if context.is_final() {
+                if options.is_final {
                     // The message itself may leave at any time; the end follows it.
                     let _ = s.engine.finish(id);
                 }
@@ -304,8 +304,7 @@ impl Preconnection {
 }
 
 /// Whether a first message may travel with the handshake. One that expires may not: nobody could tell whether it had left.
-fn may_be_early(context: &MessageContext, request: &Request) -> bool {
-    let options = context.options();
+fn may_be_early(options: &SendOptions, request: &Request) -> bool {
     options.safely_replayable && options.lifetime.is_none() && !request.framer().frames()
 }
 

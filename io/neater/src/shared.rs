@@ -8,7 +8,7 @@ use neater_engine::{ConnectionError, ConnectionId, EstablishmentError, Event, Fo
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::Waker;
 
 /// Events kept for a subscriber that does not take them. The oldest are dropped beyond it.
@@ -23,6 +23,10 @@ pub(crate) struct Shared {
     siblings: Option<Siblings>,
     /// Makes the pollable descriptor readable, from any thread.
     wake_fd: Box<dyn Fn() + Send + Sync>,
+    /// Whether this process is a child of the one that made the engine, without its lock.
+    forked: Box<dyn Fn() -> bool + Send + Sync>,
+    /// What stands in such a child for what another thread of the parent's had locked.
+    inherited: OnceLock<Mutex<State>>,
 }
 
 pub(crate) struct State {
@@ -174,23 +178,15 @@ impl Shared {
         engine: Box<dyn Machine>,
         siblings: Option<Siblings>,
         wake_fd: Box<dyn Fn() + Send + Sync>,
+        forked: Box<dyn Fn() -> bool + Send + Sync>,
     ) -> Arc<Self> {
         Arc::new(Self {
             siblings,
-            state: Mutex::new(State {
-                engine,
-                conns: Vec::new(),
-                listeners: Vec::new(),
-                groups: Vec::new(),
-                driver: None,
-                roots_loaded: false,
-                tickets: 0,
-                calls: VecDeque::new(),
-                calling: false,
-                discarded: Vec::new(),
-            }),
+            state: Mutex::new(State::new(engine)),
             users: AtomicUsize::new(0),
             wake_fd,
+            forked,
+            inherited: OnceLock::new(),
         })
     }
 
@@ -206,6 +202,11 @@ impl Shared {
     #[cold]
     fn lock_slowly(&self) -> MutexGuard<'_, State> {
         crate::reentry::check(self.address());
+        if (self.forked)() {
+            // Whoever holds it may be a thread that is not here. Behind the lock there is nothing but refusals in any case.
+            let elsewhere = || Mutex::new(State::new(Box::new(crate::inherited::engine())));
+            return self.inherited.get_or_init(elsewhere).lock().unwrap_or_else(PoisonError::into_inner);
+        }
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -273,6 +274,25 @@ impl Shared {
             if let Some(w) = driver {
                 let replaced = register(&mut state.driver, w);
                 state.discard(replaced);
+            }
+            after.discarded = core::mem::take(&mut state.discarded);
+            after.spent = state.engine.take_spent();
+        }
+        self.finish(after);
+    }
+
+    /// Whoever drove the engine has stopped: nobody waits any longer.
+    fn orphan(&self) {
+        let mut after = After::default();
+        {
+            let mut state = self.lock();
+            if state.engine.is_forked() {
+                return;
+            }
+            state.engine.orphan();
+            state.dispatch(&mut after);
+            for group in &mut state.groups {
+                after.wakers.extend(group.waiters.take());
             }
             after.discarded = core::mem::take(&mut state.discarded);
             after.spent = state.engine.take_spent();
@@ -353,6 +373,21 @@ impl Shared {
 }
 
 impl State {
+    fn new(engine: Box<dyn Machine>) -> Self {
+        Self {
+            engine,
+            conns: Vec::new(),
+            listeners: Vec::new(),
+            groups: Vec::new(),
+            driver: None,
+            roots_loaded: false,
+            tickets: 0,
+            calls: VecDeque::new(),
+            calling: false,
+            discarded: Vec::new(),
+        }
+    }
+
     fn dispatch(&mut self, after: &mut After) {
         while let Some(Notice { source, event }) = self.engine.poll_notice() {
             match source {
@@ -584,7 +619,7 @@ impl State {
 
     /// Takes what a listener received first; `Err`: it has stopped, or it listens in another process.
     pub(crate) fn next_incoming(&mut self, id: ListenerId, who: &mut Who<'_>) -> Result<Option<Incoming>, ()> {
-        if self.engine.is_forked() {
+        if self.engine.unusable().is_some() {
             return Err(());
         }
         let ticket = self.ticket(who);
@@ -633,7 +668,7 @@ impl State {
     }
 
     pub(crate) fn next_stream(&mut self, id: GroupId, who: &mut Who<'_>) -> Option<ConnectionId> {
-        if self.engine.is_forked() {
+        if self.engine.unusable().is_some() {
             return None;
         }
         let ticket = self.ticket(who);
@@ -729,6 +764,31 @@ fn grow<T: Keyed>(slots: &mut Vec<T>, index: usize) {
         slots.reserve_exact(3 * room - slots.len());
     }
     slots.resize_with(room, T::default);
+}
+
+/// The engine as whoever drives it holds it. With the last of those who could, all that waits ends.
+pub(crate) struct Driving(pub(crate) Arc<Shared>);
+
+impl core::fmt::Debug for Driving {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl core::ops::Deref for Driving {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        // A driver may be dropped because the program's code has panicked below it, and the engine may be half done.
+        if catch_unwind(AssertUnwindSafe(|| self.0.orphan())).is_err() {
+            tracing::error!(target: "neater::event", "the engine could not be given up in order");
+        }
+    }
 }
 
 /// A counted reference of a public object.

@@ -258,3 +258,66 @@ fn the_first_use_in_a_child_fails_and_the_parent_goes_on() {
     let another = drive(&driver, pre.remote(loopback(port)).initiate()).expect("connected");
     drop((another, inherited, theirs));
 }
+
+/// A framer that tells that it runs, and goes on when it is told to.
+struct Held(std::sync::mpsc::Sender<()>, std::sync::Arc<std::sync::Mutex<std::sync::mpsc::Receiver<()>>>);
+
+impl neater::Framer for Held {
+    fn name(&self) -> &str {
+        "held"
+    }
+
+    fn new_sent_message(
+        &mut self,
+        out: &mut neater::Outbound,
+        data: bytes::Bytes,
+        _: bool,
+        _: bool,
+    ) -> Result<(), neater::FramerError> {
+        let _ = self.0.send(());
+        let _ = self.1.lock().expect("one user").recv_timeout(LIMIT);
+        out.pieces.push(data);
+        Ok(())
+    }
+
+    fn handle_received_data(&mut self, _: &mut neater::Input<'_>) -> Result<neater::Readiness, neater::FramerError> {
+        Ok(neater::Readiness::Ready)
+    }
+}
+
+#[test]
+fn a_child_is_answered_although_a_thread_of_its_parent_held_the_lock() {
+    let (neater, driver) = Neater::builder().without_driver().expect("engine");
+    let clear = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
+    let listener = clear.clone().local(loopback(0)).listen().expect("listening");
+    let (inside, told) = std::sync::mpsc::channel();
+    let (go_on, waits) = std::sync::mpsc::channel();
+    let waits = std::sync::Arc::new(std::sync::Mutex::new(waits));
+    let make = move || Box::new(Held(inside.clone(), waits.clone())) as Box<dyn neater::Framer>;
+    let framed = clear.clone().framer(FramerSpec::Custom(std::sync::Arc::new(make)));
+    let ours = drive(&driver, framed.remote(loopback(listener.port())).initiate()).expect("connected");
+    std::thread::scope(|threads| {
+        // A framer runs while the engine is locked.
+        let sending = threads.spawn(|| now(ours.send("slowly")));
+        told.recv_timeout(LIMIT).expect("the framer runs");
+        let status = in_a_child(|| {
+            if let Err(what) = no_call_succeeds(&ours) {
+                eprintln!("{what}");
+                return 1;
+            }
+            if !now(clear.clone().remote(loopback(9)).initiate()).is_some_and(|r| r.is_err_and(|e| forked(&e))) {
+                return 2;
+            }
+            if now(listener.accept()).is_none_or(|c| c.is_some()) {
+                return 3;
+            }
+            driver.turn();
+            let Ok((own, driver)) = Neater::builder().without_driver() else { return 4 };
+            drop((own, driver));
+            0
+        });
+        go_on.send(()).expect("it waits");
+        assert!(matches!(sending.join().expect("no panic"), Some(Ok(_))), "the parent's call goes on");
+        assert_eq!(status, 0, "see the child's code");
+    });
+}

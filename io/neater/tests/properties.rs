@@ -244,9 +244,9 @@ async fn a_message_that_is_not_safely_replayable_is_refused_by_udp() {
     let properties = neater_property::profile("unreliable-datagram").expect("known");
     let pre = clear(&neater).remote(peer.local_addr().expect("addr")).properties(properties);
     let c = pre.initiate().await.expect("opened");
-    let e = c.send_with("x", &MessageContext::new()).await.expect_err("may arrive twice");
+    let e = c.send_with("x", &MessageContext::new().safely_replayable_as(false)).await.expect_err("may arrive twice");
     assert!(e.to_string().contains("safelyReplayable"), "{e}");
-    c.send_with("x", &MessageContext::new().safely_replayable_as(true)).await.expect("sent");
+    c.send_with("x", &MessageContext::new()).await.expect("sent");
     let e = c.send(vec![0; 70_000]).await.expect_err("no datagram is that large");
     assert!(matches!(e, neater::SendError::MessageTooLarge { .. }), "{e}");
 }
@@ -424,4 +424,91 @@ async fn a_first_message_that_is_final_ends_the_direction() {
         assert_eq!(got, b"all");
         assert_eq!(c.send("more").await, Err(neater::SendError::AfterFinal));
     }
+}
+
+#[tokio::test]
+async fn what_is_set_before_the_stack_is_known_takes_effect_when_it_is_or_is_taken_back() {
+    // TCP: the profile changes an option of the socket.
+    let neater = Neater::new().expect("engine");
+    let listener = clear(&neater).local(loopback()).listen().expect("listening");
+    let pre = clear(&neater).remote(listener.local_addrs()[0].1);
+    let c = pre.initiate().connection().expect("begun");
+    c.set("connCapacityProfile", "Low Latency/Interactive").expect("a property");
+    c.set("keepAliveTimeout", 7u64).expect("a property");
+    c.ready().await.expect("connected");
+    assert_eq!(option(&c, libc::IPPROTO_TCP, libc::TCP_NODELAY), 1);
+    assert_eq!(option(&c, libc::SOL_SOCKET, libc::SO_KEEPALIVE), 1);
+    assert_eq!(c.get("keepAliveTimeout"), Some(Value::from(7.0)));
+    // QUIC has no such options, and says so when it is known that it is QUIC; how many the peer may open, it can bound.
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let identity = neater::tls::self_signed(&["127.0.0.1"], neater::WallTime(wall), [7; 32]);
+    let mut ours = SecurityParameters::new();
+    ours.trust = neater::Trust::Only(vec![identity.chain[0].clone()]);
+    let mut theirs = SecurityParameters::new();
+    theirs.server_certificates = vec![identity];
+    let pre = neater.preconnection().stacks(&[Stack::Quic]);
+    let listener = pre.clone().security(theirs).local(loopback()).listen().expect("listening");
+    let c = pre.security(ours).remote(listener.local_addrs()[0].1).initiate().connection().expect("begun");
+    for (name, value) in [("groupConnLimit", 1u64), ("keepAliveTimeout", 5), ("connTimeout", 7)] {
+        c.set(name, value).expect("a property");
+    }
+    c.ready().await.expect("connected");
+    c.send("hello").await.expect("sent");
+    let kept: Vec<_> = ["groupConnLimit", "keepAliveTimeout", "connTimeout"].map(|name| c.get(name)).into();
+    // It waits half a minute for its peer, whatever is asked of it.
+    assert_eq!(kept, [Some(Value::from(1u64)), Some(Value::from("Disabled")), Some(Value::from(30.0))]);
+    let peer = listener.accept().await.expect("accepted");
+    peer.receive().await.expect("open");
+    let group = c.group().expect("open");
+    let streams: Vec<_> = (0..3).map(|_| peer.clone_connection().expect("open")).collect();
+    for s in &streams {
+        let _ = s.try_send("from the peer", &MessageContext::new());
+    }
+    let first = group.accept().await.expect("one is allowed");
+    let second = tokio::time::timeout(Duration::from_millis(300), group.accept()).await;
+    assert!(second.is_err(), "one at a time");
+    drop(first);
+}
+
+#[tokio::test]
+async fn message_properties_of_the_preconnection_are_those_of_its_messages() {
+    let far = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let neater = Neater::new().expect("engine");
+    let with = |name: &str, value: Value| {
+        let mut properties = TransportProperties::new();
+        properties.set(name, value).expect("a property");
+        clear(&neater).remote(far.local_addr().expect("bound")).properties(properties)
+    };
+    // Nobody reads: what is sent behind 8 MB waits, and expires.
+    let c = with("msgLifetime", Value::from(0.1)).initiate().await.expect("connected");
+    let for_ever = || {
+        let mut context = MessageContext::new();
+        context.add("msgLifetime", "Infinite").expect("a property");
+        context
+    };
+    c.send_with(vec![0; 8 << 20], &for_ever()).await.expect("taken");
+    let late = tokio::time::timeout(Duration::from_secs(5), c.send("late")).await.expect("it expires");
+    assert_eq!(late, Err(neater::SendError::Expired));
+    let late = c.send_with("late", &MessageContext::new());
+    let late = tokio::time::timeout(Duration::from_secs(5), late).await.expect("a context that says nothing");
+    assert_eq!(late, Err(neater::SendError::Expired));
+    // A context's own word counts, and so does what is set on the connection afterwards.
+    let patient = tokio::time::timeout(Duration::from_millis(400), c.send_with("x", &for_ever())).await;
+    assert!(patient.is_err(), "{patient:?}");
+    c.set("msgLifetime", "Infinite").expect("a property");
+    assert_eq!(c.get("msgLifetime"), Some(Value::from("Infinite")));
+    let patient = tokio::time::timeout(Duration::from_millis(400), c.send("x")).await;
+    assert!(patient.is_err(), "{patient:?}");
+    // The last message of a connection.
+    let c = with("final", Value::from(true)).initiate().await.expect("connected");
+    c.send("one").await.expect("sent");
+    assert_eq!(c.send("two").await, Err(neater::SendError::AfterFinal));
+    // And what may be delivered twice.
+    let needs = TransportProperties::parse("datagrams").expect("words").properties;
+    let pre = clear(&neater).properties(needs).stacks(&[Stack::Udp]);
+    let c =
+        pre.remote("127.0.0.1:9".parse::<neater::RemoteEndpoint>().expect("literal")).initiate().await.expect("UDP");
+    c.send_with("x", &MessageContext::new()).await.expect("it may by default");
+    let once = c.send_with("x", &MessageContext::new().safely_replayable_as(false)).await;
+    assert!(matches!(once, Err(neater::SendError::InvalidMessageProperties(_))), "{once:?}");
 }

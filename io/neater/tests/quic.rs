@@ -74,3 +74,37 @@ async fn an_attempt_that_is_given_up_at_any_step_leaves_nothing_on_either_side()
     drop(listener);
     nothing_left(&b).await;
 }
+
+#[tokio::test]
+async fn a_listener_may_come_back_to_a_port_on_which_sessions_live() {
+    let (a, b) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+    let (client, server) = preconnections(&b);
+    let listener = server.listen().expect("listening");
+    let to = loopback(listener.port());
+    let from_a = a.preconnection().stacks(&[Stack::Quic]).security(security().0).remote(to);
+    let ours = from_a.initiate().await.expect("connected");
+    ours.send("before").await.expect("sent");
+    let theirs = listener.accept().await.expect("accepted");
+    assert_eq!(&theirs.receive().await.expect("open").expect("a message")[..], b"before");
+    drop(listener);
+    let refused = client.remote(to).timeout(Duration::from_secs(2)).initiate().await;
+    assert!(refused.is_err(), "nobody listens");
+    // With another certificate, perhaps the next year's.
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let identity = neater::tls::self_signed(&["127.0.0.1"], neater::WallTime(wall), [8; 32]);
+    let (mut trusting, mut shown) = security();
+    trusting.trust = neater::Trust::Only(vec![identity.chain[0].clone()]);
+    shown.server_certificates = vec![identity];
+    let again = b.preconnection().stacks(&[Stack::Quic]).security(shown).local(to).listen().expect("its own port");
+    let pre = a.preconnection().stacks(&[Stack::Quic]).security(trusting).remote(to);
+    let new = tokio::time::timeout(LIMIT, pre.initiate()).await.expect("in time").expect("connected");
+    new.send("after").await.expect("sent");
+    let accepted = tokio::time::timeout(LIMIT, again.accept()).await.expect("in time").expect("accepted");
+    assert_eq!(&accepted.receive().await.expect("open").expect("a message")[..], b"after");
+    // The session from before goes on.
+    ours.send("still").await.expect("sent");
+    assert_eq!(&theirs.receive().await.expect("open").expect("a message")[..], b"still");
+    drop((ours, theirs, new, accepted, again));
+    nothing_left(&a).await;
+    nothing_left(&b).await;
+}

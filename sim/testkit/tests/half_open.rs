@@ -360,3 +360,64 @@ fn a_race_to_a_listener_that_is_flooded_with_hellos_falls_back_to_tls() {
     assert!(town.play.run_until(60 * S, |p| flows.iter().all(|f| p.flow(*f).is_over())));
     town.play.end();
 }
+
+/// A listener of QUIC with room for five handshakes, five that are under way and stall, and the links whole again.
+fn crowded(seed: u64) -> Town {
+    let mut plan = Plan::new(seed).delay(10 * MS);
+    plan.server_limits.handshakes = 5;
+    let mut town = plan.build();
+    town.listen(&quic(), 443, Manner::echo());
+    only(&town, town.v4.to, 5);
+    let flows: Vec<_> = (0..5).map(|_| town.open_to(&quic(), &[server_v4()], Manner::default())).collect();
+    town.play.run_for(100 * MS);
+    // They go without a word that arrives.
+    for f in flows {
+        town.play.abort(f);
+    }
+    town.play.run_for(S + 400 * MS);
+    assert_eq!(town.play.stats(town.client).quic_connections, 0);
+    assert_eq!(town.play.stats(town.server).quic_connections, 5);
+    let world = town.play.world().clone();
+    world.set_link(town.v4.to, world.link_config(town.v4.to).without([]));
+    town
+}
+
+#[test]
+fn quic_handshakes_that_are_never_finished_do_not_keep_others_out() {
+    let mut town = crowded(2);
+    // They are left in peace for two seconds.
+    let early = town.open_to(&quic(), &[server_v4()], Manner::default());
+    assert!(town.play.run_until(S, |p| p.flow(early).is_over()));
+    assert!(town.play.flow(early).establishment_error().is_some(), "there is no room yet");
+    town.play.run_for(S);
+    let before = town.play.stats(town.server).refused;
+    let flow = town.open_to(&quic(), &[server_v4()], Manner::default());
+    assert!(town.play.run_until(S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
+    assert_eq!(town.play.stats(town.server).refused, before + 1, "one of them made room");
+    finish(&mut town, flow);
+    town.play.run_for(IDLE + 10 * S);
+    assert_eq!(town.play.stats(town.server).quic_connections, 0);
+    town.play.end();
+}
+
+#[test]
+fn connections_that_were_refused_are_not_counted_as_handshakes_for_ever() {
+    let mut town = crowded(3);
+    for _ in 0..11 {
+        let flows: Vec<_> = (0..100).map(|_| town.open_to(&quic(), &[server_v4()], Manner::default())).collect();
+        assert!(town.play.run_until(S, |p| flows.iter().all(|f| p.flow(*f).is_over() || p.flow(*f).is_ready())));
+        for f in flows {
+            town.play.abort(f);
+        }
+    }
+    assert!(town.play.stats(town.server).refused >= 1000, "{:?}", town.play.stats(town.server));
+    town.play.run_for(IDLE + 10 * S);
+    assert_eq!(held(town.play.stats(town.server)), (0, 0, 0));
+    // Were it in doubt whether there is room, the server would have the client prove its address first.
+    let flow = town.open_to(&quic(), &[server_v4()], Manner::default());
+    assert!(town.play.run_until(S, |p| p.flow(flow).is_ready()));
+    let took = town.play.flow(flow).establishment().unwrap();
+    assert!(took < 2 * 20 * MS, "one round trip of 20 ms, not two: {took:?}");
+    finish(&mut town, flow);
+    town.play.end();
+}

@@ -578,3 +578,65 @@ fn garbage_at_a_listener_harms_nobody_else() {
     assert!(stats.connections <= 2 && stats.quic_connections <= 1, "{stats:?}");
     town.play.end();
 }
+
+#[test]
+fn who_says_nothing_does_not_use_up_the_connections_that_may_still_come() {
+    let mut town = Plan::new(9).build();
+    let tls = Ask::over(&[Stack::Tls]);
+    let listener = town.listen(&tls, 443, Manner::echo());
+    let server = town.server;
+    town.play.engine(server).set_new_connection_limit(listener, Some(1));
+    for _ in 0..2 {
+        town.open(&Ask::over(&[Stack::Tcp]), Manner::patient());
+    }
+    town.play.run_for(100 * MS);
+    let f = town.open(&tls, Manner::patient());
+    town.play.say(f, "x", message());
+    // Two seconds for each of them.
+    assert!(town.play.run_until(5 * S, |p| p.flow(f).count == 1), "kept out by two that say nothing");
+    // The limit holds all the same.
+    let more = town.open(&tls.clone().within(4 * S), Manner::patient());
+    town.play.run_for(5 * S);
+    assert!(town.play.flow(more).establishment_error().is_some());
+    town.play.end();
+}
+
+#[test]
+fn a_peer_of_a_shared_udp_socket_may_do_nothing_but_listen() {
+    let mut town = Plan::new(10).build();
+    let ask = Ask::over(&[Stack::Udp]);
+    town.listen(&ask, 443, Manner::patient());
+    let c = town.open(&ask, Manner::patient());
+    town.play.say(c, "more of it", message());
+    let server = town.server;
+    assert!(town.play.run_until(S, |p| p.accepted(server).len() == 1));
+    let s = town.play.accepted(server)[0];
+    for i in 0..600 {
+        town.play.say(s, "tick", message());
+        town.play.run_for(500 * MS);
+        assert!(!town.play.flow(s).is_over(), "after {} ms: {:?}", 500 * i, town.play.flow(s).end());
+    }
+    assert!(town.play.flow(c).received.len() >= 4 * 600, "all of them arrived");
+    // Silence on both sides ends it.
+    assert!(town.play.run_until(121 * S, |p| p.flow(s).is_over()));
+    town.play.release(c);
+    town.play.end();
+}
+
+#[test]
+fn nothing_stands_still_at_limits_of_nothing() {
+    for stack in [Stack::Tcp, Stack::Tls, Stack::Quic] {
+        let mut plan = Plan::new(11);
+        let nothing =
+            Limits { send_buffer: 0, engine_bytes: 0, send_floor: 0, handshakes: 0, untaken: 0, ..Limits::default() };
+        (plan.client_limits, plan.server_limits) = (nothing, nothing);
+        let mut town = plan.build();
+        town.listen(&Ask::over(&[stack]), 443, Manner::echo());
+        for _ in 0..3 {
+            let f = town.open(&Ask::over(&[stack]), Manner::patient());
+            town.play.say(f, "x", message());
+            assert!(town.play.run_until(5 * S, |p| p.flow(f).count == 1), "{stack}");
+        }
+        town.play.end();
+    }
+}

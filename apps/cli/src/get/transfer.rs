@@ -66,6 +66,8 @@ enum Trouble {
     Broken(Error),
     /// It would not.
     Final(Failure),
+    /// What came was less than was asked for, and all that the server wanted to send at once (RFC 9110 section 14.2).
+    More,
 }
 
 impl From<Failure> for Trouble {
@@ -123,6 +125,7 @@ pub(super) async fn run(
             Err(trouble) => trouble,
         };
         match trouble {
+            Trouble::More => {}
             Trouble::Broken(e) if tries < retries => {
                 tries += 1;
                 transfer.announce(&e, tries, retries);
@@ -273,9 +276,13 @@ impl Transfer<'_> {
         let ranges = bytes || response.status() == StatusCode::PARTIAL_CONTENT;
         // RFC 9110 section 15.3.7.3: parts belong together if they share a strong validator.
         let ranges = ranges && self.sink.version().validator().is_some();
+        let (part, before) = (response.status() == StatusCode::PARTIAL_CONTENT, self.came);
         loop {
             match response.chunk().await {
-                Ok(None) => return self.whole(),
+                Ok(None) => match self.whole() {
+                    Err(Trouble::Broken(_)) if part && self.came > before => return Err(Trouble::More),
+                    whole => return whole,
+                },
                 Ok(Some(data)) => {
                     let length = data.len() as u64;
                     self.sink.write(data).await?;

@@ -160,7 +160,10 @@ impl Client {
         for _ in 0..=options.redirects {
             let response = self.pool.request(&method, &url, &headers).await?;
             let Some(location) = redirection(&response) else { return Ok(response) };
-            let next = url.join(&location)?;
+            let next = url.join(&location).map_err(|e| match e {
+                Error::Url(why) => Error::Redirect(format!("{url} redirects to where it cannot be followed: {why}")),
+                e => e,
+            })?;
             if next.origin() != url.origin() {
                 if (url.origin().scheme, next.origin().scheme) == (Scheme::Https, Scheme::Http) {
                     return Err(Error::Redirect(format!(

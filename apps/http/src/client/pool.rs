@@ -17,7 +17,7 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::Empty;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use neater::{Connection, Protection, RemoteEndpoint, SecurityParameters, Stack};
+use neater::{Connection, Direction, Protection, RemoteEndpoint, SecurityParameters, Stack};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -292,6 +292,11 @@ impl Pool {
                 (security, eligible)
             }
         };
+        if c.properties.direction() != Direction::Bidirectional {
+            return Err(Error::Needs(format!(
+                "{origin}: HTTP asks and is answered, so a connection must carry both directions"
+            )));
+        }
         let stacks: Vec<Stack> =
             eligible.iter().copied().filter(|s| c.stacks.is_empty() || c.stacks.contains(s)).collect();
         if stacks.is_empty() {

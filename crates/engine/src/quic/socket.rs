@@ -1,6 +1,7 @@
 //! The UDP sockets that QUIC connections share: trains out, batches in.
 
 use super::{ICMP_BUDGET, NO_ERROR, RECV_BUDGET, SEGMENTS_MAX, UDP_MAX, transmit};
+use crate::backlog::who_makes_room;
 use crate::establish::What;
 use crate::event::AttemptError;
 use crate::{Engine, Stack};
@@ -8,6 +9,7 @@ use bytes::BytesMut;
 use neater_base::net::{ErrorKind, Net, NetError, Ready, RecvBatch};
 use neater_base::{Instant, Key};
 use neater_quic::{Arrival, ConnectionApi, Datagram, EndpointApi};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 impl<N: Net> Engine<N> {
@@ -181,8 +183,8 @@ impl<N: Net> Engine<N> {
             Arrival::New(handle, connection) => {
                 let listener = s.listener.and_then(|l| self.listeners.get(l).map(|x| (l, x.request.clone())));
                 let Some((_, request)) = listener else { return };
-                let full = self.handshaking_quics(socket) >= self.limits.handshakes
-                    || self.conns.len() >= self.limits.connections;
+                let full =
+                    !self.has_room_to_shake(socket, meta.source.ip()) || self.conns.len() >= self.limits.connections;
                 let stack = if request.0.stacks.contains(&Stack::Quic) { Stack::Quic } else { Stack::QuicDatagram };
                 let key = self.insert_quic(
                     socket,
@@ -209,12 +211,32 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Incoming connections on this socket whose handshake is not finished.
-    fn handshaking_quics(&self, socket: Key) -> usize {
+    /// The handshake of an incoming connection is over, in whatever way.
+    pub(super) fn quic_shook(&mut self, key: Key) {
+        let Some(q) = self.quics.get_mut(key) else { return };
+        if core::mem::take(&mut q.shaking)
+            && let Some(s) = self.quic_sockets.get_mut(q.socket)
+        {
+            s.endpoint.handshake_over();
+        }
+    }
+
+    /// Whether another incoming handshake may begin on this socket, `from` there: if there is no room, another one may have
+    /// to make it (see [`crate::backlog`]).
+    fn has_room_to_shake(&mut self, socket: Key, from: IpAddr) -> bool {
         // Nearly always far below the limit: only then is it worth counting.
         if self.quics.len() < self.limits.handshakes {
-            return 0;
+            return true;
         }
-        self.quics.iter().filter(|(_, q)| q.socket == socket && !q.client && !q.connected && q.lost.is_none()).count()
+        let shaking = |q: &super::Quic| q.socket == socket && q.shaking;
+        let all = || self.quics.iter().filter(|(_, q)| shaking(q)).map(|(k, q)| (k, q.remote.ip(), q.started));
+        if all().count() < self.limits.handshakes {
+            return true;
+        }
+        let Some(victim) = who_makes_room(all(), Some(from), self.now) else { return false };
+        self.stats.refused += 1;
+        tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
+        self.quic_close(victim, NO_ERROR);
+        true
     }
 }

@@ -113,7 +113,7 @@ fn the_application_has_the_last_word_on_trust() {
     let mut world = World::new(1);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (answer, log) = (Arc::new(Mutex::new(true)), seen.clone());
-    let says = answer.clone();
+    let (says, asked) = (answer.clone(), seen.clone());
     world.client.trust_verification = Some(Arc::new(move |chain, name| {
         log.lock().unwrap().push((chain.len(), name.to_owned()));
         *says.lock().unwrap()
@@ -124,6 +124,13 @@ fn the_application_has_the_last_word_on_trust() {
     // A fresh store: the earlier session would be resumed without asking again.
     world.sessions = SessionStore::new(world.crypto.clock.clone());
     assert_eq!(client_error(&world), TlsError::RefusedByApplication);
+    // A panic is no consent.
+    world.client.trust_verification = Some(Arc::new(|_, _| panic!("a defect of the application's")));
+    assert_eq!(client_error(&world), TlsError::RefusedByApplication);
+    world.client.trust_verification = Some(Arc::new(move |chain, name| {
+        asked.lock().unwrap().push((chain.len(), name.to_owned()));
+        true
+    }));
     // It is not asked about what failed before.
     seen.lock().unwrap().clear();
     world.client.trust = Trust::Only(self_signed(&["root.example"], WALL, [8; 32]).chain);
@@ -328,6 +335,9 @@ fn the_application_is_asked_for_each_signature_of_either_side_and_may_refuse() {
         let (client, _) = world.pair().refused();
         let words = client.expect("the client fails itself").to_string();
         assert!(words.contains("identity challenge callback refused"), "{words}");
+        world.client.identity_challenge = noting(&asked, |_| panic!("a defect of the application's"));
+        let (client, _) = world.pair().refused();
+        assert!(client.unwrap().to_string().contains("identity challenge callback panicked"));
         world.client.identity_challenge = None;
         world.server.identity_challenge = noting(&asked, |_| Answer::Refuse);
         let (_, server) = world.pair().refused();

@@ -32,6 +32,12 @@ impl Waker {
         }
     }
 
+    /// Whether this process is a child of the one that made the network.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        self.0.guard.forked()
+    }
+
     /// The wake-up has been seen; the next one makes a new edge.
     pub(crate) fn taken(&self) {
         self.0.pending.swap(false, Ordering::AcqRel);
