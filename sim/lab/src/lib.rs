@@ -25,3 +25,4 @@ pub mod programs;
 pub mod report;
 pub mod runner;
 pub mod simulate;
+pub mod source;

@@ -2,10 +2,11 @@
 
 pub mod sweep;
 
+use crate::source::Source;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use neater_netsim::{FlowStats, Network, World};
-use neater_scenario::{SHIPPED, Scenario, TrafficKind, shipped};
+use neater_scenario::{SHIPPED, Scenario, TrafficKind};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -85,24 +86,6 @@ pub fn command(a: &Arguments) -> ExitCode {
     }
 }
 
-/// The text of a scenario: of a file, or of one that comes with neater. The second value names it in messages.
-///
-/// # Errors
-/// A sentence that says what was looked for, and what there is.
-pub fn load(scenario: &Path) -> Result<(String, String), String> {
-    let name = scenario.display().to_string();
-    if let Some(text) = scenario.to_str().and_then(shipped) {
-        return Ok((text.to_owned(), name));
-    }
-    match std::fs::read_to_string(scenario) {
-        Ok(text) => Ok((text, name)),
-        Err(e) => {
-            let names: Vec<_> = SHIPPED.iter().map(|(n, _)| *n).collect();
-            Err(format!("{name}: {e}; scenarios that come with neater: {}", names.join(", ")))
-        }
-    }
-}
-
 fn run(a: &Arguments) -> Result<(), String> {
     let Some(path) = &a.scenario else {
         for (name, text) in SHIPPED {
@@ -111,8 +94,8 @@ fn run(a: &Arguments) -> Result<(), String> {
         }
         return Ok(());
     };
-    let (text, name) = load(path)?;
-    let s = Scenario::parse(&text, &a.set).map_err(|e| format!("{name}: {e}"))?;
+    let (source, name) = (Source::open(path)?, path.display().to_string());
+    let s = source.parse(&a.set).map_err(|e| format!("{name}: {e}"))?;
     if let Some(out) = &a.out {
         std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
     }
@@ -124,7 +107,7 @@ fn run(a: &Arguments) -> Result<(), String> {
     }
     let axis = |(key, values): &(String, String)| Axis { key: key.clone(), values: list(values) };
     let sweep = Sweep {
-        text,
+        source,
         set: a.set.clone(),
         axes: a.sweep.iter().map(axis).collect(),
         seed: a.seed.unwrap_or(s.seed),
