@@ -26,3 +26,4 @@ pub mod report;
 pub mod runner;
 pub mod simulate;
 pub mod source;
+pub mod timeline;

@@ -5,7 +5,7 @@ use super::command::{Cmd, Output, Running};
 use super::error::{LiveError, Result};
 use super::lab::{Emulation, Lab, Options};
 use super::plan::{Kind, Plan};
-use super::privileges;
+use super::{privileges, watch};
 use crate::source::Source;
 use clap::Args;
 use neater_scenario::Scenario;
@@ -18,6 +18,8 @@ const HELP: &str = "Examples:
   neater-lab net dumbbell --set rate='5 Mbit/s' --set rtt='80 ms' -b 'r1: iperf3 -s' --ready r1:5201 -- l1: iperf3 -c r1
   neater-lab net my.toml --out results --capture -- client: curl -o /dev/null http://server/
   neater-lab net dumbbell                      a shell in the first host
+  neater-lab net home-nat --set kind=symmetric -- phone: ping -c 3 server
+  neater-lab net my.toml --emulator netem -- client: ping -c 3 server
 
 Every host is a network namespace with its own addresses, routes and kernel settings; names of hosts resolve inside.
 Links behave as the scenario says. Everything is gone when this ends, however it ends.";
@@ -44,7 +46,7 @@ pub struct NetArgs {
     /// Begin only when somebody listens at this TCP port.
     #[arg(long, value_name = "HOST:PORT", value_parser = ready)]
     ready: Vec<(String, u16)>,
-    /// Where run.json, and captures, are kept.
+    /// Where run.json, what links carried over time (links.csv, timeline.png), and captures are kept.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Capture the packets at every interface of every host, into --out.
@@ -121,7 +123,10 @@ pub fn run(args: &NetArgs) -> Result<u8> {
             eprintln!("  {:<12} nsenter --net={}", node.name, lab.netns_path(&node.name)?);
         }
     }
-    let done = lab.run(&host, cmd.limit(limit))?;
+    let (done, course) = match &args.out {
+        Some(_) => watch::while_running(&lab, || lab.run(&host, cmd.limit(limit)))?,
+        None => (lab.run(&host, cmd.limit(limit))?, Vec::new()),
+    };
     let code = u8::try_from(done.code).unwrap_or(1);
     if done.timed_out {
         eprintln!("neater-lab: {} was ended after {} s (--limit)", done.command, args.limit);
@@ -138,6 +143,7 @@ pub fn run(args: &NetArgs) -> Result<u8> {
     }
     if let Some(dir) = &args.out {
         lab.keep_record(dir, &outputs, &caught)?;
+        watch::keep(dir, &scenario, &course)?;
     }
     warn(&lab)?;
     Ok(code)

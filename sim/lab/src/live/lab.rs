@@ -13,6 +13,7 @@ use super::record::Record;
 use super::settle;
 use super::tun::{self, Tun};
 use super::{privileges, record};
+use neater_base::Instant;
 use neater_link::LinkConfig;
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
@@ -93,6 +94,7 @@ pub struct Lab {
     hosts_file: String,
     ipv6: bool,
     record: Record,
+    start: Instant,
 }
 
 impl Lab {
@@ -128,7 +130,7 @@ impl Lab {
         };
         let happenings = Hosts::start(plan, start, netns, restore, told)?;
         let hosts_file = settle::hosts_file(plan, ipv6);
-        Ok(Self { cradle, happenings, mover, hosts, plan: plan.clone(), hosts_file, ipv6, record })
+        Ok(Self { cradle, happenings, mover, hosts, plan: plan.clone(), hosts_file, ipv6, record, start })
     }
 
     /// The hosts, their interfaces TUN devices of our own emulator.
@@ -180,6 +182,12 @@ impl Lab {
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// How long the network has been there: the time that schedules count.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        super::sys::now().saturating_since(self.start)
     }
 
     /// The first address of a host or router.

@@ -31,6 +31,7 @@ mod scenario;
 pub mod settle;
 pub mod sys;
 pub mod tun;
+mod watch;
 
 pub use capture::{Capture, Captured};
 pub use command::{Cmd, Output, Running};
