@@ -25,3 +25,5 @@ pub mod programs;
 pub mod report;
 pub mod runner;
 pub mod simulate;
+pub mod source;
+pub mod timeline;

@@ -188,6 +188,14 @@ impl Network {
         }
     }
 
+    /// The NAT box that a node of the scenario is.
+    fn nat_box(&self, sim: &Sim, node: usize) -> Option<NatId> {
+        match self.nodes.get(node)? {
+            NodeId::Router(router) => Some(sim.fabric.routers[router.0].nat?.nat),
+            NodeId::Host(_) => None,
+        }
+    }
+
     fn schedule(&mut self, s: &Scenario) {
         let start = self.start;
         self.world.with(|sim| {
@@ -199,6 +207,10 @@ impl Network {
                     }
                     Action::Interface { link, end, up } => match self.interfaces[*link][*end] {
                         Some(iface) => Planned::Interface(iface, *up),
+                        None => continue,
+                    },
+                    Action::Nat { node, what } => match self.nat_box(sim, *node) {
+                        Some(nat) => Planned::Nat(nat, *what),
                         None => continue,
                     },
                 };
@@ -343,6 +355,13 @@ impl Network {
             NodeId::Host(host) => Some(host),
             NodeId::Router(_) => None,
         }
+    }
+
+    /// The NAT box that a router is, by the router's name.
+    #[must_use]
+    pub fn nat(&self, router: &str) -> Option<NatId> {
+        let node = self.scenario.node(router)?;
+        self.world.with(|sim| self.nat_box(sim, node))
     }
 
     /// The two directions of a link, forward and backward, by its name.

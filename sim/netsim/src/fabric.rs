@@ -228,25 +228,44 @@ impl Sim {
     fn icmp_from_router(&mut self, id: RouterId, packet: &Packet, kind: IcmpKind) {
         let Some(quoted) = packet.quote() else { return };
         let destination = packet.source.ip();
-        let Some(&subnet) = self.fabric.subnets.get(&destination) else { return };
         let router = &self.fabric.routers[id.0];
-        let own = router.addresses.iter().find(|a| a.is_ipv4() == destination.is_ipv4());
-        let (Some(own), Some(next)) = (own, router.next.get(subnet as usize)) else { return };
-        let icmp = Packet {
+        let Some(own) = router.addresses.iter().find(|a| a.is_ipv4() == destination.is_ipv4()) else { return };
+        let mut icmp = Packet {
             source: SocketAddr::new(*own, 0),
             destination: SocketAddr::new(destination, 0),
             ecn: Ecn::NotEct,
             pieces: None,
             body: Body::Icmp(Icmp { kind, quoted }),
         };
-        if next.is_empty() {
+        if let Some(nat) = self.fabric.routers[id.0].nat
+            && !self.translate_own(id, nat, &mut icmp)
+        {
             return;
         }
+        let router = &self.fabric.routers[id.0];
+        let Some(&subnet) = self.fabric.subnets.get(&icmp.destination.ip()) else { return };
+        let Some(next) = router.next.get(subnet as usize).filter(|n| !n.is_empty()) else { return };
         let link = next[choose(flow_hash(&icmp), router.salt, next.len())];
         // An ICMP error has no interface of a host that it left by; nothing looks for one, because errors cause none.
         let nowhere = IfaceId { host: crate::world::HostId(usize::MAX), index: 0 };
         let route = Route { from: nowhere, to: None, way: Way::Fabric { first: link, subnet } };
         self.send_packet(icmp, route);
+    }
+
+    /// An error that a NAT box sends itself may be about a packet that it has translated before: it is told in the words of
+    /// who is told. Returns whether there is somebody to be told.
+    fn translate_own(&mut self, id: RouterId, nat: RouterNat, icmp: &mut Packet) -> bool {
+        let destination = icmp.destination.ip();
+        if self.nats[nat.nat.0].nat.config().external(destination.is_ipv4()) == Some(destination) {
+            return self.translate(icmp, nat.nat, false).is_some();
+        }
+        let subnet = self.fabric.subnets.get(&destination).copied();
+        let next = subnet.and_then(|s| self.fabric.routers[id.0].next.get(s as usize));
+        if next.is_some_and(|n| n.contains(&nat.outside.0)) {
+            // About a packet that it has not translated, there is nothing to be done.
+            self.translate(icmp, nat.nat, true);
+        }
+        true
     }
 }
 

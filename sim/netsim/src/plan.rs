@@ -1,18 +1,20 @@
 //! What a scenario says will happen, and what is looked at while it does.
 //!
-//! *Responsible for* changes of links and interfaces at their times, samples of queues and connections, and packet records.
+//! *Responsible for* changes of links, interfaces and NAT boxes at their times, samples of queues and connections, and packet records.
 //! *Not responsible for* where rows and records end up: whoever runs the world takes them.
 //!
 //! *Invariants*: nothing here changes what packets do; a run with probes and captures is the same as one without.
 
 use crate::capture::{Capture, Flow};
 use crate::host::Owner;
+use crate::nat::NatId;
 use crate::packet::Packet;
 use crate::sim::{Event, Sim};
 use crate::world::{IfaceId, LinkId};
 use core::time::Duration;
 use neater_base::{Instant, Key};
 use neater_link::LinkConfig;
+use neater_scenario::NatChange;
 
 /// The most rows of one table of samples; later ones are left out, which [`Samples::truncated`] tells.
 pub const MAX_SAMPLES: usize = 4 << 20;
@@ -78,6 +80,7 @@ impl Samples {
 pub(crate) enum Planned {
     Link(LinkId, Box<LinkConfig>),
     Interface(IfaceId, bool),
+    Nat(NatId, NatChange),
     /// A probe's next sample.
     Probe(usize),
 }
@@ -141,6 +144,17 @@ impl Sim {
         match planned {
             Planned::Link(link, config) => self.set_link(link, *config),
             Planned::Interface(iface, up) => self.change_interface(iface, |i| i.public.up = up),
+            Planned::Nat(nat, what) => {
+                let (now, nat) = (self.now, &mut self.nats[nat.0].nat);
+                match what {
+                    NatChange::Rebind => nat.rebind(now),
+                    NatChange::Restart => nat.forget(),
+                    NatChange::Move(to) => {
+                        nat.rebind(now);
+                        nat.set_external(to.into());
+                    }
+                }
+            }
             Planned::Probe(probe) => {
                 self.sample(probe);
                 let interval = self.plan.probes[probe].1;

@@ -2,8 +2,8 @@
 
 use crate::error::ScenarioError;
 use crate::model::{
-    Action, Direction, End, LinkIndex, LinkSpec, MAX_EVENTS, MAX_FLOWS, MAX_LINKS, MAX_NODES, Node, NodeIndex,
-    NodeKind, Scenario,
+    Action, Direction, End, LinkIndex, LinkSpec, MAX_EVENTS, MAX_FLOWS, MAX_LINKS, MAX_NODES, NatChange, Node,
+    NodeIndex, NodeKind, Scenario,
 };
 use crate::routes::Routes;
 use crate::traffic::TcpSettings;
@@ -231,7 +231,7 @@ fn neighbour(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Gives every NAT box its outside address.
+/// Gives every NAT box its outside address, and checks what the schedule does to it.
 fn resolve_nats(s: &mut Scenario) -> Result<()> {
     for (index, node) in s.nodes.iter_mut().enumerate() {
         let Some(nat) = &mut node.nat else { continue };
@@ -243,6 +243,18 @@ fn resolve_nats(s: &mut Scenario) -> Result<()> {
             IpAddr::V6(_) => None,
         });
         nat.config.external_v6 = None;
+    }
+    for event in &s.events {
+        let Action::Nat { node, what } = event.action else { continue };
+        let key = || s.nodes.get(node).map_or_else(String::new, |n| format!("router.{}.nat", n.name));
+        let Some(nat) = s.nodes.get(node).and_then(|n| n.nat.as_ref()) else {
+            return Err(ScenarioError::plain(key(), "the schedule changes a NAT box that is none"));
+        };
+        if let NatChange::Move(to) = what
+            && !nat.outside_addresses(s, node).any(|a| a == to)
+        {
+            return Err(ScenarioError::plain(key(), format!("moves to {to}, which its outside link does not have")));
+        }
     }
     Ok(())
 }

@@ -4,7 +4,9 @@
 //! keys mean. The tree is our own so that every error, also one found long after parsing, can name line and column.
 
 use crate::error::{Place, ScenarioError};
+use neater_link::DeliveryTrace;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
 /// The longest document, in bytes.
@@ -26,7 +28,14 @@ pub(crate) enum Kind {
     Bool(bool),
     List(Vec<Value>),
     Table(Table),
+    /// A trace that a file had, where the file's name stood.
+    Trace(Arc<DeliveryTrace>),
 }
+
+/// The key whose value is the name of a file with a trace.
+pub(crate) const TRACE_FILE: &str = "trace-file";
+/// The most different files that a scenario may name.
+const MAX_FILES: usize = 64;
 
 /// The entries of a table in the order in which they stand.
 pub(crate) type Table = Vec<(String, Place, Value)>;
@@ -40,6 +49,7 @@ impl Kind {
             Self::Bool(_) => "true or false",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
+            Self::Trace(_) => "a trace",
         }
     }
 }
@@ -218,6 +228,35 @@ pub(crate) fn substitute(value: &mut Value, parameters: &BTreeMap<String, Kind>)
             value.kind = expand(text, parameters).map_err(|e| ScenarioError::new(value.place.clone(), "", e))?;
             Ok(())
         }
+        _ => Ok(()),
+    }
+}
+
+/// Where the files that a scenario names come from: the trace in the file of this name, or what is wrong with it.
+pub(crate) type Files<'a> = dyn FnMut(&str) -> Result<Arc<DeliveryTrace>, String> + 'a;
+
+/// Puts the contents of files where their names stand.
+pub(crate) fn load(
+    value: &mut Value,
+    files: &mut Files<'_>,
+    known: &mut BTreeMap<String, Arc<DeliveryTrace>>,
+) -> Result<(), ScenarioError> {
+    match &mut value.kind {
+        Kind::List(items) => items.iter_mut().try_for_each(|v| load(v, files, known)),
+        Kind::Table(t) => t.iter_mut().try_for_each(|(key, _, v)| match &v.kind {
+            Kind::Text(name) if key == TRACE_FILE => {
+                let wrong = |message: String| ScenarioError::new(v.place.clone(), TRACE_FILE, message);
+                let trace = match known.get(name) {
+                    Some(trace) => Arc::clone(trace),
+                    None if known.len() == MAX_FILES => return Err(wrong(format!("more than {MAX_FILES} files"))),
+                    None => files(name).map_err(|e| wrong(format!("{name}: {e}")))?,
+                };
+                known.insert(name.clone(), Arc::clone(&trace));
+                v.kind = Kind::Trace(trace);
+                Ok(())
+            }
+            _ => load(v, files, known),
+        }),
         _ => Ok(()),
     }
 }

@@ -4,6 +4,8 @@
 //! ([`Builder`], [`topology`]), and what follows from it: addresses, queues in bytes, [`Routes`]. *Not responsible for*
 //! running it: simulator and lab do that, from the same data. The keys of a file are described in `docs/scenarios.md`.
 //!
+//! A scenario may name files beside it (traces): who calls [`Scenario::parse_with`] says where those come from.
+//!
 //! *Invariants*: a scenario that [`Builder::build`] or [`Scenario::parse`] returned is complete and consistent (every index
 //! is valid, every interface has a name and addresses of both families, no name or address twice); nothing here reads a
 //! file, a clock or a random source; every error about a file says line, column and what is allowed.
@@ -38,6 +40,7 @@ mod link_keys;
 mod link_models;
 mod model;
 mod parse;
+mod parse_schedule;
 mod parse_topology;
 mod parse_traffic;
 mod routes;
@@ -50,9 +53,9 @@ pub use builder::{Builder, Pair, both, both_bdp};
 pub use document::MAX_DOCUMENT;
 pub use error::{Place, ScenarioError};
 pub use model::{
-    Action, Capture, Direction, End, Event, LinkIndex, LinkSpec, MAX_EVENTS, MAX_FLOWS, MAX_LINKS, MAX_NODES, NatSpec,
-    Node, NodeIndex, NodeKind, Parameter, Probe, ProbeKind, RouteRule, Scenario,
+    Action, Capture, Direction, End, Event, LinkIndex, LinkSpec, MAX_EVENTS, MAX_FLOWS, MAX_LINKS, MAX_NODES,
+    NatChange, NatSpec, Node, NodeIndex, NodeKind, Parameter, Probe, ProbeKind, RouteRule, Scenario,
 };
 pub use routes::Routes;
-pub use shipped::{SHIPPED, shipped};
+pub use shipped::{SHIPPED, shipped, shipped_file};
 pub use traffic::{Controller, Distribution, OnOff, TcpSettings, Traffic, TrafficKind, Video, Web};

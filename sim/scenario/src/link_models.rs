@@ -1,6 +1,6 @@
 //! The models behind the keys of a link: what has parameters of its own.
 
-use crate::document::{Kind, Value};
+use crate::document::{Kind, TRACE_FILE, Value};
 use crate::error::{Place, ScenarioError};
 use crate::fields::{Fields, quantity, share};
 use crate::units::{self, QueueSize};
@@ -29,16 +29,23 @@ pub(crate) fn rate(f: &mut Fields) -> Result<Option<Rate>> {
             Ok(Some(rate))
         }
         other => {
-            let allowed =
-                "\"10 Mbit/s\", \"unlimited\", { steps = [[\"0 s\", \"10 Mbit/s\"], ...] } or { trace = [0, 12, ...] }";
+            let allowed = "\"10 Mbit/s\", \"unlimited\", { steps = [[\"0 s\", \"10 Mbit/s\"], ...] }, { trace = [0, 12, ...] } \
+                 or { trace-file = \"my.trace\" }";
             Err(wrong(format!("is {}, but must be like {allowed}", other.name())))
         }
     }
 }
 
 /// `{ steps = [["0 s", "10 Mbit/s"], ["5 s", "2 Mbit/s"]], period = "10 s" }`, or `{ trace = [0, 12, 12, 30] }` with delivery
-/// opportunities in milliseconds, as a string in mahimahi's format (one on a line) or as a list.
+/// opportunities in milliseconds, as a string in mahimahi's format (one on a line) or as a list, or `{ trace-file = "NAME" }` with
+/// the name of a file in that format.
 fn varying_rate(f: &mut Fields) -> Result<Rate> {
+    if let Some(v) = f.take(TRACE_FILE) {
+        let Kind::Trace(trace) = v.kind else {
+            return Err(ScenarioError::new(v.place, f.key(TRACE_FILE), "must be the name of a file"));
+        };
+        return Ok(Rate::Trace(trace));
+    }
     let period = f.time("period")?;
     let (steps_key, trace_key) = (f.key("steps"), f.key("trace"));
     match (f.take("steps"), f.take("trace")) {
@@ -88,7 +95,7 @@ fn varying_rate(f: &mut Fields) -> Result<Rate> {
             };
             Ok(Rate::Trace(Arc::new(trace)))
         }
-        _ => Err(f.error("needs either steps (and period, to repeat them) or trace")),
+        _ => Err(f.error("needs steps (and period, to repeat them), trace or trace-file")),
     }
 }
 

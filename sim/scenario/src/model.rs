@@ -3,7 +3,7 @@
 use crate::traffic::{TcpSettings, Traffic};
 use core::time::Duration;
 use neater_link::{Filter, LinkConfig, NatConfig};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// The most nodes of a scenario.
 pub const MAX_NODES: usize = 8192;
@@ -88,6 +88,17 @@ pub struct NatSpec {
     pub config: NatConfig,
 }
 
+impl NatSpec {
+    /// The IPv4 addresses that the box may have outside: those of its router on the outside link, as far as they are known.
+    pub fn outside_addresses<'a>(&self, s: &'a Scenario, node: NodeIndex) -> impl Iterator<Item = Ipv4Addr> + 'a {
+        let ends = s.links.get(self.outside).into_iter().flat_map(|l| &l.ends).filter(move |e| e.node == node);
+        ends.flat_map(|e| &e.addresses).filter_map(|(a, _)| match a {
+            IpAddr::V4(a) => Some(*a),
+            IpAddr::V6(_) => None,
+        })
+    }
+}
+
 /// What a node does with packets for others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
@@ -167,7 +178,8 @@ pub enum Action {
         /// What it is like.
         config: Direction,
     },
-    /// An interface of a node goes down or up.
+    /// An interface of a host goes down or up: its system sees it, takes the routes over it back, and sends and receives
+    /// nothing by it. A link that goes down ([`LinkConfig::down`]) is another thing: nobody is told.
     Interface {
         /// The link at the interface.
         link: LinkIndex,
@@ -176,6 +188,24 @@ pub enum Action {
         /// Up or down.
         up: bool,
     },
+    /// Something happens to a NAT box.
+    Nat {
+        /// The router that it is.
+        node: NodeIndex,
+        /// What.
+        what: NatChange,
+    },
+}
+
+/// What happens to a NAT box while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NatChange {
+    /// Every mapping gets another outside port: what peers know of those inside is wrong, and nobody inside notices.
+    Rebind,
+    /// As [`NatChange::Rebind`], and to another outside address of the box, one that its end of the outside link has.
+    Move(Ipv4Addr),
+    /// The box loses power and comes back: all mappings are forgotten.
+    Restart,
 }
 
 /// Something that is sampled into a table.

@@ -4,17 +4,18 @@ use crate::builder::{Builder, Pair, check_name};
 use crate::document::{self, Kind, Table, Value};
 use crate::error::{Place, ScenarioError};
 use crate::fields::Fields;
-use crate::link_keys::{self, Keys};
+use crate::link_keys;
 use crate::link_models::filters;
-use crate::model::{
-    Action, Capture, Direction, Event, MAX_EVENTS, NatSpec, NodeIndex, Parameter, Probe, ProbeKind, RouteRule, Scenario,
-};
+use crate::model::{Capture, Direction, NatSpec, NodeIndex, Parameter, Probe, ProbeKind, RouteRule, Scenario};
+use crate::parse_schedule::schedule;
 use crate::parse_topology::topology;
 use crate::parse_traffic::{tcp, traffic};
+use crate::shipped::shipped_file;
 use core::time::Duration;
-use neater_link::NatConfig;
+use neater_link::{DeliveryTrace, NatConfig};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 type Result<T> = core::result::Result<T, ScenarioError>;
 
@@ -40,18 +41,36 @@ pub(crate) const TOP_LEVEL: &[&str] = &[
 ];
 
 impl Scenario {
-    /// Reads a scenario. `overrides` are pairs of key and value that take the place of what the file says: the name of a
+    /// Reads a scenario that names no files but those that come with this crate. `overrides` are pairs of key and value that take the place of what the file says: the name of a
     /// parameter, or a dotted key such as `link.bottleneck.rate`.
     ///
     /// # Errors
     /// What is wrong, at which line and column, and what is allowed there.
     pub fn parse(text: &str, overrides: &[(String, String)]) -> Result<Self> {
+        Self::parse_with(text, overrides, |name| match shipped_file(name) {
+            Some(text) => DeliveryTrace::parse(text).map(Arc::new).map_err(|e| e.to_string()),
+            None => Err("this scenario was read from no place where files could be beside it".to_owned()),
+        })
+    }
+
+    /// As [`Scenario::parse`], with the traces of the files that the scenario names (`trace-file`): `files` gives the one in the
+    /// file of a name, or says what is wrong with that file, with the line. It is asked once for each name.
+    ///
+    /// # Errors
+    /// As [`Scenario::parse`]; and what `files` says, with the place in the scenario where the file is named.
+    pub fn parse_with(
+        text: &str,
+        overrides: &[(String, String)],
+        mut files: impl FnMut(&str) -> core::result::Result<Arc<DeliveryTrace>, String>,
+    ) -> Result<Self> {
         let mut root = document::parse(text)?;
         document::override_with(&mut root, overrides)?;
         let parameters = take_parameters(&mut root)?;
         let values: BTreeMap<_, _> = parameters.iter().map(|(p, v)| (p.name.clone(), v.kind.clone())).collect();
+        let mut known = BTreeMap::new();
         for (_, _, v) in &mut root {
             document::substitute(v, &values)?;
+            document::load(v, &mut files, &mut known)?;
         }
         let mut f = Fields::new("", Place::Nowhere, root);
         let mut b = match f.table("topology")? {
@@ -249,7 +268,14 @@ fn addresses(f: &mut Fields, name: &'static str) -> Result<Vec<(IpAddr, u8)>> {
     f.texts(name)?.unwrap_or_default().into_iter().map(parse).collect()
 }
 
-fn find<T>(place: &Place, key: String, what: &str, name: &str, found: Option<T>, all: Vec<&str>) -> Result<T> {
+pub(crate) fn find<T>(
+    place: &Place,
+    key: String,
+    what: &str,
+    name: &str,
+    found: Option<T>,
+    all: Vec<&str>,
+) -> Result<T> {
     found.ok_or_else(|| {
         let shown = all.iter().take(20).copied().collect::<Vec<_>>().join(", ");
         let more = if all.len() > 20 { ", ..." } else { "" };
@@ -257,17 +283,17 @@ fn find<T>(place: &Place, key: String, what: &str, name: &str, found: Option<T>,
     })
 }
 
-fn node_named(s: &Scenario, f: &Fields, key: &str, (name, place): &(String, Place)) -> Result<NodeIndex> {
+pub(crate) fn node_named(s: &Scenario, f: &Fields, key: &str, (name, place): &(String, Place)) -> Result<NodeIndex> {
     let all = s.nodes.iter().map(|n| n.name.as_str()).collect();
     find(place, f.key(key), "node", name, s.node(name), all)
 }
 
-fn link_named(s: &Scenario, f: &Fields, key: &str, (name, place): &(String, Place)) -> Result<usize> {
+pub(crate) fn link_named(s: &Scenario, f: &Fields, key: &str, (name, place): &(String, Place)) -> Result<usize> {
     let all = s.links.iter().map(|n| n.name.as_str()).collect();
     find(place, f.key(key), "link", name, s.link(name), all)
 }
 
-fn one(f: &mut Fields, name: &'static str) -> Result<(String, Place)> {
+pub(crate) fn one(f: &mut Fields, name: &'static str) -> Result<(String, Place)> {
     match f.texts(name)?.as_deref() {
         Some([one]) => Ok(one.clone()),
         _ => Err(f.error(format!("needs {name} = \"NAME\""))),
@@ -294,91 +320,6 @@ fn routes(s: &mut Scenario, f: &mut Fields) -> Result<()> {
         }
         own.finish()?;
         s.routes.push(RouteRule { node, to, on, via });
-    }
-    Ok(())
-}
-
-/// One entry of the schedule before it is laid over the link as it then is.
-struct Change {
-    at: Duration,
-    link: usize,
-    directions: Vec<usize>,
-    keys: Keys,
-}
-
-/// `[[schedule]]`: `at`, `link`, optionally `direction`, `every` and `until`, and link keys; or `interface` and `up`.
-fn schedule(s: &mut Scenario, f: &mut Fields) -> Result<()> {
-    let mut changes: Vec<Change> = Vec::new();
-    for mut own in f.tables("schedule")? {
-        let times = times(s, &mut own)?;
-        if let Some(names) = own.texts("interface")? {
-            interface_event(s, own, &names, &times)?;
-            continue;
-        }
-        let link = one(&mut own, "link")?;
-        let link = link_named(s, &own, "link", &link)?;
-        let words = [("forward", 0), ("backward", 1)];
-        let directions = own.word("direction", &words)?.map_or(vec![0, 1], |d| vec![d]);
-        for at in times {
-            // The keys are read once for each time, because reading takes them; all readings are alike.
-            let keys = Keys::read(&mut own.again())?;
-            changes.push(Change { at, link, directions: directions.clone(), keys });
-        }
-        Keys::read(&mut own)?;
-        own.finish()?;
-        if changes.len() + s.events.len() > MAX_EVENTS {
-            return Err(ScenarioError::plain("schedule", format!("more than {MAX_EVENTS} changes")));
-        }
-    }
-    changes.sort_by_key(|c| c.at);
-    let mut now: Vec<Pair> = s.links.iter().map(|l| l.directions.clone()).collect();
-    for change in changes {
-        for direction in change.directions {
-            let config = &mut now[change.link][direction];
-            change.keys.apply(config);
-            let action = Action::Link { link: change.link, direction, config: config.clone() };
-            s.events.push(Event { at: change.at, action });
-        }
-    }
-    Ok(())
-}
-
-/// `at`, and with `every` again and again until `until` or the end of the run.
-fn times(s: &Scenario, f: &mut Fields) -> Result<Vec<Duration>> {
-    let at = f.time("at")?.ok_or_else(|| f.error("needs at = \"5 s\""))?;
-    let until = f.time("until")?.unwrap_or(s.total());
-    let Some(every) = f.time("every")? else { return Ok(vec![at]) };
-    if every.is_zero() || until.saturating_sub(at).as_nanos() / every.as_nanos().max(1) > MAX_EVENTS as u128 {
-        return Err(f.error(format!("every must be above 0 and give {MAX_EVENTS} changes at most")));
-    }
-    Ok(core::iter::successors(Some(at), |t| Some(*t + every)).take_while(|t| *t <= until).collect())
-}
-
-fn interface_event(s: &mut Scenario, mut f: Fields, names: &[(String, Place)], times: &[Duration]) -> Result<()> {
-    let up = f.flag("up")?.ok_or_else(|| f.error("needs up = true or false"))?;
-    f.finish()?;
-    for (name, place) in names {
-        let found = name.split_once('.').and_then(|(node, interface)| {
-            let node = s.node(node)?;
-            // Interfaces without a name are eth0, eth1, ... in the order of their links.
-            let mut unnamed = 0;
-            s.links_of(node).find(|(link, end)| {
-                let own = &s.links[*link].ends[*end].interface;
-                if own.is_empty() {
-                    unnamed += 1;
-                    return interface == format!("eth{}", unnamed - 1);
-                }
-                own == interface
-            })
-        });
-        let (link, end) = found.ok_or_else(|| {
-            ScenarioError::new(
-                place.clone(),
-                "schedule.interface",
-                format!("no interface {name:?}: it is NODE.INTERFACE"),
-            )
-        })?;
-        s.events.extend(times.iter().map(|at| Event { at: *at, action: Action::Interface { link, end, up } }));
     }
     Ok(())
 }

@@ -53,6 +53,15 @@ fn errors_name_line_column_key_and_what_is_allowed() {
         ("[[probe]]\ntcp='u'", &["no traffic \"u\"", "t"]),
         ("[[route]]\nnode='left'\nto='r1'\nvia='r1'", &["[links at the node]: bottleneck, l1"]),
         ("[[schedule]]\nat='1 s'\ninterface='l1.eth7'\nup=false", &["no interface"]),
+        ("[[schedule]]\nat='1 s'\ninterface='left.eth0'\nup=false", &["line 10", "at a router", "down = true"]),
+        ("[[schedule]]\nat='1 s'\nrate='1 Mbit/s'", &["line 8", "needs link", "rebind"]),
+        ("[[schedule]]\nat='1 s'\nrebind='left'", &["line 10", "].rebind", "no NAT box"]),
+        ("[[schedule]]\nat='1 s'\nrebind='left'\nrestart='left'", &["either"]),
+        ("[router.left.nat]\noutside='r1'\n", &["router.left.nat", "not at this router"]),
+        (
+            "[router.left.nat]\noutside='bottleneck'\n[[schedule]]\nat='1 s'\nrebind='left'\naddress='10.9.9.9'",
+            &["line 13", "].address", "bottleneck"],
+        ),
     ];
     for (text, parts) in more {
         let message = error(&format!("{GOOD}{text}"));

@@ -1,7 +1,9 @@
 //! The scenarios that are shipped can be read, and are what they say.
 
-use neater_link::{Codel, Discipline, Filter, FqCodel, Jitter, Loss, Match, Overtaking, Protocol, QueueLimit, Rate};
-use neater_scenario::{Action, NodeKind, Routes, Scenario, TrafficKind, shipped};
+use neater_link::{
+    Codel, DeliveryTrace, Discipline, Filter, FqCodel, Jitter, Loss, Match, Overtaking, Protocol, QueueLimit, Rate,
+};
+use neater_scenario::{Action, NatChange, NodeKind, Routes, Scenario, TrafficKind, shipped};
 use std::path::Path;
 use std::time::Duration;
 
@@ -20,6 +22,9 @@ fn every_file_can_be_read_and_has_the_name_of_its_file() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
         let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let s = read(&stem);
         assert_eq!(s.name, stem);
@@ -110,6 +115,43 @@ fn what_is_written_by_hand_is_taken_as_it_is() {
     assert_eq!(s.nodes[s.node("home").unwrap()].filters.len(), 1);
     assert!(s.traffic[0].v6 && s.traffic[0].kind == TrafficKind::Bulk { bytes: Some(5_000_000) });
     assert_eq!(s.captures.len(), 1);
+}
+
+#[test]
+fn a_trace_is_asked_for_by_its_name_once() {
+    let text = "[host.a]\n[host.b]\n[link.x]\nfrom='a'\nto='b'\nforward = { rate = { trace-file = 't' } }\n\
+                backward = { rate = { trace-file = 't' } }\n";
+    let mut asked = Vec::new();
+    let s = Scenario::parse_with(text, &[], |name| {
+        asked.push(name.to_owned());
+        Ok(DeliveryTrace::parse("0\n12\n").unwrap().into())
+    });
+    let s = s.unwrap();
+    assert_eq!(asked, ["t"]);
+    assert!(s.links[0].directions.iter().all(|d| d.config.rate.mean() == Some(2e6)));
+    let error = Scenario::parse_with(text, &[], |_| Err("line 7: no number".to_owned())).unwrap_err().to_string();
+    assert_eq!(error, "line 6, column 35: trace-file: t: line 7: no number");
+    let error = Scenario::parse(text, &[]).unwrap_err().to_string();
+    assert!(error.contains("t: this scenario was read from no place"), "{error}");
+}
+
+#[test]
+fn what_happens_to_a_nat_box_is_read_in_order() {
+    let s = read("home-nat");
+    let home = s.node("home").unwrap();
+    let changes: Vec<_> = s
+        .events
+        .iter()
+        .filter_map(|e| match e.action {
+            Action::Nat { node, what } if node == home => Some((e.at.as_secs(), what)),
+            _ => None,
+        })
+        .collect();
+    let moved = NatChange::Move([203, 0, 113, 77].into());
+    assert_eq!(changes, [(4, NatChange::Rebind), (6, NatChange::Restart), (8, moved)]);
+    let nat = s.nodes[home].nat.as_ref().unwrap();
+    assert_eq!(nat.config.external_v4, Some([203, 0, 113, 1].into()));
+    assert_eq!(nat.config.udp_timeout, Duration::from_secs(30));
 }
 
 fn mbit(rate: &Rate) -> u64 {

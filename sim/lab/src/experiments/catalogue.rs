@@ -3,7 +3,7 @@
 //! Sources: **T** Weinrank and Tüxen's measurements of NEAT's resource cost; **U** the thesis on reliable UDP transports
 //! under emulation; **F** the browser demonstration. They are among the founding documents of this project.
 
-use super::{Experiment, Metric, Need, a1, a5, a8, a10, b0, bulk, cpu, emulated, memory, x1, x2};
+use super::{Experiment, Metric, Need, a1, a5, a8, a10, b0, bulk, cpu, emulated, memory, router, x1, x2};
 
 const TOOLS: &[Need] =
     &[Need::Peers, Need::Tool("valgrind", "valgrind"), Need::Tool("strace", "strace"), Need::Tool("cc", "gcc")];
@@ -137,6 +137,42 @@ pub const ALL: &[Experiment] = &[
         needs: TOOLS,
         minutes: (0.4, 2.0),
         run: a10::run,
+    },
+    Experiment {
+        id: "AR",
+        title: "AR: the A experiments through a router of 10 Mbit/s and 50 ms",
+        asked: "What does opening flows cost between hosts, as it was published: with a router between them?",
+        note: "Client and server in network namespaces, the router in the live lab's emulator. A run opens its flows at once, \
+               holds them and closes them; it gives delay (A5), CPU time from when the peer is ready to its end (A2, A4) and \
+               anonymous memory with all flows open (A6, A7) together, in full also instructions (A1). Order drawn anew in \
+               every round, libuv twice. Judged are delays, CPU time and memory with 256 flows, delay with 1.",
+        parameters: &[
+            ("network", "client, router, server; 10 Mbit/s, 50 ms and room for 1,000 packets each way; IPv6"),
+            ("flows at once", "1, 2, 4 ... 256; servers 1 and 256; with --quick 1, 16, 256 and 256"),
+            TCP,
+            ("runs", "10; 3 with --quick, without tokio"),
+        ],
+        published: &[
+            ("delay +72 ms with 1 flow, +109 ms with 256, over libuv", "T, chapters 3 to 5"),
+            ("client CPU +1046 % with 1 flow, +952 % with 256", "T, chapters 3 to 5"),
+            ("server CPU +744 % and +295 %", "T, chapters 3 to 5"),
+            ("client memory +94 kB and +6.7 MB; server +3.4 MB with 256", "T, chapters 3 to 5"),
+        ],
+        metrics: &[
+            metric("added_delay_ms", "ms", "under 0.2 ms with 1 flow, under 2 ms with more"),
+            metric("cpu_ratio", "1", "lower end of the interval at most 1.1 with 256 flows"),
+            metric("resident_bytes_per_flow", "bytes", "under 2,048"),
+            Metric { name: "connect_delay_ms", unit: "ms", bound: "", drawn: "curves with 10th and 90th percentile" },
+        ],
+        needs: &[
+            Need::Lab,
+            Need::Peers,
+            Need::Tool("cc", "gcc"),
+            Need::Tool("valgrind", "valgrind"),
+            Need::Tool("nsenter", "util-linux"),
+        ],
+        minutes: (0.5, 8.0),
+        run: router::run,
     },
     Experiment {
         id: "BULK",

@@ -14,6 +14,7 @@ mod cpu;
 mod emulated;
 mod flows;
 mod memory;
+mod router;
 mod x1;
 pub mod x2;
 

@@ -3,23 +3,23 @@
 use super::capture::Captured;
 use super::command::{Cmd, Output, Running};
 use super::error::{LiveError, Result};
-use super::lab::{Lab, Options};
+use super::lab::{Emulation, Lab, Options};
 use super::plan::{Kind, Plan};
-use super::privileges;
+use super::{privileges, watch};
+use crate::source::Source;
 use clap::Args;
 use neater_scenario::Scenario;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The largest scenario file that is read, in bytes.
-const FILE_MAX: u64 = 1 << 20;
-
 const HELP: &str = "Examples:
   neater-lab net dumbbell -- l1: ping -c 3 r1
   neater-lab net dumbbell --set rate='5 Mbit/s' --set rtt='80 ms' -b 'r1: iperf3 -s' --ready r1:5201 -- l1: iperf3 -c r1
   neater-lab net my.toml --out results --capture -- client: curl -o /dev/null http://server/
   neater-lab net dumbbell                      a shell in the first host
+  neater-lab net home-nat --set kind=symmetric -- phone: ping -c 3 server
+  neater-lab net my.toml --emulator netem -- client: ping -c 3 server
 
 Every host is a network namespace with its own addresses, routes and kernel settings; names of hosts resolve inside.
 Links behave as the scenario says. Everything is gone when this ends, however it ends.";
@@ -36,13 +36,17 @@ pub struct NetArgs {
     /// Everything random of the links follows from it; the scenario's own otherwise.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Who moves the packets: neater's own link model in real time, or the kernel's netem and token buckets, where they are
+    /// and for what they can express.
+    #[arg(long, value_enum, default_value = "neater")]
+    emulator: Emulation,
     /// Runs beside the command and is ended after it. May be given often; they start in this order.
     #[arg(short, long, value_name = "HOST: COMMAND", value_parser = in_host)]
     background: Vec<(String, String)>,
     /// Begin only when somebody listens at this TCP port.
     #[arg(long, value_name = "HOST:PORT", value_parser = ready)]
     ready: Vec<(String, u16)>,
-    /// Where run.json, and captures, are kept.
+    /// Where run.json, what links carried over time (links.csv, timeline.png), and captures are kept.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Capture the packets at every interface of every host, into --out.
@@ -82,24 +86,8 @@ fn ready(text: &str) -> std::result::Result<(String, u16), String> {
 /// # Errors
 /// There is no such file, or it is wrong: with line and column.
 pub fn load(name: &str, set: &[(String, String)]) -> Result<Scenario> {
-    let path = Path::new(name);
-    let text = match std::fs::metadata(path) {
-        Ok(m) if m.len() > FILE_MAX => {
-            return Err(LiveError::Usage(format!("{name}: {} bytes are no scenario (at most {FILE_MAX})", m.len())));
-        }
-        Ok(m) if m.is_file() => std::fs::read_to_string(path).map_err(|e| LiveError::Usage(format!("{name}: {e}")))?,
-        _ => match neater_scenario::shipped(name) {
-            Some(text) => text.to_owned(),
-            None => {
-                let names: Vec<&str> = neater_scenario::SHIPPED.iter().map(|(n, _)| *n).collect();
-                return Err(LiveError::Usage(format!(
-                    "{name}: no such file, nor a scenario that comes with neater ({})",
-                    names.join(", ")
-                )));
-            }
-        },
-    };
-    Scenario::parse(&text, set).map_err(|e| LiveError::Usage(format!("{name}: {e}")))
+    let source = Source::open(Path::new(name)).map_err(LiveError::Usage)?;
+    source.parse(set).map_err(|e| LiveError::Usage(format!("{name}: {e}")))
 }
 
 /// Does it; returns the exit code of the command.
@@ -113,7 +101,7 @@ pub fn run(args: &NetArgs) -> Result<u8> {
     if args.capture {
         privileges::need("tcpdump", "tcpdump")?;
     }
-    let lab = Lab::up(&plan, &Options::default())?;
+    let lab = Lab::up(&plan, &Options { emulation: args.emulator, ..Options::default() })?;
     let captures = match &args.out {
         Some(dir) if args.capture => {
             std::fs::create_dir_all(dir).map_err(|e| LiveError::Failed(format!("{}: {e}", dir.display())))?;
@@ -135,7 +123,10 @@ pub fn run(args: &NetArgs) -> Result<u8> {
             eprintln!("  {:<12} nsenter --net={}", node.name, lab.netns_path(&node.name)?);
         }
     }
-    let done = lab.run(&host, cmd.limit(limit))?;
+    let (done, course) = match &args.out {
+        Some(_) => watch::while_running(&lab, || lab.run(&host, cmd.limit(limit)))?,
+        None => (lab.run(&host, cmd.limit(limit))?, Vec::new()),
+    };
     let code = u8::try_from(done.code).unwrap_or(1);
     if done.timed_out {
         eprintln!("neater-lab: {} was ended after {} s (--limit)", done.command, args.limit);
@@ -152,6 +143,7 @@ pub fn run(args: &NetArgs) -> Result<u8> {
     }
     if let Some(dir) = &args.out {
         lab.keep_record(dir, &outputs, &caught)?;
+        watch::keep(dir, &scenario, &course)?;
     }
     warn(&lab)?;
     Ok(code)
@@ -189,6 +181,18 @@ fn show(out: &Output) {
 
 /// Says where the lab was not what the scenario says.
 fn warn(lab: &Lab) -> Result<()> {
+    for h in lab.happened() {
+        match &h.failed {
+            Some(why) => eprintln!("neater-lab: {} at {:.3} s failed: {why}", h.what, h.at),
+            None if h.done - h.at > 0.05 => {
+                eprintln!("neater-lab: {} was to happen at {:.3} s and did at {:.3} s", h.what, h.at, h.done);
+            }
+            None => {}
+        }
+    }
+    if lab.emulation() == Emulation::Netem {
+        return Ok(());
+    }
     let e = lab.emulator()?;
     let unread = lab.unread()?;
     if !e.precedence.real_time {

@@ -6,7 +6,7 @@
 //! How late it was is counted for every packet, and told.
 
 use super::error::{LiveError, Result, failed, last};
-use super::fabric::{Fabric, FabricCounters};
+use super::fabric::{Fabric, FabricCounters, NatReport};
 use super::plan::Plan;
 use super::sys::{self, Precedence};
 use super::tun::Tun;
@@ -94,6 +94,13 @@ pub struct EmulatorReport {
     pub late: u64,
     /// Packets that a host's kernel did not take.
     pub refused: u64,
+    /// Packets for interfaces that were down.
+    pub interface_down: u64,
+    /// What the NAT boxes did.
+    pub nats: Vec<NatReport>,
+    /// When it began, by the clock that schedules count from.
+    #[serde(skip)]
+    pub start: Instant,
     /// How often the thread slept.
     pub sleeps: u64,
 }
@@ -176,6 +183,7 @@ impl Emulator {
                 cpu_start: sys::thread_cpu(),
                 lateness: Lateness::default(),
                 refused: 0,
+                interface_down: 0,
                 sleeps: 0,
                 credit: Credit::new(start),
             }
@@ -252,6 +260,7 @@ struct Loop {
     cpu_start: Duration,
     lateness: Lateness,
     refused: u64,
+    interface_down: u64,
     sleeps: u64,
     credit: Credit,
 }
@@ -337,8 +346,12 @@ impl Loop {
         let mut now = sys::now();
         self.fabric.advance(now);
         while let Some((port, due, packet)) = self.fabric.poll_output() {
-            let written = self.tuns.get(port).is_some_and(|t| t.write(packet.bytes()).is_ok());
-            self.refused += u64::from(!written);
+            match self.tuns.get(port).map(|t| t.write(packet.bytes())) {
+                Some(Ok(_)) => {}
+                // So the device says that its interface is down.
+                Some(Err(e)) if e.raw_os_error() == Some(libc::EIO) => self.interface_down += 1,
+                _ => self.refused += 1,
+            }
             self.lateness.add(now.saturating_since(due));
             self.fabric.pool().give_back(packet);
             now = sys::now();
@@ -367,8 +380,9 @@ impl Loop {
         }
     }
 
-    fn report(&self) -> EmulatorReport {
-        let seconds = sys::now().saturating_since(self.start).as_secs_f64();
+    fn report(&mut self) -> EmulatorReport {
+        let now = sys::now();
+        let seconds = now.saturating_since(self.start).as_secs_f64();
         let cpu = sys::thread_cpu().saturating_sub(self.cpu_start).as_secs_f64();
         EmulatorReport {
             seconds,
@@ -380,6 +394,9 @@ impl Loop {
             late_max_us: self.lateness.max as f64 / 1000.0,
             late: self.lateness.late,
             refused: self.refused,
+            interface_down: self.interface_down,
+            nats: self.fabric.nat_reports(now),
+            start: self.start,
             sleeps: self.sleeps,
         }
     }

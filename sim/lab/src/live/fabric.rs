@@ -1,16 +1,21 @@
 //! The emulated network as a machine: packets of hosts in, packets for hosts out, at the times that the links say.
 //!
-//! *Responsible for* the way of a packet over links and routers (hop counts, equal-cost choice, ICMP errors, echo), and for
-//! what a link decides being done to real bytes: marks, corruption, duplicates. *Not responsible for* when it is called:
+//! *Responsible for* the way of a packet over links and routers (hop counts, equal-cost choice, NAT, ICMP errors, echo), and
+//! for what a link decides being done to real bytes: marks, corruption, duplicates. *Not responsible for* when it is called:
 //! it is given the time, and works through everything that was due by then in the order in which it was due. A packet
 //! that is late out of one link is not late into the next: what is late in the process does not add up over hops.
 //!
 //! *Invariant*: in steady state nothing is allocated per packet.
 
+mod nat;
+
+pub use nat::NatReport;
+
 use super::packet::icmp::{ERROR_MAX, Origin, Problem};
 use super::packet::{self, icmp};
-use super::plan::{Change, Kind, Plan};
+use super::plan::{Kind, NatPlan, Plan, What};
 use super::pool::{Packet, Pool};
+use nat::{NatBox, Passage};
 use neater_base::Instant;
 use neater_link::{Action, Corruption, Counters, DropReason, Filter, Link, LinkConfig, Output, PacketMeta};
 use serde::Serialize;
@@ -23,6 +28,8 @@ use std::net::IpAddr;
 enum End {
     Port(usize),
     Router(usize),
+    /// The outside of the NAT box that a router is.
+    Outside(usize),
 }
 
 struct Direction {
@@ -36,7 +43,12 @@ struct Direction {
 }
 
 struct Router {
-    filters: Vec<Filter>,
+    /// Its number in the plan.
+    node: usize,
+    name: String,
+    /// The firewall, and how many packets each rule has concerned.
+    filters: Vec<(Filter, u64)>,
+    nat: Option<NatBox>,
     routes: HashMap<IpAddr, Box<[usize]>>,
     own: Vec<IpAddr>,
     origin: Origin,
@@ -66,6 +78,8 @@ pub struct FabricCounters {
     pub hops_exceeded: u64,
     /// A router's firewall dropped or rejected it.
     pub filtered: u64,
+    /// A NAT box did not let it through.
+    pub nat_dropped: u64,
     /// For a router itself, answered.
     pub echoed: u64,
     /// For a router itself, which only answers echo requests.
@@ -90,7 +104,7 @@ pub struct Fabric {
     counters: FabricCounters,
     seed: u64,
     /// What changes, the next at the end.
-    changes: Vec<(Instant, Change)>,
+    changes: Vec<(Instant, What)>,
     scratch: Box<[u8; ERROR_MAX]>,
 }
 
@@ -109,13 +123,23 @@ impl Fabric {
                 Kind::Router => {
                     router_of[n] = routers.len();
                     let own: Vec<IpAddr> = node.interfaces.iter().flat_map(|i| &i.addresses).map(|(a, _)| *a).collect();
-                    let filters = node.filters.clone();
-                    routers.push(Router { filters, routes: HashMap::new(), origin: origin(&own), own });
+                    let filters = node.filters.iter().map(|f| (*f, 0)).collect();
+                    let nat = node.nat.as_ref().map(|nat| {
+                        let side = usize::from(plan.wires[nat.outside].ends[0].0 != n);
+                        NatBox::new(nat, nat.outside * 2 + side, plan.seed ^ (n as u64) << 32)
+                    });
+                    let (routes, origin) = (HashMap::new(), origin(&own));
+                    let name = node.name.clone();
+                    routers.push(Router { node: n, name, filters, nat, routes, own, origin });
                 }
             }
         }
         let end = |(node, interface): (usize, usize)| match plan.nodes[node].kind {
-            Kind::Router => End::Router(router_of[node]),
+            Kind::Router => {
+                let wire = plan.nodes[node].interfaces[interface].wire.0;
+                let outside = plan.nodes[node].nat.as_ref().is_some_and(|nat| nat.outside == wire);
+                if outside { End::Outside(router_of[node]) } else { End::Router(router_of[node]) }
+            }
             Kind::Host => End::Port(ports.iter().position(|p| *p == Port { node, interface }).unwrap_or(usize::MAX)),
         };
         let mut directions = Vec::new();
@@ -144,7 +168,7 @@ impl Fabric {
             routers[router_of[n]].routes = ways.collect();
         }
         let uplinks = ports.iter().map(|p| direction_of(p.node, p.interface)).collect();
-        let mut changes: Vec<_> = plan.changes.iter().map(|c| (start + c.at, c.clone())).collect();
+        let mut changes: Vec<_> = plan.changes.iter().map(|c| (start + c.at, c.what.clone())).collect();
         changes.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let largest = plan.nodes.iter().flat_map(|n| &n.interfaces).map(|i| i.mtu).max().unwrap_or(1500);
         Self {
@@ -231,7 +255,12 @@ impl Fabric {
             if self.changes.last().is_some_and(|(change, _)| *change == at)
                 && let Some((_, change)) = self.changes.pop()
             {
-                self.set_config(at, change.wire, change.side, change.config);
+                match change {
+                    What::Link { wire, side, config } => drop(self.set_config(at, wire, side, config)),
+                    What::Nat { node, what } => self.change_nat(at, node, what),
+                    // A host's own affair: see `super::hosts`.
+                    What::Interface { .. } => {}
+                }
                 continue;
             }
             let Some(Reverse((_, d))) = self.agenda.pop() else { break };
@@ -324,26 +353,50 @@ impl Fabric {
         while let Some((at, end, packet)) = self.arrivals.pop_front() {
             match end {
                 End::Port(port) => self.outputs.push_back((port, at, packet)),
-                End::Router(r) => self.route(at, r, packet),
+                End::Router(r) => self.route(at, r, packet, false),
+                End::Outside(r) => self.route(at, r, packet, true),
             }
         }
     }
 
-    fn route(&mut self, now: Instant, r: usize, mut packet: Packet) {
+    /// A packet has come to a router; `outside`: to the outside of the NAT box that it is.
+    fn route(&mut self, now: Instant, r: usize, mut packet: Packet, outside: bool) {
         let meta = packet::meta(packet.bytes());
-        let (Some(router), Some(meta)) = (self.routers.get(r), meta) else { return self.pool.give_back(packet) };
-        let destination = meta.destination.ip();
-        let origin = router.origin;
-        if router.own.contains(&destination) {
+        let (Some(router), Some(mut meta)) = (self.routers.get_mut(r), meta) else {
+            return self.pool.give_back(packet);
+        };
+        let own = router.own.contains(&meta.destination.ip());
+        if own && !router.nat.as_ref().is_some_and(|nat| nat.is_external(meta.destination.ip())) {
             return self.answer(now, r, packet);
         }
-        if let Some(filter) = router.filters.iter().find(|f| f.what.matches(&meta)) {
+        if let Some(action) = router.refuses(&meta, packet.len()) {
             self.counters.filtered += 1;
-            if filter.action == Action::Reject {
+            if action == Action::Reject {
+                let origin = router.origin;
                 self.complain(now, End::Router(r), origin, Problem::Prohibited, &packet);
             }
             return self.pool.give_back(packet);
         }
+        match self.through_nat(now, r, &mut packet, outside) {
+            Passage::Unconcerned => {}
+            Passage::Translated => match packet::meta(packet.bytes()) {
+                Some(now) => meta = now,
+                None => return self.pool.give_back(packet),
+            },
+            // What nobody inside is meant by is for the router itself.
+            Passage::Dropped if own => return self.answer(now, r, packet),
+            Passage::Dropped => {
+                self.counters.nat_dropped += 1;
+                return self.pool.give_back(packet);
+            }
+            Passage::NoBuffer => {
+                self.counters.no_buffer += 1;
+                return self.pool.give_back(packet);
+            }
+        }
+        let destination = meta.destination.ip();
+        let Some(router) = self.routers.get(r) else { return self.pool.give_back(packet) };
+        let origin = router.origin;
         let choice = router.routes.get(&destination).and_then(|ways| match ways.len() {
             0 | 1 => ways.first(),
             n => ways.get((flow_hash(&meta, self.seed ^ r as u64) % n as u64) as usize),
@@ -382,7 +435,10 @@ impl Fabric {
     }
 
     /// Sends what a router itself has made. It does not take from its own packet's hop limit.
-    fn send_from(&mut self, now: Instant, r: usize, packet: Packet) {
+    fn send_from(&mut self, now: Instant, r: usize, mut packet: Packet) {
+        if !self.translate_own(now, r, &mut packet) {
+            return self.pool.give_back(packet);
+        }
         let meta = packet::meta(packet.bytes());
         let way = meta.and_then(|m| {
             let ways = self.routers.get(r)?.routes.get(&m.destination.ip())?;
@@ -415,8 +471,20 @@ impl Fabric {
         self.counters.icmp_errors += 1;
         match at {
             End::Port(port) => self.outputs.push_back((port, now, error)),
-            End::Router(r) => self.send_from(now, r, error),
+            End::Router(r) | End::Outside(r) => self.send_from(now, r, error),
         }
+    }
+}
+
+impl Router {
+    /// What the firewall does with a packet: as that of a link, the first rule that holds decides.
+    fn refuses(&mut self, meta: &PacketMeta, len: u32) -> Option<Action> {
+        let holds = |(filter, concerned): &mut (Filter, u64)| {
+            let concerns = filter.concerns(meta, len);
+            *concerned += u64::from(concerns);
+            (concerns && *concerned > filter.after).then_some(filter.action)
+        };
+        self.filters.iter_mut().find_map(holds)
     }
 }
 

@@ -5,28 +5,43 @@ use super::command::{self, Cmd, Output, Place, Running};
 use super::cradle::Cradle;
 use super::emulator::{Emulator, EmulatorReport};
 use super::error::{LiveError, Result};
+use super::hosts::{Happened, Hosts};
+use super::kernel::{self, Kernel};
 use super::netns::Netns;
-use super::plan::{Kind, Plan};
+use super::plan::{Kind, Plan, Routes};
 use super::record::Record;
 use super::settle;
 use super::tun::{self, Tun};
 use super::{privileges, record};
+use neater_base::Instant;
 use neater_link::LinkConfig;
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Who moves the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Emulation {
+    /// The link model of the simulator, in real time, over TUN devices.
+    #[default]
+    Neater,
+    /// The kernel: routers are namespaces, links its queueing disciplines (netem, TBF).
+    Netem,
+}
+
 /// How a lab is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Packet buffers of the emulator: the most packets that wait or travel in all links together.
+    /// Who moves the packets.
+    pub emulation: Emulation,
+    /// Packet buffers of our own emulator: the most packets that wait or travel in all links together.
     pub buffers: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { buffers: 32_768 }
+        Self { emulation: Emulation::Neater, buffers: 32_768 }
     }
 }
 
@@ -34,6 +49,14 @@ impl Default for Options {
 struct Host {
     node: usize,
     netns: Netns,
+}
+
+/// Who moves the packets, and what is needed to ask it.
+#[derive(Debug)]
+enum Mover {
+    Ours(Emulator),
+    /// With the namespaces of all nodes, routers included.
+    Kernel(Kernel, Vec<Netns>),
 }
 
 /// What one direction of a link did.
@@ -64,12 +87,14 @@ pub struct LinkReport {
 pub struct Lab {
     // Dropped in this order: commands first, so that nobody sees the network go.
     cradle: Cradle,
-    emulator: Emulator,
+    happenings: Hosts,
+    mover: Mover,
     hosts: Vec<Host>,
     plan: Plan,
     hosts_file: String,
     ipv6: bool,
     record: Record,
+    start: Instant,
 }
 
 impl Lab {
@@ -79,13 +104,38 @@ impl Lab {
     /// The plan makes no sense, the machine or the user does not allow it, or a tool is missing.
     pub fn up(plan: &Plan, options: &Options) -> Result<Self> {
         plan.check().map_err(LiveError::Usage)?;
+        // Whatever speaks against it is said before anything is built.
+        let words = if options.emulation == Emulation::Netem { Some(kernel::words(plan)?) } else { None };
         privileges::check()?;
+        if let Some(words) = &words {
+            kernel::check(words)?;
+        }
         let record = Record::begin();
         let ipv6 = settle::has_ipv6();
         let cradle = Cradle::new()?;
         let routes = plan.routes();
-        let mut hosts = Vec::new();
-        let mut tuns = Vec::new();
+        let (mover, hosts) = match words {
+            None => Self::over_tun(plan, options, &routes, ipv6)?,
+            Some(words) => Self::over_kernel(plan, words, &routes, ipv6)?,
+        };
+        let netns = |node: usize| match hosts.iter().find(|h: &&Host| h.node == node) {
+            Some(host) => host.netns.again(),
+            None => Err(LiveError::Failed(format!("node {node} is no host"))),
+        };
+        let restore = |node: usize, i: usize| settle::restore(plan, node, i, &routes[node], ipv6);
+        // Our emulator answers only when it runs, so a lab that is up is ready.
+        let (start, told) = match &mover {
+            Mover::Ours(emulator) => (emulator.report()?.start, Vec::new()),
+            Mover::Kernel(kernel, nodes) => (super::sys::now(), kernel.retold(plan, nodes)?),
+        };
+        let happenings = Hosts::start(plan, start, netns, restore, told)?;
+        let hosts_file = settle::hosts_file(plan, ipv6);
+        Ok(Self { cradle, happenings, mover, hosts, plan: plan.clone(), hosts_file, ipv6, record, start })
+    }
+
+    /// The hosts, their interfaces TUN devices of our own emulator.
+    fn over_tun(plan: &Plan, options: &Options, routes: &[Routes], ipv6: bool) -> Result<(Mover, Vec<Host>)> {
+        let (mut hosts, mut tuns) = (Vec::new(), Vec::new());
         for (node, planned) in plan.nodes.iter().enumerate().filter(|(_, n)| n.kind == Kind::Host) {
             let netns = Netns::new()?;
             settle::sysctls(&netns, &planned.sysctls, ipv6)?;
@@ -99,17 +149,45 @@ impl Lab {
             netns.ip(&settle::batch(plan, node, &routes[node], ipv6))?;
             hosts.push(Host { node, netns });
         }
-        let emulator = Emulator::start(plan.clone(), tuns, options.buffers)?;
-        // Answers only when it runs, so a lab that is up is ready.
-        emulator.report()?;
-        let hosts_file = settle::hosts_file(plan, ipv6);
-        Ok(Self { cradle, emulator, hosts, plan: plan.clone(), hosts_file, ipv6, record })
+        Ok((Mover::Ours(Emulator::start(plan.clone(), tuns, options.buffers)?), hosts))
+    }
+
+    /// The hosts and routers, their interfaces ends of the kernel's wires.
+    fn over_kernel(plan: &Plan, words: kernel::Words, routes: &[Routes], ipv6: bool) -> Result<(Mover, Vec<Host>)> {
+        let nodes = plan.nodes.iter().map(|_| Netns::new()).collect::<Result<Vec<_>>>()?;
+        for (netns, planned) in nodes.iter().zip(&plan.nodes) {
+            settle::sysctls(netns, &planned.sysctls, ipv6)?;
+        }
+        let kernel = Kernel::new(plan, words, &nodes)?;
+        let mut hosts = Vec::new();
+        for (node, netns) in nodes.iter().enumerate() {
+            for i in &plan.nodes[node].interfaces {
+                netns.with(|| tun::offloads_off(&i.name))?;
+            }
+            if kernel::forwards(plan, node) {
+                for (key, value) in kernel::FORWARD.iter().filter(|(k, _)| ipv6 || !k.starts_with("net.ipv6")) {
+                    netns.sysctl(key, value)?;
+                }
+                netns.ip(&kernel::router_batch(plan, node, &routes[node], ipv6))?;
+            } else {
+                netns.ip(&(kernel::host_prelude(plan, node) + &settle::batch(plan, node, &routes[node], ipv6)))?;
+                hosts.push(Host { node, netns: netns.again()? });
+            }
+            kernel.emulate(plan, node, netns)?;
+        }
+        Ok((Mover::Kernel(kernel, nodes), hosts))
     }
 
     /// What it was built from.
     #[must_use]
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// How long the network has been there: the time that schedules count.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        super::sys::now().saturating_since(self.start)
     }
 
     /// The first address of a host or router.
@@ -216,15 +294,32 @@ impl Lab {
     pub fn set_link(&self, link: &str, side: usize, config: LinkConfig) -> Result<()> {
         let wire = self.plan.wire(link);
         let wire = wire.ok_or_else(|| LiveError::Usage(format!("there is no link {link}")))?;
-        self.emulator.set(wire, side.min(1), config)
+        match &self.mover {
+            Mover::Ours(emulator) => emulator.set(wire, side.min(1), config),
+            Mover::Kernel(..) => {
+                Err(LiveError::Usage("a link that the kernel emulates changes by the scenario's schedule only".into()))
+            }
+        }
     }
 
-    /// What the emulator did so far.
+    /// What our emulator did so far.
     ///
     /// # Errors
-    /// It does not answer.
+    /// It does not answer, or the kernel emulates.
     pub fn emulator(&self) -> Result<EmulatorReport> {
-        self.emulator.report()
+        match &self.mover {
+            Mover::Ours(emulator) => emulator.report(),
+            Mover::Kernel(..) => Err(LiveError::Usage("the kernel emulates: it tells nothing of itself".into())),
+        }
+    }
+
+    /// Who moves the packets.
+    #[must_use]
+    pub fn emulation(&self) -> Emulation {
+        match self.mover {
+            Mover::Ours(_) => Emulation::Neater,
+            Mover::Kernel(..) => Emulation::Netem,
+        }
     }
 
     /// What the links did so far, there and back for each.
@@ -232,7 +327,10 @@ impl Lab {
     /// # Errors
     /// The emulator does not answer.
     pub fn links(&self) -> Result<Vec<LinkReport>> {
-        let counters = self.emulator.links()?;
+        let counters = match &self.mover {
+            Mover::Ours(emulator) => emulator.links()?,
+            Mover::Kernel(kernel, nodes) => return kernel.links(&self.plan, nodes),
+        };
         let report = |(i, c): (usize, &neater_link::Counters)| {
             let wire = self.plan.wires.get(i / 2)?;
             let name = |side: usize| self.plan.nodes[wire.ends[side].0].name.clone();
@@ -249,6 +347,12 @@ impl Lab {
             })
         };
         Ok(counters.iter().enumerate().filter_map(report).collect())
+    }
+
+    /// What the schedule has done to hosts so far; and to links, where the kernel emulates them.
+    #[must_use]
+    pub fn happened(&self) -> Vec<Happened> {
+        self.happenings.changes()
     }
 
     /// Packets that hosts' kernels dropped before the emulator could read them: its fault, not the scenario's.

@@ -26,6 +26,14 @@ impl Netns {
         })
     }
 
+    /// The same namespace, held once more.
+    ///
+    /// # Errors
+    /// The kernel has no descriptor for it.
+    pub fn again(&self) -> Result<Self> {
+        self.0.try_clone().map(Self).or_else(|e| failed("a network namespace", e))
+    }
+
     /// Runs `f` on a thread inside.
     ///
     /// # Errors
@@ -37,12 +45,25 @@ impl Netns {
         })
     }
 
-    /// Runs commands of `ip` (iproute2) inside, one a line, as `ip -batch` takes them.
+    /// Runs commands of `ip` (iproute2) inside, one a line, as `ip -batch` takes them. Lines that begin with `-6` are run after
+    /// the others, by `ip -6`: a batch knows one family only, and rules do not tell theirs by their addresses.
     ///
     /// # Errors
     /// One of them fails; what `ip` said is told.
     pub fn ip(&self, lines: &str) -> Result<()> {
-        self.with(|| run_with_input("ip", &["-force", "-batch", "-"], lines, "iproute2"))
+        let (mut all, mut v6) = (String::new(), String::new());
+        for line in lines.lines() {
+            let (to, line) = line.strip_prefix("-6 ").map_or((&mut all, line), |rest| (&mut v6, rest));
+            to.push_str(line);
+            to.push('\n');
+        }
+        self.with(|| {
+            run_with_input("ip", &["-force", "-batch", "-"], &all, "iproute2")?;
+            if v6.is_empty() {
+                return Ok(());
+            }
+            run_with_input("ip", &["-6", "-force", "-batch", "-"], &v6, "iproute2")
+        })
     }
 
     /// Runs commands of `tc` (iproute2) inside, one a line.

@@ -4,6 +4,7 @@
 //! checksums are mended incrementally (RFC 1624), so that a packet whose checksum was wrong stays wrong.
 
 pub mod icmp;
+pub mod rewrite;
 
 use neater_base::net::Ecn;
 use neater_link::{PacketMeta, Protocol};

@@ -2,7 +2,8 @@
 //!
 //! A plan is data. It knows nothing of namespaces, so that it can be checked, printed and routed without privileges.
 
-use neater_link::{Filter, LinkConfig};
+use neater_link::{Filter, LinkConfig, NatConfig};
+use neater_scenario::NatChange;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -49,6 +50,17 @@ pub struct Node {
     pub route_options: String,
     /// The firewall of a router, for packets that it forwards: the first rule that matches decides.
     pub filters: Vec<Filter>,
+    /// The NAT box that a router is.
+    pub nat: Option<NatPlan>,
+}
+
+/// A NAT box in a router.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NatPlan {
+    /// The wire that leads outside.
+    pub outside: usize,
+    /// What it is like, with its outside IPv4 address. It translates IPv4 only.
+    pub config: NatConfig,
 }
 
 /// A link between two nodes.
@@ -69,12 +81,39 @@ pub struct Wire {
 pub struct Change {
     /// When, from the start of the emulator.
     pub at: Duration,
-    /// Which wire.
-    pub wire: usize,
-    /// Which direction of it (0 from its first end, 1 back).
-    pub side: usize,
-    /// What it is like from then on.
-    pub config: LinkConfig,
+    /// What.
+    pub what: What,
+}
+
+/// What changes.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a plan has few of them")]
+pub enum What {
+    /// One direction of a wire is like this from then on.
+    Link {
+        /// Which wire.
+        wire: usize,
+        /// Which direction of it (0 from its first end, 1 back).
+        side: usize,
+        /// What it is like.
+        config: LinkConfig,
+    },
+    /// Something happens to a NAT box.
+    Nat {
+        /// The router that it is.
+        node: usize,
+        /// What.
+        what: NatChange,
+    },
+    /// An interface of a host goes down or up, as by `ip link set`.
+    Interface {
+        /// The host.
+        node: usize,
+        /// The interface's number in it.
+        interface: usize,
+        /// Up or down.
+        up: bool,
+    },
 }
 
 /// A network to be built.
@@ -139,6 +178,7 @@ impl Plan {
             sysctls: BTreeMap::new(),
             route_options: String::new(),
             filters: Vec::new(),
+            nat: None,
         });
         self.nodes.len() - 1
     }
@@ -273,6 +313,18 @@ impl Plan {
                 if !(1280..=65_535).contains(&i.mtu) {
                     return Err(format!("{} {}: an MTU of {} (1280 to 65535)", node.name, i.name, i.mtu));
                 }
+            }
+        }
+        for (n, node) in self.nodes.iter().enumerate() {
+            let Some(nat) = &node.nat else { continue };
+            let at_it = self.wires.get(nat.outside).is_some_and(|w| w.ends.iter().any(|e| e.0 == n));
+            let known = nat.config.external_v4.is_some() && nat.config.external_v6.is_none();
+            if node.kind != Kind::Router || !at_it || !known {
+                let name = &node.name;
+                return Err(format!(
+                    "{name}: a NAT box is a router with a link to the outside and an IPv4 address, and no IPv6 address, to \
+                     translate to"
+                ));
             }
         }
         if !self.nodes.iter().any(|n| n.kind == Kind::Host && !n.interfaces.is_empty()) {

@@ -1,7 +1,7 @@
 //! A plan from a scenario: the same files as the simulator's.
 
 use super::error::{LiveError, Result};
-use super::plan::{Change, Interface, Kind, Node, Plan, Routes, Wire};
+use super::plan::{Change, Interface, Kind, NatPlan, Node, Plan, Routes, What, Wire};
 use neater_scenario::{Action, Controller, NodeKind, Scenario, TcpSettings};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ impl Plan {
     /// in it.
     ///
     /// # Errors
-    /// The scenario has what only the simulator can do.
+    /// The scenario has what the lab cannot build.
     pub fn from_scenario(scenario: &Scenario, seed: u64) -> Result<Self> {
         let mut plan = Self::new(seed);
         for node in &scenario.nodes {
@@ -28,6 +28,7 @@ impl Plan {
                 sysctls,
                 route_options,
                 filters,
+                nat: node.nat.as_ref().map(|n| NatPlan { outside: n.outside, config: n.config.clone() }),
             });
         }
         for (n, link) in scenario.links.iter().enumerate() {
@@ -46,21 +47,17 @@ impl Plan {
         }
         plan.given_routes = routes(scenario, &plan);
         for event in &scenario.events {
-            match &event.action {
-                Action::Link { link, direction, config } => plan.changes.push(Change {
-                    at: event.at,
-                    wire: *link,
-                    side: *direction,
-                    config: config.config.clone(),
-                }),
-                Action::Interface { link, .. } => {
-                    return Err(LiveError::Usage(format!(
-                        "the schedule takes an interface at link {} down, which only the simulator does: take the link \
-                         down instead, or run `ip link set … down` in the host",
-                        scenario.links[*link].name
-                    )));
+            let what = match &event.action {
+                Action::Link { link, direction, config } => {
+                    What::Link { wire: *link, side: *direction, config: config.config.clone() }
                 }
-            }
+                Action::Nat { node, what } => What::Nat { node: *node, what: *what },
+                Action::Interface { link, end, up } => {
+                    let (node, interface) = plan.wires[*link].ends[*end];
+                    What::Interface { node, interface, up: *up }
+                }
+            };
+            plan.changes.push(Change { at: event.at, what });
         }
         plan.check().map_err(LiveError::Usage)?;
         Ok(plan)

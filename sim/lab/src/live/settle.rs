@@ -5,7 +5,7 @@
 
 use super::error::{LiveError, Result, failed};
 use super::netns::Netns;
-use super::plan::{Plan, Routes};
+use super::plan::{Node, Plan, Routes};
 use super::tun;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use std::net::IpAddr;
 ///
 /// Nothing is remembered from one connection to the next, no packet is sent that no program asked for (duplicate address
 /// detection, router solicitations), no answer is withheld by rate limits, and the congestion control is named.
-pub const SYSCTLS: [(&str, &str); 15] = [
+pub const SYSCTLS: [(&str, &str); 17] = [
     ("net.ipv4.tcp_no_metrics_save", "1"),
     ("net.ipv4.tcp_congestion_control", "cubic"),
     ("net.ipv4.conf.all.rp_filter", "0"),
@@ -32,6 +32,9 @@ pub const SYSCTLS: [(&str, &str); 15] = [
     ("net.ipv6.conf.default.addr_gen_mode", "1"),
     ("net.ipv6.conf.default.autoconf", "0"),
     ("net.ipv6.icmp.ratelimit", "0"),
+    // Addresses stay with an interface that goes down, as those of IPv4 do.
+    ("net.ipv6.conf.all.keep_addr_on_down", "1"),
+    ("net.ipv6.conf.default.keep_addr_on_down", "1"),
 ];
 
 /// The settings that a record of a run names, whether they were set or not.
@@ -50,6 +53,12 @@ pub const RECORDED: [&str; 12] = [
     "net.ipv4.tcp_moderate_rcvbuf",
 ];
 
+/// The metric of the default route over the first interface of a host; the next one's is one more, and so on.
+const DEFAULT_METRIC: u32 = 1000;
+
+/// The metric of a route that holds where there is no other.
+const NEVER_METRIC: u32 = 100_000;
+
 /// Where the kernel keeps the congestion controls that need no privilege. It is one list for all namespaces.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
@@ -65,7 +74,6 @@ pub fn batch(plan: &Plan, node: usize, routes: &Routes, ipv6: bool) -> String {
     let mut out = String::from("link set lo up\n");
     let Some(host) = plan.nodes.get(node) else { return out };
     let usable = |a: &IpAddr| ipv6 || a.is_ipv4();
-    let options = if host.route_options.is_empty() { String::new() } else { format!(" {}", host.route_options) };
     for i in &host.interfaces {
         let _ = writeln!(out, "link set dev {} mtu {} txqueuelen {} multicast off up", i.name, i.mtu, tun::QUEUE);
         for (address, prefix) in i.addresses.iter().filter(|(a, _)| usable(a)) {
@@ -73,26 +81,52 @@ pub fn batch(plan: &Plan, node: usize, routes: &Routes, ipv6: bool) -> String {
             let _ = writeln!(out, "addr add {address}/{prefix} dev {}{nodad}", i.name);
         }
     }
+    out.push_str(&route_lines(host, routes, ipv6, None));
+    out
+}
+
+/// The lines for `ip` that restore what the kernel forgets when an interface goes down: the routes over it.
+#[must_use]
+pub fn restore(plan: &Plan, node: usize, interface: usize, routes: &Routes, ipv6: bool) -> String {
+    plan.nodes.get(node).map_or_else(String::new, |host| route_lines(host, routes, ipv6, Some(interface)))
+}
+
+/// The routes of a host, or those over one interface of it. Two interfaces may lead everywhere: the first is preferred, and
+/// the second takes over when the first goes down.
+fn route_lines(host: &Node, routes: &Routes, ipv6: bool, only: Option<usize>) -> String {
+    let mut out = String::new();
+    let usable = |a: &IpAddr| ipv6 || a.is_ipv4();
+    let chosen = |number: usize| only.is_none_or(|only| only == number);
+    let options = if host.route_options.is_empty() { String::new() } else { format!(" {}", host.route_options) };
     let everywhere: &[&str] = if ipv6 { &["0.0.0.0/0", "::/0"] } else { &["0.0.0.0/0"] };
     if host.interfaces.len() > 1 {
         // What is sent from an address leaves through its interface: a table for each, chosen by the source.
-        for (number, i) in host.interfaces.iter().enumerate() {
+        for (number, i) in host.interfaces.iter().enumerate().filter(|(n, _)| chosen(*n)) {
             let table = 100 + number;
             for (address, _) in i.addresses.iter().filter(|(a, _)| usable(a)) {
                 let all = if address.is_ipv6() { "::/0" } else { "0.0.0.0/0" };
-                let _ = writeln!(out, "rule add from {address} table {table}");
-                let _ = writeln!(out, "route add {all} dev {} src {address} table {table}{options}", i.name);
+                // Rules outlive the interface.
+                if only.is_none() {
+                    let family = if address.is_ipv6() { "-6 " } else { "" };
+                    let _ = writeln!(out, "{family}rule add from {address} table {table}");
+                    // While the interface is down, nothing leaves over another one with this address.
+                    let _ = writeln!(out, "route add unreachable {all} table {table} metric {NEVER_METRIC}");
+                }
+                let _ = writeln!(out, "route replace {all} dev {} src {address} table {table}{options}", i.name);
             }
         }
         // What is sent from no address in particular takes a shortest way.
         for (to, ways) in routes.iter().filter(|(a, _)| usable(a)) {
-            let Some(i) = ways.first().and_then(|w| host.interfaces.get(*w)) else { continue };
-            let _ = writeln!(out, "route replace {to} dev {}{}{options}", i.name, source(i, to));
+            let Some((n, i)) = ways.first().and_then(|w| Some((*w, host.interfaces.get(*w)?))) else { continue };
+            if chosen(n) {
+                let _ = writeln!(out, "route replace {to} dev {}{}{options}", i.name, source(i, to));
+            }
         }
     }
-    if let Some(first) = host.interfaces.first() {
+    for (number, i) in host.interfaces.iter().enumerate().filter(|(n, _)| chosen(*n)) {
         for all in everywhere {
-            let _ = writeln!(out, "route add {all} dev {}{options}", first.name);
+            let metric = DEFAULT_METRIC + number as u32;
+            let _ = writeln!(out, "route replace {all} dev {} metric {metric}{options}", i.name);
         }
     }
     out
@@ -179,7 +213,7 @@ mod tests {
         let plan = Plan::dumbbell(1, LinkConfig::default(), LinkConfig::default(), 1);
         let node = plan.node("client1").expect("there");
         let text = batch(&plan, node, &plan.routes()[node], true);
-        assert!(text.contains("route add ::/0 dev eth0"), "{text}");
+        assert!(text.contains("route replace ::/0 dev eth0 metric 1000"), "{text}");
         assert!(!text.contains("table"), "{text}");
         assert!(!batch(&plan, node, &plan.routes()[node], false).contains("fd00"));
         let hosts = hosts_file(&plan, true);

@@ -34,6 +34,12 @@ pub(crate) fn owned(what: &str, fd: libc::c_long) -> Result<OwnedFd> {
     }
 }
 
+/// A datagram socket in the namespace of the calling thread, for ioctls about its interfaces.
+pub(crate) fn datagram_socket() -> Result<OwnedFd> {
+    // SAFETY: socket takes numbers and returns a new descriptor or -1.
+    owned("socket", unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) }.into())
+}
+
 /// Moves the calling thread into a namespace. For `CLONE_NEWPID` this concerns the processes that it starts from now on.
 pub(crate) fn setns(fd: &OwnedFd, kind: libc::c_int) -> Result<()> {
     // SAFETY: the descriptor is open; no memory is passed.

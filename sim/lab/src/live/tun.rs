@@ -92,10 +92,7 @@ const OFFLOADS: [(u32, &str); 5] = [
 /// # Errors
 /// An offload stays on.
 pub fn offloads_off(name: &str) -> Result<()> {
-    // SAFETY: socket takes numbers and returns a new descriptor or -1.
-    let socket = sys::owned("socket", unsafe {
-        libc::c_long::from(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0))
-    })?;
+    let socket = sys::datagram_socket()?;
     for (set, what) in OFFLOADS {
         let mut value: [u32; 2] = [set, 0];
         let mut r = request(name);
@@ -110,4 +107,21 @@ pub fn offloads_off(name: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Takes an interface up or down (netdevice(7)), in the namespace of a socket; false where the kernel refuses, which
+/// `errno` explains.
+pub(crate) fn set_up(socket: RawFd, name: &str, up: bool) -> bool {
+    let mut r = request(name);
+    // SAFETY: SIOCGIFFLAGS and SIOCSIFFLAGS take an ifreq, whose size and shape InterfaceRequest has; it lives.
+    unsafe {
+        if libc::ioctl(socket, libc::SIOCGIFFLAGS, &mut r) != 0 {
+            return false;
+        }
+        let flags = u16::from_ne_bytes([r.data[0], r.data[1]]);
+        let bit = libc::IFF_UP as u16;
+        let flags = if up { flags | bit } else { flags & !bit };
+        r.data[..2].copy_from_slice(&flags.to_ne_bytes());
+        libc::ioctl(socket, libc::SIOCSIFFLAGS, &mut r) == 0
+    }
 }

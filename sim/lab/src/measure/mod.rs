@@ -164,7 +164,7 @@ impl Counter {
 }
 
 /// `command` run by another program, with that program's arguments first and the same environment.
-fn wrap(command: &Command, tool: &str, tool_args: &[&str]) -> Command {
+pub(crate) fn wrap(command: &Command, tool: &str, tool_args: &[&str]) -> Command {
     let mut w = Command::new(tool);
     w.args(tool_args).arg(command.get_program()).args(command.get_args());
     for (key, value) in command.get_envs() {

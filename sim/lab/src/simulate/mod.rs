@@ -2,11 +2,14 @@
 
 pub mod sweep;
 
+use crate::source::Source;
+use crate::timeline::{self, Course};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use neater_netsim::{FlowStats, Network, World};
-use neater_scenario::{SHIPPED, Scenario, TrafficKind, shipped};
+use neater_netsim::{FlowStats, Network, Samples, World};
+use neater_scenario::{SHIPPED, Scenario, TrafficKind};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -17,7 +20,9 @@ use sweep::{Axis, Sweep, mean};
 const HELP: &str = "Examples:
   neater-lab sim dumbbell                                  a scenario that comes with neater
   neater-lab sim my.toml --set rtt='100 ms' --seed 7       one of your own, with a parameter and a seed
-  neater-lab sim dumbbell --out results --trace pcapng     files: tables of flows, links and samples, packets for Wireshark
+  neater-lab sim dumbbell --out results --trace pcapng     files: tables of flows, links and samples, a drawing of their
+                                                           course (timeline.png), packets for Wireshark
+  neater-lab sim cellular --set trace=my.trace             a link that follows a trace in mahimahi's format
   neater-lab sim dumbbell --sweep 'loss=0 %,1 %,2 %' --seeds 10 --jobs 2 --out results
 
 A sweep goes on where an earlier one into the same --out stopped, if scenario, overrides and program are the same.
@@ -85,24 +90,6 @@ pub fn command(a: &Arguments) -> ExitCode {
     }
 }
 
-/// The text of a scenario: of a file, or of one that comes with neater. The second value names it in messages.
-///
-/// # Errors
-/// A sentence that says what was looked for, and what there is.
-pub fn load(scenario: &Path) -> Result<(String, String), String> {
-    let name = scenario.display().to_string();
-    if let Some(text) = scenario.to_str().and_then(shipped) {
-        return Ok((text.to_owned(), name));
-    }
-    match std::fs::read_to_string(scenario) {
-        Ok(text) => Ok((text, name)),
-        Err(e) => {
-            let names: Vec<_> = SHIPPED.iter().map(|(n, _)| *n).collect();
-            Err(format!("{name}: {e}; scenarios that come with neater: {}", names.join(", ")))
-        }
-    }
-}
-
 fn run(a: &Arguments) -> Result<(), String> {
     let Some(path) = &a.scenario else {
         for (name, text) in SHIPPED {
@@ -111,8 +98,8 @@ fn run(a: &Arguments) -> Result<(), String> {
         }
         return Ok(());
     };
-    let (text, name) = load(path)?;
-    let s = Scenario::parse(&text, &a.set).map_err(|e| format!("{name}: {e}"))?;
+    let (source, name) = (Source::open(path)?, path.display().to_string());
+    let s = source.parse(&a.set).map_err(|e| format!("{name}: {e}"))?;
     if let Some(out) = &a.out {
         std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
     }
@@ -124,7 +111,7 @@ fn run(a: &Arguments) -> Result<(), String> {
     }
     let axis = |(key, values): &(String, String)| Axis { key: key.clone(), values: list(values) };
     let sweep = Sweep {
-        text,
+        source,
         set: a.set.clone(),
         axes: a.sweep.iter().map(axis).collect(),
         seed: a.seed.unwrap_or(s.seed),
@@ -417,7 +404,14 @@ fn files(out: &Path, network: &Network, a: &Arguments) -> std::io::Result<()> {
         }
     }
     std::fs::write(out.join("links.csv"), links)?;
-    for table in network.take_samples() {
+    let samples = network.take_samples();
+    let (panels, changes) = (courses(&samples), timeline::changes(s));
+    if !panels.is_empty() {
+        let about = format!("Scenario {}, seed {}; sampled as its probes say.", s.name, a.seed.unwrap_or(s.seed));
+        let title = format!("{}: the course of the run", s.name);
+        timeline::write(out, "timeline", &timeline::drawing(&title, &about, panels, &changes))?;
+    }
+    for table in samples {
         if table.truncated {
             eprintln!(
                 "neater-lab: {}.csv has the first {} samples only: sample less often",
@@ -438,6 +432,34 @@ fn files(out: &Path, network: &Network, a: &Arguments) -> std::io::Result<()> {
         std::fs::write(out.join("trace.csv"), network.trace_csv(&events))?;
     }
     Ok(())
+}
+
+/// What is drawn over time: goodput of flows, their round trips and windows, and queues.
+fn courses(samples: &[Samples]) -> Vec<Course> {
+    let course = |table: &Samples, column: usize, factor: f64, title: &str, axis: (&str, &str)| {
+        let mut subjects: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+        for row in table.rows.iter().filter(|r| r.values[column].is_finite()) {
+            let name = table.subjects.get(row.subject as usize).cloned().unwrap_or_default();
+            subjects.entry(name).or_default().push((row.at.as_secs_f64(), row.values[column] * factor));
+        }
+        // A queue that never held anything is no course.
+        subjects.retain(|_, values| values.iter().any(|v| v.1 > 0.0));
+        Course { title: title.to_owned(), axis: (axis.0.to_owned(), axis.1.to_owned()), subjects }
+    };
+    let of = |name: &str| samples.iter().find(|t| t.name == name && !t.rows.is_empty());
+    let mut all = Vec::new();
+    if let Some(goodput) = of("goodput") {
+        all.push(course(goodput, 1, 1.0, "Goodput of each flow", ("goodput", "Mbit/s")));
+    }
+    if let Some(tcp) = of("tcp") {
+        all.push(course(tcp, 3, 1e3, "Smoothed round-trip time of each flow", ("round trip", "ms")));
+        all.push(course(tcp, 0, 1e-3, "Congestion window of each flow", ("window", "kB")));
+    }
+    if let Some(queue) = of("queue") {
+        all.push(course(queue, 0, 1e-3, "Queues", ("waiting", "kB")));
+    }
+    all.retain(|c| !c.subjects.is_empty());
+    all
 }
 
 #[cfg(test)]

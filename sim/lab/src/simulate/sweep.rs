@@ -4,6 +4,7 @@
 //! seed; what has been run is kept in a table that is read again when the sweep is repeated, and belongs to one text of the
 //! scenario and one version of the program ([`Sweep::identity`]).
 
+use crate::source::Source;
 use neater_netsim::{FlowStats, Network, World};
 use neater_scenario::{Scenario, ScenarioError};
 use std::fs::File;
@@ -28,8 +29,8 @@ pub struct Axis {
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// The scenario as text.
-    pub text: String,
+    /// The scenario.
+    pub source: Source,
     /// Overrides that hold for all runs.
     pub set: Vec<(String, String)>,
     /// All combinations of their values are run.
@@ -151,15 +152,15 @@ impl Sweep {
     pub fn scenario(&self, point: &[String]) -> Result<Scenario, SweepError> {
         let own = self.axes.iter().zip(point).map(|(a, v)| (a.key.clone(), v.clone()));
         let set: Vec<_> = self.set.iter().cloned().chain(own).collect();
-        Scenario::parse(&self.text, &set).map_err(SweepError::Scenario)
+        self.source.parse(&set).map_err(SweepError::Scenario)
     }
 
-    /// A hash of the scenario's text, the overrides, the axes and the program's version: runs of equal identity can be
+    /// A hash of the scenario's text and of the files it has read, the overrides, the axes and the program's version: runs of equal identity can be
     /// used together.
     #[must_use]
     pub fn identity(&self, version: &str) -> String {
         let axes: Vec<_> = self.axes.iter().map(|a| a.key.as_str()).collect();
-        let mut text = format!("{version}\0{}\0{}", self.text, axes.join("\0"));
+        let mut text = format!("{version}\0{:016x}\0{}", self.source.fingerprint(), axes.join("\0"));
         for (key, value) in &self.set {
             text.push_str(&format!("\0{key}={value}"));
         }
@@ -379,7 +380,7 @@ mod tests {
 
     fn small() -> Sweep {
         Sweep {
-            text: neater_scenario::shipped("dumbbell").unwrap().to_owned(),
+            source: Source::from_text(neater_scenario::shipped("dumbbell").unwrap()),
             set: vec![("duration".into(), "2 s".into()), ("warm-up".into(), "0 s".into())],
             axes: vec![
                 Axis { key: "rate".into(), values: vec!["2 Mbit/s".into(), "8 Mbit/s".into()] },

@@ -6,7 +6,8 @@
 //! *Invariants*: the box is a function of its configuration, its seed and the packets; no two mappings share an outside
 //! endpoint of one protocol; table and peers are bounded ([`MAX_MAPPINGS`], [`MAX_PEERS`]).
 //!
-//! ICMP queries can be translated too: their identifier takes the place of both ports.
+//! ICMP queries can be translated too: their identifier takes the place of the inside port, and the peer has port 0. Other
+//! protocols have no ports that the box knows of: the port is 0, and one inside endpoint has the outside address at a time.
 
 mod config;
 mod session;

@@ -228,6 +228,10 @@ impl Table {
         inside: SocketAddr,
         not: Option<u16>,
     ) -> Option<u16> {
+        if matches!(protocol, Protocol::Other(_)) {
+            // Nothing but the address tells who is meant: one inside endpoint at a time.
+            return (not.is_none() && !self.outside.contains_key(&(protocol, inside.is_ipv4(), 0))).then_some(0);
+        }
         let (low, high) = (u32::from(*config.port_range.start()), u32::from(*config.port_range.end()));
         let count = (high + 1).checked_sub(low).filter(|n| *n > 0)?;
         let wanted = match config.ports {

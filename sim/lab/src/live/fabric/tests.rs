@@ -1,3 +1,4 @@
+use super::super::plan::Change;
 use super::*;
 use std::time::Duration;
 
@@ -167,7 +168,8 @@ fn flows_stay_on_their_way_and_spread_over_equal_ones() {
 fn a_schedule_changes_a_link_when_it_is_time() {
     let mut plan = Plan::pair(LinkConfig::delay(MS), LinkConfig::default(), 1);
     for (at, ms) in [(20, 5), (10, 3)] {
-        plan.changes.push(Change { at: at * MS, wire: 0, side: 0, config: LinkConfig::delay(ms * MS) });
+        let what = What::Link { wire: 0, side: 0, config: LinkConfig::delay(ms * MS) };
+        plan.changes.push(Change { at: at * MS, what });
     }
     let start = Instant::from_nanos(1_000);
     let mut f = Fabric::new(&plan, 8, start);
