@@ -130,7 +130,7 @@ impl Tuning {
         let mut mtud = MtuDiscoveryConfig::default();
         mtud.upper_bound(self.mtu_upper_bound);
         t.mtu_discovery_config(Some(mtud));
-        t.congestion_controller_factory(Arc::new(crate::closing::Controllers::default()));
+        t.congestion_controller_factory(Arc::new(crate::congestion::Controllers));
         t
     }
 }

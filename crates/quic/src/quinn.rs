@@ -448,7 +448,7 @@ impl ConnectionApi for Connection {
     }
 
     fn close(&mut self, now: Instant, c: u64, reason: &[u8]) {
-        crate::closing::let_go(&self.inner);
+        crate::congestion::let_go(&self.inner);
         self.inner.close(self.epoch.theirs(now), code(c), Bytes::copy_from_slice(reason));
     }
 
@@ -517,7 +517,7 @@ impl ConnectionApi for Connection {
     }
 
     fn acknowledged(&self) -> u64 {
-        crate::closing::acknowledged(&self.inner)
+        crate::congestion::acknowledged(&self.inner)
     }
 
     fn stats(&self) -> Stats {

@@ -1,0 +1,247 @@
+//! Congestion control of QUIC: the project's own, in the place that quinn-proto has for one.
+//!
+//! *Responsible for* telling [`neater_cc::Congestion`] what quinn-proto tells its controllers, in its words; for recovery
+//! periods, persistent congestion and a change of the datagram size (RFC 9002 section 7); and for a CONNECTION_CLOSE being
+//! sent at once, although data waits for room in the window: it is not subject to congestion control, but quinn-proto 0.11
+//! holds it back with the data, and since a closing connection takes no acknowledgements, for ever. *Not responsible for* what is
+//! lost, for probe timeouts and for pacing: that is quinn-proto's, which paces at 5/4 of a window per round trip.
+//!
+//! *Invariants*: time is counted from the making of the controller, so a run is a function of its inputs; what is in flight
+//! never passes the window but by probes and by one datagram at the start of a recovery (RFC 9002 section 7.3.2).
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use neater_base::Instant;
+use neater_cc::{Ack, Cause, Config, Congestion, Cubic, CubicConfig, IdleRule, InitialWindow, Loss, Reduction};
+use quinn_proto::RttEstimator;
+use quinn_proto::congestion::{Controller, ControllerFactory, ControllerMetrics};
+use std::any::Any;
+use std::sync::Arc;
+
+#[allow(clippy::disallowed_types, reason = "quinn-proto's trait speaks Instant; the values come from our clock")]
+type Time = std::time::Instant;
+
+/// Larger than whatever is in flight, and so large that quinn-proto does not pace either.
+const NO_LIMIT: u64 = 1 << 40;
+/// RFC 9002 section 7.2, without its limit of 14,720 bytes, which is ten of the largest datagrams that Ethernet takes.
+const INITIAL: InitialWindow = InitialWindow::Segments(10);
+
+/// The switches that QUIC has. The window comes down at once (RFC 9002 section 7.3.2), and stays when nothing is sent, for
+/// what is sent then is paced (section 7.8).
+const RULES: Config = Config {
+    initial_window: INITIAL,
+    reduction: Reduction::Instant,
+    idle: IdleRule::Keep,
+    grow_unused: false,
+    pacing: None,
+};
+
+/// CUBIC of RFC 9438 as it suits QUIC.
+const fn cubic() -> CubicConfig {
+    CubicConfig {
+        // The window cannot have grown unused, so it is what RFC 9002 section 7.3.2 reduces.
+        base: neater_cc::Base::Window,
+        // RFC 9406 section 4.3: a sender that paces needs no limit.
+        slow_start_limit: u32::MAX,
+        ..CubicConfig::rfc9438()
+    }
+}
+
+/// Makes the controllers of paths.
+#[derive(Debug, Default)]
+pub(crate) struct Controllers;
+
+impl ControllerFactory for Controllers {
+    fn build(self: Arc<Self>, now: Time, current_mtu: u16) -> Box<dyn Controller> {
+        Box::new(PathController {
+            congestion: Congestion::new(RULES, Box::new(Cubic::new(cubic())), u64::from(current_mtu)),
+            start: now,
+            recovery: None,
+            congested: false,
+            batch: Batch::default(),
+            last_sent: Instant::ZERO,
+            last_acks: None,
+            in_flight: 0,
+            first_again: false,
+            closing: Arc::default(),
+            acknowledged: 0,
+        })
+    }
+}
+
+/// What the packets that one ACK frame acknowledges add up to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Batch {
+    /// Bytes of all of them.
+    delivered: u64,
+    /// Bytes of those sent after the last recovery began.
+    fresh: u64,
+    /// When the first and the last of them were sent.
+    sent: Option<(Instant, Instant)>,
+    srtt: Option<core::time::Duration>,
+}
+
+/// The controller of one path.
+#[derive(Clone, Debug)]
+struct PathController {
+    congestion: Congestion,
+    /// The origin of our time.
+    start: Time,
+    /// When the last recovery began: packets sent until then neither end it nor begin another one.
+    recovery: Option<Instant>,
+    /// There was congestion on this path.
+    congested: bool,
+    batch: Batch,
+    last_sent: Instant,
+    /// When acknowledgements were taken last, and whether anything was in flight then.
+    last_acks: Option<(Instant, bool)>,
+    /// Bytes in flight, as far as it is told.
+    in_flight: u64,
+    /// The first datagram of a recovery need not wait.
+    first_again: bool,
+    closing: Arc<AtomicBool>,
+    acknowledged: u64,
+}
+
+/// The controller of the present path.
+fn controller(connection: &quinn_proto::Connection) -> Option<Box<PathController>> {
+    connection.congestion_state().clone_box().into_any().downcast::<PathController>().ok()
+}
+
+/// Nothing that is sent from now on waits for room.
+pub(crate) fn let_go(connection: &quinn_proto::Connection) {
+    if let Some(controller) = controller(connection) {
+        controller.closing.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that were acknowledged on the present path.
+pub(crate) fn acknowledged(connection: &quinn_proto::Connection) -> u64 {
+    controller(connection).map_or(0, |c| c.acknowledged)
+}
+
+impl PathController {
+    fn ours(&self, t: Time) -> Instant {
+        Instant::ZERO + t.saturating_duration_since(self.start)
+    }
+
+    /// The time in which the window was not what held the sender back, which does not count for the cubic function.
+    fn skip_unused(&mut self, now: Instant, app_limited: bool, first_sent: Instant) {
+        let Some((last, flying)) = self.last_acks.replace((now, self.in_flight > 0)) else { return };
+        let until = if app_limited {
+            now
+        } else if flying {
+            return;
+        } else {
+            first_sent
+        };
+        if until > last {
+            self.congestion.on_unused(now, until - last);
+        }
+    }
+}
+
+impl Controller for PathController {
+    fn on_sent(&mut self, now: Time, bytes: u64, _last_packet_number: u64) {
+        self.last_sent = self.ours(now);
+        self.in_flight += bytes;
+        self.first_again = false;
+    }
+
+    fn on_ack(&mut self, _now: Time, sent: Time, bytes: u64, _app_limited: bool, rtt: &RttEstimator) {
+        self.acknowledged += bytes;
+        let sent = self.ours(sent);
+        let batch = &mut self.batch;
+        batch.delivered += bytes;
+        if self.recovery.is_none_or(|began| sent > began) {
+            batch.fresh += bytes;
+        }
+        let (first, last) = batch.sent.unwrap_or((sent, sent));
+        batch.sent = Some((first.min(sent), last.max(sent)));
+        batch.srtt = Some(rtt.get());
+    }
+
+    fn on_end_acks(&mut self, now: Time, in_flight: u64, app_limited: bool, _largest_packet_num_acked: Option<u64>) {
+        let now = self.ours(now);
+        let batch = core::mem::take(&mut self.batch);
+        self.in_flight = in_flight;
+        // Only packets that ask for acknowledgement count.
+        let Some((first, last)) = batch.sent else { return };
+        self.skip_unused(now, app_limited, first);
+        if self.recovery.is_some_and(|began| last > began) {
+            self.congestion.on_recovered();
+        }
+        self.congestion.on_ack(&Ack {
+            acked: batch.fresh,
+            delivered: batch.delivered,
+            in_flight,
+            rtt: Some(now - last),
+            srtt: batch.srtt,
+            limited: !app_limited,
+            acked_to: last.as_nanos(),
+            sent_to: self.last_sent.as_nanos(),
+            ..Ack::at(now)
+        });
+    }
+
+    fn on_congestion_event(&mut self, now: Time, sent: Time, is_persistent_congestion: bool, lost_bytes: u64) {
+        let (now, sent) = (self.ours(now), self.ours(sent));
+        let flight = self.in_flight;
+        self.in_flight = flight.saturating_sub(lost_bytes);
+        self.congested = true;
+        if self.recovery.is_none_or(|began| sent > began) {
+            let cause = match (is_persistent_congestion, lost_bytes) {
+                (true, _) => Cause::Timeout,
+                (false, 0) => Cause::Ecn,
+                (false, _) => Cause::Loss,
+            };
+            self.recovery = Some(now);
+            self.congestion.on_recovered();
+            self.congestion.on_congestion(&Loss { now, cause, flight });
+            self.first_again = lost_bytes > 0;
+        }
+        if is_persistent_congestion {
+            self.congestion.on_persistent_congestion();
+            self.recovery = None;
+            self.first_again = false;
+        }
+    }
+
+    fn on_mtu_update(&mut self, new_mtu: u16) {
+        let (old, new) = (self.congestion.mss(), u64::from(new_mtu).max(1));
+        let window = self.congestion.window();
+        self.congestion.set_mss(new);
+        // The initial window counts datagrams (RFC 9002 section 7.2); what was learned since counts bytes.
+        let first = !self.congested && self.congestion.in_slow_start();
+        let more = if first { INITIAL.bytes(new).saturating_sub(INITIAL.bytes(old)) } else { 0 };
+        self.congestion.set_window((window + more).max(2 * new));
+    }
+
+    fn window(&self) -> u64 {
+        if self.closing.load(Ordering::Relaxed) {
+            return NO_LIMIT;
+        }
+        let window = self.congestion.window();
+        let window = if self.first_again { window.max(self.in_flight + self.congestion.mss()) } else { window };
+        // quinn-proto keeps what is in flight below the window, where RFC 9002 section 7 allows as much as the window.
+        window + 1
+    }
+
+    fn metrics(&self) -> ControllerMetrics {
+        let mut metrics = ControllerMetrics::default();
+        metrics.congestion_window = self.congestion.window();
+        metrics.ssthresh = self.congestion.threshold();
+        metrics
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+
+    fn initial_window(&self) -> u64 {
+        INITIAL.bytes(self.congestion.mss())
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
