@@ -10,6 +10,7 @@
 //! never passes the window but by probes and by one datagram at the start of a recovery (RFC 9002 section 7.3.2).
 
 use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
 use neater_base::Instant;
 use neater_cc::{Ack, Cause, Config, Congestion, Cubic, CubicConfig, IdleRule, InitialWindow, Loss, Reduction};
 use quinn_proto::RttEstimator;
@@ -52,19 +53,7 @@ pub(crate) struct Controllers;
 
 impl ControllerFactory for Controllers {
     fn build(self: Arc<Self>, now: Time, current_mtu: u16) -> Box<dyn Controller> {
-        Box::new(PathController {
-            congestion: Congestion::new(RULES, Box::new(Cubic::new(cubic())), u64::from(current_mtu)),
-            start: now,
-            recovery: None,
-            congested: false,
-            batch: Batch::default(),
-            last_sent: Instant::ZERO,
-            last_acks: None,
-            in_flight: 0,
-            first_again: false,
-            closing: Arc::default(),
-            acknowledged: 0,
-        })
+        Box::new(PathController::new(now, current_mtu))
     }
 }
 
@@ -77,7 +66,7 @@ struct Batch {
     fresh: u64,
     /// When the first and the last of them were sent.
     sent: Option<(Instant, Instant)>,
-    srtt: Option<core::time::Duration>,
+    srtt: Option<Duration>,
 }
 
 /// The controller of one path.
@@ -120,8 +109,38 @@ pub(crate) fn acknowledged(connection: &quinn_proto::Connection) -> u64 {
 }
 
 impl PathController {
+    fn new(start: Time, mtu: u16) -> Self {
+        Self {
+            congestion: Congestion::new(RULES, Box::new(Cubic::new(cubic())), u64::from(mtu)),
+            start,
+            recovery: None,
+            congested: false,
+            batch: Batch::default(),
+            last_sent: Instant::ZERO,
+            last_acks: None,
+            in_flight: 0,
+            first_again: false,
+            closing: Arc::default(),
+            acknowledged: 0,
+        }
+    }
+
     fn ours(&self, t: Time) -> Instant {
         Instant::ZERO + t.saturating_duration_since(self.start)
+    }
+
+    /// One packet was acknowledged.
+    fn acked(&mut self, sent: Time, bytes: u64, srtt: Duration) {
+        self.acknowledged += bytes;
+        let sent = self.ours(sent);
+        let batch = &mut self.batch;
+        batch.delivered += bytes;
+        if self.recovery.is_none_or(|began| sent > began) {
+            batch.fresh += bytes;
+        }
+        let (first, last) = batch.sent.unwrap_or((sent, sent));
+        batch.sent = Some((first.min(sent), last.max(sent)));
+        batch.srtt = Some(srtt);
     }
 
     /// The time in which the window was not what held the sender back, which does not count for the cubic function.
@@ -148,16 +167,7 @@ impl Controller for PathController {
     }
 
     fn on_ack(&mut self, _now: Time, sent: Time, bytes: u64, _app_limited: bool, rtt: &RttEstimator) {
-        self.acknowledged += bytes;
-        let sent = self.ours(sent);
-        let batch = &mut self.batch;
-        batch.delivered += bytes;
-        if self.recovery.is_none_or(|began| sent > began) {
-            batch.fresh += bytes;
-        }
-        let (first, last) = batch.sent.unwrap_or((sent, sent));
-        batch.sent = Some((first.min(sent), last.max(sent)));
-        batch.srtt = Some(rtt.get());
+        self.acked(sent, bytes, rtt.get());
     }
 
     fn on_end_acks(&mut self, now: Time, in_flight: u64, app_limited: bool, _largest_packet_num_acked: Option<u64>) {
@@ -243,5 +253,182 @@ impl Controller for PathController {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Epoch;
+
+    const MTU: u64 = 1200;
+    const RTT: u64 = 50;
+
+    /// A controller with a path of its own: packets are acknowledged a round trip after they were sent.
+    struct Path {
+        epoch: Epoch,
+        controller: PathController,
+    }
+
+    impl Path {
+        fn new() -> Self {
+            let epoch = Epoch::new();
+            Self { epoch, controller: PathController::new(epoch.theirs(Instant::ZERO), MTU as u16) }
+        }
+
+        fn at(&self, ms: u64) -> Time {
+            self.epoch.theirs(Instant::ZERO + Duration::from_millis(ms))
+        }
+
+        fn send(&mut self, ms: u64, packets: u64) {
+            for _ in 0..packets {
+                self.controller.on_sent(self.at(ms), MTU, 0);
+            }
+        }
+
+        /// So many packets that were sent at `sent` are acknowledged by one frame; so many are in flight then.
+        fn ack(&mut self, sent: u64, now: u64, packets: u64, in_flight: u64, app_limited: bool) {
+            for _ in 0..packets {
+                self.controller.acked(self.at(sent), MTU, Duration::from_millis(RTT));
+            }
+            self.controller.on_end_acks(self.at(now), in_flight * MTU, app_limited, None);
+        }
+
+        fn lose(&mut self, sent: u64, now: u64, packets: u64) {
+            self.controller.on_congestion_event(self.at(now), self.at(sent), false, packets * MTU);
+        }
+
+        /// The window in packets, as quinn-proto uses it: what is in flight stays below what it is told.
+        fn packets(&self) -> u64 {
+            (self.controller.window() - 1) / MTU
+        }
+    }
+
+    #[test]
+    fn a_connection_begins_with_ten_of_the_datagrams_that_the_path_takes() {
+        let mut p = Path::new();
+        assert_eq!((p.packets(), p.controller.initial_window()), (10, 10 * MTU));
+        p.controller.on_mtu_update(1452);
+        assert_eq!(p.controller.congestion.window(), 14_520);
+        p.lose(0, 60, 1);
+        let window = p.controller.congestion.window();
+        p.controller.on_mtu_update(1500);
+        assert_eq!(p.controller.congestion.window(), window, "what was learned counts bytes");
+        p.controller.on_mtu_update(9000);
+        assert_eq!(p.controller.congestion.window(), 18_000, "but never less than two datagrams");
+    }
+
+    #[test]
+    fn a_used_window_doubles_and_an_unused_one_does_not() {
+        let mut p = Path::new();
+        p.send(0, 10);
+        p.ack(0, RTT, 10, 0, false);
+        assert_eq!(p.packets(), 20);
+        p.send(RTT, 5);
+        p.ack(RTT, 2 * RTT, 5, 0, true);
+        assert_eq!(p.packets(), 20);
+    }
+
+    #[test]
+    fn one_round_trip_of_losses_is_one_congestion() {
+        let mut p = Path::new();
+        p.send(0, 10);
+        p.ack(0, RTT, 9, 1, false);
+        p.lose(0, RTT, 1);
+        assert_eq!(p.packets(), 13, "seven tenths of nineteen");
+        p.send(RTT, 13);
+        let window = p.controller.window();
+        p.lose(RTT, RTT + 10, 2);
+        assert_eq!(p.controller.window(), window, "sent before the recovery began, as far as can be told");
+        p.ack(RTT, 2 * RTT, 2, 9, false);
+        assert_eq!(p.controller.window(), window, "nor does it end it");
+        p.send(2 * RTT, 2);
+        p.ack(2 * RTT, 3 * RTT, 2, 9, false);
+        assert!(p.controller.window() > window);
+        p.lose(2 * RTT, 3 * RTT + 1, 1);
+        assert!(p.controller.window() < window);
+    }
+
+    #[test]
+    fn the_first_datagram_of_a_recovery_goes_at_once() {
+        let mut p = Path::new();
+        p.send(0, 10);
+        p.ack(0, RTT, 0, 10, false);
+        p.send(RTT, 0);
+        p.lose(0, RTT, 1);
+        // Nine are in flight, and the window is seven.
+        assert_eq!(p.packets(), 10);
+        p.send(RTT, 1);
+        assert_eq!(p.packets(), 7);
+    }
+
+    #[test]
+    fn a_mark_is_a_congestion_that_lost_nothing() {
+        let mut p = Path::new();
+        p.send(0, 10);
+        p.controller.on_congestion_event(p.at(RTT), p.at(0), false, 0);
+        assert_eq!((p.packets(), p.controller.in_flight), (7, 10 * MTU));
+    }
+
+    #[test]
+    fn persistent_congestion_leaves_two_datagrams_and_slow_start() {
+        let mut p = Path::new();
+        p.send(0, 10);
+        p.controller.on_congestion_event(p.at(900), p.at(800), true, 8 * MTU);
+        assert_eq!(p.packets(), 2);
+        assert!(p.controller.congestion.in_slow_start());
+        p.send(900, 2);
+        p.ack(900, 950, 2, 0, false);
+        assert_eq!(p.packets(), 4);
+    }
+
+    #[test]
+    fn a_rising_round_trip_ends_slow_start_before_anything_is_lost() {
+        let mut p = Path::new();
+        let (mut now, mut rtt, mut doublings) = (0, RTT, 0);
+        while p.controller.congestion.in_slow_start() {
+            let n = p.packets();
+            p.send(now, n);
+            for i in 0..n {
+                p.ack(now, now + rtt, 1, n - 1 - i, false);
+            }
+            now += rtt;
+            doublings += 1;
+            // A queue builds up when more than forty packets are in flight.
+            rtt = if p.packets() > 40 { RTT + (p.packets() - 40) } else { RTT };
+            assert!(doublings < 20, "{:?}", p.controller);
+        }
+        assert!((40..160).contains(&p.packets()), "{}", p.packets());
+        assert!(!p.controller.congested);
+    }
+
+    #[test]
+    fn time_in_which_little_was_to_be_sent_does_not_let_the_window_jump() {
+        let grown = |pause: u64| {
+            let mut p = Path::new();
+            p.send(0, 10);
+            p.ack(0, RTT, 9, 1, false);
+            p.lose(0, RTT, 1);
+            let mut now = 2 * RTT;
+            p.send(now, 2);
+            p.ack(now, now + RTT, 2, 0, false);
+            now += RTT + pause;
+            for _ in 0..4 {
+                let n = p.packets();
+                p.send(now, n);
+                p.ack(now, now + RTT, n, 0, false);
+                now += RTT;
+            }
+            p.controller.congestion.window()
+        };
+        assert_eq!(grown(0), grown(60_000));
+    }
+
+    #[test]
+    fn nothing_holds_back_the_end() {
+        let p = Path::new();
+        let other = p.controller.clone_box().into_any().downcast::<PathController>().expect("its own kind");
+        other.closing.store(true, Ordering::Relaxed);
+        assert_eq!(p.controller.window(), NO_LIMIT);
     }
 }

@@ -524,7 +524,7 @@ impl ConnectionApi for Connection {
         let s = self.inner.stats();
         Stats {
             rtt: s.path.rtt,
-            congestion_window: s.path.cwnd,
+            congestion_window: self.inner.congestion_state().metrics().congestion_window,
             sent: (s.udp_tx.datagrams, s.udp_tx.bytes),
             received: (s.udp_rx.datagrams, s.udp_rx.bytes),
             data_frames: s.frame_rx.stream + s.frame_rx.datagram,

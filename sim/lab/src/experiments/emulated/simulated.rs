@@ -226,8 +226,9 @@ pub(super) fn share(path: &Path, connections: &[(Stack, usize)], seconds: u64, s
                 _ => {}
             }
         }
-        let asked: Vec<FlowId> = d.play.accepted(d.server).to_vec();
-        for flow in asked.into_iter().filter(|f| d.play.flow(*f).count >= REQUEST && answered.insert(*f)) {
+        let accepted = d.play.accepted(d.server).iter().copied();
+        let asked: Vec<FlowId> = accepted.filter(|f| d.play.flow(*f).count >= REQUEST && answered.insert(*f)).collect();
+        for flow in asked {
             for _ in 0..pieces {
                 d.play.say(flow, piece.clone(), SendOptions { end_of_message: false, ..SendOptions::default() });
             }
