@@ -54,6 +54,23 @@ pub(crate) const RACE_EVENTS: Seeds = &[
     b"\x00\x08\x00\x00\x0c\x00\x00\x08\x01\x00\x0c\x01\x00\x21\x00",
 ];
 
+/// Packets of usrsctp, from the captures in `crates/sctp-wire/tests/golden`.
+pub(crate) const SCTP_WIRE_PACKET: Seeds = &[
+    include_bytes!("../seeds/sctp/abort.bin"),
+    include_bytes!("../seeds/sctp/auth.bin"),
+    include_bytes!("../seeds/sctp/cookie_echo.bin"),
+    include_bytes!("../seeds/sctp/data.bin"),
+    include_bytes!("../seeds/sctp/forward_tsn.bin"),
+    include_bytes!("../seeds/sctp/heartbeat.bin"),
+    include_bytes!("../seeds/sctp/i_data.bin"),
+    include_bytes!("../seeds/sctp/i_forward_tsn.bin"),
+    include_bytes!("../seeds/sctp/init.bin"),
+    include_bytes!("../seeds/sctp/init_ack.bin"),
+    include_bytes!("../seeds/sctp/re_config.bin"),
+    include_bytes!("../seeds/sctp/sack_gaps.bin"),
+    include_bytes!("../seeds/sctp/shutdown.bin"),
+];
+
 pub(crate) const TLS_PEM: Seeds = &[
     b"-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n",
     b"-----BEGIN PRIVATE KEY-----\nMAMCAQE=\n-----END PRIVATE KEY-----\n-----BEGIN EC PRIVATE KEY-----\nMAMCAQE=\n-----END EC PRIVATE KEY-----\n",

@@ -261,17 +261,21 @@ impl Driver {
         let fd = register(self.fd)?;
         let shared = self.shared;
         Ok(std::future::poll_fn(move |cx| {
-            // Woken by a call that left work, or by the descriptor: a turn serves both.
-            shared.turn(Some(cx.waker()));
+            // Woken by the descriptor or by a call that left work: one turn serves both.
+            let mut turned = false;
             // The readiness is taken before the turn that uses it up, so an edge in between is not lost.
             for _ in 0..4 {
                 match fd.poll_read_ready(cx) {
                     std::task::Poll::Ready(Ok(mut guard)) => {
                         guard.clear_ready();
                         shared.turn(Some(cx.waker()));
+                        turned = true;
                     }
                     std::task::Poll::Ready(Err(_)) => return std::task::Poll::Ready(()),
                     std::task::Poll::Pending => {
+                        if !turned {
+                            shared.turn(Some(cx.waker()));
+                        }
                         return if idle(&shared) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending };
                     }
                 }

@@ -76,6 +76,9 @@ enum Command {
         /// Make all runs again; earlier raw data is kept as runs.csv.old.
         #[arg(long)]
         fresh: bool,
+        /// Only the points of A8 whose names contain this, such as send-10MB or 1kB-writes: its whole takes an hour.
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
     },
     /// The run that X2 compares, for X2.
     #[command(hide = true)]
@@ -135,11 +138,15 @@ fn main() -> ExitCode {
         }
         Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
         Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
-        Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh } => {
+        Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh, only } => {
+            if only.is_some() && ids != ["A8"] {
+                eprintln!("neater-lab: --only chooses among the points of A8; run A8 alone, or leave it out");
+                return ExitCode::from(2);
+            }
             process::raise_descriptor_limit();
             let number = |n: Option<u32>| n.map(|n| n as usize);
             let (seeds, jobs) = (number(seeds), number(jobs));
-            runner::run(&selected(&ids), &Options { quick, json, out, seed, seeds, jobs, fresh })
+            runner::run(&selected(&ids), &Options { quick, json, out, seed, seeds, jobs, fresh, only })
         }
         Command::Replay { seed, out } => {
             neater_lab::experiments::x2::write(seed, &out).map(|()| Ended::Measured).map_err(Into::into)

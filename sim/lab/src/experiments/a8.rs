@@ -21,6 +21,8 @@ const AMOUNT: u64 = 16 * MB;
 const CPU_AMOUNT: (u64, u64) = (600 * MB, 240 * MB);
 /// "Equal" for counts that depend on how sender and receiver happen to meet.
 const EQUAL: f64 = 1.02;
+/// The point that is judged by throughput.
+const SMALL_WRITES: &str = "1kB-writes";
 const OTHERS: [Program; 4] = [Program::Epoll, Program::Tokio, Program::NeaterFd, Program::Neater];
 
 #[derive(Clone, Copy, PartialEq)]
@@ -131,8 +133,12 @@ fn loads(quick: bool) -> Vec<Load> {
 
 pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome::default();
-    for load in loads(lab.quick) {
-        counts(lab, &mut out, load)?;
+    let loads: Vec<Load> = loads(lab.quick).into_iter().filter(|load| lab.is_wanted(&load.variant())).collect();
+    if loads.is_empty() && !lab.is_wanted(SMALL_WRITES) {
+        return failed(format!("A8 has no point with {} in its name", lab.only.as_deref().unwrap_or_default()));
+    }
+    for load in &loads {
+        counts(lab, &mut out, *load)?;
     }
     for (name, title, unit) in [
         ("syscalls_per_mb", "System calls per megabyte", "calls"),
@@ -140,13 +146,15 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     ] {
         out.panel(name, title, unit, |f| (f.variant.clone(), program_of(f)));
     }
-    for load in loads(lab.quick) {
+    for load in loads {
         // One point is enough for a quick look, and the sender's calls are the same for all large objects.
         if !lab.quick || load.name == "10MB" {
             cpu(lab, &mut out, load)?;
         }
     }
-    small_writes(lab, &mut out)?;
+    if lab.is_wanted(SMALL_WRITES) {
+        small_writes(lab, &mut out)?;
+    }
     Ok(out)
 }
 
@@ -256,11 +264,11 @@ fn small_writes(lab: &Lab, out: &mut Outcome) -> Result<()> {
         let ns = received.line["ns"].as_f64().filter(|ns| *ns > 0.0);
         ns.map(|ns| 200e6 / ns * 1e9).ok_or_else(|| MeasureError::Failed("the receiver reported no time".to_owned()))
     })?;
-    out.samples_of("bytes_per_second", "1kB-writes", &got);
+    out.samples_of("bytes_per_second", SMALL_WRITES, &got);
     let ratios = Ratios {
         id: "A8",
         name: "throughput_ratio",
-        variant: "1kB-writes",
+        variant: SMALL_WRITES,
         unit: "1",
         reference: Program::Libuv,
         programs: &OTHERS,

@@ -58,6 +58,8 @@ pub struct Lab {
     pub jobs: Option<usize>,
     /// Make runs again that were made before.
     pub fresh: bool,
+    /// Only points whose names contain this.
+    pub only: Option<String>,
     /// The experiments whose runs this process has made again already.
     pub freshened: RefCell<BTreeSet<&'static str>>,
     /// Where each experiment has its directory.
@@ -75,6 +77,11 @@ pub struct Lab {
 impl Lab {
     pub(crate) fn pairs(&self) -> usize {
         self.seeds.unwrap_or(if self.quick { PAIRS.1 } else { PAIRS.0 })
+    }
+
+    /// Whether a point is to be measured.
+    pub(crate) fn is_wanted(&self, point: &str) -> bool {
+        self.only.as_ref().is_none_or(|text| point.contains(text.as_str()))
     }
 
     /// Whether runs of an experiment are to be made again: the first time in this process that somebody asks, if they are.

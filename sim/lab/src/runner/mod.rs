@@ -41,6 +41,8 @@ pub struct Options {
     pub jobs: Option<usize>,
     /// Make runs again that were made before.
     pub fresh: bool,
+    /// Only points whose names contain this.
+    pub only: Option<String>,
 }
 
 impl Options {
@@ -57,6 +59,9 @@ impl Options {
             if let Some(v) = value {
                 words.push_str(&format!(" --{name} {v}"));
             }
+        }
+        if let Some(text) = &self.only {
+            words.push_str(&format!(" --only {text}"));
         }
         words
     }
@@ -101,7 +106,9 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
     let out = options.out.canonicalize()?;
     let progress = Box::new(progress);
     let freshened = RefCell::default();
-    let lab = Lab { quick, seed, seeds, jobs, fresh, freshened, out, version, programs, scratch: peers, progress };
+    let only = options.only.clone();
+    let lab =
+        Lab { quick, seed, seeds, jobs, fresh, freshened, only, out, version, programs, scratch: peers, progress };
     let mut ended = Ended::Measured;
     let mut left: f64 = able.iter().map(|e| e.minutes(quick) * 60.0).sum();
     for (i, e) in able.iter().enumerate() {
@@ -245,8 +252,16 @@ mod tests {
 
     #[test]
     fn the_command_to_repeat_has_what_was_asked_for() {
-        let mut o =
-            Options { quick: true, json: true, out: "x".into(), seed: 7, seeds: Some(3), jobs: None, fresh: true };
+        let mut o = Options {
+            quick: true,
+            json: true,
+            out: "x".into(),
+            seed: 7,
+            seeds: Some(3),
+            jobs: None,
+            fresh: true,
+            only: None,
+        };
         assert_eq!(o.command("B1"), "neater-lab run B1 --quick --seed 7 --seeds 3");
         (o.quick, o.seed, o.seeds, o.jobs) = (false, 1, None, Some(4));
         assert_eq!(o.command("B1"), "neater-lab run B1 --jobs 4");
