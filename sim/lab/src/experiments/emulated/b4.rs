@@ -55,7 +55,9 @@ impl Mix {
 
     /// The mix of a name, and whether it is the simulator's.
     fn named(name: &str) -> Option<(Self, bool)> {
-        MIXES.into_iter().find_map(|m| (m.name() == name).then_some((m, false)).or((m.simulated() == name).then_some((m, true))))
+        MIXES
+            .into_iter()
+            .find_map(|m| (m.name() == name).then_some((m, false)).or((m.simulated() == name).then_some((m, true))))
     }
 
     /// How many streams each of our connections has, and how many TCP connections there are.

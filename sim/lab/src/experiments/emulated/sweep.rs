@@ -141,9 +141,8 @@ impl Grid {
             let mut tasks = Vec::new();
             for stack in self.stacks.iter().filter(|s| s.is_simulated() == simulated_ones) {
                 let runs = paths.iter().filter_map(|p| Some((p, Path::parse(p)?)));
-                let runs = runs.flat_map(|(p, path)| {
-                    seeds_of(&path, *stack, &seeds, &chances).map(move |seed| (p, path, seed))
-                });
+                let runs = runs
+                    .flat_map(|(p, path)| seeds_of(&path, *stack, &seeds, &chances).map(move |seed| (p, path, seed)));
                 for (scenario, path, seed) in runs {
                     let key = Key { scenario: scenario.clone(), series: stack.name(), seed };
                     let (weight, seconds) = if simulated_ones {
