@@ -200,6 +200,12 @@ impl Congestion {
         }
     }
 
+    /// For so long before `now` something else than the window held the sender back. [`Congestion::on_sent`] finds out by
+    /// itself when nothing was in flight at all; this is for a transport that knows more.
+    pub fn on_unused(&mut self, now: Instant, time: Duration) {
+        self.controller.on_idle(now, time);
+    }
+
     /// An acknowledgment has come; the scoreboard is up to date and losses that it shows were reported before.
     pub fn on_ack(&mut self, ack: &Ack) {
         self.controller.on_sample(&mut self.window, ack);

@@ -122,7 +122,7 @@ impl Base {
 ///
 /// The transport does not call it: [`crate::Congestion`] does, which owns the [`Window`], the recovery and the rules that
 /// are the same for all policies.
-pub trait Controller: fmt::Debug + Send {
+pub trait Controller: fmt::Debug + Send + Sync {
     /// A short name for reports, such as `cubic`.
     fn name(&self) -> &'static str;
 

@@ -15,8 +15,8 @@
 
 mod api;
 mod clock;
-mod closing;
 mod config;
+mod congestion;
 mod error;
 mod quinn;
 

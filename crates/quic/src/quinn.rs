@@ -494,7 +494,7 @@ impl ConnectionApi for Connection {
     }
 
     fn close(&mut self, now: Instant, c: u64, reason: &[u8]) {
-        crate::closing::let_go(&self.inner);
+        crate::congestion::let_go(&self.inner);
         self.inner.close(self.epoch.theirs(now), code(c), Bytes::copy_from_slice(reason));
     }
 
@@ -563,14 +563,14 @@ impl ConnectionApi for Connection {
     }
 
     fn acknowledged(&self) -> u64 {
-        crate::closing::acknowledged(&self.inner)
+        crate::congestion::acknowledged(&self.inner)
     }
 
     fn stats(&self) -> Stats {
         let s = self.inner.stats();
         Stats {
             rtt: s.path.rtt,
-            congestion_window: s.path.cwnd,
+            congestion_window: self.inner.congestion_state().metrics().congestion_window,
             sent: (s.udp_tx.datagrams, s.udp_tx.bytes),
             received: (s.udp_rx.datagrams, s.udp_rx.bytes),
             data_frames: s.frame_rx.stream + s.frame_rx.datagram,

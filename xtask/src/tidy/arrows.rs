@@ -26,8 +26,8 @@ const ROWS: &[Row] = &[
     },
     Row {
         room: "crates/quic",
-        may: &["crates/base", "crates/tls"],
-        why: "QUIC needs TLS configuration and nothing of ours above it",
+        may: &["crates/base", "crates/cc", "crates/tls"],
+        why: "QUIC needs TLS configuration, knows congestion control, and nothing of ours above it",
     },
     Row {
         room: "crates/sctp",

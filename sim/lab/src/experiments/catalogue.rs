@@ -242,7 +242,7 @@ pub const ALL: &[Experiment] = &[
             ("bandwidth", "2 to 70 Mbit/s at 20 ms"),
             ("round-trip time", "80 to 800 ms at 10 Mbit/s"),
             ("loss", "0 to 5 % in each direction at 5 Mbit/s, 160 ms"),
-            ("runs", "5; 1 with --quick, with fewer points"),
+            ("runs", "5, in the simulator 20 where chance decides; 1 and 6 with --quick, with fewer points"),
         ],
         published: &[("QUIC 36, HTTPS 56 Mbit/s at 70 Mbit/s; with loss QUIC about twice HTTPS", "U, section 5.2.1")],
         metrics: &[
@@ -272,7 +272,7 @@ pub const ALL: &[Experiment] = &[
                 "jitter",
                 "normal, standard deviation 0 to 10 ms in each direction at 10 Mbit/s, 50 ms, with and without reordering",
             ),
-            ("runs", "5; 1 with --quick, with fewer points"),
+            ("runs", "5, in the simulator 20 where chance decides; 1 and 6 with --quick, with fewer points"),
         ],
         published: &[(
             "QUIC ahead of sequential HTTPS; 0.5 ms of jitter cut it from 7 to 2 Mbit/s",
@@ -316,7 +316,7 @@ pub const ALL: &[Experiment] = &[
             ("middle link", "5 Mbit/s, 100 ms, queue of five bandwidth-delay products"),
             TCP,
             ("mixes", "2 QUIC + 2 TCP; 1 QUIC connection of 2 streams + 2 TCP; 4 TCP"),
-            ("runs", "30 of 40 s; 1 of 12 s with --quick"),
+            ("runs", "30 of 40 s; 3 of 12 s with --quick; as many in the simulator"),
         ],
         published: &[("Jain's index 0.84; with two streams more than TCP in 60 % of the runs", "U, section 5.4.1")],
         metrics: &[

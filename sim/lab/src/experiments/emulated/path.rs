@@ -33,6 +33,11 @@ impl Path {
         Self { rate, rtt, loss: 0.0, jitter: 0.0, reorder: false, queue: 1.0 }
     }
 
+    /// Whether runs with other seeds are other runs.
+    pub(crate) const fn has_chance(&self) -> bool {
+        self.loss > 0.0 || self.jitter > 0.0
+    }
+
     /// Packets that the queue has room for.
     pub(crate) fn queue_packets(&self) -> usize {
         let bdp = self.rate * 1e6 * self.rtt / 1e3 / 8.0 / PACKET;

@@ -1,9 +1,9 @@
-//! One transfer in the simulator: the engine on both hosts of a dumbbell, in virtual time, over QUIC or over the simulator's
-//! TCP.
+//! Transfers in the simulator: the engine on all hosts of a dumbbell, in virtual time, over QUIC or over the simulator's TCP.
 
 use super::path::Path;
 use super::{Transfer, Work};
 use crate::measure::{MeasureError, Result, failed};
+use bytes::Bytes;
 use neater_base::Rng;
 use neater_base::net::InterfaceKind;
 use neater_engine::{
@@ -13,11 +13,11 @@ use neater_link::LinkConfig;
 use neater_netsim::{IfaceId, LinkId, World};
 use neater_property::{Role, TransportProperties};
 use neater_testkit::security;
-use neater_testkit::town::{CLIENT_V4, SERVER_V4};
+use neater_testkit::town::SERVER_V4;
 use neater_testkit::{FlowId, Manner, Node, Playground};
 use neater_tls::SecurityParameters;
 use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 const PORT: u16 = 443;
@@ -29,14 +29,19 @@ const LIMIT: Duration = Duration::from_secs(3600);
 /// A program hands over its data in pieces of this many bytes.
 const PIECE: usize = 64 << 10;
 
-/// A client and a server with a dumbbell between them.
+/// How often programs of an endless run look around.
+const TURN: Duration = Duration::from_millis(5);
+/// Programs that are started together start within this time.
+const START: Duration = Duration::from_millis(100);
+
+/// The links from a client, over the middle, to the server, and back.
+type Ways = [[LinkId; 3]; 2];
+
+/// Clients and a server with a dumbbell between them.
 struct Dumbbell {
     play: Playground,
-    client: Node,
     server: Node,
-    /// From the client, over the middle, to the server; and back.
-    there: [LinkId; 3],
-    back: [LinkId; 3],
+    clients: Vec<(Node, Ways)>,
 }
 
 fn fault(e: impl std::fmt::Display) -> MeasureError {
@@ -44,21 +49,24 @@ fn fault(e: impl std::fmt::Display) -> MeasureError {
 }
 
 impl Dumbbell {
-    fn new(path: &Path, seed: u64) -> Result<Self> {
+    fn new(path: &Path, clients: u8, seed: u64) -> Result<Self> {
         let world = World::new(seed);
-        let address = |text: &str| text.parse::<IpAddr>().map_err(fault);
-        let host = |name: &str, text: &str| -> Result<_> {
+        let host = |name: &str, address: IpAddr| {
             let host = world.add_host(name);
-            Ok((host, world.add_interface(host, "eth0", InterfaceKind::Wired, &[address(text)?])))
+            (host, world.add_interface(host, "eth0", InterfaceKind::Wired, &[address]))
         };
-        let (client, a) = host("client1", CLIENT_V4)?;
-        let (server, b) = host("server1", SERVER_V4)?;
+        let (server, b) = host("server1", SERVER_V4.parse().map_err(fault)?);
         let edge = || world.add_link(LinkConfig::default());
-        let there = [edge(), world.add_link(path.config()), edge()];
-        let back = [edge(), world.add_link(path.config()), edge()];
-        let route = |from: IfaceId, to: IfaceId, links: &[LinkId]| world.set_route(from, to, links);
-        route(a, b, &there);
-        route(b, a, &back);
+        let (middle, server_edge) = ([0; 2].map(|_| world.add_link(path.config())), [0; 2].map(|_| edge()));
+        let mut hosts = Vec::new();
+        for i in 1..=clients {
+            let (client, a) = host(&format!("client{i}"), Ipv4Addr::new(192, 0, 2, i).into());
+            let ways = [[edge(), middle[0], server_edge[0]], [server_edge[1], middle[1], edge()]];
+            let route = |from: IfaceId, to: IfaceId, links: &[LinkId]| world.set_route(from, to, links);
+            route(a, b, &ways[0]);
+            route(b, a, &ways[1]);
+            hosts.push((client, ways));
+        }
         let mut rng = Rng::from_number(seed ^ 0x6475_6d62);
         let mut play = Playground::new(world.clone());
         let mut node = |host, number| {
@@ -66,8 +74,25 @@ impl Dumbbell {
             let config = EngineConfig { limits: Limits::default(), ..EngineConfig::new(rng.seed(), crypto) };
             play.add(host, world.net(host), config)
         };
-        let (client, server) = (node(client, 1), node(server, 2));
-        Ok(Self { play, client, server, there, back })
+        let clients = hosts.into_iter().zip(2..).map(|((host, ways), n)| (node(host, n), ways)).collect();
+        let server = node(server, 1);
+        Ok(Self { play, server, clients })
+    }
+
+    /// Lets the server take connections over this stack.
+    fn listen(&mut self, stack: Stack) -> Result<()> {
+        let request = self.request(self.server, Role::Listen, stack)?;
+        self.play.listen(self.server, &request, &[LocalEndpoint::new().with_port(PORT)]).map_err(fault)?;
+        Ok(())
+    }
+
+    /// Lets a client ask for something.
+    fn ask(&mut self, client: Node, stack: Stack) -> Result<FlowId> {
+        let connect = self.request(client, Role::Initiate, stack)?;
+        let remote: RemoteEndpoint = SocketAddr::new(SERVER_V4.parse::<IpAddr>().map_err(fault)?, PORT).into();
+        let first = self.play.initiate(client, &connect, &[remote], asks()).map_err(fault)?;
+        self.play.finish(first);
+        Ok(first)
     }
 
     fn request(&mut self, node: Node, role: Role, stack: Stack) -> Result<Request> {
@@ -95,26 +120,31 @@ impl Dumbbell {
     }
 }
 
+/// Programs that count what they receive.
+fn counts() -> Manner {
+    Manner { keeps: false, ..Manner::patient() }
+}
+
+/// Clients say first what they want.
+fn asks() -> Manner {
+    Manner { greeting: Some(vec![b'?'; REQUEST].into()), ..counts() }
+}
+
 /// Runs one transfer.
 ///
 /// # Errors
 /// It does not come to its end.
 pub(super) fn transfer(path: &Path, stack: Stack, work: Work, seed: u64) -> Result<Transfer> {
-    let mut d = Dumbbell::new(path, seed)?;
+    let mut d = Dumbbell::new(path, 1, seed)?;
     let (files, size) = work.files();
-    let listen = d.request(d.server, Role::Listen, stack)?;
-    let connect = d.request(d.client, Role::Initiate, stack)?;
-    let keep_nothing = Manner { keeps: false, ..Manner::patient() };
-    d.play.serve(d.server, keep_nothing.clone());
-    d.play.listen(d.server, &listen, &[LocalEndpoint::new().with_port(PORT)]).map_err(fault)?;
+    d.play.serve(d.server, counts());
+    d.listen(stack)?;
     let start = d.play.now();
-    let ask = Manner { greeting: Some(vec![b'?'; REQUEST].into()), ..keep_nothing };
-    let remote: RemoteEndpoint = SocketAddr::new(SERVER_V4.parse::<IpAddr>().map_err(fault)?, PORT).into();
-    let first = d.play.initiate(d.client, &connect, &[remote], ask.clone()).map_err(fault)?;
-    d.play.finish(first);
+    let (client, [there, back]) = d.clients[0];
+    let first = d.ask(client, stack)?;
     let mut flows = vec![first];
     let data = vec![b'.'; HEAD + size as usize];
-    let (server, client) = (d.server, d.client);
+    let server = d.server;
     let mut answered = BTreeSet::new();
     // All has come, or something can come no more.
     let done = |play: &mut Playground, flows: &[FlowId]| {
@@ -124,7 +154,7 @@ pub(super) fn transfer(path: &Path, stack: Stack, work: Work, seed: u64) -> Resu
     let mut broken = None;
     d.play.run_until(LIMIT, |play| {
         if flows.len() < files && play.flow(first).is_ready() {
-            match open_more(play, client, first, files - 1, &ask) {
+            match open_more(play, client, first, files - 1) {
                 Ok(more) => flows.extend(more),
                 Err(e) => broken = Some(e),
             }
@@ -146,8 +176,8 @@ pub(super) fn transfer(path: &Path, stack: Stack, work: Work, seed: u64) -> Resu
     let seconds = (last - start).as_secs_f64();
     let world = d.play.world();
     let counters = |link: LinkId| world.link_counters(link);
-    let (sent, back) = (counters(d.back[0]), counters(d.there[0]));
-    let middle = [counters(d.there[1]), counters(d.back[1])];
+    let middle = [counters(there[1]), counters(back[1])];
+    let (sent, back) = (counters(back[0]), counters(there[0]));
     Ok(Transfer {
         payload: work.payload(),
         seconds,
@@ -160,13 +190,65 @@ pub(super) fn transfer(path: &Path, stack: Stack, work: Work, seed: u64) -> Resu
     })
 }
 
+/// Lets connections fetch without end over one link, and tells the rate at which IP packets reached each client, in Mbit/s.
+/// `connections` are the stack and the streams of each; they begin within [`START`].
+///
+/// # Errors
+/// A connection comes to its end.
+pub(super) fn share(path: &Path, connections: &[(Stack, usize)], seconds: u64, seed: u64) -> Result<Vec<f64>> {
+    let mut d = Dumbbell::new(path, connections.len() as u8, seed)?;
+    d.play.serve(d.server, counts());
+    for stack in connections.iter().map(|(stack, _)| *stack).collect::<BTreeSet<_>>() {
+        d.listen(stack)?;
+    }
+    // More than any of them can fetch.
+    let pieces = (seconds as f64 * path.rate * 1e6 / 8.0 / PIECE as f64).ceil() as usize;
+    let piece = Bytes::from(vec![b'.'; PIECE]);
+    let begun = d.play.now();
+    let mut rng = Rng::from_number(seed ^ 0x7368_6172);
+    let offsets: Vec<Duration> = connections.iter().map(|_| START.mul_f64(rng.unit())).collect();
+    let mut flows: Vec<Option<FlowId>> = vec![None; connections.len()];
+    let mut grown = vec![false; connections.len()];
+    let mut answered = BTreeSet::new();
+    let mut next = begun;
+    while d.play.now() < begun + Duration::from_secs(seconds) {
+        for (i, (stack, streams)) in connections.iter().enumerate() {
+            let client = d.clients[i].0;
+            match flows[i] {
+                None if d.play.now() >= begun + offsets[i] => flows[i] = Some(d.ask(client, *stack)?),
+                Some(first) if !grown[i] && d.play.flow(first).is_ready() => {
+                    grown[i] = true;
+                    open_more(&mut d.play, client, first, streams - 1)?;
+                }
+                Some(first) if d.play.flow(first).is_over() => {
+                    return failed(format!("the simulator: a connection ended: {:?}", d.play.flow(first).end()));
+                }
+                _ => {}
+            }
+        }
+        let accepted = d.play.accepted(d.server).iter().copied();
+        let asked: Vec<FlowId> = accepted.filter(|f| d.play.flow(*f).count >= REQUEST && answered.insert(*f)).collect();
+        for flow in asked {
+            for _ in 0..pieces {
+                d.play.say(flow, piece.clone(), SendOptions { end_of_message: false, ..SendOptions::default() });
+            }
+        }
+        next += TURN;
+        let now = d.play.now();
+        d.play.run_for(next - now);
+    }
+    let world = d.play.world();
+    let bytes = |ways: &Ways| world.link_counters(ways[1][2]).delivered_bytes;
+    Ok(d.clients.iter().map(|(_, ways)| bytes(ways) as f64 * 8.0 / 1e6 / seconds as f64).collect())
+}
+
 /// Opens further streams beside the first, with a request on each.
-fn open_more(play: &mut Playground, client: Node, first: FlowId, more: usize, ask: &Manner) -> Result<Vec<FlowId>> {
+fn open_more(play: &mut Playground, client: Node, first: FlowId, more: usize) -> Result<Vec<FlowId>> {
     let group = play.engine(client).group(first.conn).map_err(fault)?;
     let mut flows = Vec::new();
     for _ in 0..more {
         let conn = play.engine(client).open_stream(group, StreamDirection::Both).map_err(fault)?;
-        let flow = play.adopt(client, conn, ask.clone());
+        let flow = play.adopt(client, conn, asks());
         play.say(flow, "", SendOptions { is_final: true, ..SendOptions::default() });
         flows.push(flow);
     }

@@ -14,6 +14,9 @@ use std::ops::RangeInclusive;
 
 /// Runs of a point: full and quick.
 const RUNS: (usize, usize) = (5, 1);
+/// Runs of a point of the simulator at which chance decides: full and quick. They cost little, and show how far single runs
+/// of the lab lie apart for no other reason than which packets are lost.
+const CHANCES: (usize, usize) = (20, 6);
 /// Transfers in the lab at once, unless it is said otherwise, and the goodput that they may have together, in Mbit/s. Each
 /// has an emulator that must be on time to some microseconds; on a machine of two processors, four at 10 Mbit/s made each
 /// other late by milliseconds, two by less than 0.1 ms.
@@ -73,6 +76,8 @@ pub(super) struct Measured {
     pub grid: Grid,
     pub journal: Journal,
     pub seeds: RangeInclusive<u64>,
+    /// Those of the simulator where chance decides.
+    pub chances: RangeInclusive<u64>,
     pub made: Made,
 }
 
@@ -107,13 +112,27 @@ pub(super) fn seeds(lab: &Lab, runs: (usize, usize)) -> RangeInclusive<u64> {
     lab.seed..=lab.seed + n.saturating_sub(1) as u64
 }
 
+/// The seeds that a stack runs a path with. In the simulator without chance, one run is all runs.
+fn seeds_of(
+    path: &Path,
+    stack: Stack,
+    seeds: &RangeInclusive<u64>,
+    chances: &RangeInclusive<u64>,
+) -> RangeInclusive<u64> {
+    match (stack.is_simulated(), path.has_chance()) {
+        (false, _) => seeds.clone(),
+        (true, true) => chances.clone(),
+        (true, false) => *seeds.start()..=*seeds.start(),
+    }
+}
+
 impl Grid {
     /// Measures what is not measured yet: first the simulator, on all processors, then the lab.
     pub(super) fn measure(self, lab: &Lab) -> Result<Measured> {
         let path = lab.out.join(self.id).join("runs.csv");
         let mut journal = Journal::open(&path, &lab.version, METRICS, lab.fresh(self.id))?;
         let tools = real::Tools::prepare(lab)?;
-        let seeds = seeds(lab, RUNS);
+        let (chances, seeds) = (seeds(lab, CHANCES), seeds(lab, RUNS));
         let paths: BTreeSet<String> = self.sweeps.iter().flat_map(|s| &s.points).map(|p| p.1.to_string()).collect();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let work = self.work;
@@ -121,8 +140,10 @@ impl Grid {
         for simulated_ones in [true, false] {
             let mut tasks = Vec::new();
             for stack in self.stacks.iter().filter(|s| s.is_simulated() == simulated_ones) {
-                for (scenario, seed) in paths.iter().flat_map(|p| seeds.clone().map(move |s| (p, s))) {
-                    let Some(path) = Path::parse(scenario) else { continue };
+                let runs = paths.iter().filter_map(|p| Some((p, Path::parse(p)?)));
+                let runs = runs
+                    .flat_map(|(p, path)| seeds_of(&path, *stack, &seeds, &chances).map(move |seed| (p, path, seed)));
+                for (scenario, path, seed) in runs {
                     let key = Key { scenario: scenario.clone(), series: stack.name(), seed };
                     let (weight, seconds) = if simulated_ones {
                         (1.0 / processors as f64, 0.2 + 0.3 * work.payload() as f64 / 1e7)
@@ -150,7 +171,7 @@ impl Grid {
             let why = made.failures.first().map_or("there was nothing to measure", String::as_str);
             return Err(MeasureError::Failed(why.to_owned()));
         }
-        Ok(Measured { grid: self, journal, seeds, made })
+        Ok(Measured { grid: self, journal, seeds, chances, made })
     }
 }
 
@@ -178,7 +199,8 @@ fn one(tools: &real::Tools, work: Work, key: &Key) -> Result<Vec<f64>> {
 impl Measured {
     /// One metric of all runs of a stack on a path.
     pub(super) fn values(&self, path: &Path, stack: Stack, metric: &str) -> Vec<f64> {
-        self.journal.values(&path.to_string(), &stack.name(), metric, self.seeds.clone())
+        let seeds = seeds_of(path, stack, &self.seeds, &self.chances);
+        self.journal.values(&path.to_string(), &stack.name(), metric, seeds)
     }
 
     /// Whether the emulator was so late in most runs of a stack on a path that they say nothing.
@@ -263,10 +285,12 @@ impl Measured {
                 if metric == "goodput_mbit" { sweep.name.to_owned() } else { format!("{}-{metric}", sweep.name) };
             let n = self.seeds.clone().count();
             let bars = if n > 1 {
-                format!("Median of {n} runs with the smallest and the largest.")
+                format!("Median of {n} runs with the smallest and the largest")
             } else {
-                "One run.".into()
+                "One run".to_owned()
             };
+            let chances = self.chances.clone().count();
+            let bars = format!("{bars}; {chances} runs in the simulator where chance decides.");
             let caption = format!("{caption} {bars}");
             let title = format!("{}: {} over {}", self.grid.id, y.label, sweep.axis.0);
             out.drawings.push(Drawing::new(name, title, caption, vec![Panel::Lines(lines)]));
