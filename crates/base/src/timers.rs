@@ -114,7 +114,16 @@ impl<T> Timers<T> {
     }
 
     /// Takes out the earliest payload that is due.
+    #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<T> {
+        if self.earliest > now {
+            return None;
+        }
+        if self.heap.is_empty() {
+            let entry = self.lane.pop_front()?;
+            self.earliest = self.lane.front().map_or(Instant::FAR_FUTURE, |e| e.at);
+            return Some(entry.payload);
+        }
         let (_, in_lane) = self.first().filter(|(e, _)| e.at <= now)?;
         self.pop(in_lane)
     }

@@ -17,10 +17,14 @@ use std::time::{Duration, Instant};
 
 type Result<T> = core::result::Result<T, LiveError>;
 
+/// How long a lab takes to be made and taken down again, at most.
+const UP: Duration = Duration::from_secs(2);
+
 const HELP: &str = "Examples:
   neater-lab calibrate --check                       simulate all points and compare with the table that comes with neater
   neater-lab calibrate --out table.csv --jobs 2      measure the kernel at all points, and compare with that
   neater-lab calibrate --only 'reno 10 Mbit/s 50 ms' --out table.csv
+  neater-lab calibrate --out table.csv --for 200     go on for 200 seconds, and stop between two transfers
 
 A row that is already in --out is not measured again. Measuring needs root; a full table takes about an hour with one job.";
 
@@ -37,6 +41,9 @@ pub struct CalibrateArgs {
     /// Transfers at once, each in a lab of its own.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     jobs: u32,
+    /// Begin no transfer that would end later than so many seconds from now; the next call goes on.
+    #[arg(long = "for", value_name = "SECONDS")]
+    limit: Option<u32>,
     /// Measure nothing: compare with the table that comes with neater.
     #[arg(long)]
     check: bool,
@@ -62,7 +69,11 @@ pub fn run(args: &CalibrateArgs) -> Result<()> {
     };
     let todo: Vec<&Point> = wanted.iter().map(|r| &r.point).filter(|p| have.iter().all(|h| h.point != **p)).collect();
     eprintln!("neater-lab: {} transfers to measure, {} are there", todo.len(), wanted.len() - todo.len());
-    measure_all(&todo, args)?;
+    let left = measure_all(&todo, args)?;
+    if left > 0 {
+        eprintln!("neater-lab: {left} transfers are still to be measured: the same command goes on");
+        return Ok(());
+    }
     let text = std::fs::read_to_string(&args.out).map_err(|e| failed("reading the table", &e))?;
     let all = rows(&text).map_err(LiveError::Failed)?;
     compare(&all.into_iter().filter(|r| r.point.name().contains(&args.only)).collect::<Vec<_>>())
@@ -72,7 +83,8 @@ fn failed(what: &str, e: &std::io::Error) -> LiveError {
     LiveError::Failed(format!("{what}: {e}"))
 }
 
-fn measure_all(todo: &[&Point], args: &CalibrateArgs) -> Result<()> {
+/// Measures what there is time for. Returns how many transfers are left.
+fn measure_all(todo: &[&Point], args: &CalibrateArgs) -> Result<usize> {
     let mut file = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
@@ -81,11 +93,18 @@ fn measure_all(todo: &[&Point], args: &CalibrateArgs) -> Result<()> {
     if file.metadata().map_err(|e| failed("the table", &e))?.len() == 0 {
         writeln!(file, "{COLUMNS}").map_err(|e| failed("writing the table", &e))?;
     }
-    let queue = Mutex::new((todo.iter(), file));
+    let end = args.limit.map(|s| Instant::now() + Duration::from_secs(s.into()));
+    let in_time = |p: &Point| end.is_none_or(|end| Instant::now() + Duration::from_secs_f64(p.seconds) + UP <= end);
+    let queue = Mutex::new((todo, file));
     let lock = || queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let work = || -> Result<()> {
         loop {
-            let Some(point) = lock().0.next() else { return Ok(()) };
+            let point = {
+                let todo = &mut lock().0;
+                let Some((point, others)) = todo.split_first().filter(|(p, _)| in_time(p)) else { return Ok(()) };
+                *todo = others;
+                *point
+            };
             let line = measure(point)?;
             writeln!(lock().1, "{line}").map_err(|e| failed("writing the table", &e))?;
             eprintln!("{line}");
@@ -95,8 +114,9 @@ fn measure_all(todo: &[&Point], args: &CalibrateArgs) -> Result<()> {
         let workers: Vec<_> = (0..args.jobs).map(|_| scope.spawn(work)).collect();
         let joined = workers.into_iter().map(|w| w.join());
         let outcomes = joined.map(|r| r.unwrap_or_else(|_| Err(LiveError::Failed("a worker panicked".into()))));
-        outcomes.collect::<Vec<_>>().into_iter().collect()
-    })
+        outcomes.collect::<Vec<_>>().into_iter().collect::<Result<()>>()
+    })?;
+    Ok(queue.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).0.len())
 }
 
 /// Measures one transfer and returns its row.

@@ -76,7 +76,7 @@ enum Command {
         /// Make all runs again; earlier raw data is kept as runs.csv.old.
         #[arg(long)]
         fresh: bool,
-        /// Only the points of A8 whose names contain this, such as send-10MB or 1kB-writes: its whole takes an hour.
+        /// Only the points of A8, or the parts of B0, whose names contain this: send-10MB, 1kB-writes; delay, rate.
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },
@@ -139,8 +139,10 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
         Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
         Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh, only } => {
-            if only.is_some() && ids != ["A8"] {
-                eprintln!("neater-lab: --only chooses among the points of A8; run A8 alone, or leave it out");
+            if only.is_some() && ids != ["A8"] && ids != ["B0"] {
+                eprintln!(
+                    "neater-lab: --only chooses among the points of A8 or B0; run that one alone, or leave it out"
+                );
                 return ExitCode::from(2);
             }
             process::raise_descriptor_limit();

@@ -314,10 +314,19 @@ impl<P: Clone> Link<P> {
         if let Err(reason) = self.enter(len, meta) {
             return self.refuse(now, packet, reason);
         }
-        let flow = if matches!(self.config.discipline, Discipline::FqCodel(_)) { self.flow(meta) } else { 0 };
         let header = if Family::of(&meta.source) == Family::V4 { 20 } else { 40 };
-        let mut newcomer = Waiting { packet, index, since: now, len, flow, header, ecn: meta.ecn, marked: false };
         let idle = self.queue.is_empty() && !self.is_sending(now);
+        if idle && matches!(self.config.discipline, Discipline::DropTail | Discipline::HeadDrop) {
+            let start = self.transmitter.start(&self.config.rate, now);
+            if start <= now {
+                // As through the queue, which would hold it for no time.
+                let sent = self.transmitter.send(&self.config.rate, start, len);
+                self.launch(packet, index, len, header, false, sent);
+                return self.note_depth(now);
+            }
+        }
+        let flow = if matches!(self.config.discipline, Discipline::FqCodel(_)) { self.flow(meta) } else { 0 };
+        let mut newcomer = Waiting { packet, index, since: now, len, flow, header, ecn: meta.ecn, marked: false };
         if !idle && !self.make_room(now, len) {
             return self.refuse(now, newcomer.packet, DropReason::QueueFull);
         }
@@ -329,6 +338,11 @@ impl<P: Clone> Link<P> {
         }
         self.queue.push(&self.config.discipline, newcomer);
         self.send_until(now);
+        self.note_depth(now);
+    }
+
+    /// Remembers how full the queue is.
+    fn note_depth(&mut self, now: Instant) {
         if self.is_sending(now) {
             let queued = self.queue.bytes() + u64::from(self.sending);
             self.counters.max_queued_bytes = self.counters.max_queued_bytes.max(queued);
@@ -459,13 +473,14 @@ impl<P: Clone> Link<P> {
         while !self.queue.is_empty() && self.next_start <= now {
             let start = self.next_start;
             let waiting = self.queue.pop(&self.config.discipline, start, self.config.mtu, &mut self.victims);
-            for victim in core::mem::take(&mut self.victims) {
-                self.refuse(start, victim.packet, DropReason::Managed);
+            if !self.victims.is_empty() {
+                for victim in core::mem::take(&mut self.victims) {
+                    self.refuse(start, victim.packet, DropReason::Managed);
+                }
             }
-            let Some(waiting) = waiting else { break };
-            self.sending = waiting.len;
-            let sent = self.transmitter.send(&self.config.rate, start, waiting.len);
-            self.launch(waiting, sent);
+            let Some(Waiting { packet, index, len, header, marked, .. }) = waiting else { break };
+            let sent = self.transmitter.send(&self.config.rate, start, len);
+            self.launch(packet, index, len, header, marked, sent);
             if !self.queue.is_empty() {
                 self.next_start = self.transmitter.start(&self.config.rate, sent);
             }
@@ -473,8 +488,9 @@ impl<P: Clone> Link<P> {
     }
 
     /// Puts a packet on the wire, whose last bit leaves at `sent`.
-    fn launch(&mut self, waiting: Waiting<P>, sent: Instant) {
-        let Waiting { packet, index, len, header, marked, .. } = waiting;
+    #[inline]
+    fn launch(&mut self, packet: P, index: u64, len: u32, header: u8, marked: bool, sent: Instant) {
+        self.sending = len;
         let fate = self.wire.fate(&self.config, index, len.saturating_sub(u32::from(header)), sent);
         self.counters.marked += u64::from(marked);
         if fate.lost {

@@ -88,6 +88,7 @@ impl Network {
                     let filters = node.filters.iter().map(|f| (*f, 0)).collect();
                     sim.fabric.routers.push(Router {
                         addresses: Vec::new(),
+                        own: Vec::new(),
                         filters,
                         next: Vec::new(),
                         nat: None,
@@ -126,7 +127,7 @@ impl Network {
                     for (addr, _) in &end.addresses {
                         sim.fabric.subnets.insert(*addr, index as u32);
                         if let NodeId::Router(router) = self.nodes[end.node] {
-                            sim.fabric.routers[router.0].addresses.push(*addr);
+                            sim.fabric.routers[router.0].add_address(index as u32, *addr);
                         }
                     }
                 }

@@ -36,6 +36,8 @@ pub(crate) enum Port {
 #[derive(Debug)]
 pub(crate) struct Router {
     pub(crate) addresses: Vec<IpAddr>,
+    /// Those of them in each subnet.
+    pub(crate) own: Vec<Vec<IpAddr>>,
     /// The firewall, and how many packets each rule has concerned.
     pub(crate) filters: Vec<(Filter, u64)>,
     /// The links towards each subnet; several are equally good.
@@ -55,6 +57,16 @@ pub(crate) struct RouterNat {
 }
 
 impl Router {
+    /// Gives it an address.
+    pub(crate) fn add_address(&mut self, subnet: u32, address: IpAddr) {
+        self.addresses.push(address);
+        let subnet = subnet as usize;
+        if self.own.len() <= subnet {
+            self.own.resize_with(subnet + 1, Vec::new);
+        }
+        self.own[subnet].push(address);
+    }
+
     /// What the firewall does with a packet: as that of a link, the first rule that holds decides.
     fn refuses(&mut self, packet: &Packet) -> Option<Action> {
         if self.filters.is_empty() {
@@ -131,7 +143,7 @@ impl Sim {
             Some((_, Port::Router(router))) => self.forward(router, parcel, subnet, link),
             Some((_, Port::Iface(iface))) => {
                 parcel.route.to = Some(iface);
-                self.take_in(*parcel);
+                self.take_in(parcel);
             }
             None => {}
         }
@@ -156,7 +168,8 @@ impl Sim {
             None => subnet,
         };
         let router = &self.fabric.routers[id.0];
-        if router.addresses.contains(&parcel.packet.destination.ip()) {
+        let own = router.own.get(subnet as usize);
+        if own.is_some_and(|own| own.contains(&parcel.packet.destination.ip())) {
             // Routers run no programs: echo requests and the like are not answered.
             return self.recorder.packet(self.now, None, &parcel.packet, TraceVerdict::Delivered);
         }

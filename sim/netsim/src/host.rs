@@ -4,6 +4,7 @@
 //! process: its limit of descriptors and its event queue are shared by all its [`crate::SimNet`] handles.
 
 use crate::agent::{AgentId, Side};
+use crate::deadlines::Alarm;
 use crate::iface::{IfaceState, LOOPBACK_INDEX, loopback_addresses};
 use crate::service::{ServiceConn, TcpService, UdpService};
 use crate::sim::Route;
@@ -56,11 +57,14 @@ pub(crate) struct ConnEntry {
     pub(crate) remote: SocketAddr,
     pub(crate) interface: Option<u32>,
     pub(crate) owner: Owner,
-    /// The deadline that the world knows of.
-    pub(crate) scheduled: Option<Instant>,
+    /// Its deadline, as the world knows it.
+    pub(crate) alarm: Alarm,
     /// The way of its segments, and the version of the world's routes that it is from.
     pub(crate) route: Option<(u64, Route)>,
 }
+
+/// The local and the remote address of a connection.
+pub(crate) type Pair = (SocketAddr, SocketAddr);
 
 /// A host.
 pub(crate) struct Host {
@@ -76,7 +80,9 @@ pub(crate) struct Host {
     pub(crate) max_sockets: usize,
     pub(crate) conns: Slab<ConnEntry>,
     /// Connections by local and remote address.
-    pub(crate) pairs: BTreeMap<(SocketAddr, SocketAddr), Key>,
+    pub(crate) pairs: BTreeMap<Pair, Key>,
+    /// The one that was found last: segments come in runs.
+    last_pair: Option<(Pair, Key)>,
     /// Connections per local port.
     pub(crate) local_ports: BTreeMap<u16, usize>,
     pub(crate) listeners: BTreeMap<u16, Vec<Key>>,
@@ -121,6 +127,7 @@ impl Host {
             max_sockets: MAX_SOCKETS,
             conns: Slab::new(),
             pairs: BTreeMap::new(),
+            last_pair: None,
             local_ports: BTreeMap::new(),
             listeners: BTreeMap::new(),
             udp_ports: BTreeMap::new(),
@@ -322,12 +329,26 @@ impl Host {
         key
     }
 
+    /// The connection between two addresses.
+    #[inline]
+    pub(crate) fn conn_between(&mut self, pair: Pair) -> Option<Key> {
+        if let Some((last, key)) = &self.last_pair
+            && *last == pair
+        {
+            return Some(*key);
+        }
+        let key = self.pairs.get(&pair).copied()?;
+        self.last_pair = Some((pair, key));
+        Some(key)
+    }
+
     /// Makes the address pair free, so that segments no longer find the connection.
     pub(crate) fn unmap(&mut self, key: Key) {
         let Some(entry) = self.conns.get(key) else { return };
         let pair = (entry.local, entry.remote);
         if self.pairs.get(&pair) == Some(&key) {
             self.pairs.remove(&pair);
+            self.last_pair = None;
             if let Some(n) = self.local_ports.get_mut(&pair.0.port()) {
                 *n -= 1;
                 if *n == 0 {

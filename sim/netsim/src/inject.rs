@@ -68,7 +68,8 @@ impl Sim {
         let Some(entry) = pick(conns, nth).and_then(|key| self.host(id).conns.get(key)) else { return false };
         let segment = Segment { seq: entry.conn.receive_next(), rst: true, ..Segment::default() };
         let (source, destination) = (entry.remote, entry.local);
-        self.tcp_input(id, Packet { source, destination, ecn: Ecn::NotEct, pieces: None, body: Body::Tcp(segment) });
+        let body = Body::Tcp(segment.clone());
+        self.tcp_input(id, &Packet { source, destination, ecn: Ecn::NotEct, pieces: None, body }, &segment);
         true
     }
 

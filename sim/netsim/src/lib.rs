@@ -40,6 +40,7 @@ mod build;
 pub mod calibration;
 mod capture;
 mod corrupt;
+mod deadlines;
 mod export;
 mod fabric;
 mod host;

@@ -123,6 +123,14 @@ impl Packet {
         }
     }
 
+    /// The network has marked it (RFC 3168 section 5): its segment says so too.
+    pub(crate) fn mark_ce(&mut self) {
+        self.ecn = Ecn::Ce;
+        if let Body::Tcp(segment) = &mut self.body {
+            segment.ecn = Ecn::Ce;
+        }
+    }
+
     pub(crate) fn protocol(&self) -> Protocol {
         match self.body {
             Body::Udp(_) => Protocol::Udp,
@@ -144,6 +152,15 @@ impl Packet {
         };
         let protocol = self.protocol();
         Some(Quoted { source: self.source, destination: self.destination, protocol, seq, len: self.len() })
+    }
+
+    /// How long the packet is, if it crosses a link of `mtu` bytes in one piece; else [`Packet::pieces`] tells.
+    #[inline]
+    pub(crate) fn whole(&self, mtu: u32) -> Option<u32> {
+        let len = self.len();
+        let Some(own) = self.pieces else { return Some(len) };
+        let size = if self.source.is_ipv4() { own.min(mtu) } else { own };
+        (len <= size).then_some(len)
     }
 
     /// The lengths of the IP packets that this one crosses a link of `mtu` bytes in. IPv4 routers fragment further, IPv6

@@ -1,7 +1,7 @@
 //! Scripted services: hosts that answer without a `Net` of their own, such as DNS servers and liars.
 
 use crate::host::Owner;
-use crate::sim::{Event, Sim};
+use crate::sim::{Event, Sim, UdpReply};
 use crate::tcp::Conn;
 use crate::world::HostId;
 use core::time::Duration;
@@ -67,7 +67,10 @@ impl Sim {
         let mut answers = service(now, source, payload, &mut host.rng);
         answers.truncate(MAX_ANSWERS);
         for (delay, payload) in answers {
-            self.schedule(now + delay, Event::UdpReply { host: id, from: destination, to: source, payload });
+            self.schedule(
+                now + delay,
+                Event::UdpReply(Box::new(UdpReply { host: id, from: destination, to: source, payload })),
+            );
         }
         true
     }
@@ -108,7 +111,7 @@ impl Sim {
         state.pending += actions.len();
         push_out(&mut entry.conn, state, now);
         for (delay, action) in actions {
-            self.schedule(now + delay, Event::TcpAction { host: id, key, action });
+            self.schedule(now + delay, Event::TcpAction(Box::new((id, key, action))));
         }
     }
 

@@ -9,6 +9,7 @@
 use crate::agent::{Agent, AgentId};
 use crate::capture::Flow;
 use crate::corrupt::received;
+use crate::deadlines::Deadlines;
 use crate::fabric::{Fabric, HOP_LIMIT};
 use crate::host::Host;
 use crate::iface::{IfaceState, LOOPBACK_INDEX};
@@ -22,7 +23,7 @@ use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, NetEvent};
 use neater_base::{Instant, Key, Rng, Timers, WallTime};
 use neater_link::{Corruption, DropReason, Link, LinkConfig, Output};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -116,7 +117,7 @@ struct Hop {
     scheduled: Option<Instant>,
 }
 
-/// Something that will happen.
+/// Something that will happen. Small, because it is moved about in the queue: what is seldom and large is boxed.
 pub(crate) enum Event {
     /// A packet of a host to itself arrives.
     Loopback(Box<Parcel>),
@@ -125,13 +126,21 @@ pub(crate) enum Event {
     /// The send buffer of a UDP socket has drained.
     UdpWritable { host: HostId, key: Key },
     /// A scripted UDP service answers.
-    UdpReply { host: HostId, from: SocketAddr, to: SocketAddr, payload: Vec<u8> },
+    UdpReply(Box<UdpReply>),
     /// A scripted TCP service acts.
-    TcpAction { host: HostId, key: Key, action: TcpAction },
+    TcpAction(Box<(HostId, Key, TcpAction)>),
     /// An agent wants to act.
     Agent(AgentId),
     /// Something that the scenario says happens.
     Planned(u32),
+}
+
+/// The answer of a scripted UDP service.
+pub(crate) struct UdpReply {
+    pub(crate) host: HostId,
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) payload: Vec<u8>,
 }
 
 /// The whole state of a world.
@@ -147,7 +156,7 @@ pub(crate) struct Sim {
     pub(crate) owners: BTreeMap<IpAddr, IfaceId>,
     queue: Timers<Event>,
     /// Deadlines of TCP connections.
-    pub(crate) deadlines: BTreeSet<(Instant, HostId, Key)>,
+    pub(crate) deadlines: Deadlines,
     pub(crate) recorder: Recorder,
     pub(crate) unroutable: Unroutable,
     pub(crate) nats: Vec<NatBox>,
@@ -170,7 +179,7 @@ impl Sim {
             next_cut: 0,
             owners: BTreeMap::new(),
             queue: Timers::new(),
-            deadlines: BTreeSet::new(),
+            deadlines: Deadlines::default(),
             recorder: Recorder::new(seed),
             unroutable: Unroutable::BlackHole,
             nats: Vec::new(),
@@ -197,26 +206,34 @@ impl Sim {
 
     /// When something happens next in the network.
     pub(crate) fn next_event(&self) -> Option<Instant> {
-        let deadline = self.deadlines.first().map(|d| d.0);
-        [self.queue.next(), deadline].into_iter().flatten().min()
+        match (self.queue.next(), self.deadlines.next()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
 
     /// Advances to the next event and lets it happen.
     pub(crate) fn step(&mut self) -> Option<Instant> {
         let at = self.next_event()?;
+        self.step_to(at);
+        Some(self.now)
+    }
+
+    /// Lets the next event happen, which is at `at`.
+    #[inline]
+    fn step_to(&mut self, at: Instant) {
         self.now = self.now.max(at);
         // Packets before deadlines, so that an acknowledgment in time prevents a retransmission.
         if let Some(event) = self.queue.pop_due(at) {
             self.happen(event);
-        } else if let Some((_, host, key)) = self.deadlines.pop_first() {
+        } else if let Some((host, key)) = self.pop_deadline() {
             self.conn_timeout(host, key);
         }
-        Some(self.now)
     }
 
     pub(crate) fn run_until(&mut self, until: Instant) {
-        while self.next_event().is_some_and(|t| t <= until) {
-            self.step();
+        while let Some(at) = self.next_event().filter(|at| *at <= until) {
+            self.step_to(at);
         }
         self.now = self.now.max(until);
     }
@@ -244,11 +261,17 @@ impl Sim {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Loopback(parcel) => self.arrive(parcel.packet, parcel.route),
+            Event::Loopback(parcel) => self.arrive(&parcel.packet, &parcel.route),
             Event::Link(id) => self.drive(id),
             Event::UdpWritable { host, key } => self.udp_drained(host, key),
-            Event::UdpReply { host, from, to, payload } => self.udp_reply(host, from, to, payload),
-            Event::TcpAction { host, key, action } => self.service_action(host, key, action),
+            Event::UdpReply(reply) => {
+                let UdpReply { host, from, to, payload } = *reply;
+                self.udp_reply(host, from, to, payload);
+            }
+            Event::TcpAction(what) => {
+                let (host, key, action) = *what;
+                self.service_action(host, key, action);
+            }
             Event::Agent(id) => self.agent_timer(id),
             Event::Planned(index) => self.planned(index),
         }
@@ -384,10 +407,11 @@ impl Sim {
         parcel.entered = now;
         self.tap(id, now, Flow::Out, &parcel.packet, parcel.hop_limit);
         let hop = &mut self.links[id.0];
-        let pieces = parcel.packet.pieces(hop.link.config().mtu);
-        if let [len] = pieces[..] {
+        let mtu = hop.link.config().mtu;
+        if let Some(len) = parcel.packet.whole(mtu) {
             hop.link.offer(now, parcel, len, &meta);
         } else {
+            let pieces = parcel.packet.pieces(mtu);
             parcel.cut = Some(self.next_cut);
             self.cuts.insert(self.next_cut, Cut { outstanding: pieces.len(), lost: false });
             self.next_cut += 1;
@@ -430,7 +454,7 @@ impl Sim {
                         continue;
                     }
                     if ce {
-                        packet.packet.ecn = Ecn::Ce;
+                        packet.packet.mark_ce();
                     }
                     packet.corrupt = packet.corrupt.or(corrupt);
                     self.crossed(id, packet, at);
@@ -477,7 +501,7 @@ impl Sim {
                 let (nat, inside) = (*nat, *inside);
                 self.at_nat(parcel, nat, inside);
             }
-            _ => self.take_in(*parcel),
+            _ => self.take_in(parcel),
         }
     }
 
@@ -486,22 +510,17 @@ impl Sim {
         parcel.done = 0;
         match parcel.route.first() {
             Some(link) => self.enter_link(link, parcel),
-            None => self.take_in(*parcel),
+            None => self.take_in(parcel),
         }
     }
 
     /// A packet has crossed its last link, perhaps with a wrong bit.
-    pub(crate) fn take_in(&mut self, parcel: Parcel) {
-        let Parcel { mut packet, route, corrupt, unchecked, .. } = parcel;
-        if let Some(corruption) = corrupt {
-            let seen = received(packet.clone(), corruption, unchecked);
-            if seen.is_none() {
-                self.recorder.packet(self.now, None, &packet, TraceVerdict::Corrupt);
-            }
-            let Some(seen) = seen else { return };
-            packet = seen;
+    pub(crate) fn take_in(&mut self, parcel: Box<Parcel>) {
+        let Some(corruption) = parcel.corrupt else { return self.arrive(&parcel.packet, &parcel.route) };
+        match received(parcel.packet.clone(), corruption, parcel.unchecked) {
+            Some(seen) => self.arrive(&seen, &parcel.route),
+            None => self.recorder.packet(self.now, None, &parcel.packet, TraceVerdict::Corrupt),
         }
-        self.arrive(packet, route);
     }
 
     /// A link has dropped a packet.
@@ -588,25 +607,25 @@ impl Sim {
     }
 
     /// A packet has crossed its last link.
-    pub(crate) fn arrive(&mut self, packet: Packet, route: Route) {
+    pub(crate) fn arrive(&mut self, packet: &Packet, route: &Route) {
         let destination = packet.destination.ip();
         let Some(to) = route.to else {
-            self.recorder.packet(self.now, None, &packet, TraceVerdict::Unreachable);
+            self.recorder.packet(self.now, None, packet, TraceVerdict::Unreachable);
             if self.unroutable == Unroutable::Unreachable {
-                self.router_icmp(&packet, IcmpKind::HostUnreachable, &route);
+                self.router_icmp(packet, IcmpKind::HostUnreachable, route);
             }
             return;
         };
         let host = &self.hosts[to.host.0];
         let there = host.up && host.iface(to.index).is_some_and(|i| i.public.up) && host.has_address(destination);
         if !there {
-            self.recorder.packet(self.now, None, &packet, TraceVerdict::Unreachable);
+            self.recorder.packet(self.now, None, packet, TraceVerdict::Unreachable);
             return;
         }
-        self.recorder.packet(self.now, None, &packet, TraceVerdict::Delivered);
+        self.recorder.packet(self.now, None, packet, TraceVerdict::Delivered);
         match &packet.body {
-            Body::Udp(_) => self.udp_input(to, packet),
-            Body::Tcp(_) => self.tcp_input(to.host, packet),
+            Body::Udp(payload) => self.udp_input(to, packet, payload),
+            Body::Tcp(segment) => self.tcp_input(to.host, packet, segment),
             Body::Icmp(icmp) => {
                 let (icmp, offender) = (*icmp, packet.source.ip());
                 self.icmp_input(to.host, icmp, offender);

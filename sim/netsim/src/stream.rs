@@ -1,5 +1,6 @@
 //! TCP in a host: ports, listeners, accept queues, and the way between connections and sockets.
 
+use crate::deadlines::Alarm;
 use crate::host::{ConnEntry, Host, MAX_CONNECTIONS, MIN_MTU_V4, MIN_MTU_V6, Owner};
 use crate::packet::{Body, Icmp, IcmpKind, Packet, ip_header};
 use crate::sim::Sim;
@@ -84,7 +85,8 @@ impl Sim {
         let key = host.sockets.insert(stream(host.conns.next_key()));
         let owner = Owner::Socket(key);
         let interface = options.interface;
-        let conn = host.add_conn(ConnEntry { conn, local, remote, interface, owner, scheduled: None, route: None });
+        let conn =
+            host.add_conn(ConnEntry { conn, local, remote, interface, owner, alarm: Alarm::default(), route: None });
         for option in &options.set {
             if let (SocketOption::IcmpErrors(on), Some(socket)) = (option, host.sockets.get_mut(key)) {
                 socket.wants_icmp = *on;
@@ -115,7 +117,15 @@ impl Sim {
         let local = SocketAddr::new(own, host.ephemeral_port(free)?);
         let iss = initial_number(host);
         let conn = Conn::connect(now, iss, found.mtu, ip_header(&remote.ip()), options);
-        Ok(host.add_conn(ConnEntry { conn, local, remote, interface: None, owner, scheduled: None, route: None }))
+        Ok(host.add_conn(ConnEntry {
+            conn,
+            local,
+            remote,
+            interface: None,
+            owner,
+            alarm: Alarm::default(),
+            route: None,
+        }))
     }
 
     pub(crate) fn tcp_listen(
@@ -227,27 +237,23 @@ impl Sim {
     pub(crate) fn conn_timeout(&mut self, id: HostId, key: Key) {
         let now = self.now;
         if let Some(entry) = self.host(id).conns.get_mut(key) {
-            entry.scheduled = None;
             entry.conn.on_timeout(now);
             self.settle(id, key);
         }
     }
 
     /// A segment has arrived.
-    pub(crate) fn tcp_input(&mut self, id: HostId, packet: Packet) {
+    pub(crate) fn tcp_input(&mut self, id: HostId, packet: &Packet, segment: &Segment) {
         let now = self.now;
-        let Packet { source: remote, destination: local, body: Body::Tcp(mut segment), ecn, .. } = packet else {
-            return;
-        };
-        segment.ecn = ecn;
+        let (remote, local) = (packet.source, packet.destination);
         let opens = segment.syn && segment.ack.is_none() && !segment.rst;
         let host = self.host(id);
-        if let Some(key) = host.pairs.get(&(local, remote)).copied() {
+        if let Some(key) = host.conn_between((local, remote)) {
             let Some(entry) = host.conns.get_mut(key) else { return };
             // A new connection may take the place of one in TIME-WAIT (RFC 9293 section 3.6.1, MAY-2).
             let reopens = opens && entry.conn.state() == State::TimeWait && segment.seq > entry.conn.receive_next();
             if !reopens {
-                self.conn_input(id, key, &segment);
+                self.conn_input(id, key, segment);
                 return;
             }
             entry.conn.abort();
@@ -288,9 +294,16 @@ impl Sim {
             return;
         };
         let iss = initial_number(host);
-        let conn = Conn::accept(now, &segment, iss, found.mtu, ip_header(&remote.ip()), options);
-        let key =
-            host.add_conn(ConnEntry { conn, local, remote, interface: None, owner, scheduled: None, route: None });
+        let conn = Conn::accept(now, segment, iss, found.mtu, ip_header(&remote.ip()), options);
+        let key = host.add_conn(ConnEntry {
+            conn,
+            local,
+            remote,
+            interface: None,
+            owner,
+            alarm: Alarm::default(),
+            route: None,
+        });
         self.settle(id, key);
     }
 
@@ -400,20 +413,6 @@ impl Sim {
             self.send_packet(packet, found.route.clone());
         }
         Ok(())
-    }
-
-    fn reschedule(&mut self, id: HostId, key: Key) {
-        let Some(entry) = self.hosts[id.0].conns.get_mut(key) else { return };
-        let next = entry.conn.next_timeout();
-        let old = std::mem::replace(&mut entry.scheduled, next);
-        if old != next {
-            if let Some(at) = old {
-                self.deadlines.remove(&(at, id, key));
-            }
-            if let Some(at) = next {
-                self.deadlines.insert((at, id, key));
-            }
-        }
     }
 
     /// Removes a closed connection from where it no longer belongs.

@@ -122,10 +122,9 @@ impl Recorder {
             TraceVerdict::Expired => d.number(4),
             TraceVerdict::Corrupt => d.number(5),
         }
-        let kind = kind(packet);
-        match (&packet.body, kind) {
-            (Body::Udp(payload), _) => d.bytes(payload),
-            (Body::Tcp(s), _) => {
+        match &packet.body {
+            Body::Udp(payload) => d.bytes(payload),
+            Body::Tcp(s) => {
                 d.number(s.seq.0);
                 d.number(s.ack.map_or(0, |a| a.0));
                 let flags = [s.syn, s.fin, s.rst, s.ece, s.cwr];
@@ -142,18 +141,23 @@ impl Recorder {
                     Payload::Zeros(n) => d.number(u64::from(*n)),
                 }
             }
-            (Body::Icmp(_), PacketKind::Icmp { icmp_type, icmp_code }) => {
+            Body::Icmp(icmp) => {
+                let (icmp_type, icmp_code) = icmp.kind.type_and_code(packet.source.is_ipv6());
                 d.number(u64::from(icmp_type) << 8 | u64::from(icmp_code));
             }
-            _ => {}
         }
         if self.enabled {
-            if self.events.len() >= MAX_TRACE {
-                self.events.pop_front();
-            }
-            let (from, to) = (packet.source, packet.destination);
-            self.events.push_back(TraceEvent { time, link, from, to, kind, size, verdict });
+            self.keep(time, link, packet, size, verdict);
         }
+    }
+
+    #[cold]
+    fn keep(&mut self, time: Instant, link: Option<LinkId>, packet: &Packet, size: u32, verdict: TraceVerdict) {
+        if self.events.len() >= MAX_TRACE {
+            self.events.pop_front();
+        }
+        let (from, to, kind) = (packet.source, packet.destination, kind(packet));
+        self.events.push_back(TraceEvent { time, link, from, to, kind, size, verdict });
     }
 
     /// Covers what a host was told in the digest.

@@ -260,9 +260,8 @@ impl Sim {
     }
 
     /// A datagram has arrived.
-    pub(crate) fn udp_input(&mut self, to: IfaceId, packet: Packet) {
+    pub(crate) fn udp_input(&mut self, to: IfaceId, packet: &Packet, payload: &Bytes) {
         let id = to.host;
-        let Body::Udp(payload) = &packet.body else { return };
         let (source, destination, ecn) = (packet.source, packet.destination, packet.ecn);
         let host = self.host(id);
         if let Some(key) = find(host, source, destination, Some(to.index)) {
@@ -277,12 +276,11 @@ impl Sim {
             host.wake_reader(key);
             return;
         }
-        let payload = payload.clone();
         if let Some(&agent) = self.host(id).agent_ports.get(&destination.port()) {
-            return self.agent_udp(agent, id, &payload);
+            return self.agent_udp(agent, id, payload);
         }
-        if !self.udp_service_input(id, source, destination, &payload) {
-            self.host_icmp(id, &packet, IcmpKind::PortUnreachable);
+        if !self.udp_service_input(id, source, destination, payload) {
+            self.host_icmp(id, packet, IcmpKind::PortUnreachable);
         }
     }
 

@@ -268,10 +268,6 @@ impl World {
     /// again, it answers segments of forgotten connections with resets. Scripted services survive.
     pub fn set_host_up(&self, host: HostId, up: bool) {
         self.with(|sim| {
-            let deadlines: Vec<_> = sim.deadlines.iter().filter(|d| d.1 == host).copied().collect();
-            for deadline in deadlines.into_iter().filter(|_| !up) {
-                sim.deadlines.remove(&deadline);
-            }
             sim.version += 1;
             let h = sim.host(host);
             h.up = up;
@@ -288,6 +284,7 @@ impl World {
                 h.service_conns.clear();
                 h.path_mtus.clear();
                 h.clear_events();
+                sim.forget_deadlines(host);
             }
         });
     }

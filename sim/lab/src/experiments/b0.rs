@@ -10,8 +10,8 @@ mod theory;
 
 use super::{Lab, Outcome};
 use crate::live::privileges;
-use crate::measure::Result;
 use crate::measure::stats::{median, quantile};
+use crate::measure::{MeasureError, Result};
 use crate::plot::{Axis, Curve, Lines, Panel, Point};
 use crate::report::record::Beside;
 use crate::report::{Bound, Figure, number};
@@ -38,17 +38,31 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     let dir = lab.scratch.join("b0");
     std::fs::create_dir_all(&dir)?;
     let mut out = Outcome { runs: Some(lab.seeds.unwrap_or(if lab.quick { 1 } else { 5 })), ..Outcome::default() };
-    delay(lab, &dir, &mut out)?;
-    jitter(lab, &dir, &mut out)?;
-    loss(lab, &dir, &mut out)?;
-    queue(lab, &dir, &mut out)?;
-    waiting(lab, &dir, &mut out)?;
-    rate(lab, &mut out)?;
-    capacity(lab, &mut out)?;
-    sharing(lab, &mut out)?;
+    let wanted: Vec<_> = PARTS.iter().filter(|(name, _)| lab.is_wanted(name)).collect();
+    if wanted.is_empty() {
+        let (text, names) = (lab.only.as_deref().unwrap_or_default(), PARTS.map(|(name, _)| name).join(", "));
+        return Err(MeasureError::Failed(format!("B0 has no part with {text} in its name; there are {names}")));
+    }
+    for (_, part) in wanted {
+        part(lab, &dir, &mut out)?;
+    }
     let _ = std::fs::remove_dir(&dir);
     Ok(out)
 }
+
+type Part = fn(&Lab, &Path, &mut Outcome) -> Result<()>;
+
+/// What is verified, one after another; each by itself with `--only`.
+const PARTS: [(&str, Part); 8] = [
+    ("delay", delay),
+    ("jitter", jitter),
+    ("loss", loss),
+    ("queue", queue),
+    ("waiting", waiting),
+    ("rate", rate),
+    ("capacity", capacity),
+    ("sharing", sharing),
+];
 
 fn figure(name: &str, variant: impl Into<String>, unit: &'static str) -> Figure {
     Figure::new(ID, name, variant, unit)
@@ -306,7 +320,7 @@ fn waiting(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
 }
 
 /// Rates: what arrives when more is sent.
-fn rate(lab: &Lab, out: &mut Outcome) -> Result<()> {
+fn rate(lab: &Lab, _: &Path, out: &mut Outcome) -> Result<()> {
     let (groups, seconds): (&[&[u64]], f64) = if lab.quick {
         (&[&[1, 10, 100], &[500]], 1.5)
     } else {
@@ -341,7 +355,7 @@ fn rate(lab: &Lab, out: &mut Outcome) -> Result<()> {
 }
 
 /// Capacity: TCP through a link that does not limit it.
-fn capacity(lab: &Lab, out: &mut Outcome) -> Result<()> {
+fn capacity(lab: &Lab, _: &Path, out: &mut Outcome) -> Result<()> {
     (lab.progress)("B0: capacity");
     let m = parts::capacity(Duration::from_secs(if lab.quick { 2 } else { 10 }), lab.seed)?;
     out.figures.push(
@@ -354,7 +368,7 @@ fn capacity(lab: &Lab, out: &mut Outcome) -> Result<()> {
 }
 
 /// Sharing: three TCP connections and one link.
-fn sharing(lab: &Lab, out: &mut Outcome) -> Result<()> {
+fn sharing(lab: &Lab, _: &Path, out: &mut Outcome) -> Result<()> {
     let settings: Vec<Share> =
         ["reno", "cubic"].iter().flat_map(|c| [1, 10, 50].map(|mbit| Share { control: c, mbit })).collect();
     let (time, omit) = if lab.quick { (6, 2) } else { (50, 10) };

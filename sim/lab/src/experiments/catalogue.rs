@@ -337,7 +337,7 @@ pub const ALL: &[Experiment] = &[
         title: "X1: how fast the simulator is",
         asked: "How many packets does the simulator move over a hop in a second, on one core?",
         note: "Dumbbell of three NewReno and three CUBIC transfers with all of TCP at both ends, scenario `speed`; a packet \
-               over one link counts once. Real time of the run, without building the network; median over runs.",
+               over one link counts once. Processor time of the run, without building the network; median over runs.",
         parameters: &[("rate", "100 Mbit/s for 20 s; 1 Mbit/s for 60 minutes"), ("runs", "10; 3 with --quick")],
         published: &[],
         metrics: &[

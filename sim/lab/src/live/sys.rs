@@ -12,6 +12,16 @@ pub fn now() -> Instant {
     clock(libc::CLOCK_MONOTONIC)
 }
 
+/// Sleeps until a time of [`now`]'s clock, or until a signal.
+///
+/// Unlike a wait with a time limit, this sets one timer and does not take it back, which halves what it costs.
+pub(crate) fn sleep_until(at: Instant) {
+    let ns = at.as_nanos();
+    let time = libc::timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as _ };
+    // SAFETY: the time lives during the call; the null pointer says that nobody wants to know what was left.
+    unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &time, std::ptr::null_mut()) };
+}
+
 /// CPU time of the calling thread.
 #[must_use]
 pub fn thread_cpu() -> Duration {

@@ -217,9 +217,12 @@ impl<P> Queue<P> {
             (State::Codel(fifo, _), _) => fifo.pop(),
             (State::Flows(flows), _) => flows.pop(&FqCodel::default(), now, mtu, dropped),
         };
-        for w in dropped.iter().chain(&packet) {
+        for w in dropped.iter() {
             self.packets -= 1;
             self.bytes -= u64::from(w.len);
+        }
+        if let Some(w) = &packet {
+            self.gone(w);
         }
         packet
     }

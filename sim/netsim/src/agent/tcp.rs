@@ -116,7 +116,7 @@ impl Sim {
         }
         if side == Side::From
             && agent.is_measured(now)
-            && let Some(rtt) = conn.info().rtt
+            && let Some(rtt) = conn.smoothed_rtt()
         {
             agent.stats.rtt.add(rtt.as_secs_f64());
         }

@@ -432,6 +432,11 @@ impl Conn {
         }
     }
 
+    /// The smoothed round-trip time, once it was measured.
+    pub(crate) fn smoothed_rtt(&self) -> Option<core::time::Duration> {
+        self.rtt.smoothed()
+    }
+
     /// What is known of the connection.
     pub(crate) fn info(&self) -> StreamInfo {
         StreamInfo {
