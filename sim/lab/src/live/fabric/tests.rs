@@ -81,6 +81,36 @@ fn a_packet_crosses_the_dumbbell_in_rate_and_delay_and_loses_two_hops() {
 }
 
 #[test]
+fn a_full_link_that_is_looked_at_late_loses_no_rate() {
+    // 1,500 bytes at 500 Mbit/s take 24 us. It is looked at for each packet, after each nap, or after a stall of 50 ms.
+    let config = LinkConfig::rate(500_000_000, 5 * MS).with_queue(neater_link::QueueLimit::Packets(4000));
+    let dues = |every: Duration| {
+        let plan = Plan::dumbbell(1, config.clone(), LinkConfig::default(), 1);
+        let mut f = Fabric::new(&plan, 5000, Instant::ZERO);
+        let from = port(&plan, &f, "client1");
+        let packet = udp(&plan, "client1", "server1", false, 1500, 64);
+        for _ in 0..3000 {
+            enter(&mut f, Instant::ZERO, from, &packet);
+        }
+        let (mut now, mut all) = (Instant::ZERO, Vec::new());
+        while f.next_timeout().is_some() {
+            now = now + every;
+            f.advance(now);
+            while let Some((_, due, p)) = f.poll_output() {
+                assert!(due <= now && now.saturating_since(due) <= every);
+                all.push(due);
+                f.pool().give_back(p);
+            }
+        }
+        all
+    };
+    let exact: Vec<Instant> = (1..=3000u32).map(|n| Instant::ZERO + 5 * MS + Duration::from_micros(24) * n).collect();
+    for every in [Duration::from_micros(1), Duration::from_micros(67), 50 * MS] {
+        assert!(dues(every) == exact, "looked at every {every:?}");
+    }
+}
+
+#[test]
 fn a_router_sends_errors_to_the_sender_and_answers_echo() {
     for v6 in [false, true] {
         let mut plan = Plan::dumbbell(1, LinkConfig::default(), LinkConfig::default(), 1);
