@@ -482,10 +482,10 @@ mod tests {
 
     #[test]
     fn polling_takes_no_more_than_its_share() {
-        // As at 100 Mbit/s: not enough for all packets.
+        // As at 100 Mbit/s: not enough for all packets; some are napped over.
         let (polled, napped, _) = second(Duration::from_micros(120));
         assert!((0.15..0.27).contains(&polled), "{polled}");
-        assert!(napped < 0.01, "{napped}");
+        assert!((0.2..0.35).contains(&napped), "{napped}");
         // Where packets are rare, each is polled for.
         let (polled, napped, sleeps) = second(Duration::from_millis(1));
         assert!((0.045..0.07).contains(&polled) && napped == 0.0, "{polled} {napped}");
