@@ -12,6 +12,7 @@
 
 mod plain;
 mod process;
+pub mod sctp;
 mod tls;
 mod tools;
 
