@@ -10,11 +10,6 @@ pub(crate) const fn unwrap32(near: u64, wire: u32) -> u64 {
     near.wrapping_add_signed((wire.wrapping_sub(near as u32)) as i32 as i64)
 }
 
-/// The same for 16 bits, for stream sequence numbers.
-pub(crate) const fn unwrap16(near: u64, wire: u16) -> u64 {
-    near.wrapping_add_signed((wire.wrapping_sub(near as u16)) as i16 as i64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -25,8 +20,6 @@ mod tests {
         assert_eq!(unwrap32(near, u32::MAX), near + 1);
         assert_eq!(unwrap32(near, 3), near + 5);
         assert_eq!(unwrap32(near + 5, u32::MAX - 1), near);
-        assert_eq!(unwrap16(65_534, 1), 65_537);
-        assert_eq!(unwrap16(65_537, 65_534), 65_534);
         assert_eq!(unwrap32(first(0), u32::MAX), first(0) - 1);
     }
 }

@@ -4,4 +4,4 @@ mod cookie;
 mod offer;
 
 pub(crate) use cookie::{Cookie, CookieError, Keys};
-pub(crate) use offer::{Offer, Refusal, write_init};
+pub(crate) use offer::{MAX_ADDRESSES, Offer, Refusal, write_init};

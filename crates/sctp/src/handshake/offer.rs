@@ -202,26 +202,29 @@ pub(crate) fn write_init(
             }
         }
     }
-    let chunk = |parameters| Init {
-        tag: offer.tag,
-        a_rwnd: offer.window,
-        outbound_streams: offer.outbound,
-        inbound_streams: offer.inbound,
-        initial_tsn: offer.initial,
-        parameters,
-    };
     if answer.is_some() {
-        return packet.push(&InitAck(chunk(Parameters::new(&parameters))));
+        return packet.push(&InitAck(chunk(offer, &parameters)));
     }
     // How long it is without padding is known when it is written.
     let mut probe = [0; 2048];
     let header = neater_sctp_wire::CommonHeader { source_port: 1, destination_port: 1, tag: Tag::ZERO };
     let mut trial = PacketBuilder::new(&mut probe, header)?;
-    trial.push(&chunk(Parameters::new(&parameters)))?;
+    trial.push(&chunk(offer, &parameters))?;
     if let Some(missing) = least.checked_sub(trial.len() + 4) {
         parameters.push(Padding { len: missing }.into());
     }
-    packet.push(&chunk(Parameters::new(&parameters)))
+    packet.push(&chunk(offer, &parameters))
+}
+
+fn chunk<'a>(offer: &Offer, parameters: &'a [Parameter<'a>]) -> Init<'a> {
+    Init {
+        tag: offer.tag,
+        a_rwnd: offer.window,
+        outbound_streams: offer.outbound,
+        inbound_streams: offer.inbound,
+        initial_tsn: offer.initial,
+        parameters: Parameters::new(parameters),
+    }
 }
 
 #[cfg(test)]

@@ -85,6 +85,8 @@ pub(crate) struct Path {
     pub(crate) limited_to: u64,
     /// With [`Burst::Packets`]: how much may be in flight until something is heard.
     burst_to: u64,
+    /// The pace holds data back until then.
+    pub(crate) paced_until: Option<Instant>,
     /// Unanswered transmissions in a row.
     pub(crate) errors: u32,
     pub(crate) heartbeat: Heartbeat,
@@ -113,6 +115,7 @@ impl Path {
             forced: false,
             limited_to: 0,
             burst_to: u64::MAX,
+            paced_until: None,
             errors: 0,
             heartbeat: Heartbeat::default(),
             ack: PathAck::default(),

@@ -47,7 +47,8 @@ impl Rtt {
     }
 
     /// The variation, once measured.
-    pub(crate) fn variation(&self) -> Option<Duration> {
+    #[cfg(test)]
+    fn variation(&self) -> Option<Duration> {
         self.smoothed.map(|(_, var)| var)
     }
 

@@ -4,7 +4,8 @@ use crate::ranges::RangeSet;
 use crate::serial::unwrap32;
 use core::time::Duration;
 use neater_base::Instant;
-use neater_sctp_wire::{GapBlock, Tsn};
+use neater_sctp_wire::Tsn;
+use neater_sctp_wire::chunk::GapBlock;
 
 /// The most stretches of TSNs above the cumulative one: a chunk that would open another is not accepted.
 pub(crate) const MAX_GAPS: usize = 2048;

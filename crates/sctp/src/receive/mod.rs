@@ -86,11 +86,6 @@ impl Receiver {
         self.reassembly.is_empty() && self.order.charged() == 0
     }
 
-    /// How many messages can be read at once.
-    pub(crate) fn readable(&self) -> usize {
-        self.order.readable()
-    }
-
     /// The number of inbound streams.
     pub(crate) const fn streams(&self) -> u16 {
         self.streams

@@ -346,6 +346,11 @@ impl Queues {
         queue != NONE && self.queues[queue as usize].messages.front().is_some_and(|(_, m)| m.started.is_some())
     }
 
+    /// Whether any stream has.
+    pub(crate) fn is_any_mid_message(&self) -> bool {
+        self.queues.iter().any(|q| q.messages.front().is_some_and(|(_, m)| m.started.is_some()))
+    }
+
     /// Keeps a stream from beginning messages, or lets it again.
     pub(crate) fn hold(&mut self, stream: StreamId, held: bool) {
         self.streams.get_mut(stream).held = held;
@@ -370,11 +375,6 @@ impl Queues {
         (s.ordered, s.unordered) = (0, 0);
     }
 
-    /// The streams that have ever been used.
-    pub(crate) fn used(&mut self) -> Vec<StreamId> {
-        let count = self.count;
-        self.streams.iter_mut().map(|(s, _)| s).filter(|s| s.0 < count).collect()
-    }
 }
 
 #[cfg(test)]
