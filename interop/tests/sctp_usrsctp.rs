@@ -135,7 +135,10 @@ fn small_messages_overtake_a_large_one_by_interleaving() {
     for role in ROLES {
         let mut wish = brisk(role, 0.01);
         // 8 Mbit/s: the large message takes a second.
-        wish.link = LinkConfig { queue: neater_link::QueueLimit::Packets(100), ..LinkConfig::rate(8_000_000, Duration::from_millis(5)) };
+        wish.link = LinkConfig {
+            queue: neater_link::QueueLimit::Packets(100),
+            ..LinkConfig::rate(8_000_000, Duration::from_millis(5))
+        };
         wish.config.scheduler = Scheduler::RoundRobin;
         wish.peer.extend(["--interleave", "--scheduler", "1"]);
         let mut world = world!(wish);
@@ -148,7 +151,10 @@ fn small_messages_overtake_a_large_one_by_interleaving() {
         }
         // Message 1 is the large one.
         world.until("small ones before the large one", |w| w.out.arrived() >= 25 && w.back.arrived() >= 25);
-        assert!(world.out.missing().any(|n| n == 1) && world.back.missing().any(|n| n == 1), "the large ones are under way");
+        assert!(
+            world.out.missing().any(|n| n == 1) && world.back.missing().any(|n| n == 1),
+            "the large ones are under way"
+        );
         world.settle();
         world.part();
     }
@@ -192,7 +198,9 @@ fn streams_are_reset_and_added_from_either_side() {
         let two = [StreamId(1), StreamId(2)];
         world.driver.endpoint().reset_outgoing(world.id, &two).expect("it can be asked");
         world.until("our streams to be reset", |w| w.has(&Event::OutgoingReset { streams: two.to_vec(), done: true }));
-        world.until("the peer to notice", |w| w.peer.event("reset").is_some_and(|e| e["flags"] == 1 && e["streams"] == 2));
+        world.until("the peer to notice", |w| {
+            w.peer.event("reset").is_some_and(|e| e["flags"] == 1 && e["streams"] == 2)
+        });
         world.ours(&batch);
         world.settle();
 

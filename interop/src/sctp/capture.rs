@@ -68,7 +68,12 @@ pub fn decode_errors(capture: &Path) -> Result<(usize, Vec<String>), String> {
         if done.status.success() { Ok(done.said) } else { Err(format!("tshark: {}", done.said)) }
     };
     // It warns of being the superuser beside what was asked for.
-    let lines = |said: String| said.lines().filter(|l| !l.contains("superuser") && !l.contains("as user")).map(str::to_owned).collect::<Vec<_>>();
+    let lines = |said: String| {
+        said.lines()
+            .filter(|l| !l.contains("superuser") && !l.contains("as user"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     let good = read(&["-Y", "sctp.checksum.status == 1", "-T", "fields", "-e", "frame.number"])?;
     let filter = "_ws.malformed or sctp.checksum.status == 0 or _ws.expert.severity == error or not sctp";
     let bad = read(&["-Y", filter])?;

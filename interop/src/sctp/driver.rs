@@ -15,6 +15,9 @@ type Packet = (SocketAddr, Vec<u8>);
 /// What IPv4 and UDP add to a packet, in bytes.
 const OVERHEAD: u32 = 28;
 
+/// No endpoint has so much to send at one time, with the buffers that it has here.
+const PACKETS_MAX: u32 = 20_000;
+
 /// An endpoint, its socket, and the emulated link in both directions.
 #[derive(Debug)]
 pub struct Driver {
@@ -139,7 +142,10 @@ impl Driver {
             }
         }
         self.endpoint.handle_timeout(now);
+        let mut packets = 0;
         while let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.buffer) {
+            packets += 1;
+            assert!(packets < PACKETS_MAX, "the endpoint sends {packets} packets at one time");
             let bytes = self.buffer[..transmit.len].to_vec();
             let meta = self.meta(transmit.route.remote);
             self.up.offer(now, (transmit.route.remote, bytes), transmit.len as u32 + OVERHEAD, &meta);
