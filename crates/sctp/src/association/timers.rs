@@ -12,7 +12,9 @@ impl Association {
             return None;
         }
         let t = &self.timers;
-        let probe = t.window_probe.filter(|_| !self.out.any_in_flight() && !self.queues.is_empty());
+        let paced = self.paths[self.current].paced_until.is_some();
+        let idle = !self.out.any_in_flight() && !self.out.has_lost() && !self.queues.is_empty() && !paced;
+        let probe = t.window_probe.filter(|_| idle && self.is_sending());
         let expiry = self.expiries.peek().map(|e| e.0.0);
         let answering = self.is_receiving() && !matches!(self.state, State::CookieEchoed(_));
         let sack = if answering { self.rx.arrivals.deadline() } else { None };

@@ -72,6 +72,7 @@ impl Endpoint {
             entry.association.handle_timeout(now, &mut self.rng);
             self.touch(key);
         }
+        self.prune();
         if self.timers.len() > 64 + 8 * self.associations.len() {
             let associations = &self.associations;
             self.timers.compact(|(key, at)| associations.get(*key).is_some_and(|e| e.scheduled == *at));
@@ -114,6 +115,7 @@ impl Endpoint {
                 self.timers.push(at, (key, at));
             }
         }
+        self.prune();
         None
     }
 

@@ -133,17 +133,13 @@ impl Endpoint {
             self.replies.push_final(route, bytes);
         }
         if entry.association.is_closed() {
+            entry.scheduled = Instant::FAR_FUTURE;
             if !core::mem::replace(&mut entry.gone, true) {
                 self.index.remove(key);
             }
-        } else {
-            if !core::mem::replace(&mut entry.eager, true) {
-                self.eager.push_back(key);
-            }
-            if let Some(at) = entry.association.next_timeout().filter(|at| *at < entry.scheduled) {
-                entry.scheduled = at;
-                self.timers.push(at, (key, at));
-            }
+        } else if !core::mem::replace(&mut entry.eager, true) {
+            // Its deadline is seen to when it has no more packets: what is due may be a packet.
+            self.eager.push_back(key);
         }
         if entry.association.has_events() && !core::mem::replace(&mut entry.eventful, true) {
             self.eventful.push_back(key);
@@ -159,6 +155,12 @@ impl Endpoint {
         if forget {
             self.associations.remove(key);
         }
+    }
+
+    /// Drops deadlines that mean nothing any more, so that the next one is true.
+    fn prune(&mut self) {
+        let associations = &self.associations;
+        self.timers.prune_head(|(key, at)| associations.get(*key).is_some_and(|e| e.scheduled == *at));
     }
 
     /// The number of associations that are not over.

@@ -206,7 +206,7 @@ mod tests {
         out.resend(at(60), 101, PathId(0));
         rack.delivered(at(61), 101, at(60), 2, Some(Duration::from_millis(40)));
         assert_eq!(losses(&rack, &look(at(200)), &mut out), (vec![], None));
-        rack.delivered(at(101), 101, at(60), 2, Some(Duration::from_millis(40)));
+        arrive(&mut rack, &mut out, at(101), 101);
         assert_eq!(losses(&rack, &look(at(112)), &mut out).0, [100, 102], "also above what was sent again");
     }
 }

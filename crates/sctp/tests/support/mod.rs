@@ -1,5 +1,5 @@
 //! Two endpoints over links, in virtual time.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use bytes::Bytes;
 use core::time::Duration;
@@ -40,6 +40,7 @@ pub struct World {
     /// Sees every packet; false drops it.
     pub tap: Option<Tap>,
     buffer: Vec<u8>,
+    idle_steps: u32,
 }
 
 pub fn ms(n: u64) -> Duration {
@@ -91,6 +92,7 @@ impl World {
             bytes: [0; 2],
             tap: None,
             buffer: vec![0; 65_536],
+            idle_steps: 0,
         }
     }
 
@@ -176,6 +178,8 @@ impl World {
         let links = self.links.iter().flatten().filter_map(Link::next_timeout);
         let ends = self.ends.iter().filter_map(Endpoint::next_timeout);
         let Some(next) = links.chain(ends).min().filter(|n| *n <= limit) else { return false };
+        self.idle_steps = if next > self.now { 0 } else { self.idle_steps + 1 };
+        assert!(self.idle_steps < 10_000, "time stands still: a deadline is not served");
         self.now = self.now.max(next);
         for way in 0..2 {
             for path in 0..self.links[way].len() {
@@ -193,6 +197,7 @@ impl World {
         for end in &mut self.ends {
             end.handle_timeout(self.now);
         }
+        self.flush();
         true
     }
 
