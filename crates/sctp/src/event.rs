@@ -77,6 +77,8 @@ pub enum Event {
     PartLost {
         /// Its stream.
         stream: StreamId,
+        /// Its number: [`crate::Message::number`].
+        number: u64,
     },
     /// The peer wants to end the association and takes no more new messages.
     PeerShutdown,

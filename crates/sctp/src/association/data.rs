@@ -131,7 +131,7 @@ impl Association {
         }
     }
 
-    fn tell_cut(&mut self, streams: &[StreamId]) {
-        self.events.extend(streams.iter().map(|s| Event::PartLost { stream: *s }));
+    fn tell_cut(&mut self, cut: &[(StreamId, u64)]) {
+        self.events.extend(cut.iter().map(|(stream, number)| Event::PartLost { stream: *stream, number: *number }));
     }
 }

@@ -6,7 +6,7 @@ use super::{Association, State};
 use crate::event::{CloseReason, Event};
 use crate::handshake::{Cookie, Offer, Refusal};
 use crate::ids::Route;
-use crate::recovery::Outstanding;
+use crate::recovery::{Fate, Outstanding};
 use crate::send::Queues;
 use crate::serial::first;
 use neater_base::Instant;
@@ -201,7 +201,8 @@ impl Association {
             return false;
         }
         // What was sent may or may not have arrived; what was not sent at all can still be.
-        let sent: Vec<_> = self.out.drain().into_iter().map(|s| (s.piece.id, s.piece.stream)).collect();
+        let sent = self.out.drain().into_iter().filter(|s| s.fate != Fate::Abandoned);
+        let sent: Vec<_> = sent.map(|s| (s.piece.id, s.piece.stream)).collect();
         let waiting = self.queues.drain();
         let mut failed: Vec<_> = sent;
         failed.extend(waiting.iter().filter(|(_, m)| m.started.is_some()).map(|(s, m)| (m.id, *s)));

@@ -27,7 +27,7 @@ use crate::handshake::{Cookie, Offer};
 use crate::ids::{MessageId, PathId, Route};
 use crate::path::{Path, PathState};
 use crate::receive::{Numbering, Receiver};
-use crate::recovery::Outstanding;
+use crate::recovery::{Fate, Outstanding};
 use crate::send::Queues;
 use crate::serial::first;
 use crate::stats::{AssociationStats, PathStats};
@@ -395,8 +395,9 @@ impl Association {
             return;
         }
         self.state = State::Closed;
-        let sent: Vec<(MessageId, StreamId)> = self.out.drain().into_iter().map(|s| (s.piece.id, s.piece.stream)).collect();
-        let mut failed: Vec<(MessageId, StreamId, bool)> = sent.into_iter().map(|(m, s)| (m, s, true)).collect();
+        // What was given up before has been reported then.
+        let sent = self.out.drain().into_iter().filter(|s| s.fate != Fate::Abandoned);
+        let mut failed: Vec<(MessageId, StreamId, bool)> = sent.map(|s| (s.piece.id, s.piece.stream, true)).collect();
         failed.extend(self.queues.drain().into_iter().map(|(s, p)| (p.id, s, p.started.is_some())));
         failed.sort_unstable();
         failed.dedup_by_key(|(m, ..)| *m);

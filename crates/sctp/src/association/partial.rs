@@ -4,11 +4,12 @@ use super::Association;
 use crate::event::Event;
 use crate::ids::MessageId;
 use crate::recovery::Fate;
-use crate::send::Reliability;
+use crate::send::{Piece, Reliability};
+use bytes::Bytes;
 use core::cmp::Reverse;
 use neater_base::Instant;
 use neater_sctp_wire::chunk::{ForwardTsn, IForwardTsn, Skipped, SkippedMessage};
-use neater_sctp_wire::{Array, Full, Mid, PacketBuilder, Ssn, StreamId, Tsn};
+use neater_sctp_wire::{Array, Full, Mid, PacketBuilder, Ppid, Ssn, StreamId, Tsn};
 use std::collections::BTreeMap;
 
 impl Association {
@@ -25,10 +26,36 @@ impl Association {
                 self.paths[usize::from(path.0)].leave(size);
             }
         }
+        // Its number is used up, and perhaps the peer has acknowledged all that was sent of it. A TSN for the rest that is given
+        // up at once lets FORWARD TSN tell the peer not to wait.
+        if let Some((number, fsn)) = waiting.as_ref().and_then(|m| m.started) {
+            let unordered = waiting.as_ref().is_some_and(|m| m.unordered);
+            self.give_up_rest(stream, id, unordered, number, fsn);
+        }
         let begun = !sent.is_empty() || waiting.is_some_and(|m| m.started.is_some());
         self.stats.abandoned += 1;
         self.outbox.forward |= self.out.advanced().is_some();
         self.events.push_back(Event::Failed { message: id, stream, sent: begun });
+    }
+
+    /// Takes a TSN for what was never sent of a message, and gives it up.
+    fn give_up_rest(&mut self, stream: StreamId, id: MessageId, unordered: bool, number: u32, fsn: u32) {
+        let piece = Piece {
+            id,
+            stream,
+            ppid: Ppid(0),
+            unordered,
+            immediate: false,
+            report: false,
+            reliability: Reliability::Full,
+            number,
+            fsn,
+            begins: false,
+            ends: true,
+            payload: Bytes::new(),
+        };
+        let tsn = self.out.push(Instant::ZERO, self.paths[self.current].id, 0, piece);
+        self.out.abandon(tsn);
     }
 
     /// Gives up the messages whose time is over.

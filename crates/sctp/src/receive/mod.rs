@@ -22,6 +22,8 @@ use neater_sctp_wire::{Ppid, StreamId};
 /// A message, or part of one that was too long to wait for the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
+    /// Tells messages of one association apart: parts of one message have the same number.
+    pub number: u64,
     /// The stream it came on.
     pub stream: StreamId,
     /// The payload protocol identifier that the sender gave it.
@@ -144,7 +146,7 @@ impl Receiver {
         if self.order.readable() == 0 && self.reassembly.charged() > self.limit / 2 {
             let order = &self.order;
             let least = self.limit / 8;
-            if let Some(part) = self.reassembly.take_partial(least, &mut self.buffers, |run| order.is_next(run)) {
+            if let Some(part) = self.reassembly.take_partial(least, &mut self.buffers, order.next_number(), |run| order.is_next(run)) {
                 self.order.deliver_part(part);
             }
         }
@@ -166,7 +168,7 @@ impl Receiver {
 
     /// The peer gave up everything up to `tsn` (RFC 3758 section 3.6); returns streams of which part of a message had been
     /// delivered.
-    pub(crate) fn skip_data(&mut self, tsn: u64, skipped: impl Iterator<Item = (StreamId, u32)>) -> Vec<StreamId> {
+    pub(crate) fn skip_data(&mut self, tsn: u64, skipped: impl Iterator<Item = (StreamId, u32)>) -> Vec<(StreamId, u64)> {
         let cut = self.reassembly.drop_data_to(tsn, &mut self.buffers);
         self.arrivals.skip_to(tsn);
         for (stream, ssn) in skipped.filter(|(s, _)| s.0 < self.streams) {
@@ -180,7 +182,7 @@ impl Receiver {
         &mut self,
         tsn: u64,
         skipped: impl Iterator<Item = (StreamId, bool, u32)>,
-    ) -> Vec<StreamId> {
+    ) -> Vec<(StreamId, u64)> {
         self.arrivals.skip_to(tsn);
         let mut cut = Vec::new();
         for (stream, unordered, mid) in skipped.filter(|(s, ..)| s.0 < self.streams) {

@@ -25,16 +25,23 @@ pub(crate) struct Order {
     waiting: BTreeMap<(u16, u64), Run>,
     ready: VecDeque<Message>,
     charged: usize,
+    /// Messages delivered so far, in whole or in part.
+    delivered: u64,
 }
 
 impl Order {
     pub(crate) const fn new(numbering: Numbering) -> Self {
-        Self { numbering, next: Pages::new(), waiting: BTreeMap::new(), ready: VecDeque::new(), charged: 0 }
+        Self { numbering, next: Pages::new(), waiting: BTreeMap::new(), ready: VecDeque::new(), charged: 0, delivered: 0 }
     }
 
     /// What is charged for everything that is kept.
     pub(crate) const fn charged(&self) -> usize {
         self.charged
+    }
+
+    /// The number of the next message that is delivered.
+    pub(crate) const fn next_number(&self) -> u64 {
+        self.delivered
     }
 
     pub(crate) fn readable(&self) -> usize {
@@ -94,17 +101,20 @@ impl Order {
     }
 
     fn deliver(&mut self, run: Run, buffers: &mut Buffers) {
-        let (stream, ppid, unordered, first) = (run.stream, run.ppid, run.unordered, !run.continues);
+        let (stream, ppid, unordered, first) = (run.stream, run.ppid, run.unordered, run.continues.is_none());
+        let number = run.continues.unwrap_or(self.delivered);
+        self.delivered += u64::from(first);
         let payload = run.into_payload(buffers);
         self.charged += payload.len() + OVERHEAD;
-        self.ready.push_back(Message { stream, ppid, unordered, first, last: true, payload });
+        self.ready.push_back(Message { number, stream, ppid, unordered, first, last: true, payload });
     }
 
     /// Delivers part of a message that is not complete.
     pub(crate) fn deliver_part(&mut self, p: Partial) {
         self.charged += p.payload.len() + OVERHEAD;
-        let Partial { stream, unordered, ppid, first, payload } = p;
-        self.ready.push_back(Message { stream, ppid, unordered, first, last: false, payload });
+        let Partial { number, stream, unordered, ppid, first, payload } = p;
+        self.delivered += u64::from(first);
+        self.ready.push_back(Message { number, stream, ppid, unordered, first, last: false, payload });
     }
 
     /// The peer will not send the ordered messages of a stream up to this number (RFC 3758 section 3.6, RFC 8260

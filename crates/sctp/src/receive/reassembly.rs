@@ -61,8 +61,8 @@ pub(crate) struct Run {
     pub(crate) unordered: bool,
     pub(crate) number: u32,
     pub(crate) ppid: Ppid,
-    /// Part of the message has been delivered: what is here continues it.
-    pub(crate) continues: bool,
+    /// Part of the message has been delivered, under this number: what is here continues it.
+    pub(crate) continues: Option<u64>,
     head: Vec<u8>,
     /// What follows `head`, where a hole was filled between them.
     tail: VecDeque<Vec<u8>>,
@@ -80,7 +80,7 @@ impl Run {
             unordered: f.unordered,
             number: f.number,
             ppid: f.ppid,
-            continues: false,
+            continues: None,
             head: buffers.filled(f.payload),
             tail: VecDeque::new(),
             bytes: f.payload.len(),
@@ -256,6 +256,7 @@ impl Reassembly {
         &mut self,
         least: usize,
         buffers: &mut Buffers,
+        number: u64,
         next_in_order: impl Fn(&Run) -> bool,
     ) -> Option<Partial> {
         self.cool();
@@ -263,20 +264,21 @@ impl Reassembly {
         self.charged -= run.charge();
         let payload = run.take_payload(buffers);
         self.charged += run.charge();
-        let first = !core::mem::replace(&mut run.continues, true);
-        Some(Partial { stream: run.stream, unordered: run.unordered, ppid: run.ppid, first, payload })
+        let first = run.continues.is_none();
+        let number = *run.continues.get_or_insert(number);
+        Some(Partial { number, stream: run.stream, unordered: run.unordered, ppid: run.ppid, first, payload })
     }
 
     /// Drops the fragments of messages that the peer has abandoned, and returns whether part of one had been delivered.
-    pub(crate) fn drop_where(&mut self, buffers: &mut Buffers, gone: impl Fn(&Run, Place) -> bool) -> Vec<StreamId> {
+    pub(crate) fn drop_where(&mut self, buffers: &mut Buffers, gone: impl Fn(&Run, Place) -> bool) -> Vec<(StreamId, u64)> {
         self.cool();
         let mut cut = Vec::new();
         let places: Vec<Place> = self.cold.iter().filter(|(p, r)| gone(r, **p)).map(|(p, _)| *p).collect();
         for place in places {
             let Some(run) = self.cold.remove(&place) else { continue };
             self.charged -= run.charge();
-            if run.continues {
-                cut.push(run.stream);
+            if let Some(number) = run.continues {
+                cut.push((run.stream, number));
             }
             run.discard(buffers);
         }
@@ -284,7 +286,7 @@ impl Reassembly {
     }
 
     /// Drops the fragments of DATA chunks up to `tsn` (RFC 3758 section 3.6).
-    pub(crate) fn drop_data_to(&mut self, tsn: u64, buffers: &mut Buffers) -> Vec<StreamId> {
+    pub(crate) fn drop_data_to(&mut self, tsn: u64, buffers: &mut Buffers) -> Vec<(StreamId, u64)> {
         self.drop_where(buffers, |_, p| p.lane == 0 && p.index <= tsn)
     }
 
@@ -295,7 +297,7 @@ impl Reassembly {
         unordered: bool,
         mid: u32,
         buffers: &mut Buffers,
-    ) -> Vec<StreamId> {
+    ) -> Vec<(StreamId, u64)> {
         self.drop_where(buffers, |r, p| {
             p.lane != 0 && r.stream == stream && r.unordered == unordered && mid.wrapping_sub(r.number) < 1 << 31
         })
@@ -310,6 +312,7 @@ impl Reassembly {
 /// Part of a message, delivered before the rest has come.
 #[derive(Debug)]
 pub(crate) struct Partial {
+    pub(crate) number: u64,
     pub(crate) stream: StreamId,
     pub(crate) unordered: bool,
     pub(crate) ppid: Ppid,

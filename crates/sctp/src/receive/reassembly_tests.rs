@@ -57,13 +57,13 @@ fn part_of_a_long_message_can_be_taken_out() {
     let (mut r, mut b) = (Reassembly::default(), Buffers::default());
     r.insert(&fragment(5, true, false, b"abc"), &mut b).unwrap();
     r.insert(&fragment(7, false, true, b"g"), &mut b).unwrap();
-    assert!(r.take_partial(4, &mut b, |_| true).is_none(), "too little");
-    assert!(r.take_partial(1, &mut b, |_| false).is_none(), "not its turn");
-    let p = r.take_partial(1, &mut b, |_| true).unwrap();
+    assert!(r.take_partial(4, &mut b, 77, |_| true).is_none(), "too little");
+    assert!(r.take_partial(1, &mut b, 77, |_| false).is_none(), "not its turn");
+    let p = r.take_partial(1, &mut b, 77, |_| true).unwrap();
     assert_eq!((p.payload.as_slice(), p.first, p.stream), (&b"abc"[..], true, StreamId(1)));
-    assert!(r.take_partial(1, &mut b, |_| true).is_none(), "nothing new");
+    assert!(r.take_partial(1, &mut b, 77, |_| true).is_none(), "nothing new");
     let run = r.insert(&fragment(6, false, false, b"def"), &mut b).unwrap().unwrap();
-    assert!(run.continues);
+    assert_eq!(run.continues, Some(77));
     assert_eq!(run.into_payload(&mut b), b"defg");
     assert_eq!(r.charged(), 0);
 }
@@ -75,8 +75,8 @@ fn what_the_peer_gave_up_is_dropped() {
     r.insert(&fragment(9, true, false, b"xyz"), &mut b).unwrap();
     assert!(r.drop_data_to(6, &mut b).is_empty());
     assert_eq!(r.charged(), 3 + OVERHEAD);
-    assert!(r.take_partial(1, &mut b, |_| true).is_some());
-    assert_eq!(r.drop_data_to(9, &mut b), vec![StreamId(1)], "its beginning had been delivered");
+    assert!(r.take_partial(1, &mut b, 77, |_| true).is_some());
+    assert_eq!(r.drop_data_to(9, &mut b), vec![(StreamId(1), 77)], "its beginning had been delivered");
     assert!(r.is_empty());
     assert_eq!(r.charged(), 0);
     let interleaved = |mid, fsn| Fragment {
