@@ -32,7 +32,7 @@ struct options {
     int listen;
     uint16_t udp, remote_udp, port;
     const char *address;
-    uint16_t out, in;
+    uint16_t out, in, bind;
     int interleave, ecn, pr, reconf, auth, asconf, nodelay;
     int scheduler;
     int auth_chunk;
@@ -317,7 +317,7 @@ static void obey(struct socket *so) {
 
 static void read_options(int argc, char **argv) {
     if (argc < 2 || (strcmp(argv[1], "listen") != 0 && strcmp(argv[1], "connect") != 0)) {
-        fprintf(stderr, "usage: sctp_peer listen|connect --udp N --port N [--remote-udp N] [--address A] [--streams OUT,IN]\n"
+        fprintf(stderr, "usage: sctp_peer listen|connect --udp N --port N [--remote-udp N] [--address A] [--bind N] [--streams OUT,IN]\n"
                         "       [--interleave] [--no-pr] [--no-ecn] [--no-auth] [--no-asconf] [--no-reconf] [--scheduler N]\n"
                         "       [--auth-chunk TYPE] [--rto MIN_MS] [--buffer BYTES]\n");
         exit(2);
@@ -335,6 +335,7 @@ static void read_options(int argc, char **argv) {
         else if (i++, strcmp(name, "--udp") == 0) opt.udp = (uint16_t)atoi(value);
         else if (strcmp(name, "--remote-udp") == 0) opt.remote_udp = (uint16_t)atoi(value);
         else if (strcmp(name, "--port") == 0) opt.port = (uint16_t)atoi(value);
+        else if (strcmp(name, "--bind") == 0) opt.bind = (uint16_t)atoi(value);
         else if (strcmp(name, "--address") == 0) opt.address = value;
         else if (strcmp(name, "--streams") == 0) sscanf(value, "%hu,%hu", &opt.out, &opt.in);
         else if (strcmp(name, "--scheduler") == 0) opt.scheduler = atoi(value);
@@ -365,6 +366,8 @@ int main(int argc, char **argv) {
         so = accepted;
     } else {
         if (inet_pton(AF_INET, opt.address, &address.sin_addr) != 1) die("address");
+        struct sockaddr_in local = {.sin_family = AF_INET, .sin_port = htons(opt.bind)};
+        if (opt.bind != 0 && usrsctp_bind(so, (struct sockaddr *)&local, sizeof local) != 0) die("bind");
         say("{\"event\":\"ready\"}");
         if (usrsctp_connect(so, (struct sockaddr *)&address, sizeof address) != 0) die("connect");
     }

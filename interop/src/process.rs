@@ -45,6 +45,12 @@ impl Running {
         self.output.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What it has said since the first `from` bytes.
+    #[must_use]
+    pub fn said_from(&self, from: usize) -> String {
+        self.output.0.lock().unwrap_or_else(PoisonError::into_inner).get(from..).unwrap_or_default().to_owned()
+    }
+
     /// Waits until it has said something, and returns the rest of that line.
     ///
     /// # Panics
@@ -79,6 +85,15 @@ impl Running {
         self.stdin = None;
     }
 
+    /// Ends it at once, by its process id, and waits until it is gone.
+    pub fn kill(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // By its process id; it cannot have been given away, since nobody has waited for it.
+            let _ = self.child.kill();
+        }
+        let _ = self.child.wait();
+    }
+
     /// Waits until it has ended.
     ///
     /// # Panics
@@ -103,11 +118,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            // By its process id; it cannot have been given away, since nobody has waited for it.
-            let _ = self.child.kill();
-        }
-        let _ = self.child.wait();
+        self.kill();
         if thread::panicking() {
             eprintln!("---- {} said:\n{}", self.name, self.said());
         }

@@ -1,0 +1,152 @@
+//! What the application asks of an association.
+
+use super::{Association, State};
+use crate::error::SendError;
+use crate::event::{CloseReason, Event};
+use crate::ids::{MessageId, PathId};
+use crate::receive::Message;
+use crate::send::{Pending, Reliability, SendOptions};
+use bytes::Bytes;
+use core::cmp::Reverse;
+use neater_base::Instant;
+use neater_sctp_wire::cause::UserAbort;
+use neater_sctp_wire::{Ppid, StreamId};
+
+impl Association {
+    /// Takes a message to be sent.
+    pub(crate) fn send(
+        &mut self,
+        stream: StreamId,
+        payload: Bytes,
+        options: SendOptions,
+    ) -> Result<MessageId, SendError> {
+        self.may_send(stream, payload.len(), &options)?;
+        if let Reliability::Priority(priority) = options.reliability {
+            self.make_room(payload.len(), priority);
+        }
+        let full = self.buffered() > 0 && self.buffered() + payload.len() > self.config.send_buffer;
+        if full || self.queues.messages() >= self.config.max_messages {
+            self.blocked = true;
+            return Err(SendError::Blocked);
+        }
+        self.messages += 1;
+        let id = MessageId(self.messages);
+        if let Reliability::Until(deadline) = options.reliability {
+            self.expiries.push(Reverse((deadline, stream.0, id)));
+        }
+        let pending = Pending {
+            id,
+            ppid: Ppid(options.ppid),
+            unordered: options.unordered,
+            immediate: options.immediate,
+            report: options.report,
+            reliability: options.reliability,
+            payload,
+            started: None,
+        };
+        if self.queues.is_empty() {
+            for path in &mut self.paths {
+                path.refill_burst();
+            }
+        }
+        self.queues.push(stream, pending);
+        Ok(id)
+    }
+
+    fn may_send(&self, stream: StreamId, len: usize, options: &SendOptions) -> Result<(), SendError> {
+        let open = match self.state {
+            State::CookieWait | State::CookieEchoed(_) | State::Established => !self.ending,
+            State::Closed => return Err(SendError::Closed),
+            _ => false,
+        };
+        if !open {
+            return Err(SendError::ShuttingDown);
+        }
+        let settled = !matches!(self.state, State::CookieWait);
+        if stream.0 >= self.queues.count() {
+            return Err(SendError::NoSuchStream { streams: self.queues.count() });
+        }
+        if len == 0 {
+            return Err(SendError::Empty);
+        }
+        let most = if options.whole { self.fragment_size().min(self.config.max_message) } else { self.config.max_message };
+        if len > most {
+            return Err(SendError::TooLong { most });
+        }
+        if settled && options.reliability != Reliability::Full && !self.agreed.partial_reliability {
+            return Err(SendError::NotPartiallyReliable);
+        }
+        Ok(())
+    }
+
+    /// The next message, or part of one.
+    pub(crate) fn receive(&mut self) -> Option<Message> {
+        let message = self.rx.read();
+        if message.is_none() {
+            self.readable_told = false;
+        }
+        if self.is_receiving() && self.rx.has_opened(self.silly()) {
+            self.rx.arrivals.acknowledge_now();
+        }
+        message
+    }
+
+    pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
+        self.rx.recycle(buffer);
+    }
+
+    /// Ends the association when everything is delivered (RFC 9260 section 9.2).
+    pub(crate) fn shutdown(&mut self, now: Instant) {
+        match self.state {
+            State::CookieWait if self.queues.is_empty() => self.close(CloseReason::Aborted),
+            State::CookieWait | State::CookieEchoed(_) => self.ending = true,
+            State::Established => {
+                self.state = State::ShutdownPending;
+                self.timers.guard = Some(now + 5 * self.config.rto.max);
+                self.advance_shutdown();
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the association at once; the peer is told (RFC 9260 section 9.1).
+    pub(crate) fn abort(&mut self, reason: &[u8]) {
+        let reason = &reason[..reason.len().min(256)];
+        self.abort_with(&[UserAbort(reason).into()], CloseReason::Aborted);
+    }
+
+    /// Lets data go this way, if it can be used.
+    pub(crate) fn set_primary(&mut self, path: PathId) -> bool {
+        let index = usize::from(path.0);
+        let known = index < self.paths.len();
+        if known {
+            self.preferred = index;
+            self.choose_path();
+        }
+        known
+    }
+
+    pub(crate) fn set_stream_value(&mut self, stream: StreamId, value: u16) -> bool {
+        let known = stream.0 < self.queues.count();
+        if known {
+            self.queues.set_value(stream, value);
+        }
+        known
+    }
+
+    /// Tells the application that there is something to read, once until it has read everything.
+    pub(super) fn tell_readable(&mut self) {
+        if self.rx.has_something() && !core::mem::replace(&mut self.readable_told, true) {
+            self.events.push_back(Event::Readable);
+        }
+    }
+
+    /// Tells the application that there is room, if it was told that there is none.
+    pub(super) fn tell_writable(&mut self) {
+        let room = self.buffered() <= self.config.send_buffer / 2 && self.queues.messages() < self.config.max_messages;
+        if self.blocked && room && !self.is_closed() {
+            self.blocked = false;
+            self.events.push_back(Event::Writable);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Heartbeats, path failure and which path data goes (RFC 9260 sections 5.4, 6.4, 8.1 to 8.3).
+
+use super::input::Arrived;
+use super::{Association, State};
+use crate::event::{CloseReason, Event};
+use crate::ids::Route;
+use crate::path::{Info, PathState};
+use neater_base::{Instant, Rng};
+
+/// The most HEARTBEAT ACK chunks that wait to be sent.
+const MAX_ANSWERS: usize = 8;
+/// The path indicator of heartbeats to a source that is not a path.
+pub(super) const CANDIDATE: crate::ids::PathId = crate::ids::PathId(u8::MAX);
+
+impl Association {
+    /// The association is up: paths are verified and watched. The first ones are due when the timers are first looked at,
+    /// which draws their jitter.
+    pub(super) fn start_heartbeats(&mut self, now: Instant) {
+        let interval = self.config.heartbeat_interval;
+        for path in &mut self.paths {
+            let unconfirmed = path.state == PathState::Unconfirmed;
+            path.heartbeat.wanted = unconfirmed;
+            let next = if unconfirmed { Some(now + path.rtt.rto()) } else { interval.map(|i| now + i + path.rtt.rto()) };
+            path.heartbeat.schedule(next);
+        }
+    }
+
+    /// Heartbeats are answered as they are (section 8.3).
+    pub(super) fn on_heartbeat(&mut self, route: Route, info: &[u8]) {
+        let answering = !matches!(self.state, State::CookieWait | State::ShutdownSent | State::ShutdownAckSent);
+        if answering && self.outbox.heartbeat_acks.len() < MAX_ANSWERS {
+            self.outbox.heartbeat_acks.push_back((route, info.to_vec()));
+        }
+    }
+
+    pub(super) fn on_heartbeat_ack(&mut self, arrived: &Arrived, info: &[u8]) {
+        let Some(info) = Info::read(info) else { return };
+        if info.path == CANDIDATE {
+            return self.adopt(arrived, info.nonce);
+        }
+        let Some(path) = self.paths.get_mut(usize::from(info.path.0)) else { return };
+        let Some(rtt) = path.heartbeat.answered(arrived.now, info.nonce) else { return };
+        path.rtt.sample(rtt);
+        self.answered(usize::from(info.path.0));
+        self.errors = 0;
+    }
+
+    /// A path has shown that it works.
+    pub(super) fn answered(&mut self, index: usize) {
+        let path = &mut self.paths[index];
+        if path.answered() {
+            let (id, route) = (path.id, path.route);
+            self.events.push_back(Event::Path { path: id, route, state: PathState::Active });
+            self.choose_path();
+        }
+    }
+
+    /// The source that is not a path has sent back our nonce: if it is the same layer, the peer's address has changed under
+    /// the path that data goes; else it is one more path.
+    fn adopt(&mut self, arrived: &Arrived, nonce: u64) {
+        let Some(candidate) = self.candidate.filter(|c| c.sent && c.nonce == nonce && c.route == arrived.route) else {
+            return;
+        };
+        self.candidate = None;
+        let moved = self.paths.iter().position(|p| p.route.layer == candidate.route.layer && p.id == self.paths[self.current].id);
+        match moved {
+            Some(index) => {
+                let path = &mut self.paths[index];
+                path.route = candidate.route;
+                // The way is another one (section 7.2.5.2).
+                path.cc = self.config.recovery.congestion(path.cc.mss());
+                path.recovery = None;
+                path.rtt.sample(arrived.now - candidate.sent_at);
+                let (id, route) = (path.id, path.route);
+                self.routes_changed = true;
+                path.answered();
+                self.events.push_back(Event::Path { path: id, route, state: PathState::Active });
+            }
+            None => {
+                let room = self.paths[self.current].room;
+                if let Some(index) = self.add_path(candidate.route, room, PathState::Unconfirmed) {
+                    self.answered(index);
+                }
+            }
+        }
+    }
+
+    /// A transmission on a path was not answered. Counts it, and for the association too if `all`.
+    pub(super) fn failed(&mut self, index: usize, all: bool) {
+        let path = &mut self.paths[index];
+        if path.fail(self.config.max_path_retransmits) {
+            let (id, route) = (path.id, path.route);
+            self.events.push_back(Event::Path { path: id, route, state: PathState::Inactive });
+            self.choose_path();
+        }
+        if all {
+            self.errors += 1;
+            if self.errors > self.config.max_association_retransmits {
+                self.close(CloseReason::Unreachable);
+            }
+        }
+    }
+
+    /// Chooses where data goes: the preferred path while it is active, else the active one with the fewest errors, else it
+    /// stays.
+    pub(super) fn choose_path(&mut self) {
+        let active = |i: &usize| self.paths[*i].is_active();
+        let best = Some(self.preferred)
+            .filter(active)
+            .or_else(|| (0..self.paths.len()).filter(active).min_by_key(|i| (self.paths[*i].errors, *i)));
+        if let Some(best) = best.filter(|b| *b != self.current) {
+            self.current = best;
+            self.paths[best].refill_burst();
+            self.events.push_back(Event::PrimaryPath { path: self.paths[best].id });
+        }
+    }
+
+    /// Another active path than this one, for retransmissions after a timeout (section 6.4.1).
+    pub(super) fn alternate(&self, index: usize) -> Option<usize> {
+        let others = (0..self.paths.len()).filter(|i| *i != index && self.paths[*i].is_active());
+        others.min_by_key(|i| (self.paths[*i].errors, *i))
+    }
+
+    /// The heartbeat timers of all paths.
+    pub(super) fn heartbeat_timers(&mut self, now: Instant, rng: &mut Rng) {
+        for index in 0..self.paths.len() {
+            let path = &mut self.paths[index];
+            if path.heartbeat.take_lost(now) {
+                path.rtt.back_off();
+                let counts = path.state != PathState::Unconfirmed && index == self.current;
+                self.failed(index, counts);
+                if self.is_closed() {
+                    return;
+                }
+            }
+            let interval = self.config.heartbeat_interval;
+            let path = &mut self.paths[index];
+            if path.heartbeat.take_due(now) {
+                let wait = path.heartbeat_interval(interval, rng);
+                // A path that was used in the meantime was measured by that.
+                let idle = wait.is_some_and(|w| !path.heartbeat.used_since(now - w) || path.state != PathState::Active);
+                path.heartbeat.wanted |= idle;
+                path.heartbeat.schedule(wait.map(|w| now + w));
+                if self.rx.is_empty() && self.out.is_empty() {
+                    self.rx.trim();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Losses: found by miss indications or by time, probed for at the end, or assumed after a timeout (RFC 9260 sections 6.3.3
+//! and 7.2.4, RFC 8985).
+
+use super::Association;
+use crate::config::LossDetection;
+use crate::path::Path;
+use crate::recovery::{Fate, Look};
+use neater_base::Instant;
+use neater_cc::{Cause, Loss};
+use neater_sctp_wire::{Array, Tsn};
+
+/// Miss indications that make a loss (RFC 9260 section 7.2.4).
+const MISSES: u8 = 3;
+
+impl Association {
+    /// Looks for losses on a path after an acknowledgment.
+    pub(super) fn find_losses(&mut self, now: Instant, index: usize, advanced: bool) {
+        match self.config.recovery.detection {
+            LossDetection::MissIndications => self.count_misses(index, advanced),
+            LossDetection::RackTlp => self.look_for_late(now, index),
+        }
+    }
+
+    /// Miss indications for what is missing below the highest TSN that is newly acknowledged, or in fast recovery with an
+    /// advancing cumulative TSN for everything that is reported missing.
+    fn count_misses(&mut self, index: usize, advanced: bool) {
+        let path = &self.paths[index];
+        let id = path.id;
+        let top = if path.recovery.is_some() && advanced {
+            self.out.received().last().unwrap_or(0)
+        } else {
+            path.ack.highest
+        };
+        let mut lost = Vec::new();
+        self.out.each_hole(|tsn, sent| {
+            if tsn >= top {
+                return false;
+            }
+            if sent.fate == Fate::InFlight && sent.path == id {
+                sent.misses += 1;
+                if sent.misses >= MISSES && !sent.fast {
+                    sent.fast = true;
+                    lost.push(tsn);
+                }
+                sent.misses = sent.misses.min(MISSES);
+            }
+            true
+        });
+        for tsn in lost {
+            self.lose(tsn, false);
+        }
+    }
+
+    /// Chunks that are late by now (RFC 8985 section 6.2, step 5).
+    pub(super) fn look_for_late(&mut self, now: Instant, index: usize) {
+        let path = &self.paths[index];
+        let sacked = self.out.received().iter().map(|r| r.end - r.start).take(3).sum::<u64>();
+        let look = Look {
+            now,
+            path: path.id,
+            least_rtt: path.rtt.least(),
+            smoothed: path.rtt.smoothed(),
+            recovering: path.recovery.is_some(),
+            three_above: sacked >= 3,
+        };
+        let mut lost = core::mem::take(&mut self.late);
+        self.paths[index].reorder = self.paths[index].rack.detect(&look, &mut self.out, |tsn| lost.push(tsn));
+        for tsn in lost.drain(..) {
+            self.lose(tsn, false);
+        }
+        self.late = lost;
+    }
+
+    /// A chunk is lost.
+    fn lose(&mut self, tsn: u64, timed_out: bool) {
+        if let Some((path, size)) = self.out.lose(tsn, timed_out) {
+            let path = &mut self.paths[usize::from(path.0)];
+            path.leave(size);
+            path.ack.lost += u64::from(size);
+        }
+    }
+
+    /// The reordering timer of a path has expired (RFC 8985 section 6.3).
+    pub(super) fn reorder_timeout(&mut self, now: Instant, index: usize) {
+        self.paths[index].ack = crate::path::PathAck { before: self.paths[index].in_flight, ..Default::default() };
+        self.look_for_late(now, index);
+        let next = self.out.next();
+        let path = &mut self.paths[index];
+        if path.ack.lost > 0 && path.recovery.is_none() {
+            path.recovery = Some(next);
+            path.cc.on_congestion(&Loss { now, cause: Cause::Loss, flight: path.ack.before });
+            path.forced = true;
+            self.stats.fast_recoveries += 1;
+        }
+        self.after_losses(now);
+    }
+
+    /// The tail probe of a path is due (RFC 8985 section 7.3): new data, or the last chunk once more.
+    pub(super) fn tail_probe(&mut self, now: Instant, index: usize) {
+        let next = self.out.next();
+        let fresh = !self.queues.is_empty() && self.window_left() > 0 && index == self.current;
+        let path = &mut self.paths[index];
+        path.tail.due = None;
+        if path.tail.sent.is_some() || path.in_flight == 0 {
+            return;
+        }
+        path.tail.sent = Some((next, !fresh));
+        path.forced = true;
+        // The probe is what restarts T3-rtx (section 7.3).
+        path.t3 = Some(now + path.rtt.rto());
+        self.stats.tail_probes += 1;
+        if !fresh {
+            let id = path.id;
+            let last = self.out.iter().rev().find(|(_, s)| s.fate == Fate::InFlight && s.path == id).map(|(t, _)| t);
+            if let Some(last) = last {
+                self.lose(last, false);
+            }
+        }
+    }
+
+    /// Whether the probe has repaired a loss (RFC 8985 section 7.4): then the window comes down as after any other.
+    pub(super) fn tail_probe_acknowledged(&mut self, now: Instant, duplicates: Array<'_, Tsn>) {
+        let base = self.out.base();
+        for path in &mut self.paths {
+            let Some((end, retransmitted)) = path.tail.sent else { continue };
+            let seen_twice = duplicates.iter().any(|t| t == Tsn((end - 1) as u32));
+            if seen_twice || (!retransmitted && base >= end) || path.recovery.is_some() {
+                path.tail.sent = None;
+            } else if base > end {
+                path.tail.sent = None;
+                let flight = path.in_flight.max(path.ack.before);
+                path.cc.on_congestion(&Loss { now, cause: Cause::Loss, flight });
+                path.cc.on_recovered();
+            }
+        }
+    }
+
+    /// T3-rtx of a path has expired (section 6.3.3).
+    pub(super) fn t3_timeout(&mut self, now: Instant, index: usize) {
+        let next = self.out.next();
+        // A probe of a closed window that is not taken says nothing of the path, as long as the peer answers.
+        let probing = self.timers.window_probe.is_some() && self.peer_window == 0;
+        let path = &mut self.paths[index];
+        path.t3 = None;
+        let id = path.id;
+        let flight = path.in_flight;
+        let mut flying = core::mem::take(&mut self.late);
+        flying.extend(self.out.iter().filter(|(_, s)| s.fate == Fate::InFlight && s.path == id).map(|(t, _)| t));
+        for tsn in flying.drain(..) {
+            self.lose(tsn, true);
+        }
+        self.late = flying;
+        let path = &mut self.paths[index];
+        path.cc.on_timeout(&Loss { now, cause: Cause::Timeout, flight }, path.timeouts == 0, 0);
+        path.timeouts += 1;
+        path.recovery = Some(next);
+        path.rtt.back_off();
+        path.refill_burst();
+        path.forced = true;
+        (path.tail.due, path.tail.sent, path.reorder) = (None, None, None);
+        self.stats.timeouts += 1;
+        self.outbox.forward |= self.out.advanced().is_some();
+        self.failed(index, true);
+        if probing && !self.is_closed() {
+            // Counted once by `failed`, for a peer that is gone; taken back by the next answer.
+            self.paths[index].errors = self.paths[index].errors.min(self.config.max_path_retransmits);
+        }
+        if !self.is_closed() {
+            self.after_losses(now);
+        }
+    }
+
+    /// Bytes of payload that the peer has room for.
+    pub(super) fn window_left(&self) -> usize {
+        (self.peer_window as usize).saturating_sub(self.out.flying())
+    }
+
+    /// The largest payload of a chunk that fits every path: the AMDCS of section 7.3, less the header.
+    pub(super) fn fragment_size(&self) -> usize {
+        let room = self.paths.iter().map(|p: &Path| p.room).min().unwrap_or(crate::config::MIN_ROOM);
+        usize::from(room) - 12 - self.data_header()
+    }
+
+    /// The header of a chunk with data.
+    pub(super) const fn data_header(&self) -> usize {
+        if self.agreed.interleaving { 20 } else { 16 }
+    }
+}

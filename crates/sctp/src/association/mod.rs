@@ -1,0 +1,430 @@
+//! The association: two halves of data transfer, paths, and the state that both sides agree on (RFC 9260 section 4).
+//!
+//! *Responsible for* everything between a packet that is known to belong here and the application. *Not responsible for*
+//! finding the association of a packet, or for opening one from a cookie: [`crate::Endpoint`] does that.
+//!
+//! *Invariants*: in [`State::Closed`] nothing is sent, no timer runs and no message waits to be sent; `out` and the paths
+//! agree about what is in flight.
+
+mod commands;
+mod data;
+mod handshake;
+mod heartbeats;
+mod input;
+mod losses;
+mod output;
+mod partial;
+mod reconfig;
+mod sacks;
+mod shutdown;
+mod timers;
+
+pub(crate) use handshake::Resolution;
+
+use crate::config::{AssociationConfig, Extensions, Layer};
+use crate::event::{CloseReason, Event};
+use crate::handshake::{Cookie, Offer};
+use crate::ids::{MessageId, PathId, Route};
+use crate::path::{Path, PathState};
+use crate::receive::{Numbering, Receiver};
+use crate::recovery::{Fate, Outstanding};
+use crate::send::Queues;
+use crate::serial::first;
+use crate::stats::{AssociationStats, PathStats};
+use core::cmp::Reverse;
+use neater_base::Instant;
+use neater_sctp_wire::{StreamId, Tag, Tsn};
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+/// The states of RFC 9260 section 4.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// An INIT chunk is under way.
+    CookieWait,
+    /// A COOKIE ECHO chunk with this cookie is under way.
+    CookieEchoed(Vec<u8>),
+    Established,
+    /// The application wants to end; data is under way.
+    ShutdownPending,
+    /// A SHUTDOWN chunk is under way.
+    ShutdownSent,
+    /// The peer wants to end; our data is under way.
+    ShutdownReceived,
+    /// A SHUTDOWN ACK chunk is under way.
+    ShutdownAckSent,
+    /// It is over.
+    Closed,
+}
+
+/// Chunks that wait to be sent, besides data and what follows from the state.
+#[derive(Debug, Default)]
+struct Outbox {
+    /// INIT, or COOKIE ECHO, or SHUTDOWN, or SHUTDOWN ACK, as the state says.
+    state: bool,
+    /// COOKIE ACK, and where it goes.
+    cookie_ack: Option<Route>,
+    /// HEARTBEAT ACK: where it goes and what is in it.
+    heartbeat_acks: VecDeque<(Route, Vec<u8>)>,
+    /// Error causes, ready to be put into an ERROR chunk.
+    errors: VecDeque<Vec<u8>>,
+    /// ECNE: the lowest marked TSN.
+    ecne: Option<Tsn>,
+    /// CWR.
+    cwr: Option<Tsn>,
+    /// FORWARD TSN or I-FORWARD-TSN.
+    forward: bool,
+}
+
+/// The timers that are the association's and not a path's (RFC 9260 section 6.3, 9.2, 6.1).
+#[derive(Debug, Default)]
+struct Deadlines {
+    /// T1-init and T1-cookie.
+    t1: Option<Instant>,
+    /// T2-shutdown.
+    t2: Option<Instant>,
+    /// T5-shutdown-guard.
+    guard: Option<Instant>,
+    /// The next probe of a closed window.
+    window_probe: Option<Instant>,
+    /// The request of RFC 6525 that is under way.
+    reconfig: Option<Instant>,
+}
+
+/// A source that sent with our tag, and is not one of the paths.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    route: Route,
+    nonce: u64,
+    sent_at: Instant,
+    /// The heartbeat to it was sent.
+    sent: bool,
+}
+
+/// An association.
+#[derive(Debug)]
+pub(crate) struct Association {
+    config: Arc<AssociationConfig>,
+    port: u16,
+    peer_port: u16,
+    state: State,
+    /// The tag of packets to us, and our first TSN.
+    tag: Tag,
+    initial: Tsn,
+    /// The tag of packets to the peer; zero until it is known.
+    peer_tag: Tag,
+    /// Stand for both tags in cookies that are given away (section 5.2.2).
+    ties: (u32, u32),
+    /// Local addresses to tell, and whether every layer authenticates.
+    offer_addresses: Vec<std::net::IpAddr>,
+    authenticated: bool,
+    agreed: Extensions,
+    peer_adaptation: Option<u32>,
+    rx: Receiver,
+    queues: Queues,
+    out: Outstanding,
+    /// `a_rwnd` of the peer's last SACK chunk.
+    peer_window: u32,
+    paths: Vec<Path>,
+    /// The path that data goes, as an index; the one that the application or the handshake chose is `preferred`.
+    current: usize,
+    preferred: usize,
+    /// The path of the last packet with data.
+    last_from: usize,
+    /// The application wants to end as soon as it is established.
+    ending: bool,
+    /// The peer has called a cookie stale before.
+    stale_before: bool,
+    candidate: Option<Candidate>,
+    outbox: Outbox,
+    timers: Deadlines,
+    /// Transmissions of the state's chunk (INIT, COOKIE ECHO, SHUTDOWN, SHUTDOWN ACK) that were not answered.
+    tries: u32,
+    /// Transmissions in a row that were not answered: the counter of section 8.1.
+    errors: u32,
+    /// Messages with a deadline.
+    expiries: BinaryHeap<Reverse<(Instant, u16, MessageId)>>,
+    reconfig: reconfig::Reconfig,
+    messages: u64,
+    /// The application was told that there is no room, or has been told of readable messages.
+    blocked: bool,
+    readable_told: bool,
+    /// Congestion marks: a reduction was made for data up to here.
+    reduced_to: u64,
+    /// Probes of the closed window so far.
+    probes: u32,
+    /// TSNs on their way from one step to the next: empty between calls.
+    late: Vec<u64>,
+    events: VecDeque<Event>,
+    /// The last packet of an association that is over, and where it goes.
+    farewell: Option<(Route, Vec<u8>)>,
+    /// The set of routes has changed.
+    pub(crate) routes_changed: bool,
+    stats: AssociationStats,
+}
+
+/// What an association is made with, besides its peer.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup<'a> {
+    pub(crate) config: Arc<AssociationConfig>,
+    pub(crate) layers: &'a [Layer],
+    pub(crate) addresses: Vec<std::net::IpAddr>,
+    pub(crate) port: u16,
+    pub(crate) peer_port: u16,
+    pub(crate) tag: Tag,
+    pub(crate) initial: Tsn,
+    pub(crate) ties: (u32, u32),
+}
+
+impl Association {
+    fn new(setup: Setup<'_>, routes: &[(Route, PathState)], state: State) -> Self {
+        let Setup { config, layers, addresses, port, peer_port, tag, initial, ties } = setup;
+        let rx = Receiver::new(first(0), Numbering::Ssn, config.inbound_streams, config.receive_buffer);
+        let mut association = Self {
+            port,
+            peer_port,
+            state,
+            tag,
+            initial,
+            peer_tag: Tag::ZERO,
+            ties,
+            offer_addresses: addresses,
+            authenticated: routes.iter().all(|(r, _)| layers[usize::from(r.layer.0)].authenticates),
+            agreed: Extensions {
+                interleaving: false,
+                partial_reliability: false,
+                reconfiguration: false,
+                ecn: false,
+                zero_checksum: false,
+            },
+            peer_adaptation: None,
+            rx,
+            queues: Queues::new(config.scheduler, false, config.outbound_streams),
+            out: Outstanding::new(first(initial.0)),
+            peer_window: 0,
+            paths: Vec::with_capacity(1),
+            current: 0,
+            preferred: 0,
+            last_from: 0,
+            ending: false,
+            stale_before: false,
+            candidate: None,
+            outbox: Outbox::default(),
+            timers: Deadlines::default(),
+            tries: 0,
+            errors: 0,
+            expiries: BinaryHeap::new(),
+            reconfig: reconfig::Reconfig::default(),
+            messages: 0,
+            blocked: false,
+            readable_told: false,
+            reduced_to: 0,
+            probes: 0,
+            late: Vec::new(),
+            events: VecDeque::new(),
+            farewell: None,
+            routes_changed: true,
+            stats: AssociationStats::default(),
+            config,
+        };
+        for (route, state) in routes {
+            association.add_path(*route, layers[usize::from(route.layer.0)].room(), *state);
+        }
+        association
+    }
+
+    /// Opens an association: INIT goes out.
+    pub(crate) fn connect(setup: Setup<'_>, routes: &[Route]) -> Self {
+        let routes: Vec<_> = routes.iter().map(|r| (*r, PathState::Active)).collect();
+        let mut association = Self::new(setup, &routes, State::CookieWait);
+        association.outbox.state = true;
+        association
+    }
+
+    /// The association that a cookie describes; `from` is where it came from.
+    pub(crate) fn accept(now: Instant, setup: Setup<'_>, cookie: &Cookie, from: Route) -> Self {
+        let room = setup.layers[usize::from(cookie.route.layer.0)].room();
+        let mut association = Self::new(setup, &[(cookie.route, PathState::Active)], State::Established);
+        association.agree(&cookie.peer, room, cookie.route);
+        association.outbox.cookie_ack = Some(from);
+        association.events.push_back(Event::Accepted);
+        association.start_heartbeats(now);
+        association
+    }
+
+    /// Adds a path unless there are too many or it is known; returns its index.
+    fn add_path(&mut self, route: Route, room: u16, state: PathState) -> Option<usize> {
+        if let Some(known) = self.path_of(route) {
+            return Some(known);
+        }
+        if self.paths.len() >= self.config.max_paths {
+            return None;
+        }
+        let id = PathId(self.paths.len() as u8);
+        self.paths.push(Path::new(id, route, room, state, &self.config));
+        self.routes_changed = true;
+        Some(self.paths.len() - 1)
+    }
+
+    fn path_of(&self, route: Route) -> Option<usize> {
+        self.paths.iter().position(|p| p.route == route)
+    }
+
+    /// What we offer in INIT and INIT ACK chunks.
+    pub(crate) fn offer(&self) -> Offer {
+        Offer {
+            addresses: self.offer_addresses.clone(),
+            ..Offer::ours(self.tag, self.initial, &self.config, self.authenticated)
+        }
+    }
+
+    /// Takes over what the peer offers, and everything that follows from it.
+    fn agree(&mut self, peer: &Offer, room: u16, from: Route) {
+        let ours = self.offer();
+        self.peer_tag = peer.tag;
+        self.agreed = ours.agreed(peer);
+        self.peer_adaptation = peer.adaptation;
+        self.peer_window = peer.window;
+        let numbering = if self.agreed.interleaving { Numbering::Mid } else { Numbering::Ssn };
+        self.queues.agree(self.agreed.interleaving, ours.outbound_with(peer));
+        self.rx =
+            Receiver::new(first(peer.initial.0), numbering, ours.inbound_with(peer), self.config.receive_buffer);
+        self.reconfig = reconfig::Reconfig::new(self.initial, peer.initial);
+        for address in &peer.addresses {
+            if address.is_ipv4() == from.remote.is_ipv4() && is_unicast(*address) {
+                let remote = std::net::SocketAddr::new(*address, from.remote.port());
+                self.add_path(Route { layer: from.layer, remote }, room, PathState::Unconfirmed);
+            }
+        }
+    }
+
+    pub(crate) const fn tag(&self) -> Tag {
+        self.tag
+    }
+
+    pub(crate) const fn peer_tag(&self) -> Tag {
+        self.peer_tag
+    }
+
+    pub(crate) const fn peer_port(&self) -> u16 {
+        self.peer_port
+    }
+
+    pub(crate) const fn ties(&self) -> (u32, u32) {
+        self.ties
+    }
+
+    pub(crate) const fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(crate) const fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    /// The routes of all paths.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = Route> {
+        self.paths.iter().map(|p| p.route)
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// The last packet, once the association is over.
+    pub(crate) fn take_farewell(&mut self) -> Option<(Route, Vec<u8>)> {
+        self.farewell.take()
+    }
+
+    pub(crate) const fn initial(&self) -> Tsn {
+        self.initial
+    }
+
+    /// Whether the handshake that we began is under way.
+    pub(crate) const fn is_opening(&self) -> bool {
+        matches!(self.state, State::CookieWait | State::CookieEchoed(_))
+    }
+
+    /// The chunk of the state is sent once more.
+    pub(crate) fn resend_state(&mut self) {
+        self.outbox.state = true;
+        self.timers.t2 = None;
+    }
+
+    /// The number of streams, outbound and inbound.
+    pub(crate) fn streams(&self) -> (u16, u16) {
+        (self.queues.count(), self.rx.streams())
+    }
+
+    pub(crate) const fn agreed(&self) -> (Extensions, Option<u32>) {
+        (self.agreed, self.peer_adaptation)
+    }
+
+    pub(crate) const fn stats(&self) -> &AssociationStats {
+        &self.stats
+    }
+
+    pub(crate) fn path_stats(&self) -> Vec<PathStats> {
+        let stats = |p: &Path| PathStats {
+            path: p.id,
+            route: p.route,
+            state: p.state,
+            srtt: p.rtt.smoothed(),
+            rto: p.rtt.rto(),
+            window: p.cc.window(),
+            threshold: p.cc.threshold(),
+            in_flight: p.in_flight,
+            errors: p.errors,
+            room: p.room,
+        };
+        self.paths.iter().map(stats).collect()
+    }
+
+    /// Bytes of payload that wait to be sent or acknowledged.
+    pub(crate) fn buffered(&self) -> usize {
+        self.queues.bytes() + self.out.payload()
+    }
+
+    /// It is over. Everything that was not acknowledged is reported as failed.
+    fn close(&mut self, reason: CloseReason) {
+        if self.is_closed() {
+            return;
+        }
+        self.state = State::Closed;
+        // What was given up before has been reported then.
+        let sent = self.out.drain().into_iter().filter(|s| s.fate != Fate::Abandoned);
+        let mut failed: Vec<(MessageId, StreamId, bool)> = sent.map(|s| (s.piece.id, s.piece.stream, true)).collect();
+        failed.extend(self.queues.drain().into_iter().map(|(s, p)| (p.id, s, p.started.is_some())));
+        failed.sort_unstable();
+        failed.dedup_by_key(|(m, ..)| *m);
+        for (message, stream, sent) in failed {
+            self.events.push_back(Event::Failed { message, stream, sent });
+        }
+        self.events.push_back(Event::Closed(reason));
+        self.timers = Deadlines::default();
+        self.expiries = BinaryHeap::new();
+        self.outbox = Outbox::default();
+        self.candidate = None;
+        for path in &mut self.paths {
+            path.in_flight = 0;
+            (path.t3, path.reorder, path.tail.due) = (None, None, None);
+            path.heartbeat.stop();
+        }
+        self.routes_changed = true;
+    }
+
+    /// Whether the application has taken everything that there was.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.is_closed() && self.events.is_empty() && self.farewell.is_none() && !self.rx.has_something()
+    }
+}
+
+/// Whether an address can be sent to (RFC 9260 section 8.4, rule 1).
+pub(crate) fn is_unicast(address: std::net::IpAddr) -> bool {
+    let broadcast = matches!(address, std::net::IpAddr::V4(a) if a.is_broadcast());
+    !address.is_multicast() && !address.is_unspecified() && !broadcast
+}

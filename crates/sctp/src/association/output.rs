@@ -1,0 +1,405 @@
+//! Packets that leave: which, where to, and what is in them (RFC 9260 sections 6.1 and 6.10).
+
+use super::heartbeats::CANDIDATE;
+use super::{Association, State};
+use crate::config::{LossDetection, MIN_ROOM};
+use crate::handshake::write_init;
+use crate::ids::Route;
+use crate::path::{Info, PathState};
+use crate::send::Piece;
+use neater_base::{Instant, Rng};
+use neater_sctp_wire::chunk::{
+    CookieAck, CookieEcho, Cwr, Data, Ecne, Heartbeat, HeartbeatAck, IData, Part, Sack, Shutdown, ShutdownAck,
+};
+use neater_sctp_wire::{
+    Array, Causes, Checksum, CommonHeader, Fsn, Full, Mid, PacketBuilder, Ssn, Tag, Tsn,
+};
+
+/// An INIT packet has at least this many bytes, so that its answer has at most three times as many.
+const INIT_LEN: usize = 128;
+
+/// A packet that is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packed {
+    pub(crate) route: Route,
+    pub(crate) len: usize,
+    /// It may be marked by the network: ECT(0).
+    pub(crate) ect: bool,
+}
+
+/// Where the next packet goes.
+#[derive(Clone, Copy, Debug)]
+struct Target {
+    route: Route,
+    path: Option<usize>,
+    /// Data may go with it.
+    data: bool,
+}
+
+impl Association {
+    /// Writes the next packet into `buffer`.
+    pub(crate) fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8], rng: &mut Rng) -> Option<Packed> {
+        // A target can turn out to have nothing after all (a chunk that does not fit); it is then not chosen again.
+        for _ in 0..8 {
+            let target = self.choose(now)?;
+            let packed = self.write(now, target, buffer, rng);
+            if packed.is_some() {
+                self.stats.packets_sent += 1;
+                return packed;
+            }
+        }
+        None
+    }
+
+    /// Chooses where the next packet goes.
+    fn choose(&mut self, now: Instant) -> Option<Target> {
+        let to = |index: usize, a: &Self, data| Target { route: a.paths[index].route, path: Some(index), data };
+        match self.state {
+            State::Closed => return None,
+            State::CookieWait | State::CookieEchoed(_) => {
+                let echo = matches!(self.state, State::CookieEchoed(_));
+                return self.outbox.state.then(|| to(self.current, self, echo));
+            }
+            _ => {}
+        }
+        if let Some(index) = self.data_path(now) {
+            return Some(to(index, self, true));
+        }
+        let reply = self.outbox.cookie_ack.or_else(|| self.outbox.heartbeat_acks.front().map(|(r, _)| *r));
+        let reply = reply.or_else(|| self.candidate.filter(|c| !c.sent).map(|c| c.route));
+        if let Some(route) = reply {
+            return Some(Target { route, path: self.path_of(route), data: false });
+        }
+        if let Some(index) = self.paths.iter().position(|p| p.heartbeat.wanted) {
+            return Some(to(index, self, false));
+        }
+        if self.outbox.state {
+            return Some(to(self.current, self, false));
+        }
+        let o = &self.outbox;
+        let control = !o.errors.is_empty() || o.ecne.is_some() && self.rx.arrivals.is_due(now) || o.cwr.is_some();
+        if control || o.forward || self.reconfig.is_wanted() {
+            return Some(to(self.current, self, false));
+        }
+        let sack = self.is_receiving() && self.rx.arrivals.is_due(now);
+        sack.then(|| to(if self.paths[self.last_from].is_active() { self.last_from } else { self.current }, self, false))
+    }
+
+    /// The path on which data can leave now.
+    fn data_path(&mut self, now: Instant) -> Option<usize> {
+        if !self.is_sending() {
+            return None;
+        }
+        let lost = self.out.next_lost(0).map(|tsn| self.retransmission_path(tsn));
+        for path in &mut self.paths {
+            path.paced_until = None;
+        }
+        if let Some(index) = lost
+            && self.may_leave(now, index)
+        {
+            return Some(index);
+        }
+        // What is lost goes first (section 6.1, rule C).
+        if lost != Some(self.current) && self.has_new_data(now) && self.may_leave(now, self.current) {
+            return Some(self.current);
+        }
+        None
+    }
+
+    /// Whether window, burst and pace let a packet leave on a path that has something to send.
+    fn may_leave(&mut self, now: Instant, index: usize) -> bool {
+        let next = self.out.next();
+        let path = &mut self.paths[index];
+        if path.in_flight == 0 && !path.forced {
+            let rto = path.rtt.rto();
+            path.cc.on_send_after(now, 0, rto);
+        }
+        if !path.has_room() {
+            if path.is_limited() {
+                path.limited_to = next;
+            }
+            return false;
+        }
+        let release = path.release(now);
+        if release > now {
+            path.paced_until = Some(release);
+        }
+        release <= now
+    }
+
+    /// Where a lost chunk goes: after a timeout another way if there is one (section 6.4.1).
+    fn retransmission_path(&self, tsn: u64) -> usize {
+        let Some(sent) = self.out.get(tsn) else { return self.current };
+        let last = usize::from(sent.path.0);
+        if sent.timed_out {
+            return self.alternate(last).unwrap_or(self.current);
+        }
+        if self.paths[last].is_active() { last } else { self.current }
+    }
+
+    /// Whether there is new data that the peer's window takes, or that may probe a closed one.
+    fn has_new_data(&mut self, now: Instant) -> bool {
+        let most = self.fragment_size();
+        let left = self.window_left();
+        let Some((_, message)) = self.queues.peek() else { return false };
+        // Either all that is left of the message or a full chunk: no silly windows (RFC 1122 section 4.2.3.4).
+        if message.payload.len().min(most) <= left {
+            return true;
+        }
+        if self.out.any_in_flight() || self.out.has_lost() {
+            return false;
+        }
+        let rto = self.paths[self.current].rtt.rto();
+        let at = *self.timers.window_probe.get_or_insert(now + rto);
+        at <= now
+    }
+
+    fn write(&mut self, now: Instant, target: Target, buffer: &mut [u8], rng: &mut Rng) -> Option<Packed> {
+        let room = target.path.map_or(MIN_ROOM, |i| self.paths[i].room);
+        let room = usize::from(room).min(buffer.len());
+        let tag = if self.state == State::CookieWait { Tag::ZERO } else { self.peer_tag };
+        let header = CommonHeader { source_port: self.port, destination_port: self.peer_port, tag };
+        let mut packet = PacketBuilder::new(&mut buffer[..room], header).ok()?;
+        if self.state == State::CookieWait {
+            return self.write_init(now, packet, target.route);
+        }
+        let mut plain = false;
+        if let State::CookieEchoed(cookie) = &self.state {
+            packet.push(&CookieEcho { cookie }).ok()?;
+            self.outbox.state = false;
+            self.timers.t1 = Some(now + self.paths[self.current].rtt.rto());
+            plain = true;
+        }
+        // A chunk that does not fit waits for the next packet.
+        let _ = self.write_control(now, &mut packet, target, rng);
+        let mut bytes = 0;
+        if target.data && !self.has_state_chunk()
+            && let Some(index) = target.path
+        {
+            bytes = self.write_data(now, &mut packet, index);
+        }
+        if packet.is_empty() {
+            return None;
+        }
+        let checksum = if self.agreed.zero_checksum && !plain { Checksum::Zero } else { Checksum::Crc32c };
+        let len = packet.finish(checksum);
+        if bytes > 0 {
+            self.queues.end_of_packet();
+        }
+        Some(Packed { route: target.route, len, ect: self.agreed.ecn && bytes > 0 })
+    }
+
+    /// Whether a SHUTDOWN or SHUTDOWN ACK chunk is to go, with which no data can (section 6.10).
+    fn has_state_chunk(&self) -> bool {
+        self.outbox.state && matches!(self.state, State::ShutdownSent | State::ShutdownAckSent)
+    }
+
+    fn write_init(&mut self, now: Instant, mut packet: PacketBuilder<'_>, route: Route) -> Option<Packed> {
+        write_init(&mut packet, &self.offer(), None, INIT_LEN).ok()?;
+        self.outbox.state = false;
+        self.timers.t1 = Some(now + self.paths[self.current].rtt.rto());
+        Some(Packed { route, len: packet.finish(Checksum::Crc32c), ect: false })
+    }
+
+    /// Everything but data.
+    fn write_control(
+        &mut self,
+        now: Instant,
+        packet: &mut PacketBuilder<'_>,
+        target: Target,
+        rng: &mut Rng,
+    ) -> Result<(), Full> {
+        if self.outbox.cookie_ack == Some(target.route) {
+            packet.push(&CookieAck)?;
+            self.outbox.cookie_ack = None;
+        }
+        let unconfirmed = target.path.is_none_or(|i| self.paths[i].state == PathState::Unconfirmed);
+        if !unconfirmed {
+            self.write_sack(now, packet, target.data)?;
+        }
+        while let Some((_, info)) = self.outbox.heartbeat_acks.front().filter(|(r, _)| *r == target.route) {
+            let written = packet.push(&HeartbeatAck { info });
+            if written.is_err() && !packet.is_empty() {
+                break;
+            }
+            // One that does not even fit alone was never sent by anyone who means it.
+            self.outbox.heartbeat_acks.pop_front();
+        }
+        self.write_heartbeat(now, packet, target, rng)?;
+        if unconfirmed {
+            return Ok(());
+        }
+        while let Some(cause) = self.outbox.errors.front() {
+            packet.push(&neater_sctp_wire::chunk::Error { causes: Causes::from_bytes(cause) })?;
+            self.outbox.errors.pop_front();
+        }
+        if let Some(lowest) = self.outbox.cwr {
+            packet.push(&Cwr { lowest })?;
+            self.outbox.cwr = None;
+        }
+        if self.outbox.forward {
+            let said = self.is_sending() && self.write_forward(packet)?;
+            self.outbox.forward = false;
+            let path = &mut self.paths[self.current];
+            if said {
+                path.t3.get_or_insert(now + path.rtt.rto());
+            }
+        }
+        self.write_reconfig(now, packet)?;
+        if self.has_state_chunk() {
+            if self.state == State::ShutdownSent {
+                packet.push(&Shutdown { cumulative: Tsn(self.rx.arrivals.cumulative() as u32) })?;
+            } else {
+                packet.push(&ShutdownAck)?;
+            }
+            self.outbox.state = false;
+            self.timers.t2 = Some(now + self.paths[self.current].rtt.rto());
+        }
+        Ok(())
+    }
+
+    fn write_heartbeat(
+        &mut self,
+        now: Instant,
+        packet: &mut PacketBuilder<'_>,
+        target: Target,
+        rng: &mut Rng,
+    ) -> Result<(), Full> {
+        if let Some(path) = target.path.map(|i| &mut self.paths[i]).filter(|p| p.heartbeat.wanted) {
+            let nonce = rng.u64();
+            packet.push(&Heartbeat { info: &Info { path: path.id, nonce }.to_bytes() })?;
+            let rto = path.rtt.rto();
+            path.heartbeat.sent(now, nonce, rto);
+        }
+        if let Some(candidate) = self.candidate.as_mut().filter(|c| !c.sent && c.route == target.route) {
+            packet.push(&Heartbeat { info: &Info { path: CANDIDATE, nonce: candidate.nonce }.to_bytes() })?;
+            (candidate.sent, candidate.sent_at) = (true, now);
+        }
+        Ok(())
+    }
+
+    /// A SACK chunk if one is due, or one is owed and data goes along (section 6.1).
+    fn write_sack(&mut self, now: Instant, packet: &mut PacketBuilder<'_>, data: bool) -> Result<(), Full> {
+        let owed = self.rx.arrivals.is_due(now) || data && self.rx.arrivals.is_owed();
+        if !owed || !self.is_receiving() || matches!(self.state, State::CookieEchoed(_)) {
+            return Ok(());
+        }
+        let window = self.rx.window(self.silly());
+        let (_, duplicates) = self.rx.arrivals.report_size();
+        let most = packet.room().saturating_sub(Sack::HEADER_LEN + 4 * duplicates) / 4;
+        let (cumulative, gaps, duplicates) = self.rx.arrivals.report(most);
+        let sack = Sack { cumulative, a_rwnd: window, gaps: Array::from(gaps), duplicates: Array::from(duplicates) };
+        packet.push(&sack)?;
+        self.rx.arrivals.reported();
+        self.rx.set_advertised(window);
+        self.stats.sacks_sent += 1;
+        if let Some(lowest) = self.outbox.ecne {
+            // Told again with every SACK chunk until the peer answers with CWR (RFC 4960 appendix A.2).
+            packet.push(&Ecne { lowest })?;
+        }
+        Ok(())
+    }
+
+    /// Chunks with data, lost ones first; returns their bytes.
+    fn write_data(&mut self, now: Instant, packet: &mut PacketBuilder<'_>, index: usize) -> u64 {
+        let (mut bytes, mut earliest) = (0, false);
+        let mut from = 0;
+        while let Some(tsn) = self.out.next_lost(from) {
+            from = tsn + 1;
+            if self.paths.len() > 1 && self.retransmission_path(tsn) != index {
+                continue;
+            }
+            let Some(sent) = self.out.get(tsn) else { break };
+            if self.write_chunk(packet, tsn, &sent.piece).is_err() {
+                break;
+            }
+            bytes += u64::from(sent.size);
+            earliest |= tsn == self.out.base();
+            self.out.resend(now, tsn, self.paths[index].id);
+            self.stats.retransmissions += 1;
+        }
+        // New data goes behind what was lost, and only when all of it went (rule C of section 6.1).
+        let mut fresh = false;
+        while (index == self.current || matches!(self.state, State::CookieEchoed(_)))
+            && !self.out.has_lost()
+            && let Some(size) = self.write_new(now, packet, index)
+        {
+            bytes += u64::from(size);
+            fresh = true;
+        }
+        if bytes == 0 {
+            return 0;
+        }
+        let rack = self.config.recovery.detection == LossDetection::RackTlp;
+        let (single, delay) = (self.out.len() == 1, self.config.sack_delay);
+        let established = !matches!(self.state, State::CookieEchoed(_));
+        let path = &mut self.paths[index];
+        path.on_sent(now, bytes);
+        if established && (path.t3.is_none() || earliest) {
+            path.t3 = Some(now + path.rtt.rto());
+        }
+        if established && rack && fresh && path.recovery.is_none() {
+            path.tail.due = path.tail_deadline(now, delay, single);
+        }
+        bytes
+    }
+
+    /// One chunk of new data, if it fits into packet and window.
+    fn write_new(&mut self, now: Instant, packet: &mut PacketBuilder<'_>, index: usize) -> Option<u16> {
+        let header = self.data_header();
+        let full = self.fragment_size();
+        let room = packet.room().checked_sub(header)?.min(full);
+        if !self.has_new_data(now) {
+            return None;
+        }
+        let (_, message) = self.queues.peek()?;
+        let len = message.payload.len();
+        // A message that fits into a packet of its own is not cut to fill this one, and nothing is cut to slivers.
+        let whole = len <= room;
+        if !whole && (len <= full && message.started.is_none() || room < full / 2) || room == 0 {
+            return None;
+        }
+        if self.timers.window_probe.is_some_and(|at| at <= now) && self.window_left() < len.min(full) {
+            let rto = self.paths[self.current].rtt.rto();
+            self.probes = (self.probes + 1).min(6);
+            self.timers.window_probe = Some(now + (rto * (1 << self.probes)).min(self.config.rto.max));
+        }
+        let piece = self.queues.take(room)?;
+        let size = (header + piece.payload.len()).next_multiple_of(4) as u16;
+        let tsn = self.out.next();
+        // It fits, for that was asked before.
+        self.write_chunk(packet, tsn, &piece).ok()?;
+        self.out.push(now, self.paths[index].id, size, piece);
+        self.stats.chunks_sent += 1;
+        Some(size)
+    }
+
+    fn write_chunk(&self, packet: &mut PacketBuilder<'_>, tsn: u64, piece: &Piece) -> Result<(), Full> {
+        let tsn = Tsn(tsn as u32);
+        let immediate = piece.immediate && piece.ends || self.state == State::ShutdownPending;
+        if self.agreed.interleaving {
+            let part = if piece.begins { Part::First(piece.ppid) } else { Part::Later(Fsn(piece.fsn)) };
+            return packet.push(&IData {
+                tsn,
+                stream: piece.stream,
+                mid: Mid(piece.number),
+                part,
+                immediate,
+                unordered: piece.unordered,
+                ending: piece.ends,
+                payload: &piece.payload,
+            });
+        }
+        packet.push(&Data {
+            tsn,
+            stream: piece.stream,
+            ssn: Ssn(piece.number as u16),
+            ppid: piece.ppid,
+            immediate,
+            unordered: piece.unordered,
+            beginning: piece.begins,
+            ending: piece.ends,
+            payload: &piece.payload,
+        })
+    }
+}

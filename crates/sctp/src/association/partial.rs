@@ -1,0 +1,142 @@
+//! Messages that are given up (RFC 3758, RFC 7496, RFC 8260 section 2.3).
+
+use super::Association;
+use crate::event::Event;
+use crate::ids::MessageId;
+use crate::recovery::Fate;
+use crate::send::{Piece, Reliability};
+use bytes::Bytes;
+use core::cmp::Reverse;
+use neater_base::Instant;
+use neater_sctp_wire::chunk::{ForwardTsn, IForwardTsn, Skipped, SkippedMessage};
+use neater_sctp_wire::{Array, Full, Mid, PacketBuilder, Ppid, Ssn, StreamId, Tsn};
+use std::collections::BTreeMap;
+
+impl Association {
+    /// Gives up a message: what waits of it is dropped, what was sent is not sent again.
+    pub(super) fn abandon(&mut self, stream: StreamId, id: MessageId) {
+        let waiting = self.queues.remove(stream, id);
+        let sent = self.out.of_message(stream, id);
+        let wanted = |tsn: &u64| self.out.get(*tsn).is_some_and(|s| matches!(s.fate, Fate::InFlight | Fate::Lost));
+        if waiting.is_none() && !sent.iter().any(wanted) {
+            return; // It has arrived, or was given up before.
+        }
+        for tsn in &sent {
+            if let Some((path, size)) = self.out.abandon(*tsn) {
+                self.paths[usize::from(path.0)].leave(size);
+            }
+        }
+        // Its number is used up, and perhaps the peer has acknowledged all that was sent of it. A TSN for the rest that is given
+        // up at once lets FORWARD TSN tell the peer not to wait.
+        if let Some((number, fsn)) = waiting.as_ref().and_then(|m| m.started) {
+            let unordered = waiting.as_ref().is_some_and(|m| m.unordered);
+            self.give_up_rest(stream, id, unordered, number, fsn);
+        }
+        let begun = !sent.is_empty() || waiting.is_some_and(|m| m.started.is_some());
+        self.stats.abandoned += 1;
+        self.outbox.forward |= self.out.advanced().is_some();
+        self.events.push_back(Event::Failed { message: id, stream, sent: begun });
+    }
+
+    /// Takes a TSN for what was never sent of a message, and gives it up.
+    fn give_up_rest(&mut self, stream: StreamId, id: MessageId, unordered: bool, number: u32, fsn: u32) {
+        let piece = Piece {
+            id,
+            stream,
+            ppid: Ppid(0),
+            unordered,
+            immediate: false,
+            report: false,
+            reliability: Reliability::Full,
+            number,
+            fsn,
+            begins: false,
+            ends: true,
+            payload: Bytes::new(),
+        };
+        let tsn = self.out.push(Instant::ZERO, self.paths[self.current].id, 0, piece);
+        self.out.abandon(tsn);
+    }
+
+    /// Gives up the messages whose time is over.
+    pub(super) fn expire(&mut self, now: Instant) {
+        while let Some(&Reverse((deadline, stream, id))) = self.expiries.peek() {
+            if deadline > now {
+                break;
+            }
+            self.expiries.pop();
+            // Before the handshake it is not known whether the peer lets us.
+            if self.agreed.partial_reliability || self.out.of_message(StreamId(stream), id).is_empty() {
+                self.abandon(StreamId(stream), id);
+            }
+        }
+        self.tell_writable();
+        self.advance_shutdown();
+    }
+
+    /// Gives up messages that were sent often enough (RFC 7496 section 3.1).
+    pub(super) fn after_losses(&mut self, _now: Instant) {
+        if !self.agreed.partial_reliability {
+            return;
+        }
+        let mut from = 0;
+        while let Some(tsn) = self.out.next_lost(from) {
+            from = tsn + 1;
+            let Some(sent) = self.out.get(tsn) else { continue };
+            if let Reliability::Retransmissions(most) = sent.piece.reliability
+                && u32::from(sent.times) > most
+            {
+                let (stream, id) = (sent.piece.stream, sent.piece.id);
+                self.abandon(stream, id);
+            }
+        }
+    }
+
+    /// Gives up less important messages until `len` bytes fit (RFC 7496 section 3.2).
+    pub(super) fn make_room(&mut self, len: usize, priority: u32) {
+        if !self.agreed.partial_reliability {
+            return;
+        }
+        while self.buffered() + len > self.config.send_buffer || self.queues.messages() >= self.config.max_messages {
+            let candidate = self.queues.least_important(priority).or_else(|| self.out.least_important(priority));
+            let Some((stream, id)) = candidate else { break };
+            self.abandon(stream, id);
+        }
+    }
+
+    /// Writes a FORWARD TSN or I-FORWARD-TSN chunk that moves the peer's cumulative TSN over what was given up, with as many
+    /// streams as fit. Returns whether there was anything to say.
+    pub(super) fn write_forward(&self, packet: &mut PacketBuilder<'_>) -> Result<bool, Full> {
+        let Some(mut last) = self.out.advanced() else { return Ok(false) };
+        let per_stream = if self.agreed.interleaving { 8 } else { 4 };
+        let most = (packet.room().saturating_sub(8)) / per_stream;
+        let mut streams: BTreeMap<(u16, bool), u32> = BTreeMap::new();
+        for (tsn, sent) in self.out.iter().take_while(|(tsn, s)| *tsn <= last && s.fate == Fate::Abandoned) {
+            let key = (sent.piece.stream.0, sent.piece.unordered);
+            if sent.piece.unordered && !self.agreed.interleaving {
+                continue;
+            }
+            if !streams.contains_key(&key) && streams.len() >= most {
+                last = tsn - 1;
+                break;
+            }
+            streams.insert(key, sent.piece.number);
+        }
+        if last < self.out.base() {
+            return Err(Full);
+        }
+        let cumulative = Tsn(last as u32);
+        if self.agreed.interleaving {
+            let list: Vec<SkippedMessage> = streams
+                .iter()
+                .map(|((s, u), n)| SkippedMessage { stream: StreamId(*s), unordered: *u, mid: Mid(*n) })
+                .collect();
+            packet.push(&IForwardTsn { cumulative, skipped: Array::from(&list[..]) })?;
+        } else {
+            let list: Vec<Skipped> =
+                streams.iter().map(|((s, _), n)| Skipped { stream: StreamId(*s), ssn: Ssn(*n as u16) }).collect();
+            packet.push(&ForwardTsn { cumulative, skipped: Array::from(&list[..]) })?;
+        }
+        Ok(true)
+    }
+}

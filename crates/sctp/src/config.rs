@@ -1,0 +1,335 @@
+//! What can be set: of an endpoint, and of its associations.
+
+use core::time::Duration;
+use neater_cc::{
+    Congestion, Cubic, CubicConfig, HyStartConfig, IdleRule, InitialWindow, NewReno, NewRenoConfig,
+    PacingConfig, Reduction,
+};
+use std::net::IpAddr;
+
+/// What a packet layer (UDP, raw IP, DTLS) says of itself. One instance per local address that packets leave from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// The local address, if it is fixed: told to the peer when [`Config::tell_addresses`] is set.
+    pub address: Option<IpAddr>,
+    /// The largest IP packet that the link takes, in bytes.
+    pub mtu: u16,
+    /// What lies between the IP packet and the SCTP packet, in bytes: IP and UDP headers, or those of DTLS.
+    pub overhead: u16,
+    /// Whether the layer guarantees by itself that packets arrive as they were sent: then the checksum may be left out
+    /// (RFC 9653).
+    pub authenticates: bool,
+}
+
+impl Layer {
+    /// UDP over IPv6 on a path that may be as narrow as IPv6 allows; fits IPv4 as well.
+    #[must_use]
+    pub const fn udp() -> Self {
+        Self { address: None, mtu: 1280, overhead: 48, authenticates: false }
+    }
+
+    /// The largest SCTP packet, in bytes; a multiple of four.
+    #[must_use]
+    pub const fn room(&self) -> u16 {
+        let room = self.mtu.saturating_sub(self.overhead);
+        (if room < MIN_ROOM { MIN_ROOM } else { room }) / 4 * 4
+    }
+}
+
+/// The least room for a packet that is believed: RFC 9260 section 7.3 leaves it to path MTU discovery, and IPv4 guarantees 576
+/// bytes (RFC 791), less the largest overhead.
+pub const MIN_ROOM: u16 = 456;
+
+/// The bounds of the retransmission timeout (RFC 9260 section 16).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RtoConfig {
+    /// `RTO.Initial`.
+    pub initial: Duration,
+    /// `RTO.Min`.
+    pub min: Duration,
+    /// `RTO.Max`.
+    pub max: Duration,
+}
+
+/// How losses are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossDetection {
+    /// By three miss indications (RFC 9260 section 7.2.4).
+    MissIndications,
+    /// By time, and with a probe for losses at the end (RFC 8985, applied to TSNs).
+    RackTlp,
+}
+
+/// The congestion control policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Slow start and congestion avoidance with byte counting (RFC 9260 section 7.2).
+    NewReno,
+    /// CUBIC (RFC 9438).
+    Cubic,
+}
+
+/// What limits bursts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Burst {
+    /// At most this many packets in answer to one event: `Max.Burst` (RFC 9260 section 6.1, rule D).
+    Packets(u32),
+    /// Packets are spread over the round trip.
+    Paced(PacingConfig),
+    /// Nothing.
+    Unlimited,
+}
+
+/// Congestion control and loss recovery of every path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Recovery {
+    /// How losses are found.
+    pub detection: LossDetection,
+    /// The policy.
+    pub policy: Policy,
+    /// The first window.
+    pub initial_window: InitialWindow,
+    /// How the window comes down.
+    pub reduction: Reduction,
+    /// Leave slow start early (RFC 9406).
+    pub hystart: bool,
+    /// What limits bursts.
+    pub burst: Burst,
+}
+
+impl Recovery {
+    /// What makes transports fast today: CUBIC, an initial window of ten packets, HyStart++, proportional rate reduction,
+    /// loss detection by time, pacing.
+    #[must_use]
+    pub fn modern() -> Self {
+        Self {
+            detection: LossDetection::RackTlp,
+            policy: Policy::Cubic,
+            initial_window: InitialWindow::Segments(10),
+            reduction: Reduction::Proportional,
+            hystart: true,
+            burst: Burst::Paced(PacingConfig::default()),
+        }
+    }
+
+    /// What RFC 9260 says, and nothing more.
+    #[must_use]
+    pub const fn rfc9260() -> Self {
+        Self {
+            detection: LossDetection::MissIndications,
+            policy: Policy::NewReno,
+            initial_window: InitialWindow::Rfc3390,
+            reduction: Reduction::Instant,
+            hystart: false,
+            burst: Burst::Packets(4),
+        }
+    }
+
+    /// The congestion control of a new path whose largest chunk is `mss` bytes.
+    pub(crate) fn congestion(&self, mss: u64) -> Congestion {
+        let hystart = self.hystart.then(HyStartConfig::rfc9406);
+        let controller: Box<dyn neater_cc::Controller> = match self.policy {
+            Policy::NewReno => Box::new(NewReno::new(NewRenoConfig::rfc5681())),
+            Policy::Cubic => Box::new(Cubic::new(CubicConfig { hystart, ..CubicConfig::rfc9438() })),
+        };
+        let pacing = if let Burst::Paced(p) = self.burst { Some(p) } else { None };
+        let config = neater_cc::Config {
+            initial_window: self.initial_window,
+            reduction: self.reduction,
+            idle: IdleRule::Decay,
+            grow_unused: false,
+            pacing,
+        };
+        Congestion::new(config, controller, mss)
+    }
+}
+
+/// Who may send next when several streams have something to send (RFC 8260 section 3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheduler {
+    /// The message that was handed over first (section 3.1).
+    #[default]
+    FirstCome,
+    /// Streams take turns (section 3.2).
+    RoundRobin,
+    /// Streams take turns with packets (section 3.3).
+    RoundRobinPerPacket,
+    /// The stream with the smallest priority value; equal ones take turns (section 3.4).
+    Priority,
+    /// Each stream gets the same share of the bytes (section 3.5).
+    FairBandwidth,
+    /// Each stream gets a share of the bytes in proportion to its weight (section 3.6).
+    WeightedFair,
+}
+
+/// The protocol extensions that we offer, used when the peer offers them too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extensions {
+    /// I-DATA (RFC 8260).
+    pub interleaving: bool,
+    /// FORWARD-TSN (RFC 3758).
+    pub partial_reliability: bool,
+    /// RE-CONFIG (RFC 6525).
+    pub reconfiguration: bool,
+    /// ECN (RFC 9260 appendix A of RFC 4960, RFC 3168).
+    pub ecn: bool,
+    /// No checksum over a layer that authenticates (RFC 9653).
+    pub zero_checksum: bool,
+}
+
+impl Default for Extensions {
+    fn default() -> Self {
+        Self { interleaving: true, partial_reliability: true, reconfiguration: true, ecn: true, zero_checksum: true }
+    }
+}
+
+/// What every association of an endpoint begins with.
+#[derive(Clone, Debug)]
+pub struct AssociationConfig {
+    /// How many streams we wish to send on, 1 to 65,535.
+    pub outbound_streams: u16,
+    /// How many streams we accept, 1 to 65,535.
+    pub inbound_streams: u16,
+    /// The receive buffer in bytes, at least 4,096 (`a_rwnd` is at least 1,500: RFC 9260 section 3.3.2).
+    pub receive_buffer: u32,
+    /// How many bytes of payload may wait to be sent or acknowledged.
+    pub send_buffer: usize,
+    /// How many messages may wait to be sent.
+    pub max_messages: usize,
+    /// The largest message we send, in bytes.
+    pub max_message: usize,
+    /// Retransmission timeout.
+    pub rto: RtoConfig,
+    /// `Max.Init.Retransmits`.
+    pub max_init_retransmits: u32,
+    /// `Association.Max.Retrans`.
+    pub max_association_retransmits: u32,
+    /// `Path.Max.Retrans`.
+    pub max_path_retransmits: u32,
+    /// `HB.interval`; `None`: no heartbeats except to verify paths.
+    pub heartbeat_interval: Option<Duration>,
+    /// `SACK.Delay`, at most 500 ms (RFC 9260 section 6.2).
+    pub sack_delay: Duration,
+    /// Acknowledge at the latest with this many packets.
+    pub sack_every: u32,
+    /// The most paths.
+    pub max_paths: usize,
+    /// Congestion control and loss recovery.
+    pub recovery: Recovery,
+    /// Who may send next.
+    pub scheduler: Scheduler,
+    /// Extensions.
+    pub extensions: Extensions,
+    /// The adaptation indication that we send (RFC 5061 section 4.2.6).
+    pub adaptation: Option<u32>,
+}
+
+impl Default for AssociationConfig {
+    fn default() -> Self {
+        Self {
+            outbound_streams: 1024,
+            inbound_streams: 65_535,
+            receive_buffer: 1 << 20,
+            send_buffer: 4 << 20,
+            max_messages: 65_536,
+            max_message: 16 << 20,
+            rto: RtoConfig {
+                initial: Duration::from_secs(1),
+                min: Duration::from_millis(200),
+                max: Duration::from_secs(60),
+            },
+            max_init_retransmits: 8,
+            max_association_retransmits: 10,
+            max_path_retransmits: 5,
+            heartbeat_interval: Some(Duration::from_secs(30)),
+            sack_delay: Duration::from_millis(100),
+            sack_every: 2,
+            max_paths: 8,
+            recovery: Recovery::modern(),
+            scheduler: Scheduler::default(),
+            extensions: Extensions::default(),
+            adaptation: None,
+        }
+    }
+}
+
+impl AssociationConfig {
+    /// The protocol as RFC 9260 has it, with its suggested values (section 16) and without extensions.
+    #[must_use]
+    pub fn rfc9260() -> Self {
+        Self {
+            rto: RtoConfig {
+                initial: Duration::from_secs(1),
+                min: Duration::from_secs(1),
+                max: Duration::from_secs(60),
+            },
+            sack_delay: Duration::from_millis(200),
+            recovery: Recovery::rfc9260(),
+            extensions: Extensions {
+                interleaving: false,
+                partial_reliability: false,
+                reconfiguration: false,
+                ecn: false,
+                zero_checksum: false,
+            },
+            ..Self::default()
+        }
+    }
+
+    /// The same with every value in its range.
+    #[must_use]
+    pub(crate) fn sane(mut self) -> Self {
+        self.outbound_streams = self.outbound_streams.max(1);
+        self.inbound_streams = self.inbound_streams.max(1);
+        self.receive_buffer = self.receive_buffer.max(4096);
+        self.max_message = self.max_message.max(1);
+        self.sack_delay = self.sack_delay.min(Duration::from_millis(500));
+        self.sack_every = self.sack_every.max(1);
+        self.max_paths = self.max_paths.clamp(1, 32);
+        self.rto.max = self.rto.max.max(self.rto.min);
+        self.rto.initial = self.rto.initial.clamp(self.rto.min, self.rto.max);
+        self
+    }
+}
+
+/// What an endpoint is like.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The packet layers, at least one; [`crate::LayerId`] is an index.
+    pub layers: Vec<Layer>,
+    /// Our SCTP port.
+    pub port: u16,
+    /// Take associations that peers open.
+    pub accept: bool,
+    /// Tell the peer the addresses of all layers (more than one path). Behind a NAT they mean nothing to the peer.
+    pub tell_addresses: bool,
+    /// The first byte of every verification tag of ours: which of several engines on one port an association belongs to.
+    pub engine: Option<u8>,
+    /// How long a state cookie may be used: `Valid.Cookie.Life`.
+    pub cookie_life: Duration,
+    /// The most associations at once.
+    pub max_associations: usize,
+    /// The most stateless answers that wait to be sent.
+    pub max_replies: usize,
+    /// Stateless answers to packets out of the blue, and INIT ACK chunks larger than three times their INIT, per second.
+    pub replies_per_second: u32,
+    /// For the associations.
+    pub association: AssociationConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            layers: vec![Layer::udp()],
+            port: neater_sctp_wire::UDP_PORT,
+            accept: false,
+            tell_addresses: false,
+            engine: None,
+            cookie_life: Duration::from_secs(60),
+            max_associations: 100_000,
+            max_replies: 256,
+            replies_per_second: 1000,
+            association: AssociationConfig::default(),
+        }
+    }
+}

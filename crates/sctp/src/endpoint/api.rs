@@ -1,0 +1,269 @@
+//! What the program calls.
+
+use super::{Endpoint, Entry, TURN, Transmit};
+use crate::association::{Association, Setup};
+use crate::error::{ConnectError, ReconfigError, SendError};
+use crate::event::Event;
+use crate::ids::{AssociationId, MessageId, PathId, Route};
+use crate::receive::Message;
+use crate::send::SendOptions;
+use crate::stats::{AssociationStats, PathStats};
+use bytes::Bytes;
+use neater_base::{Instant, Key};
+use neater_sctp_wire::{StreamId, Tsn};
+use std::sync::Arc;
+
+impl Endpoint {
+    /// Opens an association with the SCTP port `port` of the peer, which all `routes` lead to; the first is tried first.
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub fn connect(&mut self, now: Instant, port: u16, routes: &[Route]) -> Result<AssociationId, ConnectError> {
+        if port == 0 {
+            return Err(ConnectError::NoPort);
+        }
+        if routes.is_empty() {
+            return Err(ConnectError::NoRoute);
+        }
+        if routes.iter().any(|r| usize::from(r.layer.0) >= self.config.layers.len()) {
+            return Err(ConnectError::NoSuchLayer);
+        }
+        if routes.iter().any(|r| self.index.by_peer(r.remote, port).is_some()) {
+            return Err(ConnectError::Exists);
+        }
+        if self.associations.len() >= self.config.max_associations {
+            return Err(ConnectError::TooMany);
+        }
+        let (tag, ties, initial) = (self.fresh_tag(), self.fresh_ties(), Tsn(self.rng.u32()));
+        let setup = Setup {
+            config: Arc::clone(&self.association_config),
+            layers: &self.config.layers,
+            addresses: self.addresses(),
+            port: self.config.port,
+            peer_port: port,
+            tag,
+            initial,
+            ties,
+        };
+        let association = Association::connect(setup, routes);
+        let key = self.insert(association);
+        let _ = now;
+        Ok(AssociationId(key))
+    }
+
+    pub(super) fn insert(&mut self, association: Association) -> Key {
+        let key = self.associations.insert(Entry {
+            association,
+            eager: false,
+            eventful: false,
+            scheduled: Instant::FAR_FUTURE,
+            gone: false,
+            released: false,
+        });
+        self.touch(key);
+        key
+    }
+
+    /// Does what is due by now.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((key, at)) = self.timers.pop_due(now) {
+            let Some(entry) = self.associations.get_mut(key).filter(|e| e.scheduled == at) else { continue };
+            entry.scheduled = Instant::FAR_FUTURE;
+            entry.association.handle_timeout(now, &mut self.rng);
+            self.touch(key);
+        }
+        self.prune();
+        if self.timers.len() > 64 + 8 * self.associations.len() {
+            let associations = &self.associations;
+            self.timers.compact(|(key, at)| associations.get(*key).is_some_and(|e| e.scheduled == *at));
+        }
+    }
+
+    /// When [`Endpoint::handle_timeout`] is to be called next. Drain [`Endpoint::poll_transmit`] first.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Writes the next packet into `buffer`, which should have room for the largest packet of every layer. `None`: there is
+    /// none now.
+    pub fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        while let Some((route, bytes)) = self.replies.pop() {
+            if let Some(space) = buffer.get_mut(..bytes.len()) {
+                space.copy_from_slice(&bytes);
+                return Some(Transmit { route, len: bytes.len(), ect: false });
+            }
+        }
+        while let Some(&key) = self.eager.front() {
+            let Some(entry) = self.associations.get_mut(key).filter(|e| e.eager) else {
+                self.eager.pop_front();
+                continue;
+            };
+            if let Some(packed) = entry.association.poll_transmit(now, buffer, &mut self.rng) {
+                self.turn += 1;
+                if self.turn >= TURN && self.eager.len() > 1 {
+                    self.turn = 0;
+                    self.eager.rotate_left(1);
+                }
+                return Some(Transmit { route: packed.route, len: packed.len, ect: packed.ect });
+            }
+            entry.eager = false;
+            self.turn = 0;
+            self.eager.pop_front();
+            if let Some(at) = entry.association.next_timeout().filter(|at| *at < entry.scheduled) {
+                entry.scheduled = at;
+                self.timers.push(at, (key, at));
+            }
+        }
+        self.prune();
+        None
+    }
+
+    /// The next thing that has happened.
+    pub fn poll_event(&mut self) -> Option<(AssociationId, Event)> {
+        while let Some(&key) = self.eventful.front() {
+            if let Some(entry) = self.associations.get_mut(key) {
+                if let Some(event) = entry.association.poll_event() {
+                    return Some((AssociationId(key), event));
+                }
+                entry.eventful = false;
+            }
+            self.eventful.pop_front();
+            self.sweep(key);
+        }
+        None
+    }
+
+    /// Whether packets, events or deadlines wait.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.replies.is_empty() && self.eager.is_empty() && self.eventful.is_empty()
+    }
+
+    fn act<T>(&mut self, id: AssociationId, act: impl FnOnce(&mut Association) -> T) -> Option<T> {
+        let entry = self.associations.get_mut(id.0).filter(|e| !e.released)?;
+        let result = act(&mut entry.association);
+        self.touch(id.0);
+        Some(result)
+    }
+
+    /// Hands over a message. The bytes are kept until they are acknowledged.
+    ///
+    /// # Errors
+    /// See [`SendError`]; the message was then not taken.
+    pub fn send(
+        &mut self,
+        id: AssociationId,
+        stream: StreamId,
+        payload: Bytes,
+        options: SendOptions,
+    ) -> Result<MessageId, SendError> {
+        self.act(id, |a| a.send(stream, payload, options)).unwrap_or(Err(SendError::Closed))
+    }
+
+    /// The next message that has arrived, or part of one that is long. What arrived before an association was over can still be
+    /// read.
+    pub fn receive(&mut self, id: AssociationId) -> Option<Message> {
+        self.act(id, Association::receive)?
+    }
+
+    /// Gives the buffer of a message back, to be used again.
+    pub fn recycle(&mut self, id: AssociationId, buffer: Vec<u8>) {
+        if let Some(entry) = self.associations.get_mut(id.0) {
+            entry.association.recycle(buffer);
+        }
+    }
+
+    /// Ends an association when everything is delivered.
+    pub fn shutdown(&mut self, now: Instant, id: AssociationId) {
+        self.act(id, |a| a.shutdown(now));
+    }
+
+    /// Ends an association at once; the peer's application is given `reason`, at most 256 bytes of it.
+    pub fn abort(&mut self, id: AssociationId, reason: &[u8]) {
+        self.act(id, |a| a.abort(reason));
+    }
+
+    /// Wants nothing more of an association: if it is not over it is aborted, and nothing of it is kept.
+    pub fn release(&mut self, id: AssociationId) {
+        self.act(id, |a| a.abort(b""));
+        if let Some(entry) = self.associations.get_mut(id.0) {
+            entry.released = true;
+        }
+        self.sweep(id.0);
+    }
+
+    /// Lets data go a certain way while that works; false if there is no such path.
+    pub fn set_primary(&mut self, id: AssociationId, path: PathId) -> bool {
+        self.act(id, |a| a.set_primary(path)).unwrap_or(false)
+    }
+
+    /// Sets the priority of an outbound stream, smaller is sooner, or its weight, at least 1: whichever the scheduler uses. False
+    /// if there is no such stream.
+    pub fn set_stream_value(&mut self, id: AssociationId, stream: StreamId, value: u16) -> bool {
+        self.act(id, |a| a.set_stream_value(stream, value)).unwrap_or(false)
+    }
+
+    /// Begins to number the messages on these outbound streams anew, on all if the list is empty (RFC 6525). Messages that have
+    /// not begun wait meanwhile.
+    ///
+    /// # Errors
+    /// See [`ReconfigError`].
+    pub fn reset_outgoing(&mut self, id: AssociationId, streams: &[StreamId]) -> Result<(), ReconfigError> {
+        self.act(id, |a| a.reset_outgoing(streams)).unwrap_or(Err(ReconfigError::NotEstablished))
+    }
+
+    /// Asks the peer to do so with its streams.
+    ///
+    /// # Errors
+    /// See [`ReconfigError`].
+    pub fn reset_incoming(&mut self, id: AssociationId, streams: &[StreamId]) -> Result<(), ReconfigError> {
+        self.act(id, |a| a.reset_incoming(streams)).unwrap_or(Err(ReconfigError::NotEstablished))
+    }
+
+    /// Asks for more outbound streams.
+    ///
+    /// # Errors
+    /// See [`ReconfigError`].
+    pub fn add_outgoing(&mut self, id: AssociationId, more: u16) -> Result<(), ReconfigError> {
+        self.act(id, |a| a.add_outgoing(more)).unwrap_or(Err(ReconfigError::NotEstablished))
+    }
+
+    /// Asks the peer to have more outbound streams.
+    ///
+    /// # Errors
+    /// See [`ReconfigError`].
+    pub fn add_incoming(&mut self, id: AssociationId, more: u16) -> Result<(), ReconfigError> {
+        self.act(id, |a| a.add_incoming(more)).unwrap_or(Err(ReconfigError::NotEstablished))
+    }
+
+    /// What has been counted.
+    #[must_use]
+    pub fn association_stats(&self, id: AssociationId) -> Option<AssociationStats> {
+        self.live(id).map(|a| *a.stats())
+    }
+
+    /// The paths and what is known of them.
+    #[must_use]
+    pub fn paths(&self, id: AssociationId) -> Vec<PathStats> {
+        self.live(id).map(Association::path_stats).unwrap_or_default()
+    }
+
+    /// Bytes that wait to be sent or acknowledged.
+    #[must_use]
+    pub fn buffered(&self, id: AssociationId) -> usize {
+        self.live(id).map_or(0, Association::buffered)
+    }
+
+    /// The number of streams, outbound and inbound.
+    #[must_use]
+    pub fn streams(&self, id: AssociationId) -> (u16, u16) {
+        self.live(id).map_or((0, 0), Association::streams)
+    }
+
+    /// The extensions that both sides have, and the peer's adaptation indication.
+    #[must_use]
+    pub fn agreed(&self, id: AssociationId) -> Option<(crate::Extensions, Option<u32>)> {
+        self.live(id).map(Association::agreed)
+    }
+}

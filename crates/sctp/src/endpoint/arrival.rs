@@ -1,0 +1,123 @@
+//! A packet arrives: whose is it (RFC 9260 sections 8.4 and 8.5).
+
+use super::Endpoint;
+use crate::association::is_unicast;
+use crate::ids::Route;
+use neater_base::{Instant, Key};
+use neater_sctp_wire::chunk::{Abort, CookieAck, CookieEcho, Error, Init, ShutdownAck, ShutdownComplete};
+use neater_sctp_wire::{
+    Cause, Causes, Checksum, Chunk, CommonHeader, Emit, Packet, PacketBuilder, RawChunk, Tag, ZeroChecksum,
+};
+
+/// T: the tag is that of the sender (RFC 9260 sections 3.3.7 and 3.3.13).
+const REFLECTED: u8 = 1;
+
+impl Endpoint {
+    /// Takes a packet that came over `route`; `marked`: the network has marked it as having met congestion.
+    pub fn handle_packet(&mut self, now: Instant, route: Route, marked: bool, bytes: &[u8]) {
+        self.stats.packets_received += 1;
+        let Some(layer) = self.config.layers.get(usize::from(route.layer.0)) else { return };
+        let zero = layer.authenticates && self.association_config.extensions.zero_checksum;
+        let zero = if zero { ZeroChecksum::Accepted } else { ZeroChecksum::Refused };
+        let packet = match Packet::parse(bytes) {
+            Ok(packet) if packet.verify(zero).is_ok() => packet,
+            _ => {
+                self.stats.malformed += 1;
+                return;
+            }
+        };
+        if packet.header.destination_port != self.config.port {
+            self.stats.wrong_port += 1;
+            return;
+        }
+        let Some(Ok(first)) = packet.chunks().next() else {
+            self.stats.malformed += 1;
+            return;
+        };
+        match first.kind {
+            Init::KIND => self.on_init(now, route, &packet, &first),
+            CookieEcho::KIND => self.on_cookie_echo(now, route, marked, &packet, &first),
+            kind => match self.owner(route, &packet, &first, kind) {
+                Some(key) => self.deliver(now, key, route, marked, &packet, 0),
+                None => self.out_of_the_blue(now, route, &packet),
+            },
+        }
+    }
+
+    /// Hands a packet to its association.
+    pub(super) fn deliver(
+        &mut self,
+        now: Instant,
+        key: Key,
+        route: Route,
+        marked: bool,
+        packet: &Packet<'_>,
+        skip: usize,
+    ) {
+        if let Some(entry) = self.associations.get_mut(key) {
+            entry.association.handle_packet(now, route, marked, packet, skip, &mut self.rng);
+            self.touch(key);
+        }
+    }
+
+    /// The association that a packet is for, by the rules for tags.
+    fn owner(&self, route: Route, packet: &Packet<'_>, first: &RawChunk<'_>, kind: u8) -> Option<Key> {
+        let CommonHeader { source_port, tag, .. } = packet.header;
+        let ends = matches!(kind, Abort::KIND | ShutdownComplete::KIND);
+        if ends && first.flags & REFLECTED != 0 {
+            // The peer knows nothing of the association and sends back the tag that we put into our packets.
+            let key = self.index.by_peer(route.remote, source_port)?;
+            let entry = self.associations.get(key)?;
+            return (entry.association.peer_tag() == tag && tag != Tag::ZERO).then_some(key);
+        }
+        let key = self.index.by_tag(tag)?;
+        let entry = self.associations.get(key)?;
+        (entry.association.peer_port() == source_port).then_some(key)
+    }
+
+    /// A packet that no association can be found for (section 8.4).
+    fn out_of_the_blue(&mut self, now: Instant, route: Route, packet: &Packet<'_>) {
+        let CommonHeader { source_port, tag, .. } = packet.header;
+        let known = self.index.by_peer(route.remote, source_port).and_then(|k| self.associations.get(k));
+        let mut kinds = packet.chunks().flatten();
+        let shutdown_ack = kinds.clone().any(|c| c.kind == ShutdownAck::KIND);
+        if let Some(entry) = known {
+            // A wrong tag: silently discarded (section 8.5), unless the handshake is met by the end of an older association
+            // (section 8.5.1 E).
+            if !(shutdown_ack && entry.association.is_opening()) {
+                self.stats.wrong_tag += 1;
+                return;
+            }
+        }
+        self.stats.out_of_the_blue += 1;
+        let silent = kinds.any(|c| {
+            matches!(c.kind, Abort::KIND | ShutdownComplete::KIND | CookieAck::KIND | Init::KIND) || is_stale(&c)
+        });
+        if silent || !is_unicast(route.remote.ip()) || tag == Tag::ZERO || !self.replies.allow(now) {
+            return;
+        }
+        if shutdown_ack {
+            self.reply(route, source_port, tag, &ShutdownComplete { reflected: true });
+        } else {
+            self.reply(route, source_port, tag, &Abort { reflected: true, causes: Causes::EMPTY });
+        }
+    }
+
+    /// Sends a packet with one chunk that belongs to no association.
+    pub(super) fn reply(&mut self, route: Route, port: u16, tag: Tag, chunk: &impl Emit) {
+        let mut buffer = vec![0; usize::from(crate::config::MIN_ROOM)];
+        let header = CommonHeader { source_port: self.config.port, destination_port: port, tag };
+        let Ok(mut packet) = PacketBuilder::new(&mut buffer, header) else { return };
+        if packet.push(chunk).is_ok() {
+            let len = packet.finish(Checksum::Crc32c);
+            buffer.truncate(len);
+            self.replies.push(route, buffer);
+        }
+    }
+}
+
+/// Whether it is an ERROR chunk about a stale cookie.
+fn is_stale(raw: &RawChunk<'_>) -> bool {
+    raw.kind == Error::KIND
+        && matches!(Chunk::decode(raw), Ok(Chunk::Error(e)) if e.causes.iter().flatten().any(|c| matches!(c, Cause::StaleCookie(_))))
+}

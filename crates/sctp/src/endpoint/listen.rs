@@ -1,0 +1,215 @@
+//! INIT and COOKIE ECHO chunks: associations that peers open (RFC 9260 sections 5.1 and 5.2).
+
+use super::Endpoint;
+use crate::association::{Association, Resolution, Setup, State};
+use crate::handshake::{Cookie, CookieError, Offer, Refusal, write_init};
+use crate::ids::Route;
+use neater_base::{Instant, Key};
+use neater_sctp_wire::cause::{InvalidMandatoryParameter, OutOfResource, Restart, StaleCookie, UnresolvableAddress};
+use neater_sctp_wire::chunk::{Abort, Error, Init};
+use neater_sctp_wire::{
+    Cause, Causes, Checksum, Chunk, CommonHeader, List, Packet, PacketBuilder, RawChunk, Tag, Tsn,
+};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// An answer may have at most this many times the bytes of its question.
+const AMPLIFICATION: usize = 3;
+/// The longest INIT ACK packet.
+const MAX_INIT_ACK: usize = 1200;
+
+impl Endpoint {
+    /// The association that the sender of an INIT chunk is known by: its source address, or one that it names (section 5.1.2,
+    /// rule D).
+    fn known_by(&self, route: Route, port: u16, addresses: &[IpAddr]) -> Option<Key> {
+        let named = addresses.iter().map(|a| SocketAddr::new(*a, route.remote.port()));
+        core::iter::once(route.remote).chain(named).find_map(|a| self.index.by_peer(a, port))
+    }
+
+    pub(super) fn on_init(&mut self, now: Instant, route: Route, packet: &Packet<'_>, raw: &RawChunk<'_>) {
+        let question = CommonHeader::LEN + raw.bytes.len();
+        let alone = packet.chunks().count() == 1 && packet.header.tag == Tag::ZERO;
+        let Ok(Chunk::Init(init)) = Chunk::decode(raw) else { return };
+        if !alone || !crate::association::is_unicast(route.remote.ip()) {
+            return; // Section 8.5.1 A.
+        }
+        let port = packet.header.source_port;
+        let (peer, report) = match Offer::read(&init) {
+            Ok((peer, _, report)) => (peer, report),
+            Err(refusal) => return self.refuse_init(now, route, port, &init, &refusal),
+        };
+        let known = self.known_by(route, port, &peer.addresses);
+        let (tag, initial, ties) = match known.and_then(|k| self.associations.get(k)) {
+            Some(entry) => {
+                let association = &entry.association;
+                match association.state() {
+                    State::ShutdownAckSent => {
+                        if let Some(key) = known {
+                            self.resend_shutdown_ack(key);
+                        }
+                        return; // Section 9.2.
+                    }
+                    State::CookieWait => (association.tag(), association.initial(), (0, 0)),
+                    State::CookieEchoed(_) => (association.tag(), association.initial(), association.ties()),
+                    _ => (Tag::ZERO, Tsn(0), association.ties()),
+                }
+            }
+            None if !self.config.accept => return self.abort_init(now, route, port, peer.tag, &[]),
+            None if self.associations.len() >= self.config.max_associations => {
+                return self.abort_init(now, route, port, peer.tag, &[OutOfResource.into()]);
+            }
+            None => (Tag::ZERO, Tsn(0), (0, 0)),
+        };
+        if let Some(key) = known
+            && self.brings_addresses(now, key, route, port, &peer)
+        {
+            return;
+        }
+        let (tag, initial) = if tag == Tag::ZERO { (self.fresh_tag(), Tsn(self.rng.u32())) } else { (tag, initial) };
+        let cookie = Cookie { created: now, route, peer_port: port, tag, initial, peer, ties };
+        self.answer_init(now, &cookie, &report, question);
+    }
+
+    /// A restart must not bring addresses along (sections 5.2.1 and 5.2.2): answers it with an ABORT chunk, and says so.
+    fn brings_addresses(&mut self, now: Instant, key: Key, route: Route, port: u16, peer: &Offer) -> bool {
+        let Some(entry) = self.associations.get(key) else { return false };
+        if *entry.association.state() == State::CookieWait {
+            return false;
+        }
+        let known: Vec<IpAddr> = entry.association.routes().map(|r| r.remote.ip()).collect();
+        let source = route.remote.ip();
+        let all = peer.addresses.iter().chain(core::iter::once(&source));
+        let new: Vec<IpAddr> = all.filter(|a| !known.contains(a)).copied().collect();
+        if new.is_empty() {
+            return false;
+        }
+        self.abort_init(now, route, port, peer.tag, &[Restart { addresses: List::new(&new) }.into()]);
+        true
+    }
+
+    /// Sends the INIT ACK chunk, with everything that we know in its cookie.
+    fn answer_init(&mut self, now: Instant, cookie: &Cookie, report: &[u8], question: usize) {
+        let authenticated = self.config.layers[usize::from(cookie.route.layer.0)].authenticates;
+        let ours = Offer::ours(cookie.tag, cookie.initial, &self.association_config, authenticated);
+        let ours = Offer { addresses: self.addresses(), ..ours };
+        let sealed = self.keys.seal(cookie);
+        let mut buffer = vec![0; MAX_INIT_ACK];
+        let header = CommonHeader {
+            source_port: self.config.port,
+            destination_port: cookie.peer_port,
+            tag: cookie.peer.tag,
+        };
+        let Ok(mut packet) = PacketBuilder::new(&mut buffer, header) else { return };
+        if write_init(&mut packet, &ours, Some((&sealed, report)), 0).is_err() {
+            return;
+        }
+        let len = packet.finish(Checksum::Crc32c);
+        buffer.truncate(len);
+        if len <= AMPLIFICATION * question || self.replies.allow(now) {
+            self.stats.cookies_sent += 1;
+            self.replies.push(cookie.route, buffer);
+        }
+    }
+
+    fn refuse_init(&mut self, now: Instant, route: Route, port: u16, init: &Init<'_>, refusal: &Refusal) {
+        match refusal {
+            Refusal::Silent | Refusal::NoCookie => {}
+            Refusal::InvalidField(_) => {
+                self.abort_init(now, route, port, init.tag, &[InvalidMandatoryParameter.into()]);
+            }
+            Refusal::HostName(name) => self.abort_init(now, route, port, init.tag, &[UnresolvableAddress(name).into()]),
+        }
+    }
+
+    fn abort_init(&mut self, now: Instant, route: Route, port: u16, tag: Tag, causes: &[Cause<'_>]) {
+        if self.replies.allow(now) {
+            self.reply(route, port, tag, &Abort { reflected: false, causes: Causes::new(causes) });
+        }
+    }
+
+    fn resend_shutdown_ack(&mut self, key: Key) {
+        if let Some(entry) = self.associations.get_mut(key) {
+            entry.association.resend_state();
+            self.touch(key);
+        }
+    }
+
+    pub(super) fn on_cookie_echo(
+        &mut self,
+        now: Instant,
+        route: Route,
+        marked: bool,
+        packet: &Packet<'_>,
+        raw: &RawChunk<'_>,
+    ) {
+        let (cookie, fresh) = match self.keys.open(now, self.config.cookie_life, raw.value) {
+            Ok(opened) => opened,
+            Err(_) => {
+                self.stats.cookies_refused += 1;
+                return;
+            }
+        };
+        let port = packet.header.source_port;
+        if packet.header.tag != cookie.tag || port != cookie.peer_port {
+            self.stats.cookies_refused += 1;
+            return; // Section 5.1.5, step 3.
+        }
+        let known = self.index.by_peer(cookie.route.remote, port);
+        let known = known.or_else(|| self.index.by_peer(route.remote, port)).or_else(|| self.index.by_tag(cookie.tag));
+        let resolution = known.and_then(|k| self.associations.get(k)).map(|e| e.association.resolve(&cookie));
+        if let Err(stale) = fresh
+            && resolution != Some(Resolution::Same)
+        {
+            return self.call_stale(now, route, &cookie, stale);
+        }
+        match known.zip(resolution) {
+            Some((key, resolution)) => {
+                let Some(entry) = self.associations.get_mut(key) else { return };
+                let rest = entry.association.on_cookie(now, &cookie, resolution, route);
+                self.touch(key);
+                if rest {
+                    self.deliver(now, key, route, marked, packet, 1);
+                }
+            }
+            None => self.accept(now, route, marked, packet, &cookie),
+        }
+    }
+
+    /// Makes the association that a cookie describes.
+    fn accept(&mut self, now: Instant, route: Route, marked: bool, packet: &Packet<'_>, cookie: &Cookie) {
+        let layer = usize::from(cookie.route.layer.0);
+        if !self.config.accept || layer >= self.config.layers.len() {
+            return;
+        }
+        if self.associations.len() >= self.config.max_associations {
+            let causes = [OutOfResource.into()];
+            return self.abort_init(now, route, cookie.peer_port, cookie.peer.tag, &causes);
+        }
+        let ties = self.fresh_ties();
+        let setup = Setup {
+            config: Arc::clone(&self.association_config),
+            layers: &self.config.layers,
+            addresses: self.addresses(),
+            port: self.config.port,
+            peer_port: cookie.peer_port,
+            tag: cookie.tag,
+            initial: cookie.initial,
+            ties,
+        };
+        let association = Association::accept(now, setup, cookie, route);
+        self.stats.accepted += 1;
+        let key = self.insert(association);
+        self.deliver(now, key, route, marked, packet, 1);
+    }
+
+    /// Tells the peer that its cookie is too old (section 5.1.5, step 4).
+    fn call_stale(&mut self, now: Instant, route: Route, cookie: &Cookie, stale: CookieError) {
+        self.stats.cookies_refused += 1;
+        let CookieError::Stale(by) = stale else { return };
+        if self.replies.allow(now) {
+            let staleness_us = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
+            let causes = [StaleCookie { staleness_us }.into()];
+            self.reply(route, cookie.peer_port, cookie.peer.tag, &Error { causes: Causes::new(&causes) });
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! One SCTP port: its associations, and what belongs to none.
+//!
+//! *Responsible for* finding the association of a packet, answering INIT chunks without keeping anything, cookies, packets out
+//! of the blue, and who may transmit next. *Not responsible for* anything that happens within an association.
+//!
+//! *Invariants*: a tag leads to one association; nothing is kept of a peer before its cookie has come back; stateless answers
+//! are bounded in number and rate.
+
+mod api;
+mod arrival;
+mod index;
+mod listen;
+mod replies;
+
+use crate::association::Association;
+use crate::config::Config;
+use crate::handshake::Keys;
+use crate::ids::{AssociationId, Route};
+use crate::stats::EndpointStats;
+use index::Index;
+use neater_base::{Instant, Key, Rng, Slab, Timers};
+use neater_sctp_wire::Tag;
+use replies::Replies;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A packet to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Where it goes.
+    pub route: Route,
+    /// How many bytes of the buffer it has.
+    pub len: usize,
+    /// Send it as capable of congestion marks: ECT(0) (RFC 3168).
+    pub ect: bool,
+}
+
+/// What the endpoint keeps of each association.
+#[derive(Debug)]
+struct Entry {
+    association: Association,
+    /// It is in the list of those that may have packets.
+    eager: bool,
+    /// It is in the list of those that have events.
+    eventful: bool,
+    /// The deadline that is in the heap.
+    scheduled: Instant,
+    /// It is no longer in the index.
+    gone: bool,
+    /// The application wants nothing more of it.
+    released: bool,
+}
+
+/// How many packets one association sends before the next has its turn.
+const TURN: u32 = 64;
+
+/// One SCTP port with all its associations.
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Config,
+    association_config: Arc<crate::config::AssociationConfig>,
+    rng: Rng,
+    keys: Keys,
+    associations: Slab<Entry>,
+    index: Index,
+    replies: Replies,
+    eager: VecDeque<Key>,
+    turn: u32,
+    eventful: VecDeque<Key>,
+    timers: Timers<(Key, Instant)>,
+    stats: EndpointStats,
+}
+
+impl Endpoint {
+    /// An endpoint without associations. Everything random in it follows from `seed`; `cookie_secret` is shared by the endpoints
+    /// of one listener.
+    ///
+    /// # Panics
+    /// If `config.layers` is empty: that is a mistake of the program.
+    #[must_use]
+    pub fn new(config: Config, seed: [u8; 32], cookie_secret: &[u8; 32]) -> Self {
+        assert!(!config.layers.is_empty(), "an endpoint needs a packet layer");
+        let mut rng = Rng::new(seed);
+        Self {
+            association_config: Arc::new(config.association.clone().sane()),
+            keys: Keys::new(cookie_secret),
+            associations: Slab::new(),
+            index: Index::new(rng.u64()),
+            replies: Replies::new(config.max_replies, config.replies_per_second),
+            config,
+            rng,
+            eager: VecDeque::new(),
+            turn: 0,
+            eventful: VecDeque::new(),
+            timers: Timers::new(),
+            stats: EndpointStats::default(),
+        }
+    }
+
+    /// A tag that no association has: random, not zero, with our engine's number in front.
+    fn fresh_tag(&mut self) -> Tag {
+        loop {
+            let mut tag = self.rng.u32();
+            if let Some(engine) = self.config.engine {
+                tag = u32::from(engine) << 24 | tag & 0x00ff_ffff;
+            }
+            if tag != 0 && self.index.by_tag(Tag(tag)).is_none() {
+                return Tag(tag);
+            }
+        }
+    }
+
+    /// Tie tags of a new association: random and not zero (RFC 9260 section 5.2.2).
+    fn fresh_ties(&mut self) -> (u32, u32) {
+        (self.rng.u32().max(1), self.rng.u32().max(1))
+    }
+
+    /// Our addresses, if they are told.
+    fn addresses(&self) -> Vec<std::net::IpAddr> {
+        let told = self.config.layers.iter().filter(|_| self.config.tell_addresses).filter_map(|l| l.address);
+        let all: Vec<_> = told.take(crate::handshake::MAX_ADDRESSES).collect();
+        if all.len() > 1 { all } else { Vec::new() }
+    }
+
+    /// Something has happened to an association: its packets, events and deadline are seen to.
+    fn touch(&mut self, key: Key) {
+        let Some(entry) = self.associations.get_mut(key) else { return };
+        if entry.association.routes_changed && !entry.gone {
+            entry.association.routes_changed = false;
+            self.index.update(key, &entry.association);
+        }
+        if let Some((route, bytes)) = entry.association.take_farewell() {
+            self.replies.push_final(route, bytes);
+        }
+        if entry.association.is_closed() {
+            entry.scheduled = Instant::FAR_FUTURE;
+            if !core::mem::replace(&mut entry.gone, true) {
+                self.index.remove(key);
+            }
+        } else if !core::mem::replace(&mut entry.eager, true) {
+            // Its deadline is seen to when it has no more packets: what is due may be a packet.
+            self.eager.push_back(key);
+        }
+        if entry.association.has_events() && !core::mem::replace(&mut entry.eventful, true) {
+            self.eventful.push_back(key);
+        }
+        self.sweep(key);
+    }
+
+    /// Forgets an association that is over, when nothing of it is left to be told.
+    fn sweep(&mut self, key: Key) {
+        let forget = self.associations.get(key).is_some_and(|e| {
+            e.association.is_closed() && (e.released || e.association.is_drained() && !e.eventful)
+        });
+        if forget {
+            self.associations.remove(key);
+        }
+    }
+
+    /// Drops deadlines that mean nothing any more, so that the next one is true.
+    fn prune(&mut self) {
+        let associations = &self.associations;
+        self.timers.prune_head(|(key, at)| associations.get(*key).is_some_and(|e| e.scheduled == *at));
+    }
+
+    /// The number of associations that are not over.
+    #[must_use]
+    pub fn associations(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The number of associations of which anything is kept.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.associations.len()
+    }
+
+    /// What has been counted.
+    #[must_use]
+    pub fn stats(&self) -> EndpointStats {
+        EndpointStats { replies_suppressed: self.replies.suppressed(), ..self.stats }
+    }
+
+    fn live(&self, id: AssociationId) -> Option<&Association> {
+        self.associations.get(id.0).filter(|e| !e.released).map(|e| &e.association)
+    }
+}

@@ -1,0 +1,111 @@
+//! What an association tells the application.
+
+use crate::ids::{MessageId, PathId, Route};
+use crate::path::PathState;
+use neater_sctp_wire::StreamId;
+
+/// Why an association is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// Both sides have delivered everything (RFC 9260 section 9.2).
+    Shutdown,
+    /// The application aborted it.
+    Aborted,
+    /// The peer aborted it.
+    PeerAborted {
+        /// The code of its first error cause (RFC 9260 section 3.3.10), if it gave one.
+        cause: Option<u16>,
+        /// The reason of the peer's application, at most 256 bytes of it.
+        reason: Vec<u8>,
+    },
+    /// The peer answers no more, or never did.
+    Unreachable,
+    /// The peer violated the protocol.
+    PeerMisbehaved(&'static str),
+    /// The peer refused or could not be agreed with.
+    Refused(&'static str),
+    /// The shutdown took too long (T5-shutdown-guard).
+    ShutdownTimeout,
+}
+
+/// What has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The INIT ACK chunk has arrived: the peer is there and willing.
+    Reachable,
+    /// The association is up.
+    Connected,
+    /// A peer has opened this association.
+    Accepted,
+    /// There is something to read that was not there before.
+    Readable,
+    /// There is room to send again, after [`crate::SendError::Blocked`].
+    Writable,
+    /// The peer has started again, and the association with it: what was under way is reported as failed.
+    Restarted,
+    /// A path has become usable or unusable.
+    Path {
+        /// Which.
+        path: PathId,
+        /// Where it goes.
+        route: Route,
+        /// What it is now.
+        state: PathState,
+    },
+    /// Data goes this way from now on.
+    PrimaryPath {
+        /// Which.
+        path: PathId,
+    },
+    /// A message that was to be reported on is delivered: the peer has acknowledged all of it.
+    Acknowledged {
+        /// Which.
+        message: MessageId,
+    },
+    /// A message will not be delivered: given up as its reliability allows, or lost with the association.
+    Failed {
+        /// Which.
+        message: MessageId,
+        /// Its stream.
+        stream: StreamId,
+        /// Whether any of it has been sent.
+        sent: bool,
+    },
+    /// The peer gave up a message of which part has been read.
+    PartLost {
+        /// Its stream.
+        stream: StreamId,
+        /// Its number: [`crate::Message::number`].
+        number: u64,
+    },
+    /// The peer wants to end the association and takes no more new messages.
+    PeerShutdown,
+    /// Our outbound streams have been reset, or the peer refused (RFC 6525).
+    OutgoingReset {
+        /// The streams; none means all.
+        streams: Vec<StreamId>,
+        /// Whether the peer did it.
+        done: bool,
+    },
+    /// The peer has reset its outbound streams: our inbound ones begin again.
+    IncomingReset {
+        /// The streams; none means all.
+        streams: Vec<StreamId>,
+    },
+    /// There are more outbound streams, or the peer refused to take more.
+    StreamsAdded {
+        /// How many there are now.
+        outbound: u16,
+        /// Whether the peer agreed.
+        done: bool,
+    },
+    /// The peer reports an error that does not end the association.
+    PeerError {
+        /// The code of the cause (RFC 9260 section 3.3.10).
+        cause: u16,
+    },
+    /// The association is over. The last event.
+    Closed(CloseReason),
+}

@@ -1,0 +1,233 @@
+//! The state cookie: everything that the responder needs to make an association, sealed (RFC 9260 sections 5.1.3 to 5.1.5).
+//!
+//! It is authenticated and not encrypted; it holds nothing that its receiver does not know. The key follows from a secret and
+//! from the hour, so that it changes by itself and several engines that share the secret agree.
+
+use super::offer::{MAX_ADDRESSES, Offer};
+use crate::config::Extensions;
+use crate::ids::{LayerId, Route};
+use core::time::Duration;
+use neater_base::{Instant, Reader, Short};
+use neater_sctp_wire::{Tag, Tsn};
+use ring::hmac;
+use std::net::{IpAddr, SocketAddr};
+
+/// The first byte: the version of the layout.
+const VERSION: u8 = 1;
+/// The MAC is cut to this many bytes (RFC 2104 section 5: at least half of the hash).
+const MAC_LEN: usize = 16;
+/// How long one key is used (RFC 9260 section 5.1.3: "hourly").
+const KEY_LIFE: Duration = Duration::from_secs(3600);
+
+/// What a cookie says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cookie {
+    pub(crate) created: Instant,
+    /// Where the INIT came from.
+    pub(crate) route: Route,
+    pub(crate) peer_port: u16,
+    /// Our tag and initial TSN.
+    pub(crate) tag: Tag,
+    pub(crate) initial: Tsn,
+    /// What the peer offered; of the extensions, what both offer.
+    pub(crate) peer: Offer,
+    /// The tie tags of the association that was there: ours and the peer's, 0 if there was none (section 5.2.2).
+    pub(crate) ties: (u32, u32),
+}
+
+/// Why a cookie is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CookieError {
+    /// It is not one of ours.
+    Forged,
+    /// It is too old, by this much.
+    Stale(Duration),
+}
+
+/// The keys that seal cookies.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    master: hmac::Key,
+    /// The last two that were used, with their hours.
+    made: [Option<(u64, hmac::Key)>; 2],
+}
+
+impl Keys {
+    pub(crate) fn new(secret: &[u8; 32]) -> Self {
+        Self { master: hmac::Key::new(hmac::HMAC_SHA256, secret), made: [None, None] }
+    }
+
+    fn key(&mut self, created: Instant) -> &hmac::Key {
+        let hour = created.as_nanos() / KEY_LIFE.as_nanos() as u64;
+        let slot = (hour % 2) as usize;
+        if self.made[slot].as_ref().is_none_or(|(h, _)| *h != hour) {
+            self.made[slot] = None;
+        }
+        let master = &self.master;
+        let (_, key) = self.made[slot].get_or_insert_with(|| {
+            let mut context = hmac::Context::with_key(master);
+            context.update(b"neater sctp state cookie");
+            context.update(&hour.to_be_bytes());
+            (hour, hmac::Key::new(hmac::HMAC_SHA256, context.sign().as_ref()))
+        });
+        key
+    }
+
+    /// Writes a cookie.
+    pub(crate) fn seal(&mut self, cookie: &Cookie) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128);
+        cookie.write(&mut out);
+        let mac = hmac::sign(self.key(cookie.created), &out);
+        out.extend_from_slice(&mac.as_ref()[..MAC_LEN]);
+        out
+    }
+
+    /// Reads a cookie. A stale one is returned too, for section 5.2.4 takes it if its tags are known.
+    pub(crate) fn open(
+        &mut self,
+        now: Instant,
+        life: Duration,
+        bytes: &[u8],
+    ) -> Result<(Cookie, Result<(), CookieError>), CookieError> {
+        let (body, mac) = bytes.split_at_checked(bytes.len().wrapping_sub(MAC_LEN)).ok_or(CookieError::Forged)?;
+        let mut r = Reader::new(body);
+        let (version, created) = (r.u8(), read_u64(&mut r));
+        let (Ok(VERSION), Ok(created)) = (version, created) else { return Err(CookieError::Forged) };
+        let created = Instant::from_nanos(created);
+        // A key for any hour that a forger names costs one computation, as the check itself does.
+        let signed = hmac::sign(self.key(created), body);
+        let same = signed.as_ref()[..MAC_LEN].iter().zip(mac).fold(0, |d, (a, b)| d | (a ^ b)) == 0;
+        if !same || created > now {
+            return Err(CookieError::Forged);
+        }
+        let cookie = Cookie::read(created, &mut r).map_err(|Short| CookieError::Forged)?;
+        let age = now - created;
+        let fresh = if age > life { Err(CookieError::Stale(age - life)) } else { Ok(()) };
+        Ok((cookie, fresh))
+    }
+}
+
+fn read_u64(r: &mut Reader<'_>) -> Result<u64, Short> {
+    Ok(u64::from(r.u32()?) << 32 | u64::from(r.u32()?))
+}
+
+fn write_ip(out: &mut Vec<u8>, ip: IpAddr) {
+    match ip {
+        IpAddr::V4(a) => {
+            out.push(4);
+            out.extend_from_slice(&a.octets());
+        }
+        IpAddr::V6(a) => {
+            out.push(6);
+            out.extend_from_slice(&a.octets());
+        }
+    }
+}
+
+fn read_ip(r: &mut Reader<'_>) -> Result<IpAddr, Short> {
+    match r.u8()? {
+        4 => Ok(IpAddr::from(<[u8; 4]>::try_from(r.take(4)?).map_err(|_| Short)?)),
+        6 => Ok(IpAddr::from(<[u8; 16]>::try_from(r.take(16)?).map_err(|_| Short)?)),
+        _ => Err(Short),
+    }
+}
+
+impl Cookie {
+    fn write(&self, out: &mut Vec<u8>) {
+        let p = &self.peer;
+        out.push(VERSION);
+        out.extend_from_slice(&self.created.as_nanos().to_be_bytes());
+        for n in [self.tag.0, self.initial.0, p.tag.0, p.initial.0, p.window, self.ties.0, self.ties.1] {
+            out.extend_from_slice(&n.to_be_bytes());
+        }
+        for n in [self.peer_port, p.outbound, p.inbound, self.route.layer.0, self.route.remote.port()] {
+            out.extend_from_slice(&n.to_be_bytes());
+        }
+        let e = p.extensions;
+        let bits = [e.interleaving, e.partial_reliability, e.reconfiguration, e.ecn, e.zero_checksum, p.adaptation.is_some()];
+        out.push(bits.iter().enumerate().map(|(i, on)| u8::from(*on) << i).sum());
+        if let Some(code) = p.adaptation {
+            out.extend_from_slice(&code.to_be_bytes());
+        }
+        write_ip(out, self.route.remote.ip());
+        out.push(p.addresses.len() as u8);
+        for address in &p.addresses {
+            write_ip(out, *address);
+        }
+    }
+
+    fn read(created: Instant, r: &mut Reader<'_>) -> Result<Self, Short> {
+        let (tag, initial) = (Tag(r.u32()?), Tsn(r.u32()?));
+        let (peer_tag, peer_initial, window) = (Tag(r.u32()?), Tsn(r.u32()?), r.u32()?);
+        let ties = (r.u32()?, r.u32()?);
+        let (peer_port, outbound, inbound) = (r.u16()?, r.u16()?, r.u16()?);
+        let (layer, udp_port) = (LayerId(r.u16()?), r.u16()?);
+        let bits = r.u8()?;
+        let on = |i: u8| bits & 1 << i != 0;
+        let adaptation = if on(5) { Some(r.u32()?) } else { None };
+        let remote = SocketAddr::new(read_ip(r)?, udp_port);
+        let count = usize::from(r.u8()?).min(MAX_ADDRESSES);
+        let addresses = (0..count).map(|_| read_ip(r)).collect::<Result<_, _>>()?;
+        let peer = Offer {
+            tag: peer_tag,
+            window,
+            outbound,
+            inbound,
+            initial: peer_initial,
+            extensions: Extensions {
+                interleaving: on(0),
+                partial_reliability: on(1),
+                reconfiguration: on(2),
+                ecn: on(3),
+                zero_checksum: on(4),
+            },
+            adaptation,
+            addresses,
+        };
+        Ok(Self { created, route: Route { layer, remote }, peer_port, tag, initial, peer, ties })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::AssociationConfig;
+
+    fn at(s: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(s)
+    }
+
+    fn cookie(created: Instant) -> Cookie {
+        let peer = Offer::ours(Tag(3), Tsn(4), &AssociationConfig::default(), false);
+        let peer = Offer { adaptation: Some(9), addresses: vec!["2001:db8::1".parse().unwrap(), "192.0.2.7".parse().unwrap()], ..peer };
+        let route = Route { layer: LayerId(2), remote: "[2001:db8::2]:9899".parse().unwrap() };
+        Cookie { created, route, peer_port: 77, tag: Tag(1), initial: Tsn(2), peer, ties: (5, 6) }
+    }
+
+    const LIFE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_cookie_comes_back_as_it_was_for_as_long_as_it_lives() {
+        let mut keys = Keys::new(&[7; 32]);
+        let sealed = keys.seal(&cookie(at(3599)));
+        assert!(sealed.len() <= 140, "{}", sealed.len());
+        assert_eq!(keys.open(at(3659), LIFE, &sealed), Ok((cookie(at(3599)), Ok(()))), "over a change of keys");
+        let stale = Err(CookieError::Stale(Duration::from_secs(5)));
+        assert_eq!(keys.open(at(3664), LIFE, &sealed), Ok((cookie(at(3599)), stale)));
+        assert_eq!(Keys::new(&[7; 32]).open(at(3600), LIFE, &sealed).unwrap().0.tag, Tag(1), "shared by engines");
+        assert_eq!(Keys::new(&[8; 32]).open(at(3600), LIFE, &sealed), Err(CookieError::Forged));
+        assert_eq!(keys.open(at(3598), LIFE, &sealed), Err(CookieError::Forged), "from the future");
+    }
+
+    #[test]
+    fn no_bit_may_be_changed_and_no_byte_cut() {
+        let mut keys = Keys::new(&[7; 32]);
+        let sealed = keys.seal(&cookie(at(10)));
+        for i in 0..sealed.len() {
+            let mut forged = sealed.clone();
+            forged[i] ^= 1 << (i % 8);
+            assert_eq!(keys.open(at(11), LIFE, &forged), Err(CookieError::Forged), "byte {i}");
+            assert_eq!(keys.open(at(11), LIFE, &sealed[..i]), Err(CookieError::Forged), "cut at {i}");
+        }
+    }
+}

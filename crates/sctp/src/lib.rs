@@ -1,0 +1,45 @@
+//! SCTP (RFC 9260 and its extensions) as sans-IO state machines.
+//!
+//! *Responsible for* associations: handshake, streams, reliability, congestion control, paths, shutdown, and telling which
+//! association a packet belongs to. *Not responsible for* sockets, clocks, IP and UDP headers, or the bytes of chunks
+//! (`neater-sctp-wire` has those). It sits on packet layers ([`Layer`]): UDP, raw IP or DTLS.
+//!
+//! Key types: [`Endpoint`] is one SCTP port with all its associations; [`Config`] and [`AssociationConfig`] say how it
+//! behaves; [`Event`] what happened.
+//!
+//! After any call, drain [`Endpoint::poll_transmit`] and [`Endpoint::poll_event`], then read [`Endpoint::next_timeout`].
+//! Calling [`Endpoint::handle_timeout`] early or again does nothing.
+//!
+//! *Invariants*: no packet makes it panic, or use more memory than the configuration allows; a run is a function of the
+//! configuration, the seed, and the calls with their times; a message that was accepted is delivered once, or reported as
+//! failed; nothing is kept of an association that was released.
+
+#![forbid(unsafe_code)]
+
+mod association;
+mod config;
+mod endpoint;
+mod error;
+mod event;
+mod handshake;
+mod ids;
+mod pages;
+mod path;
+mod ranges;
+mod receive;
+mod recovery;
+mod send;
+mod serial;
+mod stats;
+
+pub use config::{
+    AssociationConfig, Burst, Config, Extensions, Layer, LossDetection, MIN_ROOM, Policy, Recovery, RtoConfig, Scheduler,
+};
+pub use endpoint::{Endpoint, Transmit};
+pub use error::{ConnectError, ReconfigError, SendError};
+pub use event::{CloseReason, Event};
+pub use ids::{AssociationId, LayerId, MessageId, PathId, Route};
+pub use path::PathState;
+pub use receive::Message;
+pub use send::{Reliability, SendOptions};
+pub use stats::{AssociationStats, EndpointStats, PathStats};

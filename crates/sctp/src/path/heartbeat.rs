@@ -1,0 +1,132 @@
+//! Heartbeats of one path (RFC 9260 sections 5.4 and 8.3).
+
+use crate::ids::PathId;
+use core::time::Duration;
+use neater_base::{Instant, Reader};
+
+/// What we put into a heartbeat, and check when it comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Info {
+    pub(crate) path: PathId,
+    pub(crate) nonce: u64,
+}
+
+impl Info {
+    pub(crate) const LEN: usize = 12;
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[0] = self.path.0;
+        bytes[4..].copy_from_slice(&self.nonce.to_be_bytes());
+        bytes
+    }
+
+    /// Reads what a peer says it was sent; `None` if we never sent such a thing.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != Self::LEN {
+            return None;
+        }
+        let mut r = Reader::new(bytes);
+        let path = PathId(r.u8().ok()?);
+        r.take(3).ok()?;
+        Some(Self { path, nonce: u64::from(r.u32().ok()?) << 32 | u64::from(r.u32().ok()?) })
+    }
+}
+
+/// The heartbeat machine of a path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Heartbeat {
+    /// When the next one is due, if they are enabled.
+    next: Option<Instant>,
+    /// The one that was not answered yet: its nonce, when it was sent, and when it counts as lost.
+    waiting: Option<(u64, Instant, Instant)>,
+    /// One is to be sent now.
+    pub(crate) wanted: bool,
+    /// When something was last sent that measures the path.
+    used: Instant,
+}
+
+impl Heartbeat {
+    /// The next one is due then; `None`: never.
+    pub(crate) fn schedule(&mut self, next: Option<Instant>) {
+        self.next = next;
+    }
+
+    /// Something was sent that measures the path: it is not idle.
+    pub(crate) fn active(&mut self, now: Instant) {
+        self.used = now;
+    }
+
+    /// Whether something was sent since `since`.
+    pub(crate) fn used_since(&self, since: Instant) -> bool {
+        self.used >= since
+    }
+
+    /// One was sent.
+    pub(crate) fn sent(&mut self, now: Instant, nonce: u64, rto: Duration) {
+        self.waiting = Some((nonce, now, now + rto));
+        self.wanted = false;
+        self.used = now;
+    }
+
+    /// One came back: returns how long it took, if it is the one that is waited for.
+    pub(crate) fn answered(&mut self, now: Instant, nonce: u64) -> Option<Duration> {
+        let (expected, sent_at, _) = self.waiting?;
+        if expected != nonce {
+            return None;
+        }
+        self.waiting = None;
+        Some(now - sent_at)
+    }
+
+    /// Whether the one that is waited for is lost by now; it is then no longer waited for.
+    pub(crate) fn take_lost(&mut self, now: Instant) -> bool {
+        let lost = self.waiting.is_some_and(|(_, _, deadline)| deadline <= now);
+        if lost {
+            self.waiting = None;
+        }
+        lost
+    }
+
+    /// Whether the next one is due by now; it is then no longer scheduled.
+    pub(crate) fn take_due(&mut self, now: Instant) -> bool {
+        let due = self.next.is_some_and(|next| next <= now);
+        if due {
+            self.next = None;
+        }
+        due
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let lost = self.waiting.map(|(_, _, deadline)| deadline);
+        [self.next, lost].into_iter().flatten().min()
+    }
+
+    /// No more heartbeats: the association ends.
+    pub(crate) fn stop(&mut self) {
+        (self.next, self.waiting, self.wanted) = (None, None, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_once_and_only_with_the_right_nonce() {
+        let info = Info { path: PathId(3), nonce: 0x0102_0304_0506_0708 };
+        assert_eq!(Info::read(&info.to_bytes()), Some(info));
+        assert_eq!(Info::read(&info.to_bytes()[1..]), None);
+        let (mut h, ms) = (Heartbeat::default(), |n| Instant::ZERO + Duration::from_millis(n));
+        h.sent(ms(10), 7, Duration::from_millis(100));
+        assert_eq!(h.answered(ms(50), 8), None);
+        assert_eq!(h.answered(ms(50), 7), Some(Duration::from_millis(40)));
+        assert_eq!(h.answered(ms(50), 7), None);
+        h.sent(ms(60), 9, Duration::from_millis(100));
+        h.schedule(Some(ms(500)));
+        assert_eq!(h.deadline(), Some(ms(160)));
+        assert!(!h.take_lost(ms(159)) && h.take_lost(ms(160)) && !h.take_lost(ms(160)));
+        assert_eq!(h.answered(ms(161), 9), None, "too late");
+        assert!(!h.take_due(ms(499)) && h.take_due(ms(500)) && !h.take_due(ms(500)));
+    }
+}

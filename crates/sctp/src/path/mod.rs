@@ -1,0 +1,225 @@
+//! A path: where packets go, what is known of the way, and how much may be on it.
+//!
+//! *Responsible for* the state of one destination: round-trip time, congestion control, error counter, heartbeats and the
+//! deadlines of its timers. *Not responsible for* which path is used, or for the chunks on it.
+
+mod heartbeat;
+mod rtt;
+
+pub(crate) use heartbeat::{Heartbeat, Info};
+pub(crate) use rtt::Rtt;
+
+use crate::config::{AssociationConfig, Burst};
+use crate::ids::{PathId, Route};
+use crate::recovery::Rack;
+use core::time::Duration;
+use neater_base::{Instant, Rng};
+use neater_cc::{Congestion, Pacer};
+
+/// Whether a path can be used (RFC 9260 sections 5.4 and 8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathState {
+    /// The peer has not shown yet that it is there: nothing but heartbeats is sent.
+    Unconfirmed,
+    /// In use, or ready for it.
+    Active,
+    /// Too many transmissions in a row were not answered.
+    Inactive,
+}
+
+/// What one SACK chunk says of one path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PathAck {
+    /// Bytes acknowledged cumulatively.
+    pub(crate) cumulative: u64,
+    /// Bytes acknowledged for the first time, cumulatively or not.
+    pub(crate) delivered: u64,
+    /// Bytes found lost.
+    pub(crate) lost: u64,
+    /// In flight before.
+    pub(crate) before: u64,
+    /// When the chunk was sent that measures the round trip: the one sent last of those sent once.
+    pub(crate) measured: Option<Instant>,
+    /// Highest TSN newly acknowledged: the HTNA of RFC 9260 section 7.2.4.
+    pub(crate) highest: u64,
+    /// Something that was believed lost had arrived.
+    pub(crate) mistaken: bool,
+}
+
+/// The probe for a loss at the end (RFC 8985 section 7).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TailProbe {
+    /// When it is due.
+    pub(crate) due: Option<Instant>,
+    /// One is under way: data was sent up to here, and whether the probe was a retransmission.
+    pub(crate) sent: Option<(u64, bool)>,
+}
+
+/// One path.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) id: PathId,
+    pub(crate) route: Route,
+    pub(crate) state: PathState,
+    /// The largest SCTP packet, in bytes.
+    pub(crate) room: u16,
+    pub(crate) rtt: Rtt,
+    pub(crate) cc: Congestion,
+    pub(crate) rack: Rack,
+    pacer: Pacer,
+    burst: Burst,
+    /// Bytes of chunks with data that are on their way.
+    pub(crate) in_flight: u64,
+    /// T3-rtx.
+    pub(crate) t3: Option<Instant>,
+    /// When to look for late chunks again.
+    pub(crate) reorder: Option<Instant>,
+    pub(crate) tail: TailProbe,
+    /// A recovery lasts until this TSN is acknowledged.
+    pub(crate) recovery: Option<u64>,
+    /// Timeouts without an acknowledgment between them.
+    pub(crate) timeouts: u32,
+    /// One packet may leave whatever the window says.
+    pub(crate) forced: bool,
+    /// The window was the limit for data sent up to here.
+    pub(crate) limited_to: u64,
+    /// With [`Burst::Packets`]: how much may be in flight until something is heard.
+    burst_to: u64,
+    /// The pace holds data back until then.
+    pub(crate) paced_until: Option<Instant>,
+    /// Unanswered transmissions in a row.
+    pub(crate) errors: u32,
+    pub(crate) heartbeat: Heartbeat,
+    pub(crate) ack: PathAck,
+}
+
+impl Path {
+    pub(crate) fn new(id: PathId, route: Route, room: u16, state: PathState, config: &AssociationConfig) -> Self {
+        let mss = u64::from(room) - 12;
+        let mut path = Self {
+            id,
+            route,
+            state,
+            room,
+            rtt: Rtt::new(config.rto),
+            cc: config.recovery.congestion(mss),
+            rack: Rack::default(),
+            pacer: Pacer::new(),
+            burst: config.recovery.burst,
+            in_flight: 0,
+            t3: None,
+            reorder: None,
+            tail: TailProbe::default(),
+            recovery: None,
+            timeouts: 0,
+            forced: false,
+            limited_to: 0,
+            burst_to: u64::MAX,
+            paced_until: None,
+            errors: 0,
+            heartbeat: Heartbeat::default(),
+            ack: PathAck::default(),
+        };
+        path.refill_burst();
+        path
+    }
+
+    /// Congestion control and timers begin anew; the route stays (RFC 9260 section 5.2.4, action A).
+    pub(crate) fn restart(&mut self, config: &AssociationConfig) {
+        *self = Self::new(self.id, self.route, self.room, self.state, config);
+    }
+
+    pub(crate) const fn is_active(&self) -> bool {
+        matches!(self.state, PathState::Active)
+    }
+
+    /// Something was heard, or the application spoke after silence: another burst may leave (rule D of section 6.1).
+    pub(crate) fn refill_burst(&mut self) {
+        if let Burst::Packets(n) = self.burst {
+            self.burst_to = self.in_flight + u64::from(n.max(1)) * self.cc.mss();
+        }
+    }
+
+    /// Whether the window has room: one packet may go beyond it (rule B of section 6.1).
+    pub(crate) fn has_room(&self) -> bool {
+        self.forced || self.in_flight < self.cc.window().min(self.burst_to)
+    }
+
+    /// Whether the congestion window, and not the burst, is what stops it.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.in_flight >= self.cc.window()
+    }
+
+    fn pacing(&self) -> Option<(u64, u64)> {
+        let Burst::Paced(config) = self.burst else { return None };
+        let rate = self.cc.pacing_rate(self.rtt.smoothed())?;
+        // A timer is not precise: at least a millisecond's worth may leave at once.
+        let burst = (u64::from(config.burst_segments) * self.cc.mss()).max(rate / 1000);
+        Some((rate, burst))
+    }
+
+    /// When the next packet with data may leave.
+    pub(crate) fn release(&self, now: Instant) -> Instant {
+        match self.pacing() {
+            Some((rate, burst)) if !self.forced => self.pacer.release(now, rate, burst),
+            _ => now,
+        }
+    }
+
+    /// A packet with `bytes` of data has left.
+    pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64) {
+        self.cc.on_sent(now, bytes, self.in_flight);
+        self.in_flight += bytes;
+        if let Some((rate, _)) = self.pacing() {
+            self.pacer.on_sent(now, bytes, rate);
+        }
+        self.forced = false;
+        self.heartbeat.active(now);
+    }
+
+    /// Bytes are no longer in flight: acknowledged, lost or given up.
+    pub(crate) fn leave(&mut self, bytes: u16) {
+        debug_assert!(self.in_flight >= u64::from(bytes), "more left the path than was on it");
+        self.in_flight = self.in_flight.saturating_sub(u64::from(bytes));
+    }
+
+    /// When the probe for a loss at the end is due: `PTO` of RFC 8985 section 7.2. `None` if it would not be before T3-rtx.
+    pub(crate) fn tail_deadline(&self, now: Instant, ack_delay: Duration, single: bool) -> Option<Instant> {
+        let srtt = self.rtt.smoothed()?;
+        let pto = 2 * srtt + if single { ack_delay } else { Duration::from_millis(2) };
+        let due = now + pto;
+        self.t3.is_none_or(|t3| due < t3).then_some(due)
+    }
+
+    /// One more transmission was not answered; true if the path has just become inactive (section 8.2).
+    pub(crate) fn fail(&mut self, limit: u32) -> bool {
+        self.errors = self.errors.saturating_add(1);
+        let inactive = self.errors > limit && self.state == PathState::Active;
+        if inactive {
+            self.state = PathState::Inactive;
+        }
+        inactive
+    }
+
+    /// The peer has answered; true if the path has just become active.
+    pub(crate) fn answered(&mut self) -> bool {
+        self.errors = 0;
+        core::mem::replace(&mut self.state, PathState::Active) != PathState::Active
+    }
+
+    /// The earliest of the path's deadlines.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        [self.t3, self.reorder, self.tail.due, self.heartbeat.deadline()].into_iter().flatten().min()
+    }
+
+    /// The interval to the next heartbeat (section 8.3): RTO plus the configured interval, jittered by half an RTO.
+    pub(crate) fn heartbeat_interval(&self, interval: Option<Duration>, rng: &mut Rng) -> Option<Duration> {
+        let rto = self.rtt.rto();
+        let jittered = rto / 2 + Duration::from_nanos(rng.below(rto.as_nanos() as u64));
+        match self.state {
+            // Verification goes at one probe per RTO (section 5.4).
+            PathState::Unconfirmed => Some(jittered),
+            PathState::Active | PathState::Inactive => Some(interval? + jittered),
+        }
+    }
+}

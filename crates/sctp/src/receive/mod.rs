@@ -1,0 +1,206 @@
+//! Receiving data: from chunks to messages in order.
+//!
+//! *Responsible for* the receive buffer, what is acknowledged and when, reassembly, order, and the queue to the
+//! application. *Not responsible for* writing packets, timers of the association, or what a peer that errs deserves.
+//!
+//! *Invariant*: a TSN that was acknowledged is never forgotten (we do not renege), and what is kept is bounded by twice the
+//! receive buffer.
+
+mod arrivals;
+mod buffers;
+mod order;
+mod reassembly;
+
+pub(crate) use arrivals::Arrivals;
+use arrivals::Arrival;
+pub(crate) use buffers::Buffers;
+pub(crate) use order::{Numbering, Order};
+pub(crate) use reassembly::{Fragment, Misfit, Place, Reassembly};
+
+use neater_sctp_wire::{Ppid, StreamId};
+
+/// A message, or part of one that was too long to wait for the rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Tells messages of one association apart: parts of one message have the same number.
+    pub number: u64,
+    /// The stream it came on.
+    pub stream: StreamId,
+    /// The payload protocol identifier that the sender gave it.
+    pub ppid: Ppid,
+    /// It was sent unordered.
+    pub unordered: bool,
+    /// The message begins with this payload.
+    pub first: bool,
+    /// The message ends with this payload.
+    pub last: bool,
+    /// The bytes. Hand the buffer back with `recycle` and it is used again.
+    pub payload: Vec<u8>,
+}
+
+/// What became of a chunk with data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is new.
+    New,
+    /// It has been here before.
+    Duplicate,
+    /// There is no room for it: it was not accepted.
+    Dropped,
+    /// It is new, but for a stream that does not exist (RFC 9260 section 6.5).
+    NoSuchStream,
+}
+
+/// The receiving half of an association.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) arrivals: Arrivals,
+    reassembly: Reassembly,
+    order: Order,
+    buffers: Buffers,
+    /// The size of the receive buffer, in bytes.
+    limit: usize,
+    streams: u16,
+    /// What the last SACK chunk advertised.
+    advertised: u32,
+}
+
+impl Receiver {
+    pub(crate) fn new(initial: u64, numbering: Numbering, streams: u16, limit: u32) -> Self {
+        Self {
+            arrivals: Arrivals::new(initial),
+            reassembly: Reassembly::default(),
+            order: Order::new(numbering),
+            buffers: Buffers::default(),
+            limit: limit as usize,
+            streams,
+            advertised: limit,
+        }
+    }
+
+    /// What is charged against the buffer.
+    pub(crate) const fn used(&self) -> usize {
+        self.reassembly.charged() + self.order.charged()
+    }
+
+    /// Whether nothing that arrived waits for anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reassembly.is_empty() && self.order.charged() == 0
+    }
+
+    /// The number of inbound streams.
+    pub(crate) const fn streams(&self) -> u16 {
+        self.streams
+    }
+
+    pub(crate) fn add_streams(&mut self, more: u16) {
+        self.streams = self.streams.saturating_add(more);
+    }
+
+    /// The window to advertise: 0 when less than `silly` bytes are left (RFC 1122 section 4.2.3.3).
+    pub(crate) fn window(&self, silly: usize) -> u32 {
+        let free = self.limit.saturating_sub(self.used());
+        if free < silly.min(self.limit / 2) { 0 } else { u32::try_from(free).unwrap_or(u32::MAX) }
+    }
+
+    /// What the window was last said to be.
+    pub(crate) fn set_advertised(&mut self, window: u32) {
+        self.advertised = window;
+    }
+
+    /// Whether the window has opened so far that the peer should hear of it (RFC 9260 section 6.2: a quarter of the buffer).
+    pub(crate) fn has_opened(&self, silly: usize) -> bool {
+        (self.advertised as usize) < self.limit / 4
+            && self.window(silly).saturating_sub(self.advertised) as usize >= self.limit / 4
+    }
+
+    /// Takes a chunk.
+    ///
+    /// # Errors
+    /// The chunk contradicts others: the peer violates the protocol.
+    pub(crate) fn take(&mut self, tsn: u64, f: &Fragment<'_>) -> Result<Taken, Misfit> {
+        match self.arrivals.judge(tsn) {
+            Arrival::Duplicate => return Ok(Taken::Duplicate),
+            Arrival::OutOfReach => return Ok(Taken::Dropped),
+            Arrival::New => {}
+        }
+        // What fills a hole lets others go: it is let in beyond the limit, up to twice of it (RFC 9260 section 6.2).
+        let limit = if tsn < self.arrivals.highest() { 2 * self.limit } else { self.limit };
+        if self.used() + f.payload.len() > limit {
+            return Ok(Taken::Dropped);
+        }
+        if f.stream.0 >= self.streams {
+            self.arrivals.insert(tsn);
+            return Ok(Taken::NoSuchStream);
+        }
+        let whole = self.reassembly.insert(f, &mut self.buffers)?;
+        self.arrivals.insert(tsn);
+        if let Some(run) = whole {
+            self.order.insert(run, &mut self.buffers)?;
+        }
+        Ok(Taken::New)
+    }
+
+    /// The next message for the application, or the beginning of a long one when the buffer is more than half full.
+    pub(crate) fn read(&mut self) -> Option<Message> {
+        if self.order.readable() == 0 && self.reassembly.charged() > self.limit / 2 {
+            let order = &self.order;
+            let least = self.limit / 8;
+            if let Some(part) = self.reassembly.take_partial(least, &mut self.buffers, order.next_number(), |run| order.is_next(run)) {
+                self.order.deliver_part(part);
+            }
+        }
+        self.order.pop()
+    }
+
+    /// Whether [`Receiver::read`] would return something.
+    pub(crate) fn has_something(&self) -> bool {
+        self.order.readable() > 0 || self.reassembly.charged() > self.limit / 2
+    }
+
+    pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
+        self.buffers.recycle(buffer);
+    }
+
+    pub(crate) fn trim(&mut self) {
+        self.buffers.trim();
+    }
+
+    /// The peer gave up everything up to `tsn` (RFC 3758 section 3.6); returns streams of which part of a message had been
+    /// delivered.
+    pub(crate) fn skip_data(&mut self, tsn: u64, skipped: impl Iterator<Item = (StreamId, u32)>) -> Vec<(StreamId, u64)> {
+        let cut = self.reassembly.drop_data_to(tsn, &mut self.buffers);
+        self.arrivals.skip_to(tsn);
+        for (stream, ssn) in skipped.filter(|(s, _)| s.0 < self.streams) {
+            self.order.skip_to(stream, ssn, &mut self.buffers);
+        }
+        cut
+    }
+
+    /// The same with message identifiers (RFC 8260 section 2.3.1).
+    pub(crate) fn skip_messages(
+        &mut self,
+        tsn: u64,
+        skipped: impl Iterator<Item = (StreamId, bool, u32)>,
+    ) -> Vec<(StreamId, u64)> {
+        self.arrivals.skip_to(tsn);
+        let mut cut = Vec::new();
+        for (stream, unordered, mid) in skipped.filter(|(s, ..)| s.0 < self.streams) {
+            cut.extend(self.reassembly.drop_messages_to(stream, unordered, mid, &mut self.buffers));
+            if !unordered {
+                self.order.skip_to(stream, mid, &mut self.buffers);
+            }
+        }
+        cut
+    }
+
+    /// Numbering of streams begins again; of all if the list is empty.
+    pub(crate) fn reset_streams(&mut self, streams: &[StreamId]) {
+        if streams.is_empty() {
+            self.order.reset_all(&mut self.buffers);
+        }
+        for stream in streams {
+            self.order.reset(*stream, &mut self.buffers);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The order of messages within streams, and the queue to the application (RFC 9260 section 6.6).
+
+use super::reassembly::{OVERHEAD, Partial, Run};
+use super::{Buffers, Message};
+use crate::pages::Pages;
+use neater_sctp_wire::StreamId;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How ordered messages of a stream are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbering {
+    /// By 16-bit stream sequence numbers: DATA chunks.
+    Ssn,
+    /// By 32-bit message identifiers: I-DATA chunks.
+    Mid,
+}
+
+/// Streams, messages that wait for earlier ones, and messages that wait for the application.
+#[derive(Debug)]
+pub(crate) struct Order {
+    numbering: Numbering,
+    /// The number of the next ordered message of each stream, continued to 64 bits.
+    next: Pages<u64>,
+    /// Complete messages whose turn has not come.
+    waiting: BTreeMap<(u16, u64), Run>,
+    ready: VecDeque<Message>,
+    charged: usize,
+    /// Messages delivered so far, in whole or in part.
+    delivered: u64,
+}
+
+impl Order {
+    pub(crate) const fn new(numbering: Numbering) -> Self {
+        Self { numbering, next: Pages::new(), waiting: BTreeMap::new(), ready: VecDeque::new(), charged: 0, delivered: 0 }
+    }
+
+    /// What is charged for everything that is kept.
+    pub(crate) const fn charged(&self) -> usize {
+        self.charged
+    }
+
+    /// The number of the next message that is delivered.
+    pub(crate) const fn next_number(&self) -> u64 {
+        self.delivered
+    }
+
+    pub(crate) fn readable(&self) -> usize {
+        self.ready.len()
+    }
+
+    /// Continues a number of the wire, always forward: a sender may have 2¹⁶ - 1 ordered messages under way (RFC 9260
+    /// section 6.1), more than half the circle.
+    fn continued(&self, next: u64, wire: u32) -> u64 {
+        match self.numbering {
+            Numbering::Ssn => next + u64::from((wire as u16).wrapping_sub(next as u16)),
+            Numbering::Mid => next + u64::from(wire.wrapping_sub(next as u32)),
+        }
+    }
+
+    /// Whether an incomplete message is the next one of its stream.
+    pub(crate) fn is_next(&self, run: &Run) -> bool {
+        let next = self.next.get(run.stream).copied().unwrap_or(0);
+        run.unordered || self.continued(next, run.number) == next
+    }
+
+    /// Takes a complete message; it and those that waited for it become readable.
+    ///
+    /// # Errors
+    /// There is one with this number already.
+    pub(crate) fn insert(&mut self, run: Run, buffers: &mut Buffers) -> Result<(), super::Misfit> {
+        if run.unordered {
+            self.deliver(run, buffers);
+            return Ok(());
+        }
+        let next = *self.next.get_mut(run.stream);
+        let number = self.continued(next, run.number);
+        if number == next {
+            let stream = run.stream;
+            self.deliver(run, buffers);
+            self.continue_stream(stream, next + 1, buffers);
+            return Ok(());
+        }
+        let charge = run.charge();
+        if self.waiting.insert((run.stream.0, number), run).is_some() {
+            return Err(super::Misfit("two messages of a stream have the same number"));
+        }
+        self.charged += charge;
+        Ok(())
+    }
+
+    /// Delivers from `next` on what is there, and remembers what comes then.
+    fn continue_stream(&mut self, stream: StreamId, mut next: u64, buffers: &mut Buffers) {
+        if !self.waiting.is_empty() {
+            while let Some(run) = self.waiting.remove(&(stream.0, next)) {
+                self.charged -= run.charge();
+                self.deliver(run, buffers);
+                next += 1;
+            }
+        }
+        *self.next.get_mut(stream) = next;
+    }
+
+    fn deliver(&mut self, run: Run, buffers: &mut Buffers) {
+        let (stream, ppid, unordered, first) = (run.stream, run.ppid, run.unordered, run.continues.is_none());
+        let number = run.continues.unwrap_or(self.delivered);
+        self.delivered += u64::from(first);
+        let payload = run.into_payload(buffers);
+        self.charged += payload.len() + OVERHEAD;
+        self.ready.push_back(Message { number, stream, ppid, unordered, first, last: true, payload });
+    }
+
+    /// Delivers part of a message that is not complete.
+    pub(crate) fn deliver_part(&mut self, p: Partial) {
+        self.charged += p.payload.len() + OVERHEAD;
+        let Partial { number, stream, unordered, ppid, first, payload } = p;
+        self.delivered += u64::from(first);
+        self.ready.push_back(Message { number, stream, ppid, unordered, first, last: false, payload });
+    }
+
+    /// The peer will not send the ordered messages of a stream up to this number (RFC 3758 section 3.6, RFC 8260
+    /// section 2.3.1): those that waited for them are delivered.
+    pub(crate) fn skip_to(&mut self, stream: StreamId, number: u32, buffers: &mut Buffers) {
+        let next = *self.next.get_mut(stream);
+        let last = self.continued(next, number);
+        let half = if self.numbering == Numbering::Ssn { 1 << 15 } else { 1 << 31 };
+        if last - next >= half {
+            return; // Behind us.
+        }
+        while let Some((&key, _)) = self.waiting.range((stream.0, next)..=(stream.0, last)).next() {
+            if let Some(run) = self.waiting.remove(&key) {
+                self.charged -= run.charge();
+                self.deliver(run, buffers);
+            }
+        }
+        self.continue_stream(stream, last + 1, buffers);
+    }
+
+    /// Numbering of a stream begins again (RFC 6525 section 5.2.2). Messages that still waited can never be in order: they
+    /// are delivered as they are.
+    pub(crate) fn reset(&mut self, stream: StreamId, buffers: &mut Buffers) {
+        while let Some((&key, _)) = self.waiting.range((stream.0, 0)..=(stream.0, u64::MAX)).next() {
+            if let Some(run) = self.waiting.remove(&key) {
+                self.charged -= run.charge();
+                self.deliver(run, buffers);
+            }
+        }
+        *self.next.get_mut(stream) = 0;
+    }
+
+    /// Numbering of all streams begins again.
+    pub(crate) fn reset_all(&mut self, buffers: &mut Buffers) {
+        let streams: Vec<StreamId> = self.next.iter_mut().map(|(s, _)| s).collect();
+        for stream in streams {
+            self.reset(stream, buffers);
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Message> {
+        let message = self.ready.pop_front()?;
+        self.charged -= message.payload.len() + OVERHEAD;
+        Some(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::reassembly::{Fragment, Place, Reassembly};
+    use super::*;
+    use neater_sctp_wire::Ppid;
+
+    fn message(order: &mut Order, stream: u16, number: u32, unordered: bool) -> Result<(), super::super::Misfit> {
+        let (mut r, mut b) = (Reassembly::default(), Buffers::default());
+        let f = Fragment {
+            place: Place::data(1),
+            stream: StreamId(stream),
+            unordered,
+            number,
+            ppid: Ppid(number),
+            begins: true,
+            ends: true,
+            payload: b"x",
+        };
+        order.insert(r.insert(&f, &mut b).unwrap().unwrap(), &mut b)
+    }
+
+    fn readable(order: &mut Order) -> Vec<(u16, u32)> {
+        core::iter::from_fn(|| order.pop()).map(|m| (m.stream.0, m.ppid.0)).collect()
+    }
+
+    #[test]
+    fn a_stream_waits_for_its_own_messages_only() {
+        let mut order = Order::new(Numbering::Ssn);
+        message(&mut order, 1, 1, false).unwrap();
+        message(&mut order, 2, 0, false).unwrap();
+        message(&mut order, 1, 9, true).unwrap();
+        assert_eq!(readable(&mut order), [(2, 0), (1, 9)]);
+        message(&mut order, 1, 0, false).unwrap();
+        assert_eq!(readable(&mut order), [(1, 0), (1, 1)]);
+        assert_eq!(order.charged(), 0);
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut order = Order::new(Numbering::Ssn);
+        *order.next.get_mut(StreamId(0)) = 65_535;
+        for n in [1, 0, 40_000, 65_535] {
+            message(&mut order, 0, n, false).unwrap();
+        }
+        assert_eq!(readable(&mut order), [(0, 65_535), (0, 0), (0, 1)]);
+        let mut order = Order::new(Numbering::Mid);
+        *order.next.get_mut(StreamId(0)) = u64::from(u32::MAX);
+        message(&mut order, 0, 0, false).unwrap();
+        message(&mut order, 0, u32::MAX, false).unwrap();
+        assert_eq!(readable(&mut order), [(0, u32::MAX), (0, 0)]);
+    }
+
+    #[test]
+    fn a_number_that_is_used_twice_is_refused() {
+        let mut order = Order::new(Numbering::Ssn);
+        message(&mut order, 1, 1, false).unwrap();
+        assert!(message(&mut order, 1, 1, false).is_err());
+    }
+
+    #[test]
+    fn abandoned_messages_are_skipped_and_the_rest_is_delivered() {
+        let mut order = Order::new(Numbering::Ssn);
+        let mut b = Buffers::default();
+        for n in [1, 3, 4, 7] {
+            message(&mut order, 1, n, false).unwrap();
+        }
+        order.skip_to(StreamId(1), 2, &mut b);
+        assert_eq!(readable(&mut order), [(1, 1), (1, 3), (1, 4)]);
+        order.skip_to(StreamId(1), 2, &mut b);
+        message(&mut order, 1, 5, false).unwrap();
+        assert_eq!(readable(&mut order), [(1, 5)], "what is behind changes nothing");
+        order.reset(StreamId(1), &mut b);
+        assert_eq!(readable(&mut order), [(1, 7)]);
+        message(&mut order, 1, 0, false).unwrap();
+        assert_eq!(readable(&mut order), [(1, 0)]);
+    }
+}

@@ -1,0 +1,325 @@
+//! From fragments to messages (RFC 9260 section 6.9, RFC 8260 section 2.2.3).
+//!
+//! *Responsible for* joining fragments, whatever order they come in. *Not responsible for* the order of messages, nor for
+//! knowing whether a TSN was seen before.
+//!
+//! Fragments that follow each other form a [`Run`]. The run that grew last is kept apart, so that a message whose fragments
+//! arrive in order is copied once, into one buffer, and nothing is looked up.
+
+use super::buffers::Buffers;
+use neater_sctp_wire::{Ppid, StreamId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What is charged against the receive buffer for each object that is kept, besides its payload: what bounds memory when
+/// the peer sends many tiny fragments.
+pub(crate) const OVERHEAD: usize = 64;
+
+/// Where a fragment belongs: fragments of one lane with successive indices are neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    lane: u64,
+    index: u64,
+}
+
+impl Place {
+    /// Of a DATA chunk: neighbours have successive TSNs.
+    pub(crate) const fn data(tsn: u64) -> Self {
+        Self { lane: 0, index: tsn }
+    }
+
+    /// Of an I-DATA chunk: neighbours have successive FSNs in one message.
+    pub(crate) const fn idata(stream: StreamId, unordered: bool, mid: u32, fsn: u32) -> Self {
+        let lane = 1 << 63 | (stream.0 as u64) << 33 | (unordered as u64) << 32 | mid as u64;
+        Self { lane, index: fsn as u64 }
+    }
+}
+
+/// One piece of a message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fragment<'a> {
+    pub(crate) place: Place,
+    pub(crate) stream: StreamId,
+    pub(crate) unordered: bool,
+    /// The stream sequence number, or the message identifier.
+    pub(crate) number: u32,
+    /// Known from the first fragment on.
+    pub(crate) ppid: Ppid,
+    pub(crate) begins: bool,
+    pub(crate) ends: bool,
+    pub(crate) payload: &'a [u8],
+}
+
+/// Successive fragments of one message.
+#[derive(Debug)]
+pub(crate) struct Run {
+    first: Place,
+    /// The index that would extend it.
+    next: u64,
+    begins: bool,
+    ends: bool,
+    pub(crate) stream: StreamId,
+    pub(crate) unordered: bool,
+    pub(crate) number: u32,
+    pub(crate) ppid: Ppid,
+    /// Part of the message has been delivered, under this number: what is here continues it.
+    pub(crate) continues: Option<u64>,
+    head: Vec<u8>,
+    /// What follows `head`, where a hole was filled between them.
+    tail: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Run {
+    fn new(f: &Fragment<'_>, buffers: &mut Buffers) -> Self {
+        Self {
+            first: f.place,
+            next: f.place.index + 1,
+            begins: f.begins,
+            ends: f.ends,
+            stream: f.stream,
+            unordered: f.unordered,
+            number: f.number,
+            ppid: f.ppid,
+            continues: None,
+            head: buffers.filled(f.payload),
+            tail: VecDeque::new(),
+            bytes: f.payload.len(),
+        }
+    }
+
+    const fn complete(&self) -> bool {
+        self.begins && self.ends
+    }
+
+    /// What it is charged.
+    pub(crate) fn charge(&self) -> usize {
+        self.bytes + OVERHEAD * (1 + self.tail.len())
+    }
+
+    fn same_message(&self, stream: StreamId, unordered: bool, number: u32) -> bool {
+        (self.stream, self.unordered, self.number) == (stream, unordered, number)
+    }
+
+    /// Adds the fragment behind it.
+    fn push(&mut self, f: &Fragment<'_>) {
+        self.tail.back_mut().unwrap_or(&mut self.head).extend_from_slice(f.payload);
+        self.bytes += f.payload.len();
+        self.next += 1;
+        self.ends = f.ends;
+    }
+
+    /// Adds the run that follows it. The handles of the smaller one are moved.
+    fn join(&mut self, mut right: Self) {
+        self.bytes += right.bytes;
+        self.next = right.next;
+        self.ends = right.ends;
+        right.tail.push_front(right.head);
+        if right.tail.len() <= self.tail.len() + 1 {
+            self.tail.append(&mut right.tail);
+        } else {
+            while let Some(piece) = self.tail.pop_back() {
+                right.tail.push_front(piece);
+            }
+            self.tail = right.tail;
+        }
+    }
+
+    /// Its bytes in one buffer.
+    pub(crate) fn into_payload(mut self, buffers: &mut Buffers) -> Vec<u8> {
+        self.take_payload(buffers)
+    }
+
+    fn take_payload(&mut self, buffers: &mut Buffers) -> Vec<u8> {
+        let mut head = core::mem::take(&mut self.head);
+        if !self.tail.is_empty() {
+            head.reserve_exact(self.bytes - head.len());
+        }
+        for piece in self.tail.drain(..) {
+            head.extend_from_slice(&piece);
+            buffers.recycle(piece);
+        }
+        self.bytes = 0;
+        head
+    }
+
+    fn discard(self, buffers: &mut Buffers) {
+        buffers.recycle(self.head);
+        for piece in self.tail {
+            buffers.recycle(piece);
+        }
+    }
+}
+
+/// The fragments do not fit together: the peer's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Misfit(pub(crate) &'static str);
+
+/// The messages that are not complete.
+#[derive(Debug, Default)]
+pub(crate) struct Reassembly {
+    /// The run that grew last.
+    hot: Option<Run>,
+    cold: BTreeMap<Place, Run>,
+    charged: usize,
+}
+
+impl Reassembly {
+    /// What is charged for everything that is kept.
+    pub(crate) const fn charged(&self) -> usize {
+        self.charged
+    }
+
+    /// Takes a fragment that was not seen before, and returns the message if it is complete now.
+    ///
+    /// # Errors
+    /// The fragment contradicts its neighbours.
+    pub(crate) fn insert(&mut self, f: &Fragment<'_>, buffers: &mut Buffers) -> Result<Option<Run>, Misfit> {
+        if f.begins && f.ends && self.hot.is_none() && self.cold.is_empty() {
+            return Ok(Some(Run::new(f, buffers)));
+        }
+        let extends_hot = self.hot.as_ref().is_some_and(|r| r.first.lane == f.place.lane && r.next == f.place.index);
+        if !extends_hot {
+            self.cool();
+            let left = self.cold.range(..f.place).next_back().map(|(p, r)| (*p, r.next));
+            let fits = left.filter(|(p, next)| p.lane == f.place.lane && *next == f.place.index);
+            self.hot = fits.and_then(|(p, _)| self.cold.remove(&p));
+        }
+        let mut run = match self.hot.take() {
+            Some(left) => self.extend(left, f, buffers)?,
+            None => {
+                let run = Run::new(f, buffers);
+                self.charged += run.charge();
+                run
+            }
+        };
+        self.join_right(&mut run)?;
+        if run.complete() {
+            self.charged -= run.charge();
+            return Ok(Some(run));
+        }
+        self.hot = Some(run);
+        Ok(None)
+    }
+
+    /// Adds the fragment to the run on its left, if they belong together.
+    fn extend(&mut self, mut left: Run, f: &Fragment<'_>, buffers: &mut Buffers) -> Result<Run, Misfit> {
+        match (left.ends, f.begins) {
+            // They only stand side by side.
+            (true, true) => {
+                self.cold.insert(left.first, left);
+                let run = Run::new(f, buffers);
+                self.charged += run.charge();
+                Ok(run)
+            }
+            (true, false) => Err(Misfit("a fragment follows the last one of its message")),
+            (false, true) => Err(Misfit("a message begins before the one before it ends")),
+            (false, false) if !left.same_message(f.stream, f.unordered, f.number) => {
+                Err(Misfit("neighbouring fragments belong to different messages"))
+            }
+            (false, false) => {
+                left.push(f);
+                self.charged += f.payload.len();
+                Ok(left)
+            }
+        }
+    }
+
+    /// Adds the run on the right, if it continues this one.
+    fn join_right(&mut self, run: &mut Run) -> Result<(), Misfit> {
+        let at = Place { lane: run.first.lane, index: run.next };
+        let Some(right) = self.cold.get(&at) else { return Ok(()) };
+        match (run.ends, right.begins) {
+            (true, true) => Ok(()),
+            (true, false) => Err(Misfit("a fragment follows the last one of its message")),
+            (false, true) => Err(Misfit("a message begins before the one before it ends")),
+            (false, false) if !run.same_message(right.stream, right.unordered, right.number) => {
+                Err(Misfit("neighbouring fragments belong to different messages"))
+            }
+            (false, false) => {
+                if let Some(right) = self.cold.remove(&at) {
+                    run.join(right);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn cool(&mut self) {
+        if let Some(run) = self.hot.take() {
+            self.cold.insert(run.first, run);
+        }
+    }
+
+    /// Takes the beginning of a message that is not complete, at least `least` bytes of it, if `next_in_order` says that the
+    /// message may be delivered now. Returns a copy of the run's description with the bytes; the run continues.
+    pub(crate) fn take_partial(
+        &mut self,
+        least: usize,
+        buffers: &mut Buffers,
+        number: u64,
+        next_in_order: impl Fn(&Run) -> bool,
+    ) -> Option<Partial> {
+        self.cool();
+        let run = self.cold.values_mut().find(|r| r.begins && r.bytes >= least.max(1) && next_in_order(r))?;
+        self.charged -= run.charge();
+        let payload = run.take_payload(buffers);
+        self.charged += run.charge();
+        let first = run.continues.is_none();
+        let number = *run.continues.get_or_insert(number);
+        Some(Partial { number, stream: run.stream, unordered: run.unordered, ppid: run.ppid, first, payload })
+    }
+
+    /// Drops the fragments of messages that the peer has abandoned, and returns whether part of one had been delivered.
+    pub(crate) fn drop_where(&mut self, buffers: &mut Buffers, gone: impl Fn(&Run, Place) -> bool) -> Vec<(StreamId, u64)> {
+        self.cool();
+        let mut cut = Vec::new();
+        let places: Vec<Place> = self.cold.iter().filter(|(p, r)| gone(r, **p)).map(|(p, _)| *p).collect();
+        for place in places {
+            let Some(run) = self.cold.remove(&place) else { continue };
+            self.charged -= run.charge();
+            if let Some(number) = run.continues {
+                cut.push((run.stream, number));
+            }
+            run.discard(buffers);
+        }
+        cut
+    }
+
+    /// Drops the fragments of DATA chunks up to `tsn` (RFC 3758 section 3.6).
+    pub(crate) fn drop_data_to(&mut self, tsn: u64, buffers: &mut Buffers) -> Vec<(StreamId, u64)> {
+        self.drop_where(buffers, |_, p| p.lane == 0 && p.index <= tsn)
+    }
+
+    /// Drops the fragments of messages of a stream up to `mid` (RFC 8260 section 2.3.1).
+    pub(crate) fn drop_messages_to(
+        &mut self,
+        stream: StreamId,
+        unordered: bool,
+        mid: u32,
+        buffers: &mut Buffers,
+    ) -> Vec<(StreamId, u64)> {
+        self.drop_where(buffers, |r, p| {
+            p.lane != 0 && r.stream == stream && r.unordered == unordered && mid.wrapping_sub(r.number) < 1 << 31
+        })
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hot.is_none() && self.cold.is_empty()
+    }
+}
+
+/// Part of a message, delivered before the rest has come.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    pub(crate) number: u64,
+    pub(crate) stream: StreamId,
+    pub(crate) unordered: bool,
+    pub(crate) ppid: Ppid,
+    pub(crate) first: bool,
+    pub(crate) payload: Vec<u8>,
+}
+
+#[cfg(test)]
+#[path = "reassembly_tests.rs"]
+mod tests;

@@ -1,0 +1,146 @@
+use super::*;
+use neater_base::Rng;
+
+fn fragment(tsn: u64, begins: bool, ends: bool, payload: &[u8]) -> Fragment<'_> {
+    Fragment {
+        place: Place::data(tsn),
+        stream: StreamId(1),
+        unordered: false,
+        number: 7,
+        ppid: Ppid(9),
+        begins,
+        ends,
+        payload,
+    }
+}
+
+#[test]
+fn a_whole_message_passes_through() {
+    let (mut r, mut b) = (Reassembly::default(), Buffers::default());
+    let run = r.insert(&fragment(5, true, true, b"hello"), &mut b).unwrap().unwrap();
+    assert_eq!((run.stream, run.number, run.ppid), (StreamId(1), 7, Ppid(9)));
+    assert_eq!(run.into_payload(&mut b), b"hello");
+    assert_eq!((r.charged(), r.is_empty()), (0, true));
+}
+
+#[test]
+fn fragments_in_order_share_one_buffer() {
+    let (mut r, mut b) = (Reassembly::default(), Buffers::default());
+    assert!(r.insert(&fragment(5, true, false, b"he"), &mut b).unwrap().is_none());
+    assert!(r.insert(&fragment(6, false, false, b"ll"), &mut b).unwrap().is_none());
+    assert_eq!(r.charged(), 4 + OVERHEAD);
+    let run = r.insert(&fragment(7, false, true, b"o"), &mut b).unwrap().unwrap();
+    assert!(run.tail.is_empty());
+    assert_eq!(run.into_payload(&mut b), b"hello");
+    assert_eq!(r.charged(), 0);
+}
+
+#[test]
+fn fragments_that_contradict_each_other_are_refused() {
+    let misfit = |first: Fragment<'_>, second: Fragment<'_>| {
+        let (mut r, mut b) = (Reassembly::default(), Buffers::default());
+        assert!(r.insert(&first, &mut b).unwrap().is_none());
+        r.insert(&second, &mut b).is_err()
+    };
+    assert!(misfit(fragment(5, true, false, b"a"), fragment(6, true, false, b"b")));
+    assert!(misfit(fragment(6, true, false, b"a"), fragment(5, true, false, b"b")));
+    assert!(misfit(fragment(5, false, true, b"a"), fragment(6, false, true, b"b")));
+    assert!(misfit(fragment(6, false, true, b"a"), fragment(5, false, true, b"b")));
+    assert!(misfit(fragment(5, true, false, b"a"), Fragment { number: 8, ..fragment(6, false, true, b"b") }));
+    assert!(misfit(fragment(6, false, true, b"a"), Fragment { unordered: true, ..fragment(5, true, false, b"b") }));
+    assert!(!misfit(fragment(5, false, true, b"a"), fragment(6, true, false, b"b")), "neighbours of two messages");
+    assert!(!misfit(fragment(6, true, false, b"a"), fragment(5, false, true, b"b")), "neighbours of two messages");
+}
+
+#[test]
+fn part_of_a_long_message_can_be_taken_out() {
+    let (mut r, mut b) = (Reassembly::default(), Buffers::default());
+    r.insert(&fragment(5, true, false, b"abc"), &mut b).unwrap();
+    r.insert(&fragment(7, false, true, b"g"), &mut b).unwrap();
+    assert!(r.take_partial(4, &mut b, 77, |_| true).is_none(), "too little");
+    assert!(r.take_partial(1, &mut b, 77, |_| false).is_none(), "not its turn");
+    let p = r.take_partial(1, &mut b, 77, |_| true).unwrap();
+    assert_eq!((p.payload.as_slice(), p.first, p.stream), (&b"abc"[..], true, StreamId(1)));
+    assert!(r.take_partial(1, &mut b, 77, |_| true).is_none(), "nothing new");
+    let run = r.insert(&fragment(6, false, false, b"def"), &mut b).unwrap().unwrap();
+    assert_eq!(run.continues, Some(77));
+    assert_eq!(run.into_payload(&mut b), b"defg");
+    assert_eq!(r.charged(), 0);
+}
+
+#[test]
+fn what_the_peer_gave_up_is_dropped() {
+    let (mut r, mut b) = (Reassembly::default(), Buffers::default());
+    r.insert(&fragment(5, true, false, b"abc"), &mut b).unwrap();
+    r.insert(&fragment(9, true, false, b"xyz"), &mut b).unwrap();
+    assert!(r.drop_data_to(6, &mut b).is_empty());
+    assert_eq!(r.charged(), 3 + OVERHEAD);
+    assert!(r.take_partial(1, &mut b, 77, |_| true).is_some());
+    assert_eq!(r.drop_data_to(9, &mut b), vec![(StreamId(1), 77)], "its beginning had been delivered");
+    assert!(r.is_empty());
+    assert_eq!(r.charged(), 0);
+    let interleaved = |mid, fsn| Fragment {
+        place: Place::idata(StreamId(1), false, mid, fsn),
+        number: mid,
+        ..fragment(0, fsn == 0, false, b"i")
+    };
+    r.insert(&interleaved(u32::MAX, 0), &mut b).unwrap();
+    r.insert(&interleaved(1, 0), &mut b).unwrap();
+    r.drop_messages_to(StreamId(1), true, 5, &mut b);
+    r.drop_messages_to(StreamId(2), false, 5, &mut b);
+    assert_eq!(r.charged(), 2 * (1 + OVERHEAD));
+    r.drop_messages_to(StreamId(1), false, 0, &mut b);
+    assert_eq!(r.charged(), 1 + OVERHEAD);
+}
+
+/// Messages cut at random, interleaved or not, in random order: each comes out whole and once, and nothing stays behind.
+#[test]
+fn any_order_of_fragments_gives_the_messages() {
+    for seed in 0..200 {
+        let mut rng = Rng::from_number(seed);
+        let interleaved = rng.chance(0.5);
+        let mut tsn = 100;
+        let mut pieces = Vec::new();
+        let mut sent = Vec::new();
+        for number in 0..1 + rng.below(8) as u32 {
+            let payload: Vec<u8> = (0..1 + rng.below(50)).map(|_| rng.u32() as u8).collect();
+            let (mut at, mut fsn) = (0, 0);
+            while at < payload.len() {
+                let len = (1 + rng.below(12) as usize).min(payload.len() - at);
+                let ends = at + len == payload.len();
+                let stream = StreamId(number as u16 % 3);
+                let place =
+                    if interleaved { Place::idata(stream, false, number, fsn) } else { Place::data(tsn) };
+                pieces.push((place, stream, number, at == 0, ends, payload[at..at + len].to_vec()));
+                (at, fsn, tsn) = (at + len, fsn + 1, tsn + 1);
+            }
+            sent.push(payload);
+        }
+        if rng.chance(0.2) {
+            pieces.reverse();
+        } else if rng.chance(0.8) {
+            rng.shuffle(&mut pieces);
+        }
+        let (mut r, mut b) = (Reassembly::default(), Buffers::default());
+        let mut got = vec![Vec::new(); sent.len()];
+        for (place, stream, number, begins, ends, payload) in &pieces {
+            let f = Fragment {
+                place: *place,
+                stream: *stream,
+                unordered: false,
+                number: *number,
+                ppid: Ppid(0),
+                begins: *begins,
+                ends: *ends,
+                payload,
+            };
+            if let Some(run) = r.insert(&f, &mut b).unwrap() {
+                let n = run.number as usize;
+                assert!(got[n].is_empty(), "seed {seed}: twice");
+                got[n] = run.into_payload(&mut b);
+            }
+        }
+        assert_eq!(got, sent, "seed {seed}");
+        assert_eq!((r.charged(), r.is_empty()), (0, true), "seed {seed}");
+    }
+}

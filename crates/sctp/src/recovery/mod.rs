@@ -1,0 +1,7 @@
+//! What was sent, what became of it, and how losses are found.
+
+mod outstanding;
+mod rack;
+
+pub(crate) use outstanding::{Fate, Outstanding};
+pub(crate) use rack::{Look, Rack};

@@ -1,0 +1,382 @@
+//! Messages that wait, stream by stream, and who goes next (RFC 8260 section 3).
+//!
+//! *Responsible for* the queues of the streams, the numbering of their messages, the schedulers, and cutting the next piece.
+//! *Not responsible for* TSNs, windows, or packets.
+//!
+//! *Invariants*: a stream is in the heap exactly once if it has something to send and may; without interleaving a message
+//! that was begun is finished before another begins; `bytes` is the sum of what waits.
+
+use super::message::{Pending, Piece};
+use crate::config::Scheduler;
+use crate::ids::MessageId;
+use crate::pages::Pages;
+use core::cmp::Reverse;
+use neater_sctp_wire::StreamId;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// The scale of virtual time: a byte of a stream of weight 1 takes this much of it.
+const SCALE: u64 = 1 << 16;
+/// No queue.
+const NONE: u32 = u32::MAX;
+/// Empty queues that keep their memory.
+const MAX_SPARE: usize = 64;
+
+/// What is known of an outbound stream, also while it has nothing to send.
+#[derive(Clone, Copy, Debug)]
+struct Stream {
+    /// The number of the next ordered message.
+    ordered: u32,
+    /// The number of the next unordered message (with message identifiers).
+    unordered: u32,
+    /// Its queue, or [`NONE`].
+    queue: u32,
+    /// Its priority, or its weight.
+    value: u16,
+    /// It must not begin a message: it is about to be reset.
+    held: bool,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self { ordered: 0, unordered: 0, queue: NONE, value: 1, held: false }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    stream: u16,
+    messages: VecDeque<(u64, Pending)>,
+    /// Virtual time up to which it has been served.
+    served: u64,
+    /// The number of its entry in the heap; older entries mean nothing.
+    ticket: u64,
+}
+
+/// All outbound streams.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    scheduler: Scheduler,
+    /// I-DATA: messages of different streams may alternate.
+    interleaving: bool,
+    streams: Pages<Stream>,
+    count: u16,
+    queues: Vec<Queue>,
+    free: Vec<u32>,
+    heap: BinaryHeap<Reverse<(u64, u64, u16)>>,
+    /// The stream whose turn it is still: its message is not finished, or the packet is not.
+    current: Option<StreamId>,
+    tickets: u64,
+    arrivals: u64,
+    virtual_time: u64,
+    messages: usize,
+    bytes: usize,
+}
+
+impl Queues {
+    pub(crate) const fn new(scheduler: Scheduler, interleaving: bool, count: u16) -> Self {
+        Self {
+            scheduler,
+            interleaving,
+            streams: Pages::new(),
+            count,
+            queues: Vec::new(),
+            free: Vec::new(),
+            heap: BinaryHeap::new(),
+            current: None,
+            tickets: 0,
+            arrivals: 0,
+            virtual_time: 0,
+            messages: 0,
+            bytes: 0,
+        }
+    }
+
+    /// What the handshake agreed on.
+    pub(crate) fn agree(&mut self, interleaving: bool, count: u16) {
+        self.interleaving = interleaving;
+        self.count = count;
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.messages == 0
+    }
+
+    /// Messages that are not completely sent.
+    pub(crate) const fn messages(&self) -> usize {
+        self.messages
+    }
+
+    /// Bytes that were not sent at all.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The number of outbound streams.
+    pub(crate) const fn count(&self) -> u16 {
+        self.count
+    }
+
+    pub(crate) fn add_streams(&mut self, more: u16) {
+        self.count = self.count.saturating_add(more);
+    }
+
+    /// Sets the priority (smaller is sooner) or the weight (at least 1) of a stream, for the scheduler.
+    pub(crate) fn set_value(&mut self, stream: StreamId, value: u16) {
+        self.streams.get_mut(stream).value = value;
+        self.requeue(stream);
+    }
+
+    /// Adds a message to its stream.
+    pub(crate) fn push(&mut self, stream: StreamId, message: Pending) {
+        self.messages += 1;
+        self.bytes += message.payload.len();
+        self.arrivals += 1;
+        let s = self.streams.get_mut(stream);
+        let fresh = s.queue == NONE;
+        if fresh {
+            s.queue = self.free.pop().unwrap_or_else(|| {
+                self.queues.push(Queue::default());
+                self.queues.len() as u32 - 1
+            });
+        }
+        let q = &mut self.queues[s.queue as usize];
+        if fresh {
+            q.stream = stream.0;
+            q.served = self.virtual_time;
+        }
+        q.messages.push_back((self.arrivals, message));
+        if fresh && self.current != Some(stream) {
+            self.enqueue(stream);
+        }
+    }
+
+    /// Puts a stream that has something to send into the heap.
+    fn enqueue(&mut self, stream: StreamId) {
+        let s = *self.streams.get_mut(stream);
+        if s.queue == NONE {
+            return;
+        }
+        let q = &mut self.queues[s.queue as usize];
+        let Some((arrival, message)) = q.messages.front() else { return };
+        if s.held && message.started.is_none() {
+            return;
+        }
+        self.tickets += 1;
+        q.ticket = self.tickets;
+        let key = match self.scheduler {
+            Scheduler::FirstCome => *arrival,
+            Scheduler::RoundRobin | Scheduler::RoundRobinPerPacket => 0,
+            Scheduler::Priority => u64::from(s.value),
+            Scheduler::FairBandwidth | Scheduler::WeightedFair => q.served,
+        };
+        self.heap.push(Reverse((key, self.tickets, stream.0)));
+    }
+
+    /// As [`Queues::enqueue`] for a stream that may be in the heap already.
+    fn requeue(&mut self, stream: StreamId) {
+        if self.current != Some(stream) {
+            self.enqueue(stream);
+        }
+    }
+
+    /// The stream whose turn it is.
+    fn turn(&mut self) -> Option<StreamId> {
+        if self.current.is_none() {
+            while let Some(&Reverse((_, ticket, stream))) = self.heap.peek() {
+                let stream = StreamId(stream);
+                let queue = self.streams.get(stream).map_or(NONE, |s| s.queue);
+                self.heap.pop();
+                if queue != NONE && self.queues[queue as usize].ticket == ticket {
+                    self.current = Some(stream);
+                    break;
+                }
+            }
+        }
+        self.current
+    }
+
+    /// The message whose turn it is, if there is one.
+    pub(crate) fn peek(&mut self) -> Option<(StreamId, &Pending)> {
+        let stream = self.turn()?;
+        let q = &self.queues[self.streams.get(stream)?.queue as usize];
+        q.messages.front().map(|(_, m)| (stream, m))
+    }
+
+    /// Cuts at most `most` bytes, at least one, off the message whose turn it is.
+    pub(crate) fn take(&mut self, most: usize) -> Option<Piece> {
+        let stream = self.turn()?;
+        let s = self.streams.get_mut(stream);
+        let q = &mut self.queues[s.queue as usize];
+        let (_, m) = q.messages.front_mut()?;
+        let begins = m.started.is_none();
+        let (number, fsn) = *m.started.get_or_insert_with(|| {
+            // Without message identifiers only ordered messages are numbered.
+            let next = if m.unordered { &mut s.unordered } else { &mut s.ordered };
+            let number = *next;
+            *next = next.wrapping_add(1);
+            (number, 0)
+        });
+        let ends = m.payload.len() <= most;
+        let payload = if ends { core::mem::take(&mut m.payload) } else { m.payload.split_to(most.max(1)) };
+        m.started = Some((number, fsn.wrapping_add(1)));
+        self.bytes -= payload.len();
+        let piece = Piece {
+            id: m.id,
+            stream,
+            ppid: m.ppid,
+            unordered: m.unordered,
+            immediate: m.immediate,
+            report: m.report,
+            reliability: m.reliability,
+            number,
+            fsn,
+            begins,
+            ends,
+            payload,
+        };
+        self.served(stream, piece.payload.len(), ends);
+        Some(piece)
+    }
+
+    /// A piece of a stream was taken: counts it, and decides whether its turn is over.
+    fn served(&mut self, stream: StreamId, bytes: usize, ends: bool) {
+        let s = *self.streams.get_mut(stream);
+        let q = &mut self.queues[s.queue as usize];
+        let weight = if self.scheduler == Scheduler::WeightedFair { u64::from(s.value.max(1)) } else { 1 };
+        q.served += (bytes as u64 * SCALE / weight).max(1);
+        self.virtual_time = self.virtual_time.max(q.served);
+        if ends {
+            q.messages.pop_front();
+            self.messages -= 1;
+        }
+        if q.messages.is_empty() {
+            self.release(stream);
+            self.current = None;
+            return;
+        }
+        let stays = match self.scheduler {
+            _ if !ends && !self.interleaving => true,
+            // What was begun first is finished first.
+            Scheduler::FirstCome => !ends,
+            Scheduler::RoundRobinPerPacket => true,
+            _ => false,
+        };
+        if !stays {
+            self.current = None;
+            self.enqueue(stream);
+        }
+    }
+
+    /// The stream has nothing left.
+    fn release(&mut self, stream: StreamId) {
+        let s = self.streams.get_mut(stream);
+        let queue = core::mem::replace(&mut s.queue, NONE);
+        let q = &mut self.queues[queue as usize];
+        q.ticket = 0;
+        if self.free.len() >= MAX_SPARE {
+            q.messages = VecDeque::new();
+        }
+        self.free.push(queue);
+    }
+
+    /// A packet is complete: with [`Scheduler::RoundRobinPerPacket`] the next stream has its turn.
+    pub(crate) fn end_of_packet(&mut self) {
+        let Some(stream) = self.current.filter(|_| self.scheduler == Scheduler::RoundRobinPerPacket) else { return };
+        let begun = self.peek().is_some_and(|(_, m)| m.started.is_some());
+        if self.interleaving || !begun {
+            self.current = None;
+            self.enqueue(stream);
+        }
+    }
+
+    /// Takes a message out that is not completely sent; returns it, with what is left of it.
+    pub(crate) fn remove(&mut self, stream: StreamId, id: MessageId) -> Option<Pending> {
+        let queue = self.streams.get(stream).map_or(NONE, |s| s.queue);
+        if queue == NONE {
+            return None;
+        }
+        let q = &mut self.queues[queue as usize];
+        let at = q.messages.iter().position(|(_, m)| m.id == id)?;
+        let (_, message) = q.messages.remove(at)?;
+        let empty = q.messages.is_empty();
+        self.messages -= 1;
+        self.bytes -= message.payload.len();
+        if empty {
+            self.release(stream);
+        }
+        if at == 0 {
+            if self.current == Some(stream) {
+                self.current = None;
+            }
+            self.enqueue(stream);
+        }
+        Some(message)
+    }
+
+    /// The least important message that waits and may be given up for one of `priority` (RFC 7496 section 3.2).
+    pub(crate) fn least_important(&self, priority: u32) -> Option<(StreamId, MessageId)> {
+        let live = self.queues.iter().flat_map(|q| q.messages.iter().map(|(_, m)| (q.stream, m)));
+        let with = live.filter_map(|(s, m)| match m.reliability {
+            super::Reliability::Priority(p) if p > priority => Some((p, m.id, s)),
+            _ => None,
+        });
+        with.max().map(|(_, id, stream)| (StreamId(stream), id))
+    }
+
+    /// Takes everything out, stream by stream.
+    pub(crate) fn drain(&mut self) -> Vec<(StreamId, Pending)> {
+        let mut all: Vec<_> = Vec::with_capacity(self.messages);
+        for q in &mut self.queues {
+            all.extend(q.messages.drain(..).map(|(_, m)| (StreamId(q.stream), m)));
+        }
+        for (_, s) in self.streams.iter_mut() {
+            s.queue = NONE;
+        }
+        self.free = Vec::new();
+        self.queues = Vec::new();
+        self.heap.clear();
+        (self.current, self.messages, self.bytes) = (None, 0, 0);
+        all.sort_unstable_by_key(|(_, m)| m.id);
+        all
+    }
+
+    /// Whether a stream has a message of which part was sent and part was not.
+    pub(crate) fn is_mid_message(&self, stream: StreamId) -> bool {
+        let queue = self.streams.get(stream).map_or(NONE, |s| s.queue);
+        queue != NONE && self.queues[queue as usize].messages.front().is_some_and(|(_, m)| m.started.is_some())
+    }
+
+    /// Whether any stream has.
+    pub(crate) fn is_any_mid_message(&self) -> bool {
+        self.queues.iter().any(|q| q.messages.front().is_some_and(|(_, m)| m.started.is_some()))
+    }
+
+    /// Keeps a stream from beginning messages, or lets it again.
+    pub(crate) fn hold(&mut self, stream: StreamId, held: bool) {
+        self.streams.get_mut(stream).held = held;
+        if held {
+            if self.current == Some(stream) && !self.is_mid_message(stream) {
+                self.current = None;
+            }
+            // What is in the heap for it means nothing any more.
+            let queue = self.streams.get_mut(stream).queue;
+            if queue != NONE && self.current != Some(stream) {
+                self.queues[queue as usize].ticket = 0;
+                self.enqueue(stream);
+            }
+        } else {
+            self.requeue(stream);
+        }
+    }
+
+    /// Numbering begins again (RFC 6525 section 5.1.2).
+    pub(crate) fn restart_numbers(&mut self, stream: StreamId) {
+        let s = self.streams.get_mut(stream);
+        (s.ordered, s.unordered) = (0, 0);
+    }
+
+}
+
+#[cfg(test)]
+#[path = "queues_tests.rs"]
+mod tests;

@@ -1,0 +1,90 @@
+//! What has been counted.
+
+use crate::ids::{PathId, Route};
+use crate::path::PathState;
+use core::time::Duration;
+
+/// Of one association.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AssociationStats {
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets received and found to be ours.
+    pub packets_received: u64,
+    /// Chunks with data sent, first transmissions.
+    pub chunks_sent: u64,
+    /// Chunks with data sent again.
+    pub retransmissions: u64,
+    /// Of those: because of T3-rtx.
+    pub timeouts: u64,
+    /// Recoveries that began because losses were seen in SACK chunks.
+    pub fast_recoveries: u64,
+    /// Probes for losses at the end (RFC 8985 section 7).
+    pub tail_probes: u64,
+    /// Chunks with data received for the first time.
+    pub chunks_received: u64,
+    /// Chunks with data received again.
+    pub duplicates: u64,
+    /// Chunks with data dropped for want of room.
+    pub dropped: u64,
+    /// SACK chunks sent.
+    pub sacks_sent: u64,
+    /// SACK chunks received.
+    pub sacks_received: u64,
+    /// Bytes of payload acknowledged by the peer.
+    pub bytes_acknowledged: u64,
+    /// Bytes of payload received for the first time.
+    pub bytes_received: u64,
+    /// Messages given up.
+    pub abandoned: u64,
+    /// Packets that arrived with a congestion mark.
+    pub marked: u64,
+}
+
+/// Of one path, now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathStats {
+    /// Which.
+    pub path: PathId,
+    /// Where it goes.
+    pub route: Route,
+    /// Whether it can be used.
+    pub state: PathState,
+    /// The smoothed round-trip time, once measured.
+    pub srtt: Option<Duration>,
+    /// The retransmission timeout.
+    pub rto: Duration,
+    /// The congestion window in bytes.
+    pub window: u64,
+    /// The slow start threshold in bytes, once there is one.
+    pub threshold: Option<u64>,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Unanswered transmissions in a row.
+    pub errors: u32,
+    /// The largest SCTP packet in bytes.
+    pub room: u16,
+}
+
+/// Of an endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndpointStats {
+    /// Packets received.
+    pub packets_received: u64,
+    /// Packets that were no SCTP packets, or whose checksum was wrong.
+    pub malformed: u64,
+    /// Packets for another port.
+    pub wrong_port: u64,
+    /// Packets out of the blue (RFC 9260 section 8.4).
+    pub out_of_the_blue: u64,
+    /// Packets whose tag was not the association's.
+    pub wrong_tag: u64,
+    /// INIT chunks answered with a cookie.
+    pub cookies_sent: u64,
+    /// Cookies that were not ours, or too old.
+    pub cookies_refused: u64,
+    /// Associations that peers opened.
+    pub accepted: u64,
+    /// Stateless answers that were not sent, because there were too many.
+    pub replies_suppressed: u64,
+}

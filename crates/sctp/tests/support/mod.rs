@@ -1,0 +1,228 @@
+//! Two endpoints over links, in virtual time.
+#![allow(dead_code, unreachable_pub)]
+
+use bytes::Bytes;
+use core::time::Duration;
+use neater_base::net::Ecn;
+use neater_base::Instant;
+use neater_link::{Link, LinkConfig, Output, PacketMeta, Protocol};
+use neater_sctp::{
+    AssociationConfig, AssociationId, CloseReason, Config, Endpoint, Event, Layer, LayerId, Message, Route, SendOptions,
+};
+use neater_sctp_wire::StreamId;
+use std::net::SocketAddr;
+
+pub const PORTS: [u16; 2] = [5000, 5001];
+
+/// A packet on its way.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    pub from: SocketAddr,
+    pub to: SocketAddr,
+    pub bytes: Vec<u8>,
+    pub ect: bool,
+}
+
+/// What a tap does with a packet before it enters the link.
+pub type Tap = Box<dyn FnMut(usize, &mut Packet) -> bool>;
+
+pub struct World {
+    pub now: Instant,
+    pub ends: [Endpoint; 2],
+    /// Of each end: the events so far, and those of its associations in order.
+    pub events: [Vec<(AssociationId, Event)>; 2],
+    /// `links[way][path]`: from end `way`.
+    pub links: [Vec<Link<Packet>>; 2],
+    /// Addresses of the ends: `addresses[end][path]`.
+    pub addresses: [Vec<SocketAddr>; 2],
+    pub packets: [u64; 2],
+    pub bytes: [u64; 2],
+    /// Sees every packet; false drops it.
+    pub tap: Option<Tap>,
+    buffer: Vec<u8>,
+    idle_steps: u32,
+}
+
+pub fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+pub fn address(end: usize, path: usize) -> SocketAddr {
+    format!("10.{path}.0.{}:9899", end + 1).parse().unwrap()
+}
+
+pub fn layer(path: usize, end: usize) -> Layer {
+    Layer { address: Some(address(end, path).ip()), ..Layer::udp() }
+}
+
+pub fn config(end: usize, paths: usize, association: AssociationConfig) -> Config {
+    Config {
+        layers: (0..paths).map(|p| layer(p, end)).collect(),
+        port: PORTS[end],
+        accept: end == 1,
+        tell_addresses: paths > 1,
+        association,
+        ..Config::default()
+    }
+}
+
+impl World {
+    pub fn new(seed: u64, association: AssociationConfig, link: LinkConfig) -> Self {
+        let configs = [config(0, 1, association.clone()), config(1, 1, association)];
+        Self::with(seed, configs, vec![link])
+    }
+
+    /// One link each way for every layer of the configurations.
+    pub fn with(seed: u64, configs: [Config; 2], links: Vec<LinkConfig>) -> Self {
+        let [a, b] = configs;
+        let make = |way: usize| -> Vec<Link<Packet>> {
+            links.iter().enumerate().map(|(i, c)| Link::new(c.clone(), seed * 100 + way as u64 * 10 + i as u64)).collect()
+        };
+        let addresses = [0, 1].map(|end| (0..links.len()).map(|p| address(end, p)).collect());
+        Self {
+            now: Instant::ZERO + Duration::from_secs(1000),
+            ends: [
+                Endpoint::new(a, [seed as u8; 32], &[1; 32]),
+                Endpoint::new(b, [(seed >> 8) as u8 ^ 0x55; 32], &[2; 32]),
+            ],
+            events: [Vec::new(), Vec::new()],
+            links: [make(0), make(1)],
+            addresses,
+            packets: [0; 2],
+            bytes: [0; 2],
+            tap: None,
+            buffer: vec![0; 65_536],
+            idle_steps: 0,
+        }
+    }
+
+    pub fn route(&self, to: usize, path: usize) -> Route {
+        Route { layer: LayerId(path as u16), remote: self.addresses[to][path] }
+    }
+
+    pub fn connect(&mut self, end: usize) -> AssociationId {
+        let routes: Vec<Route> = (0..self.links[0].len()).map(|p| self.route(1 - end, p)).collect();
+        self.ends[end].connect(self.now, PORTS[1 - end], &routes).unwrap()
+    }
+
+    /// Connects and runs until both are up.
+    pub fn established(&mut self) -> [AssociationId; 2] {
+        let a = self.connect(0);
+        self.run_until(Duration::from_secs(60), |w| w.saw(0, &Event::Connected) && w.saw(1, &Event::Accepted));
+        let b = self.events[1].iter().find(|(_, e)| *e == Event::Accepted).expect("accepted").0;
+        [a, b]
+    }
+
+    pub fn saw(&self, end: usize, event: &Event) -> bool {
+        self.events[end].iter().any(|(_, e)| e == event)
+    }
+
+    pub fn closed(&self, end: usize) -> Option<CloseReason> {
+        self.events[end].iter().find_map(|(_, e)| match e {
+            Event::Closed(reason) => Some(reason.clone()),
+            _ => None,
+        })
+    }
+
+    pub fn send(&mut self, end: usize, id: AssociationId, stream: u16, payload: &[u8]) {
+        let payload = Bytes::copy_from_slice(payload);
+        self.ends[end].send(id, StreamId(stream), payload, SendOptions::default()).unwrap();
+    }
+
+    /// Everything that can be read.
+    pub fn read(&mut self, end: usize, id: AssociationId) -> Vec<Message> {
+        core::iter::from_fn(|| self.ends[end].receive(id)).collect()
+    }
+
+    /// Takes packets out of the endpoints and puts them into the links, and collects events.
+    pub fn flush(&mut self) {
+        for end in 0..2 {
+            while let Some(t) = self.ends[end].poll_transmit(self.now, &mut self.buffer) {
+                self.packets[end] += 1;
+                self.bytes[end] += t.len as u64;
+                let path = usize::from(t.route.layer.0);
+                let mut packet = Packet {
+                    from: self.addresses[end][path],
+                    to: t.route.remote,
+                    bytes: self.buffer[..t.len].to_vec(),
+                    ect: t.ect,
+                };
+                let keep = match self.tap.as_mut() {
+                    Some(tap) => tap(end, &mut packet),
+                    None => true,
+                };
+                if keep {
+                    self.offer(end, path, packet);
+                }
+            }
+            while let Some(event) = self.ends[end].poll_event() {
+                self.events[end].push(event);
+            }
+        }
+    }
+
+    pub fn offer(&mut self, end: usize, path: usize, packet: Packet) {
+        let meta = PacketMeta {
+            protocol: Protocol::Udp,
+            source: packet.from,
+            destination: packet.to,
+            ecn: if packet.ect { Ecn::Ect0 } else { Ecn::NotEct },
+        };
+        let len = packet.bytes.len() as u32 + 28;
+        self.links[end][path].offer(self.now, packet, len, &meta);
+    }
+
+    /// Does what happens next, at most until `limit`; false if nothing does.
+    pub fn step(&mut self, limit: Instant) -> bool {
+        self.flush();
+        let links = self.links.iter().flatten().filter_map(Link::next_timeout);
+        let ends = self.ends.iter().filter_map(Endpoint::next_timeout);
+        let Some(next) = links.chain(ends).min().filter(|n| *n <= limit) else { return false };
+        self.idle_steps = if next > self.now { 0 } else { self.idle_steps + 1 };
+        assert!(self.idle_steps < 10_000, "time stands still: a deadline is not served");
+        self.now = self.now.max(next);
+        for way in 0..2 {
+            for path in 0..self.links[way].len() {
+                while let Some(output) = self.links[way][path].poll(self.now) {
+                    let Output::Deliver { mut packet, ce, corrupt, .. } = output else { continue };
+                    if let Some(c) = corrupt {
+                        // The first eight bytes are those of UDP, whose checksum drops the packet.
+                        let Some(at) = (c.bit as usize).checked_sub(64) else { continue };
+                        packet.bytes[at / 8] ^= 0x80 >> (at % 8);
+                    }
+                    self.deliver(1 - way, path, &packet, ce);
+                }
+            }
+        }
+        for end in &mut self.ends {
+            end.handle_timeout(self.now);
+        }
+        self.flush();
+        true
+    }
+
+    pub fn deliver(&mut self, to: usize, path: usize, packet: &Packet, ce: bool) {
+        if packet.to != self.addresses[to][path] {
+            return;
+        }
+        let route = Route { layer: LayerId(path as u16), remote: packet.from };
+        self.ends[to].handle_packet(self.now, route, ce, &packet.bytes);
+    }
+
+    /// Runs for so long.
+    pub fn run(&mut self, time: Duration) {
+        let limit = self.now + time;
+        while self.step(limit) {}
+        self.now = limit;
+        self.flush();
+    }
+
+    /// Runs until the condition holds.
+    pub fn run_until(&mut self, time: Duration, done: impl Fn(&Self) -> bool) {
+        let limit = self.now + time;
+        self.flush();
+        while !done(self) {
+            assert!(self.step(limit), "it never happened; events: {:?}", self.events);
+        }
+    }
+}

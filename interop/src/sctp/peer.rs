@@ -1,0 +1,112 @@
+//! The peer on usrsctp: built once, started, told what to do, and listened to.
+
+use super::ledger::Received;
+use crate::{Running, Scratch, here, run, which};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The program in `c/sctp_peer.c`, compiled the first time.
+///
+/// # Errors
+/// What is missing here, with the Debian package that has it.
+///
+/// # Panics
+/// When it does not compile: that is a bug in it.
+pub fn usrsctp_program() -> Result<PathBuf, String> {
+    static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let build = || {
+        let cc = which("cc").ok_or("no C compiler (package gcc)")?;
+        let tool = which("pkg-config").ok_or("no pkg-config (package pkg-config)")?;
+        let flags = run(Command::new(tool).args(["--cflags", "--libs", "usrsctp"]), Duration::from_secs(5));
+        if !flags.status.success() {
+            return Err("no usrsctp (package libusrsctp-dev)".to_owned());
+        }
+        // It outlives this process, so that it is compiled once for all tests that run after each other.
+        let scratch = Scratch::new("usrsctp");
+        let fresh = scratch.path().join("sctp_peer");
+        let mut command = Command::new(cc);
+        command.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&fresh);
+        command.arg(here("c/sctp_peer.c")).args(flags.said.split_whitespace()).arg("-lpthread");
+        let done = run(&mut command, Duration::from_secs(60));
+        assert!(done.status.success(), "sctp_peer.c does not compile:\n{}", done.said);
+        let program = std::env::temp_dir().join(format!("neater-sctp-peer-{}", std::process::id()));
+        std::fs::copy(&fresh, &program).map_err(|e| format!("{}: {e}", program.display()))?;
+        Ok(program)
+    };
+    BUILT.get_or_init(build).clone()
+}
+
+/// A peer that runs.
+#[derive(Debug)]
+pub struct Usrsctp {
+    running: Running,
+    heard: usize,
+    /// What has happened there so far, but for messages.
+    pub events: Vec<Value>,
+}
+
+impl Usrsctp {
+    /// Starts it with these arguments.
+    ///
+    /// # Errors
+    /// Why it cannot be built here.
+    pub fn start(arguments: &[&str]) -> Result<Self, String> {
+        let program = usrsctp_program()?;
+        let running = Running::start(Command::new(program).args(arguments));
+        let _ = running.wait_to_say("\"ready\"");
+        Ok(Self { running, heard: 0, events: Vec::new() })
+    }
+
+    /// Tells it to do something; see `c/sctp_peer.c`.
+    pub fn tell(&mut self, command: &str) {
+        self.running.tell(&format!("{}\n", command.trim_end()));
+    }
+
+    /// Takes in what it has said since; returns the messages that it has received.
+    ///
+    /// # Panics
+    /// If it says something else than objects, or that it has failed.
+    pub fn listen(&mut self) -> Vec<Received> {
+        let said = self.running.said_from(self.heard);
+        let Some(end) = said.rfind('\n') else { return Vec::new() };
+        self.heard += end + 1;
+        let mut messages = Vec::new();
+        for line in said[..end].lines() {
+            let event: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("the peer says {line:?}: {e}"));
+            assert_ne!(event["event"], "failed", "the peer says {line}");
+            if event["event"] == "message" {
+                let number = |name: &str| event[name].as_u64().unwrap_or_else(|| panic!("no {name} in {line}"));
+                messages.push(Received {
+                    number: number("ppid") as u32,
+                    stream: number("stream") as u16,
+                    unordered: event["unordered"] == true,
+                    size: number("size") as usize,
+                    hash: event["hash"].as_str().and_then(|h| u64::from_str_radix(h, 16).ok()).expect("a hash"),
+                });
+            } else {
+                self.events.push(event);
+            }
+        }
+        messages
+    }
+
+    /// Ends its process, without a word to anybody.
+    pub fn kill(&mut self) {
+        self.running.kill();
+    }
+
+    /// Whether it has said that this happened.
+    #[must_use]
+    pub fn has(&self, event: &str) -> bool {
+        self.event(event).is_some()
+    }
+
+    /// The last event of that name.
+    #[must_use]
+    pub fn event(&self, event: &str) -> Option<&Value> {
+        self.events.iter().rfind(|e| e["event"] == event)
+    }
+}
