@@ -1,0 +1,194 @@
+//! NEAT's policy manager: requests, profiles, the CIB and policies in, ranked candidates out.
+//!
+//! A request is a set of properties. **Profiles** widen it (`reliable` becomes SCTP or TCP), the rows of the **CIB** say
+//! what is known of interfaces, addresses and peers, **policies** have the last word, and the candidates that are left
+//! are ranked by score. The formats are NEAT's, at its commit a5e1662, with the defects mended that its own vectors of
+//! tests name; `docs/policy.md` tells them with examples, and decision 0021 which were mended.
+//!
+//! *Key types*: [`Manager`] holds the tables and decides; [`Requests`] is what is asked; [`Loader`] fills the tables
+//! from files; [`Trace`] tells how a decision came about.
+//!
+//! *Invariants*: a decision is a function of the tables, the request and the time; equals are ranked in the order in which
+//! they arose; nothing from outside makes the manager grow beyond its bounds.
+
+mod cib;
+mod document;
+mod file;
+mod loader;
+mod pib;
+mod plain;
+mod sockopt;
+mod trace;
+pub mod vectors;
+
+pub use cib::{Cib, MAX_NODES, MAX_ROWS, Row, Rows};
+pub use document::{MAX_CANDIDATES, Requests, told, to_text};
+pub use file::{Fault, MAX_UID, Node, Rule};
+pub use loader::{FileKind, Loader, MAX_FILES, Report, SourceFile, check};
+pub use pib::Table;
+pub use trace::{Event, MAX_EVENTS, Miss, Origin, Stage, Trace, Traced};
+
+use neater_base::WallTime;
+use neater_property::neat::{NeatArray, NeatError, Score, TooMany};
+
+/// How many candidates are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// Of each lookup in the CIB; the input itself counts. NEAT keeps 5.
+    pub rows: usize,
+    /// In the answer. NEAT keeps 10.
+    pub candidates: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { rows: 5, candidates: 10 }
+    }
+}
+
+/// A candidate in its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    /// What it holds, before it is made fit to be [`told`].
+    pub properties: NeatArray,
+    /// The score it was ranked by.
+    pub score: Score,
+}
+
+/// The policy manager.
+#[derive(Clone, Debug, Default)]
+pub struct Manager {
+    profiles: Table,
+    policies: Table,
+    cib: Cib,
+    rows: Option<Rows>,
+    limits: Limits,
+}
+
+impl Manager {
+    /// A manager without profiles, policies and knowledge.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// The profiles.
+    #[must_use]
+    pub const fn profiles(&self) -> &Table {
+        &self.profiles
+    }
+
+    /// The policies.
+    #[must_use]
+    pub const fn policies(&self) -> &Table {
+        &self.policies
+    }
+
+    /// What is known.
+    #[must_use]
+    pub const fn cib(&self) -> &Cib {
+        &self.cib
+    }
+
+    /// How many candidates are kept.
+    #[must_use]
+    pub const fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Puts a rule into a table; one of the same uid goes.
+    pub fn insert_rule(&mut self, stage: Stage, rule: Rule) {
+        self.table(stage).insert(rule);
+    }
+
+    /// Takes a rule out of a table, by its uid.
+    pub fn remove_rule(&mut self, stage: Stage, uid: &str) -> Option<Rule> {
+        self.table(stage).remove(uid)
+    }
+
+    fn table(&mut self, stage: Stage) -> &mut Table {
+        match stage {
+            Stage::Profile => &mut self.profiles,
+            Stage::Policy => &mut self.policies,
+        }
+    }
+
+    /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not put in.
+    pub fn insert_node(&mut self, node: Node, now: WallTime) {
+        self.cib.purge(now);
+        if node.counts(now) {
+            self.cib.insert(node);
+        }
+        self.rows = None;
+    }
+
+    /// Takes a node out of the CIB, by its uid.
+    pub fn remove_node(&mut self, uid: &str) -> Option<Node> {
+        self.rows = None;
+        self.cib.remove(uid)
+    }
+
+    /// Replaces all that there is at once.
+    pub fn install(&mut self, profiles: Table, policies: Table, cib: Cib) {
+        (self.profiles, self.policies, self.cib) = (profiles, policies, cib);
+        self.rows = None;
+    }
+
+    /// The rows of the CIB that hold at `now`.
+    pub fn rows(&mut self, now: WallTime) -> &Rows {
+        let stale = self.rows.as_ref().is_none_or(|rows| rows.until.is_some_and(|until| until.0 <= now.0));
+        if stale {
+            self.cib.purge(now);
+            self.rows = None;
+        }
+        self.rows.get_or_insert_with(|| self.cib.rows(now))
+    }
+
+    /// Decides, and tells every step.
+    ///
+    /// # Errors
+    /// [`TooMany`] when the alternatives multiply beyond [`MAX_CANDIDATES`].
+    pub fn explain(&mut self, requests: &Requests, now: WallTime) -> Result<(Vec<Ranked>, Trace), TooMany> {
+        let mut trace = Trace::on();
+        let ranked = self.plainly(requests, now, &mut trace)?;
+        Ok((ranked, trace))
+    }
+
+    fn plainly(&mut self, requests: &Requests, now: WallTime, trace: &mut Trace) -> Result<Vec<Ranked>, TooMany> {
+        if requests.pre_resolve {
+            let as_it_is = |a: &NeatArray| Ranked { properties: a.clone(), score: a.score() };
+            return Ok(requests.arrays.iter().map(as_it_is).collect());
+        }
+        self.rows(now);
+        let rows = self.rows.as_ref().map_or(&[][..], |r| &r.rows);
+        plain::decide(requests, self.profiles.rules(), self.policies.rules(), rows, self.limits, trace)
+    }
+
+    /// What the rules of one table make of an input, in order.
+    ///
+    /// # Errors
+    /// [`TooMany`] as for [`explain`](Self::explain).
+    pub fn apply_rules(&self, stage: Stage, input: NeatArray) -> Result<Vec<NeatArray>, TooMany> {
+        let rules = if stage == Stage::Profile { &self.profiles } else { &self.policies };
+        let found = plain::apply(rules.rules(), stage, vec![(0, input)], &mut Trace::off())?;
+        Ok(found.into_iter().map(|(_, array)| array).collect())
+    }
+
+    /// The input and the rows that can serve it at `now`, best first, as many as [`Limits::rows`] says.
+    pub fn join_rows(&mut self, input: NeatArray, now: WallTime) -> Vec<NeatArray> {
+        let limit = self.limits.rows;
+        let found = plain::join(&self.rows(now).rows, &(0, input), limit, &mut Trace::off());
+        found.into_iter().map(|(_, array)| array).collect()
+    }
+
+    /// Answers a document of NEAT's with one: what the socket `neat_pm_socket` does.
+    ///
+    /// # Errors
+    /// [`NeatError`], for which NEAT's manager answers with an empty list, or closes the connection without a word.
+    pub fn answer(&mut self, document: &str, now: WallTime) -> Result<String, NeatError> {
+        let requests = Requests::from_text(document)?;
+        let ranked = self.plainly(&requests, now, &mut Trace::off())?;
+        let as_told = |r: &Ranked| if requests.pre_resolve { r.properties.clone() } else { told(&r.properties) };
+        Ok(to_text(&ranked.iter().map(as_told).collect::<Vec<_>>()))
+    }
+}
