@@ -223,10 +223,7 @@ impl Rule {
             }
         }
         let Members { map: others, warnings, .. } = m;
-        Ok((
-            Self { uid, priority, replace_matched, matches, properties, alternatives, description, others },
-            warnings,
-        ))
+        Ok((Self { uid, priority, replace_matched, matches, properties, alternatives, description, others }, warnings))
     }
 
     /// The rule as JSON, from which an equal one can be read.
@@ -299,8 +296,7 @@ impl Node {
             m.warnings.push(Fault::harmless(file, text, "", why));
         }
         let Members { map: others, warnings, .. } = m;
-        let node =
-            Self { uid, root, link, matches, properties, alternatives, priority, expires, description, others };
+        let node = Self { uid, root, link, matches, properties, alternatives, priority, expires, description, others };
         Ok((node, warnings))
     }
 

@@ -12,6 +12,8 @@
 //! they arose; nothing from outside makes the manager grow beyond its bounds.
 
 mod cib;
+mod compiled;
+mod decision;
 mod document;
 mod file;
 mod loader;
@@ -22,12 +24,14 @@ mod trace;
 pub mod vectors;
 
 pub use cib::{Cib, MAX_NODES, MAX_ROWS, Row, Rows};
-pub use document::{MAX_CANDIDATES, Requests, told, to_text};
+pub use decision::{Decided, Decision};
+pub use document::{MAX_CANDIDATES, Requests, to_text, told};
 pub use file::{Fault, MAX_UID, Node, Rule};
 pub use loader::{FileKind, Loader, MAX_FILES, Report, SourceFile, check};
 pub use pib::Table;
 pub use trace::{Event, MAX_EVENTS, Miss, Origin, Stage, Trace, Traced};
 
+use compiled::Compiled;
 use neater_base::WallTime;
 use neater_property::neat::{NeatArray, NeatError, Score, TooMany};
 
@@ -63,6 +67,7 @@ pub struct Manager {
     cib: Cib,
     rows: Option<Rows>,
     limits: Limits,
+    compiled: Option<Compiled>,
 }
 
 impl Manager {
@@ -107,6 +112,7 @@ impl Manager {
     }
 
     fn table(&mut self, stage: Stage) -> &mut Table {
+        self.compiled = None;
         match stage {
             Stage::Profile => &mut self.profiles,
             Stage::Policy => &mut self.policies,
@@ -132,6 +138,7 @@ impl Manager {
     pub fn install(&mut self, profiles: Table, policies: Table, cib: Cib) {
         (self.profiles, self.policies, self.cib) = (profiles, policies, cib);
         self.rows = None;
+        self.compiled = None;
     }
 
     /// The rows of the CIB that hold at `now`.
@@ -139,9 +146,31 @@ impl Manager {
         let stale = self.rows.as_ref().is_none_or(|rows| rows.until.is_some_and(|until| until.0 <= now.0));
         if stale {
             self.cib.purge(now);
-            self.rows = None;
+            let rows = self.cib.rows(now);
+            if let Some(compiled) = &mut self.compiled {
+                compiled.set_rows(&rows.rows);
+            }
+            self.rows = Some(rows);
         }
-        self.rows.get_or_insert_with(|| self.cib.rows(now))
+        self.rows.get_or_insert_default()
+    }
+
+    /// Decides.
+    ///
+    /// # Errors
+    /// [`TooMany`] when the alternatives multiply beyond [`MAX_CANDIDATES`].
+    pub fn decide_anew(&mut self, requests: &Requests, now: WallTime) -> Result<Decision, TooMany> {
+        self.rows(now);
+        if requests.pre_resolve {
+            return Ok(Decision::of(&self.plainly(requests, now, &mut Trace::off())?));
+        }
+        let rows = self.rows.as_ref().map_or(&[][..], |r| &r.rows);
+        let (profiles, policies) = (self.profiles.rules(), self.policies.rules());
+        let compiled = self.compiled.get_or_insert_with(|| Compiled::new(profiles, policies, rows));
+        match compiled.decide(requests, self.limits) {
+            Some(decision) => Ok(decision),
+            None => Ok(Decision::of(&self.plainly(requests, now, &mut Trace::off())?)),
+        }
     }
 
     /// Decides, and tells every step.
@@ -187,8 +216,11 @@ impl Manager {
     /// [`NeatError`], for which NEAT's manager answers with an empty list, or closes the connection without a word.
     pub fn answer(&mut self, document: &str, now: WallTime) -> Result<String, NeatError> {
         let requests = Requests::from_text(document)?;
-        let ranked = self.plainly(&requests, now, &mut Trace::off())?;
+        let ranked = self.decide_anew(&requests, now)?.ranked();
         let as_told = |r: &Ranked| if requests.pre_resolve { r.properties.clone() } else { told(&r.properties) };
         Ok(to_text(&ranked.iter().map(as_told).collect::<Vec<_>>()))
     }
 }
+
+#[cfg(test)]
+mod tests;

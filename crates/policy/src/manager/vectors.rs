@@ -25,9 +25,8 @@ pub fn run(text: &str) -> Result<Vec<String>, String> {
         let read: Result<Vec<_>, _> = list.iter().map(file).collect();
         files.push(read?);
     }
-    let sources = |i: usize| -> Vec<SourceFile<'_>> {
-        files[i].iter().map(|(name, text)| SourceFile { name, text }).collect()
-    };
+    let sources =
+        |i: usize| -> Vec<SourceFile<'_>> { files[i].iter().map(|(name, text)| SourceFile { name, text }).collect() };
     let mut manager = Manager::default();
     Loader::default().load(&mut manager, &sources(0), &sources(1), NOW);
     let expected = vector.get("sane").unwrap_or(&vector);
@@ -98,9 +97,8 @@ fn property(op: &str, request: &Value) -> Result<Value, Failed> {
         let array = NeatArray::from_json(&request[name])?;
         array.iter().next().cloned().ok_or(Failed::Unknown(format!("{op} needs one property in {name}")))
     };
-    let shown = |p: NeatProperty| -> Result<Value, Failed> {
-        Ok(NeatArray::fold([p]).map_err(NeatError::from)?.to_json())
-    };
+    let shown =
+        |p: NeatProperty| -> Result<Value, Failed> { Ok(NeatArray::fold([p]).map_err(NeatError::from)?.to_json()) };
     Ok(match op {
         "parse" => array("a")?.to_json(),
         "match" => json!({ "match": only("a")?.matches(&only("b")?) }),
@@ -220,9 +218,12 @@ fn request(manager: &mut Manager, document: &Value, expected: &Value) -> Vec<Str
     let (found, ranking) = match Requests::from_text(&text) {
         // NEAT's library falls back where there is no answer, and so it does with an empty one that we send.
         Err(_) => (Vec::new(), Vec::new()),
-        Ok(requests) => match manager.explain(&requests, NOW) {
-            Err(_) => (Vec::new(), Vec::new()),
-            Ok((ranked, _)) => {
+        Ok(requests) => match (manager.explain(&requests, NOW), manager.decide_anew(&requests, NOW)) {
+            (Ok((ranked, _)), Ok(decision)) if decision.ranked() != ranked => {
+                return vec!["the compiled form and the plain form decide differently".into()];
+            }
+            (Err(_), _) | (_, Err(_)) => (Vec::new(), Vec::new()),
+            (Ok((ranked, _)), _) => {
                 let tell = |p: &NeatArray| if requests.pre_resolve { p.clone() } else { told(p) };
                 ranked.iter().map(|r| (tell(&r.properties), score_json(r.score))).unzip()
             }
@@ -233,7 +234,11 @@ fn request(manager: &mut Manager, document: &Value, expected: &Value) -> Vec<Str
     if expected["order"] == "score" {
         let scores = expected["scores"].as_array().cloned().unwrap_or_default();
         if canonical_scores(&ranking) != canonical_scores(&scores) {
-            differences.push(format!("the scores are {} and not {}", Value::from(ranking.clone()), Value::from(scores)));
+            differences.push(format!(
+                "the scores are {} and not {}",
+                Value::from(ranking.clone()),
+                Value::from(scores)
+            ));
         }
         let (got, wanted) = (in_groups(&found, &ranking), regroup(&wanted, &ranking));
         if got != wanted {

@@ -202,9 +202,7 @@ impl NeatProperty {
         };
         let score = match object.get("score") {
             None => 0.0,
-            Some(s) => {
-                s.as_f64().filter(|s| s.is_finite()).ok_or_else(|| shape("score", "score is a number"))?
-            }
+            Some(s) => s.as_f64().filter(|s| s.is_finite()).ok_or_else(|| shape("score", "score is a number"))?,
         };
         let evaluated = match object.get("evaluated") {
             None => false,
