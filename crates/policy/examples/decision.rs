@@ -1,4 +1,4 @@
-//! What a decision costs: `cargo run --release -p neater-policy --example decision [cold|plain] [TURNS]`.
+//! What a decision costs: `cargo run --release -p neater-policy --example decision [cold|cached|plain] [TURNS]`.
 //!
 //! 10,000 policies of which 20 match the request and 200 a row of the CIB, 100 rows, 100 candidates of which the first 10
 //! are ranked out. Without a word, every form is timed and the medians are printed in microseconds; with one, only that form runs, as often as TURNS
@@ -76,6 +76,7 @@ fn main() {
                 let begin = Instant::now();
                 match form {
                     "plain" => drop(black_box(manager.explain(black_box(&request), NOW))),
+                    "cached" => drop(black_box(manager.decide(black_box(&request), NOW))),
                     _ => drop(black_box(manager.decide_anew(black_box(&request), NOW))),
                 }
                 begin.elapsed()
@@ -88,7 +89,7 @@ fn main() {
         Some(form) => println!("{form} {:.2} us", time(form)),
         None => {
             println!("{} candidates ranked out", plain.len());
-            for form in ["cold", "plain"] {
+            for form in ["cold", "cached", "plain"] {
                 println!("{form} {:.2} us", time(form));
             }
         }

@@ -71,6 +71,12 @@ impl Cib {
         self.nodes.values()
     }
 
+    /// Whether one more node would drop another.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.nodes.len() >= MAX_NODES
+    }
+
     /// Drops the nodes that do not count any more at `now`.
     pub fn purge(&mut self, now: WallTime) {
         self.nodes.retain(|_, node| node.counts(now));

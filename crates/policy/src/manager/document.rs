@@ -1,6 +1,7 @@
 //! What is asked and what is answered: documents of requests in, candidates out.
 
 use super::sockopt;
+use neater_property::Fingerprint;
 use neater_property::neat::{NeatArray, NeatError, NeatMultiArray, NeatProperty, NeatValue, TooMany, read};
 use serde_json::Value;
 
@@ -22,6 +23,7 @@ pub struct Requests {
     pub pre_resolve: bool,
     /// What was left out, and why.
     pub dropped: Vec<String>,
+    fingerprint: u64,
 }
 
 impl Requests {
@@ -63,6 +65,12 @@ impl Requests {
         read
     }
 
+    /// A number that is the same for equal requests; different ones differ in it, but for chance or malice.
+    #[must_use]
+    pub const fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
     fn add(&mut self, mut array: NeatArray) {
         match split_endpoint(&mut array) {
             Ok(()) => self.arrays.push(array),
@@ -74,6 +82,20 @@ impl Requests {
     fn settle(&mut self) {
         let is_first = |a: &NeatArray| a.get(REQUEST_TYPE).is_some_and(|p| p.value == PRE_RESOLVE.into());
         self.pre_resolve = self.arrays.iter().any(is_first);
+        let mut f = Fingerprint::default();
+        for array in &self.arrays {
+            f.byte(0);
+            for p in array.iter() {
+                f.text(&p.key);
+                f.byte(p.precedence);
+                f.number(p.score.to_bits());
+                match &p.value {
+                    NeatValue::Text(t) => f.text(t),
+                    other => f.text(&other.to_string()),
+                }
+            }
+        }
+        self.fingerprint = f.finish();
         if self.pre_resolve {
             for array in &mut self.arrays {
                 array.remove(REQUEST_TYPE);

@@ -11,29 +11,37 @@
 //! *Invariants*: a decision is a function of the tables, the request and the time; equals are ranked in the order in which
 //! they arose; nothing from outside makes the manager grow beyond its bounds.
 
+mod cache;
 mod cib;
 mod compiled;
 mod decision;
 mod document;
+mod expect;
 mod file;
 mod loader;
 mod pib;
 mod plain;
+mod ready;
 mod sockopt;
+mod story;
 mod trace;
 pub mod vectors;
 
 pub use cib::{Cib, MAX_NODES, MAX_ROWS, Row, Rows};
 pub use decision::{Decided, Decision};
 pub use document::{MAX_CANDIDATES, Requests, to_text, told};
+pub use expect::{Tested, test};
 pub use file::{Fault, MAX_UID, Node, Rule};
 pub use loader::{FileKind, Loader, MAX_FILES, Report, SourceFile, check};
 pub use pib::Table;
+pub use ready::{READY, add_ready};
 pub use trace::{Event, MAX_EVENTS, Miss, Origin, Stage, Trace, Traced};
 
+use cache::Cache;
 use compiled::Compiled;
 use neater_base::WallTime;
 use neater_property::neat::{NeatArray, NeatError, Score, TooMany};
+use std::sync::Arc;
 
 /// How many candidates are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,8 +74,10 @@ pub struct Manager {
     policies: Table,
     cib: Cib,
     rows: Option<Rows>,
+    rows_stale: bool,
     limits: Limits,
     compiled: Option<Compiled>,
+    cache: Cache,
 }
 
 impl Manager {
@@ -103,12 +113,17 @@ impl Manager {
 
     /// Puts a rule into a table; one of the same uid goes.
     pub fn insert_rule(&mut self, stage: Stage, rule: Rule) {
-        self.table(stage).insert(rule);
+        self.cache.rule_changed(&rule);
+        if let Some(replaced) = self.table(stage).insert(rule) {
+            self.cache.rule_changed(&replaced);
+        }
     }
 
     /// Takes a rule out of a table, by its uid.
     pub fn remove_rule(&mut self, stage: Stage, uid: &str) -> Option<Rule> {
-        self.table(stage).remove(uid)
+        let removed = self.table(stage).remove(uid)?;
+        self.cache.rule_changed(&removed);
+        Some(removed)
     }
 
     fn table(&mut self, stage: Stage) -> &mut Table {
@@ -121,44 +136,67 @@ impl Manager {
 
     /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not put in.
     pub fn insert_node(&mut self, node: Node, now: WallTime) {
-        self.cib.purge(now);
         if node.counts(now) {
+            if self.cib.is_full() {
+                self.cib.purge(now);
+            }
             self.cib.insert(node);
         }
-        self.rows = None;
+        self.rows_stale = true;
     }
 
     /// Takes a node out of the CIB, by its uid.
     pub fn remove_node(&mut self, uid: &str) -> Option<Node> {
-        self.rows = None;
+        self.rows_stale = true;
         self.cib.remove(uid)
     }
 
     /// Replaces all that there is at once.
     pub fn install(&mut self, profiles: Table, policies: Table, cib: Cib) {
         (self.profiles, self.policies, self.cib) = (profiles, policies, cib);
-        self.rows = None;
+        self.rows_stale = true;
         self.compiled = None;
+        self.cache.clear();
     }
 
     /// The rows of the CIB that hold at `now`.
     pub fn rows(&mut self, now: WallTime) -> &Rows {
-        let stale = self.rows.as_ref().is_none_or(|rows| rows.until.is_some_and(|until| until.0 <= now.0));
-        if stale {
+        let expired = |rows: &Rows| rows.until.is_some_and(|until| until.0 <= now.0);
+        if self.rows_stale || self.rows.as_ref().is_none_or(expired) {
             self.cib.purge(now);
             let rows = self.cib.rows(now);
-            if let Some(compiled) = &mut self.compiled {
-                compiled.set_rows(&rows.rows);
+            // Knowledge that is only confirmed changes nothing that was decided.
+            if self.rows.as_ref().is_none_or(|old| old.rows != rows.rows) {
+                self.cache.clear();
+                if let Some(compiled) = &mut self.compiled {
+                    compiled.set_rows(&rows.rows);
+                }
             }
             self.rows = Some(rows);
+            self.rows_stale = false;
         }
         self.rows.get_or_insert_default()
     }
 
-    /// Decides.
+    /// Decides, or gives what was decided before on the same request, if nothing that it depended on has changed.
     ///
     /// # Errors
     /// [`TooMany`] when the alternatives multiply beyond [`MAX_CANDIDATES`].
+    pub fn decide(&mut self, requests: &Requests, now: WallTime) -> Result<Arc<Decision>, TooMany> {
+        self.rows(now);
+        if let Some(decision) = self.cache.get(requests) {
+            return Ok(decision);
+        }
+        let decision = Arc::new(self.decide_anew(requests, now)?);
+        let keys = self.compiled.as_ref().and_then(Compiled::keys_seen);
+        self.cache.put(requests, &decision, keys);
+        Ok(decision)
+    }
+
+    /// Decides, without a look at what was decided before.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide).
     pub fn decide_anew(&mut self, requests: &Requests, now: WallTime) -> Result<Decision, TooMany> {
         self.rows(now);
         if requests.pre_resolve {
@@ -216,7 +254,7 @@ impl Manager {
     /// [`NeatError`], for which NEAT's manager answers with an empty list, or closes the connection without a word.
     pub fn answer(&mut self, document: &str, now: WallTime) -> Result<String, NeatError> {
         let requests = Requests::from_text(document)?;
-        let ranked = self.decide_anew(&requests, now)?.ranked();
+        let ranked = self.decide(&requests, now)?.ranked();
         let as_told = |r: &Ranked| if requests.pre_resolve { r.properties.clone() } else { told(&r.properties) };
         Ok(to_text(&ranked.iter().map(as_told).collect::<Vec<_>>()))
     }

@@ -7,7 +7,6 @@ pub const MAX_EVENTS: usize = 20_000;
 
 /// Which table a rule stands in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Stage {
     /// Profiles, which come before the CIB.
     Profile,

@@ -7,13 +7,16 @@
 use super::Prop;
 use super::index::{Index, RuleId};
 use super::intern::{Interner, Key, Val};
+use super::rows::Posts;
 
 /// A set of candidates of a block.
 pub(super) type Mask = u128;
 /// How many candidates a block holds.
 pub(super) const WIDTH: usize = 128;
 /// No entry.
-pub(super) const NONE: u16 = u16::MAX;
+const NONE: u16 = u16::MAX;
+/// How many columns, and entries of a column, there may be.
+const MOST: usize = 60_000;
 /// Several entries, or not known which.
 const MANY: u32 = u32::MAX;
 
@@ -22,6 +25,8 @@ const MANY: u32 = u32::MAX;
 pub(super) struct Entry {
     pub(super) prop: Prop,
     pub(super) mask: Mask,
+    /// An entry that was split off this one and kept its value.
+    next: u16,
 }
 
 /// What the candidates have under one key. Places of entries stay as they are while rules are applied.
@@ -31,41 +36,63 @@ pub(super) struct Column {
     pub(super) entries: Vec<Entry>,
     /// The candidates that have something.
     pub(super) has: Mask,
-    /// The entry of each candidate.
-    pub(super) of: [u16; WIDTH],
+    /// The entry of each candidate that has something.
+    of: [u16; WIDTH],
 }
 
 impl Column {
     pub(super) fn new(key: Key) -> Self {
-        Self { key, entries: Vec::new(), has: 0, of: [NONE; WIDTH] }
+        Self { key, entries: Vec::new(), has: 0, of: [0; WIDTH] }
     }
 
     /// Gives all candidates of `mask`, which have nothing yet, this property.
     pub(super) fn put(&mut self, prop: Prop, mask: Mask) -> usize {
         let at = self.entries.len();
-        self.entries.push(Entry { prop, mask });
-        self.has |= mask;
-        if mask == Mask::MAX {
+        self.entries.push(Entry { prop, mask, next: NONE });
+        if self.has == 0 {
             self.of = [at as u16; WIDTH];
         } else {
             for_bits(mask, |bit| self.of[bit] = at as u16);
         }
+        self.has |= mask;
         at
     }
 
+    /// Gives all candidates of `mask`, which have nothing now, the entry at a place.
+    fn join(&mut self, at: usize, mask: Mask) {
+        self.entries[at].mask |= mask;
+        self.has |= mask;
+        for_bits(mask, |bit| self.of[bit] = at as u16);
+    }
+
+    /// Gives one candidate, which has nothing yet, this property, beside equal ones.
+    pub(super) fn put_beside(&mut self, prop: Prop, bit: usize) {
+        match self.entries.iter().position(|e| e.prop == prop) {
+            Some(at) => {
+                self.entries[at].mask |= 1 << bit;
+                self.of[bit] = at as u16;
+                self.has |= 1 << bit;
+            }
+            None => drop(self.put(prop, 1 << bit)),
+        }
+    }
+
     fn take(&mut self, mask: Mask) {
-        if self.has & mask == 0 {
-            return;
+        if self.has & mask != 0 {
+            self.has &= !mask;
+            for entry in &mut self.entries {
+                entry.mask &= !mask;
+            }
         }
-        self.has &= !mask;
-        for entry in &mut self.entries {
-            entry.mask &= !mask;
-        }
-        for_bits(mask, |bit| self.of[bit] = NONE);
+    }
+
+    /// The place of a candidate's entry.
+    pub(super) fn place(&self, bit: usize) -> Option<usize> {
+        (self.has >> bit & 1 == 1).then(|| usize::from(self.of[bit]))
     }
 
     pub(super) fn prop(&self, bit: usize) -> Option<Prop> {
-        self.entries.get(self.of[bit] as usize).map(|e| e.prop)
+        self.place(bit).map(|at| self.entries[at].prop)
     }
 }
 
@@ -81,14 +108,49 @@ pub(super) fn for_bits(mut mask: Mask, mut f: impl FnMut(usize)) {
 pub(super) struct Overflow;
 
 /// Candidates side by side.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Block {
-    pub(super) columns: Vec<Column>,
+    // In boxes, so that columns are used again without being moved.
+    pub(super) columns: Vec<Box<Column>>,
+    #[expect(clippy::vec_box, reason = "they move between the two lists")]
+    spare: Vec<Box<Column>>,
     pub(super) alive: Mask,
     /// The candidates in their order; those that are dead are to be skipped.
     pub(super) order: Vec<u8>,
     /// For each candidate, a number that its children take over.
     pub(super) origin: Vec<u16>,
+    /// For each candidate, a number made of its keys and values: the same for candidates that are the same.
+    pub(super) hashes: Box<[u64; WIDTH]>,
+    /// The columns in the order of the names of their keys, once sorted.
+    pub(super) sorted: Vec<u32>,
+    /// The block of rows that it was joined from.
+    pub(super) rows: Option<usize>,
+    /// The columns, by bit, that hold for each entry the value that the rows have.
+    pub(super) unchanged: Mask,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self {
+            columns: Vec::new(),
+            spare: Vec::new(),
+            alive: 0,
+            order: Vec::new(),
+            origin: vec![0; WIDTH],
+            hashes: Box::new([0; WIDTH]),
+            sorted: Vec::new(),
+            rows: None,
+            unchanged: 0,
+        }
+    }
+}
+
+/// A number for a key with a value; those of a candidate's are joined by exclusive or.
+pub(super) fn mix(key: Key, val: Val) -> u64 {
+    let x = (u64::from(key) << 32 | u64::from(val)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
 }
 
 /// Where columns are, and which rules are to be tried: memory that is used again.
@@ -140,10 +202,43 @@ impl Scratch {
 impl Block {
     /// Gives a block back as empty, with its memory.
     pub(super) fn clear(&mut self) {
-        self.columns.clear();
+        self.spare.append(&mut self.columns);
         self.order.clear();
-        self.origin.clear();
-        self.alive = 0;
+        self.sorted.clear();
+        (self.alive, self.rows, self.unchanged) = (0, None, 0);
+    }
+
+    /// Adds an empty column, and gives its place.
+    pub(super) fn column(&mut self, key: Key) -> usize {
+        match self.spare.pop() {
+            Some(mut column) => {
+                column.key = key;
+                column.entries.clear();
+                column.has = 0;
+                self.columns.push(column);
+            }
+            None => self.columns.push(Box::new(Column::new(key))),
+        }
+        self.columns.len() - 1
+    }
+
+    /// Adds a column that says what `from` says.
+    pub(super) fn copy(&mut self, from: &Column) {
+        let at = self.column(from.key);
+        let column = &mut *self.columns[at];
+        column.entries.extend_from_slice(&from.entries);
+        (column.has, column.of) = (from.has, from.of);
+    }
+
+    /// Changes the numbers of the candidates of `mask` from one value of a key, if any, to another.
+    pub(super) fn rehash(&mut self, mask: Mask, key: Key, old: Option<Val>, new: Option<Val>, interner: &Interner) {
+        let number = |val: Option<Val>| val.map_or(0, |v| mix(key, interner.class(v)));
+        let change = number(old) ^ number(new);
+        if mask == self.alive {
+            self.hashes.iter_mut().for_each(|h| *h ^= change);
+        } else {
+            for_bits(mask, |bit| self.hashes[bit] ^= change);
+        }
     }
 
     /// Tries the rules of `index` on the candidates; which of them an entry is found by, `known` may know already.
@@ -152,10 +247,13 @@ impl Block {
         index: &Index,
         interner: &mut Interner,
         scratch: &mut Scratch,
-        known: &dyn Fn(usize, usize) -> Option<&'k [RuleId]>,
+        known: &dyn Fn(usize) -> Option<&'k Posts>,
     ) -> Result<(), Overflow> {
         if index.len() == 0 || self.alive == 0 {
             return Ok(());
+        }
+        if self.columns.len() >= MOST {
+            return Err(Overflow);
         }
         scratch.begin(self, interner.keys());
         scratch.pending.clear();
@@ -167,14 +265,27 @@ impl Block {
             scratch.pend(rule, 0, 0, 0);
         }
         for (slot, column) in self.columns.iter().enumerate() {
-            for (at, entry) in column.entries.iter().enumerate() {
-                if entry.mask & self.alive == 0 {
-                    continue;
+            let alive = column.entries.iter().enumerate().filter(|(_, e)| e.mask & self.alive != 0);
+            match known(slot) {
+                // What the rows say is known for each entry; entries that came later are not.
+                Some(posts) => {
+                    if posts.any() || posts.len() < column.entries.len() {
+                        for (at, entry) in alive {
+                            match posts.of(at) {
+                                Some(rules) => rules.iter().for_each(|r| scratch.pend(*r, 0, slot, at)),
+                                None => index.triggered(column.key, entry.prop.value, interner, |r| {
+                                    scratch.pend(r, 0, slot, at);
+                                }),
+                            }
+                        }
+                    }
                 }
-                match known(slot, at) {
-                    Some(rules) => rules.iter().for_each(|r| scratch.pend(*r, 0, slot, at)),
-                    None => index.triggered(column.key, entry.prop.value, interner, |r| scratch.pend(r, 0, slot, at)),
+                None if index.knows(column.key) => {
+                    for (at, entry) in alive {
+                        index.triggered(column.key, entry.prop.value, interner, |r| scratch.pend(r, 0, slot, at));
+                    }
                 }
+                None => {}
             }
         }
         let mut word = 0;
@@ -200,8 +311,13 @@ impl Block {
         for (i, &(key, val)) in index.wanted(rule).iter().enumerate() {
             let hint = scratch.hints[rule as usize];
             if i == 0 && hint != MANY {
-                let entry = &self.columns[(hint >> 16) as usize].entries[hint as usize & 0xffff];
-                mask &= if interner.matches(entry.prop.value, val) { entry.mask } else { 0 };
+                let entries = &self.columns[(hint >> 16) as usize].entries;
+                let (mut at, mut found) = (hint as u16, 0);
+                while let Some(entry) = entries.get(usize::from(at)) {
+                    found |= if interner.matches(entry.prop.value, val) { entry.mask } else { 0 };
+                    at = entry.next;
+                }
+                mask &= found;
             } else {
                 let Some(slot) = scratch.slot(key) else { return 0 };
                 mask &= self.columns[slot].matching(val, mask, interner);
@@ -224,6 +340,13 @@ impl Block {
         if index.replaces(rule) {
             for &(key, _) in index.wanted(rule) {
                 if let Some(slot) = scratch.slot(key) {
+                    let mut left = mask & self.columns[slot].has;
+                    while left != 0 {
+                        let column = &self.columns[slot];
+                        let held = column.entries[usize::from(column.of[left.trailing_zeros() as usize])];
+                        self.rehash(left & held.mask, key, Some(held.prop.value), None, interner);
+                        left &= !held.mask;
+                    }
                     self.columns[slot].take(mask);
                 }
             }
@@ -231,11 +354,11 @@ impl Block {
         let cursor = rule + 1;
         match index.alternatives(rule) {
             0 => self.alive &= !mask,
-            1 => self.add(index, index.alternative(rule, 0), mask, cursor, interner, scratch),
+            1 => self.add(index, index.alternative(rule, 0), mask, cursor, interner, scratch)?,
             several => {
                 let masks = self.branch(mask, several)?;
                 for (which, mask) in masks.into_iter().enumerate() {
-                    self.add(index, index.alternative(rule, which), mask, cursor, interner, scratch);
+                    self.add(index, index.alternative(rule, which), mask, cursor, interner, scratch)?;
                 }
             }
         }
@@ -276,6 +399,7 @@ impl Block {
                     column.has |= new;
                 }
                 self.origin[new.trailing_zeros() as usize] = self.origin[bit as usize];
+                self.hashes[new.trailing_zeros() as usize] = self.hashes[bit as usize];
             }
         }
         self.alive |= masks.iter().fold(0, |all, m| all | m);
@@ -292,46 +416,86 @@ impl Block {
         cursor: RuleId,
         interner: &mut Interner,
         scratch: &mut Scratch,
-    ) {
+    ) -> Result<(), Overflow> {
         for &(key, prop) in properties {
             let slot = match scratch.slot(key) {
                 Some(slot) => slot,
                 None => {
-                    let slot = self.columns.len();
-                    self.columns.push(Column::new(key));
+                    if self.columns.len() >= MOST {
+                        return Err(Overflow);
+                    }
+                    let slot = self.column(key);
                     scratch.slots[key as usize] = (scratch.turn, slot as u32);
                     slot
                 }
             };
-            let column = &mut self.columns[slot];
             let mut left = mask & self.alive;
-            let fresh = left & !column.has;
+            let fresh = left & !self.columns[slot].has;
+            // Where the last result went: many candidates come to the same.
+            let mut latest = None;
             if fresh != 0 {
                 left &= !fresh;
-                let at = column.put(prop, fresh);
+                let column = &mut self.columns[slot];
+                let beside = column.entries.len().checked_sub(1).filter(|e| column.entries[*e].prop == prop);
+                let at = match beside {
+                    Some(at) => {
+                        column.join(at, fresh);
+                        at
+                    }
+                    None => column.put(prop, fresh),
+                };
+                latest = Some(at);
+                self.rehash(fresh, key, None, Some(prop.value), interner);
                 index.triggered(key, prop.value, interner, |r| scratch.pend(r, cursor, slot, at));
             }
             while left != 0 {
-                let at = column.of[left.trailing_zeros() as usize] as usize;
+                let column = &mut *self.columns[slot];
+                let at = usize::from(column.of[left.trailing_zeros() as usize]);
                 let held = column.entries[at];
                 let group = left & held.mask;
                 left &= !group;
+                if column.entries.len() >= MOST {
+                    return Err(Overflow);
+                }
                 let Some(sum) = held.prop.sum(prop, interner) else {
                     self.alive &= !group;
                     continue;
                 };
-                if held.mask & self.alive == group {
-                    column.entries[at].prop = sum;
-                    if sum.value != held.prop.value {
-                        index.triggered(key, sum.value, interner, |r| scratch.pend(r, cursor, slot, at));
+                let changed = sum.value != held.prop.value;
+                let beside = latest.or(column.entries.len().checked_sub(1));
+                // Only one that somebody has: rules were not told of the others.
+                let alive = self.alive;
+                let same =
+                    |e: &usize| *e != at && column.entries[*e].prop == sum && column.entries[*e].mask & alive != 0;
+                let place = match beside.filter(same) {
+                    Some(other) => {
+                        column.entries[at].mask &= !group;
+                        column.join(other, group);
+                        other
                     }
-                    continue;
+                    None if held.mask & self.alive == group => {
+                        column.entries[at].prop = sum;
+                        at
+                    }
+                    None => {
+                        column.entries[at].mask &= !group;
+                        let new = column.put(sum, group);
+                        if !changed {
+                            // Rules that will look for the old entry find the new one through it.
+                            column.entries[new].next = held.next;
+                            column.entries[at].next = new as u16;
+                        }
+                        new
+                    }
+                };
+                latest = Some(place);
+                if changed {
+                    self.rehash(group, key, Some(held.prop.value), Some(sum.value), interner);
+                    index.triggered(key, sum.value, interner, |r| scratch.pend(r, cursor, slot, place));
                 }
-                column.entries[at].mask &= !group;
-                let new = column.put(sum, group);
-                index.triggered(key, sum.value, interner, |r| scratch.pend(r, cursor, slot, new));
             }
         }
+        Ok(())
     }
 }
 

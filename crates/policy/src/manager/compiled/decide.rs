@@ -1,17 +1,19 @@
 //! From requests to a decision, on compiled tables.
 
 use super::Prop;
-use super::block::{Block, Column, Mask, NONE, Overflow, Scratch, WIDTH, for_bits};
+use super::block::{Block, Column, Mask, Overflow, Scratch, WIDTH, for_bits};
 use super::index::Index;
 use super::intern::{Interner, Key, Mark, Val};
-use super::rows::{BARE, RowBlock, put};
+use super::rows::{BARE, RowBlock};
 use crate::manager::Limits;
 use crate::manager::cib::Row;
 use crate::manager::decision::{Decided, Decision};
-use crate::manager::document::Requests;
+use crate::manager::document::{MAX_CANDIDATES, Requests};
 use crate::manager::file::Rule;
-use hashbrown::HashTable;
+use foldhash::fast::FixedState;
+use hashbrown::{HashMap, HashTable};
 use neater_property::neat::{NeatValue, Score};
+use std::sync::Arc;
 
 /// How many requests share a block while profiles are applied, so that there is room for what becomes of them.
 const TOGETHER: usize = 8;
@@ -29,6 +31,7 @@ pub(in crate::manager) struct Compiled {
     /// What the tables and rows need.
     base: Mark,
     rows: Vec<RowBlock>,
+    keys_seen: Option<Vec<Arc<str>>>,
     work: Work,
 }
 
@@ -38,9 +41,10 @@ struct Work {
     scratch: Scratch,
     blocks: Vec<Block>,
     used: usize,
-    order: Vec<u32>,
-    scores: Vec<(f64, f64)>,
-    hashes: Vec<u64>,
+    evaluated: Vec<f64>,
+    others: Vec<f64>,
+    finished: Vec<(u16, Found)>,
+    places: HashMap<(u64, u32), u32, FixedState>,
     seen: HashTable<u32>,
     input: Vec<(Key, Prop)>,
     found: Vec<Found>,
@@ -77,53 +81,45 @@ impl Work {
         Ok(self.used - 1)
     }
 
-    /// The columns of a block in the order of the names of their keys.
-    fn sort_columns(&mut self, block: usize, interner: &Interner) {
-        let columns = &self.blocks[block].columns;
-        self.order.clear();
-        self.order.extend(0..columns.len() as u32);
-        self.order.sort_unstable_by(|a, b| interner.by_name(columns[*a as usize].key, columns[*b as usize].key));
+    /// Scores of the candidates of a block, by bit, each summed in the order of the names of the keys.
+    fn measure(&mut self, block: usize, interner: &Interner) {
+        let Block { columns, sorted, alive, .. } = &mut self.blocks[block];
+        sorted.clear();
+        sorted.extend(0..columns.len() as u32);
+        sorted.sort_unstable_by(|a, b| interner.by_name(columns[*a as usize].key, columns[*b as usize].key));
+        for sums in [&mut self.evaluated, &mut self.others] {
+            sums.clear();
+            sums.resize(WIDTH, 0.0);
+        }
+        for &slot in &*sorted {
+            let column = &*columns[slot as usize];
+            if column.entries.iter().all(|e| e.prop.score == 0.0) {
+                continue;
+            }
+            if let Some(all) = column.entries.iter().find(|e| e.mask & *alive == *alive) {
+                let sums = if all.prop.evaluated { &mut self.evaluated } else { &mut self.others };
+                sums.iter_mut().for_each(|s| *s += all.prop.score);
+                continue;
+            }
+            for_bits(column.has & *alive, |bit| {
+                if let Some(prop) = column.prop(bit) {
+                    let sums = if prop.evaluated { &mut self.evaluated } else { &mut self.others };
+                    sums[bit] += prop.score;
+                }
+            });
+        }
     }
 
-    /// Scores and hashes of the candidates of a block, by bit. Call [`sort_columns`](Self::sort_columns) before.
-    fn measure(&mut self, block: usize, interner: &Interner) {
-        let block = &self.blocks[block];
-        self.scores.clear();
-        self.scores.resize(WIDTH, (0.0, 0.0));
-        self.hashes.clear();
-        self.hashes.resize(WIDTH, 0);
-        let mut shared = 0;
-        for &slot in &self.order {
-            let column = &block.columns[slot as usize];
-            for entry in &column.entries {
-                let mask = entry.mask & block.alive;
-                if mask == 0 {
-                    continue;
-                }
-                let hash = mix(column.key, interner.class(entry.prop.value));
-                if mask == block.alive {
-                    shared ^= hash;
-                } else {
-                    for_bits(mask, |bit| self.hashes[bit] ^= hash);
-                }
-                let score = entry.prop.score;
-                if score != 0.0 {
-                    if entry.prop.evaluated {
-                        for_bits(mask, |bit| self.scores[bit].0 += score);
-                    } else {
-                        for_bits(mask, |bit| self.scores[bit].1 += score);
-                    }
-                }
-            }
-        }
-        self.hashes.iter_mut().for_each(|h| *h ^= shared);
+    fn candidate(&self, block: usize, bit: usize) -> Found {
+        let hash = self.blocks[block].hashes[bit];
+        Found { score: (self.evaluated[bit], self.others[bit]), hash, block: block as u32, bit: bit as u32 }
     }
 
     /// Whether two candidates have the same keys with the same values.
     fn same(&self, a: &Found, b: &Found, interner: &Interner) -> bool {
         let (x, y) = (&self.blocks[a.block as usize], &self.blocks[b.block as usize]);
-        let count = |block: &Block, bit: u32| block.columns.iter().filter(|c| c.of[bit as usize] != NONE).count();
-        let has = |c: &Column| {
+        let count = |block: &Block, bit: u32| block.columns.iter().filter(|c| c.has >> bit & 1 == 1).count();
+        let has = |c: &Box<Column>| {
             c.prop(a.bit as usize).is_none_or(|p| {
                 let other = y.columns.iter().find(|o| o.key == c.key).and_then(|o| o.prop(b.bit as usize));
                 other.is_some_and(|o| interner.class(o.value) == interner.class(p.value))
@@ -150,22 +146,22 @@ impl Work {
     }
 }
 
-/// A number for a key with a value; those of a candidate's are joined by exclusive or.
-fn mix(key: Key, val: Val) -> u64 {
-    let x = (u64::from(key) << 32 | u64::from(val)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
-}
-
 impl Compiled {
     pub(in crate::manager) fn new(profiles: &[Rule], policies: &[Rule], rows: &[Row]) -> Self {
         let mut interner = Interner::new();
         let profiles = Index::new(profiles, &mut interner);
         let policies = Index::new(policies, &mut interner);
         let tables = interner.mark();
-        let mut compiled =
-            Self { interner, profiles, policies, tables, base: tables, rows: Vec::new(), work: Work::default() };
+        let mut compiled = Self {
+            interner,
+            profiles,
+            policies,
+            tables,
+            base: tables,
+            rows: Vec::new(),
+            keys_seen: None,
+            work: Work::default(),
+        };
         compiled.set_rows(rows);
         compiled
     }
@@ -183,10 +179,22 @@ impl Compiled {
     pub(in crate::manager) fn decide(&mut self, requests: &Requests, limits: Limits) -> Option<Decision> {
         let mut work = std::mem::take(&mut self.work);
         let decided = self.run(requests, limits, &mut work);
-        let decision = decided.ok().map(|()| self.told(&work));
+        let decision = decided.ok().map(|()| self.told(&mut work));
+        self.keys_seen = decision.is_some().then(|| {
+            let blocks = &work.blocks[..work.used];
+            let mut keys: Vec<Key> = blocks.iter().flat_map(|b| b.columns.iter().map(|c| c.key)).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            keys.into_iter().map(|k| self.interner.name(k).clone()).collect()
+        });
         self.interner.take_back(self.base);
         self.work = work;
         decision
+    }
+
+    /// The keys that the candidates of the last decision had at any time; `None` when it came to none.
+    pub(in crate::manager) fn keys_seen(&self) -> Option<Vec<Arc<str>>> {
+        self.keys_seen.clone()
     }
 
     fn run(&mut self, requests: &Requests, limits: Limits, work: &mut Work) -> Result<(), Overflow> {
@@ -199,23 +207,20 @@ impl Compiled {
                 for p in request.iter() {
                     let key = self.interner.key(&p.key);
                     let prop = Prop::new(p, &mut self.interner);
-                    let slot = block.columns.iter().position(|c| c.key == key).unwrap_or_else(|| {
-                        block.columns.push(Column::new(key));
-                        block.columns.len() - 1
-                    });
-                    put(&mut block.columns[slot], prop, bit);
+                    let slot = block.columns.iter().position(|c| c.key == key);
+                    let slot = slot.unwrap_or_else(|| block.column(key));
+                    block.columns[slot].put_beside(prop, bit);
                 }
                 block.order.push(bit as u8);
             }
             block.alive = (1 << together.len()) - 1;
-            block.origin.extend(0..WIDTH as u16);
-            block.apply(&self.profiles, &mut self.interner, &mut work.scratch, &|_, _| None)?;
+            (0u16..).zip(&mut block.origin).for_each(|(bit, origin)| *origin = bit);
+            block.apply(&self.profiles, &mut self.interner, &mut work.scratch, &|_| None)?;
             for request in 0..together.len() as u16 {
                 self.request(first, request, limits, work)?;
             }
         }
-        self.rank(limits, work);
-        Ok(())
+        self.rank(limits, work)
     }
 
     /// What becomes of one request, after the profiles: rows are joined and policies applied.
@@ -236,7 +241,6 @@ impl Compiled {
         work.found.sort_by(|a, b| better(a.score, b.score));
         for block in &mut work.blocks[begin..work.used] {
             block.alive = 0;
-            block.origin.resize(WIDTH, 0);
         }
         for (rank, found) in work.found.iter().enumerate() {
             let block = &mut work.blocks[found.block as usize];
@@ -260,46 +264,46 @@ impl Compiled {
             let at = work.block()?;
             let block = &mut work.blocks[at];
             block.alive = serving | bare;
+            block.hashes[BARE] = 0;
             if serving != 0 {
-                block.columns.extend(self.rows[i].columns.iter().cloned());
+                let rows = &self.rows[i];
+                rows.columns.iter().for_each(|column| block.copy(column));
+                *block.hashes = *rows.hashes;
+                (block.rows, block.unchanged) = (Some(i), Mask::MAX);
             }
             for &(key, prop) in &input {
                 let slot = (serving != 0).then(|| self.rows[i].slot(key)).flatten();
-                let slot = slot.unwrap_or_else(|| {
-                    block.columns.push(Column::new(key));
-                    block.columns.len() - 1
-                });
-                let column = &mut block.columns[slot];
-                for entry in &mut column.entries {
-                    if entry.mask & serving != 0 {
-                        match entry.prop.sum(prop, &mut self.interner) {
-                            Some(sum) => entry.prop = sum,
-                            // Rows that could clash do not serve.
-                            None => block.alive &= !entry.mask,
+                let slot = slot.unwrap_or_else(|| block.column(key));
+                for place in 0..block.columns[slot].entries.len() {
+                    let entry = block.columns[slot].entries[place];
+                    if entry.mask & serving == 0 {
+                        continue;
+                    }
+                    match entry.prop.sum(prop, &mut self.interner) {
+                        Some(sum) => {
+                            block.columns[slot].entries[place].prop = sum;
+                            if sum.value != entry.prop.value {
+                                block.unchanged &= !(1u128.checked_shl(slot as u32).unwrap_or(0));
+                                let (old, new) = (Some(entry.prop.value), Some(sum.value));
+                                block.rehash(entry.mask & serving, key, old, new, &self.interner);
+                            }
                         }
+                        // Rows that could clash do not serve.
+                        None => block.alive &= !entry.mask,
                     }
                 }
-                column.put(prop, block.alive & !column.has);
+                let without = block.alive & !block.columns[slot].has;
+                if without != 0 {
+                    block.columns[slot].put(prop, without);
+                    block.rehash(without, key, None, Some(prop.value), &self.interner);
+                }
             }
-            work.sort_columns(at, &self.interner);
             work.measure(at, &self.interner);
-            let candidate = |bit: usize, work: &Work| Found {
-                score: work.scores[bit],
-                hash: work.hashes[bit],
-                block: at as u32,
-                bit: bit as u32,
-            };
             let alive = work.blocks[at].alive;
             if bare != 0 {
-                let found = candidate(BARE, work);
-                work.ranked.push((found, None));
+                work.ranked.push((work.candidate(at, BARE), None));
             }
-            let mut rows = alive & !bare;
-            while rows != 0 {
-                let found = candidate(rows.trailing_zeros() as usize, work);
-                work.ranked.push((found, None));
-                rows &= rows - 1;
-            }
+            for_bits(alive & !bare, |bit| work.ranked.push((work.candidate(at, bit), None)));
         }
         work.input = input;
         let mut joined = std::mem::take(&mut work.ranked);
@@ -315,41 +319,25 @@ impl Compiled {
 
     /// Applies the policies to the blocks from `begin` on and puts what is left with all candidates.
     fn finish(&mut self, begin: usize, work: &mut Work) -> Result<(), Overflow> {
-        let mut finished: Vec<(u16, Found)> = Vec::new();
+        work.finished.clear();
         for at in begin..work.used {
-            if work.blocks[at].alive == 0 {
+            let block = &mut work.blocks[at];
+            if block.alive == 0 {
                 continue;
             }
-            let rows = &self.rows;
-            // Blocks of one input follow each other in the order of the rows; those without rows know nothing.
-            let from = rows.iter().find(|r| is_of(&work.blocks[at], r));
-            let mut block = std::mem::take(&mut work.blocks[at]);
-            let unchanged: Vec<bool> = match from {
-                Some(r) => r.columns.iter().zip(&block.columns).map(|(a, b)| same_values(a, b)).collect(),
-                None => Vec::new(),
+            let (rows, unchanged) = (block.rows.map(|r| &self.rows[r]), block.unchanged);
+            let known = |slot: usize| {
+                let same = slot < WIDTH && unchanged >> slot & 1 == 1;
+                rows.filter(|_| same).and_then(|r| r.posts(slot))
             };
-            let known = |slot: usize, entry: usize| -> Option<&[u32]> {
-                let rows = from?;
-                (*unchanged.get(slot)? && entry < rows.columns[slot].entries.len()).then(|| rows.posts(slot, entry))
-            };
-            let done = block.apply(&self.policies, &mut self.interner, &mut work.scratch, &known);
-            work.blocks[at] = block;
-            done?;
-            work.sort_columns(at, &self.interner);
+            block.apply(&self.policies, &mut self.interner, &mut work.scratch, &known)?;
             work.measure(at, &self.interner);
             let block = &work.blocks[at];
-            for &bit in &block.order {
-                if block.alive >> bit & 1 == 1 {
-                    let found = Found {
-                        score: work.scores[usize::from(bit)],
-                        hash: work.hashes[usize::from(bit)],
-                        block: at as u32,
-                        bit: bit.into(),
-                    };
-                    finished.push((block.origin[usize::from(bit)], found));
-                }
+            for bit in block.order.iter().map(|b| usize::from(*b)).filter(|b| block.alive >> b & 1 == 1) {
+                work.finished.push((block.origin[bit], work.candidate(at, bit)));
             }
         }
+        let mut finished = std::mem::take(&mut work.finished);
         finished.sort_by_key(|(rank, _)| *rank);
         // Candidates of earlier requests count, too.
         work.seen.clear();
@@ -358,14 +346,15 @@ impl Compiled {
             seen.insert_unique(held.hash, i as u32, |&i| work.all[i as usize].hash);
         }
         work.seen = seen;
-        for (_, found) in finished {
-            work.append(true, found, &self.interner);
+        for (_, found) in &finished {
+            work.append(true, *found, &self.interner);
         }
+        work.finished = finished;
         Ok(())
     }
 
     /// Ranks what is left, one candidate for each transport.
-    fn rank(&mut self, limits: Limits, work: &mut Work) {
+    fn rank(&mut self, limits: Limits, work: &mut Work) -> Result<(), Overflow> {
         work.ranked.clear();
         let transport = self.interner.known_key("transport");
         for at in 0..work.all.len() {
@@ -385,53 +374,43 @@ impl Compiled {
                 _ => {}
             }
         }
+        if work.all.len().max(work.ranked.len()) > MAX_CANDIDATES {
+            return Err(Overflow);
+        }
         work.ranked.sort_by(|a, b| better(a.0.score, b.0.score));
         work.ranked.truncate(limits.candidates);
+        Ok(())
     }
 
     /// The answer, on its own.
-    fn told(&mut self, work: &Work) -> Decision {
+    fn told(&mut self, work: &mut Work) -> Decision {
         let mut decision = Decision::default();
-        // Where an entry of a column went, so that what candidates share is told once.
-        let mut places: Vec<((u32, u32, u32, u32), u32)> = Vec::new();
+        let transport_key = self.interner.known_key("transport");
+        work.places.clear();
         for (found, transport) in &work.ranked {
             let block = &work.blocks[found.block as usize];
-            let mut properties = Vec::with_capacity(block.columns.len());
-            for (slot, column) in block.columns.iter().enumerate() {
-                let at = column.of[found.bit as usize];
-                let Some(entry) = column.entries.get(at as usize) else { continue };
-                let split = transport.filter(|_| &**self.interner.name(column.key) == "transport");
-                let place = (found.block, slot as u32, u32::from(at), split.unwrap_or(u32::MAX));
-                let index = match places.iter().find(|(p, _)| *p == place) {
-                    Some((_, index)) => *index,
-                    None => {
-                        let index = decision.push(Decided {
-                            key: self.interner.name(column.key).clone(),
-                            value: self.interner.shown(split.unwrap_or(entry.prop.value)).clone(),
-                            precedence: entry.prop.precedence,
-                            score: entry.prop.score,
-                            evaluated: entry.prop.evaluated,
-                        });
-                        places.push((place, index));
-                        index
-                    }
-                };
-                properties.push((column.key, index));
+            let mut indices = Vec::with_capacity(block.columns.len());
+            for &slot in &block.sorted {
+                let column = &block.columns[slot as usize];
+                let Some(at) = column.place(found.bit as usize) else { continue };
+                let split = transport.filter(|_| Some(column.key) == transport_key);
+                // What candidates share is told once.
+                let place = u64::from(found.block) << 48 | u64::from(slot) << 16 | at as u64;
+                let index = *work.places.entry((place, split.unwrap_or(Val::MAX))).or_insert_with(|| {
+                    let prop = column.entries[at].prop;
+                    decision.push(Decided {
+                        key: self.interner.name(column.key).clone(),
+                        value: self.interner.shown(split.unwrap_or(prop.value)).clone(),
+                        precedence: prop.precedence,
+                        score: prop.score,
+                        evaluated: prop.evaluated,
+                    })
+                });
+                indices.push(index);
             }
-            properties.sort_unstable_by(|a, b| self.interner.by_name(a.0, b.0));
             let (evaluated, others) = found.score;
-            decision.candidate(Score { evaluated, others }, properties.into_iter().map(|(_, index)| index));
+            decision.candidate(Score { evaluated, others }, indices);
         }
         decision
     }
-}
-
-/// Whether a block was made of these rows.
-fn is_of(block: &Block, rows: &RowBlock) -> bool {
-    rows.columns.len() <= block.columns.len() && rows.columns.iter().zip(&block.columns).all(|(a, b)| a.key == b.key)
-}
-
-/// Whether a column still says what it said in the rows, entry by entry.
-fn same_values(row: &Column, now: &Column) -> bool {
-    row.entries.iter().zip(&now.entries).all(|(a, b)| a.prop.value == b.prop.value)
 }

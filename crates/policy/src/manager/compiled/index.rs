@@ -221,6 +221,11 @@ impl Index {
         self.rules[rule as usize].alternatives.of(&self.alternatives)[which].of(&self.properties)
     }
 
+    /// Whether any rule is filed under a key.
+    pub(super) fn knows(&self, key: Key) -> bool {
+        self.keys.get(key as usize).is_some_and(|k| !k.all.is_empty())
+    }
+
     /// Every rule that is filed under something that `val` of `key` matches. A rule may come more than once.
     pub(super) fn triggered(&self, key: Key, val: Val, interner: &Interner, mut found: impl FnMut(RuleId)) {
         let Some(by_key) = self.keys.get(key as usize) else { return };

@@ -50,7 +50,22 @@ pub(super) struct Interner {
     classes: Vec<Val>,
     value_table: HashTable<Val>,
     hasher: FixedState,
+    /// Intersections that were worked out lately, by a number made of both values.
+    known: Vec<Known>,
 }
+
+/// The intersection of two values.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    a: Val,
+    b: Val,
+    common: Option<Val>,
+}
+
+/// How many intersections are remembered.
+const KNOWN: usize = 256;
+/// No intersection.
+const UNKNOWN: Known = Known { a: Val::MAX, b: Val::MAX, common: None };
 
 impl Interner {
     pub(super) fn new() -> Self {
@@ -64,6 +79,7 @@ impl Interner {
             classes: Vec::new(),
             value_table: HashTable::new(),
             hasher: FixedState::with_seed(0x6e65_6174),
+            known: vec![UNKNOWN; KNOWN],
         };
         interner.value(&NeatValue::Any);
         interner.value(&NeatValue::Set(Vec::new()));
@@ -86,6 +102,14 @@ impl Interner {
             let hash = self.hash_value(&self.values[id]);
             if let Ok(entry) = self.value_table.find_entry(hash, |v| *v as usize == id) {
                 entry.remove();
+            }
+        }
+        let gone = mark.values as Val..self.values.len() as Val;
+        if !gone.is_empty() {
+            for known in &mut self.known {
+                if [known.a, known.b].iter().chain(&known.common).any(|v| gone.contains(v)) {
+                    *known = UNKNOWN;
+                }
             }
         }
         self.keys.truncate(mark.keys);
@@ -237,8 +261,15 @@ impl Interner {
             (_, Sort::Any) => Some(a),
             (Sort::Word | Sort::Number, Sort::Word | Sort::Number) => None,
             _ => {
-                let common = self.values[a as usize].intersect(&self.values[b as usize])?;
-                Some(self.value(&common))
+                let at = (a.wrapping_mul(31) ^ b) as usize % KNOWN;
+                let known = self.known[at];
+                if (known.a, known.b) == (a, b) {
+                    return known.common;
+                }
+                let common = self.values[a as usize].intersect(&self.values[b as usize]);
+                let common = common.map(|c| self.value(&c));
+                self.known[at] = Known { a, b, common };
+                common
             }
         }
     }

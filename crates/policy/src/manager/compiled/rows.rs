@@ -1,7 +1,7 @@
 //! The rows of the CIB side by side, ready to be joined.
 
 use super::Prop;
-use super::block::{Column, Entry, Mask, WIDTH};
+use super::block::{Column, Entry, Mask, WIDTH, mix};
 use super::index::{Index, RuleId, Span};
 use super::intern::{Interner, Key};
 use crate::manager::cib::Row;
@@ -10,17 +10,42 @@ use neater_property::neat::NeatProperty;
 /// The place of the input that is joined to no row.
 pub(super) const BARE: usize = WIDTH - 1;
 
+/// For each entry of a column, the policies it is found by.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Posts {
+    spans: Vec<Span>,
+    list: Vec<RuleId>,
+}
+
+impl Posts {
+    /// Whether there is any policy.
+    pub(super) fn any(&self) -> bool {
+        !self.list.is_empty()
+    }
+
+    /// For how many entries this is known.
+    pub(super) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// The policies that an entry is found by, if that is known.
+    pub(super) fn of(&self, entry: usize) -> Option<&[RuleId]> {
+        self.spans.get(entry).map(|s| s.of(&self.list))
+    }
+}
+
 /// Up to 127 rows.
 #[derive(Clone, Debug)]
 pub(super) struct RowBlock {
     pub(super) columns: Vec<Column>,
-    /// For each entry of each column, the policies it is found by.
-    posts: Vec<Vec<Span>>,
-    lists: Vec<RuleId>,
+    /// For each column, what its entries are found by.
+    posts: Vec<Posts>,
     /// The column of a key.
     slots: Vec<u32>,
     /// The rows there are.
     pub(super) all: Mask,
+    /// For each row, the number made of its keys and values.
+    pub(super) hashes: Box<[u64; WIDTH]>,
 }
 
 impl RowBlock {
@@ -31,6 +56,7 @@ impl RowBlock {
 
     fn new(rows: &[Row], policies: &Index, interner: &mut Interner) -> Self {
         let mut columns: Vec<Column> = Vec::new();
+        let mut hashes = Box::new([0; WIDTH]);
         for (bit, row) in rows.iter().enumerate() {
             for p in row.properties.iter() {
                 let key = interner.key(&p.key);
@@ -39,30 +65,33 @@ impl RowBlock {
                     columns.push(Column::new(key));
                     columns.len() - 1
                 });
-                put(&mut columns[slot], prop, bit);
+                columns[slot].put_beside(prop, bit);
+                hashes[bit] ^= mix(key, interner.class(prop.value));
             }
         }
         let mut slots = vec![u32::MAX; interner.keys()];
-        let (mut posts, mut lists) = (Vec::new(), Vec::new());
+        let mut posts = Vec::new();
         for (i, column) in columns.iter().enumerate() {
             slots[column.key as usize] = i as u32;
+            let mut list = Vec::new();
             let post = |entry: &Entry| {
                 let mut found = Vec::new();
                 policies.triggered(column.key, entry.prop.value, interner, |rule| found.push(rule));
-                Span::push(&mut lists, found)
+                Span::push(&mut list, found)
             };
-            posts.push(column.entries.iter().map(post).collect());
+            let spans = column.entries.iter().map(post).collect();
+            posts.push(Posts { spans, list });
         }
-        Self { columns, posts, lists, slots, all: (1 << rows.len()) - 1 }
+        Self { columns, posts, slots, all: (1 << rows.len()) - 1, hashes }
     }
 
     pub(super) fn slot(&self, key: Key) -> Option<usize> {
         self.slots.get(key as usize).copied().filter(|s| *s != u32::MAX).map(|s| s as usize)
     }
 
-    /// The policies that an entry as it stands in the rows is found by.
-    pub(super) fn posts(&self, slot: usize, entry: usize) -> &[RuleId] {
-        self.posts[slot][entry].of(&self.lists)
+    /// The policies that the entries of a column are found by.
+    pub(super) fn posts(&self, slot: usize) -> Option<&Posts> {
+        self.posts.get(slot)
     }
 
     /// The rows that can serve an input: every immutable property of it is there, and none of them clashes.
@@ -79,19 +108,5 @@ impl RowBlock {
             }
         }
         serving
-    }
-}
-
-/// Puts one candidate's property into a column, beside equal ones.
-pub(super) fn put(column: &mut Column, prop: Prop, bit: usize) {
-    match column.entries.iter().position(|e| e.prop == prop) {
-        Some(at) => {
-            column.entries[at].mask |= 1 << bit;
-            column.of[bit] = at as u16;
-            column.has |= 1 << bit;
-        }
-        None => {
-            column.put(prop, 1 << bit);
-        }
     }
 }
