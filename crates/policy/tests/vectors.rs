@@ -27,7 +27,7 @@ fn run(directory: &Path) -> usize {
 fn every_vector_is_reproduced() {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
     let ran = run(&own);
-    assert!(ran >= 1, "only {ran} vectors in {}", own.display());
+    assert!(ran >= 25, "only {ran} vectors in {}", own.display());
 }
 
 #[test]
