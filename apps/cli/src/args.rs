@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Show which transports could serve, in which order, and why; try them with --try
     Explain(ExplainArgs),
+    /// Look at policies: check files, explain a decision, run tests
+    Policy(PolicyArgs),
     /// Experiments that measure transports: runs the program neater-lab
     Lab(LabArgs),
     /// Print a completion script for a shell
@@ -225,6 +227,80 @@ pub(crate) struct ExplainArgs {
     pub(crate) http: Option<String>,
     #[command(flatten)]
     pub(crate) connect: ConnectArgs,
+}
+
+const POLICY_HELP: &str = "Examples:
+  neater policy check /etc/neater/pib/*.policy
+  neater policy explain '[{\"profile\": {\"value\": \"low-latency\"}}]' --cib /etc/neater/cib
+  neater policy explain request.json --pib pib --cib cib --diagram | less
+  neater policy test tests.json --pib pib
+  neater policy vectors crates/policy/tests/vectors
+
+Profiles and policies that come with neater count unless --bare is given; those of --pib stand above them.
+Exit code 1 says that a file has an error, a test fails or a vector differs. docs/policy.md tells the formats.
+
+JSON events: fault, checked, decision, tested, vector, summary.";
+
+#[derive(Debug, Args)]
+#[command(after_help = POLICY_HELP, after_long_help = format!("{POLICY_HELP}\n\n{EXITS}"))]
+pub(crate) struct PolicyArgs {
+    #[command(subcommand)]
+    pub(crate) command: PolicyCommand,
+}
+
+/// Which tables count.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TableArgs {
+    /// A folder of .policy and .profile files
+    #[arg(long, value_name = "DIR")]
+    pub(crate) pib: Option<PathBuf>,
+    /// A folder of .cib files, read with the folders in it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cib: Option<PathBuf>,
+    /// Without the profiles and policies that come with neater
+    #[arg(long)]
+    pub(crate) bare: bool,
+    /// How many candidates of each lookup in the CIB are kept
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(crate) rows: usize,
+    /// How many candidates are kept in the end
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) candidates: usize,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Read files as the manager would, and say what is wrong with line and column
+    Check {
+        /// Policy, profile and CIB files, by their endings
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// Show how a decision comes about: which rules fired, which rows matched, what failed, scores summed
+    Explain {
+        /// A list of requests in JSON, a file of one, or - for standard input
+        #[arg(value_name = "REQUEST")]
+        request: String,
+        /// A diagram in Mermaid's language instead of text
+        #[arg(long)]
+        diagram: bool,
+        #[command(flatten)]
+        tables: TableArgs,
+    },
+    /// Run files of requests with the candidates that are expected
+    Test {
+        /// Files of cases
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        tables: TableArgs,
+    },
+    /// Run vectors of tests of a policy manager: one line for each difference
+    Vectors {
+        /// A folder of vectors, one JSON file each
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
 }
 
 const LAB_HELP: &str = "Examples:

@@ -15,6 +15,7 @@ mod failure;
 mod get;
 mod lab;
 mod output;
+mod policy;
 mod serve;
 mod why;
 
@@ -73,6 +74,7 @@ fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Get(args) => on_tokio(get::run(args, output)),
         Command::Serve(args) => on_tokio(serve::run(args, output)),
         Command::Explain(args) => on_tokio(explain::run(args, output)),
+        Command::Policy(args) => policy::run(args.command, output),
         Command::Lab(args) => lab::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

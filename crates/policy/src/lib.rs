@@ -17,6 +17,8 @@
 #![forbid(unsafe_code)]
 
 mod explain;
+#[cfg(feature = "json")]
+pub mod manager;
 mod path;
 mod request;
 mod select;

@@ -17,12 +17,16 @@ mod array;
 #[cfg(feature = "json")]
 mod json;
 mod property;
+#[cfg(feature = "json")]
+mod text;
 mod value;
 
 pub use array::{MAX_EXPANDED_PROPERTIES, MAX_EXPANSION, MAX_GROUPS, NeatArray, NeatMultiArray, Score, TooMany};
 #[cfg(feature = "json")]
-pub use json::{MAX_JSON, NeatError};
+pub use json::NeatError;
 pub use property::{Conflict, MAX_BANNED, NeatProperty, matches, update};
+#[cfg(feature = "json")]
+pub use text::{MAX_JSON, locate, read};
 pub use value::{InvalidValue, MAX_SET, NeatValue};
 
 #[cfg(test)]

@@ -36,6 +36,12 @@ pub(crate) const DNS_ZONE: Seeds = &[
 pub(crate) const FRAMING_LENGTH: Seeds =
     &[b"\x01\x03abc\x00\x02de", b"\x02\x00\x03abc\x00\x00", b"\x78\0\0\0\0\0\0\0\x01a"];
 
+/// A request, a profile, a policy and a node; the byte before each file says what it is.
+pub(crate) const POLICY_MANAGER: Seeds = &[
+    b"[{\"transport\":{\"value\":[\"TCP\",\"SCTP\"]},\"a\":[{\"value\":1},{\"value\":2}]}]\0\x33{\"match\":{},\"properties\":{\"a\":{\"value\":1,\"precedence\":0}}}\0\x31{\"match\":{\"a\":{\"value\":{\"start\":0,\"end\":5}}},\"properties\":[[{\"b\":{\"score\":1}},{\"a\":{\"value\":1,\"precedence\":2}}]]}\0\x32{\"root\":true,\"expire\":-1,\"properties\":{\"i\":{\"value\":\"if0\",\"precedence\":2},\"b\":{}}}",
+    b"[[{\"local_endpoint\":{\"value\":\"1@i\"}},[{\"transport\":{}},{\"transport\":{\"value\":\"x\"}}]]]\0\x32{\"uid\":\"B\",\"link\":true,\"match\":[{}],\"properties\":{}}\0\x32{\"uid\":\"A\",\"root\":true}",
+];
+
 pub(crate) const PROPERTY_NEAT: Seeds = &[
     br#"{"transport":{"value":["SCTP","TCP"],"precedence":2,"score":1.5,"banned":["UDP"]},"mtu":{"value":{"start":100,"end":1500},"precedence":1}}"#,
     br#"[[{"a":{"value":true}},{"b":{"value":1}}],{"c":{"value":null,"evaluated":true}}]"#,

@@ -37,6 +37,9 @@ impl Score {
 
 impl NeatArray {
     /// An array without properties.
+    pub const EMPTY: Self = Self(BTreeMap::new());
+
+    /// An array without properties.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

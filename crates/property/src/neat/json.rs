@@ -1,17 +1,17 @@
 //! JSON text in and out, as NEAT's files and sockets have it.
 //!
 //! Everything read is bounded: the text by [`MAX_JSON`], its depth by the parser, sets and expansions by their own
-//! limits. Members are taken in the order of their names, so that the order in the text does not matter.
+//! limits. Members are taken in the order of their names, so that the order in the text does not matter. An error says
+//! where it lies as a JSON pointer (RFC 6901), from which [`locate`](super::locate) finds line and column.
 
 use super::array::{MAX_EXPANDED_PROPERTIES, MAX_EXPANSION, MAX_GROUPS, NeatArray, NeatMultiArray, TooMany};
 use super::property::{Conflict, MAX_BANNED, NeatProperty};
+use super::text::read;
 use super::value::{InvalidValue, NeatValue};
 use core::fmt;
 use core::fmt::Write as _;
 use serde_json::{Map, Number, Value};
 
-/// The longest text that is read, in bytes.
-pub const MAX_JSON: usize = 1 << 20;
 /// How long a key may be, in bytes.
 const MAX_KEY: usize = 256;
 /// Integers up to here are doubles, and doubles up to here are written as integers.
@@ -30,6 +30,43 @@ pub enum NeatError {
     Conflict(Conflict),
     /// There are too many alternatives.
     TooMany(TooMany),
+    /// One of the others, at a place within the document.
+    At {
+        /// The place, as a JSON pointer (RFC 6901).
+        pointer: String,
+        /// What is wrong there.
+        error: Box<NeatError>,
+    },
+}
+
+impl NeatError {
+    /// The same error, seen from one level further out: `step` is a member's name or an element's number.
+    #[must_use]
+    pub fn within(self, step: &str) -> Self {
+        let step = step.replace('~', "~0").replace('/', "~1");
+        match self {
+            Self::At { pointer, error } => Self::At { pointer: format!("/{step}{pointer}"), error },
+            error => Self::At { pointer: format!("/{step}"), error: Box::new(error) },
+        }
+    }
+
+    /// What is wrong, without the place.
+    #[must_use]
+    pub fn kind(&self) -> &Self {
+        match self {
+            Self::At { error, .. } => error.kind(),
+            error => error,
+        }
+    }
+
+    /// The place as a JSON pointer, empty for the whole document.
+    #[must_use]
+    pub fn pointer(&self) -> &str {
+        match self {
+            Self::At { pointer, .. } => pointer,
+            _ => "",
+        }
+    }
 }
 
 impl fmt::Display for NeatError {
@@ -40,6 +77,7 @@ impl fmt::Display for NeatError {
             Self::Value(e) => e.fmt(f),
             Self::Conflict(e) => e.fmt(f),
             Self::TooMany(e) => e.fmt(f),
+            Self::At { pointer, error } => write!(f, "{error} (at {pointer})"),
         }
     }
 }
@@ -62,13 +100,6 @@ impl From<TooMany> for NeatError {
     fn from(e: TooMany) -> Self {
         Self::TooMany(e)
     }
-}
-
-fn read(text: &str) -> Result<Value, NeatError> {
-    if text.len() > MAX_JSON {
-        return Err(NeatError::Syntax(format!("longer than {MAX_JSON} bytes")));
-    }
-    serde_json::from_str(text).map_err(|e| NeatError::Syntax(e.to_string()))
 }
 
 /// The members of an object in the order of their names.
@@ -158,22 +189,24 @@ impl NeatProperty {
         if key.is_empty() || key.len() > MAX_KEY {
             return Err(NeatError::Shape("a property needs a name of 1 to 256 bytes"));
         }
-        let value = object.get("value").map_or(Ok(NeatValue::Any), NeatValue::from_json)?;
+        let shape = |attribute, why| NeatError::Shape(why).within(attribute);
+        let value = object.get("value").map_or(Ok(NeatValue::Any), NeatValue::from_json);
+        let value = value.map_err(|e| NeatError::from(e).within("value"))?;
         let precedence = match object.get("precedence") {
             None => Self::OPTIONAL,
             Some(p) => p
                 .as_f64()
                 .filter(|p| [0.0, 1.0, 2.0].contains(p))
                 .map(|p| p as u8)
-                .ok_or(NeatError::Shape("precedence is 0, 1 or 2"))?,
+                .ok_or_else(|| shape("precedence", "precedence is 0, 1 or 2"))?,
         };
         let score = match object.get("score") {
             None => 0.0,
-            Some(s) => s.as_f64().filter(|s| s.is_finite()).ok_or(NeatError::Shape("score is a number"))?,
+            Some(s) => s.as_f64().filter(|s| s.is_finite()).ok_or_else(|| shape("score", "score is a number"))?,
         };
         let evaluated = match object.get("evaluated") {
             None => false,
-            Some(e) => e.as_bool().ok_or(NeatError::Shape("evaluated is true or false"))?,
+            Some(e) => e.as_bool().ok_or_else(|| shape("evaluated", "evaluated is true or false"))?,
         };
         let banned = object.get("banned").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let banned = banned.iter().filter_map(Value::as_str).take(MAX_BANNED).map(String::from).collect();
@@ -259,11 +292,12 @@ fn properties(json: &Value) -> Result<Vec<(String, Vec<NeatProperty>)>, NeatErro
         let entry = by_key.entry(key.to_lowercase()).or_default();
         match value {
             Value::Array(list) => {
-                for item in list {
-                    entry.push(NeatProperty::from_json(key, item)?);
+                for (i, item) in list.iter().enumerate() {
+                    let property = NeatProperty::from_json(key, item);
+                    entry.push(property.map_err(|e| e.within(&i.to_string()).within(key))?);
                 }
             }
-            one => entry.push(NeatProperty::from_json(key, one)?),
+            one => entry.push(NeatProperty::from_json(key, one).map_err(|e| e.within(key))?),
         }
     }
     Ok(by_key.into_iter().collect())
@@ -281,13 +315,14 @@ impl NeatMultiArray {
         let mut properties = 0;
         match json {
             Value::Array(groups) => {
-                for group in groups {
+                for (i, group) in groups.iter().enumerate() {
+                    let place = |e: NeatError| e.within(&i.to_string());
                     match group {
                         Value::Array(alternatives) => {
                             let mut arrays = Vec::new();
-                            for alternative in alternatives {
+                            for (j, alternative) in alternatives.iter().enumerate() {
                                 let mut inner = Self::new();
-                                inner.add_object(alternative)?;
+                                inner.add_object(alternative).map_err(|e| place(e.within(&j.to_string())))?;
                                 let expanded = inner.expand()?;
                                 properties += expanded.iter().map(NeatArray::len).sum::<usize>();
                                 arrays.extend(expanded);
@@ -297,7 +332,7 @@ impl NeatMultiArray {
                             }
                             multi.push(arrays);
                         }
-                        object => multi.add_object(object)?,
+                        object => multi.add_object(object).map_err(place)?,
                     }
                     if multi.groups().len() > MAX_GROUPS {
                         return Err(TooMany.into());

@@ -1,0 +1,208 @@
+//! `neater policy`: the policy manager on files. What it means is neater-policy's; here files are read and lines printed.
+
+use crate::args::{PolicyCommand, TableArgs};
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use neater_base::WallTime;
+use neater_policy::manager::{
+    Fault, Limits, Loader, MAX_CANDIDATES, MAX_FILES, Manager, Requests, SourceFile, add_ready, check, test, vectors,
+};
+use neater_property::neat::{MAX_JSON, NeatError};
+use serde_json::json;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// How deep the folders of a CIB are followed.
+const MAX_DEPTH: usize = 16;
+
+pub(crate) fn run(command: PolicyCommand, output: &Output) -> Result<Exit, Failure> {
+    match command {
+        PolicyCommand::Check { files } => check_files(&files, output),
+        PolicyCommand::Explain { request, diagram, tables } => explain(&request, diagram, &tables, output),
+        PolicyCommand::Test { files, tables } => test_files(&files, &tables, output),
+        PolicyCommand::Vectors { dir } => run_vectors(&dir, output),
+    }
+}
+
+fn now() -> WallTime {
+    WallTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+/// A text file of a size that a reader takes.
+fn read(path: &Path) -> Result<String, Failure> {
+    let file = std::fs::File::open(path).map_err(|e| Failure::file("read", path, &e))?;
+    let mut text = String::new();
+    file.take(MAX_JSON as u64 + 1).read_to_string(&mut text).map_err(|e| Failure::file("read", path, &e))?;
+    Ok(text)
+}
+
+/// The files of a folder by their paths within it; of the folders in it, too, if `deep`.
+fn folder(dir: &Path, deep: bool) -> Result<Vec<(String, String)>, Failure> {
+    let mut files = Vec::new();
+    let mut folders = vec![(dir.to_path_buf(), String::new(), 0)];
+    while let Some((path, prefix, depth)) = folders.pop() {
+        for entry in std::fs::read_dir(&path).map_err(|e| Failure::file("read", &path, &e))? {
+            let entry = entry.map_err(|e| Failure::file("read", &path, &e))?;
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            let kind = std::fs::metadata(entry.path()).map_err(|e| Failure::file("read", &entry.path(), &e))?;
+            if kind.is_dir() && deep && depth < MAX_DEPTH {
+                folders.push((entry.path(), format!("{name}/"), depth + 1));
+            } else if kind.is_file() && neater_policy::manager::FileKind::of(&name).is_some() {
+                if files.len() >= MAX_FILES {
+                    return Err(Failure::usage(format!("{} holds more than {MAX_FILES} files", dir.display())));
+                }
+                files.push((name, read(&entry.path())?));
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn tell(fault: &Fault, output: &Output) {
+    if output.json {
+        output.event(&json!({"event": "fault", "file": fault.file, "line": fault.line, "column": fault.column,
+            "harmless": fault.harmless, "why": fault.why}));
+    } else {
+        output.line(&fault.to_string());
+    }
+}
+
+fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
+    let (now, mut wrong) = (now(), 0);
+    for path in paths {
+        let (name, text) = (path.to_string_lossy(), read(path)?);
+        let faults = check(&SourceFile { name: &name, text: &text }, now);
+        faults.iter().for_each(|f| tell(f, output));
+        wrong += usize::from(faults.iter().any(|f| !f.harmless));
+    }
+    if output.json {
+        output.event(&json!({"event": "checked", "files": paths.len(), "wrong": wrong}));
+    } else {
+        output.line(&format!("{} files, {wrong} with errors", paths.len()));
+    }
+    Ok(if wrong == 0 { Exit::Ok } else { Exit::Failed })
+}
+
+/// A manager with the tables that count. What is wrong with files is told on the way.
+fn manager(tables: &TableArgs, output: &Output) -> Result<Manager, Failure> {
+    let most = 1..=MAX_CANDIDATES;
+    if !most.contains(&tables.rows) || !most.contains(&tables.candidates) {
+        return Err(Failure::usage(format!("--rows and --candidates are from 1 to {MAX_CANDIDATES}")));
+    }
+    let mut manager = Manager::new(Limits { rows: tables.rows, candidates: tables.candidates });
+    if !tables.bare {
+        add_ready(&mut manager);
+    }
+    let pib = tables.pib.as_deref().map_or(Ok(Vec::new()), |dir| folder(dir, false))?;
+    let cib = tables.cib.as_deref().map_or(Ok(Vec::new()), |dir| folder(dir, true))?;
+    let sources = |files| -> Vec<SourceFile<'_>> {
+        let files: &[(String, String)] = files;
+        files.iter().map(|(name, text)| SourceFile { name, text }).collect()
+    };
+    let report = Loader::default().load(&mut manager, &sources(&pib), &sources(&cib), now());
+    for fault in &report.faults {
+        if output.json { tell(fault, output) } else { output.note(&fault.to_string()) }
+    }
+    Ok(manager)
+}
+
+fn unreadable(what: &str, text: &str, e: &NeatError) -> Failure {
+    let fault = Fault::new(what, text, e);
+    Failure::usage(format!("{what}:{}:{}: {}", fault.line, fault.column, fault.why))
+}
+
+fn explain(request: &str, diagram: bool, tables: &TableArgs, output: &Output) -> Result<Exit, Failure> {
+    let (what, text) = match request {
+        "-" => {
+            let mut text = String::new();
+            let read = std::io::stdin().take(MAX_JSON as u64 + 1).read_to_string(&mut text);
+            read.map_err(|e| Failure::file("read", Path::new("standard input"), &e))?;
+            ("standard input", text)
+        }
+        text if text.trim_start().starts_with(['[', '{']) => ("the request", text.to_string()),
+        path => (path, read(Path::new(path))?),
+    };
+    let requests = Requests::from_text(&text).map_err(|e| {
+        let advice = "a request is a list of objects: [{\"transport\": {\"value\": \"TCP\"}}]";
+        unreadable(what, &text, &e).advise(advice)
+    })?;
+    for why in &requests.dropped {
+        output.note(&format!("left out: {why}"));
+    }
+    let mut manager = manager(tables, output)?;
+    let (ranked, trace) = manager.explain(&requests, now()).map_err(|e| Failure::usage(e.to_string()))?;
+    if output.json {
+        let mut json = trace.to_json();
+        json["event"] = "decision".into();
+        output.event(&json);
+    } else if diagram {
+        output.line(trace.mermaid().trim_end());
+    } else {
+        trace.lines().iter().for_each(|l| output.line(l));
+    }
+    Ok(if ranked.is_empty() { Exit::Failed } else { Exit::Ok })
+}
+
+fn test_files(paths: &[PathBuf], tables: &TableArgs, output: &Output) -> Result<Exit, Failure> {
+    let mut manager = manager(tables, output)?;
+    let (mut cases, mut wrong) = (0, 0);
+    for path in paths {
+        let text = read(path)?;
+        let file = path.to_string_lossy();
+        let tested = test(&mut manager, &text, now()).map_err(|e| unreadable(&file, &text, &e))?;
+        for case in tested {
+            cases += 1;
+            wrong += usize::from(!case.differences.is_empty());
+            if output.json {
+                output.event(
+                    &json!({"event": "tested", "file": file, "name": case.name, "differences": case.differences}),
+                );
+            }
+            for difference in case.differences.iter().filter(|_| !output.json) {
+                output.line(&format!("{file}: {}: {difference}", case.name));
+            }
+        }
+    }
+    summary(cases, wrong, "cases", output)
+}
+
+fn run_vectors(dir: &Path, output: &Output) -> Result<Exit, Failure> {
+    let entries = std::fs::read_dir(dir).map_err(|e| Failure::file("read", dir, &e))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|e| Failure::file("read", dir, &e))?.path();
+        if path.extension().is_some_and(|e| e == "json") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(Failure::usage(format!("{} holds no vectors: no file ends in .json", dir.display())));
+    }
+    let mut wrong = 0;
+    for path in &files {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let differences = match vectors::run(&read(path)?) {
+            Ok(differences) => differences,
+            Err(why) => vec![format!("no vector: {why}")],
+        };
+        wrong += usize::from(!differences.is_empty());
+        if output.json {
+            output.event(&json!({"event": "vector", "name": name, "differences": differences}));
+        }
+        for difference in differences.iter().filter(|_| !output.json) {
+            output.line(&format!("{name}: {difference}"));
+        }
+    }
+    summary(files.len(), wrong, "vectors", output)
+}
+
+fn summary(all: usize, wrong: usize, what: &str, output: &Output) -> Result<Exit, Failure> {
+    if output.json {
+        output.event(&json!({"event": "summary", "what": what, "all": all, "wrong": wrong}));
+    } else {
+        output.line(&format!("{all} {what}, {wrong} not as expected"));
+    }
+    Ok(if wrong == 0 { Exit::Ok } else { Exit::Failed })
+}

@@ -1,0 +1,236 @@
+//! The characteristics information base: what is known of interfaces, paths and peers, and the rows it makes.
+//!
+//! Nodes link to nodes; from each root, every path along the links is a row, in which the node nearer the root wins.
+//! Nodes that neither link nor are roots extend the rows they match. Links are made anew whenever something changed.
+
+use super::file::Node;
+use neater_base::WallTime;
+use neater_property::neat::{NeatArray, NeatProperty};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// How many nodes are held. One more drops the one that expires first.
+pub const MAX_NODES: usize = 4096;
+/// How many rows are made; the rest is left out, and [`Rows::truncated`] says so.
+pub const MAX_ROWS: usize = 4096;
+/// How many steps along links are taken in search of rows.
+const MAX_STEPS: usize = 100_000;
+
+/// What is known, by uid.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cib {
+    nodes: BTreeMap<String, Node>,
+}
+
+/// One combination of facts that may hold together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The facts.
+    pub properties: NeatArray,
+    /// The uids of the nodes it was made of, from the root on.
+    pub path: Vec<String>,
+    /// The uid of the node that extends it.
+    pub extended_by: Option<String>,
+}
+
+/// The rows of a CIB at one time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rows {
+    /// The rows, in the order of the uids along their paths, then the extended ones.
+    pub rows: Vec<Row>,
+    /// When the first of the nodes expires.
+    pub until: Option<WallTime>,
+    /// Whether there would be more than [`MAX_ROWS`].
+    pub truncated: bool,
+}
+
+impl Cib {
+    /// Puts a node in; one of the same uid goes.
+    pub fn insert(&mut self, node: Node) {
+        if self.nodes.len() >= MAX_NODES && !self.nodes.contains_key(&node.uid) {
+            let first = self.nodes.values().filter_map(|n| n.expires.map(|at| (at, &n.uid))).min();
+            let victim = first.map(|(_, uid)| uid.clone()).or_else(|| self.nodes.keys().next().cloned());
+            victim.and_then(|uid| self.nodes.remove(&uid));
+        }
+        self.nodes.insert(node.uid.clone(), node);
+    }
+
+    /// Takes a node out, by its uid.
+    pub fn remove(&mut self, uid: &str) -> Option<Node> {
+        self.nodes.remove(uid)
+    }
+
+    /// A node by its uid.
+    #[must_use]
+    pub fn get(&self, uid: &str) -> Option<&Node> {
+        self.nodes.get(uid)
+    }
+
+    /// The nodes in the order of their uids.
+    pub fn nodes(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    /// Whether one more node would drop another.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.nodes.len() >= MAX_NODES
+    }
+
+    /// Drops the nodes that do not count any more at `now`.
+    pub fn purge(&mut self, now: WallTime) {
+        self.nodes.retain(|_, node| node.counts(now));
+    }
+
+    /// The rows that hold at `now`.
+    #[must_use]
+    pub fn rows(&self, now: WallTime) -> Rows {
+        let nodes: Vec<&Node> = self.nodes.values().filter(|n| n.counts(now)).collect();
+        let until = nodes.iter().filter_map(|n| n.expires).min();
+        let mut walk = Walk { linked: links(&nodes), nodes, rows: Vec::new(), steps: 0, truncated: false };
+        for root in 0..walk.nodes.len() {
+            if walk.nodes[root].root {
+                walk.paths(&mut vec![root]);
+            }
+        }
+        walk.extend();
+        let Walk { rows, truncated, .. } = walk;
+        Rows { rows, until, truncated }
+    }
+}
+
+/// For each node, the nodes that link to it, in the order of their uids.
+fn links(nodes: &[&Node]) -> Vec<Vec<usize>> {
+    let with_uid = |node: &Node| -> Vec<NeatArray> {
+        let uid = NeatProperty::new("uid", node.uid.as_str());
+        let add = |array: &NeatArray| {
+            let mut array = array.clone();
+            array.replace(uid.clone());
+            array
+        };
+        node.alternatives.iter().map(add).collect()
+    };
+    let targets: Vec<Vec<NeatArray>> = nodes.iter().map(|n| with_uid(n)).collect();
+    // Most links name a single text, so that only the nodes with that text need be looked at.
+    let mut by_text: BTreeMap<(&str, &str), BTreeSet<usize>> = BTreeMap::new();
+    let mut untold: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for (i, arrays) in targets.iter().enumerate() {
+        for p in arrays.iter().flat_map(NeatArray::iter) {
+            match &p.value {
+                neater_property::neat::NeatValue::Text(t) => {
+                    by_text.entry((&p.key, t)).or_default().insert(i);
+                }
+                _ => {
+                    untold.entry(&p.key).or_default().insert(i);
+                }
+            }
+        }
+    }
+    let everyone: Rc<BTreeSet<usize>> = Rc::new((0..nodes.len()).collect());
+    let candidates = |entry: &NeatArray| -> Rc<BTreeSet<usize>> {
+        let text = entry.iter().find_map(|p| match &p.value {
+            neater_property::neat::NeatValue::Text(t) => Some((p.key.as_str(), t.as_str())),
+            _ => None,
+        });
+        let Some((key, t)) = text else { return Rc::clone(&everyone) };
+        let exact = by_text.get(&(key, t)).into_iter().flatten();
+        Rc::new(exact.chain(untold.get(key).into_iter().flatten()).copied().collect())
+    };
+    let mut linked: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for (linker, node) in nodes.iter().enumerate().filter(|(_, n)| n.link) {
+        let mut found = BTreeSet::new();
+        for entry in &node.matches {
+            for &target in candidates(entry).iter() {
+                if target != linker && targets[target].iter().any(|array| entry.is_subset_of(array)) {
+                    found.insert(target);
+                }
+            }
+        }
+        found.into_iter().for_each(|target| linked[target].push(linker));
+    }
+    linked
+}
+
+struct Walk<'a> {
+    nodes: Vec<&'a Node>,
+    linked: Vec<Vec<usize>>,
+    rows: Vec<Row>,
+    steps: usize,
+    truncated: bool,
+}
+
+impl Walk<'_> {
+    /// Makes the rows of every path that goes on from `path` as far as it can, visiting no node twice.
+    fn paths(&mut self, path: &mut Vec<usize>) {
+        self.steps += 1;
+        let Some(&end) = path.last() else { return };
+        if self.truncated || self.steps > MAX_STEPS || self.rows.len() >= MAX_ROWS {
+            self.truncated = true;
+            return;
+        }
+        let mut is_end = true;
+        for next in self.linked[end].clone() {
+            if !path.contains(&next) {
+                is_end = false;
+                path.push(next);
+                self.paths(path);
+                path.pop();
+            }
+        }
+        if is_end {
+            self.join(path);
+        }
+    }
+
+    /// Makes one row for each combination of the alternatives of the nodes on `path`.
+    fn join(&mut self, path: &[usize]) {
+        let uids: Vec<String> = path.iter().map(|&i| self.nodes[i].uid.clone()).collect();
+        let mut joined = vec![NeatArray::new()];
+        for &i in path {
+            let alternatives = &self.nodes[i].alternatives;
+            if joined.len().saturating_mul(alternatives.len()) + self.rows.len() > MAX_ROWS {
+                self.truncated = true;
+                return;
+            }
+            let below = |row: &NeatArray| -> Vec<NeatArray> {
+                let add = |alternative: &NeatArray| {
+                    let mut row = row.clone();
+                    for p in alternative.iter().filter(|p| row.get(&p.key).is_none()).cloned().collect::<Vec<_>>() {
+                        row.replace(p);
+                    }
+                    row
+                };
+                alternatives.iter().map(add).collect()
+            };
+            joined = joined.iter().flat_map(below).collect();
+        }
+        let row = |properties| Row { properties, path: uids.clone(), extended_by: None };
+        self.rows.extend(joined.into_iter().map(row));
+    }
+
+    /// Adds the extended rows. Extensions are made of what the paths gave alone, and do not meet each other.
+    fn extend(&mut self) {
+        let base = self.rows.len();
+        for node in self.nodes.iter().filter(|n| !n.link && !n.root) {
+            for at in 0..base {
+                let row = &self.rows[at];
+                if !node.matches.iter().any(|entry| entry.is_subset_of(&row.properties)) {
+                    continue;
+                }
+                let path = row.path.clone();
+                let over = |alternative: &NeatArray| {
+                    let mut properties = row.properties.clone();
+                    alternative.iter().cloned().for_each(|p| properties.replace(p));
+                    properties.remove("uid");
+                    Row { properties, path: path.clone(), extended_by: Some(node.uid.clone()) }
+                };
+                let extended: Vec<Row> = node.alternatives.iter().map(over).collect();
+                if self.rows.len() + extended.len() > MAX_ROWS {
+                    self.truncated = true;
+                    return;
+                }
+                self.rows.extend(extended);
+            }
+        }
+    }
+}

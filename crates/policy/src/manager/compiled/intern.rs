@@ -1,0 +1,276 @@
+//! Keys and values as small numbers, so that comparing them costs nothing.
+//!
+//! Numbers given to what tables and rows say stay; those given to a request are taken back when it is decided.
+
+use crate::manager::document::same_value;
+use core::hash::{BuildHasher, Hasher};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use neater_property::neat::NeatValue;
+use std::sync::Arc;
+
+/// A key by number.
+pub(super) type Key = u32;
+/// A value by number.
+pub(super) type Val = u32;
+
+/// The value that is any.
+pub(super) const ANY: Val = 0;
+/// The empty set, which matches nothing but [`ANY`], not even itself.
+const NOTHING: Val = 1;
+
+/// What sort of value it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    Any,
+    /// A text or Boolean.
+    Word,
+    Number,
+    Set,
+    Range,
+}
+
+/// How far the numbers go at one time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    keys: usize,
+    values: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Interner {
+    keys: Vec<Arc<str>>,
+    key_table: HashTable<Key>,
+    /// The place of a key in the order of names; of keys that are not settled, between two of those that are.
+    ranks: Vec<u32>,
+    by_name: Vec<Key>,
+    values: Vec<Arc<NeatValue>>,
+    sorts: Vec<Sort>,
+    /// The first value that is the same but for the order within a set.
+    classes: Vec<Val>,
+    value_table: HashTable<Val>,
+    hasher: FixedState,
+    /// Intersections that were worked out lately, by a number made of both values.
+    known: Vec<Known>,
+}
+
+/// The intersection of two values.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    a: Val,
+    b: Val,
+    common: Option<Val>,
+}
+
+/// How many intersections are remembered.
+const KNOWN: usize = 256;
+/// No intersection.
+const UNKNOWN: Known = Known { a: Val::MAX, b: Val::MAX, common: None };
+
+impl Interner {
+    pub(super) fn new() -> Self {
+        let mut interner = Self {
+            keys: Vec::new(),
+            key_table: HashTable::new(),
+            ranks: Vec::new(),
+            by_name: Vec::new(),
+            values: Vec::new(),
+            sorts: Vec::new(),
+            classes: Vec::new(),
+            value_table: HashTable::new(),
+            hasher: FixedState::with_seed(0x6e65_6174),
+            known: vec![UNKNOWN; KNOWN],
+        };
+        interner.value(&NeatValue::Any);
+        interner.value(&NeatValue::Set(Vec::new()));
+        interner
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark { keys: self.keys.len(), values: self.values.len() }
+    }
+
+    /// Takes back the numbers given since `mark`.
+    pub(super) fn take_back(&mut self, mark: Mark) {
+        for id in mark.keys..self.keys.len() {
+            let hash = self.hash_text(&self.keys[id]);
+            if let Ok(entry) = self.key_table.find_entry(hash, |k| *k as usize == id) {
+                entry.remove();
+            }
+        }
+        for id in mark.values..self.values.len() {
+            let hash = self.hash_value(&self.values[id]);
+            if let Ok(entry) = self.value_table.find_entry(hash, |v| *v as usize == id) {
+                entry.remove();
+            }
+        }
+        let gone = mark.values as Val..self.values.len() as Val;
+        if !gone.is_empty() {
+            for known in &mut self.known {
+                if [known.a, known.b].iter().chain(&known.common).any(|v| gone.contains(v)) {
+                    *known = UNKNOWN;
+                }
+            }
+        }
+        self.keys.truncate(mark.keys);
+        self.ranks.truncate(mark.keys);
+        self.values.truncate(mark.values);
+        self.sorts.truncate(mark.values);
+        self.classes.truncate(mark.values);
+    }
+
+    /// Settles the order of the names of the keys there are.
+    pub(super) fn settle(&mut self) {
+        let mut order: Vec<Key> = (0..self.keys.len() as Key).collect();
+        order.sort_unstable_by(|a, b| self.keys[*a as usize].cmp(&self.keys[*b as usize]));
+        for (i, key) in order.iter().enumerate() {
+            self.ranks[*key as usize] = 2 * i as u32 + 1;
+        }
+        self.by_name = order;
+    }
+
+    fn hash_text(&self, text: &str) -> u64 {
+        let mut h = self.hasher.build_hasher();
+        h.write(text.as_bytes());
+        h.finish()
+    }
+
+    fn hash_value(&self, value: &NeatValue) -> u64 {
+        fn feed(h: &mut impl Hasher, value: &NeatValue) {
+            // Adding 0 makes -0 and 0 the same.
+            match value {
+                NeatValue::Any => h.write_u8(0),
+                NeatValue::Bool(b) => h.write_u8(1 + u8::from(*b)),
+                NeatValue::Number(n) => h.write_u64((n + 0.0).to_bits()),
+                NeatValue::Text(t) => h.write(t.as_bytes()),
+                NeatValue::Set(elements) => elements.iter().for_each(|e| feed(h, e)),
+                NeatValue::Range { start, end } => {
+                    h.write_u64((start + 0.0).to_bits());
+                    h.write_u64((end + 0.0).to_bits());
+                }
+            }
+        }
+        let mut h = self.hasher.build_hasher();
+        feed(&mut h, value);
+        h.finish()
+    }
+
+    pub(super) fn known_key(&self, name: &str) -> Option<Key> {
+        self.key_table.find(self.hash_text(name), |k| &*self.keys[*k as usize] == name).copied()
+    }
+
+    pub(super) fn key(&mut self, name: &str) -> Key {
+        if let Some(key) = self.known_key(name) {
+            return key;
+        }
+        let key = self.keys.len() as Key;
+        let between = self.by_name.partition_point(|k| *self.keys[*k as usize] < *name);
+        self.keys.push(name.into());
+        self.ranks.push(2 * between as u32);
+        let (keys, hasher) = (&self.keys, &self.hasher);
+        let rehash = |k: &Key| {
+            let mut h = hasher.build_hasher();
+            h.write(keys[*k as usize].as_bytes());
+            h.finish()
+        };
+        let hash = rehash(&key);
+        self.key_table.insert_unique(hash, key, rehash);
+        key
+    }
+
+    pub(super) fn known_value(&self, value: &NeatValue) -> Option<Val> {
+        self.value_table.find(self.hash_value(value), |v| *self.values[*v as usize] == *value).copied()
+    }
+
+    pub(super) fn value(&mut self, value: &NeatValue) -> Val {
+        if let Some(val) = self.known_value(value) {
+            return val;
+        }
+        let val = self.values.len() as Val;
+        let sort = match value {
+            NeatValue::Any => Sort::Any,
+            NeatValue::Bool(_) | NeatValue::Text(_) => Sort::Word,
+            NeatValue::Number(_) => Sort::Number,
+            NeatValue::Set(_) => Sort::Set,
+            NeatValue::Range { .. } => Sort::Range,
+        };
+        let class = match sort {
+            // Sets are few; those that differ in order alone are fewer.
+            Sort::Set => (0..val)
+                .find(|v| self.sorts[*v as usize] == Sort::Set && same_value(&self.values[*v as usize], value))
+                .unwrap_or(val),
+            _ => val,
+        };
+        self.values.push(Arc::new(value.clone()));
+        self.sorts.push(sort);
+        self.classes.push(class);
+        let hash = self.hash_value(value);
+        let mut table = std::mem::take(&mut self.value_table);
+        table.insert_unique(hash, val, |v| self.hash_value(&self.values[*v as usize]));
+        self.value_table = table;
+        val
+    }
+
+    pub(super) fn sort(&self, val: Val) -> Sort {
+        self.sorts[val as usize]
+    }
+
+    pub(super) fn class(&self, val: Val) -> Val {
+        self.classes[val as usize]
+    }
+
+    pub(super) fn name(&self, key: Key) -> &Arc<str> {
+        &self.keys[key as usize]
+    }
+
+    pub(super) fn shown(&self, val: Val) -> &Arc<NeatValue> {
+        &self.values[val as usize]
+    }
+
+    pub(super) fn keys(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// What sorts keys by name.
+    pub(super) fn by_name(&self, a: Key, b: Key) -> core::cmp::Ordering {
+        let rank = |k: Key| self.ranks[k as usize];
+        rank(a)
+            .cmp(&rank(b))
+            .then_with(|| if a == b { core::cmp::Ordering::Equal } else { self.name(a).cmp(self.name(b)) })
+    }
+
+    /// Whether anything satisfies both.
+    pub(super) fn matches(&self, a: Val, b: Val) -> bool {
+        if a == b {
+            return a != NOTHING;
+        }
+        match (self.sort(a), self.sort(b)) {
+            (Sort::Any, _) | (_, Sort::Any) => true,
+            (Sort::Word | Sort::Number, Sort::Word | Sort::Number) => false,
+            _ => self.values[a as usize].matches(&self.values[b as usize]),
+        }
+    }
+
+    /// What satisfies both.
+    pub(super) fn intersect(&mut self, a: Val, b: Val) -> Option<Val> {
+        if a == b {
+            return (a != NOTHING).then_some(a);
+        }
+        match (self.sort(a), self.sort(b)) {
+            (Sort::Any, _) => Some(b),
+            (_, Sort::Any) => Some(a),
+            (Sort::Word | Sort::Number, Sort::Word | Sort::Number) => None,
+            _ => {
+                let at = (a.wrapping_mul(31) ^ b) as usize % KNOWN;
+                let known = self.known[at];
+                if (known.a, known.b) == (a, b) {
+                    return known.common;
+                }
+                let common = self.values[a as usize].intersect(&self.values[b as usize]);
+                let common = common.map(|c| self.value(&c));
+                self.known[at] = Known { a, b, common };
+                common
+            }
+        }
+    }
+}

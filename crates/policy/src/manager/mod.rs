@@ -1,0 +1,264 @@
+//! NEAT's policy manager: requests, profiles, the CIB and policies in, ranked candidates out.
+//!
+//! A request is a set of properties. **Profiles** widen it (`reliable` becomes SCTP or TCP), the rows of the **CIB** say
+//! what is known of interfaces, addresses and peers, **policies** have the last word, and the candidates that are left
+//! are ranked by score. The formats are NEAT's, at its commit a5e1662, with the defects mended that its own vectors of
+//! tests name; `docs/policy.md` tells them with examples, and decision 0021 which were mended.
+//!
+//! *Key types*: [`Manager`] holds the tables and decides; [`Requests`] is what is asked; [`Loader`] fills the tables
+//! from files; [`Trace`] tells how a decision came about.
+//!
+//! *Invariants*: a decision is a function of the tables, the request and the time; equals are ranked in the order in which
+//! they arose; nothing from outside makes the manager grow beyond its bounds.
+
+mod cache;
+mod cib;
+mod compiled;
+mod decision;
+mod document;
+mod expect;
+mod file;
+mod loader;
+mod pib;
+mod plain;
+mod ready;
+mod sockopt;
+mod story;
+mod trace;
+pub mod vectors;
+
+pub use cib::{Cib, MAX_NODES, MAX_ROWS, Row, Rows};
+pub use decision::{Decided, Decision};
+pub use document::{MAX_CANDIDATES, Requests, to_text, told};
+pub use expect::{Tested, test};
+pub use file::{Fault, MAX_UID, Node, Rule};
+pub use loader::{FileKind, Loader, MAX_FILES, Report, SourceFile, check};
+pub use pib::Table;
+pub use ready::{READY, add_ready};
+pub use trace::{Event, MAX_EVENTS, Miss, Origin, Stage, Trace, Traced};
+
+use cache::Cache;
+use compiled::Compiled;
+use neater_base::WallTime;
+use neater_property::neat::{NeatArray, NeatError, Score, TooMany};
+use std::sync::Arc;
+
+/// How many candidates are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limits {
+    /// Of each lookup in the CIB; the input itself counts. NEAT keeps 5.
+    pub rows: usize,
+    /// In the answer. NEAT keeps 10.
+    pub candidates: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { rows: 5, candidates: 10 }
+    }
+}
+
+/// A candidate in its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ranked {
+    /// What it holds, before it is made fit to be [`told`].
+    pub properties: NeatArray,
+    /// The score it was ranked by.
+    pub score: Score,
+}
+
+/// The policy manager.
+#[derive(Clone, Debug, Default)]
+pub struct Manager {
+    profiles: Table,
+    policies: Table,
+    cib: Cib,
+    rows: Option<Rows>,
+    rows_stale: bool,
+    limits: Limits,
+    compiled: Option<Compiled>,
+    cache: Cache,
+}
+
+impl Manager {
+    /// A manager without profiles, policies and knowledge.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// The profiles.
+    #[must_use]
+    pub const fn profiles(&self) -> &Table {
+        &self.profiles
+    }
+
+    /// The policies.
+    #[must_use]
+    pub const fn policies(&self) -> &Table {
+        &self.policies
+    }
+
+    /// What is known.
+    #[must_use]
+    pub const fn cib(&self) -> &Cib {
+        &self.cib
+    }
+
+    /// How many candidates are kept.
+    #[must_use]
+    pub const fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Puts a rule into a table; one of the same uid goes.
+    pub fn insert_rule(&mut self, stage: Stage, rule: Rule) {
+        self.cache.rule_changed(&rule);
+        if let Some(replaced) = self.table(stage).insert(rule) {
+            self.cache.rule_changed(&replaced);
+        }
+    }
+
+    /// Takes a rule out of a table, by its uid.
+    pub fn remove_rule(&mut self, stage: Stage, uid: &str) -> Option<Rule> {
+        let removed = self.table(stage).remove(uid)?;
+        self.cache.rule_changed(&removed);
+        Some(removed)
+    }
+
+    fn table(&mut self, stage: Stage) -> &mut Table {
+        self.compiled = None;
+        match stage {
+            Stage::Profile => &mut self.profiles,
+            Stage::Policy => &mut self.policies,
+        }
+    }
+
+    /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not put in.
+    pub fn insert_node(&mut self, node: Node, now: WallTime) {
+        if node.counts(now) {
+            if self.cib.is_full() {
+                self.cib.purge(now);
+            }
+            self.cib.insert(node);
+        }
+        self.rows_stale = true;
+    }
+
+    /// Takes a node out of the CIB, by its uid.
+    pub fn remove_node(&mut self, uid: &str) -> Option<Node> {
+        self.rows_stale = true;
+        self.cib.remove(uid)
+    }
+
+    /// Replaces all that there is at once.
+    pub fn install(&mut self, profiles: Table, policies: Table, cib: Cib) {
+        (self.profiles, self.policies, self.cib) = (profiles, policies, cib);
+        self.rows_stale = true;
+        self.compiled = None;
+        self.cache.clear();
+    }
+
+    /// The rows of the CIB that hold at `now`.
+    pub fn rows(&mut self, now: WallTime) -> &Rows {
+        let expired = |rows: &Rows| rows.until.is_some_and(|until| until.0 <= now.0);
+        if self.rows_stale || self.rows.as_ref().is_none_or(expired) {
+            self.cib.purge(now);
+            let rows = self.cib.rows(now);
+            // Knowledge that is only confirmed changes nothing that was decided.
+            if self.rows.as_ref().is_none_or(|old| old.rows != rows.rows) {
+                self.cache.clear();
+                if let Some(compiled) = &mut self.compiled {
+                    compiled.set_rows(&rows.rows);
+                }
+            }
+            self.rows = Some(rows);
+            self.rows_stale = false;
+        }
+        self.rows.get_or_insert_default()
+    }
+
+    /// Decides, or gives what was decided before on the same request, if nothing that it depended on has changed.
+    ///
+    /// # Errors
+    /// [`TooMany`] when the alternatives multiply beyond [`MAX_CANDIDATES`].
+    pub fn decide(&mut self, requests: &Requests, now: WallTime) -> Result<Arc<Decision>, TooMany> {
+        self.rows(now);
+        if let Some(decision) = self.cache.get(requests) {
+            return Ok(decision);
+        }
+        let decision = Arc::new(self.decide_anew(requests, now)?);
+        let keys = self.compiled.as_ref().and_then(Compiled::keys_seen);
+        self.cache.put(requests, &decision, keys);
+        Ok(decision)
+    }
+
+    /// Decides, without a look at what was decided before.
+    ///
+    /// # Errors
+    /// As [`decide`](Self::decide).
+    pub fn decide_anew(&mut self, requests: &Requests, now: WallTime) -> Result<Decision, TooMany> {
+        self.rows(now);
+        if requests.pre_resolve {
+            return Ok(Decision::of(&self.plainly(requests, now, &mut Trace::off())?));
+        }
+        let rows = self.rows.as_ref().map_or(&[][..], |r| &r.rows);
+        let (profiles, policies) = (self.profiles.rules(), self.policies.rules());
+        let compiled = self.compiled.get_or_insert_with(|| Compiled::new(profiles, policies, rows));
+        match compiled.decide(requests, self.limits) {
+            Some(decision) => Ok(decision),
+            None => Ok(Decision::of(&self.plainly(requests, now, &mut Trace::off())?)),
+        }
+    }
+
+    /// Decides, and tells every step.
+    ///
+    /// # Errors
+    /// [`TooMany`] when the alternatives multiply beyond [`MAX_CANDIDATES`].
+    pub fn explain(&mut self, requests: &Requests, now: WallTime) -> Result<(Vec<Ranked>, Trace), TooMany> {
+        let mut trace = Trace::on();
+        let ranked = self.plainly(requests, now, &mut trace)?;
+        Ok((ranked, trace))
+    }
+
+    fn plainly(&mut self, requests: &Requests, now: WallTime, trace: &mut Trace) -> Result<Vec<Ranked>, TooMany> {
+        if requests.pre_resolve {
+            let as_it_is = |a: &NeatArray| Ranked { properties: a.clone(), score: a.score() };
+            return Ok(requests.arrays.iter().map(as_it_is).collect());
+        }
+        self.rows(now);
+        let rows = self.rows.as_ref().map_or(&[][..], |r| &r.rows);
+        plain::decide(requests, self.profiles.rules(), self.policies.rules(), rows, self.limits, trace)
+    }
+
+    /// What the rules of one table make of an input, in order.
+    ///
+    /// # Errors
+    /// [`TooMany`] as for [`explain`](Self::explain).
+    pub fn apply_rules(&self, stage: Stage, input: NeatArray) -> Result<Vec<NeatArray>, TooMany> {
+        let rules = if stage == Stage::Profile { &self.profiles } else { &self.policies };
+        let found = plain::apply(rules.rules(), stage, vec![(0, input)], &mut Trace::off())?;
+        Ok(found.into_iter().map(|(_, array)| array).collect())
+    }
+
+    /// The input and the rows that can serve it at `now`, best first, as many as [`Limits::rows`] says.
+    pub fn join_rows(&mut self, input: NeatArray, now: WallTime) -> Vec<NeatArray> {
+        let limit = self.limits.rows;
+        let found = plain::join(&self.rows(now).rows, &(0, input), limit, &mut Trace::off());
+        found.into_iter().map(|(_, array)| array).collect()
+    }
+
+    /// Answers a document of NEAT's with one: what the socket `neat_pm_socket` does.
+    ///
+    /// # Errors
+    /// [`NeatError`], for which NEAT's manager answers with an empty list, or closes the connection without a word.
+    pub fn answer(&mut self, document: &str, now: WallTime) -> Result<String, NeatError> {
+        let requests = Requests::from_text(document)?;
+        let ranked = self.decide(&requests, now)?.ranked();
+        let as_told = |r: &Ranked| if requests.pre_resolve { r.properties.clone() } else { told(&r.properties) };
+        Ok(to_text(&ranked.iter().map(as_told).collect::<Vec<_>>()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,181 @@
+//! The decision in its plainest form: every rule tried on every candidate, every row joined, one after the other.
+//!
+//! This is what the manager means. The compiled form must give the same candidates, which tests check; explanations are
+//! made here, because here every step can be seen.
+
+use super::cib::Row;
+use super::document::{MAX_CANDIDATES, Requests, for_each_transport, same_candidate};
+use super::file::Rule;
+use super::trace::{Event, Miss, Origin, Stage, Trace};
+use super::{Limits, Ranked};
+use neater_property::neat::{NeatArray, NeatProperty, Score, TooMany};
+
+/// A candidate and its number in the trace.
+pub(crate) type Numbered = (usize, NeatArray);
+
+/// The first property of `wanted` that `held` does not match; `None` when it is a subset.
+fn miss(wanted: &NeatArray, held: &NeatArray) -> Option<Miss> {
+    let fails = |p: &&NeatProperty| held.get(&p.key).is_none_or(|h| !p.matches(h));
+    wanted.iter().find(fails).map(|p| Miss {
+        key: p.key.clone(),
+        wanted: p.value.to_string(),
+        held: held.get(&p.key).map(|h| h.value.to_string()),
+    })
+}
+
+/// Tries the rules, one after the other, on the candidates that came out of those before.
+///
+/// # Errors
+/// [`TooMany`] when there are more than [`MAX_CANDIDATES`] at once.
+pub(crate) fn apply(
+    rules: &[Rule],
+    stage: Stage,
+    input: Vec<Numbered>,
+    trace: &mut Trace,
+) -> Result<Vec<Numbered>, TooMany> {
+    let mut candidates = input;
+    for rule in rules {
+        if candidates.iter().all(|(_, c)| !rule.matches.is_subset_of(c)) {
+            for (id, c) in &candidates {
+                unmatched(rule, stage, *id, c, trace);
+            }
+            continue;
+        }
+        let mut next = Vec::with_capacity(candidates.len());
+        for (id, candidate) in candidates {
+            if !rule.matches.is_subset_of(&candidate) {
+                unmatched(rule, stage, id, &candidate, trace);
+                next.push((id, candidate));
+                continue;
+            }
+            let mut bare = candidate;
+            if rule.replace_matched {
+                rule.matches.iter().for_each(|p| drop(bare.remove(&p.key)));
+            }
+            let (mut children, mut clashes) = (Vec::new(), Vec::new());
+            for (i, alternative) in rule.alternatives.iter().enumerate() {
+                match bare.sum(alternative) {
+                    Ok(sum) => {
+                        let origin = Origin::Rule { stage, uid: rule.uid.clone(), alternative: i };
+                        let child = trace.candidate(&sum, Some(id), origin);
+                        children.push(child);
+                        next.push((child, sum));
+                    }
+                    Err(clash) => clashes.push((i, clash)),
+                }
+                if next.len() > MAX_CANDIDATES {
+                    return Err(TooMany);
+                }
+            }
+            trace.event(|| Event::Fired { stage, uid: rule.uid.clone(), candidate: id, children, clashes });
+        }
+        candidates = next;
+    }
+    Ok(candidates)
+}
+
+fn unmatched(rule: &Rule, stage: Stage, candidate: usize, held: &NeatArray, trace: &mut Trace) {
+    trace.event(|| {
+        let miss = miss(&rule.matches, held).unwrap_or(Miss { key: String::new(), wanted: String::new(), held: None });
+        Event::Unmatched { stage, uid: rule.uid.clone(), candidate, miss }
+    });
+}
+
+/// Joins rows to an input: the input itself and every row that can serve it, best first, as many as are kept.
+pub(crate) fn join(rows: &[Row], input: &Numbered, limit: usize, trace: &mut Trace) -> Vec<Numbered> {
+    let (id, input) = input;
+    let mut joined = vec![(trace.candidate(input, Some(*id), Origin::Bare), input.clone())];
+    for row in rows {
+        let against = input.iter().filter(|p| p.precedence >= NeatProperty::IMMUTABLE).find(|p| {
+            row.properties.get(&p.key).is_none_or(|r| r.precedence >= NeatProperty::IMMUTABLE && !r.matches(p))
+        });
+        let nodes = || row.path.iter().chain(&row.extended_by).cloned().collect();
+        if let Some(p) = against {
+            let held = row.properties.get(&p.key).map(|r| r.value.to_string());
+            let miss = Miss { key: p.key.clone(), wanted: p.value.to_string(), held };
+            trace.event(|| Event::RowSkipped { nodes: nodes(), candidate: *id, miss });
+            continue;
+        }
+        // What could clash has been looked at.
+        if let Ok(sum) = row.properties.sum(input) {
+            joined.push((trace.candidate(&sum, Some(*id), Origin::Row { nodes: nodes() }), sum));
+        }
+    }
+    sort(&mut joined);
+    for (candidate, _) in joined.iter().skip(limit) {
+        trace.event(|| Event::Cut { candidate: *candidate, limit });
+    }
+    joined.truncate(limit);
+    joined
+}
+
+/// Sorts by score, best first; equals stay in the order in which they came.
+fn sort(candidates: &mut [Numbered]) {
+    candidates.sort_by(|(_, a), (_, b)| b.score().order(&a.score()));
+}
+
+/// Adds the candidates that are not there yet.
+fn append(list: &mut Vec<Numbered>, more: Vec<Numbered>, trace: &mut Trace) {
+    for (id, candidate) in more {
+        match list.iter().find(|(_, held)| same_candidate(held, &candidate)) {
+            Some((of, _)) => trace.event(|| Event::Duplicate { candidate: id, of: *of }),
+            None => list.push((id, candidate)),
+        }
+    }
+}
+
+/// The whole decision.
+///
+/// # Errors
+/// [`TooMany`] when there are more than [`MAX_CANDIDATES`] at any stage.
+pub(crate) fn decide(
+    requests: &Requests,
+    profiles: &[Rule],
+    policies: &[Rule],
+    rows: &[Row],
+    limits: Limits,
+    trace: &mut Trace,
+) -> Result<Vec<Ranked>, TooMany> {
+    let mut all = Vec::new();
+    for (i, request) in requests.arrays.iter().enumerate() {
+        let id = trace.candidate(request, None, Origin::Request(i));
+        let profiled = apply(profiles, Stage::Profile, vec![(id, request.clone())], trace)?;
+        let mut found = Vec::new();
+        for candidate in &profiled {
+            append(&mut found, join(rows, candidate, limits.rows, trace), trace);
+            if found.len() > MAX_CANDIDATES {
+                return Err(TooMany);
+            }
+        }
+        sort(&mut found);
+        let finished = apply(policies, Stage::Policy, found, trace)?;
+        append(&mut all, finished, trace);
+        if all.len() > MAX_CANDIDATES {
+            return Err(TooMany);
+        }
+    }
+    let mut ranked: Vec<(usize, NeatArray, Score)> = Vec::new();
+    for (id, candidate) in all {
+        let each = for_each_transport(&candidate);
+        match each.as_slice() {
+            [] => trace.event(|| Event::NoTransport { candidate: id }),
+            [one] => ranked.push((id, one.clone(), one.score())),
+            several => {
+                for one in several {
+                    let number = trace.candidate(one, Some(id), Origin::Transport);
+                    ranked.push((number, one.clone(), one.score()));
+                }
+            }
+        }
+        if ranked.len() > MAX_CANDIDATES {
+            return Err(TooMany);
+        }
+    }
+    ranked.sort_by(|(_, _, a), (_, _, b)| b.order(a));
+    for (candidate, _, _) in ranked.iter().skip(limits.candidates) {
+        trace.event(|| Event::Cut { candidate: *candidate, limit: limits.candidates });
+    }
+    ranked.truncate(limits.candidates);
+    trace.ranked = ranked.iter().map(|(id, _, score)| (*id, *score)).collect();
+    Ok(ranked.into_iter().map(|(_, properties, score)| Ranked { properties, score }).collect())
+}

@@ -1,0 +1,236 @@
+//! A decision told to people: as text, as JSON for programs, and as a diagram.
+
+use super::trace::{Event, Origin, Stage, Trace};
+use neater_property::neat::{NeatArray, NeatProperty, Score};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// How many rules that did not match are told one by one for a table, those nearest to matching first.
+const MOST_UNMATCHED: usize = 8;
+
+fn numbers(score: Score) -> String {
+    format!("{} + {}", score.evaluated, score.others)
+}
+
+fn shown(p: &NeatProperty) -> String {
+    let precedence = match p.precedence {
+        0 => " by default",
+        1 => "",
+        _ => " immutable",
+    };
+    let score = if p.score == 0.0 { String::new() } else { format!(" {:+}", p.score) };
+    format!("{} = {}{precedence}{score}", p.key, p.value)
+}
+
+/// What is different in `after`.
+fn difference(before: &NeatArray, after: &NeatArray) -> Vec<String> {
+    let mut out = Vec::new();
+    for p in after.iter() {
+        match before.get(&p.key) {
+            Some(b) if b.value == p.value && b.precedence == p.precedence && b.score == p.score => {}
+            Some(b) => out.push(format!("{} (was {})", shown(p), b.value)),
+            None => out.push(shown(p)),
+        }
+    }
+    let gone = before.iter().filter(|p| after.get(&p.key).is_none());
+    out.extend(gone.map(|p| format!("without {}", p.key)));
+    out
+}
+
+fn or_nothing(parts: &[String]) -> String {
+    if parts.is_empty() { "nothing changes".into() } else { parts.join(", ") }
+}
+
+impl Trace {
+    fn of(&self, candidate: usize) -> &NeatArray {
+        const NOTHING: &NeatArray = &NeatArray::EMPTY;
+        self.candidates.get(candidate).map_or(NOTHING, |c| &c.properties)
+    }
+
+    /// One line for how a candidate came about, and what that changed.
+    fn step(&self, candidate: usize) -> String {
+        let Some(c) = self.candidates.get(candidate) else { return String::new() };
+        let changes = || c.parent.map_or_else(Vec::new, |p| difference(self.of(p), &c.properties));
+        match &c.origin {
+            Origin::Request(i) => {
+                let all: Vec<String> = c.properties.iter().map(shown).collect();
+                format!("request {}: {}", i + 1, all.join(", "))
+            }
+            Origin::Rule { stage, uid, alternative } => {
+                let which =
+                    if self.siblings(candidate) > 1 { format!(" ({})", alternative + 1) } else { String::new() };
+                format!("{} {uid}{which}: {}", stage.as_str(), or_nothing(&changes()))
+            }
+            Origin::Row { nodes } => format!("row {}: {}", nodes.join(" > "), or_nothing(&changes())),
+            Origin::Bare => "no row: nothing changes".into(),
+            Origin::Transport => format!("one transport: {}", or_nothing(&changes())),
+        }
+    }
+
+    fn siblings(&self, candidate: usize) -> usize {
+        let fired = self.events.iter().find_map(|e| match e {
+            Event::Fired { children, .. } if children.contains(&candidate) => Some(children.len()),
+            _ => None,
+        });
+        fired.unwrap_or(1)
+    }
+
+    /// The scores that make up that of a candidate.
+    fn sum(&self, candidate: usize) -> String {
+        let scored = self.of(candidate).iter().filter(|p| p.score != 0.0);
+        let parts: Vec<String> = scored
+            .map(|p| format!("{} {:+}{}", p.key, p.score, if p.evaluated { "" } else { " (not evaluated)" }))
+            .collect();
+        if parts.is_empty() { "no property has a score".into() } else { parts.join(", ") }
+    }
+
+    /// The rules of one table that matched nothing, those that failed at the latest property first.
+    fn unmatched(&self, stage: Stage) -> (Vec<String>, usize) {
+        let fired: BTreeSet<&str> = self
+            .events
+            .iter()
+            .filter_map(|e| match e {
+                Event::Fired { stage: s, uid, .. } if *s == stage => Some(uid.as_str()),
+                _ => None,
+            })
+            .collect();
+        let mut told = BTreeSet::new();
+        let mut near = Vec::new();
+        for event in &self.events {
+            let Event::Unmatched { stage: s, uid, miss, .. } = event else { continue };
+            if *s != stage || fired.contains(uid.as_str()) || !told.insert(uid.as_str()) {
+                continue;
+            }
+            let held = miss.held.as_ref().map_or("is not there".to_string(), |h| format!("is {h}"));
+            let line = format!("{} {uid} does not match: {} {held}, not {}", stage.as_str(), miss.key, miss.wanted);
+            near.push((miss.held.is_none(), line));
+        }
+        let all = near.len();
+        near.sort_by_key(|(absent, _)| *absent);
+        (near.into_iter().take(MOST_UNMATCHED).map(|(_, line)| line).collect(), all.saturating_sub(MOST_UNMATCHED))
+    }
+
+    /// The decision in lines of plain text.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (place, (candidate, score)) in self.ranked.iter().enumerate() {
+            lines.push(format!("{}. score {}: {}", place + 1, numbers(*score), self.sum(*candidate)));
+            lines.extend(self.lineage(*candidate).into_iter().map(|c| format!("   {}", self.step(c))));
+        }
+        if self.ranked.is_empty() {
+            lines.push("no candidate is left".into());
+        }
+        lines.extend(self.losses().into_iter().map(|l| format!("-  {l}")));
+        for stage in [Stage::Profile, Stage::Policy] {
+            let (told, more) = self.unmatched(stage);
+            lines.extend(told.into_iter().map(|l| format!("-  {l}")));
+            if more > 0 {
+                lines.push(format!("-  and {more} more of this table that do not match"));
+            }
+        }
+        if self.unwritten > 0 {
+            lines.push(format!("-  {} more steps", self.unwritten));
+        }
+        lines
+    }
+
+    /// What kept candidates from the answer.
+    fn losses(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut rows = BTreeSet::new();
+        for event in &self.events {
+            match event {
+                Event::Fired { stage, uid, children, clashes, .. } => {
+                    for (alternative, clash) in clashes {
+                        out.push(format!("{} {uid} ({}) clashes: {clash}", stage.as_str(), alternative + 1));
+                    }
+                    if children.is_empty() && clashes.is_empty() {
+                        out.push(format!("{} {uid} denies a candidate", stage.as_str()));
+                    }
+                }
+                Event::RowSkipped { nodes, miss, .. } => {
+                    let held = miss.held.as_ref().map_or("does not say".to_string(), |h| format!("has {h} for"));
+                    let line = format!("row {} {held} {}, which must be {}", nodes.join(" > "), miss.key, miss.wanted);
+                    if rows.insert(line.clone()) {
+                        out.push(line);
+                    }
+                }
+                Event::Cut { candidate, limit } => {
+                    let score = numbers(self.of(*candidate).score());
+                    let step = self.step(*candidate);
+                    out.push(format!("beyond the first {limit}: score {score}, {step}"));
+                }
+                Event::Duplicate { candidate, .. } => {
+                    out.push(format!("there already: {}", self.step(*candidate)));
+                }
+                Event::NoTransport { candidate } => {
+                    out.push(format!("without a transport that is a text: {}", self.step(*candidate)));
+                }
+                Event::Unmatched { .. } => {}
+            }
+        }
+        out.dedup();
+        out
+    }
+
+    /// The decision for programs: the candidates with every step that led to them, and what was lost.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let candidate = |(place, (candidate, score)): (usize, &(usize, Score))| {
+            let scores: Vec<Value> = self
+                .of(*candidate)
+                .iter()
+                .filter(|p| p.score != 0.0)
+                .map(|p| json!({"property": p.key, "score": p.score, "evaluated": p.evaluated}))
+                .collect();
+            let steps: Vec<Value> =
+                self.lineage(*candidate).into_iter().map(|c| json!({"candidate": c, "text": self.step(c)})).collect();
+            json!({
+                "place": place + 1,
+                "score": {"evaluated": score.evaluated, "others": score.others},
+                "scores": scores,
+                "steps": steps,
+                "properties": self.of(*candidate).to_json(),
+            })
+        };
+        let unmatched: Vec<Value> = self
+            .events
+            .iter()
+            .filter_map(|e| match e {
+                Event::Unmatched { stage, uid, candidate, miss } => Some(json!({
+                    "table": stage.as_str(), "uid": uid, "candidate": candidate,
+                    "property": miss.key, "wanted": miss.wanted, "held": miss.held,
+                })),
+                _ => None,
+            })
+            .collect();
+        json!({
+            "candidates": self.ranked.iter().enumerate().map(candidate).collect::<Vec<_>>(),
+            "lost": self.losses(),
+            "unmatched": unmatched,
+            "unwritten": self.unwritten,
+        })
+    }
+
+    /// The way to the candidates as a diagram in Mermaid's language (mermaid.js.org, `flowchart`).
+    #[must_use]
+    pub fn mermaid(&self) -> String {
+        let mut out = String::from("flowchart LR\n");
+        let on_the_way: BTreeSet<usize> = self.ranked.iter().flat_map(|(c, _)| self.lineage(*c)).collect();
+        for &c in &on_the_way {
+            let label =
+                self.step(c).replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;");
+            // Writing to a text cannot fail.
+            let _ = writeln!(out, "  c{c}[\"{label}\"]");
+            if let Some(parent) = self.candidates.get(c).and_then(|c| c.parent) {
+                let _ = writeln!(out, "  c{parent} --> c{c}");
+            }
+        }
+        for (place, (c, score)) in self.ranked.iter().enumerate() {
+            let _ = writeln!(out, "  r{place}([\"{}. score {}\"])\n  c{c} --> r{place}", place + 1, numbers(*score));
+        }
+        out
+    }
+}

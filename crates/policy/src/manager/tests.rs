@@ -1,0 +1,312 @@
+//! The compiled form against the plain form, on tables, rows and requests made at random.
+
+use super::*;
+use neater_property::neat::{NeatMultiArray, NeatProperty, NeatValue};
+use proptest::prelude::*;
+use serde_json::json;
+use std::time::Duration;
+
+const NOW: WallTime = WallTime(Duration::from_secs(1_000_000));
+
+fn value() -> impl Strategy<Value = NeatValue> {
+    let single = prop_oneof![
+        Just(NeatValue::Bool(true)),
+        (0i32..4).prop_map(|n| NeatValue::Number(n.into())),
+        "[ab]{0,1}".prop_map(NeatValue::Text),
+    ];
+    prop_oneof![
+        1 => Just(NeatValue::Any),
+        6 => single.clone(),
+        2 => proptest::collection::vec(single, 0..4).prop_map(|v| NeatValue::set(v).unwrap()),
+        2 => (0i32..4, 0i32..3).prop_map(|(start, len)| NeatValue::range(start.into(), (start + len).into()).unwrap()),
+    ]
+}
+
+fn key() -> impl Strategy<Value = String> {
+    prop_oneof![3 => "[a-d]", 1 => Just("transport".to_string())]
+}
+
+fn property() -> impl Strategy<Value = NeatProperty> {
+    (key(), value(), 0u8..3, prop_oneof![Just(0.0), Just(0.1), Just(0.2), Just(1.0), Just(-3.0)])
+        .prop_map(|(k, v, p, s)| NeatProperty::new(&k, v).with_precedence(p).with_score(s))
+}
+
+fn array(most: usize) -> impl Strategy<Value = NeatArray> {
+    proptest::collection::vec(property(), 0..=most)
+        .prop_map(|all| all.into_iter().map(|p| (p.key.clone(), p)).collect())
+}
+
+fn rule(prefix: &'static str) -> impl Strategy<Value = Rule> {
+    let alternatives = prop_oneof![
+        5 => array(2).prop_map(|a| vec![a]),
+        1 => Just(vec![]),
+        2 => proptest::collection::vec(array(2), 2..4),
+    ];
+    (0u32..12, -1i64..3, any::<bool>(), array(2), alternatives).prop_map(
+        move |(n, priority, replace_matched, matches, alternatives)| {
+            let mut properties = NeatMultiArray::new();
+            properties.push(alternatives.clone());
+            Rule {
+                uid: format!("{prefix}{n}"),
+                priority,
+                replace_matched,
+                matches,
+                properties,
+                alternatives,
+                description: String::new(),
+                others: serde_json::Map::new(),
+            }
+        },
+    )
+}
+
+fn node(n: usize) -> impl Strategy<Value = Node> {
+    (any::<bool>(), any::<bool>(), proptest::collection::vec(array(1), 0..2), proptest::collection::vec(array(3), 1..3))
+        .prop_map(move |(root, link, matches, alternatives)| {
+            let mut properties = NeatMultiArray::new();
+            properties.push(alternatives.clone());
+            Node {
+                uid: format!("n{n}"),
+                root,
+                link,
+                matches,
+                properties,
+                alternatives,
+                priority: 0,
+                expires: None,
+                description: String::new(),
+                others: serde_json::Map::new(),
+            }
+        })
+}
+
+prop_compose! {
+    fn manager()(
+        profiles in proptest::collection::vec(rule("p"), 0..4),
+        policies in proptest::collection::vec(rule("q"), 0..8),
+        nodes in (node(0), node(1), node(2), node(3), node(4)),
+        rows in 1usize..12,
+        candidates in 1usize..12,
+    ) -> Manager {
+        let mut manager = Manager::new(Limits { rows, candidates });
+        profiles.into_iter().for_each(|r| manager.insert_rule(Stage::Profile, r));
+        policies.into_iter().for_each(|r| manager.insert_rule(Stage::Policy, r));
+        let (a, b, c, d, e) = nodes;
+        [a, b, c, d, e].into_iter().for_each(|n| manager.insert_node(n, NOW));
+        manager
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #[test]
+    fn prop_the_compiled_form_decides_as_the_plain_one(
+        mut manager in manager(),
+        requests in proptest::collection::vec(array(4), 1..12),
+        again in array(3),
+    ) {
+        for arrays in [requests, vec![again]] {
+            let requests = Requests::from_arrays(arrays);
+            let plain = manager.explain(&requests, NOW).map(|(ranked, _)| ranked);
+            let compiled = manager.decide_anew(&requests, NOW).map(|d| d.ranked());
+            prop_assert_eq!(plain, compiled);
+        }
+    }
+}
+
+/// A manager filled from a list of policies and nodes as JSON.
+fn filled(policies: serde_json::Value, nodes: serde_json::Value) -> Manager {
+    let mut manager = Manager::default();
+    for policy in policies.as_array().unwrap() {
+        manager.insert_rule(Stage::Policy, Rule::from_json(policy.clone(), "", "").unwrap().0);
+    }
+    for node in nodes.as_array().unwrap() {
+        manager.insert_node(Node::from_json(node.clone(), "", "", NOW).unwrap().0, NOW);
+    }
+    manager
+}
+
+#[test]
+fn many_alternatives_and_many_rows_decide_alike_in_both_forms() {
+    let nodes: Vec<_> = (0..300)
+        .map(|i| {
+            json!({"uid": format!("n{i}"), "root": true, "expire": -1, "properties": {
+                "interface": {"value": format!("if{i}"), "precedence": 2},
+                "speed": {"value": {"start": i, "end": i + 10}, "score": f64::from(i % 7) / 10.0},
+            }})
+        })
+        .collect();
+    let many: Vec<_> = (0..15).map(|i| json!({"colour": {"value": i, "score": f64::from(i % 5)}})).collect();
+    let policies = json!([
+        {"uid": "a", "priority": 1, "match": {"speed": {"value": {"start": 40, "end": 60}}},
+         "properties": {"fast": {"value": true, "score": 1}}},
+        {"uid": "b", "priority": 2, "match": {"fast": {"value": true}}, "properties": [many]},
+    ]);
+    let mut manager = filled(policies, nodes.into());
+    manager.limits = Limits { rows: 1000, candidates: 1000 };
+    for request in [
+        json!([{"transport": {"value": "TCP"}}]),
+        json!([{"transport": {"value": ["TCP", "UDP"]}, "speed": {"value": 45}}]),
+    ] {
+        let requests = Requests::from_json(&request).unwrap();
+        let (plain, _) = manager.explain(&requests, NOW).unwrap();
+        assert_eq!(manager.decide_anew(&requests, NOW).unwrap().ranked(), plain);
+        assert!(plain.len() > 300, "{} candidates", plain.len());
+    }
+}
+
+#[test]
+fn a_decision_is_kept_until_something_it_depends_on_changes() {
+    let node = |uid: &str, interface: &str| {
+        let json =
+            json!({"uid": uid, "root": true, "expire": 1_000_100, "properties": {"interface": {"value": interface}}});
+        Node::from_json(json, "", "", NOW).unwrap().0
+    };
+    let policy = |key: &str, transport: &str| {
+        let json =
+            json!({"uid": key, "match": {key: {}}, "properties": {"transport": {"value": transport, "score": 1}}});
+        Rule::from_json(json, "", "").unwrap().0
+    };
+    let mut manager = Manager::default();
+    manager.insert_node(node("a", "if0"), NOW);
+    let requests =
+        Requests::from_text(r#"[{"transport": {"value": ["TCP", "SCTP"]}, "app": {"value": "x"}}]"#).unwrap();
+    let first = manager.decide(&requests, NOW).unwrap();
+    let same = |manager: &mut Manager, now| Arc::ptr_eq(&first, &manager.decide(&requests, now).unwrap());
+    assert!(same(&mut manager, NOW));
+
+    // A policy that wants what nobody has, and knowledge that is only confirmed, change nothing.
+    manager.insert_rule(Stage::Policy, policy("site", "TCP"));
+    manager.insert_node(node("a", "if0"), NOW);
+    assert!(same(&mut manager, NOW));
+
+    let mut other = manager.clone();
+    other.insert_rule(Stage::Policy, policy("app", "SCTP"));
+    assert!(!same(&mut other, NOW));
+    assert_eq!(other.decide(&requests, NOW).unwrap().get(0, "transport").unwrap().value.to_string(), "SCTP");
+    other.remove_rule(Stage::Policy, "app");
+    assert_eq!(*other.decide(&requests, NOW).unwrap(), *first);
+
+    let mut other = manager.clone();
+    other.insert_node(node("b", "if1"), NOW);
+    assert_eq!(other.decide(&requests, NOW).unwrap().len(), 6);
+    let later = WallTime(NOW.0 + Duration::from_secs(100));
+    assert!(!same(&mut manager, later), "the row has expired");
+    assert_eq!(manager.decide(&requests, later).unwrap().len(), 2);
+    assert_eq!(manager.cib().nodes().count(), 0);
+}
+
+#[test]
+fn a_broken_file_is_reported_and_what_it_said_goes_on_to_count() {
+    let mut manager = Manager::default();
+    let mut loader = Loader::default();
+    let good = r#"{"uid": "a", "match": {}, "properties": {"transport": {"value": "TCP"}}}"#;
+    let file = |text| [SourceFile { name: "a.policy", text }];
+    let report = loader.load(&mut manager, &file(good), &[], NOW);
+    assert_eq!((report.faults.len(), report.policies, report.changed), (0, 1, true));
+
+    let bad = "{\"uid\": \"a\",\n \"properties\": {\"transport\":\n   {\"value\": \"TCP\", \"precedence\": 7}}}";
+    let report = loader.load(&mut manager, &file(bad), &[], NOW);
+    assert_eq!(
+        report.faults[0].to_string(),
+        "a.policy:3:21: error: precedence is 0, 1 or 2; what the file said before goes on to count"
+    );
+    assert_eq!((report.policies, report.changed), (1, false));
+    let report = loader.load(&mut manager, &file("{\n  \"uid\": \"a\",\n"), &[], NOW);
+    assert!(report.faults[0].to_string().starts_with("a.policy:3:0: error: not JSON: EOF"), "{}", report.faults[0]);
+    assert_eq!(manager.policies().rules()[0].uid, "a");
+
+    let report = loader.load(&mut manager, &[], &[], NOW);
+    assert_eq!((report.policies, report.changed), (0, true), "what has no file any more is gone");
+}
+
+#[test]
+fn what_was_not_loaded_from_files_survives_a_reload() {
+    let mut manager = Manager::default();
+    manager.insert_rule(Stage::Policy, Rule::from_json(json!({"uid": "mine"}), "", "").unwrap().0);
+    let mut loader = Loader::default();
+    let uids = |m: &Manager| m.policies().rules().iter().map(|r| r.uid.clone()).collect::<Vec<_>>();
+    loader.load(&mut manager, &[SourceFile { name: "a.policy", text: r#"{"uid": "theirs"}"# }], &[], NOW);
+    assert_eq!(uids(&manager), ["mine", "theirs"]);
+    loader.load(
+        &mut manager,
+        &[SourceFile { name: "b.policy", text: r#"{"uid": "others", "priority": -1}"# }],
+        &[],
+        NOW,
+    );
+    assert_eq!(uids(&manager), ["others", "mine"]);
+}
+
+#[test]
+fn what_is_written_can_be_read_again() {
+    let policy = json!({"uid": "p", "priority": 3, "replace_matched": true, "match": {"a": {"value": {"start": "-inf", "end": 2}}},
+        "properties": [{"b": {"value": ["x", 1], "banned": ["y"]}}, [{"c": {"value": 1}}, {"c": {"value": 2}}]],
+        "description": "d", "policy_type": "kept"});
+    let (rule, warnings) = Rule::from_json(policy, "", "").unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(Rule::from_json(rule.to_json(), "", "").unwrap().0, rule);
+    let node = json!({"uid": "N", "root": true, "match": [{"a": {}}], "properties": [[{"b": {}}, {"c": {}}]], "expire": 2_000_000});
+    let (node, _) = Node::from_json(node, "", "", NOW).unwrap();
+    assert_eq!(Node::from_json(node.to_json(), "", "", NOW).unwrap().0, node);
+}
+
+#[test]
+fn more_news_than_there_is_room_for_leaves_the_latest() {
+    let mut manager = Manager::default();
+    for i in 0..6000u32 {
+        let json = json!({"uid": format!("n{i}"), "root": true, "properties": {"rtt": {"value": i}}});
+        manager.insert_node(Node::from_json(json, "", "", NOW).unwrap().0, NOW);
+    }
+    assert_eq!(manager.cib().nodes().count(), MAX_NODES);
+    assert!(manager.rows(NOW).rows.len() <= MAX_ROWS);
+}
+
+#[test]
+fn an_explanation_names_every_step() {
+    let policies = json!([
+        {"uid": "fast", "match": {"wired": {"value": true}}, "properties": {"wired": {"value": true, "score": 5}}},
+        {"uid": "other", "match": {"site": {"value": "home"}}},
+    ]);
+    let nodes = json!([
+        {"uid": "eth0", "root": true, "expire": -1, "properties": {"interface": {"value": "eth0"}, "wired": {"value": true}}},
+        {"uid": "lo", "root": true, "expire": -1, "properties": {"interface": {"value": "lo", "precedence": 2}}},
+    ]);
+    let mut manager = filled(policies, nodes);
+    let requests =
+        Requests::from_text(r#"[{"transport": {"value": "TCP"}, "interface": {"value": "eth0", "precedence": 2}}]"#)
+            .unwrap();
+    let (_, trace) = manager.explain(&requests, NOW).unwrap();
+    assert_eq!(
+        trace.lines(),
+        [
+            "1. score 5 + 0: wired +5",
+            "   request 1: interface = eth0 immutable, transport = TCP",
+            "   row eth0: wired = true",
+            "   policy fast: wired = true +5 (was true)",
+            "2. score 0 + 0: no property has a score",
+            "   request 1: interface = eth0 immutable, transport = TCP",
+            "   no row: nothing changes",
+            "-  row lo has lo for interface, which must be eth0",
+            "-  policy other does not match: site is not there, not home",
+        ]
+    );
+    assert!(trace.mermaid().contains("c0 --> c"));
+    assert_eq!(trace.to_json()["candidates"][0]["scores"][0]["score"], 5.0);
+}
+
+#[test]
+fn tests_of_policies_say_what_is_not_as_expected() {
+    let policies = json!([{"uid": "p", "match": {"app": {"value": "video"}}, "properties": {"dscp": {"value": 34}}}]);
+    let mut manager = filled(policies, json!([]));
+    let text = r#"[
+        {"name": "good", "requests": [{"app": {"value": "video"}, "transport": {"value": "UDP"}}],
+         "candidates": [{"dscp": 34, "transport": "UDP", "site": null}]},
+        {"requests": [{"transport": {"value": "UDP"}}], "candidates": [{"dscp": 34, "transport": null}]}]"#;
+    let tested = test(&mut manager, text, NOW).unwrap();
+    assert_eq!((tested[0].name.as_str(), tested[0].differences.len()), ("good", 0));
+    assert_eq!(
+        tested[1].differences,
+        ["candidate 1: dscp is nothing and not 34", "candidate 1: transport is UDP, though it must not be there"]
+    );
+    assert!(test(&mut manager, "[{}]", NOW).is_err());
+}
