@@ -13,7 +13,6 @@
 use crate::sys::{self, Fd, ForkGuard};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use neater_base::net::{self, NetError};
-use std::io::IoSlice;
 use std::sync::{Mutex, PoisonError};
 
 /// Nobody may use it.
@@ -41,23 +40,42 @@ impl Side {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `call` on the descriptor, if the direction is open.
+    /// `call` on the descriptor, if the direction is open. Small on purpose: this is all that a byte costs here.
     #[inline(always)]
-    fn quick(&self, guard: &ForkGuard, call: impl FnOnce() -> Result<usize, NetError>) -> Option<usize> {
+    fn quick(&self, guard: &ForkGuard, mut call: impl FnMut() -> isize) -> Option<usize> {
         if self.state.compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return None;
         }
         let reports = self.reports.load(Ordering::Relaxed);
-        let n = match if guard.forked() { Ok(0) } else { call() } {
-            Ok(n) if n > 0 => n,
-            result => return self.stop(result, reports),
-        };
+        if guard.forked() {
+            return self.stop(Ok(0), reports);
+        }
+        let n = call();
+        if n <= 0 {
+            return self.not_at_once(n, call, reports);
+        }
+        Some(self.moved(n.unsigned_abs()))
+    }
+
+    /// So many bytes went through, and the call is over.
+    #[inline(always)]
+    fn moved(&self, n: usize) -> usize {
         // Nobody else writes it while the direction is busy.
         self.bytes.store(self.bytes.load(Ordering::Relaxed) + n as u64, Ordering::Relaxed);
         if self.state.compare_exchange(BUSY, OPEN, Ordering::Release, Ordering::Relaxed).is_err() {
             self.state.store(CLOSED, Ordering::Release);
         }
-        Some(n)
+        n
+    }
+
+    /// The first call moved nothing. It may only have been interrupted.
+    #[cold]
+    #[inline(never)]
+    fn not_at_once(&self, first: isize, call: impl FnMut() -> isize, reports: u32) -> Option<usize> {
+        match sys::told(first, call) {
+            Ok(n) if n > 0 => Some(self.moved(n)),
+            result => self.stop(result, reports),
+        }
     }
 
     /// The direction carries nothing now. Nothing (the end of a stream, a child of `fork`) is for its owner to find again.
@@ -134,11 +152,11 @@ impl Lane {
 
 impl net::Lane for Lane {
     fn write(&self, buf: &[u8]) -> Option<usize> {
-        self.write.quick(&self.guard, || sys::tcp_write(self.fd, &[IoSlice::new(buf)]))
+        self.write.quick(&self.guard, || sys::tcp_write_once(self.fd, buf))
     }
 
     fn read(&self, buf: &mut [u8]) -> Option<usize> {
-        self.read.quick(&self.guard, || sys::tcp_read(self.fd, buf))
+        self.read.quick(&self.guard, || sys::tcp_read_once(self.fd, buf))
     }
 
     fn open(&self, write: bool, read: bool) {

@@ -205,6 +205,18 @@ pub(crate) fn tcp_write(_fd: Fd, _bufs: &[IoSlice<'_>]) -> Result<usize> {
     unsupported()
 }
 
+pub(crate) fn tcp_read_once(_fd: Fd, _buf: &mut [u8]) -> isize {
+    -1
+}
+
+pub(crate) fn tcp_write_once(_fd: Fd, _buf: &[u8]) -> isize {
+    -1
+}
+
+pub(crate) fn told(_first: isize, _call: impl FnMut() -> isize) -> Result<usize> {
+    unsupported()
+}
+
 pub(crate) fn tcp_shutdown_write(_fd: Fd) -> Result<()> {
     unsupported()
 }

@@ -29,7 +29,14 @@ pub(super) fn check(result: libc::c_int) -> Result<libc::c_int> {
 /// A call on a non-blocking descriptor does not sleep, so that this cannot go on for long.
 #[inline]
 pub(super) fn retry(mut call: impl FnMut() -> isize) -> Result<usize> {
-    match usize::try_from(call()) {
+    let first = call();
+    told(first, call)
+}
+
+/// What a call of this thread that returned `first` a moment ago has come to; repeats it if a signal interrupted it.
+#[inline]
+pub(crate) fn told(first: isize, call: impl FnMut() -> isize) -> Result<usize> {
+    match usize::try_from(first) {
         Ok(n) => Ok(n),
         Err(_) => retry_again(call),
     }

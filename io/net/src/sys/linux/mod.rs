@@ -25,7 +25,7 @@ mod tcp;
 mod udp;
 
 pub(crate) use clock::{awake_time, boot_time, wall_time};
-pub(crate) use errno::from_io as io_error;
+pub(crate) use errno::{from_io as io_error, told};
 pub(crate) use fork::ForkGuard;
 pub(crate) use icmp::take_icmp_error;
 pub(crate) use info::stream_info;
@@ -36,7 +36,10 @@ pub(crate) use options::set_option;
 pub(crate) use poller::{Poller, WakeHandle};
 pub(crate) use socket::{abort, close, local_addr};
 pub(crate) use source::SourceProbe;
-pub(crate) use tcp::{tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read, tcp_shutdown_write, tcp_write};
+pub(crate) use tcp::{
+    tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read, tcp_read_once, tcp_shutdown_write, tcp_write,
+    tcp_write_once,
+};
 pub(crate) use udp::{UdpSupport, udp_connect, udp_open, udp_recv, udp_send};
 
 /// Where the resolver's configuration is.

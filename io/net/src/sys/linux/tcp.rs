@@ -130,8 +130,14 @@ pub(crate) fn tcp_accept(listener: Fd) -> Result<(Fd, SocketAddr)> {
 /// `WouldBlock`, or why the connection is gone.
 #[inline]
 pub(crate) fn tcp_read(fd: Fd, buf: &mut [u8]) -> Result<usize> {
+    retry(|| tcp_read_once(fd, buf))
+}
+
+/// As [`tcp_read`], saying what the system says: negative for an error, for which [`super::told`] is to be asked at once.
+#[inline(always)]
+pub(crate) fn tcp_read_once(fd: Fd, buf: &mut [u8]) -> isize {
     // SAFETY: `buf` is writable for its length.
-    retry(|| unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), buf.len(), 0) })
+    unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), buf.len(), 0) }
 }
 
 /// Writes some of the bytes.
@@ -141,10 +147,16 @@ pub(crate) fn tcp_read(fd: Fd, buf: &mut [u8]) -> Result<usize> {
 #[inline]
 pub(crate) fn tcp_write(fd: Fd, bufs: &[IoSlice<'_>]) -> Result<usize> {
     match bufs {
-        // SAFETY: `buf` is readable for its length.
-        [buf] => retry(|| unsafe { libc::send(fd, buf.as_ptr().cast(), buf.len(), libc::MSG_NOSIGNAL) }),
+        [buf] => retry(|| tcp_write_once(fd, buf)),
         bufs => tcp_write_many(fd, bufs),
     }
+}
+
+/// As [`tcp_write`] of one buffer, saying what the system says, as [`tcp_read_once`] does.
+#[inline(always)]
+pub(crate) fn tcp_write_once(fd: Fd, buf: &[u8]) -> isize {
+    // SAFETY: `buf` is readable for its length.
+    unsafe { libc::send(fd, buf.as_ptr().cast(), buf.len(), libc::MSG_NOSIGNAL) }
 }
 
 #[inline(never)]
