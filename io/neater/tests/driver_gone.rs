@@ -78,12 +78,12 @@ fn what_waits_when_the_runtime_ends_learns_of_it() {
                 tokio::task::spawn_blocking(move || drop(first)).await.expect("ended");
             };
             tokio::join!(soon(waiting), end);
-            assert!(soon(ours.closed()).await.is_err_and(|e| says_so(e)), "{stack}");
-            assert!(soon(ours.send("x")).await.is_err_and(|e| says_so(e)), "{stack}");
+            assert!(soon(ours.closed()).await.is_err_and(says_so), "{stack}");
+            assert!(soon(ours.send("x")).await.is_err_and(says_so), "{stack}");
             let clear = neater.preconnection().remote(loopback(9)).security(SecurityParameters::disabled());
-            assert!(soon(clear.initiate()).await.is_err_and(|e| says_so(e)), "{stack}");
+            assert!(soon(clear.initiate()).await.is_err_and(says_so), "{stack}");
             let local = clear.local(LocalEndpoint::from(loopback(0)));
-            assert!(local.listen().is_err_and(|e| says_so(e)), "{stack}");
+            assert!(local.listen().is_err_and(says_so), "{stack}");
             // The other engine, which is driven, is none the worse.
             drop((ours, theirs, group, here, neater));
             let again = Neater::new().expect("an engine");
@@ -102,7 +102,7 @@ fn an_engine_whose_driver_is_dropped_says_so() {
     let begun = pre.initiate().connection().expect("begun");
     drop(driver);
     runtime().block_on(async {
-        assert!(soon(begun.ready()).await.is_err_and(|e| says_so(e)));
+        assert!(soon(begun.ready()).await.is_err_and(says_so));
         assert!(soon(begun.receive()).await.is_err());
         let (mut peer, _) = far.accept().expect("it had connected");
         let _ = peer.write_all(b"nobody reads this");
