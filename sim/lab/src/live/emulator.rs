@@ -488,10 +488,10 @@ mod tests {
 
     #[test]
     fn polling_takes_no_more_than_its_share() {
-        // As at 100 Mbit/s: not enough for all packets.
+        // As at 100 Mbit/s: not enough for all packets, and some naps where one is due before the next earnings.
         let (polled, napped, _) = second(Duration::from_micros(120));
-        assert!((0.15..0.27).contains(&polled), "{polled}");
-        assert!(napped < 0.01, "{napped}");
+        assert!((0.1..0.25).contains(&polled), "{polled}");
+        assert!((0.1..0.4).contains(&napped), "{napped}");
         // Where packets are rare, each is polled for.
         let (polled, napped, sleeps) = second(Duration::from_millis(1));
         assert!((0.045..0.07).contains(&polled) && napped == 0.0, "{polled} {napped}");
