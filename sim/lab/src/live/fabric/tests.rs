@@ -94,7 +94,7 @@ fn a_full_link_that_is_looked_at_late_loses_no_rate() {
         }
         let (mut now, mut all) = (Instant::ZERO, Vec::new());
         while f.next_timeout().is_some() {
-            now = now + every;
+            now += every;
             f.advance(now);
             while let Some((_, due, p)) = f.poll_output() {
                 assert!(due <= now && now.saturating_since(due) <= every);
