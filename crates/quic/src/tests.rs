@@ -191,6 +191,26 @@ fn streams_carry_bytes_both_ways_and_end() {
 }
 
 #[test]
+fn who_met_a_pause_in_the_handshake_waits_longer_for_a_peer_that_is_gone() {
+    let lost_within = |pause: Duration, wait: Duration| {
+        let mut pair = Pair::new(1, &[]);
+        assert!(pair.flow(true));
+        pair.now += pause;
+        pair.run(SECOND);
+        assert!(pair.client.events.contains(&Event::Connected), "{:?}", pair.client.events);
+        pair.lose = (0..10_000).collect();
+        let stream = pair.client().open(Direction::Both).expect("allowed");
+        assert_eq!(pair.client().write(stream, b"anybody?"), Ok(8));
+        pair.run(wait);
+        pair.client.events.iter().any(|e| matches!(e, Event::Lost(_)))
+    };
+    assert!(lost_within(Duration::ZERO, 31 * SECOND), "the idle timeout");
+    // Three probe timeouts, each of three times the first round trip, more or less (RFC 9000 section 10.1).
+    assert!(!lost_within(21 * SECOND, 100 * SECOND));
+    assert!(lost_within(21 * SECOND, 9 * 21 * SECOND + 31 * SECOND));
+}
+
+#[test]
 fn asking_for_the_wrong_direction_is_an_answer_and_not_a_panic() {
     let mut pair = Pair::new(1, &[]);
     pair.run(SECOND);

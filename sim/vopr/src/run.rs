@@ -19,6 +19,11 @@ use std::rc::Rc;
 /// A flow that does not move for this long in the calm has stalled: TCP tries again every 60 s at least (RFC 6298 section
 /// 2.5), a SYN that is never answered takes 63 s, and what depends on both takes as long as both.
 pub const STALL: Duration = Duration::from_secs(150);
+/// A host that stood still in the middle of a handshake makes a first round trip as long as that. QUIC's probe timeout is three
+/// times its first sample then (RFC 9002 sections 5.3 and 6.2.1) and doubles each time, and a connection does not end before
+/// three of them have passed (RFC 9000 section 10.1): nine times as long as the host stood still. Who is silent for less has
+/// not stalled.
+const PER_FREEZE: u32 = 9;
 /// How long after the calm every program must be over.
 pub const FINISH: Duration = Duration::from_secs(900);
 /// How long after its last program an engine may hold anything. A QUIC connection drains for three probe timeouts (RFC 9000
@@ -291,14 +296,21 @@ impl Run {
         self.nodes.iter().flatten().map(Node::busy).sum()
     }
 
+    /// After how much silence in the calm a flow of this plan has stalled.
+    fn stall(&self) -> Duration {
+        let frozen = self.plan.faults.iter().filter(|f| matches!(f.what, Fault::Freeze { .. })).map(|f| f.lasts).max();
+        STALL.max(Duration::from_millis(frozen.unwrap_or(0)) * PER_FREEZE)
+    }
+
     /// Every program comes to its end.
     fn finish(&mut self) -> Result<(), String> {
         let calm = self.now();
+        let stall = self.stall();
         while self.busy() > 0 {
             let now = self.now();
             self.go(now + Duration::from_secs(1))?;
-            if now - calm > STALL
-                && let Some(why) = self.ledger.stalled(now - STALL)
+            if now - calm > stall
+                && let Some(why) = self.ledger.stalled(now - stall)
             {
                 return Err(format!("stalled in the calm: {why}"));
             }
