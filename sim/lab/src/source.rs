@@ -7,12 +7,15 @@ use neater_link::DeliveryTrace;
 use neater_scenario::{MAX_DOCUMENT, SHIPPED, Scenario, ScenarioError, shipped, shipped_file};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The largest trace file that is read, in bytes: some eight hours at 2 Mbit/s.
 pub const TRACE_MAX: u64 = 64 << 20;
+
+/// A trace that was read, and a number that changes with the text of its file.
+type Read = (Arc<DeliveryTrace>, u64);
 
 /// A scenario as text, and where it stands.
 #[derive(Clone, Debug)]
@@ -20,8 +23,8 @@ pub struct Source {
     text: String,
     /// The directory that its files are beside; `None` for one that comes with neater or was made by a program.
     directory: Option<PathBuf>,
-    /// What has been read, by name: the trace, and a number that changes with the text of the file.
-    files: Arc<Mutex<BTreeMap<String, (Arc<DeliveryTrace>, u64)>>>,
+    /// What has been read, by name.
+    files: Arc<Mutex<BTreeMap<String, Read>>>,
 }
 
 impl Source {

@@ -1,7 +1,9 @@
 //! The live lab, with real packets in namespaces. Skips loudly without the privileges it needs.
 
-use neater_lab::live::{Cmd, Lab, LiveError, Options, Plan, cradle, pcap, privileges};
+use neater_lab::live::{Cmd, Emulation, Lab, LiveError, Options, Plan, cradle, pcap, privileges};
 use neater_link::{Filter, LinkConfig, Match, Protocol, QueueLimit};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -111,6 +113,92 @@ fn a_link_that_rejects_or_is_too_narrow_tells_the_sender() {
     let refused = lab.run("client1", refused).expect("runs");
     assert!(refused.errors().contains("No route to host"), "{}", refused.errors());
     assert!(start.elapsed() < Duration::from_secs(5), "at once, not after a timeout");
+}
+
+#[test]
+fn the_kernels_tcp_and_ping_cross_a_nat_box() {
+    if !possible() || !tool("ping") {
+        return;
+    }
+    let scenario = neater_scenario::Scenario::parse(neater_scenario::shipped("home-nat").expect("shipped"), &[]);
+    let lab = up(&Plan::from_scenario(&scenario.expect("parses"), 1).expect("a plan"));
+    // Two hosts at once, so that identifiers and ports meet.
+    for host in ["phone", "laptop"] {
+        let out = lab.run(host, Cmd::new("ping").args(["-4", "-n", "-c", "2", "-i", "0.1", "server"]).limit(LIMIT));
+        let text = out.and_then(neater_lab::live::Output::success).expect("answers").text();
+        assert!(text.contains("2 received"), "{text}");
+    }
+    let server = lab.address("server", false).expect("address");
+    let listener = lab.netns("server").and_then(|n| n.with(|| Ok(TcpListener::bind((server, 80)).expect("bound"))));
+    let listener = listener.expect("listens");
+    let answer = std::thread::spawn(move || {
+        let (mut stream, peer) = listener.accept().expect("accepts");
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).expect("reads");
+        stream.write_all(&got).expect("writes");
+        peer
+    });
+    let connect = || {
+        let mut stream = TcpStream::connect((server, 80)).expect("connects");
+        let sent: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
+        stream.write_all(&sent).expect("writes");
+        stream.shutdown(Shutdown::Write).expect("ends");
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).expect("reads");
+        Ok(got == sent)
+    };
+    assert!(lab.netns("laptop").and_then(|n| n.with(connect)).expect("runs"), "every byte, there and back");
+    assert_eq!(answer.join().expect("ends").ip().to_string(), "203.0.113.1", "the box's address, not the laptop's");
+    let report = lab.emulator().expect("answers");
+    let nat = &report.nats[0];
+    assert!(nat.router == "home" && nat.mapped >= 3 && nat.out > 100 && nat.inward > 100, "{nat:?}");
+}
+
+#[test]
+fn the_kernel_emulates_what_it_can_and_what_it_cannot_is_refused_before_anything_is_built() {
+    if !possible() || !tool("ping") || !tool("tc") {
+        return;
+    }
+    let options = Options { emulation: Emulation::Netem, ..Options::default() };
+    // Routers, addresses, routes and a rate: what every kernel with a token bucket has.
+    let rate = LinkConfig { rate: neater_link::Rate::Fixed(1_000_000), ..LinkConfig::default() };
+    let rate = rate.with_queue(QueueLimit::Packets(20));
+    let lab = Lab::up(&Plan::dumbbell(1, rate, LinkConfig::default(), 1), &options).expect("a lab");
+    for family in ["-4", "-6"] {
+        let ping = Cmd::new("ping").args([family, "-n", "-c", "3", "-i", "0.05", "server1"]).limit(LIMIT);
+        let text = lab.run("client1", ping).and_then(neater_lab::live::Output::success).expect("answers").text();
+        assert!(text.contains("3 received") && text.contains("ttl=62"), "two routers: {text}");
+    }
+    // 40 packets of 1,400 bytes at once: the bucket takes one, the queue twenty.
+    let to = lab.address("server1", false).expect("address");
+    let burst = || {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").expect("bound");
+        (0..40).for_each(|_| drop(socket.send_to(&[0; 1372], (to, 9))));
+        Ok(())
+    };
+    lab.netns("client1").and_then(|n| n.with(burst)).expect("sent");
+    std::thread::sleep(Duration::from_millis(600));
+    let links = lab.links().expect("counters");
+    let middle = links.iter().find(|l| l.link == "middle" && l.from == "left").expect("there");
+    assert!((17..=20).contains(&middle.queue_full), "{middle:?}");
+    assert_eq!((middle.delivered + middle.queue_full, middle.lost), (46, 0), "{middle:?}");
+    assert_eq!(middle.delivered_bytes, (middle.delivered - 6) * 1400 + 3 * 84 + 3 * 104, "IP bytes");
+    // What has no words, and what this kernel may not have.
+    let every = LinkConfig { loss: neater_link::Loss::EveryNth(3), ..LinkConfig::default() };
+    let error = Lab::up(&Plan::pair(every, LinkConfig::default(), 1), &options).expect_err("no words").to_string();
+    assert!(error.contains("link: the loss of every nth packet"), "{error}");
+    let delay = LinkConfig::delay(Duration::from_millis(5));
+    match Lab::up(&Plan::pair(delay.clone(), delay, 1), &options) {
+        Err(e @ LiveError::Privileges(_)) => {
+            assert!(e.to_string().contains("no netem") && e.to_string().contains("--emulator neater"), "{e}");
+        }
+        Err(e) => panic!("{e}"),
+        Ok(lab) => {
+            let ping = Cmd::new("ping").args(["-n", "-c", "3", "-i", "0.05", "server"]).limit(LIMIT);
+            let text = lab.run("client", ping).expect("runs").text();
+            assert!(text.contains("time=10."), "{text}");
+        }
+    }
 }
 
 #[test]

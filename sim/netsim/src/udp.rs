@@ -277,7 +277,7 @@ impl Sim {
             return;
         }
         if let Some(&agent) = self.host(id).agent_ports.get(&destination.port()) {
-            return self.agent_udp(agent, id, payload);
+            return self.agent_udp(agent, id, source, payload);
         }
         if !self.udp_service_input(id, source, destination, payload) {
             self.host_icmp(id, packet, IcmpKind::PortUnreachable);

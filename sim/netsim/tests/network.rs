@@ -267,3 +267,18 @@ fn a_router_can_be_a_nat_box() {
     assert_eq!(flow(&network, "six").delivered, 10_000);
     assert_eq!(flow(&network, "down").delivered, 0);
 }
+
+#[test]
+fn calls_and_uploads_cross_a_nat_box_that_rebinds_restarts_and_moves() {
+    let s = shipped_with("home-nat", &[("duration", "10 s")]);
+    let network = World::build(&s, 1).unwrap();
+    network.run(|_| true);
+    let flows = network.flows();
+    let call = &flows[0];
+    let (sent, back) = call.datagrams;
+    // Each change of the box costs what was on its way back, at 20 ms a packet and some 30 ms of way; and the upload's queue.
+    assert!(sent >= 499 && sent - back <= 40, "{back} of {sent}");
+    let counters = network.world.with_nat(network.nat("home").unwrap(), |nat, _| nat.counters());
+    assert!(counters.dropped_in > 0 && counters.mapped >= 3, "{counters:?}");
+    assert!(flows[1].delivered > 0);
+}

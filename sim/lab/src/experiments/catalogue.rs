@@ -162,7 +162,7 @@ pub const ALL: &[Experiment] = &[
             metric("added_delay_ms", "ms", "under 0.2 ms with 1 flow, under 2 ms with more"),
             metric("cpu_ratio", "1", "lower end of the interval at most 1.1 with 256 flows"),
             metric("resident_bytes_per_flow", "bytes", "under 2,048"),
-            Metric { name: "connect_delay_ms", unit: "ms", bound: "", drawn: "curves with 10th and 90th percentile" },
+            Metric { name: "connect_delay_ms", unit: "ms", bound: "", drawn: CURVES },
         ],
         needs: &[
             Need::Lab,

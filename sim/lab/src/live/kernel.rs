@@ -8,6 +8,7 @@
 //! address and no ARP, so that a packet needs no neighbour and none is asked for; the bridge learns nothing and passes on.
 
 use super::error::{LiveError, Result};
+use super::hosts::Told;
 use super::lab::LinkReport;
 use super::netem::{self, Stages};
 use super::netns::Netns;
@@ -189,11 +190,7 @@ impl Kernel {
     ///
     /// # Errors
     /// A namespace cannot be held.
-    pub fn retold(
-        &self,
-        plan: &Plan,
-        of: &[Netns],
-    ) -> Result<Vec<(std::time::Duration, String, Vec<(Netns, String)>)>> {
+    pub fn retold(&self, plan: &Plan, of: &[Netns]) -> Result<Vec<Told>> {
         let mut now = self.words.0.clone();
         let mut all = Vec::new();
         for change in &plan.changes {

@@ -6,6 +6,7 @@ use crate::sim::Sim;
 use crate::world::HostId;
 use bytes::Bytes;
 use neater_base::net::Ecn;
+use std::net::SocketAddr;
 
 /// What payloads consist of.
 static ZEROS: [u8; 1500] = [0; 1500];
@@ -28,6 +29,20 @@ impl Sim {
         let body = Body::Udp(payload);
         let packet = Packet { source, destination, ecn: Ecn::NotEct, pieces: Some(found.mtu), body };
         self.send_packet(packet, found.route.clone());
+    }
+
+    /// Sends a payload back to where it came from, which a NAT box may have made another place than it was sent from.
+    fn echo(&mut self, id: AgentId, to: SocketAddr, payload: Bytes) {
+        let agent = &self.agents[id as usize];
+        let (source, usual) = Self::agent_addresses(agent, Side::To);
+        if to == usual {
+            return self.agent_datagram(id, Side::To, payload);
+        }
+        let (host, own, _) = agent.end(Side::To);
+        let Ok(found) = self.lookup(host, to.ip(), None, Some(own), None) else { return };
+        let body = Body::Udp(payload);
+        let packet = Packet { source, destination: to, ecn: Ecn::NotEct, pieces: Some(found.mtu), body };
+        self.send_packet(packet, found.route);
     }
 
     /// Sends one frame and waits for the next.
@@ -101,7 +116,7 @@ impl Sim {
     }
 
     /// A datagram has arrived at an agent's port.
-    pub(crate) fn agent_udp(&mut self, id: AgentId, host: HostId, payload: &Bytes) {
+    pub(crate) fn agent_udp(&mut self, id: AgentId, host: HostId, source: SocketAddr, payload: &Bytes) {
         let now = self.now;
         let agent = &mut self.agents[id as usize];
         let side = agent.side_at(host);
@@ -111,7 +126,7 @@ impl Sim {
             agent.stats.measured_datagrams.1 += u64::from(agent.is_measured(now));
         }
         if echo && side == Side::To {
-            return self.agent_datagram(id, Side::To, payload.clone());
+            return self.echo(id, source, payload.clone());
         }
         if echo && let Some(bytes) = payload.get(8..16).and_then(|b| b.try_into().ok()) {
             let sent = neater_base::Instant::from_nanos(u64::from_be_bytes(bytes));
