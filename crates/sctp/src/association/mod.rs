@@ -246,7 +246,7 @@ impl Association {
         let room = setup.layers[usize::from(cookie.route.layer.0)].room();
         let mut association = Self::new(setup, &[(cookie.route, PathState::Active)], State::Established);
         association.agree(&cookie.peer, room, cookie.route);
-        association.outbox.cookie_ack = Some(from);
+        association.acknowledge_cookie(from);
         association.events.push_back(Event::Accepted);
         association.start_heartbeats(now);
         association
@@ -287,8 +287,7 @@ impl Association {
         self.peer_window = peer.window;
         let numbering = if self.agreed.interleaving { Numbering::Mid } else { Numbering::Ssn };
         self.queues.agree(self.agreed.interleaving, ours.outbound_with(peer));
-        self.rx =
-            Receiver::new(first(peer.initial.0), numbering, ours.inbound_with(peer), self.config.receive_buffer);
+        self.rx = Receiver::new(first(peer.initial.0), numbering, ours.inbound_with(peer), self.config.receive_buffer);
         self.reconfig = reconfig::Reconfig::new(self.initial, peer.initial);
         for address in &peer.addresses {
             if address.is_ipv4() == from.remote.is_ipv4() && is_unicast(*address) {

@@ -19,7 +19,8 @@ impl Association {
         let answering = self.is_receiving() && !matches!(self.state, State::CookieEchoed(_));
         let sack = if answering { self.rx.arrivals.deadline() } else { None };
         let own = [t.t1, t.t2, t.guard, t.reconfig, probe, expiry, sack].into_iter().flatten().min();
-        let paths = self.paths.iter().filter_map(|p| [p.next_timeout(), p.paced_until].into_iter().flatten().min()).min();
+        let paths =
+            self.paths.iter().filter_map(|p| [p.next_timeout(), p.paced_until].into_iter().flatten().min()).min();
         [own, paths].into_iter().flatten().min()
     }
 

@@ -18,7 +18,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// See [`ConnectError`].
-    pub fn connect(&mut self, now: Instant, port: u16, routes: &[Route]) -> Result<AssociationId, ConnectError> {
+    pub fn connect(&mut self, port: u16, routes: &[Route]) -> Result<AssociationId, ConnectError> {
         if port == 0 {
             return Err(ConnectError::NoPort);
         }
@@ -47,7 +47,6 @@ impl Endpoint {
         };
         let association = Association::connect(setup, routes);
         let key = self.insert(association);
-        let _ = now;
         Ok(AssociationId(key))
     }
 
