@@ -134,7 +134,7 @@ fn both_sides_open_at_once_and_there_is_one_association() {
         w.run(ms(delay));
         let before = w.events[1].iter().find(|(_, e)| *e == Event::Accepted).map(|(id, _)| *id);
         let routes = [w.route(0, 0)];
-        let opened = w.ends[1].connect(PORTS[0], &routes);
+        let opened = w.ends[1].connect(w.now, PORTS[0], &routes);
         let b = match before {
             Some(b) => {
                 assert_eq!(opened, Err(ConnectError::Exists));

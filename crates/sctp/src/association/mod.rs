@@ -234,10 +234,12 @@ impl Association {
     }
 
     /// Opens an association: INIT goes out.
-    pub(crate) fn connect(setup: Setup<'_>, routes: &[Route]) -> Self {
+    pub(crate) fn connect(now: Instant, setup: Setup<'_>, routes: &[Route]) -> Self {
         let routes: Vec<_> = routes.iter().map(|r| (*r, PathState::Active)).collect();
         let mut association = Self::new(setup, &routes, State::CookieWait);
         association.outbox.state = true;
+        // What goes out from here on measures the paths.
+        association.paths.iter_mut().for_each(|p| p.heartbeat.active(now));
         association
     }
 

@@ -18,7 +18,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// See [`ConnectError`].
-    pub fn connect(&mut self, port: u16, routes: &[Route]) -> Result<AssociationId, ConnectError> {
+    pub fn connect(&mut self, now: Instant, port: u16, routes: &[Route]) -> Result<AssociationId, ConnectError> {
         if port == 0 {
             return Err(ConnectError::NoPort);
         }
@@ -45,7 +45,7 @@ impl Endpoint {
             initial,
             ties,
         };
-        let association = Association::connect(setup, routes);
+        let association = Association::connect(now, setup, routes);
         let key = self.insert(association);
         Ok(AssociationId(key))
     }

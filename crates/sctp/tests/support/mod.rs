@@ -106,7 +106,7 @@ impl World {
 
     pub fn connect(&mut self, end: usize) -> AssociationId {
         let routes: Vec<Route> = (0..self.links[0].len()).map(|p| self.route(1 - end, p)).collect();
-        self.ends[end].connect(PORTS[1 - end], &routes).unwrap()
+        self.ends[end].connect(self.now, PORTS[1 - end], &routes).unwrap()
     }
 
     /// Connects and runs until both are up.
