@@ -53,6 +53,7 @@ impl Association {
             if due(self.paths[index].tail.due) {
                 self.tail_probe(now, index);
             }
+            // A probe takes the place of the timeout (RFC 8985 section 7.3).
             if due(self.paths[index].t3) && !self.is_closed() {
                 self.t3_timeout(now, index);
             }
