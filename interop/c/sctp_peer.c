@@ -352,6 +352,8 @@ static void read_options(int argc, char **argv) {
 int main(int argc, char **argv) {
     read_options(argc, argv);
     usrsctp_init(opt.udp, NULL, NULL);
+    // Otherwise it takes packets with wrong bits on loopback, and the tests make such.
+    usrsctp_sysctl_set_sctp_no_csum_on_loopback(0);
     struct socket *so = usrsctp_socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP, NULL, NULL, 0, NULL);
     if (so == NULL) die("socket");
     configure(so);

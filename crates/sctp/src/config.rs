@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 use neater_cc::{
-    Congestion, Cubic, CubicConfig, HyStartConfig, IdleRule, InitialWindow, NewReno, NewRenoConfig,
-    PacingConfig, Reduction,
+    Congestion, Cubic, CubicConfig, HyStartConfig, IdleRule, InitialWindow, NewReno, NewRenoConfig, PacingConfig,
+    Reduction,
 };
 use std::net::IpAddr;
 

@@ -46,7 +46,10 @@ mod tests {
         assert_eq!(table.get(StreamId(65_535)), None);
         *table.get_mut(StreamId(65_535)) = 1;
         *table.get_mut(StreamId(3)) = 2;
-        assert_eq!((table.get(StreamId(65_535)), table.get(StreamId(3)), table.get(StreamId(4))), (Some(&1), Some(&2), Some(&0)));
+        assert_eq!(
+            (table.get(StreamId(65_535)), table.get(StreamId(3)), table.get(StreamId(4))),
+            (Some(&1), Some(&2), Some(&0))
+        );
         assert_eq!(table.get(StreamId(64)), None);
         assert_eq!(table.iter_mut().filter(|(_, t)| **t > 0).map(|(s, _)| s.0).collect::<Vec<_>>(), [3, 65_535]);
         assert_eq!(table.pages.iter().flatten().count(), 2);

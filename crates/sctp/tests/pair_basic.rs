@@ -25,7 +25,10 @@ fn a_message_crosses_and_the_association_ends() {
     assert!(w.saw(1, &Event::Readable));
     let got = w.read(1, b);
     assert_eq!(got.len(), 1);
-    assert_eq!((got[0].stream, got[0].payload.as_slice(), got[0].first, got[0].last), (StreamId(3), &b"hello"[..], true, true));
+    assert_eq!(
+        (got[0].stream, got[0].payload.as_slice(), got[0].first, got[0].last),
+        (StreamId(3), &b"hello"[..], true, true)
+    );
     w.send(1, b, 0, b"and back");
     w.run(ms(50));
     assert_eq!(w.read(0, a)[0].payload, b"and back");

@@ -118,6 +118,7 @@ struct Case {
     epoch: u32,
     seen: [usize; 2],
     closed: [Option<CloseReason>; 2],
+    trace: bool,
 }
 
 impl Case {
@@ -131,7 +132,7 @@ impl Case {
             w.links[1] = vec![neater_link::Link::starting_at(w.now, link(rng), seed)];
         }
         let (ledgers, closed) = (Default::default(), Default::default());
-        Self { seed, w, ids: [None; 2], ledgers, epoch: 0, seen: [0; 2], closed }
+        Self { seed, w, ids: [None; 2], ledgers, epoch: 0, seen: [0; 2], closed, trace: false }
     }
 
     fn say(&self, what: &str) -> String {
@@ -172,7 +173,8 @@ impl Case {
                     },
                 );
             }
-            Err(SendError::Blocked | SendError::ShuttingDown | SendError::Closed | SendError::NotPartiallyReliable) => {}
+            Err(SendError::Blocked | SendError::ShuttingDown | SendError::Closed | SendError::NotPartiallyReliable) => {
+            }
             Err(other) => panic!("{}", self.say(&format!("send failed: {other}"))),
         }
     }
@@ -209,6 +211,9 @@ impl Case {
             while self.seen[end] < self.w.events[end].len() {
                 let (id, event) = self.w.events[end][self.seen[end]].clone();
                 self.seen[end] += 1;
+                if self.trace {
+                    println!("{:?} end {end} {id:?} {event:?}", self.w.now);
+                }
                 match event {
                     Event::Accepted if self.ids[end].is_none() => self.ids[end] = Some(id),
                     Event::Failed { message, .. } => {
@@ -258,10 +263,14 @@ impl Case {
     }
 }
 
-fn run(seed: u64) {
+fn run(seed: u64, trace: bool) {
     let mut rng = Rng::from_number(seed);
     let mut case = Case::new(seed, &mut rng);
     let both = rng.chance(0.3);
+    case.trace = trace;
+    if trace {
+        case.w.tap = Some(support::tracer());
+    }
     case.ids[0] = Some(case.w.connect(0));
     if both {
         case.w.run(Duration::from_micros(rng.below(60_000)));
@@ -332,11 +341,11 @@ fn sim_messages_are_delivered_once_in_order_or_reported() {
     #[allow(clippy::disallowed_methods, reason = "the seed to replay comes from whoever runs the test")]
     let variable = |name| std::env::var(name).ok().and_then(|s: String| s.parse::<u64>().ok());
     if let Some(seed) = variable("SIM_SEED") {
-        return run(seed);
+        return run(seed, true);
     }
     let seeds = variable("SIM_SEEDS").unwrap_or(150);
     let first = variable("SIM_FIRST").unwrap_or(0);
     for seed in first..first + seeds {
-        run(seed);
+        run(seed, false);
     }
 }

@@ -63,7 +63,7 @@ pub fn decode_errors(capture: &Path) -> Result<(usize, Vec<String>), String> {
     let read = |more: &[&str]| {
         let mut command = Command::new(&tshark);
         // What the messages carry is ours and no protocol's.
-        command.args(["-o", "sctp.ulp_dissection:FALSE", "-o", "sctp.checksum:CRC32C", "-r"]).arg(capture).args(more);
+        command.args(["-o", "sctp.ulp_dissection:FALSE", "-o", "sctp.checksum:CRC 32c", "-r"]).arg(capture).args(more);
         let done = run(&mut command, Duration::from_secs(60));
         if done.status.success() { Ok(done.said) } else { Err(format!("tshark: {}", done.said)) }
     };

@@ -1,7 +1,7 @@
 //! The peer on usrsctp: built once, started, told what to do, and listened to.
 
 use super::ledger::Received;
-use crate::{Running, Scratch, here, run, which};
+use crate::{Running, here, run, which};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,16 +24,17 @@ pub fn usrsctp_program() -> Result<PathBuf, String> {
         if !flags.status.success() {
             return Err("no usrsctp (package libusrsctp-dev)".to_owned());
         }
-        // It outlives this process, so that it is compiled once for all tests that run after each other.
-        let scratch = Scratch::new("usrsctp");
-        let fresh = scratch.path().join("sctp_peer");
+        let target = here("../target");
+        std::fs::create_dir_all(&target).map_err(|e| format!("{}: {e}", target.display()))?;
+        // Another process may be at it, too: each has a file of its own until it is complete.
+        let (fresh, program) =
+            (target.join(format!("interop-sctp-peer.{}", std::process::id())), target.join("interop-sctp-peer"));
         let mut command = Command::new(cc);
         command.args(["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&fresh);
         command.arg(here("c/sctp_peer.c")).args(flags.said.split_whitespace()).arg("-lpthread");
         let done = run(&mut command, Duration::from_secs(60));
         assert!(done.status.success(), "sctp_peer.c does not compile:\n{}", done.said);
-        let program = std::env::temp_dir().join(format!("neater-sctp-peer-{}", std::process::id()));
-        std::fs::copy(&fresh, &program).map_err(|e| format!("{}: {e}", program.display()))?;
+        std::fs::rename(&fresh, &program).map_err(|e| format!("{}: {e}", program.display()))?;
         Ok(program)
     };
     BUILT.get_or_init(build).clone()

@@ -76,7 +76,8 @@ pub struct World {
     pub failed: Vec<u32>,
     /// What has happened on our side, but for what is accounted for.
     pub events: Vec<Event>,
-    parts: BTreeMap<(u16, bool), Vec<u8>>,
+    /// What has come of messages that come in parts, by our endpoint's number.
+    parts: BTreeMap<u64, Vec<u8>>,
     peer_udp: u16,
     wish: Wish,
 }
@@ -187,13 +188,12 @@ impl World {
 
     fn read(&mut self) {
         while let Some(message) = self.driver.endpoint().receive(self.id) {
-            let key = (message.stream.0, message.unordered);
-            let held = self.parts.entry(key).or_default();
-            assert_eq!(held.is_empty(), message.first, "a message begins where none is under way");
+            let held = self.parts.entry(message.number).or_default();
+            assert_eq!(held.is_empty(), message.first, "a message begins with its first part");
             held.extend_from_slice(&message.payload);
             self.driver.endpoint().recycle(self.id, message.payload);
             if message.last {
-                let bytes = std::mem::take(held);
+                let bytes = self.parts.remove(&message.number).unwrap_or_default();
                 let (number, stream, unordered) = (message.ppid.0, message.stream.0, message.unordered);
                 self.back.arrive(&Received { number, stream, unordered, size: bytes.len(), hash: hash(&bytes) });
             }

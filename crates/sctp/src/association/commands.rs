@@ -32,6 +32,7 @@ impl Association {
         self.messages += 1;
         let id = MessageId(self.messages);
         if let Reliability::Until(deadline) = options.reliability {
+            self.forget_expiries();
             self.expiries.push(Reverse((deadline, stream.0, id)));
         }
         let pending = Pending {
@@ -53,6 +54,16 @@ impl Association {
         Ok(id)
     }
 
+    /// Drops the deadlines of messages that are gone, when there are many more of them than messages.
+    fn forget_expiries(&mut self) {
+        if self.expiries.len() < 1024.max(4 * (self.queues.messages() + self.out.len())) {
+            return;
+        }
+        let mut live: Vec<MessageId> = self.out.iter().map(|(_, s)| s.piece.id).chain(self.queues.ids()).collect();
+        live.sort_unstable();
+        self.expiries.retain(|e| live.binary_search(&e.0.2).is_ok());
+    }
+
     fn may_send(&self, stream: StreamId, len: usize, options: &SendOptions) -> Result<(), SendError> {
         let open = match self.state {
             State::CookieWait | State::CookieEchoed(_) | State::Established => !self.ending,
@@ -69,7 +80,8 @@ impl Association {
         if len == 0 {
             return Err(SendError::Empty);
         }
-        let most = if options.whole { self.fragment_size().min(self.config.max_message) } else { self.config.max_message };
+        let most =
+            if options.whole { self.fragment_size().min(self.config.max_message) } else { self.config.max_message };
         if len > most {
             return Err(SendError::TooLong { most });
         }
@@ -102,8 +114,7 @@ impl Association {
             State::CookieWait | State::CookieEchoed(_) => self.ending = true,
             State::Established => {
                 self.state = State::ShutdownPending;
-                self.timers.guard = Some(now + 5 * self.config.rto.max);
-                self.advance_shutdown();
+                self.advance_shutdown(now);
             }
             _ => {}
         }

@@ -10,7 +10,9 @@ use crate::recovery::{Fate, Outstanding};
 use crate::send::Queues;
 use crate::serial::first;
 use neater_base::Instant;
-use neater_sctp_wire::cause::{InvalidMandatoryParameter, MissingParameters, UnresolvableAddress, UnrecognizedParameters};
+use neater_sctp_wire::cause::{
+    InvalidMandatoryParameter, MissingParameters, UnrecognizedParameters, UnresolvableAddress,
+};
 use neater_sctp_wire::chunk::Init;
 use neater_sctp_wire::parameter::StateCookie;
 use neater_sctp_wire::{Array, Tag};
@@ -86,13 +88,13 @@ impl Association {
     /// Takes the peer's offer, and gives up messages for streams that there are not.
     fn agree_as_initiator(&mut self, peer: &Offer, room: u16, from: Route) {
         self.agree(peer, room, from);
-        let count = self.queues.count();
-        for (stream, message) in self.queues.drain() {
-            if stream.0 < count {
-                self.queues.push(stream, message);
-            } else {
-                self.events.push_back(Event::Failed { message: message.id, stream, sent: false });
-            }
+        for (stream, message) in self.queues.beyond() {
+            self.queues.remove(stream, message);
+            self.events.push_back(Event::Failed { message, stream, sent: false });
+        }
+        if !self.agreed.partial_reliability {
+            self.queues.make_reliable();
+            self.expiries.clear();
         }
     }
 
@@ -171,7 +173,7 @@ impl Association {
                 if matches!(self.state, State::CookieEchoed(_)) {
                     self.establish(now);
                 }
-                self.outbox.cookie_ack = Some(from);
+                self.acknowledge_cookie(from);
                 true
             }
             Resolution::Discard => false,
@@ -188,7 +190,7 @@ impl Association {
         let room = self.paths[self.current].room;
         self.agree_as_initiator(&cookie.peer, room, cookie.route);
         self.establish(now);
-        self.outbox.cookie_ack = Some(from);
+        self.acknowledge_cookie(from);
         true
     }
 
@@ -229,16 +231,26 @@ impl Association {
                 self.events.push_back(Event::Failed { message: message.id, stream, sent: false });
             }
         }
+        if !self.agreed.partial_reliability {
+            self.queues.make_reliable();
+            self.expiries.clear();
+        }
         self.reduced_to = 0;
         self.outbox = super::Outbox::default();
         self.timers = super::Deadlines::default();
         (self.tries, self.errors) = (0, 0);
         self.state = State::Established;
-        self.outbox.cookie_ack = Some(from);
+        self.acknowledge_cookie(from);
         self.routes_changed = true;
         self.events.push_back(Event::Restarted);
         self.start_heartbeats(now);
         true
+    }
+
+    /// A COOKIE ACK chunk goes to where the cookie came from, if that is known to be the peer's address (section 5.4).
+    pub(super) fn acknowledge_cookie(&mut self, from: Route) {
+        let known = self.paths.iter().any(|p| p.route == from && p.is_active());
+        self.outbox.cookie_ack = Some(if known { from } else { self.paths[self.current].route });
     }
 
     /// Data that went with a COOKIE ECHO chunk is sent again with the next.

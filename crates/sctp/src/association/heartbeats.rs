@@ -20,7 +20,8 @@ impl Association {
         for path in &mut self.paths {
             let unconfirmed = path.state == PathState::Unconfirmed;
             path.heartbeat.wanted = unconfirmed;
-            let next = if unconfirmed { Some(now + path.rtt.rto()) } else { interval.map(|i| now + i + path.rtt.rto()) };
+            let next =
+                if unconfirmed { Some(now + path.rtt.rto()) } else { interval.map(|i| now + i + path.rtt.rto()) };
             path.heartbeat.schedule(next);
         }
     }
@@ -62,7 +63,10 @@ impl Association {
             return;
         };
         self.candidate = None;
-        let moved = self.paths.iter().position(|p| p.route.layer == candidate.route.layer && p.id == self.paths[self.current].id);
+        let moved = self
+            .paths
+            .iter()
+            .position(|p| p.route.layer == candidate.route.layer && p.id == self.paths[self.current].id);
         match moved {
             Some(index) => {
                 let path = &mut self.paths[index];

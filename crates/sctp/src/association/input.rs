@@ -10,6 +10,8 @@ use neater_sctp_wire::{Cause, Chunk, Packet, RawChunk};
 
 /// The most ERROR causes that wait to be sent.
 const MAX_ERRORS: usize = 8;
+/// The most events that the peer can make wait for an application that does not ask for them.
+pub(super) const MAX_EVENTS: usize = 1024;
 /// The longest cause that is sent, in bytes.
 const MAX_CAUSE: usize = 256;
 
@@ -83,7 +85,7 @@ impl Association {
         }
         self.tell_readable();
         self.retry_reconfig();
-        self.advance_shutdown();
+        self.advance_shutdown(arrived.now);
         self.tell_writable();
     }
 
@@ -177,10 +179,10 @@ impl Association {
                 Cause::StaleCookie(stale) => self.on_stale_cookie(now, stale.staleness_us),
                 // Said about what we offered; the handshake has dealt with it.
                 Cause::UnrecognizedParameters(_) => {}
-                other => self.events.push_back(Event::PeerError { cause: other.code() }),
-            }
-            if self.events.len() > 64 {
-                break;
+                other if self.events.len() < MAX_EVENTS => {
+                    self.events.push_back(Event::PeerError { cause: other.code() });
+                }
+                _ => {}
             }
         }
     }

@@ -138,8 +138,6 @@ impl Association {
     /// T3-rtx of a path has expired (section 6.3.3).
     pub(super) fn t3_timeout(&mut self, now: Instant, index: usize) {
         let next = self.out.next();
-        // A probe of a closed window that is not taken says nothing of the path, as long as the peer answers.
-        let probing = self.timers.window_probe.is_some() && self.peer_window == 0;
         let path = &mut self.paths[index];
         path.t3 = None;
         let id = path.id;
@@ -161,10 +159,6 @@ impl Association {
         self.stats.timeouts += 1;
         self.outbox.forward |= self.out.advanced().is_some();
         self.failed(index, true);
-        if probing && !self.is_closed() {
-            // Counted once by `failed`, for a peer that is gone; taken back by the next answer.
-            self.paths[index].errors = self.paths[index].errors.min(self.config.max_path_retransmits);
-        }
         if !self.is_closed() {
             self.after_losses(now);
         }

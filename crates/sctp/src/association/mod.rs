@@ -118,6 +118,8 @@ pub(crate) struct Association {
     /// Local addresses to tell, and whether every layer authenticates.
     offer_addresses: Vec<std::net::IpAddr>,
     authenticated: bool,
+    /// The largest packets of the endpoint's layers.
+    rooms: Arc<[u16]>,
     agreed: Extensions,
     peer_adaptation: Option<u32>,
     rx: Receiver,
@@ -179,6 +181,7 @@ pub(crate) struct Setup<'a> {
 impl Association {
     fn new(setup: Setup<'_>, routes: &[(Route, PathState)], state: State) -> Self {
         let Setup { config, layers, addresses, port, peer_port, tag, initial, ties } = setup;
+        let rooms = layers.iter().map(Layer::room).collect();
         let rx = Receiver::new(first(0), Numbering::Ssn, config.inbound_streams, config.receive_buffer);
         let mut association = Self {
             port,
@@ -189,6 +192,7 @@ impl Association {
             peer_tag: Tag::ZERO,
             ties,
             offer_addresses: addresses,
+            rooms,
             authenticated: routes.iter().all(|(r, _)| layers[usize::from(r.layer.0)].authenticates),
             agreed: Extensions {
                 interleaving: false,
@@ -234,10 +238,12 @@ impl Association {
     }
 
     /// Opens an association: INIT goes out.
-    pub(crate) fn connect(setup: Setup<'_>, routes: &[Route]) -> Self {
+    pub(crate) fn connect(now: Instant, setup: Setup<'_>, routes: &[Route]) -> Self {
         let routes: Vec<_> = routes.iter().map(|r| (*r, PathState::Active)).collect();
         let mut association = Self::new(setup, &routes, State::CookieWait);
         association.outbox.state = true;
+        // What goes out from here on measures the paths.
+        association.paths.iter_mut().for_each(|p| p.heartbeat.active(now));
         association
     }
 
@@ -246,7 +252,7 @@ impl Association {
         let room = setup.layers[usize::from(cookie.route.layer.0)].room();
         let mut association = Self::new(setup, &[(cookie.route, PathState::Active)], State::Established);
         association.agree(&cookie.peer, room, cookie.route);
-        association.outbox.cookie_ack = Some(from);
+        association.acknowledge_cookie(from);
         association.events.push_back(Event::Accepted);
         association.start_heartbeats(now);
         association
@@ -287,13 +293,16 @@ impl Association {
         self.peer_window = peer.window;
         let numbering = if self.agreed.interleaving { Numbering::Mid } else { Numbering::Ssn };
         self.queues.agree(self.agreed.interleaving, ours.outbound_with(peer));
-        self.rx =
-            Receiver::new(first(peer.initial.0), numbering, ours.inbound_with(peer), self.config.receive_buffer);
+        self.rx = Receiver::new(first(peer.initial.0), numbering, ours.inbound_with(peer), self.config.receive_buffer);
         self.reconfig = reconfig::Reconfig::new(self.initial, peer.initial);
-        for address in &peer.addresses {
+        // Which of our layers an address is reached through nobody says: if both sides have as many, they are paired in order.
+        let paired = peer.addresses.len() == self.rooms.len();
+        for (i, address) in peer.addresses.iter().enumerate() {
             if address.is_ipv4() == from.remote.is_ipv4() && is_unicast(*address) {
                 let remote = std::net::SocketAddr::new(*address, from.remote.port());
-                self.add_path(Route { layer: from.layer, remote }, room, PathState::Unconfirmed);
+                let layer = if paired { crate::LayerId(i as u16) } else { from.layer };
+                let room = if paired { self.rooms[i] } else { room };
+                self.add_path(Route { layer, remote }, room, PathState::Unconfirmed);
             }
         }
     }

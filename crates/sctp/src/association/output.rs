@@ -11,9 +11,7 @@ use neater_base::{Instant, Rng};
 use neater_sctp_wire::chunk::{
     CookieAck, CookieEcho, Cwr, Data, Ecne, Heartbeat, HeartbeatAck, IData, Part, Sack, Shutdown, ShutdownAck,
 };
-use neater_sctp_wire::{
-    Array, Causes, Checksum, CommonHeader, Fsn, Full, Mid, PacketBuilder, Ssn, Tag, Tsn,
-};
+use neater_sctp_wire::{Array, Causes, Checksum, CommonHeader, Fsn, Full, Mid, PacketBuilder, Ssn, Tag, Tsn};
 
 /// An INIT packet has at least this many bytes, so that its answer has at most three times as many.
 const INIT_LEN: usize = 128;
@@ -82,7 +80,9 @@ impl Association {
             return Some(to(self.current, self, false));
         }
         let sack = self.is_receiving() && self.rx.arrivals.is_due(now);
-        sack.then(|| to(if self.paths[self.last_from].is_active() { self.last_from } else { self.current }, self, false))
+        sack.then(|| {
+            to(if self.paths[self.last_from].is_active() { self.last_from } else { self.current }, self, false)
+        })
     }
 
     /// The path on which data can leave now.
@@ -173,7 +173,8 @@ impl Association {
         // A chunk that does not fit waits for the next packet.
         let _ = self.write_control(now, &mut packet, target, rng);
         let mut bytes = 0;
-        if target.data && !self.has_state_chunk()
+        if target.data
+            && !self.has_state_chunk()
             && let Some(index) = target.path
         {
             bytes = self.write_data(now, &mut packet, index);
@@ -237,7 +238,7 @@ impl Association {
             packet.push(&Cwr { lowest })?;
             self.outbox.cwr = None;
         }
-        if self.outbox.forward {
+        if self.outbox.forward && !matches!(self.state, State::CookieEchoed(_)) {
             let said = self.is_sending() && self.write_forward(packet)?;
             self.outbox.forward = false;
             let path = &mut self.paths[self.current];
@@ -321,7 +322,7 @@ impl Association {
         // New data goes behind what was lost, and only when all of it went (rule C of section 6.1).
         let mut fresh = false;
         while (index == self.current || matches!(self.state, State::CookieEchoed(_)))
-            && !self.out.has_lost()
+            && self.out.next_lost(0).is_none_or(|tsn| self.retransmission_path(tsn) != index)
             && let Some(size) = self.write_new(now, packet, index)
         {
             bytes += u64::from(size);

@@ -71,7 +71,7 @@ impl Association {
             }
         }
         self.tell_writable();
-        self.advance_shutdown();
+        self.advance_shutdown(now);
     }
 
     /// Gives up messages that were sent often enough (RFC 7496 section 3.1).

@@ -4,6 +4,7 @@
 //! acknowledged; messages that have not begun wait with it and are numbered anew. SSN/TSN resets are refused and never asked
 //! for.
 
+use super::input::MAX_EVENTS;
 use super::{Association, State};
 use crate::error::ReconfigError;
 use crate::event::Event;
@@ -201,7 +202,8 @@ impl Association {
             match parameter {
                 Parameter::ReconfigResponse(r) => self.on_response(now, r.response, r.result),
                 Parameter::OutgoingReset(r) => {
-                    let answered = matches!(self.reconfig.pending, Some(Request::Incoming { .. })) && r.response == self.reconfig.ours;
+                    let answered = matches!(self.reconfig.pending, Some(Request::Incoming { .. }))
+                        && r.response == self.reconfig.ours;
                     if answered {
                         self.finish_request();
                     }
@@ -259,7 +261,8 @@ impl Association {
 
     /// The peer's outgoing streams begin anew (section 5.2.2).
     fn incoming_begins_anew(&mut self, reset: &OutgoingReset<'_>) -> Option<ReconfigResult> {
-        if self.rx.arrivals.unwrap(reset.last_tsn) > self.rx.arrivals.cumulative() {
+        let late = self.rx.arrivals.unwrap(reset.last_tsn) > self.rx.arrivals.cumulative();
+        if late || self.events.len() >= MAX_EVENTS {
             return Some(ReconfigResult::IN_PROGRESS);
         }
         if reset.streams.iter().any(|s| s.0 >= self.rx.streams()) {

@@ -52,9 +52,13 @@ impl Association {
             self.peer_window = window;
         }
         let any = self.paths.iter().any(|p| p.ack.delivered > 0);
-        // A peer that keeps its window closed and answers is alive (section 6.1, rule A).
-        if any || (window == Some(0) && self.timers.window_probe.is_some()) {
+        if any {
             self.errors = 0;
+        }
+        if window == Some(0) && self.timers.window_probe.is_some() {
+            // A peer that keeps its window closed and answers is alive (section 6.1, rule A).
+            self.errors = 0;
+            self.paths.iter_mut().for_each(|p| p.errors = 0);
         }
         if self.peer_window > 0 {
             self.timers.window_probe = None;
@@ -136,7 +140,8 @@ impl Association {
             self.stats.fast_recoveries += 1;
         }
         if path.ack.delivered > 0 || path.ack.lost > 0 {
-            let limited = base <= path.limited_to || (path.cc.in_slow_start() && 2 * path.ack.before >= path.cc.window());
+            let limited =
+                base <= path.limited_to || (path.cc.in_slow_start() && 2 * path.ack.before >= path.cc.window());
             path.cc.on_ack(&Ack {
                 acked: path.ack.cumulative,
                 delivered: path.ack.delivered,

@@ -12,10 +12,7 @@ impl Association {
     /// Whether data from the peer is taken.
     pub(super) const fn is_receiving(&self) -> bool {
         // In COOKIE-ECHOED too: the COOKIE ACK may have been overtaken (section 5.1, D).
-        matches!(
-            self.state,
-            State::CookieEchoed(_) | State::Established | State::ShutdownPending | State::ShutdownSent
-        )
+        matches!(self.state, State::CookieEchoed(_) | State::Established | State::ShutdownPending | State::ShutdownSent)
     }
 
     /// Whether data is sent.
@@ -24,7 +21,7 @@ impl Association {
     }
 
     /// Goes on with the shutdown if all data is acknowledged.
-    pub(super) fn advance_shutdown(&mut self) {
+    pub(super) fn advance_shutdown(&mut self, now: Instant) {
         if !self.queues.is_empty() || !self.out.is_empty() {
             return;
         }
@@ -33,10 +30,11 @@ impl Association {
             State::ShutdownReceived => State::ShutdownAckSent,
             _ => return,
         };
-        self.enter_shutdown(next);
+        self.enter_shutdown(now, next);
     }
 
-    fn enter_shutdown(&mut self, state: State) {
+    fn enter_shutdown(&mut self, now: Instant, state: State) {
+        self.timers.guard.get_or_insert(now + 5 * self.config.rto.max);
         self.state = state;
         self.outbox.state = true;
         self.timers.t2 = None;
@@ -53,14 +51,13 @@ impl Association {
                     return;
                 }
                 self.state = State::ShutdownReceived;
-                self.timers.guard.get_or_insert(now + 5 * self.config.rto.max);
                 self.events.push_back(Event::PeerShutdown);
             }
             State::ShutdownReceived => {
                 self.acknowledge_to(now, cumulative);
             }
             // Both have sent it.
-            State::ShutdownSent => self.enter_shutdown(State::ShutdownAckSent),
+            State::ShutdownSent => self.enter_shutdown(now, State::ShutdownAckSent),
             State::ShutdownAckSent => {
                 self.outbox.state = true;
                 self.timers.t2 = None;
@@ -84,7 +81,8 @@ impl Association {
         match self.state {
             State::ShutdownSent | State::ShutdownAckSent => {
                 let tag = self.peer_tag;
-                self.farewell = self.packet(tag, |p| p.push(&ShutdownComplete { reflected: false })).map(|b| (route, b));
+                self.farewell =
+                    self.packet(tag, |p| p.push(&ShutdownComplete { reflected: false })).map(|b| (route, b));
                 self.close(CloseReason::Shutdown);
             }
             // Section 8.5.1 E and 9.2: of an association that we know nothing of.

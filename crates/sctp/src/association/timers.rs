@@ -19,7 +19,8 @@ impl Association {
         let answering = self.is_receiving() && !matches!(self.state, State::CookieEchoed(_));
         let sack = if answering { self.rx.arrivals.deadline() } else { None };
         let own = [t.t1, t.t2, t.guard, t.reconfig, probe, expiry, sack].into_iter().flatten().min();
-        let paths = self.paths.iter().filter_map(|p| [p.next_timeout(), p.paced_until].into_iter().flatten().min()).min();
+        let paths =
+            self.paths.iter().filter_map(|p| [p.next_timeout(), p.paced_until].into_iter().flatten().min()).min();
         [own, paths].into_iter().flatten().min()
     }
 
@@ -52,6 +53,7 @@ impl Association {
             if due(self.paths[index].tail.due) {
                 self.tail_probe(now, index);
             }
+            // A probe takes the place of the timeout (RFC 8985 section 7.3).
             if due(self.paths[index].t3) && !self.is_closed() {
                 self.t3_timeout(now, index);
             }

@@ -45,9 +45,8 @@ impl Endpoint {
             initial,
             ties,
         };
-        let association = Association::connect(setup, routes);
+        let association = Association::connect(now, setup, routes);
         let key = self.insert(association);
-        let _ = now;
         Ok(AssociationId(key))
     }
 
@@ -123,10 +122,15 @@ impl Endpoint {
     pub fn poll_event(&mut self) -> Option<(AssociationId, Event)> {
         while let Some(&key) = self.eventful.front() {
             if let Some(entry) = self.associations.get_mut(key) {
-                if let Some(event) = entry.association.poll_event() {
+                let event = entry.association.poll_event();
+                entry.eventful = entry.association.has_events();
+                if let Some(event) = event {
+                    if !entry.eventful {
+                        self.eventful.pop_front();
+                        self.sweep(key);
+                    }
                     return Some((AssociationId(key), event));
                 }
-                entry.eventful = false;
             }
             self.eventful.pop_front();
             self.sweep(key);

@@ -7,9 +7,7 @@ use crate::ids::Route;
 use neater_base::{Instant, Key};
 use neater_sctp_wire::cause::{InvalidMandatoryParameter, OutOfResource, Restart, StaleCookie, UnresolvableAddress};
 use neater_sctp_wire::chunk::{Abort, Error, Init};
-use neater_sctp_wire::{
-    Cause, Causes, Checksum, Chunk, CommonHeader, List, Packet, PacketBuilder, RawChunk, Tag, Tsn,
-};
+use neater_sctp_wire::{Cause, Causes, Checksum, Chunk, CommonHeader, List, Packet, PacketBuilder, RawChunk, Tag, Tsn};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -94,11 +92,8 @@ impl Endpoint {
         let ours = Offer { addresses: self.addresses(), ..ours };
         let sealed = self.keys.seal(cookie);
         let mut buffer = vec![0; MAX_INIT_ACK];
-        let header = CommonHeader {
-            source_port: self.config.port,
-            destination_port: cookie.peer_port,
-            tag: cookie.peer.tag,
-        };
+        let header =
+            CommonHeader { source_port: self.config.port, destination_port: cookie.peer_port, tag: cookie.peer.tag };
         let Ok(mut packet) = PacketBuilder::new(&mut buffer, header) else { return };
         if write_init(&mut packet, &ours, Some((&sealed, report)), 0).is_err() {
             return;

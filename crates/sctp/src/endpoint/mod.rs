@@ -149,9 +149,10 @@ impl Endpoint {
 
     /// Forgets an association that is over, when nothing of it is left to be told.
     fn sweep(&mut self, key: Key) {
-        let forget = self.associations.get(key).is_some_and(|e| {
-            e.association.is_closed() && (e.released || e.association.is_drained() && !e.eventful)
-        });
+        let forget = self
+            .associations
+            .get(key)
+            .is_some_and(|e| e.association.is_closed() && (e.released || e.association.is_drained() && !e.eventful));
         if forget {
             self.associations.remove(key);
         }

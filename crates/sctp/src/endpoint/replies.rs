@@ -19,14 +19,7 @@ pub(super) struct Replies {
 
 impl Replies {
     pub(super) const fn new(most: usize, per_second: u32) -> Self {
-        Self {
-            waiting: VecDeque::new(),
-            most,
-            per_second,
-            tokens: per_second,
-            counted: Instant::ZERO,
-            suppressed: 0,
-        }
+        Self { waiting: VecDeque::new(), most, per_second, tokens: per_second, counted: Instant::ZERO, suppressed: 0 }
     }
 
     /// Whether an answer that costs the network more than its question may be given.

@@ -144,7 +144,8 @@ impl Cookie {
             out.extend_from_slice(&n.to_be_bytes());
         }
         let e = p.extensions;
-        let bits = [e.interleaving, e.partial_reliability, e.reconfiguration, e.ecn, e.zero_checksum, p.adaptation.is_some()];
+        let bits =
+            [e.interleaving, e.partial_reliability, e.reconfiguration, e.ecn, e.zero_checksum, p.adaptation.is_some()];
         out.push(bits.iter().enumerate().map(|(i, on)| u8::from(*on) << i).sum());
         if let Some(code) = p.adaptation {
             out.extend_from_slice(&code.to_be_bytes());
@@ -199,7 +200,11 @@ mod tests {
 
     fn cookie(created: Instant) -> Cookie {
         let peer = Offer::ours(Tag(3), Tsn(4), &AssociationConfig::default(), false);
-        let peer = Offer { adaptation: Some(9), addresses: vec!["2001:db8::1".parse().unwrap(), "192.0.2.7".parse().unwrap()], ..peer };
+        let peer = Offer {
+            adaptation: Some(9),
+            addresses: vec!["2001:db8::1".parse().unwrap(), "192.0.2.7".parse().unwrap()],
+            ..peer
+        };
         let route = Route { layer: LayerId(2), remote: "[2001:db8::2]:9899".parse().unwrap() };
         Cookie { created, route, peer_port: 77, tag: Tag(1), initial: Tsn(2), peer, ties: (5, 6) }
     }

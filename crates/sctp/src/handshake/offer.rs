@@ -3,8 +3,8 @@
 use crate::config::{AssociationConfig, Extensions};
 use neater_sctp_wire::chunk::{ForwardTsn, IData, IForwardTsn, Init, InitAck, ReConfig};
 use neater_sctp_wire::parameter::{
-    Adaptation, EcnCapable, ErrorDetection, ForwardTsnSupported, Padding, StateCookie, SupportedExtensions, Unrecognized,
-    ZeroChecksumAcceptable,
+    Adaptation, EcnCapable, ErrorDetection, ForwardTsnSupported, Padding, StateCookie, SupportedExtensions,
+    Unrecognized, ZeroChecksumAcceptable,
 };
 use neater_sctp_wire::{Full, PacketBuilder, Parameter, Parameters, Tag, Tsn};
 use std::net::IpAddr;
@@ -295,7 +295,9 @@ mod tests {
         let known = [Random(&[1; 32]).into(), EcnCapable.into()];
         assert!(read(&Init { parameters: Parameters::new(&known), ..good }).unwrap().0.extensions.ecn);
         // An unknown parameter of each kind, and ECN behind it.
-        for (kind, reported, goes_on) in [(0x3123u16, 0, false), (0x7123, 8, false), (0xb123, 0, true), (0xf123, 8, true)] {
+        for (kind, reported, goes_on) in
+            [(0x3123u16, 0, false), (0x7123, 8, false), (0xb123, 0, true), (0xf123, 8, true)]
+        {
             let mut bytes = kind.to_be_bytes().to_vec();
             bytes.extend([0, 8, 1, 2, 3, 4, 0x80, 0, 0, 4]);
             let offer = read(&Init { parameters: Parameters::from_bytes(&bytes), ..good }).unwrap();

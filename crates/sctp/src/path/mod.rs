@@ -183,12 +183,12 @@ impl Path {
         self.in_flight = self.in_flight.saturating_sub(u64::from(bytes));
     }
 
-    /// When the probe for a loss at the end is due: `PTO` of RFC 8985 section 7.2. `None` if it would not be before T3-rtx.
+    /// When the probe for a loss at the end is due: `PTO` of RFC 8985 section 7.2, at the latest when T3-rtx is.
     pub(crate) fn tail_deadline(&self, now: Instant, ack_delay: Duration, single: bool) -> Option<Instant> {
         let srtt = self.rtt.smoothed()?;
         let pto = 2 * srtt + if single { ack_delay } else { Duration::from_millis(2) };
         let due = now + pto;
-        self.t3.is_none_or(|t3| due < t3).then_some(due)
+        Some(self.t3.map_or(due, |t3| due.min(t3)))
     }
 
     /// One more transmission was not answered; true if the path has just become inactive (section 8.2).

@@ -140,9 +140,8 @@ impl Arrivals {
         self.blocks.clear();
         let base = self.cumulative;
         let reachable = self.above.iter().take(max_blocks).filter(|r| r.end - 1 - base <= REACH);
-        self.blocks.extend(
-            reachable.map(|r| GapBlock { start: (r.start - base) as u16, end: (r.end - 1 - base) as u16 }),
-        );
+        self.blocks
+            .extend(reachable.map(|r| GapBlock { start: (r.start - base) as u16, end: (r.end - 1 - base) as u16 }));
         (Tsn(base as u32), &self.blocks, &self.duplicates)
     }
 

@@ -11,8 +11,8 @@ mod buffers;
 mod order;
 mod reassembly;
 
-pub(crate) use arrivals::Arrivals;
 use arrivals::Arrival;
+pub(crate) use arrivals::Arrivals;
 pub(crate) use buffers::Buffers;
 pub(crate) use order::{Numbering, Order};
 pub(crate) use reassembly::{Fragment, Misfit, Place, Reassembly};
@@ -146,7 +146,9 @@ impl Receiver {
         if self.order.readable() == 0 && self.reassembly.charged() > self.limit / 2 {
             let order = &self.order;
             let least = self.limit / 8;
-            if let Some(part) = self.reassembly.take_partial(least, &mut self.buffers, order.next_number(), |run| order.is_next(run)) {
+            if let Some(part) =
+                self.reassembly.take_partial(least, &mut self.buffers, order.next_number(), |run| order.is_next(run))
+            {
                 self.order.deliver_part(part);
             }
         }
@@ -168,7 +170,11 @@ impl Receiver {
 
     /// The peer gave up everything up to `tsn` (RFC 3758 section 3.6); returns streams of which part of a message had been
     /// delivered.
-    pub(crate) fn skip_data(&mut self, tsn: u64, skipped: impl Iterator<Item = (StreamId, u32)>) -> Vec<(StreamId, u64)> {
+    pub(crate) fn skip_data(
+        &mut self,
+        tsn: u64,
+        skipped: impl Iterator<Item = (StreamId, u32)>,
+    ) -> Vec<(StreamId, u64)> {
         let cut = self.reassembly.drop_data_to(tsn, &mut self.buffers);
         self.arrivals.skip_to(tsn);
         for (stream, ssn) in skipped.filter(|(s, _)| s.0 < self.streams) {

@@ -31,7 +31,14 @@ pub(crate) struct Order {
 
 impl Order {
     pub(crate) const fn new(numbering: Numbering) -> Self {
-        Self { numbering, next: Pages::new(), waiting: BTreeMap::new(), ready: VecDeque::new(), charged: 0, delivered: 0 }
+        Self {
+            numbering,
+            next: Pages::new(),
+            waiting: BTreeMap::new(),
+            ready: VecDeque::new(),
+            charged: 0,
+            delivered: 0,
+        }
     }
 
     /// What is charged for everything that is kept.

@@ -270,7 +270,11 @@ impl Reassembly {
     }
 
     /// Drops the fragments of messages that the peer has abandoned, and returns whether part of one had been delivered.
-    pub(crate) fn drop_where(&mut self, buffers: &mut Buffers, gone: impl Fn(&Run, Place) -> bool) -> Vec<(StreamId, u64)> {
+    pub(crate) fn drop_where(
+        &mut self,
+        buffers: &mut Buffers,
+        gone: impl Fn(&Run, Place) -> bool,
+    ) -> Vec<(StreamId, u64)> {
         self.cool();
         let mut cut = Vec::new();
         let places: Vec<Place> = self.cold.iter().filter(|(p, r)| gone(r, **p)).map(|(p, _)| *p).collect();

@@ -109,8 +109,7 @@ fn any_order_of_fragments_gives_the_messages() {
                 let len = (1 + rng.below(12) as usize).min(payload.len() - at);
                 let ends = at + len == payload.len();
                 let stream = StreamId(number as u16 % 3);
-                let place =
-                    if interleaved { Place::idata(stream, false, number, fsn) } else { Place::data(tsn) };
+                let place = if interleaved { Place::idata(stream, false, number, fsn) } else { Place::data(tsn) };
                 pieces.push((place, stream, number, at == 0, ends, payload[at..at + len].to_vec()));
                 (at, fsn, tsn) = (at + len, fsn + 1, tsn + 1);
             }

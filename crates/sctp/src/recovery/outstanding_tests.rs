@@ -133,7 +133,9 @@ fn the_account_is_always_right() {
                     ack(&mut out, cumulative, &[(gap, gap + rng.below(3))]);
                 }
             }
-            let sum = |f: &dyn Fn(&Sent) -> bool| out.iter().filter(|(_, s)| f(s)).map(|(_, s)| s.piece.payload.len()).sum::<usize>();
+            let sum = |f: &dyn Fn(&Sent) -> bool| {
+                out.iter().filter(|(_, s)| f(s)).map(|(_, s)| s.piece.payload.len()).sum::<usize>()
+            };
             assert_eq!(out.flying(), sum(&|s| s.fate == Fate::InFlight), "seed {seed}");
             assert_eq!(out.payload(), sum(&|s| s.fate != Fate::Abandoned), "seed {seed}");
             assert_eq!(out.any_in_flight(), out.iter().any(|(_, s)| s.fate == Fate::InFlight));

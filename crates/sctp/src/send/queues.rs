@@ -323,6 +323,24 @@ impl Queues {
         with.max().map(|(_, id, stream)| (StreamId(stream), id))
     }
 
+    /// The messages for streams that do not exist.
+    pub(crate) fn beyond(&self) -> Vec<(StreamId, MessageId)> {
+        let beyond = self.queues.iter().filter(|q| q.stream >= self.count);
+        beyond.flat_map(|q| q.messages.iter().map(|(_, m)| (StreamId(q.stream), m.id))).collect()
+    }
+
+    /// The peer does not let messages be given up: none of those that wait may be.
+    pub(crate) fn make_reliable(&mut self) {
+        for (_, message) in self.queues.iter_mut().flat_map(|q| q.messages.iter_mut()) {
+            message.reliability = super::Reliability::Full;
+        }
+    }
+
+    /// The messages that wait, in no order.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = MessageId> {
+        self.queues.iter().flat_map(|q| q.messages.iter().map(|(_, m)| m.id))
+    }
+
     /// Takes everything out, stream by stream.
     pub(crate) fn drain(&mut self) -> Vec<(StreamId, Pending)> {
         let mut all: Vec<_> = Vec::with_capacity(self.messages);
@@ -374,7 +392,6 @@ impl Queues {
         let s = self.streams.get_mut(stream);
         (s.ordered, s.unordered) = (0, 0);
     }
-
 }
 
 #[cfg(test)]

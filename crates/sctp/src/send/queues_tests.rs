@@ -123,7 +123,13 @@ fn pieces_are_numbered_and_cut() {
     let said: Vec<_> = pieces.iter().map(|p| (p.number, p.fsn, p.begins, p.ends, p.payload.len())).collect();
     assert_eq!(
         said,
-        [(0, 0, true, false, 100), (0, 1, false, false, 100), (0, 2, false, true, 50), (1, 0, true, true, 10), (0, 0, true, true, 5)]
+        [
+            (0, 0, true, false, 100),
+            (0, 1, false, false, 100),
+            (0, 2, false, true, 50),
+            (1, 0, true, true, 10),
+            (0, 0, true, true, 5)
+        ]
     );
     assert!(!q.is_mid_message(StreamId(7)));
     q.restart_numbers(StreamId(7));

@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use core::time::Duration;
-use neater_base::net::Ecn;
 use neater_base::Instant;
+use neater_base::net::Ecn;
 use neater_link::{Link, LinkConfig, Output, PacketMeta, Protocol};
 use neater_sctp::{
     AssociationConfig, AssociationId, CloseReason, Config, Endpoint, Event, Layer, LayerId, Message, Route, SendOptions,
@@ -76,7 +76,11 @@ impl World {
     pub fn with(seed: u64, configs: [Config; 2], links: Vec<LinkConfig>) -> Self {
         let [a, b] = configs;
         let make = |way: usize| -> Vec<Link<Packet>> {
-            links.iter().enumerate().map(|(i, c)| Link::new(c.clone(), seed * 100 + way as u64 * 10 + i as u64)).collect()
+            links
+                .iter()
+                .enumerate()
+                .map(|(i, c)| Link::new(c.clone(), seed * 100 + way as u64 * 10 + i as u64))
+                .collect()
         };
         let addresses = [0, 1].map(|end| (0..links.len()).map(|p| address(end, p)).collect());
         Self {
@@ -225,4 +229,51 @@ impl World {
             assert!(self.step(limit), "it never happened; events: {:?}", self.events);
         }
     }
+}
+
+/// Prints every packet.
+pub fn tracer() -> Tap {
+    Box::new(|end, packet| {
+        use neater_sctp_wire::{Chunk, Packet as Wire};
+        let wire = Wire::parse(&packet.bytes).unwrap();
+        let mut line = format!("  {end}>");
+        for raw in wire.chunks().flatten() {
+            let chunk = Chunk::decode(&raw).unwrap();
+            line += &match chunk {
+                Chunk::Data(d) => format!(
+                    " DATA {} s{} n{} {}{}{} {}",
+                    d.tsn.0,
+                    d.stream.0,
+                    d.ssn.0,
+                    if d.unordered { "U" } else { "" },
+                    if d.beginning { "B" } else { "" },
+                    if d.ending { "E" } else { "" },
+                    d.payload.len()
+                ),
+                Chunk::IData(d) => format!(
+                    " IDATA {} s{} m{} {:?} {}{} {}",
+                    d.tsn.0,
+                    d.stream.0,
+                    d.mid.0,
+                    d.part,
+                    if d.unordered { "U" } else { "" },
+                    if d.ending { "E" } else { "" },
+                    d.payload.len()
+                ),
+                Chunk::Sack(s) => format!(
+                    " SACK {} w{} {:?} {:?}",
+                    s.cumulative.0,
+                    s.a_rwnd,
+                    s.gaps.iter().map(|g| (g.start, g.end)).collect::<Vec<_>>(),
+                    s.duplicates.iter().map(|t| t.0).collect::<Vec<_>>()
+                ),
+                Chunk::ForwardTsn(f) => format!(" {f:?}"),
+                Chunk::IForwardTsn(f) => format!(" {f:?}"),
+                Chunk::Shutdown(s) => format!(" SHUTDOWN {}", s.cumulative.0),
+                other => format!(" {}", other.name()),
+            };
+        }
+        println!("{line}");
+        true
+    })
 }

@@ -1,0 +1,228 @@
+//! Peers that mean no good: floods, nonsense, and packets that were changed on the way.
+
+mod support;
+
+use core::time::Duration;
+use neater_base::Rng;
+use neater_link::LinkConfig;
+use neater_sctp::{AssociationConfig, CloseReason, Endpoint, Event, Layer, LayerId, Route};
+use neater_sctp_wire::chunk::{CookieEcho, Data, Init, Sack, Shutdown};
+use neater_sctp_wire::{
+    Array, Checksum, Chunk, CommonHeader, Emit, Packet as Wire, PacketBuilder, Parameter, Parameters, Ppid, Ssn,
+    StreamId, Tag, Tsn,
+};
+use support::{PORTS, World, address, config, ms};
+
+/// A client made by hand.
+struct Raw {
+    server: Endpoint,
+    now: neater_base::Instant,
+    tag: Tag,
+    id: Option<neater_sctp::AssociationId>,
+}
+
+const FIRST: u32 = 1000;
+
+impl Raw {
+    fn listening(association: AssociationConfig) -> Self {
+        let server = Endpoint::new(config(1, 1, association), [3; 32], &[4; 32]);
+        Self { server, now: neater_base::Instant::ZERO + Duration::from_secs(5), tag: Tag::ZERO, id: None }
+    }
+
+    fn give(&mut self, port: u16, tag: Tag, chunk: &impl Emit) {
+        let mut buffer = [0; 1200];
+        let header = CommonHeader { source_port: PORTS[0], destination_port: PORTS[1], tag };
+        let mut packet = PacketBuilder::new(&mut buffer, header).unwrap();
+        packet.push(chunk).unwrap();
+        let len = packet.finish(Checksum::Crc32c);
+        let mut remote = address(0, 0);
+        remote.set_port(port);
+        self.server.handle_packet(self.now, Route { layer: LayerId(0), remote }, false, &buffer[..len]);
+    }
+
+    fn take(&mut self) -> Vec<Vec<u8>> {
+        let mut buffer = vec![0; 2000];
+        core::iter::from_fn(|| self.server.poll_transmit(self.now, &mut buffer).map(|t| buffer[..t.len].to_vec()))
+            .collect()
+    }
+
+    fn init(&mut self, port: u16) {
+        let init = Init {
+            tag: Tag(7),
+            a_rwnd: 100_000,
+            outbound_streams: 100,
+            inbound_streams: 100,
+            initial_tsn: Tsn(FIRST),
+            parameters: Parameters::EMPTY,
+        };
+        self.give(port, Tag::ZERO, &init);
+    }
+
+    /// Goes through the handshake.
+    fn connected(association: AssociationConfig) -> Self {
+        let mut raw = Self::listening(association);
+        raw.init(9899);
+        let answer = raw.take().remove(0);
+        let packet = Wire::parse(&answer).unwrap();
+        let Chunk::InitAck(ack) = Chunk::decode(&packet.chunks().next().unwrap().unwrap()).unwrap() else { panic!() };
+        let cookie = ack.0.parameters.iter().flatten().find_map(|p| match p {
+            Parameter::StateCookie(c) => Some(c.0.to_vec()),
+            _ => None,
+        });
+        raw.tag = ack.0.tag;
+        raw.give(9899, raw.tag, &CookieEcho { cookie: &cookie.unwrap() });
+        let (id, event) = raw.server.poll_event().unwrap();
+        assert_eq!(event, Event::Accepted);
+        raw.id = Some(id);
+        raw.take();
+        raw
+    }
+
+    fn chunk(&mut self, chunk: &impl Emit) {
+        self.give(9899, self.tag, chunk);
+    }
+
+    fn closed(&mut self) -> Option<CloseReason> {
+        core::iter::from_fn(|| self.server.poll_event()).find_map(|(_, e)| match e {
+            Event::Closed(reason) => Some(reason),
+            _ => None,
+        })
+    }
+}
+
+fn data(tsn: u32, beginning: bool, ending: bool, payload: &[u8]) -> Data<'_> {
+    Data { beginning, ending, payload, ..Data::whole(Tsn(tsn), StreamId(1), Ssn(0), Ppid(0)) }
+}
+
+#[test]
+fn a_flood_of_inits_costs_a_bounded_number_of_answers_and_nothing_that_stays() {
+    let mut raw = Raw::listening(AssociationConfig::default());
+    for i in 0..20_000u32 {
+        raw.init(1 + (i % 60_000) as u16);
+    }
+    assert_eq!(raw.server.kept(), 0);
+    assert!(raw.take().len() <= 256);
+    assert!(raw.server.stats().replies_suppressed > 19_000);
+    // Without answers out of the way, the next second's are given again.
+    raw.now += Duration::from_secs(2);
+    raw.init(77);
+    assert_eq!(raw.take().len(), 1);
+}
+
+#[test]
+fn tiny_fragments_that_never_end_fill_the_buffer_and_no_more() {
+    let association = AssociationConfig { receive_buffer: 50_000, ..AssociationConfig::rfc9260() };
+    let mut raw = Raw::connected(association);
+    // Every second TSN is missing.
+    for i in 0..30_000u32 {
+        raw.chunk(&data(FIRST + 2 * i + 2, false, false, b"x"));
+        raw.take();
+    }
+    let stats = raw.server.association_stats(raw.id.unwrap()).unwrap();
+    assert!(stats.chunks_received * 65 <= 2 * 50_000, "{stats:?}");
+    assert!(stats.dropped > 20_000, "{stats:?}");
+    assert_eq!(raw.closed(), None);
+}
+
+#[test]
+fn what_contradicts_itself_ends_the_association() {
+    type Step = fn(&mut Raw);
+    let cases: [(&str, Step); 5] = [
+        ("no data", |r| r.chunk(&data(FIRST, true, true, b""))),
+        ("two beginnings", |r| {
+            r.chunk(&data(FIRST, true, false, b"a"));
+            r.chunk(&data(FIRST + 1, true, false, b"b"));
+        }),
+        ("an end without a middle", |r| {
+            r.chunk(&data(FIRST + 1, false, true, b"a"));
+            r.chunk(&data(FIRST + 2, false, true, b"b"));
+        }),
+        ("a SACK chunk for what was not sent", |r| {
+            let sack = Sack { cumulative: Tsn(0), a_rwnd: 1, gaps: Array::EMPTY, duplicates: Array::EMPTY };
+            for base in 0..64u32 {
+                r.chunk(&Sack { cumulative: Tsn(base << 26), ..sack });
+            }
+        }),
+        ("a SHUTDOWN chunk for what was not sent", |r| {
+            for base in 0..64u32 {
+                r.chunk(&Shutdown { cumulative: Tsn(base << 26) });
+            }
+        }),
+    ];
+    for (what, step) in cases {
+        let mut raw = Raw::connected(AssociationConfig::rfc9260());
+        step(&mut raw);
+        let closed = raw.closed();
+        assert!(matches!(closed, Some(CloseReason::PeerMisbehaved(_))), "{what}: {closed:?}");
+        let last = raw.take().pop().unwrap();
+        let kind = Wire::parse(&last).unwrap().chunks().next().unwrap().unwrap().kind;
+        assert_eq!((kind, raw.server.kept()), (6, 0), "{what}: ABORT");
+    }
+}
+
+#[test]
+fn data_for_a_stream_that_there_is_not_is_acknowledged_and_reported() {
+    let mut raw = Raw::connected(AssociationConfig::rfc9260());
+    raw.chunk(&Data { stream: StreamId(5000), ..data(FIRST, true, true, b"x") });
+    let kinds: Vec<u8> = raw
+        .take()
+        .iter()
+        .flat_map(|p| Wire::parse(p).unwrap().chunks().flatten().map(|c| c.kind).collect::<Vec<_>>())
+        .collect();
+    assert!(kinds.contains(&9), "ERROR: {kinds:?}");
+    raw.now += ms(500);
+    raw.server.handle_timeout(raw.now);
+    let sack = raw.take().into_iter().next();
+    assert!(sack.is_some() || kinds.contains(&3), "acknowledged");
+}
+
+/// Packets that are changed on the way, with a checksum that is none: nothing panics, time goes on, and nothing is left.
+#[test]
+fn changed_packets_never_do_more_than_end_the_association() {
+    for seed in 0..400 {
+        let mut rng = Rng::from_number(seed);
+        let configs = [0, 1].map(|end| {
+            let mut c = config(end, 1, AssociationConfig { receive_buffer: 30_000, ..AssociationConfig::default() });
+            c.layers = vec![Layer { authenticates: true, ..support::layer(0, end) }];
+            c
+        });
+        let mut w = World::with(seed, configs, vec![LinkConfig::delay(ms(5)).with_loss(0.05)]);
+        let ids = w.established();
+        let mut dice = Rng::from_number(seed + 1000);
+        w.tap = Some(Box::new(move |_, packet| {
+            if dice.chance(0.15) {
+                // Anywhere behind the tag; half of the time in the header of the first chunk.
+                for _ in 0..1 + dice.below(4) {
+                    let span = if dice.chance(0.5) { 20 } else { packet.bytes.len() as u64 - 12 };
+                    let at = 12 + dice.below(span.min(packet.bytes.len() as u64 - 12)) as usize;
+                    packet.bytes[at] = if dice.chance(0.3) { 0xff } else { dice.u32() as u8 };
+                }
+                if dice.chance(0.2) {
+                    let len = 12 + dice.below(packet.bytes.len() as u64 - 12) as usize / 4 * 4;
+                    packet.bytes.truncate(len.max(16));
+                }
+                packet.bytes[8..12].fill(0);
+            }
+            true
+        }));
+        for _ in 0..30 {
+            for end in 0..2 {
+                let payload = vec![end as u8; 1 + rng.below(4000) as usize];
+                let stream = StreamId(rng.below(30) as u16);
+                let options = neater_sctp::SendOptions { unordered: rng.chance(0.3), ..Default::default() };
+                let _ = w.ends[end].send(ids[end], stream, payload.into(), options);
+            }
+            w.run(ms(rng.below(200)));
+            for end in 0..2 {
+                w.read(end, ids[end]);
+            }
+        }
+        for end in 0..2 {
+            assert!(w.ends[end].buffered(ids[end]) <= 8 << 20);
+            w.ends[end].release(ids[end]);
+        }
+        w.tap = None;
+        w.run(Duration::from_secs(1));
+        assert_eq!((w.ends[0].kept(), w.ends[1].kept()), (0, 0), "seed {seed}");
+    }
+}
