@@ -55,16 +55,22 @@ struct Work {
 /// A candidate in a block.
 #[derive(Clone, Copy, Debug)]
 struct Found {
+    /// The score, as a number to be sorted by.
+    place: u128,
     score: (f64, f64),
     hash: u64,
     block: u32,
     bit: u32,
 }
 
-/// Sorts scores from high to low.
-fn better(a: (f64, f64), b: (f64, f64)) -> core::cmp::Ordering {
-    let score = |(evaluated, others)| Score { evaluated, others };
-    score(b).order(&score(a))
+/// A score as a number that is smaller for better ones, in the order of [`Score::order`].
+fn place((evaluated, others): (f64, f64)) -> u128 {
+    // Bits of a double in the order of the numbers; adding 0 makes -0 and 0 the same.
+    let ordered = |n: f64| {
+        let bits = (n + 0.0).to_bits();
+        if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+    };
+    !(u128::from(ordered(evaluated)) << 64 | u128::from(ordered(others)))
 }
 
 impl Work {
@@ -112,7 +118,8 @@ impl Work {
 
     fn candidate(&self, block: usize, bit: usize) -> Found {
         let hash = self.blocks[block].hashes[bit];
-        Found { score: (self.evaluated[bit], self.others[bit]), hash, block: block as u32, bit: bit as u32 }
+        let score = (self.evaluated[bit], self.others[bit]);
+        Found { place: place(score), score, hash, block: block as u32, bit: bit as u32 }
     }
 
     /// Whether two candidates have the same keys with the same values.
@@ -238,7 +245,7 @@ impl Compiled {
             work.input.extend(block.columns.iter().filter_map(|c| Some((c.key, c.prop(bit)?))));
             self.join(limits.rows, work)?;
         }
-        work.found.sort_by(|a, b| better(a.score, b.score));
+        work.found.sort_by_key(|f| f.place);
         for block in &mut work.blocks[begin..work.used] {
             block.alive = 0;
         }
@@ -308,7 +315,7 @@ impl Compiled {
         work.input = input;
         let mut joined = std::mem::take(&mut work.ranked);
         // Equals stay in the order in which they came.
-        joined[start..].sort_by(|a, b| better(a.0.score, b.0.score));
+        joined[start..].sort_by_key(|(found, _)| found.place);
         for (found, _) in joined[start..].iter().take(limit) {
             work.append(false, *found, &self.interner);
         }
@@ -377,8 +384,16 @@ impl Compiled {
         if work.all.len().max(work.ranked.len()) > MAX_CANDIDATES {
             return Err(Overflow);
         }
-        work.ranked.sort_by(|a, b| better(a.0.score, b.0.score));
-        work.ranked.truncate(limits.candidates);
+        if limits.candidates < work.ranked.len() {
+            // Only the best need be in order; equals rank as they came.
+            let mut at: Vec<(u128, u32)> = work.ranked.iter().zip(0..).map(|((f, _), i)| (f.place, i)).collect();
+            let (best, ..) = at.select_nth_unstable(limits.candidates);
+            best.sort_unstable();
+            let best: Vec<_> = best.iter().map(|(_, i)| work.ranked[*i as usize]).collect();
+            work.ranked = best;
+        } else {
+            work.ranked.sort_by_key(|(found, _)| found.place);
+        }
         Ok(())
     }
 
@@ -412,5 +427,22 @@ impl Compiled {
             decision.candidate(Score { evaluated, others }, indices);
         }
         decision
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_in_the_order_of_scores() {
+        let numbers = [f64::NEG_INFINITY, -2.0, -0.1, -0.0, 0.0, 1e-300, 0.1, 3.0, f64::INFINITY];
+        let pairs: Vec<(f64, f64)> = numbers.iter().flat_map(|a| numbers.iter().map(|b| (*a, *b))).collect();
+        let score = |(evaluated, others): (f64, f64)| Score { evaluated, others };
+        for a in &pairs {
+            for b in &pairs {
+                assert_eq!(place(*a).cmp(&place(*b)), score(*b).order(&score(*a)), "{a:?} and {b:?}");
+            }
+        }
     }
 }

@@ -251,6 +251,27 @@ impl Interner {
         }
     }
 
+    /// The intersection where it is one of the two, or nothing, so that no new value arises; `None` where that is not plain.
+    fn one_of(&self, a: Val, b: Val) -> Option<Option<Val>> {
+        match (&*self.values[a as usize], &*self.values[b as usize]) {
+            (NeatValue::Range { start: a0, end: a1 }, NeatValue::Range { start: b0, end: b1 }) => {
+                let (start, end) = (a0.max(*b0), a1.min(*b1));
+                if start > end {
+                    Some(None)
+                } else if start < end && (start, end) == (*a0, *a1) {
+                    Some(Some(a))
+                } else if start < end && (start, end) == (*b0, *b1) {
+                    Some(Some(b))
+                } else {
+                    None
+                }
+            }
+            (NeatValue::Number(n), NeatValue::Range { start, end }) => Some((start <= n && n <= end).then_some(a)),
+            (NeatValue::Range { start, end }, NeatValue::Number(n)) => Some((start <= n && n <= end).then_some(b)),
+            _ => None,
+        }
+    }
+
     /// What satisfies both.
     pub(super) fn intersect(&mut self, a: Val, b: Val) -> Option<Val> {
         if a == b {
@@ -266,8 +287,13 @@ impl Interner {
                 if (known.a, known.b) == (a, b) {
                     return known.common;
                 }
-                let common = self.values[a as usize].intersect(&self.values[b as usize]);
-                let common = common.map(|c| self.value(&c));
+                let common = match self.one_of(a, b) {
+                    Some(common) => common,
+                    None => {
+                        let common = self.values[a as usize].intersect(&self.values[b as usize]);
+                        common.map(|c| self.value(&c))
+                    }
+                };
                 self.known[at] = Known { a, b, common };
                 common
             }
