@@ -52,10 +52,10 @@ impl<N: Net> Engine<N> {
             return Some(Value::from(has));
         }
         if let (true, Some(idle), Io::Stream { .. } | Io::Datagrams { .. }) =
-            (info.name == "connTimeout" && c.properties().timeout.is_none(), c.idle_timeout(), c.io)
+            (info.name == "connTimeout", c.idle_timeout(), c.io)
         {
             // QUIC gives up on a peer of which it hears nothing whether that was asked for or not.
-            return Some(Value::from(idle));
+            return Some(Value::from(c.properties().timeout.map_or(idle, |t| t.min(idle))));
         }
         match (&c.ext, info.class) {
             (Some(ext), Class::Connection | Class::Protocol) if ext.changed.is_some() => {
@@ -207,7 +207,10 @@ impl<N: Net> Engine<N> {
                 Ok(())
             }
             "keepAliveTimeout" => self.set_option(id, SocketOption::KeepAlive(now.keep_alive_timeout)),
-            "connTimeout" => self.set_option(id, SocketOption::UserTimeout(now.timeout)),
+            "connTimeout" => match self.conns.get(conn).map(|c| c.io) {
+                Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => self.limit_silence(quic, now.timeout),
+                _ => self.set_option(id, SocketOption::UserTimeout(now.timeout)),
+            },
             "connCapacityProfile" => self.apply_profile(id, now),
             "maxSendRate" | "maxRecvRate" => {
                 self.limit_rates(conn, now.max_send_rate, now.max_recv_rate);

@@ -84,8 +84,10 @@ pub(crate) struct Quic {
     pub(crate) peer_limit: Option<u32>,
     /// When something came from the peer last.
     heard: Instant,
-    /// A timer looks after its silence: see [`silence`].
-    listening: bool,
+    /// When its silence is looked after next: see [`silence`].
+    listens_at: Option<Instant>,
+    /// `connTimeout`, set since it was established.
+    give_up: Option<Duration>,
 }
 
 /// `connPriority` unless it was set (RFC 9622 section 8.1.2).
@@ -282,7 +284,8 @@ impl<N: Net> Engine<N> {
             window: neater_quic::Tuning::SEND_WINDOW_MIN,
             peer_limit,
             heard: self.now,
-            listening: false,
+            listens_at: None,
+            give_up: None,
         });
         if let Some(s) = self.quic_sockets.get_mut(socket) {
             if s.conns.len() <= handle.0 {

@@ -455,8 +455,10 @@ async fn what_is_set_before_the_stack_is_known_takes_effect_when_it_is_or_is_tak
     c.ready().await.expect("connected");
     c.send("hello").await.expect("sent");
     let kept: Vec<_> = ["groupConnLimit", "keepAliveTimeout", "connTimeout"].map(|name| c.get(name)).into();
+    assert_eq!(kept, [Some(Value::from(1u64)), Some(Value::from("Disabled")), Some(Value::from(7.0))]);
     // It waits half a minute for its peer, whatever is asked of it.
-    assert_eq!(kept, [Some(Value::from(1u64)), Some(Value::from("Disabled")), Some(Value::from(30.0))]);
+    c.set("connTimeout", "Disabled").expect("a property");
+    assert_eq!(c.get("connTimeout"), Some(Value::from(30.0)));
     let peer = listener.accept().await.expect("accepted");
     peer.receive().await.expect("open");
     let group = c.group().expect("open");

@@ -2,7 +2,7 @@
 
 use neater_engine::{ConnectionError, SendOptions, Stack};
 use neater_link::LinkConfig;
-use neater_property::{SelectionProperty, TransportProperties};
+use neater_property::{SelectionProperty, TransportProperties, Value};
 use neater_testkit::{Ask, Manner, Over, Plan};
 use std::time::Duration;
 
@@ -69,5 +69,43 @@ fn a_peer_that_is_gone_is_found_out() {
         "{:?}",
         town.play.flow(c).end()
     );
+    town.play.end();
+}
+
+#[test]
+fn a_time_that_is_set_for_a_session_is_how_long_it_waits() {
+    for (stack, limit) in [(Stack::Quic, 3u32), (Stack::Quic, 12), (Stack::QuicDatagram, 5)] {
+        let ask = Ask::over(&[stack]);
+        let mut town = Plan::new(5).build();
+        town.listen(&ask, 443, Manner::patient());
+        let c = town.open(&ask, Manner::patient());
+        assert!(town.play.run_until(S, |p| p.flow(c).is_ready()), "{stack}");
+        town.play.say(c, "hello", SendOptions::default());
+        let engine = town.play.engine(c.node);
+        engine.set_property(c.conn, "connTimeout", &Value::from(u64::from(limit))).expect("it can be set");
+        assert_eq!(engine.get_property(c.conn, "connTimeout"), Some(Value::from(f64::from(limit))));
+        // A peer that has nothing to say, but is there.
+        town.play.run_for(100 * S);
+        assert!(!town.play.flow(c).is_over(), "{stack}: {:?}", town.play.flow(c).end());
+        let (up, down) = town.client_links;
+        for link in [up, down] {
+            town.play.world().set_link(link, LinkConfig::default().with_loss(1.0));
+        }
+        town.play.run_for(limit / 2 * S);
+        assert!(!town.play.flow(c).is_over(), "{stack}: {:?}", town.play.flow(c).end());
+        let over = town.play.run_until((limit / 2 + 2) * S, |p| p.flow(c).is_over());
+        assert!(over, "{stack}: after {limit} s");
+        let end = town.play.flow(c).end();
+        let timed_out = |e: &ConnectionError| e.to_string().contains("timed out");
+        assert!(matches!(&end, Some(Over::Failed(e)) if timed_out(e)), "{stack}: {end:?}");
+        town.play.end();
+    }
+    // No time lasts longer than what the session has agreed on.
+    let mut town = Plan::new(6).build();
+    let (c, _) = town.pair(&Ask::over(&[Stack::Quic]), Manner::patient(), Manner::patient());
+    let engine = town.play.engine(c.node);
+    assert_eq!(engine.get_property(c.conn, "connTimeout"), Some(Value::from(30.0)));
+    engine.set_property(c.conn, "connTimeout", &Value::from(300u64)).expect("it can be set");
+    assert_eq!(engine.get_property(c.conn, "connTimeout"), Some(Value::from(30.0)));
     town.play.end();
 }

@@ -2,19 +2,23 @@
 //! does not, and no program has asked for either.
 //!
 //! *Responsible for* a PING when nothing was heard for a third of the idle timeout (section 10.1.2), as long as somebody holds
-//! a stream. *Not responsible for* keep-alives that a program asks for, which quinn-proto sends by itself.
+//! a stream, and for the end of a session whose program has said how long it waits (`connTimeout`). *Not responsible for* keep-alives that a program asks for, which quinn-proto sends by itself.
 
+use super::{NO_ERROR, Quic};
 use crate::Engine;
 use crate::engine::Timer;
 use core::time::Duration;
 use neater_base::Key;
-use neater_base::net::Net;
+use neater_base::net::{ErrorKind, Net, NetError};
 use neater_property::{Preference, Role, SelectionProperty, TransportProperties};
-use neater_quic::{ConnectionApi, Tuning};
+use neater_quic::{ConnectionApi, QuicError, Tuning};
 
 /// The idle timeout that peers commonly have. What this one has is not known; if it is shorter than a third of this, the
 /// connection ends with it.
 const COMMON: Duration = Duration::from_secs(30);
+
+/// No session asks its peer more often than ten times a second, whatever its program's patience.
+const LEAST: Duration = Duration::from_millis(300);
 
 /// After how much silence to ask whether the peer is still there; `None`: the program does not want that.
 pub(crate) fn patience(properties: &TransportProperties, role: Role, tuning: &Tuning) -> Option<Duration> {
@@ -24,30 +28,57 @@ pub(crate) fn patience(properties: &TransportProperties, role: Role, tuning: &Tu
     (!unwanted).then_some(idle / 3)
 }
 
+impl Quic {
+    /// After how much silence to ask.
+    fn patience(&self) -> Option<Duration> {
+        let silence = self.request.silence?;
+        Some(self.give_up.map_or(silence, |limit| silence.min(limit / 3)))
+    }
+}
+
 impl<N: Net> Engine<N> {
     /// A stream is in use: from now on silence is listened to.
     pub(super) fn quic_listen(&mut self, key: Key) {
         let now = self.now;
         let Some(q) = self.quics.get_mut(key) else { return };
-        if let Some(patience) = q.request.silence
-            && !core::mem::replace(&mut q.listening, true)
-        {
+        if let (None, Some(patience)) = (q.listens_at, q.patience()) {
+            q.listens_at = Some(now + patience);
             self.timers.push(now + patience, Timer::Silence(key));
         }
+    }
+
+    /// `connTimeout` of an established session (RFC 9622 section 8.1.3): it has failed when nothing was heard of the peer for this
+    /// long, although it was asked. The idle timeout that was agreed on holds all the same.
+    pub(crate) fn limit_silence(&mut self, key: Key, limit: Option<Duration>) -> Result<(), NetError> {
+        self.now = self.net.now();
+        let Some(q) = self.quics.get_mut(key) else { return Err(ErrorKind::NotConnected.into()) };
+        if q.request.silence.is_none() {
+            // The program wants no packets that carry nothing, and silence means nothing then.
+            return Err(ErrorKind::Unsupported.into());
+        }
+        (q.give_up, q.listens_at) = (limit.map(|l| l.max(LEAST)), None);
+        self.quic_listen(key);
+        Ok(())
     }
 
     /// It may have been silent for too long.
     pub(crate) fn quic_silence(&mut self, key: Key) {
         let now = self.now;
+        let Some(q) = self.quics.get_mut(key).filter(|q| q.listens_at.is_some_and(|at| at <= now)) else { return };
+        q.listens_at = None;
         let Some(q) = self.quics.get(key) else { return };
         let held = |c: &Key| self.conns.get(*c).is_some_and(|c| !c.released && c.is_open());
-        let wanted = q.lost.is_none() && q.streams.values().any(held);
+        let asked = q.give_up.is_some() && q.datagrams.iter().any(held);
+        let wanted = q.lost.is_none() && (asked || q.streams.values().any(held));
         let Some(q) = self.quics.get_mut(key) else { return };
-        let (true, Some(patience)) = (wanted, q.request.silence) else {
-            // The next stream begins it anew.
-            q.listening = false;
-            return;
-        };
+        // The next stream begins it anew.
+        let (true, Some(patience)) = (wanted, q.patience()) else { return };
+        let over = q.give_up.map(|limit| q.heard + limit);
+        if over.is_some_and(|at| at <= now) && q.connected {
+            q.conn.close(now, NO_ERROR, b"");
+            self.quic_lost(key, QuicError::TimedOut);
+            return self.mark_dirty(key);
+        }
         let mut due = q.heard + patience;
         if due <= now {
             if q.connected {
@@ -55,6 +86,10 @@ impl<N: Net> Engine<N> {
             }
             due = now + patience;
             self.mark_dirty(key);
+        }
+        let due = over.filter(|at| *at > now).map_or(due, |at| at.min(due));
+        if let Some(q) = self.quics.get_mut(key) {
+            q.listens_at = Some(due);
         }
         self.timers.push(due, Timer::Silence(key));
     }
