@@ -117,7 +117,7 @@ impl Default for Tuning {
 /// A packet is lost when so many later ones have arrived, or when it was sent this much longer than a round trip before one
 /// that has (RFC 9002 section 6.1, which recommends 3 and 9/8, and allows more where the order of packets changes). quinn-proto
 /// cannot learn that a packet which it held for lost was only late, so what TCP finds out (RFC 8985) is assumed: with 5 ms of
-/// jitter in both directions at 50 ms this is 9 times the goodput, and without it costs at most 5 %, in the transfers of
+/// jitter in both directions at 50 ms this is ten times the goodput, and without it costs up to 5.2 %, in the transfers of
 /// docs/decisions/0017.
 const PACKET_THRESHOLD: u32 = 16;
 /// See [`PACKET_THRESHOLD`].
