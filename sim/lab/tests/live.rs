@@ -176,13 +176,21 @@ fn the_kernel_emulates_what_it_can_and_what_it_cannot_is_refused_before_anything
         (0..40).for_each(|_| drop(socket.send_to(&[0; 1372], (to, 9))));
         Ok(())
     };
+    let middle = || {
+        let links = lab.links().expect("counters");
+        links.into_iter().find(|l| l.link == "middle" && l.from == "left").expect("there")
+    };
+    let before = middle();
     lab.netns("client1").and_then(|n| n.with(burst)).expect("sent");
-    std::thread::sleep(Duration::from_millis(600));
-    let links = lab.links().expect("counters");
-    let middle = links.iter().find(|l| l.link == "middle" && l.from == "left").expect("there");
-    assert!((17..=20).contains(&middle.queue_full), "{middle:?}");
-    assert_eq!((middle.delivered + middle.queue_full, middle.lost), (46, 0), "{middle:?}");
-    assert_eq!(middle.delivered_bytes, (middle.delivered - 6) * 1400 + 3 * 84 + 3 * 104, "IP bytes");
+    std::thread::sleep(Duration::from_millis(800));
+    let now = middle();
+    let dropped = now.queue_full - before.queue_full;
+    assert!((16..=21).contains(&dropped), "{now:?}");
+    // A router that speaks IPv6 tells of its multicast groups now and then: a few small packets more.
+    let delivered = now.delivered - before.delivered;
+    assert!((40..=44).contains(&(delivered + dropped)), "{before:?} {now:?}");
+    let bytes = (now.delivered_bytes - before.delivered_bytes).abs_diff((40 - dropped) * 1400);
+    assert!(bytes <= 500, "IP bytes are counted: {before:?} {now:?}");
     // What has no words, and what this kernel may not have.
     let every = LinkConfig { loss: neater_link::Loss::EveryNth(3), ..LinkConfig::default() };
     let error = Lab::up(&Plan::pair(every, LinkConfig::default(), 1), &options).expect_err("no words").to_string();

@@ -323,4 +323,40 @@ mod tests {
         assert_eq!(seen(&[]), None);
         assert_eq!(seen(&[0x60; 60]), None);
     }
+
+    #[test]
+    fn no_packet_makes_it_panic() {
+        let mut rng = neater_base::Rng::from_number(7);
+        let mut seen_any = [0u32; 3];
+        for _ in 0..50_000 {
+            let mut p = vec![0; rng.below(96) as usize];
+            rng.fill(&mut p);
+            // Most are made to look like IPv4 of their own length, some with an error in them.
+            if p.len() >= 20 && rng.chance(0.9) {
+                p[0] = 0x45 + rng.below(3) as u8;
+                let whole = (p.len() as u16).to_be_bytes();
+                p[2..4].copy_from_slice(&whole);
+                p[9] = [1, 6, 17, 33, 132][rng.below(5) as usize];
+                if rng.chance(0.8) {
+                    (p[6], p[7]) = (0, 0);
+                }
+                if p.len() > 28 && rng.chance(0.5) {
+                    (p[20], p[28]) = (3, 0x45);
+                }
+            }
+            match seen(&p) {
+                Some(Seen::Flow(_)) => seen_any[0] += 1,
+                Some(Seen::Error(_)) => seen_any[1] += 1,
+                Some(Seen::Fragment) => seen_any[2] += 1,
+                None => {}
+            }
+            let len = p.len();
+            set_endpoint(&mut p, Part::Source, OUTSIDE);
+            set_endpoint(&mut p, Part::Destination, OUTSIDE);
+            set_error(&mut p, true, OUTSIDE);
+            set_error(&mut p, false, OUTSIDE);
+            assert_eq!(p.len(), len);
+        }
+        assert!(seen_any[0] > 500 && seen_any[2] > 500, "{seen_any:?}");
+    }
 }
