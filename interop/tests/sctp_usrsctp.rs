@@ -167,15 +167,19 @@ fn interleaved_messages_at_five_percent_loss() {
         wish.config.scheduler = Scheduler::RoundRobinPerPacket;
         wish.peer.extend(["--interleave", "--scheduler", "2"]);
         let mut world = world!(wish);
-        for batch in [
-            Batch::reliable(100, 20, 1..=20_000),
-            Batch { unordered: true, ..Batch::reliable(50, 20, 1..=20_000) },
-            Batch { policy: "rtx 0".to_owned(), ..Batch::reliable(50, 20, 1..=4000) },
-            Batch { policy: "rtx 0".to_owned(), unordered: true, ..Batch::reliable(50, 20, 1..=4000) },
-            Batch::reliable(50, 20, 1..=20_000),
+        // Only ours may be given up. Where some of theirs may be, usrsctp 0.9.5 gives up reliable ones among its I-DATA chunks
+        // as well, and says so itself (`send-failed`): ten of 200 in this very test.
+        for (batch, both) in [
+            (Batch::reliable(100, 20, 1..=20_000), true),
+            (Batch { unordered: true, ..Batch::reliable(50, 20, 1..=20_000) }, true),
+            (Batch { policy: "rtx 0".to_owned(), ..Batch::reliable(50, 20, 1..=4000) }, false),
+            (Batch { policy: "rtx 0".to_owned(), unordered: true, ..Batch::reliable(50, 20, 1..=4000) }, false),
+            (Batch::reliable(50, 20, 1..=20_000), true),
         ] {
             world.ours(&batch);
-            world.theirs(&batch);
+            if both {
+                world.theirs(&batch);
+            }
         }
         world.settle();
         world.part();
@@ -209,14 +213,16 @@ fn streams_are_reset_and_added_from_either_side() {
         world.theirs(&batch);
         world.settle();
 
+        world
+            .until("the peer to know", |w| w.peer.event("reset").is_some_and(|e| e["flags"] == 2 && e["streams"] == 1));
         world.peer.events.clear();
         world.peer.tell("reset both");
         world.until("both directions to be reset", |w| {
-            // No streams means all; the reset of stream 3 may be told only now.
-            let told = |flags: u64| {
-                w.peer.events.iter().any(|e| e["event"] == "reset" && e["flags"] == flags && e["streams"] == 0)
-            };
-            told(1) && told(2)
+            let told = |flags: u64| w.peer.events.iter().filter(move |e| e["event"] == "reset" && e["flags"] == flags);
+            // No streams means all. usrsctp resets its own in several steps when some are busy.
+            let all = told(2).any(|e| e["streams"] == 0);
+            let sum: u64 = told(2).filter_map(|e| e["streams"].as_u64()).sum();
+            told(1).any(|e| e["streams"] == 0) && (all || sum == 8)
         });
         world.ours(&batch);
         world.theirs(&batch);

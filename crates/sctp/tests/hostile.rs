@@ -18,6 +18,8 @@ struct Raw {
     server: Endpoint,
     now: neater_base::Instant,
     tag: Tag,
+    /// The server's first TSN.
+    initial: Tsn,
     id: Option<neater_sctp::AssociationId>,
 }
 
@@ -26,7 +28,13 @@ const FIRST: u32 = 1000;
 impl Raw {
     fn listening(association: AssociationConfig) -> Self {
         let server = Endpoint::new(config(1, 1, association), [3; 32], &[4; 32]);
-        Self { server, now: neater_base::Instant::ZERO + Duration::from_secs(5), tag: Tag::ZERO, id: None }
+        Self {
+            server,
+            now: neater_base::Instant::ZERO + Duration::from_secs(5),
+            tag: Tag::ZERO,
+            initial: Tsn(0),
+            id: None,
+        }
     }
 
     fn give(&mut self, port: u16, tag: Tag, chunk: &impl Emit) {
@@ -69,7 +77,7 @@ impl Raw {
             Parameter::StateCookie(c) => Some(c.0.to_vec()),
             _ => None,
         });
-        raw.tag = ack.0.tag;
+        (raw.tag, raw.initial) = (ack.0.tag, ack.0.initial_tsn);
         raw.give(9899, raw.tag, &CookieEcho { cookie: &cookie.unwrap() });
         let (id, event) = raw.server.poll_event().unwrap();
         assert_eq!(event, Event::Accepted);
@@ -138,15 +146,12 @@ fn what_contradicts_itself_ends_the_association() {
             r.chunk(&data(FIRST + 2, false, true, b"b"));
         }),
         ("a SACK chunk for what was not sent", |r| {
-            let sack = Sack { cumulative: Tsn(0), a_rwnd: 1, gaps: Array::EMPTY, duplicates: Array::EMPTY };
-            for base in 0..64u32 {
-                r.chunk(&Sack { cumulative: Tsn(base << 26), ..sack });
-            }
+            let cumulative = r.initial.plus(100);
+            r.chunk(&Sack { cumulative, a_rwnd: 1, gaps: Array::EMPTY, duplicates: Array::EMPTY });
         }),
         ("a SHUTDOWN chunk for what was not sent", |r| {
-            for base in 0..64u32 {
-                r.chunk(&Shutdown { cumulative: Tsn(base << 26) });
-            }
+            let cumulative = r.initial;
+            r.chunk(&Shutdown { cumulative });
         }),
     ];
     for (what, step) in cases {

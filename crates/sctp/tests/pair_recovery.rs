@@ -43,6 +43,7 @@ fn transfer(w: &mut World, [a, b]: [AssociationId; 2], bytes: usize) -> Duration
 fn one_lost_packet_is_repaired_without_a_timeout() {
     for (i, association) in recoveries().into_iter().enumerate() {
         let mut w = World::new(1, association, LinkConfig::delay(ms(20)).without([12]));
+        w.links[1] = vec![neater_link::Link::new(LinkConfig::delay(ms(20)), 1)];
         let ids = w.established();
         let took = transfer(&mut w, ids, 200_000);
         let stats = w.ends[0].association_stats(ids[0]).unwrap();
@@ -147,7 +148,7 @@ fn bursts_are_limited_or_paced() {
 fn congestion_marks_shrink_the_window_without_a_loss() {
     let extensions = Extensions { ecn: true, ..Extensions::default() };
     let association = AssociationConfig { extensions, ..AssociationConfig::default() };
-    let red = Red { ecn: true, ..Red::new(15_000, 60_000) };
+    let red = Red { ecn: true, weight: 0.1, ..Red::new(1500, 20_000) };
     let link =
         LinkConfig::rate(10_000_000, ms(10)).with_queue(QueueLimit::Packets(200)).with_discipline(Discipline::Red(red));
     let mut w = World::new(1, association, link);
@@ -203,7 +204,7 @@ fn data_takes_the_other_path_when_the_first_dies_and_comes_back() {
     let took = transfer(&mut w, ids, 100_000);
     assert!(took < Duration::from_secs(60), "{took:?}");
     // With nothing to send heartbeats find it out, and that it works again.
-    w.run(Duration::from_secs(200));
+    w.run(Duration::from_secs(1000));
     let first = w.ends[0].paths(ids[0])[0];
     assert_eq!((first.state, w.closed(0)), (PathState::Inactive, None));
     assert!(w.events[0].iter().any(|(_, e)| matches!(e, Event::PrimaryPath { path } if path.0 == 1)));

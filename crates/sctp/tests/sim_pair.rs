@@ -297,8 +297,8 @@ fn run(seed: u64, trace: bool) {
     let graceful = rng.chance(0.8);
     let who = [rng.chance(0.6), rng.chance(0.5)];
     let who = if !who[0] && (!who[1] || case.ids[1].is_none()) { [true, who[1]] } else { who };
-    for end in 0..2 {
-        if let Some(id) = case.ids[end].filter(|_| who[end]) {
+    for (end, wants) in who.into_iter().enumerate() {
+        if let Some(id) = case.ids[end].filter(|_| wants) {
             let now = case.w.now;
             if graceful {
                 case.w.ends[end].shutdown(now, id);

@@ -55,7 +55,7 @@ const PORT: u16 = 5001;
 /// The SCTP port of the peer, when it opens.
 const PEER_PORT: u16 = 5002;
 /// Nothing lasts longer than this.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// An association that is up.
 #[derive(Debug)]
@@ -224,7 +224,7 @@ impl World {
     /// Turns until `done`.
     ///
     /// # Panics
-    /// If that takes longer than twenty seconds: `what` was awaited.
+    /// If that takes longer than a minute: `what` was awaited.
     pub fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
         let end = std::time::Instant::now() + LIMIT;
         while !done(self) {
