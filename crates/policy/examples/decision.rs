@@ -1,8 +1,10 @@
 //! What a decision costs: `cargo run --release -p neater-policy --example decision [cold|cached|plain] [TURNS]`.
 //!
 //! 10,000 policies of which 20 match the request and 200 a row of the CIB, 100 rows, 100 candidates of which the first 10
-//! are ranked out. Without a word, every form is timed and the medians are printed in microseconds; with one, only that form runs, as often as TURNS
-//! says, which is what a counter of instructions wants.
+//! are ranked out. Without a word, every form is timed and the medians are printed in microseconds; with one, only that form
+//! runs, as often as TURNS says, which is what a counter of instructions wants.
+
+#![allow(clippy::disallowed_methods, reason = "a measurement reads the clock; the crate does not")]
 
 use neater_base::WallTime;
 use neater_policy::manager::{Limits, Manager, Node, Requests, Rule, Stage};

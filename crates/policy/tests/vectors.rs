@@ -1,5 +1,7 @@
 //! Runs the vectors of tests that lie beside this file, and those of a directory named in `NEATER_POLICY_VECTORS`.
 
+#![allow(clippy::disallowed_methods, reason = "a test reads its vectors; the crate reads nothing")]
+
 use neater_policy::manager::vectors;
 use std::path::Path;
 

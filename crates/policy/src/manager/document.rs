@@ -138,6 +138,12 @@ pub(crate) fn for_each_transport(candidate: &NeatArray) -> Vec<NeatArray> {
     }
 }
 
+/// A candidate without what is banned, which is never part of an answer.
+pub(crate) fn as_answer(candidate: &NeatArray) -> NeatArray {
+    let bare = |p: &NeatProperty| (p.key.clone(), NeatProperty { banned: Vec::new(), ..p.clone() });
+    candidate.iter().map(bare).collect()
+}
+
 /// A candidate as it is told: without what is for the manager alone, and with socket options by number.
 #[must_use]
 pub fn told(candidate: &NeatArray) -> NeatArray {

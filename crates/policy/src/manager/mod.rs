@@ -223,7 +223,7 @@ impl Manager {
 
     fn plainly(&mut self, requests: &Requests, now: WallTime, trace: &mut Trace) -> Result<Vec<Ranked>, TooMany> {
         if requests.pre_resolve {
-            let as_it_is = |a: &NeatArray| Ranked { properties: a.clone(), score: a.score() };
+            let as_it_is = |a: &NeatArray| Ranked { properties: document::as_answer(a), score: a.score() };
             return Ok(requests.arrays.iter().map(as_it_is).collect());
         }
         self.rows(now);

@@ -4,7 +4,7 @@
 //! made here, because here every step can be seen.
 
 use super::cib::Row;
-use super::document::{MAX_CANDIDATES, Requests, for_each_transport, same_candidate};
+use super::document::{MAX_CANDIDATES, Requests, as_answer, for_each_transport, same_candidate};
 use super::file::Rule;
 use super::trace::{Event, Miss, Origin, Stage, Trace};
 use super::{Limits, Ranked};
@@ -177,5 +177,5 @@ pub(crate) fn decide(
     }
     ranked.truncate(limits.candidates);
     trace.ranked = ranked.iter().map(|(id, _, score)| (*id, *score)).collect();
-    Ok(ranked.into_iter().map(|(_, properties, score)| Ranked { properties, score }).collect())
+    Ok(ranked.into_iter().map(|(_, candidate, score)| Ranked { properties: as_answer(&candidate), score }).collect())
 }

@@ -284,6 +284,10 @@ fn canonical_reply(reply: &Value, in_order: bool) -> Value {
     for (name, value) in members {
         let value = match (name.as_str(), value) {
             ("arrays" | "rows", Value::Array(items)) if !in_order => multiset(items).into(),
+            // Candidates of equal scores come in any order.
+            ("candidates", Value::Array(items)) if members.contains_key("scores") => {
+                regroup(items, members["scores"].as_array().map_or(&[][..], Vec::as_slice)).into()
+            }
             ("arrays" | "rows" | "candidates", Value::Array(items)) => items.iter().map(canonical).collect(),
             ("scores", Value::Array(items)) => canonical_scores(items).into(),
             ("score", Value::Array(items)) => items.iter().map(canonical).collect(),

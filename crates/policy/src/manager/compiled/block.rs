@@ -110,9 +110,9 @@ pub(super) struct Overflow;
 /// Candidates side by side.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    // In boxes, so that columns are used again without being moved.
+    #[expect(clippy::vec_box, reason = "they move between the two lists, and are used again")]
     pub(super) columns: Vec<Box<Column>>,
-    #[expect(clippy::vec_box, reason = "they move between the two lists")]
+    #[expect(clippy::vec_box, reason = "as above")]
     spare: Vec<Box<Column>>,
     pub(super) alive: Mask,
     /// The candidates in their order; those that are dead are to be skipped.
@@ -268,15 +268,13 @@ impl Block {
             let alive = column.entries.iter().enumerate().filter(|(_, e)| e.mask & self.alive != 0);
             match known(slot) {
                 // What the rows say is known for each entry; entries that came later are not.
-                Some(posts) => {
-                    if posts.any() || posts.len() < column.entries.len() {
-                        for (at, entry) in alive {
-                            match posts.of(at) {
-                                Some(rules) => rules.iter().for_each(|r| scratch.pend(*r, 0, slot, at)),
-                                None => index.triggered(column.key, entry.prop.value, interner, |r| {
-                                    scratch.pend(r, 0, slot, at);
-                                }),
-                            }
+                Some(posts) if posts.any() || posts.len() < column.entries.len() => {
+                    for (at, entry) in alive {
+                        match posts.of(at) {
+                            Some(rules) => rules.iter().for_each(|r| scratch.pend(*r, 0, slot, at)),
+                            None => index.triggered(column.key, entry.prop.value, interner, |r| {
+                                scratch.pend(r, 0, slot, at);
+                            }),
                         }
                     }
                 }
@@ -285,7 +283,7 @@ impl Block {
                         index.triggered(column.key, entry.prop.value, interner, |r| scratch.pend(r, 0, slot, at));
                     }
                 }
-                None => {}
+                _ => {}
             }
         }
         let mut word = 0;

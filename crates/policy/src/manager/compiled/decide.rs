@@ -126,13 +126,13 @@ impl Work {
     fn same(&self, a: &Found, b: &Found, interner: &Interner) -> bool {
         let (x, y) = (&self.blocks[a.block as usize], &self.blocks[b.block as usize]);
         let count = |block: &Block, bit: u32| block.columns.iter().filter(|c| c.has >> bit & 1 == 1).count();
-        let has = |c: &Box<Column>| {
+        let has = |c: &Column| {
             c.prop(a.bit as usize).is_none_or(|p| {
                 let other = y.columns.iter().find(|o| o.key == c.key).and_then(|o| o.prop(b.bit as usize));
                 other.is_some_and(|o| interner.class(o.value) == interner.class(p.value))
             })
         };
-        count(x, a.bit) == count(y, b.bit) && x.columns.iter().all(has)
+        count(x, a.bit) == count(y, b.bit) && x.columns.iter().all(|c| has(c))
     }
 
     /// Adds `candidate` to `list` unless one that is the same is there.
