@@ -20,7 +20,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 /// Why a text is no property, array or multi-array.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NeatError {
-    /// It is not JSON, or longer than [`MAX_JSON`].
+    /// It is not JSON, or longer than [`MAX_JSON`](super::MAX_JSON).
     Syntax(String),
     /// Something is not the object or list it should be.
     Shape(&'static str),

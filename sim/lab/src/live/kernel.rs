@@ -1,7 +1,7 @@
 //! The plan built by the kernel alone: routers as namespaces, links as queueing disciplines (`--emulator netem`).
 //!
 //! *Responsible for* the devices of a wire and what is put at them, the forwarding of routers, counters. *Not for* the words of
-//! the disciplines ([`netem`](super::netem)).
+//! the disciplines ([`super::netem`]).
 //!
 //! A wire is two pairs of veth devices with a bridge between them, in a namespace of all wires: the queue is at the sender's
 //! device, where its own sockets feel it, and what happens on the wire is behind it. Both ends of a wire have one hardware

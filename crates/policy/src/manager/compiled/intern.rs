@@ -274,7 +274,8 @@ impl Interner {
 
     /// What satisfies both.
     pub(super) fn intersect(&mut self, a: Val, b: Val) -> Option<Val> {
-        if a == b {
+        // A range or a set with itself may be less than itself in form: a range of one point is that number.
+        if a == b && !matches!(self.sort(a), Sort::Range | Sort::Set) {
             return (a != NOTHING).then_some(a);
         }
         match (self.sort(a), self.sort(b)) {
