@@ -313,7 +313,12 @@ fn canonical(value: &Value) -> Value {
             items.sort_by_key(ToString::to_string);
             Value::Array(items)
         }
-        Value::Object(members) => members.iter().map(|(k, v)| (k.clone(), canonical(v))).collect(),
+        Value::Object(members) => {
+            // By name: another crate may have asked serde_json to keep the order that was written.
+            let mut sorted: Vec<(String, Value)> = members.iter().map(|(k, v)| (k.clone(), canonical(v))).collect();
+            sorted.sort_by(|a, b| a.0.cmp(&b.0));
+            sorted.into_iter().collect()
+        }
         other => other.clone(),
     }
 }
