@@ -1,0 +1,51 @@
+//! `neater policy` as people and programs call it.
+
+mod common;
+
+use common::{Folder, Ran, neater, run};
+use std::path::Path;
+
+fn policy(what: &str, argument: impl AsRef<std::ffi::OsStr>) -> Ran {
+    run(neater().args(["policy", what]).arg(argument))
+}
+
+#[test]
+fn vectors_are_counted_and_a_difference_is_a_line_and_an_exit_code() {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/policy/tests/vectors");
+    let all = policy("vectors", &own);
+    assert_eq!(all.code, 0, "{}{}", all.out, all.err);
+    assert!(all.out.contains("vectors, 0 not as expected"), "{}", all.out);
+
+    let folder = Folder::new("policy-vectors");
+    let text = std::fs::read_to_string(own.join("rows-paths.json")).expect("the vector");
+    // The expected row, and only it, says another peer.
+    let at = text.rfind("\"p\"").expect("the peer of the reply");
+    folder.put("rows-paths.json", format!("{}\"q\"{}", &text[..at], &text[at + 3..]));
+    let one = policy("vectors", folder.path("."));
+    assert_eq!(one.code, 1);
+    assert_eq!(one.out.lines().filter(|l| l.starts_with("rows-paths: ")).count(), 1, "{}", one.out);
+    assert!(one.out.contains("1 vectors, 1 not as expected"), "{}", one.out);
+}
+
+#[test]
+fn a_broken_file_is_named_with_line_and_column() {
+    let folder = Folder::new("policy-check");
+    let file = folder.put("bad.policy", "{\"uid\": \"x\",\n \"properties\": [[{\"b\": {\"value\": ]]\n}");
+    let checked = policy("check", file);
+    assert_eq!(checked.code, 1);
+    let all = checked.out + &checked.err;
+    assert!(all.contains("bad.policy:2:"), "{all}");
+    assert_eq!(policy("check", folder.path("not-there.policy")).code, 4);
+}
+
+#[test]
+fn a_decision_is_explained_and_a_bad_request_refused() {
+    let told = policy("explain", r#"[{"profile": {"value": "low-latency"}}]"#);
+    assert_eq!(told.code, 0, "{}", told.err);
+    assert!(told.out.starts_with("1. score 0 + 3: transport +3"), "{}", told.out);
+    assert!(told.out.contains("profile low-latency: capacity_profile = low-latency"), "{}", told.out);
+    assert!(told.out.contains("policy elephant does not match: flow_size is not there"), "{}", told.out);
+    let bad = policy("explain", "{bad");
+    assert_eq!(bad.code, 2);
+    assert!(bad.err.contains("the request:1:2: not JSON"), "{}", bad.err);
+}
