@@ -200,6 +200,33 @@ fn a_stale_cookie_is_refused_and_the_handshake_begins_again() {
 }
 
 #[test]
+fn a_copy_of_a_cookie_does_not_open_again_what_is_over() {
+    let mut w = world();
+    let held = Rc::new(RefCell::new(None));
+    let hold = Rc::clone(&held);
+    w.tap = Some(Box::new(move |end, packet| {
+        if end == 0 && kinds(&packet.bytes)[0] == 10 {
+            *hold.borrow_mut() = Some(packet.clone());
+        }
+        true
+    }));
+    let a = w.connect(0);
+    w.send(0, a, 0, b"once");
+    w.run(Duration::from_secs(2));
+    let b = w.events[1][0].0;
+    assert_eq!(w.read(1, b).len(), 1);
+    w.ends[0].abort(a, b"");
+    w.run(Duration::from_secs(2));
+    assert_eq!((w.ends[0].associations(), w.ends[1].associations()), (0, 0));
+    let accepted = |w: &support::World| w.events[1].iter().filter(|(_, e)| *e == Event::Accepted).count();
+    assert_eq!(accepted(&w), 1);
+    let cookie = held.borrow().clone().unwrap();
+    w.deliver(1, 0, &cookie, false);
+    w.run(Duration::from_secs(2));
+    assert_eq!((w.ends[1].associations(), w.ends[1].stats().cookies_refused, accepted(&w)), (0, 1, 1));
+}
+
+#[test]
 fn a_forged_cookie_or_one_for_another_tag_is_dropped_silently() {
     let mut w = world();
     let seen = recorder(&mut w, vec![(0, 10, u32::MAX)]);

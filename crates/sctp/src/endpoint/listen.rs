@@ -157,6 +157,12 @@ impl Endpoint {
         {
             return self.call_stale(now, route, &cookie, stale);
         }
+        if known.is_none() && self.spent.has(cookie.tag) {
+            // What it opened is over. A peer that still waits for the answer is told so.
+            self.stats.cookies_refused += 1;
+            return self.abort_init(now, route, port, cookie.peer.tag, &[]);
+        }
+        self.spent.add(now, self.config.cookie_life, cookie.tag);
         match known.zip(resolution) {
             Some((key, resolution)) => {
                 let Some(entry) = self.associations.get_mut(key) else { return };

@@ -11,6 +11,7 @@ mod arrival;
 mod index;
 mod listen;
 mod replies;
+mod spent;
 
 use crate::association::Association;
 use crate::config::Config;
@@ -64,6 +65,7 @@ pub struct Endpoint {
     associations: Slab<Entry>,
     index: Index,
     replies: Replies,
+    spent: spent::Spent,
     eager: VecDeque<Key>,
     turn: u32,
     eventful: VecDeque<Key>,
@@ -87,6 +89,7 @@ impl Endpoint {
             associations: Slab::new(),
             index: Index::new(rng.u64()),
             replies: Replies::new(config.max_replies, config.replies_per_second),
+            spent: spent::Spent::default(),
             config,
             rng,
             eager: VecDeque::new(),
