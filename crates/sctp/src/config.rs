@@ -171,7 +171,7 @@ pub struct Extensions {
     pub partial_reliability: bool,
     /// RE-CONFIG (RFC 6525).
     pub reconfiguration: bool,
-    /// ECN (RFC 4960 appendix A, RFC 3168).
+    /// ECN (RFC 4960 appendix A, RFC 3168). Written, but no test has seen it with a queue that marks: off unless asked for.
     pub ecn: bool,
     /// No checksum over a layer that authenticates (RFC 9653).
     pub zero_checksum: bool,
