@@ -51,6 +51,12 @@ pub(crate) enum Command {
         /// For which shell
         shell: clap_complete::Shell,
     },
+    /// Write manual pages, one for each command, into a directory
+    #[command(after_help = "Example:\n  neater man ~/.local/share/man/man1 && man neater-get")]
+    Man {
+        /// Where they go; it is made if it is not there
+        directory: PathBuf,
+    },
 }
 
 /// What is asked of connections.

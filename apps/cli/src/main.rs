@@ -14,6 +14,7 @@ mod explain;
 mod failure;
 mod get;
 mod lab;
+mod man;
 mod output;
 mod policy;
 mod serve;
@@ -82,6 +83,7 @@ fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
             output.raw(&script)?;
             Ok(Exit::Ok)
         }
+        Command::Man { directory } => man::run(&directory, output),
     }
 }
 

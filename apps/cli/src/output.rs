@@ -74,6 +74,15 @@ impl Output {
         self.told(writeln!(io::stdout().lock(), "{text}"));
     }
 
+    /// A file that was written.
+    pub(crate) fn file(&self, path: &std::path::Path) {
+        if self.json {
+            self.event(&json!({ "event": "file", "path": path.display().to_string() }));
+        } else {
+            self.line(&path.display().to_string());
+        }
+    }
+
     /// A line about what goes on.
     pub(crate) fn note(&self, text: &str) {
         self.bars.suspend(|| {

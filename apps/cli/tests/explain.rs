@@ -135,6 +135,21 @@ fn help_teaches_and_completions_complete() {
 }
 
 #[test]
+fn there_is_a_manual_page_for_each_command() {
+    let f = Folder::new("man");
+    let r = run(neater().arg("man").arg(f.path("man1")));
+    assert!(r.code == 0 && r.out.contains("neater-get.1"), "{}{}", r.out, r.err);
+    for (page, says) in
+        [("neater.1", "Transport services"), ("neater-get.1", "resolv"), ("neater-policy-check.1", "neater")]
+    {
+        let text = std::fs::read_to_string(f.path("man1").join(page)).expect(page);
+        assert!(text.starts_with(".ie") && text.contains(".TH") && text.contains(says), "{page}: {text}");
+    }
+    let r = run(neater().args(["man", "/dev/null/x"]));
+    assert!(r.code == 4 && r.err.contains("/dev/null/x"), "{} {}", r.code, r.err);
+}
+
+#[test]
 fn what_is_no_name_is_an_error() {
     let long = "a".repeat(64);
     for name in ["a..b", &long] {

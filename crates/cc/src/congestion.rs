@@ -11,6 +11,8 @@ use neater_base::Instant;
 pub enum InitialWindow {
     /// This many segments.
     Segments(u32),
+    /// This many bytes, however they are cut, and two segments at least.
+    Bytes(u32),
     /// `min(10 MSS, max(2 MSS, 14600))` bytes (RFC 6928 section 2).
     Rfc6928,
     /// `min(4 MSS, max(2 MSS, 4380))` bytes (RFC 3390, RFC 5681 section 3.1).
@@ -23,6 +25,7 @@ impl InitialWindow {
     pub fn bytes(self, mss: u64) -> u64 {
         match self {
             Self::Segments(n) => u64::from(n.max(1)) * mss,
+            Self::Bytes(n) => u64::from(n).max(2 * mss),
             Self::Rfc6928 => (10 * mss).min((2 * mss).max(14_600)),
             Self::Rfc3390 => (4 * mss).min((2 * mss).max(4380)),
         }
@@ -333,6 +336,7 @@ mod tests {
         assert_eq!(InitialWindow::Rfc3390.bytes(1460), 4380);
         assert_eq!(InitialWindow::Rfc3390.bytes(536), 2144);
         assert_eq!(InitialWindow::Segments(3).bytes(1448), 4344);
+        assert_eq!([1200, 1452, 9000].map(|mss| InitialWindow::Bytes(14_720).bytes(mss)), [14_720, 14_720, 18_000]);
     }
 
     #[test]

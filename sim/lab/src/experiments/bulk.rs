@@ -13,7 +13,7 @@ const BYTES: (u64, u64) = (256_000_000, 1_024_000_000);
 pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome::default();
     let mut rng = lab.rng(11);
-    let pairs = if lab.quick { 6 } else { 30 };
+    let pairs = lab.seeds.unwrap_or(if lab.quick { 6 } else { 30 });
     let cases = [
         ("throughput_ratio_vs_quinn", "quic", Program::Quinn),
         ("throughput_ratio_vs_tokio_rustls", "tls", Program::Tokio),
