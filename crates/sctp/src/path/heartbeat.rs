@@ -79,6 +79,11 @@ impl Heartbeat {
         Some(now - sent_at)
     }
 
+    /// Whether none is under way or wanted.
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.waiting.is_none() && !self.wanted
+    }
+
     /// Whether the one that is waited for is lost by now; it is then no longer waited for.
     pub(crate) fn take_lost(&mut self, now: Instant) -> bool {
         let lost = self.waiting.is_some_and(|(_, _, deadline)| deadline <= now);
