@@ -61,20 +61,21 @@ fn a_queue_marks_the_marks_are_echoed_and_the_window_comes_down_without_loss() {
 #[test]
 fn an_echo_goes_on_until_it_is_answered() {
     let mut w = world([true, true], true);
-    let mut hidden = 3;
+    let hidden = std::rc::Rc::new(std::cell::Cell::new(3));
+    let left = hidden.clone();
     let log = support::Log::default();
     let seen = log.clone();
     w.tap = Some(Box::new(move |end, packet| {
         let kinds = kinds(&packet.bytes);
         seen.borrow_mut().push((end, packet.bytes.clone()));
         // The first answers are lost.
-        let hide = end == 0 && kinds.contains(&Cwr::KIND) && hidden > 0;
-        hidden -= i32::from(hide);
+        let hide = end == 0 && kinds.contains(&Cwr::KIND) && left.get() > 0;
+        left.set(left.get() - i32::from(hide));
         !hide
     }));
     let ids = w.established();
     transfer(&mut w, ids, 3_000_000);
-    assert!(hidden == 0);
+    assert_eq!(hidden.get(), 0);
     w.run(Duration::from_secs(1));
     let last = log.borrow().iter().rev().find(|(end, _)| *end == 1).unwrap().1.clone();
     assert!(!kinds(&last).contains(&Ecne::KIND), "the last one was answered");

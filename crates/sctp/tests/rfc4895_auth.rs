@@ -246,11 +246,16 @@ fn a_restart_and_a_collision_have_new_keys_on_both_sides() {
     assert!(w.saw(1, &Event::Restarted));
     exchange(&mut w, [a, b]);
 
-    let mut w = world(authenticating(&[DATA, COOKIE_ECHO]), authenticating(&[DATA, COOKIE_ECHO]));
-    let ids = [w.connect(0), w.connect(1)];
-    w.run(Duration::from_secs(3));
-    assert!(w.saw(0, &Event::Connected) && w.saw(1, &Event::Connected));
-    exchange(&mut w, ids);
+    // At 15 ms the server has answered the client's INIT, with another tag and random number than those of its own INIT.
+    for after in [0, 5, 15] {
+        let mut w = world(authenticating(&[DATA, COOKIE_ECHO]), authenticating(&[DATA, COOKIE_ECHO]));
+        let a = w.connect(0);
+        w.run(ms(after));
+        let ids = [a, w.connect(1)];
+        w.run(Duration::from_secs(3));
+        assert!(w.saw(0, &Event::Connected) && w.saw(1, &Event::Connected), "{after}");
+        exchange(&mut w, ids);
+    }
 }
 
 #[test]

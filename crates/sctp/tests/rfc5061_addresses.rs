@@ -51,11 +51,10 @@ fn exchange(w: &mut World, [a, b]: [AssociationId; 2]) {
     assert_eq!((w.read(0, a).len(), w.read(1, b).len()), (1, 1));
 }
 
-fn cut(w: &mut World, path: usize) {
-    let now = w.now;
-    for way in 0..2 {
-        w.links[way][path].set_config(now, LinkConfig::delay(ms(10)).with_down(true));
-    }
+/// The client's first address can no longer be reached.
+fn cut(w: &mut World) {
+    let gone = address(0, 0);
+    w.tap = Some(Box::new(move |_, packet| packet.from != gone && packet.to != gone));
 }
 
 #[test]
@@ -91,8 +90,7 @@ fn an_address_is_added_behind_a_nat_and_the_old_one_goes() {
     w.run(Duration::from_secs(1));
     assert_eq!(changed(&w, 0, AddressChange::Prefer(ONE)), Some(true));
     assert_eq!(changed(&w, 0, AddressChange::KeepOnly(ONE)), Some(true));
-    cut(&mut w, 0);
-    // The server has one address, which the second link leads to as well.
+    cut(&mut w);
     exchange(&mut w, ids);
     assert_eq!(w.ends[1].paths(ids[1]).iter().map(|p| p.route.remote).collect::<Vec<_>>(), [address(0, 1)]);
     assert_eq!(w.ends[0].paths(ids[0]).iter().map(|p| p.route.layer).collect::<Vec<_>>(), [ONE]);
@@ -127,7 +125,7 @@ fn what_is_in_flight_on_an_address_that_goes_takes_another_way() {
     // The server sends to the first address, which no longer hears anything; the client says so over the second.
     w.send(1, ids[1], 0, &[7; 60_000]);
     w.flush();
-    cut(&mut w, 0);
+    cut(&mut w);
     w.ends[0].change_addresses(ids[0], &[AddressChange::KeepOnly(ONE)]).unwrap();
     let before = w.now;
     w.run_until(Duration::from_secs(60), |w| changed(w, 0, AddressChange::KeepOnly(ONE)) == Some(true));
@@ -160,9 +158,9 @@ fn an_answer_that_is_lost_is_given_again_and_the_change_made_once() {
 #[test]
 fn a_peer_that_never_answers_is_unreachable() {
     let (mut w, ids) = world(false);
-    w.tap = Some(Box::new(|_, packet| !kinds(&packet.bytes).contains(&AsconfAck::KIND)));
+    w.tap = Some(Box::new(|end, _| end == 0));
     w.ends[0].change_addresses(ids[0], &[AddressChange::Add(ONE)]).unwrap();
-    w.run(Duration::from_secs(3000));
+    w.run(Duration::from_secs(300));
     assert_eq!(w.closed(0), Some(CloseReason::Unreachable), "RFC 5061 section 5.1, B2");
 }
 

@@ -307,3 +307,20 @@ fn section_5_1_data_that_overtakes_cookie_ack_is_taken() {
     assert!(w.saw(0, &Event::Connected));
     works(&mut w, [a, b]);
 }
+
+#[test]
+fn section_5_2_4_a_restart_does_not_make_us_forget_that_we_are_ending() {
+    let mut w = world();
+    let [_, b] = w.established();
+    w.run(ms(100));
+    // The client is gone; the server has something to say and then wants to end.
+    w.ends[0] = neater_sctp::Endpoint::new(support::config(0, 1, AssociationConfig::default()), [9; 32], &[9; 32]);
+    w.send(1, b, 0, b"last words");
+    let now = w.now;
+    w.ends[1].shutdown(now, b);
+    let a = w.connect(0);
+    w.run(Duration::from_secs(10));
+    assert!(w.saw(1, &Event::Restarted));
+    assert_eq!(w.closed(1), Some(neater_sctp::CloseReason::Shutdown));
+    let _ = a;
+}

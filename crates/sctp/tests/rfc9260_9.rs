@@ -130,7 +130,11 @@ fn after_shutdown_nothing_new_is_taken_and_everything_old_is_delivered() {
 
 #[test]
 fn data_in_shutdown_sent_is_acknowledged_by_shutdown_at_once() {
-    let (mut w, [a, b], log) = world();
+    // Packets come one by one.
+    let mut w = World::new(1, AssociationConfig::default(), LinkConfig::rate(10_000_000, ms(10)));
+    let log = record(&mut w);
+    let [a, b] = w.established();
+    w.run(ms(200));
     // The server's data keeps coming after our SHUTDOWN.
     let payload = vec![2; 100_000];
     w.send(1, b, 0, &payload);

@@ -335,10 +335,15 @@ impl Case {
                             self.w.ends[end].release(old);
                         }
                         self.closed[end] = None;
+                        self.excused[end] = self.ledgers[end].next;
                         self.ledgers[end].by_id.clear();
                         self.ledgers[1 - end].partial_message.clear();
                     }
-                    Event::Restarted => self.ledgers[1 - end].partial_message.clear(),
+                    Event::Restarted => {
+                        // What was sent since the crash went to nobody.
+                        self.excused[end] = self.ledgers[end].next;
+                        self.ledgers[1 - end].partial_message.clear();
+                    }
                     // Of an association that another one has replaced.
                     _ if self.ids[end] != Some(id) => {}
                     Event::Failed { message, .. } => {

@@ -415,7 +415,7 @@ impl Association {
         let path = &mut self.paths[index];
         if path.state == PathState::Unconfirmed {
             path.heartbeat.wanted = true;
-            path.heartbeat.schedule(Some(now + path.rtt.rto()));
+            path.heartbeat.schedule(now, Some(now + path.rtt.rto()));
             if self.events.len() < MAX_EVENTS {
                 self.events.push_back(Event::Path { path: path.id, route, state: PathState::Unconfirmed });
             }

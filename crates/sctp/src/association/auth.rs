@@ -117,11 +117,14 @@ impl Association {
         checked
     }
 
-    /// Whether a COOKIE ECHO chunk is authenticated as it must be (RFC 4895 section 6.3): with the keys of the association, or if
-    /// it has none yet, with those that follow from the cookie.
+    /// Whether a COOKIE ECHO chunk is authenticated as it must be (RFC 4895 section 6.3): with the keys of the association, or while
+    /// it is not up, with those that follow from the cookie.
     pub(crate) fn vouches_for(&mut self, cookie: &Cookie, packet: &Packet<'_>, auth: Option<&RawChunk<'_>>) -> bool {
         let mut of_cookie = None;
-        let keys = match self.auth.as_mut() {
+        // While the handshake is under way the cookie's tags may take the place of those that we know (RFC 9260 section 5.2.4,
+        // action B), and its random number with them (RFC 4895 section 6.1).
+        let settled = !self.is_opening();
+        let keys = match self.auth.as_mut().filter(|_| settled) {
             Some(known) => Some(&mut **known),
             None => {
                 let ours = self.offer();

@@ -218,6 +218,8 @@ impl Association {
             self.queue_error(&neater_sctp_wire::cause::CookieWhileShuttingDown.into());
             return false;
         }
+        // The application's wish to end it outlives the peer's memory.
+        let ending = matches!(self.state, State::ShutdownPending | State::ShutdownSent);
         // What was sent may or may not have arrived; what was not sent at all can still be.
         let sent = self.out.drain().into_iter().filter(|s| s.fate != Fate::Abandoned);
         let sent: Vec<_> = sent.map(|s| (s.piece.id, s.piece.stream)).collect();
@@ -260,6 +262,9 @@ impl Association {
         self.routes_changed = true;
         self.events.push_back(Event::Restarted);
         self.start_heartbeats(now);
+        if ending {
+            self.shutdown(now);
+        }
         true
     }
 

@@ -27,13 +27,14 @@ impl Association {
             let interval = config.heartbeat_interval(path.route);
             let next =
                 if unconfirmed { Some(now + path.rtt.rto()) } else { interval.map(|i| now + i + path.rtt.rto()) };
-            path.heartbeat.schedule(next);
+            path.heartbeat.schedule(now, next);
         }
     }
 
     /// Heartbeats are answered as they are (section 8.3).
     pub(super) fn on_heartbeat(&mut self, route: Route, info: &[u8]) {
         let answering = !matches!(self.state, State::CookieWait | State::ShutdownSent | State::ShutdownAckSent);
+        let answering = answering && !self.addresses.is_deleted(route.remote);
         if answering && self.outbox.heartbeat_acks.len() < MAX_ANSWERS {
             self.outbox.heartbeat_acks.push_back((route, info.to_vec()));
         }
@@ -172,15 +173,19 @@ impl Association {
                 if self.is_closed() {
                     return;
                 }
+                // While it is in doubt one follows the other: one each RTO.
+                let path = &mut self.paths[index];
+                path.heartbeat.wanted |= path.state == PathState::PotentiallyFailed;
             }
             let interval = self.config.heartbeat_interval(self.paths[index].route);
             let path = &mut self.paths[index];
             if path.heartbeat.take_due(now) {
                 let wait = path.heartbeat_interval(interval, rng);
-                // A path that was used in the meantime was measured by that.
-                let idle = wait.is_some_and(|w| !path.heartbeat.used_since(now - w) || path.state != PathState::Active);
-                path.heartbeat.wanted |= idle;
-                path.heartbeat.schedule(wait.map(|w| now + w));
+                // A path that was used in the meantime was measured by that: it has been idle only since then.
+                let used = path.heartbeat.used_at().filter(|_| path.state == PathState::Active);
+                let later = wait.zip(used).map(|(w, used)| used + w).filter(|at| *at > now);
+                path.heartbeat.wanted |= wait.is_some() && later.is_none();
+                path.heartbeat.schedule(now, later.or_else(|| wait.map(|w| now + w)));
                 if self.rx.is_empty() && self.out.is_empty() {
                     self.rx.trim();
                 }

@@ -51,9 +51,6 @@ impl Association {
             return;
         }
         let path = self.path_of(route);
-        if path.is_none() && self.addresses.is_deleted(route.remote) {
-            return;
-        }
         self.stats.packets_received += 1;
         self.stats.marked += u64::from(marked);
         let mut arrived =
@@ -72,7 +69,7 @@ impl Association {
         }
         if !self.is_closed() {
             // An ASCONF chunk may have made it a path meanwhile.
-            if path.is_none() && self.path_of(route).is_none() {
+            if path.is_none() && self.path_of(route).is_none() && !self.addresses.is_deleted(route.remote) {
                 self.consider(now, route, rng);
             }
             self.after_packet(&arrived);
