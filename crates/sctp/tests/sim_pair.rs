@@ -234,8 +234,12 @@ impl Case {
         (self.ids[end], self.closed[end]) = (None, None);
         for e in 0..2 {
             self.excused[e] = self.ledgers[e].next;
-            self.ledgers[e].partial_message.clear();
         }
+        // It does not know either what it has read; the other side still reads what it has received.
+        let read = &mut self.ledgers[1 - end];
+        read.partial_message.clear();
+        read.arrived.clear();
+        read.last_of_stream.clear();
         self.ledgers[end].by_id.clear();
         self.connect(end);
     }
@@ -330,7 +334,7 @@ impl Case {
                     println!("{:?} end {end} {id:?} {event:?}", self.w.now);
                 }
                 match event {
-                    Event::Accepted if self.ids[end].is_none() || self.closed[end].is_some() => {
+                    Event::Accepted if self.ids[end].is_none() || self.closed[end].is_some() || self.crashes > 0 => {
                         if let Some(old) = self.ids[end].replace(id) {
                             self.w.ends[end].release(old);
                         }
@@ -445,8 +449,15 @@ fn run(seed: u64, trace: bool) {
             }
         }
     }
-    for _ in 0..4000 {
+    for round in 0..4000 {
         case.w.run(ms(250));
+        if graceful && case.crashes > 0 && round % 100 == 99 {
+            // The association that was to end may have been another one.
+            let now = case.w.now;
+            for end in 0..2 {
+                case.ids[end].into_iter().for_each(|id| case.w.ends[end].shutdown(now, id));
+            }
+        }
         case.events();
         case.read(0);
         case.read(1);

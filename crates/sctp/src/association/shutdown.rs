@@ -42,6 +42,7 @@ impl Association {
         for path in &mut self.paths {
             path.heartbeat.stop();
             path.mtu.stop();
+            path.paced_until = None;
         }
     }
 
