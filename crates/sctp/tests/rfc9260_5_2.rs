@@ -278,8 +278,8 @@ fn section_5_2_5_a_cookie_ack_that_nobody_waits_for_is_discarded() {
     let ids = w.established();
     w.run(ms(200));
     let tags = tags(&log);
-    for end in 0..2 {
-        give(&mut w, end, address(1 - end, 0), tags[end], &[CookieAck.into()]);
+    for (end, tag) in tags.into_iter().enumerate() {
+        give(&mut w, end, address(1 - end, 0), tag, &[CookieAck.into()]);
         assert_eq!(answers(&mut w, end).len(), 0);
     }
     let connected = w.events[0].iter().filter(|(_, e)| *e == Event::Connected).count();

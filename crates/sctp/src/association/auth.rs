@@ -149,9 +149,7 @@ impl Association {
 
     /// Looks at a chunk before it is taken: `None` if it may be; else whether the rest of the packet is looked at.
     pub(super) fn challenge(&mut self, arrived: &mut Arrived, packet: &Packet<'_>, raw: &RawChunk<'_>) -> Option<bool> {
-        if self.auth.is_none() {
-            return None;
-        }
+        self.auth.as_ref()?;
         if raw.kind == Auth::KIND {
             return Some(match self.check_auth(packet, raw) {
                 Ok(()) => {
