@@ -101,7 +101,7 @@ impl EngineConfig {
     }
 }
 
-/// Figures of an engine since it was made; the first seven are of now.
+/// Figures of an engine since it was made; the first eight are of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats {
     /// Connections that exist.
@@ -110,6 +110,8 @@ pub struct EngineStats {
     pub channels: u64,
     /// QUIC connections that exist.
     pub quic_connections: u64,
+    /// SCTP associations that exist.
+    pub sctp_associations: u64,
     /// Bytes in send queues, as [`Limits::engine_bytes`] counts them.
     pub bytes_queued: u64,
     /// Deadlines, stale ones included.
