@@ -36,9 +36,8 @@ const RECV_BUDGET: usize = 16;
 const SEND_BUDGET: usize = 64;
 /// ICMP errors taken from a socket at once.
 const ICMP_BUDGET: usize = 64;
-/// What an association may have queued and unacknowledged at least, in bytes; more as its congestion window grows.
-const SEND_BUFFER: usize = 256 << 10;
-/// And at most.
+/// What an association may have queued and unacknowledged at most, in bytes: [`crate::Limits::send_buffer`] at first, and more as
+/// its congestion window grows.
 const SEND_BUFFER_MAX: usize = 64 << 20;
 
 /// What client sockets have in common that share one: family (IPv6 or not), interface and isolation.
@@ -86,6 +85,8 @@ pub(crate) struct SctpEnd {
     armed: Option<Instant>,
     /// Associations of which directions are to end.
     ending: Vec<Key>,
+    /// Associations that had no room for a message, where some are more important than others.
+    hungry: Vec<Key>,
     /// A packet that did not fit into the last train.
     left: Option<(neater_sctp::Transmit, Vec<u8>)>,
 }
@@ -207,6 +208,7 @@ impl<N: Net> Engine<N> {
     }
 
     fn drive_sctp(&mut self, key: Key) {
+        let mut looked = false;
         loop {
             // Events first: they may produce more to send, or end what would be sent.
             while let Some((id, event)) = self.sctp_ends.get_mut(key).and_then(|e| e.endpoint.poll_event()) {
@@ -223,8 +225,12 @@ impl<N: Net> Engine<N> {
                 break;
             }
             let Some(end) = self.sctp_ends.get_mut(key) else { return };
-            for a in core::mem::take(&mut end.ending) {
-                self.sctp_end_streams(a);
+            // Once: what cannot be done now is tried when something has come, or a timer has.
+            if !core::mem::replace(&mut looked, true) {
+                for a in core::mem::take(&mut end.ending) {
+                    self.sctp_end_streams(a);
+                }
+                self.sctp_feed_ranked(key);
             }
             let Some(end) = self.sctp_ends.get_mut(key) else { return };
             if end.endpoint.is_idle() {

@@ -172,7 +172,7 @@ impl<N: Net> Engine<N> {
             share: usize::MAX,
             turn: 0,
             next_stream: u16::from(!client),
-            send_buffer: 0,
+            send_buffer: self.limits.send_buffer,
             request,
             remotes,
             early: false,

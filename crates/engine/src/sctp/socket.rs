@@ -33,8 +33,9 @@ const PORT_TRIES: usize = 64;
 pub(super) const LINGER: Duration = Duration::from_secs(3);
 /// NATs forget idle UDP flows within 30 seconds, some sooner (RFC 4787 section 4.3): encapsulated paths speak more often.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// The receive buffer of an association, in bytes.
-const RECEIVE_BUFFER: u32 = 1 << 20;
+/// The receive buffer of an association, which is one for all its streams, by what is kept of datagrams: 1 MB if nothing else
+/// was said.
+const RECEIVE_FACTOR: usize = 4;
 /// How many streams each side may open: half of these numbers are one side's.
 const STREAMS: u16 = 4096;
 /// The longest SCTP packet that is ever written.
@@ -85,8 +86,9 @@ impl<N: Net> Engine<N> {
         let association = AssociationConfig {
             outbound_streams: STREAMS,
             inbound_streams: STREAMS,
-            receive_buffer: RECEIVE_BUFFER,
-            send_buffer: self.limits.send_buffer.max(super::SEND_BUFFER),
+            receive_buffer: u32::try_from(self.limits.datagram_buffer.saturating_mul(RECEIVE_FACTOR))
+                .unwrap_or(u32::MAX),
+            send_buffer: self.limits.send_buffer,
             max_message: self.limits.message,
             heartbeat_interval: profile.heartbeats.then_some(HEARTBEAT),
             scheduler: profile.scheduler,
@@ -116,6 +118,7 @@ impl<N: Net> Engine<N> {
             dirty: false,
             armed: None,
             ending: Vec::new(),
+            hungry: Vec::new(),
             left: None,
         });
         self.sctp_sockets.get_mut(socket)?.ends.insert(port, key);

@@ -1,7 +1,7 @@
 //! What connections do with the streams of an association: messages, bytes, and the ends of both directions.
 
 use super::wire::{Control, PPID_CONTROL, PPID_DATA, PPID_EMPTY};
-use super::{SEND_BUFFER, SEND_BUFFER_MAX, Sctp};
+use super::{SEND_BUFFER_MAX, Sctp};
 use crate::Engine;
 use crate::conn::{ConnectionState, How, Tx};
 use crate::event::{ConnectionError, Event, SendError};
@@ -304,7 +304,7 @@ impl<N: Net> Engine<N> {
         let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
         // The buffer follows the path: twice what may be in flight.
         let window = usize::try_from(2 * e.endpoint.window(a.id)).unwrap_or(usize::MAX);
-        let want = window.clamp(self.limits.send_buffer.max(SEND_BUFFER), SEND_BUFFER_MAX);
+        let want = window.clamp(self.limits.send_buffer, SEND_BUFFER_MAX.max(self.limits.send_buffer));
         if want > a.send_buffer + a.send_buffer / 4 {
             a.send_buffer = want;
             e.endpoint.set_send_buffer(a.id, want);
@@ -332,6 +332,21 @@ impl<N: Net> Engine<N> {
                 (true, true) => waiting.push_front((stream, conn)),
                 (true, false) => waiting.push_back((stream, conn)),
                 (false, _) => {}
+            }
+        }
+    }
+
+    /// Where what is more important goes first, its turn comes as soon as there is room, and not when half the buffer is empty:
+    /// otherwise the rest of the buffer would be sent before it.
+    pub(super) fn sctp_feed_ranked(&mut self, end: Key) {
+        let Some(e) = self.sctp_ends.get_mut(end) else { return };
+        for key in core::mem::take(&mut e.hungry) {
+            let Some(a) = self.sctps.get(key).filter(|a| a.blocked && a.lost.is_none()) else { continue };
+            let Some(e) = self.sctp_ends.get_mut(end) else { return };
+            if e.endpoint.buffered(a.id) + SHARE <= a.send_buffer {
+                self.sctp_writable(key);
+            } else {
+                e.hungry.push(key);
             }
         }
     }
@@ -446,7 +461,7 @@ impl<N: Net> Engine<N> {
     /// Tells the peer of the directions that are to end and on which everything is acknowledged. Where streams mean nothing to
     /// the peer, nobody is told.
     pub(super) fn sctp_end_streams(&mut self, key: Key) {
-        let Some(a) = self.sctps.get_mut(key).filter(|a| !a.ending.is_empty() && !a.over) else { return };
+        let Some(a) = self.sctps.get_mut(key).filter(|a| !a.ending.is_empty() && a.lost.is_none()) else { return };
         let (id, mux, waits) = (a.id, a.mux, a.resetting);
         let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
         let mut now = Vec::new();
@@ -558,6 +573,9 @@ impl<N: Net> Engine<N> {
                         Ok(message) => Ok(message),
                         Err(Refusal::Blocked) => {
                             a.blocked = true;
+                            if e.profile.scheduler == Scheduler::Priority && !e.hungry.contains(&key) {
+                                e.hungry.push(key);
+                            }
                             break;
                         }
                         Err(Refusal::Message(error)) => Err(error),
