@@ -66,9 +66,12 @@ pub(crate) struct ConnectArgs {
     /// Words or RFC 9622 properties: "reliable, low-delay, multistreaming=avoid"
     #[arg(long, value_name = "WORDS")]
     pub(crate) needs: Option<String>,
-    /// Only these transports: TCP, TLS, QUIC
+    /// Only these transports: TCP, TLS, QUIC, SCTP
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
+    /// The server's UDP port for SCTP. Default: 9899
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) udp_port: Option<u16>,
     /// Trust these authorities (PEM) instead of the system's
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
@@ -103,6 +106,7 @@ const GET_HELP: &str = "Examples:
   neater get https://example.com/ | less           one URL, to standard output
   neater get -d music https://h/a.flac https://h/b.flac
   neater get --needs low-delay -v https://example.com/
+  neater get --transport sctp http://localhost:8080/file
   neater get --ca cert.pem https://localhost:4433/file
   neater get --json -O https://example.com/a       for programs
 
@@ -154,6 +158,7 @@ const SERVE_HELP: &str = "Examples:
   neater serve --bind 0.0.0.0 --name files.lan /srv
   neater serve --cert chain.pem --key key.pem --port 443 --bind :: /srv
   neater serve --plain --port 8080 .               HTTP/1.1 in the clear
+  neater serve --plain --transport tcp,sctp .      also over streams of SCTP
 
 The generated certificate is kept for the next time, so that it can be trusted once:
   neater get --ca CERT https://localhost:4433/
@@ -177,7 +182,13 @@ pub(crate) struct ServeArgs {
     /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
-    /// HTTP/1.1 over TCP in the clear, and nothing else
+    /// With --plain, these transports: TCP, SCTP. Default: TCP
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', requires = "plain")]
+    pub(crate) transport: Vec<String>,
+    /// The UDP port for SCTP; 0 takes a free one. Default: 9899
+    #[arg(long, value_name = "PORT", requires = "plain")]
+    pub(crate) udp_port: Option<u16>,
+    /// HTTP/1.1 in the clear, over TCP unless --transport says more, and nothing else
     #[arg(long, conflicts_with_all = ["cert", "key", "name", "cert_dir"])]
     pub(crate) plain: bool,
     /// The certificate chain to show (PEM)

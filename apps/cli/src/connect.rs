@@ -103,12 +103,13 @@ fn pin(text: &str) -> Result<Pin, Failure> {
     Ok(Pin::Sha256(hash))
 }
 
-fn stack(name: &str) -> Result<Stack, Failure> {
-    let short = [("TCP", Stack::Tcp), ("TLS", Stack::Tls), ("QUIC", Stack::Quic), ("UDP", Stack::Udp)];
+pub(crate) fn stack(name: &str) -> Result<Stack, Failure> {
+    let short =
+        [("TCP", Stack::Tcp), ("TLS", Stack::Tls), ("QUIC", Stack::Quic), ("UDP", Stack::Udp), ("SCTP", Stack::Sctp)];
     let found = short.iter().find(|(s, _)| s.eq_ignore_ascii_case(name.trim())).map(|(_, s)| *s);
-    found
-        .or_else(|| Stack::from_name(name.trim()))
-        .ok_or_else(|| Failure::usage(format!("--transport {name}: there are TCP, TLS, QUIC, UDP and quic-datagram")))
+    found.or_else(|| Stack::from_name(name.trim())).ok_or_else(|| {
+        Failure::usage(format!("--transport {name}: there are TCP, TLS, QUIC, SCTP, UDP and quic-datagram"))
+    })
 }
 
 #[cfg(test)]
@@ -130,6 +131,7 @@ mod tests {
     fn transports_have_the_names_that_people_use() {
         assert_eq!(stack("tls").ok(), Some(Stack::Tls));
         assert_eq!(stack("Quic").ok(), Some(Stack::Quic));
-        assert!(stack("sctp").err().is_some_and(|f| f.message.contains("QUIC")));
+        assert_eq!(stack("sctp").ok(), Some(Stack::Sctp));
+        assert!(stack("dccp").err().is_some_and(|f| f.message.contains("SCTP")));
     }
 }

@@ -87,6 +87,7 @@ impl<N: Net> Engine<N> {
             // The session takes no more than the peer has room for: what it has taken arrives as long as the path carries
             // anything. Before that, only what it takes counts.
             Io::Stream { quic, .. } if queued == 0 => self.quics.get(quic).map_or(0, |q| q.conn.acknowledged()),
+            Io::Sctp { sctp, .. } if queued == 0 => self.sctp_acknowledged(sctp),
             _ => queued,
         }
     }
@@ -110,6 +111,13 @@ impl<N: Net> Engine<N> {
                 }
                 self.mark_dirty(quic);
                 // If it is the last of its session, the session does not end in order either.
+                if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+                    g.abort_code = Some(ABORTED);
+                }
+            }
+            Io::Sctp { sctp, stream } => {
+                c.fin_done = true;
+                self.sctp_reset(sctp, stream, ABORTED);
                 if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
                     g.abort_code = Some(ABORTED);
                 }
@@ -169,8 +177,10 @@ impl<N: Net> Engine<N> {
     pub(crate) fn both_ended(&mut self, conn: Key) {
         let Some(c) = self.conns.get(conn).filter(|c| c.is_open() && c.fin_done && c.tx.is_empty()) else { return };
         match c.io {
-            Io::Stream { .. } if c.peer_ended && c.fin_acked && c.request.may_receive => self.ended(conn),
-            Io::Stream { .. } if c.peer_ended && c.given_up() => {
+            Io::Stream { .. } | Io::Sctp { .. } if c.peer_ended && c.fin_acked && c.request.may_receive => {
+                self.ended(conn);
+            }
+            Io::Stream { .. } | Io::Sctp { .. } if c.peer_ended && c.given_up() => {
                 let error = c.error().cloned().unwrap_or(ConnectionError::StreamReset(NO_CODE));
                 self.fail_connection(conn, error);
             }

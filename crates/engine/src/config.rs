@@ -17,7 +17,8 @@ pub struct Limits {
     pub engine_bytes: usize,
     /// Bytes that any connection may queue, whatever the others do. Default 16 kB.
     pub send_floor: usize,
-    /// Bytes of received datagrams kept for a program that does not take them. Default 256 kB.
+    /// Bytes of received datagrams kept for a program that does not take them; of an SCTP association, whose peer can be told to
+    /// wait, four times as many. Default 256 kB.
     pub datagram_buffer: usize,
     /// The largest message that is accepted whole, when the queue is empty; also the most that a framer may keep of a message
     /// that is sent in parts. Default 64 MB.
@@ -101,7 +102,7 @@ impl EngineConfig {
     }
 }
 
-/// Figures of an engine since it was made; the first seven are of now.
+/// Figures of an engine since it was made; the first eight are of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats {
     /// Connections that exist.
@@ -110,6 +111,8 @@ pub struct EngineStats {
     pub channels: u64,
     /// QUIC connections that exist.
     pub quic_connections: u64,
+    /// SCTP associations that exist.
+    pub sctp_associations: u64,
     /// Bytes in send queues, as [`Limits::engine_bytes`] counts them.
     pub bytes_queued: u64,
     /// Deadlines, stale ones included.

@@ -49,6 +49,16 @@ pub(crate) enum Io {
     Datagrams {
         quic: Key,
     },
+    /// A stream of an SCTP association, or all of one whose peer is not of our kind.
+    Sctp {
+        sctp: Key,
+        /// Its number below, and which use of it above 16 bits.
+        stream: u32,
+    },
+    /// A stream that waits for a number, or an association that is being established.
+    SctpPending {
+        sctp: Key,
+    },
     /// One peer of a shared UDP socket; its address is in [`Ext::peer`].
     Peer {
         channel: Key,
@@ -63,8 +73,31 @@ pub(crate) struct Segment {
     pub(crate) completes: Option<MessageId>,
     /// First piece of a message that may expire as long as none of it is written.
     pub(crate) expires: Option<(Instant, MessageId)>,
-    /// The message may be delivered twice.
+    /// What was asked for the message.
+    pub(crate) how: How,
+}
+
+/// What was asked for a message, as far as it matters when it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct How {
+    /// It may be delivered twice.
     pub(crate) replayable: bool,
+    /// It need not keep its place among the others.
+    pub(crate) unordered: bool,
+    /// It need not be sent again when it is lost.
+    pub(crate) unreliable: bool,
+    /// It is to leave in one packet or not at all.
+    pub(crate) whole: bool,
+    /// `msgPriority`: lower is more important.
+    pub(crate) priority: u16,
+    /// The stream, where one connection is a whole association.
+    pub(crate) stream: u16,
+}
+
+impl Default for How {
+    fn default() -> Self {
+        Self { replayable: true, unordered: false, unreliable: false, whole: false, priority: 100, stream: 0 }
+    }
 }
 
 /// What a piece that waits costs beside its bytes: without it, empty messages would cost nothing and could be any number.
@@ -455,7 +488,7 @@ impl Conn {
 
     /// See [`ConnectionStats::ended`].
     pub(crate) fn end_is_out(&self) -> bool {
-        self.fin_done && (self.fin_acked || !matches!(self.io, Io::Stream { .. }))
+        self.fin_done && (self.fin_acked || !matches!(self.io, Io::Stream { .. } | Io::Sctp { .. }))
     }
 
     /// Whether its stream's sending direction was given up before the peer had everything.

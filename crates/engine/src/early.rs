@@ -126,6 +126,7 @@ fn from_attempt(e: AttemptError) -> ConnectionError {
         AttemptError::Net(e) => ConnectionError::Net(e),
         AttemptError::Tls(e) => ConnectionError::Tls(e),
         AttemptError::Quic(e) => ConnectionError::Quic(e),
+        AttemptError::Sctp(e) => ConnectionError::Sctp(e),
         AttemptError::TimedOut => ConnectionError::TimedOut,
         _ => ConnectionError::Closed,
     }

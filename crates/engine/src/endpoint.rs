@@ -15,6 +15,8 @@ pub struct RemoteEndpoint {
     pub(crate) port: u16,
     pub(crate) interface: Option<Arc<str>>,
     pub(crate) protocol: Option<crate::Stack>,
+    /// The UDP port that SCTP is encapsulated to.
+    pub(crate) udp_port: Option<u16>,
     /// Of the other fields: the key of the outcome cache, computed once here instead of at every connect.
     pub(crate) hash: u64,
 }
@@ -27,7 +29,7 @@ impl RemoteEndpoint {
     }
 
     fn rehash(mut self) -> Self {
-        let identifiers = (&self.host, self.addr, self.port, &self.interface, self.protocol);
+        let identifiers = (&self.host, self.addr, self.port, &self.interface, self.protocol, self.udp_port);
         self.hash = foldhash::fast::FixedState::with_seed(1).hash_one(identifiers);
         self
     }
@@ -75,6 +77,14 @@ impl RemoteEndpoint {
     #[must_use]
     pub fn with_protocol(mut self, stack: crate::Stack) -> Self {
         self.protocol = Some(stack);
+        self.rehash()
+    }
+
+    /// The UDP port of the peer that SCTP is encapsulated to (RFC 6951), where it is not 9899. The port of the endpoint is that
+    /// of SCTP.
+    #[must_use]
+    pub fn with_udp_port(mut self, port: u16) -> Self {
+        self.udp_port = Some(port);
         self.rehash()
     }
 
@@ -155,6 +165,8 @@ pub struct LocalEndpoint {
     pub(crate) addr: Option<IpAddr>,
     pub(crate) port: u16,
     pub(crate) interface: Option<Arc<str>>,
+    /// The UDP port that SCTP is encapsulated to.
+    pub(crate) udp_port: Option<u16>,
 }
 
 impl LocalEndpoint {
@@ -182,6 +194,14 @@ impl LocalEndpoint {
     #[must_use]
     pub fn with_interface(mut self, name: &str) -> Self {
         self.interface = Some(name.into());
+        self
+    }
+
+    /// The UDP port at which a listener takes SCTP (RFC 6951), where it is not 9899; 0 lets the system choose. The port of the
+    /// endpoint is that of SCTP. Several listeners of one engine may have the same UDP port.
+    #[must_use]
+    pub fn with_udp_port(mut self, port: u16) -> Self {
+        self.udp_port = Some(port);
         self
     }
 

@@ -11,6 +11,7 @@ use crate::listen::Listener;
 use crate::notices::Notices;
 use crate::quic::{Quic, QuicSocket, Sharing};
 use crate::resolve::Names;
+use crate::sctp::{Sctp, SctpEnd, SctpSocket};
 use crate::{ConnectionId, GroupId, ListenerId, Stack};
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -50,6 +51,12 @@ pub(crate) enum Timer {
     Look(Key),
     /// A QUIC connection may have been silent for too long.
     Silence(Key),
+    /// The associations of an SCTP port.
+    Sctp(Key),
+    /// An SCTP attempt that was withdrawn has had its time to be answered.
+    SctpTrial(Key),
+    /// An SCTP port that nobody uses has answered for long enough.
+    SctpEnd(Key),
 }
 
 /// How many events one turn takes before it lets the program have its turn.
@@ -78,6 +85,14 @@ pub struct Engine<N> {
     /// Client-side QUIC sockets that new connections may share.
     pub(crate) quic_clients: Vec<(Sharing, Key)>,
     pub(crate) dirty_quics: Vec<Key>,
+    pub(crate) sctps: Slab<Sctp>,
+    pub(crate) sctp_ends: Slab<SctpEnd>,
+    pub(crate) sctp_sockets: Slab<SctpSocket>,
+    /// Client-side SCTP sockets that new associations may share.
+    pub(crate) sctp_clients: Vec<(crate::sctp::Sharing, Key)>,
+    pub(crate) dirty_sctp: Vec<Key>,
+    /// SCTP sockets that were not read empty within the budget.
+    pub(crate) pending_sctp: Vec<Key>,
     /// Sockets that were not read empty within the budget.
     pub(crate) pending_reads: Vec<Key>,
     /// Lingering sockets, likewise.
@@ -144,6 +159,12 @@ impl<N: Net> Engine<N> {
             quic_sockets: Slab::new(),
             quic_clients: Vec::new(),
             dirty_quics: Vec::new(),
+            sctps: Slab::new(),
+            sctp_ends: Slab::new(),
+            sctp_sockets: Slab::new(),
+            sctp_clients: Vec::new(),
+            dirty_sctp: Vec::new(),
+            pending_sctp: Vec::new(),
             pending_reads: Vec::new(),
             pending_lingers: Vec::new(),
             closings: BTreeMap::new(),
@@ -192,6 +213,9 @@ impl<N: Net> Engine<N> {
         for key in core::mem::take(&mut self.pending_reads) {
             self.quic_socket_ready(key, READABLE);
         }
+        for key in core::mem::take(&mut self.pending_sctp) {
+            self.sctp_socket_ready(key, READABLE);
+        }
         for key in core::mem::take(&mut self.pending_lingers) {
             self.linger(key);
         }
@@ -235,6 +259,7 @@ impl<N: Net> Engine<N> {
     /// enough to do it once, before waiting.
     pub fn settle(&mut self) {
         self.drive_dirty();
+        self.drive_dirty_sctp();
         self.arm();
     }
 
@@ -288,7 +313,7 @@ impl<N: Net> Engine<N> {
     #[must_use]
     #[inline]
     pub fn needs_settling(&self) -> bool {
-        !self.dirty_quics.is_empty()
+        !self.dirty_quics.is_empty() || !self.dirty_sctp.is_empty()
     }
 
     /// Takes the oldest event.
@@ -312,6 +337,7 @@ impl<N: Net> Engine<N> {
             NetEvent::Ready { token, ready } => match Owner::of(token) {
                 Some(Owner::Channel(key)) => self.channel_ready(key, ready),
                 Some(Owner::QuicSocket(key)) => self.quic_socket_ready(key, ready),
+                Some(Owner::SctpSocket(key)) => self.sctp_socket_ready(key, ready),
                 Some(Owner::Resolver(t)) => self.resolver_ready(t, ready),
                 None => {}
             },
@@ -391,10 +417,13 @@ impl<N: Net> Engine<N> {
                 Timer::Rate(conn) => self.rate_timeout(conn),
                 Timer::Look(conn) => self.notify(conn, Event::Writable),
                 Timer::Silence(quic) => self.quic_silence(quic),
+                Timer::Sctp(end) => self.sctp_timeout(end),
+                Timer::SctpTrial(key) => self.sctp_trial_over(key),
+                Timer::SctpEnd(end) => self.sctp_end_over(end),
             }
         }
         if self.timers.len() > 1024
-            && self.timers.len() > 4 * (self.conns.len() + self.channels.len() + self.quics.len())
+            && self.timers.len() > 4 * (self.conns.len() + self.channels.len() + self.quics.len() + self.sctps.len())
         {
             self.compact_timers();
         }
@@ -403,7 +432,7 @@ impl<N: Net> Engine<N> {
     /// Drops the deadlines whose objects are gone.
     fn compact_timers(&mut self) {
         let (conns, channels, quics, listeners) = (&self.conns, &self.channels, &self.quics, &self.listeners);
-        let closings = &self.closings;
+        let (closings, sctps, ends) = (&self.closings, &self.sctps, &self.sctp_ends);
         self.timers.compact(|t| match t {
             Timer::Race(k) => conns.get(*k).is_some_and(|c| c.est.is_some()),
             Timer::Cached(k) => conns.get(*k).is_some_and(|c| c.state == ConnectionState::Establishing),
@@ -414,6 +443,8 @@ impl<N: Net> Engine<N> {
             Timer::Channel(k) => channels.contains(*k),
             Timer::Closing(k) => closings.contains_key(k),
             Timer::Accept(k) => listeners.contains(*k),
+            Timer::Sctp(k) | Timer::SctpEnd(k) => ends.contains(*k),
+            Timer::SctpTrial(k) => sctps.contains(*k),
             Timer::Resolver => true,
         });
     }
@@ -501,6 +532,7 @@ impl<N: Net> Engine<N> {
             connections: self.conns.len() as u64,
             channels: self.channels.len() as u64,
             quic_connections: self.quics.len() as u64,
+            sctp_associations: self.sctps.len() as u64,
             bytes_queued: self.queued as u64,
             timers: self.timers.len() as u64,
             groups: self.groups.len() as u64,

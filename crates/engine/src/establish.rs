@@ -41,6 +41,7 @@ const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) enum What {
     Channel(Key),
     Quic(Key),
+    Sctp(Key),
 }
 
 /// An attempt that is under way.
@@ -234,6 +235,7 @@ impl<N: Net> Engine<N> {
                 Some((stack, c.remote))
             }
             What::Quic(k) => self.quics.get(k).map(|q| (q.stack, q.remote)),
+            What::Sctp(k) => self.sctps.get(k).map(|a| (Stack::Sctp, a.remote)),
         }
     }
 
@@ -413,6 +415,10 @@ impl<N: Net> Engine<N> {
                 q.attempt = Some((conn, id));
                 q.answered_after(now)
             }),
+            What::Sctp(k) => self.sctps.get_mut(k).and_then(|a| {
+                a.attempt = Some((conn, id));
+                a.answered_after(now)
+            }),
         };
         self.step(conn, Step::Started { stack, addr: candidate.addr });
         if let Some(rtt) = answered {
@@ -478,6 +484,11 @@ impl<N: Net> Engine<N> {
             Stack::Quic | Stack::QuicDatagram => {
                 let name = server_name(&request, self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)), addr);
                 What::Quic(self.quic_connect(conn, candidate, stack, addr, &name, &request, options)?)
+            }
+            Stack::Sctp => {
+                let to = self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)?.udp_port);
+                let to = to.unwrap_or(neater_sctp::UDP_PORT);
+                What::Sctp(self.sctp_connect(conn, candidate, addr, &request, options, to)?)
             }
         };
         if let Some(est) = self.est(conn) {
@@ -661,6 +672,7 @@ impl<N: Net> Engine<N> {
                 }
             }
             What::Quic(k) => self.quic_abandon(k),
+            What::Sctp(k) => self.sctp_abandon(k),
         }
     }
 
@@ -719,6 +731,7 @@ impl<N: Net> Engine<N> {
                 }
             }
             What::Quic(k) => self.quic_won(conn, k, stack),
+            What::Sctp(k) => self.sctp_won(conn, k),
         }
         // An outcome that was used is no news: it is tried anew when its lifetime ends.
         if let Some(key) = cache_key.filter(|_| raced) {
@@ -736,12 +749,15 @@ impl<N: Net> Engine<N> {
             self.quic_accept(k, Direction::One);
             self.quic_take_datagrams(k);
         }
+        if let What::Sctp(k) = what {
+            self.sctp_begin(k);
+        }
     }
 
     /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned connections alike.
     pub(crate) fn enter_established(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if matches!(c.io, Io::StreamPending { .. }) {
+        if matches!(c.io, Io::StreamPending { .. } | Io::SctpPending { .. }) {
             return;
         }
         if (c.framed() || c.request.framer.frames()) && !self.begin_framing(conn, HandOver::Opener) {
@@ -840,6 +856,11 @@ impl<N: Net> Engine<N> {
         match core::mem::replace(&mut c.io, Io::None) {
             Io::Channel(k) => self.release_attempt(What::Channel(k), true),
             Io::StreamPending { quic } => self.quic_abandon_stream(conn, quic),
+            Io::SctpPending { sctp }
+                if self.sctps.get(sctp).is_some_and(|a| a.attempt.is_some_and(|(c, _)| c == conn)) =>
+            {
+                self.sctp_abandon(sctp);
+            }
             Io::None => {}
             // All but the framer was ready.
             io => {

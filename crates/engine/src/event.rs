@@ -7,6 +7,7 @@ use neater_base::net::{IcmpError, NetError};
 use neater_dns::ResolveError;
 use neater_quic::QuicError;
 use neater_race::BadCause;
+use neater_sctp::CloseReason;
 use neater_tls::TlsError;
 use std::net::SocketAddr;
 
@@ -87,6 +88,8 @@ pub enum AttemptError {
     Tls(TlsError),
     /// QUIC.
     Quic(QuicError),
+    /// SCTP: why the association was not opened.
+    Sctp(CloseReason),
     /// Name resolution.
     Resolve(ResolveError),
     /// The framer's handshake.
@@ -107,6 +110,7 @@ impl fmt::Display for AttemptError {
             Self::Net(e) => e.fmt(f),
             Self::Tls(e) => e.fmt(f),
             Self::Quic(e) => e.fmt(f),
+            Self::Sctp(e) => e.fmt(f),
             Self::Resolve(e) => e.fmt(f),
             Self::Framer(e) => write!(f, "framer: {e}"),
             Self::TimedOut => f.write_str("timed out"),
@@ -280,6 +284,8 @@ pub enum ConnectionError {
     Tls(TlsError),
     /// QUIC.
     Quic(QuicError),
+    /// SCTP: why the association is over.
+    Sctp(CloseReason),
     /// The byte stream ended without TLS's close_notify: what the peer sent may have been cut short.
     Truncated,
     /// The peer abandoned the stream with this code.
@@ -304,6 +310,7 @@ impl fmt::Display for ConnectionError {
             Self::Net(e) => e.fmt(f),
             Self::Tls(e) => e.fmt(f),
             Self::Quic(e) => e.fmt(f),
+            Self::Sctp(e) => e.fmt(f),
             Self::Truncated => {
                 f.write_str("the stream ended without TLS's close_notify: what was received may have been cut short")
             }

@@ -95,7 +95,12 @@ impl<N: Net> Engine<N> {
         let Some(greeting) = self.conns.get_mut(conn).and_then(|c| c.ext().greeting.as_mut()) else { return };
         for data in out.pieces {
             greeting.tx.bytes += data.len();
-            greeting.tx.queue.push_back(Segment { data, completes: None, expires: None, replayable: true });
+            greeting.tx.queue.push_back(Segment {
+                data,
+                completes: None,
+                expires: None,
+                how: crate::conn::How::default(),
+            });
         }
     }
 

@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) quic: Option<Key>,
+    /// Likewise over SCTP.
+    pub(crate) sctp: Option<Key>,
     pub(crate) members: Vec<Key>,
     /// Where streams that the peer opens are reported: to the listener, or to the group itself.
     pub(crate) listener: Option<Key>,
@@ -35,6 +37,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn new_group(&mut self, quic: Option<Key>, listener: Option<Key>) -> Key {
         self.groups.insert(Group {
             quic,
+            sctp: None,
             members: Vec::new(),
             listener,
             claimed: false,
@@ -122,6 +125,10 @@ impl<N: Net> Engine<N> {
 
     /// Takes the peer's streams that have waited in the session for room in the group.
     fn accept_waiting(&mut self, group: Key) {
+        if let Some(sctp) = self.groups.get(group).and_then(|g| g.sctp) {
+            self.now = self.net.now();
+            self.sctp_accept(sctp);
+        }
         let Some(quic) = self.groups.get(group).and_then(|g| g.quic) else { return };
         if self.quics.get(quic).is_some_and(|q| q.lost.is_none()) {
             self.now = self.net.now();
@@ -177,6 +184,11 @@ impl<N: Net> Engine<N> {
                 self.inherit_properties(conn.0, clone.0);
                 Ok(clone)
             }
+            Io::Sctp { sctp, .. } if self.sctps.get(sctp).is_some_and(|a| a.mux) => {
+                let clone = self.sctp_open(sctp, direction)?;
+                self.inherit_properties(conn.0, clone.0);
+                Ok(clone)
+            }
             Io::Datagrams { .. } | Io::Peer { .. } => Err(EstablishmentError::new(
                 Reason::InvalidConfiguration,
                 "this connection is one of its kind with its peer: not cloneable",
@@ -210,6 +222,9 @@ impl<N: Net> Engine<N> {
     pub fn open_stream(&mut self, group: GroupId, direction: Direction) -> Result<ConnectionId, EstablishmentError> {
         self.own_to_establish()?;
         self.now = self.net.now();
+        if let Some(sctp) = self.groups.get(group.0).and_then(|g| g.sctp) {
+            return self.sctp_open(sctp, direction);
+        }
         let quic = self.groups.get(group.0).and_then(|g| g.quic).ok_or_else(|| {
             EstablishmentError::new(Reason::InvalidConfiguration, "the group's transport is gone, or has no streams")
         })?;
@@ -277,7 +292,19 @@ impl<N: Net> Engine<N> {
     /// Whether the group lives on a transport with streams.
     #[must_use]
     pub fn group_has_streams(&self, group: GroupId) -> bool {
-        self.groups.get(group.0).is_some_and(|g| g.quic.is_some())
+        self.groups
+            .get(group.0)
+            .is_some_and(|g| g.quic.is_some() || g.sctp.and_then(|k| self.sctps.get(k)).is_some_and(|a| a.mux))
+    }
+
+    /// The stack that carries a group's session; `None` if the session is gone, or there is none.
+    #[must_use]
+    pub fn group_stack(&self, group: GroupId) -> Option<crate::Stack> {
+        let g = self.groups.get(group.0)?;
+        match g.sctp {
+            Some(_) => Some(crate::Stack::Sctp),
+            None => Some(self.quics.get(g.quic?)?.stack),
+        }
     }
 
     /// The application protocol of a group's session.
@@ -290,8 +317,11 @@ impl<N: Net> Engine<N> {
     /// The peer's address of a group's session.
     #[must_use]
     pub fn group_remote(&self, group: GroupId) -> Option<std::net::SocketAddr> {
-        let quic = self.groups.get(group.0)?.quic?;
-        Some(self.quics.get(quic)?.conn.remote())
+        let g = self.groups.get(group.0)?;
+        match g.sctp {
+            Some(sctp) => Some(self.sctps.get(sctp)?.remote),
+            None => Some(self.quics.get(g.quic?)?.conn.remote()),
+        }
     }
 
     /// The number of a connection's stream on the wire, where it is one.
@@ -299,6 +329,7 @@ impl<N: Net> Engine<N> {
     pub fn stream_number(&self, conn: ConnectionId) -> Option<u64> {
         match self.conns.get(conn.0)?.io {
             Io::Stream { stream, .. } => Some(stream.number()),
+            Io::Sctp { stream, .. } => Some(u64::from(stream as u16)),
             _ => None,
         }
     }
@@ -342,6 +373,9 @@ impl<N: Net> Engine<N> {
             self.quic_accept(quic, Direction::Both);
             self.quic_accept(quic, Direction::One);
         }
+        if let Some(sctp) = self.groups.get(group).and_then(|g| g.sctp) {
+            self.sctp_accept(sctp);
+        }
         self.tidy_group(group);
     }
 
@@ -358,7 +392,7 @@ impl<N: Net> Engine<N> {
         if g.members.len() > g.waiting.len() || (g.held > 0 && !g.closing) {
             return;
         }
-        let (quic, held, abort_code) = (g.quic, g.held > 0, g.abort_code);
+        let (quic, sctp, held, abort_code) = (g.quic, g.sctp, g.held > 0, g.abort_code);
         let unclaimed = self.groups.get_mut(group).map(|g| core::mem::take(&mut g.waiting)).unwrap_or_default();
         if !unclaimed.is_empty() {
             // The last of them to leave brings us back here.
@@ -374,6 +408,15 @@ impl<N: Net> Engine<N> {
                 self.quic_close(quic, abort_code.unwrap_or(0));
             } else if !held {
                 // The client may open another stream: the session lives until it closes it or the idle timeout does.
+                return;
+            }
+        }
+        if let Some(sctp) = sctp.filter(|k| self.sctps.get(*k).is_some_and(|a| !a.is_over())) {
+            let ours = self.sctps.get(sctp).is_some_and(|a| a.client || !a.mux);
+            if ours || self.groups.get(group).is_some_and(|g| g.closing) {
+                self.sctp_close(sctp, abort_code);
+            } else if !held {
+                // The client may open another stream.
                 return;
             }
         }

@@ -41,6 +41,7 @@ mod rate;
 mod receive;
 mod request;
 mod resolve;
+mod sctp;
 mod send;
 mod siblings;
 mod spent;
@@ -60,6 +61,7 @@ pub use event::{
 pub use ids::{ConnectionId, GroupId, ListenerId, MessageId};
 pub use neater_quic::{Direction as StreamDirection, Qlog, QlogOf};
 pub use neater_race::BadCause;
+pub use neater_sctp::CloseReason as SctpClose;
 pub use properties::SetPropertyError;
 pub use receive::{ReceiveOutcome, Received};
 pub use request::{Request, RequestOptions, dscp};

@@ -21,6 +21,7 @@ pub(crate) struct Listener {
     pub(crate) request: Request,
     pub(crate) channels: Vec<Key>,
     pub(crate) quic_sockets: Vec<Key>,
+    pub(crate) sctp_ends: Vec<Key>,
     pub(crate) addrs: Vec<(Stack, SocketAddr)>,
     /// How many connections may still be delivered (RFC 9622 section 7.2, SetNewConnectionLimit).
     pub(crate) limit: Option<u64>,
@@ -74,7 +75,7 @@ impl<N: Net> Engine<N> {
             let ready = match stack {
                 Stack::Tls => request.0.tls_server.is_some(),
                 Stack::Quic | Stack::QuicDatagram => request.0.quic_server.is_some(),
-                Stack::Tcp | Stack::Udp => true,
+                Stack::Tcp | Stack::Udp | Stack::Sctp => true,
             };
             if !ready {
                 return Err(EstablishmentError::new(
@@ -87,6 +88,7 @@ impl<N: Net> Engine<N> {
             request: request.clone(),
             channels: Vec::new(),
             quic_sockets: Vec::new(),
+            sctp_ends: Vec::new(),
             addrs: Vec::new(),
             limit: None,
             handshaking: 0,
@@ -117,6 +119,9 @@ impl<N: Net> Engine<N> {
         for key in sockets {
             self.quic_socket_readable(key);
         }
+        for end in self.listeners.get(listener).map(|l| l.sctp_ends.clone()).unwrap_or_default() {
+            self.sctp_poll_end(end);
+        }
     }
 
     fn listen_on(&mut self, listener: Key, local: &LocalEndpoint) -> Result<(), EstablishmentError> {
@@ -138,8 +143,8 @@ impl<N: Net> Engine<N> {
             let before = self
                 .listeners
                 .get(listener)
-                .map_or((0, 0, 0), |l| (l.channels.len(), l.quic_sockets.len(), l.addrs.len()));
-            match self.listen_all(listener, &ips, local.port, interface, wildcard) {
+                .map_or((0, 0, 0, 0), |l| (l.channels.len(), l.quic_sockets.len(), l.addrs.len(), l.sctp_ends.len()));
+            match self.listen_all(listener, &ips, (local.port, local.udp_port), interface, wildcard) {
                 Ok(()) => return Ok(()),
                 // The port that the system chose for one protocol is taken for another: choose again.
                 Err((_, AttemptError::Net(e)))
@@ -162,7 +167,7 @@ impl<N: Net> Engine<N> {
         &mut self,
         listener: Key,
         ips: &[IpAddr],
-        port: u16,
+        (port, udp_port): (u16, Option<u16>),
         interface: Option<u32>,
         wildcard: bool,
     ) -> Result<(), (SocketAddr, AttemptError)> {
@@ -170,14 +175,19 @@ impl<N: Net> Engine<N> {
         let mut port = port;
         let (mut tcp_taken, mut udp_taken) = (false, false);
         for stack in &request.stacks {
-            let taken = if stack.over_udp() { &mut udp_taken } else { &mut tcp_taken };
+            // SCTP has a UDP port of its own.
+            let taken = match stack {
+                Stack::Sctp => &mut false,
+                s if s.over_udp() => &mut udp_taken,
+                _ => &mut tcp_taken,
+            };
             if core::mem::replace(taken, true) {
                 continue;
             }
             let mut opened = 0;
             for ip in ips {
                 let addr = SocketAddr::new(*ip, port);
-                match self.listen_one(listener, *stack, addr, interface, &request) {
+                match self.listen_one(listener, *stack, (addr, udp_port), interface, &request) {
                     Ok(actual) => {
                         opened += 1;
                         port = actual.port();
@@ -201,7 +211,7 @@ impl<N: Net> Engine<N> {
         &mut self,
         listener: Key,
         stack: Stack,
-        addr: SocketAddr,
+        (addr, udp_port): (SocketAddr, Option<u16>),
         interface: Option<u32>,
         request: &Arc<crate::request::Compiled>,
     ) -> Result<SocketAddr, AttemptError> {
@@ -224,6 +234,15 @@ impl<N: Net> Engine<N> {
             let sock = self.quic_sockets.get(key).map(|s| s.sock).ok_or(AttemptError::NoAddress)?;
             return Ok(self.net.local_addr(sock)?);
         }
+        if stack == Stack::Sctp {
+            let at = SocketAddr::new(addr.ip(), udp_port.unwrap_or(neater_sctp::UDP_PORT));
+            let options = SocketOptions { local: Some(at), ..options };
+            let (end, at) = self.sctp_listen(listener, addr.port(), &options, request)?;
+            if let Some(l) = self.listeners.get_mut(listener) {
+                l.sctp_ends.push(end);
+            }
+            return Ok(at);
+        }
         let key = self.channels.next_key();
         let token = Owner::Channel(key).token();
         let (sock, kind) = if stack == Stack::Udp {
@@ -241,11 +260,12 @@ impl<N: Net> Engine<N> {
         Ok(self.net.local_addr(sock)?)
     }
 
-    fn unlisten(&mut self, listener: Key, keep: (usize, usize, usize)) {
+    fn unlisten(&mut self, listener: Key, keep: (usize, usize, usize, usize)) {
         let Some(l) = self.listeners.get_mut(listener) else { return };
         l.addrs.truncate(keep.2);
         let channels = l.channels.split_off(keep.0);
         let sockets = l.quic_sockets.split_off(keep.1);
+        let ends = l.sctp_ends.split_off(keep.3);
         for key in channels {
             // Connections that were delivered go on: a shared socket is closed with the last of them.
             if let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get(key)
@@ -259,6 +279,9 @@ impl<N: Net> Engine<N> {
         }
         for key in sockets {
             self.release_quic_listener(key);
+        }
+        for end in ends {
+            self.release_sctp_listener(end);
         }
     }
 
@@ -275,6 +298,13 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn listener_addrs(&self, listener: ListenerId) -> Vec<(Stack, SocketAddr)> {
         self.listeners.get(listener.0).map(|l| l.addrs.clone()).unwrap_or_default()
+    }
+
+    /// The UDP ports at which a listener takes SCTP.
+    #[must_use]
+    pub fn listener_udp_ports(&self, listener: ListenerId) -> Vec<u16> {
+        let ends = self.listeners.get(listener.0).map(|l| &l.sctp_ends[..]).unwrap_or_default();
+        ends.iter().filter_map(|e| self.sctp_udp_port(*e)).collect()
     }
 
     /// How many connections the listener may still deliver; `None`: any number. At zero, connections wait in the kernel.
@@ -300,6 +330,11 @@ impl<N: Net> Engine<N> {
             self.quic_accept(quic, neater_quic::Direction::Both);
             self.quic_accept(quic, neater_quic::Direction::One);
         }
+        let of = |g| self.group_listener(g) == Some(ListenerId(listener));
+        let waiting: Vec<Key> = self.sctps.iter().filter(|(_, a)| a.group.is_some_and(of)).map(|(k, _)| k).collect();
+        for sctp in waiting {
+            self.sctp_accept(sctp);
+        }
     }
 
     /// Where the transport has streams, deliver groups ([`Event::GroupReceived`]) instead of one connection per stream.
@@ -318,7 +353,7 @@ impl<N: Net> Engine<N> {
     }
 
     fn close_listener(&mut self, listener: Key) {
-        self.unlisten(listener, (0, 0, 0));
+        self.unlisten(listener, (0, 0, 0, 0));
         self.listeners.remove(listener);
         let unfinished: Vec<_> = self
             .channels

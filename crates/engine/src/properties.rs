@@ -316,6 +316,6 @@ impl Conn {
 
     /// Whether it is one of those that the peer has added to a group.
     pub(crate) fn is_peers_stream(&self) -> bool {
-        self.passive && matches!(self.io, Io::Stream { .. })
+        self.passive && matches!(self.io, Io::Stream { .. } | Io::Sctp { .. })
     }
 }

@@ -790,6 +790,9 @@ impl<N: Net> Engine<N> {
     pub fn close_session(&mut self, group: GroupId, code: u64, reason: &[u8]) {
         self.now = self.net.now();
         let now = self.now;
+        if let Some(sctp) = self.groups.get(group.0).and_then(|g| g.sctp) {
+            return self.sctp_close(sctp, Some(code));
+        }
         let Some(key) = self.groups.get(group.0).and_then(|g| g.quic) else { return };
         if let Some(q) = self.quics.get_mut(key)
             && q.lost.is_none()
@@ -807,6 +810,9 @@ impl<N: Net> Engine<N> {
             return Some(e);
         }
         let g = self.groups.get(group.0)?;
+        if let Some(sctp) = g.sctp {
+            return self.sctps.get(sctp).and_then(|a| a.lost.clone()).map(ConnectionError::Sctp);
+        }
         match g.quic.and_then(|q| self.quics.get(q)) {
             Some(q) => q.lost.clone().map(ConnectionError::Quic),
             None => Some(ConnectionError::Closed),

@@ -27,6 +27,8 @@ pub struct Received {
     /// It came as early data, and the peer has not finished its handshake yet: it may be a replay of what somebody saw
     /// (RFC 9622 section 9.3.3.2). Only on connections of a listener that asks for `zeroRttMsg`.
     pub early: bool,
+    /// The stream that it came on, where one connection is a whole SCTP association (see [`crate::SendOptions::stream`]).
+    pub stream: Option<u16>,
 }
 
 /// What receiving found.
@@ -169,7 +171,8 @@ impl<N: Net> Engine<N> {
                 self.mark_dirty(quic);
                 r
             }
-            Io::None | Io::StreamPending { .. } => Err(closed(c.error())),
+            Io::Sctp { sctp, stream } => self.sctp_read(sctp, stream, buf),
+            Io::None | Io::StreamPending { .. } | Io::SctpPending { .. } => Err(closed(c.error())),
             _ => Err(ConnectionError::Unsupported("this connection carries datagrams")),
         };
         self.after_read(conn, !buf.is_empty(), result)
@@ -221,7 +224,7 @@ impl<N: Net> Engine<N> {
 
     /// Draws the consequences of what reading found. `had_room`: so that reading nothing means the end.
     #[inline(never)]
-    fn after_read(&mut self, conn: Key, had_room: bool, result: Read) -> Read {
+    pub(crate) fn after_read(&mut self, conn: Key, had_room: bool, result: Read) -> Read {
         let Some(c) = self.conns.get_mut(conn) else { return Err(ConnectionError::Closed) };
         match &result {
             Ok(Some(0)) if had_room => {
@@ -272,6 +275,8 @@ impl<N: Net> Engine<N> {
             self.receive_datagram(key)
         } else if c.framed() {
             self.receive_framed(key)
+        } else if let Io::Sctp { sctp, stream } = c.io {
+            self.receive_sctp(key, sctp, stream)
         } else {
             self.receive_raw(key, max)
         };
@@ -305,6 +310,7 @@ impl<N: Net> Engine<N> {
                 is_final: true,
                 ecn: None,
                 early: false,
+                stream: None,
             }),
             Some(n) => ReceiveOutcome::Received(Received {
                 data: Bytes::copy_from_slice(&scratch[..n]),
@@ -312,6 +318,7 @@ impl<N: Net> Engine<N> {
                 is_final: false,
                 ecn: None,
                 early: false,
+                stream: None,
             }),
         });
         self.scratch = scratch;
@@ -332,6 +339,7 @@ impl<N: Net> Engine<N> {
                     is_final,
                     ecn: None,
                     early: false,
+                    stream: None,
                 }));
             }
             if c.read_closed && c.ext().receiver.finished() {
@@ -404,6 +412,7 @@ impl<N: Net> Engine<N> {
                     is_final: false,
                     ecn: Some(ext.framed_ecn),
                     early: false,
+                    stream: None,
                 }));
             }
             if let Some((data, ecn)) = c.ext.as_deref_mut().and_then(take_queued) {
@@ -411,7 +420,14 @@ impl<N: Net> Engine<N> {
                     self.frame_datagram(key, &data, ecn);
                     continue;
                 }
-                let received = Received { data, end_of_message: true, is_final: false, ecn: Some(ecn), early: false };
+                let received = Received {
+                    data,
+                    end_of_message: true,
+                    is_final: false,
+                    ecn: Some(ecn),
+                    early: false,
+                    stream: None,
+                };
                 return Ok(ReceiveOutcome::Received(received));
             }
             match io {

@@ -161,7 +161,10 @@ impl<N: Net> Engine<N> {
         let need = security_need(security);
         let shape = neater_policy::Shape { bytes_needed: options.bytes, framer: options.framer.frames() };
         let mut eligible = Stack::ALL.to_vec();
-        eligible.retain(|s| options.stacks.is_empty() || options.stacks.contains(s));
+        eligible.retain(|s| match options.stacks.is_empty() {
+            true => !s.is_on_request() || asks_for_streams_of_messages(&needs),
+            false => options.stacks.contains(s),
+        });
         // QUIC has no other version of TLS than 1.3 (RFC 9001 section 4.2). Where it alone is asked for, that is an error.
         let tls13 = |s: &Stack| matches!(s, Stack::Quic | Stack::QuicDatagram);
         if security.max_version < TlsVersion::Tls13 && !eligible.iter().all(tls13) {
@@ -221,7 +224,7 @@ impl<N: Net> Engine<N> {
                         neater_tls::client_config(&parameters, crypto, &alpn, true, &sessions).map_err(bad_security)?;
                     quic = Some(ClientSetup { tls: config, tuning: tuning.clone() });
                 }
-                (Stack::Tcp | Stack::Udp, _) => {}
+                (Stack::Tcp | Stack::Udp | Stack::Sctp, _) => {}
             }
         }
         let mut h = foldhash::fast::FixedState::with_seed(3).build_hasher();
@@ -268,6 +271,14 @@ impl<N: Net> Engine<N> {
             own_sessions: None,
         })))
     }
+}
+
+/// Whether the program itself says that it wants several streams of messages with their boundaries: what SCTP was made for, and
+/// what no other stack has without a framer.
+fn asks_for_streams_of_messages(needs: &neater_property::Needs) -> bool {
+    [P::PreserveMsgBoundaries, P::Multistreaming]
+        .into_iter()
+        .all(|p| needs.explicit.contains(p) && needs.preference(p) > Preference::NoPreference)
 }
 
 /// The recommended Connection Attempt Delay of RFC 8305 section 8.

@@ -1,7 +1,7 @@
 //! Sending (RFC 9622 section 9.2).
 
 use crate::channel::Kind;
-use crate::conn::{Conn, ConnectionState, Io, PIECE, Segment};
+use crate::conn::{Conn, ConnectionState, How, Io, PIECE, Segment};
 use crate::event::{ConnectionError, SendError};
 use crate::transport::tls_out;
 use crate::{ConnectionId, Engine, MessageId, Stack};
@@ -10,7 +10,7 @@ use core::time::Duration;
 use neater_base::net::{ErrorKind, Lane, Net, NetError, SocketOption};
 use neater_base::{Instant, Key};
 use neater_framing::Outbound;
-use neater_property::MessageProperties;
+use neater_property::{MessageProperties, Preference, Role, SelectionProperty as P, TransportProperties};
 use neater_quic::ConnectionApi;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -26,11 +26,34 @@ pub struct SendOptions {
     pub safely_replayable: bool,
     /// The message is pointless when it could not be sent within this time (`msgLifetime`).
     pub lifetime: Option<Duration>,
+    /// It keeps its place among the messages of its connection (`msgOrdered`), where the transport can do without; `None`: as
+    /// `preserveOrder` says.
+    pub ordered: Option<bool>,
+    /// It is sent until it is delivered (`msgReliable`), where the transport can do without; `None`: as `reliability` says.
+    pub reliable: Option<bool>,
+    /// Of messages that need not be reliable, those of a larger number (`msgPriority`, 100 unless it was set) are given up first
+    /// when the transport's buffer is full, where the transport can do that.
+    pub priority: u32,
+    /// It leaves in one packet or not at all (`noSegmentation`), where the transport knows messages.
+    pub whole: bool,
+    /// The stream of an SCTP association whose peer gives streams no meaning of ours, so that one connection is the whole
+    /// association. Elsewhere it means nothing.
+    pub stream: Option<u16>,
 }
 
 impl Default for SendOptions {
     fn default() -> Self {
-        Self { end_of_message: true, is_final: false, safely_replayable: true, lifetime: None }
+        Self {
+            end_of_message: true,
+            is_final: false,
+            safely_replayable: true,
+            lifetime: None,
+            ordered: None,
+            reliable: None,
+            priority: DEFAULT_PRIORITY,
+            whole: false,
+            stream: None,
+        }
     }
 }
 
@@ -42,7 +65,29 @@ impl From<&MessageProperties> for SendOptions {
             is_final: p.is_final,
             safely_replayable: p.safely_replayable,
             lifetime: p.lifetime,
+            ordered: p.ordered,
+            reliable: p.reliable,
+            priority: p.priority,
+            whole: p.no_segmentation,
+            stream: None,
         }
+    }
+}
+
+/// `msgPriority` unless it was set (RFC 9622 section 9.1.3.2).
+const DEFAULT_PRIORITY: u32 = 100;
+
+/// What of this matters when the message is written, with what the connection says where the message does not (RFC 9622
+/// sections 9.1.3.3 and 9.1.3.7).
+fn how(properties: &TransportProperties, options: &SendOptions) -> How {
+    let unwanted = |p| properties.preference(p, Role::Initiate) < Preference::NoPreference;
+    How {
+        replayable: options.safely_replayable,
+        unordered: !options.ordered.unwrap_or_else(|| !unwanted(P::PreserveOrder)),
+        unreliable: !options.reliable.unwrap_or_else(|| !unwanted(P::Reliability)),
+        whole: options.whole,
+        priority: u16::try_from(options.priority).unwrap_or(u16::MAX),
+        stream: options.stream.unwrap_or(0),
     }
 }
 
@@ -177,7 +222,15 @@ impl<N: Net> Engine<N> {
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         let limit = if crowded { limits.send_floor } else { limits.send_buffer };
-        if !c.tx.is_empty() {
+        // SCTP takes a message when all of it is there: its parts are gathered here.
+        let gathered = c.tx.in_message && c.stack == Some(Stack::Sctp) && !c.framed();
+        if gathered {
+            let max = limits.message;
+            if c.tx.bytes + len > max {
+                c.tx.part_refused(options.end_of_message);
+                return Err(SendError::MessageTooLarge { max });
+            }
+        } else if !c.tx.is_empty() {
             let room = limit.saturating_sub(c.tx.waiting());
             if len + PIECE > room {
                 c.wants_room = true;
@@ -266,6 +319,7 @@ impl<N: Net> Engine<N> {
         c.tx.next_id = id.max(1);
         c.tx.in_message = !options.end_of_message;
         let id = MessageId(c.tx.next_id);
+        let how = how(&c.request.properties, &options);
         let last = pieces.len().saturating_sub(1);
         for (i, data) in pieces.into_iter().enumerate() {
             c.tx.bytes += data.len();
@@ -274,7 +328,7 @@ impl<N: Net> Engine<N> {
                 completes: (i == last && options.end_of_message).then_some(id),
                 // A message that is sent in parts cannot be taken back whole.
                 expires: if i == 0 && first && options.end_of_message { expires.map(|at| (at, id)) } else { None },
-                replayable: options.safely_replayable,
+                how,
             });
         }
         if options.is_final && options.end_of_message {
@@ -300,7 +354,8 @@ impl<N: Net> Engine<N> {
             let Some(id) = completes else { continue };
             let parts = core::mem::take(&mut gathered);
             let expires = parts.first().and_then(|s| s.expires);
-            let replayable = parts.iter().all(|s| s.replayable);
+            let replayable = parts.iter().all(|s| s.how.replayable);
+            let how = parts.first().map_or_else(How::default, |s| How { replayable, ..s.how });
             let data = match <[Segment; 1]>::try_from(parts) {
                 Ok([one]) => one.data,
                 Err(many) => {
@@ -317,7 +372,7 @@ impl<N: Net> Engine<N> {
                 failed.push((id, SendError::MessageTooLarge { max }));
                 spent.push(data);
             } else {
-                fitted.push_back(Segment { data, completes: Some(id), expires, replayable });
+                fitted.push_back(Segment { data, completes: Some(id), expires, how });
             }
         }
         c.tx.bytes = fitted.iter().map(|s| s.data.len()).sum();
@@ -523,6 +578,7 @@ impl<N: Net> Engine<N> {
                 self.mark_dirty(quic);
                 if total > 0 { Ok(total) } else { Err(NetError::new(ErrorKind::WouldBlock)) }
             }
+            Io::Sctp { sctp, stream } => self.sctp_write(sctp, stream, bufs).map_err(SendError::Connection)?,
             _ => {
                 return Err(SendError::Connection(ConnectionError::Unsupported(
                     "this connection carries datagrams: send messages on it",
@@ -653,6 +709,7 @@ impl<N: Net> Engine<N> {
                     q.conn.set_priority(*stream, 100i32.saturating_sub(i32::try_from(priority).unwrap_or(i32::MAX)));
                 }
             }
+            Some(Conn { io: Io::Sctp { sctp, stream }, .. }) => self.sctp_set_priority(*sctp, *stream, priority),
             Some(_) => {
                 // A wish: the packets leave without it, too.
                 let _ = self.apply_option(conn, SocketOption::Priority(crate::request::socket_priority(priority)));

@@ -19,11 +19,13 @@ pub enum Stack {
     QuicDatagram = 3,
     /// UDP in the clear.
     Udp = 4,
+    /// A stream of an SCTP association over UDP (RFC 9260, RFC 6951), in the clear.
+    Sctp = 5,
 }
 
 impl Stack {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Tcp, Self::Tls, Self::Quic, Self::QuicDatagram, Self::Udp];
+    pub const ALL: [Self; 6] = [Self::Tcp, Self::Tls, Self::Quic, Self::QuicDatagram, Self::Udp, Self::Sctp];
 
     /// The stack with this number.
     #[must_use]
@@ -36,6 +38,7 @@ impl Stack {
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|s| s.as_str().eq_ignore_ascii_case(name)).or(match name {
             "tls" | "TLS" => Some(Self::Tls),
+            "sctp" | "SCTP" => Some(Self::Sctp),
             "quic-datagram" => Some(Self::QuicDatagram),
             _ => None,
         })
@@ -50,25 +53,34 @@ impl Stack {
             Self::Quic => "QUIC",
             Self::QuicDatagram => "QUIC datagrams",
             Self::Udp => "UDP",
+            Self::Sctp => "SCTP/UDP",
         }
     }
 
     /// Whether the stack runs over UDP: such stacks tend to be blocked together.
     #[must_use]
     pub const fn over_udp(self) -> bool {
-        matches!(self, Self::Quic | Self::QuicDatagram | Self::Udp)
+        matches!(self, Self::Quic | Self::QuicDatagram | Self::Udp | Self::Sctp)
     }
 
-    /// Whether it carries bytes rather than datagrams.
+    /// Whether it can carry bytes, and not only datagrams. SCTP carries messages, too: as they are, unless a framer or the byte
+    /// view of a connection makes a stream of bytes of them.
     #[must_use]
     pub const fn is_stream(self) -> bool {
-        matches!(self, Self::Tcp | Self::Tls | Self::Quic)
+        matches!(self, Self::Tcp | Self::Tls | Self::Quic | Self::Sctp)
     }
 
     /// Whether it is encrypted and authenticated.
     #[must_use]
     pub const fn is_secure(self) -> bool {
         matches!(self, Self::Tls | Self::Quic | Self::QuicDatagram)
+    }
+
+    /// Whether it is among the candidates only of requests that name it, or that ask for what it alone does well: messages with
+    /// their boundaries on several streams (decision 0023).
+    #[must_use]
+    pub const fn is_on_request(self) -> bool {
+        matches!(self, Self::Sctp)
     }
 
     /// What it provides, in the terms of RFC 9622 section 6.2.
@@ -127,6 +139,20 @@ impl Stack {
                 messages: true,
                 handshake_rtts: 0,
                 duplicates: true,
+                ..base
+            },
+            Self::Sctp => StackFeatures {
+                provides: set(&[
+                    P::PreserveMsgBoundaries,
+                    P::Multistreaming,
+                    P::FullChecksumSend,
+                    P::FullChecksumRecv,
+                    P::CongestionControl,
+                ]),
+                // Message by message, and association by association (heartbeats).
+                configurable: set(&[P::Reliability, P::PreserveOrder, P::KeepAlive]),
+                messages: true,
+                base_score: -1,
                 ..base
             },
         }

@@ -58,7 +58,7 @@ impl<N: Net> Engine<N> {
                             data,
                             completes: None,
                             expires: None,
-                            replayable: true,
+                            how: crate::conn::How::default(),
                         });
                     }
                     self.recount(conn.0);
@@ -118,6 +118,26 @@ impl<N: Net> Engine<N> {
                 } else if c.given_up() {
                     let error = c.error().cloned().unwrap_or(ConnectionError::StreamReset(NO_CODE));
                     self.fail_connection(conn, error);
+                }
+            }
+            Io::Sctp { sctp, stream } => {
+                let fin = core::mem::replace(&mut c.fin_done, true);
+                let (read_closed, acked) = (c.read_closed, c.fin_acked);
+                let Some(a) = self.sctps.get(sctp) else { return self.finish_close(conn) };
+                match (a.is_over(), a.lost.clone(), a.mux) {
+                    (true, Some(reason), _) if !acked => {
+                        return self.fail_connection(conn, ConnectionError::Sctp(reason));
+                    }
+                    // One connection, one association: it ends when the peer has everything (RFC 9260 section 9.2).
+                    (false, None, false) => return self.sctp_close(sctp, None),
+                    _ => {}
+                }
+                if !read_closed {
+                    self.sctp_stop(sctp, stream, NO_CODE);
+                }
+                self.sctp_finish(sctp, stream);
+                if fin && acked {
+                    self.finish_close(conn);
                 }
             }
             Io::Datagrams { quic } => {
@@ -226,6 +246,26 @@ impl<N: Net> Engine<N> {
                 self.quic_unbind(quic, Some(stream));
             }
             Io::Datagrams { quic } => self.quic_unbind(quic, None),
+            Io::Sctp { sctp, stream } => {
+                let (fin_done, read_closed) = (c.fin_done, c.read_closed);
+                match self.sctps.get(sctp).map(|a| (a.mux, a.lost.is_some())) {
+                    Some((true, false)) => {
+                        // What was not ended in order is given up, and the peer told.
+                        if !read_closed {
+                            self.sctp_stop(sctp, stream, NO_CODE);
+                        }
+                        if fin_done {
+                            self.sctp_finish(sctp, stream);
+                        } else {
+                            self.sctp_reset(sctp, stream, NO_CODE);
+                        }
+                    }
+                    Some((false, false)) => self.sctp_close(sctp, Some(NO_CODE)),
+                    _ => {}
+                }
+                self.sctp_unbind(sctp, stream);
+            }
+            Io::SctpPending { sctp } => self.sctp_close_spare(sctp),
             Io::Peer { channel } => {
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
                 let listener = self.channels.get(channel).map(|c| c.behind);
@@ -277,7 +317,7 @@ impl<N: Net> Engine<N> {
             return self.greeting_failed(conn, &error);
         }
         // What a QUIC stream has received can still be read.
-        let keep = self.conns.get(conn).is_some_and(|c| matches!(c.io, Io::Stream { .. }));
+        let keep = self.conns.get(conn).is_some_and(|c| matches!(c.io, Io::Stream { .. } | Io::Sctp { .. }));
         self.fail_and_keep(conn, error, keep);
     }
 
@@ -370,6 +410,10 @@ impl<N: Net> Engine<N> {
                 }
                 self.mark_dirty(quic);
             }
+            Io::Sctp { sctp, stream } => {
+                self.sctp_stop(sctp, stream, code);
+                self.sctp_reset(sctp, stream, code);
+            }
             _ => {}
         }
         self.report_unsent(conn.0, &ConnectionError::LocalAbort);
@@ -397,6 +441,8 @@ impl<N: Net> Engine<N> {
                 q.conn.stop(stream, code);
             }
             self.mark_dirty(quic);
+        } else if let Io::Sctp { sctp, stream } = c.io {
+            self.sctp_stop(sctp, stream, code);
         }
     }
 
@@ -414,6 +460,8 @@ impl<N: Net> Engine<N> {
                 q.conn.reset(stream, code);
             }
             self.mark_dirty(quic);
+        } else if let Io::Sctp { sctp, stream } = c.io {
+            self.sctp_reset(sctp, stream, code);
         }
         self.recount(conn.0);
         if self.conns.get(conn.0).is_some_and(|c| c.state == ConnectionState::Closing) {
@@ -566,6 +614,7 @@ impl<N: Net> Engine<N> {
             Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
                 self.quics.get(quic).map(|q| q.conn.remote())
             }
+            Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctps.get(sctp).map(|a| a.remote),
             Io::Peer { .. } => c.ext.as_ref()?.peer,
             Io::None => None,
         }
@@ -581,6 +630,7 @@ impl<N: Net> Engine<N> {
                 let bound = self.net.local_addr(self.quic_sockets.get(q.socket)?.sock).ok()?;
                 Some(SocketAddr::new(q.conn.local_ip().unwrap_or(bound.ip()), bound.port()))
             }
+            Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctp_addrs(sctp).map(|(_, ours)| ours),
             Io::None => None,
         }
     }
@@ -672,6 +722,12 @@ impl<N: Net> Engine<N> {
                 if let Some(s) = self.quics.get(quic).map(|q| q.conn.stats()) {
                     stats.rtt = Some(s.rtt);
                     stats.congestion_window = Some(s.congestion_window);
+                }
+            }
+            Io::Sctp { sctp, .. } => {
+                if let Some((rtt, window)) = self.sctp_path(sctp) {
+                    stats.rtt = rtt;
+                    stats.congestion_window = Some(window);
                 }
             }
             _ => {}

@@ -15,7 +15,7 @@ use std::io::{self, IoSlice};
 const IOV_MAX: usize = 32;
 
 /// How much a flush may write.
-struct Budget {
+pub(crate) struct Budget {
     /// In bytes.
     room: usize,
     /// A datagram may go although it is larger than that: there will never be more room.
@@ -23,7 +23,7 @@ struct Budget {
 }
 
 impl Budget {
-    fn take_datagram(&mut self, len: usize) -> bool {
+    pub(crate) fn take_datagram(&mut self, len: usize) -> bool {
         let may = len <= self.room || self.full;
         if may {
             *self = Self { room: self.room.saturating_sub(len), full: self.full && self.room == usize::MAX };
@@ -67,7 +67,7 @@ impl Tx {
     }
 
     /// Takes the front piece off, written or not. Returns the message that it completed.
-    fn pop(&mut self) -> Option<MessageId> {
+    pub(crate) fn pop(&mut self) -> Option<MessageId> {
         let s = self.queue.pop_front()?;
         self.bytes -= s.data.len();
         self.spent.push(s.data);
@@ -288,6 +288,10 @@ impl<N: Net> Engine<N> {
                 }
                 self.mark_dirty(quic);
             }
+            Io::Sctp { sctp, stream } => {
+                c.fin_done = true;
+                self.sctp_finish(sctp, stream);
+            }
             _ => c.fin_done = true,
         }
         self.both_ended(conn);
@@ -397,7 +401,8 @@ impl<N: Net> Engine<N> {
                     self.mark_dirty(quic);
                 }
             }
-            Io::None | Io::StreamPending { .. } => {}
+            Io::Sctp { sctp, stream } => self.flush_sctp(conn, (sctp, stream), &mut tx, &mut budget, &mut done),
+            Io::None | Io::StreamPending { .. } | Io::SctpPending { .. } => {}
         }
         let mut limited = None;
         let freed = match self.conns.get_mut(conn) {
@@ -456,7 +461,12 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         for data in out.pieces.into_iter().rev() {
             c.tx.bytes += data.len();
-            c.tx.queue.push_front(crate::conn::Segment { data, completes: None, expires: None, replayable: true });
+            c.tx.queue.push_front(crate::conn::Segment {
+                data,
+                completes: None,
+                expires: None,
+                how: crate::conn::How::default(),
+            });
         }
         self.recount(conn);
     }

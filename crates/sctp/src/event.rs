@@ -2,6 +2,7 @@
 
 use crate::ids::{LayerId, MessageId, PathId, Route};
 use crate::path::PathState;
+use core::fmt;
 use neater_sctp_wire::StreamId;
 
 /// Why an association is over.
@@ -57,6 +58,31 @@ pub enum IcmpError {
     /// Any other destination unreachable.
     Unreachable,
 }
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shutdown => f.write_str("the association was shut down"),
+            Self::Aborted => f.write_str("the association was aborted from this side"),
+            Self::PeerAborted { cause, reason } => {
+                f.write_str("the peer aborted the association")?;
+                if let Some(cause) = cause {
+                    write!(f, " (error cause {cause})")?;
+                }
+                if !reason.is_empty() {
+                    write!(f, ": {}", String::from_utf8_lossy(reason).escape_debug())?;
+                }
+                Ok(())
+            }
+            Self::Unreachable => f.write_str("the peer does not answer"),
+            Self::PeerMisbehaved(what) => write!(f, "the peer violated SCTP: {what}"),
+            Self::Refused(why) => write!(f, "SCTP was refused: {why}"),
+            Self::ShutdownTimeout => f.write_str("the shutdown of the association took too long"),
+        }
+    }
+}
+
+impl std::error::Error for CloseReason {}
 
 /// What has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]

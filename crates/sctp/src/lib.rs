@@ -40,6 +40,7 @@ pub use endpoint::{Endpoint, Transmit};
 pub use error::{AddressError, ConnectError, ReconfigError, SendError};
 pub use event::{AddressChange, CloseReason, Event, IcmpError};
 pub use ids::{AssociationId, LayerId, MessageId, PathId, Route};
+pub use neater_sctp_wire::{Ppid, StreamId, UDP_PORT};
 pub use path::PathState;
 pub use receive::Message;
 pub use send::{Reliability, SendOptions};

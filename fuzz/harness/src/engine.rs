@@ -145,6 +145,7 @@ impl<'a> Fuzz<'a> {
                     is_final: n & 6 == 6,
                     safely_replayable: n & 8 == 0,
                     lifetime: (n & 48 == 48).then_some(Duration::from_millis(u64::from(n))),
+                    ..SendOptions::default()
                 };
                 let _ = self.sides[side].engine.send(conn, Bytes::from(vec![n; usize::from(n) * 97]), options);
             }

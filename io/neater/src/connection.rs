@@ -251,7 +251,8 @@ impl Connection {
                 ReceiveOutcome::Received(r) => r,
             };
             // The end of a raw byte stream is an empty, final part: to a program that is simply the end.
-            let raw = part.ecn.is_none() && !s.engine.request(self.id).is_some_and(|r| r.framer().frames());
+            let bytes = part.ecn.is_none() && s.engine.stack(self.id) != Some(Stack::Sctp);
+            let raw = bytes && !s.engine.request(self.id).is_some_and(|r| r.framer().frames());
             if raw && part.data.is_empty() && part.is_final {
                 return Poll::Ready(Ok(None));
             }
@@ -266,11 +267,8 @@ impl Connection {
 
     fn message(&self, s: &mut State, part: Received) -> Message {
         let (remote, local) = (s.engine.remote_addr(self.id), s.engine.local_addr(self.id));
-        Message {
-            data: part.data,
-            context: MessageContext::received(remote, local, part.ecn, part.is_final, part.early),
-            end_of_message: part.end_of_message,
-        }
+        let context = MessageContext::received(remote, local, &part);
+        Message { data: part.data, context, end_of_message: part.end_of_message }
     }
 
     /// Ends this side's direction: what was sent is delivered, and the peer sees the end (half-close). Receiving goes on.

@@ -66,7 +66,14 @@ mod tests {
     use super::*;
 
     fn part(data: &'static [u8], end_of_message: bool) -> Received {
-        Received { data: Bytes::from_static(data), end_of_message, is_final: end_of_message, ecn: None, early: false }
+        Received {
+            data: Bytes::from_static(data),
+            end_of_message,
+            is_final: end_of_message,
+            stream: None,
+            ecn: None,
+            early: false,
+        }
     }
 
     #[test]

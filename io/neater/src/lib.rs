@@ -61,7 +61,8 @@ pub use neater_base::WallTime;
 pub use neater_engine::{
     AttemptError, BadCause, CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Doubt,
     EngineConfig, EngineStats, EstablishmentError, Event, Fate, GroupId, Limits, ListenerId, LocalEndpoint, MessageId,
-    Reason, RemoteEndpoint, Request, SendError, SetPropertyError, Stack, Step, StreamDirection, TimelineEntry,
+    Reason, RemoteEndpoint, Request, SctpClose, SendError, SetPropertyError, Stack, Step, StreamDirection,
+    TimelineEntry,
 };
 pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Outbound, Readiness};
 pub use neater_policy::{Explanation, explain, explanation};

@@ -110,6 +110,12 @@ impl Listener {
         self.local_addrs().first().map_or(0, |(_, a)| a.port())
     }
 
+    /// The UDP ports at which SCTP is taken (RFC 6951).
+    #[must_use]
+    pub fn udp_ports(&self) -> Vec<u16> {
+        self.handle.with(|s| s.engine.listener_udp_ports(self.id))
+    }
+
     /// How many connections may still be received (`SetNewConnectionLimit`); `None`: any number.
     pub fn set_new_connection_limit(&self, limit: Option<u64>) {
         self.handle.with(|s| s.engine.set_new_connection_limit(self.id, limit));
@@ -200,6 +206,12 @@ impl Group {
     #[must_use]
     pub fn has_streams(&self) -> bool {
         self.handle.with(|s| s.engine.group_has_streams(self.id))
+    }
+
+    /// The stack that carries the session; `None` when that is gone.
+    #[must_use]
+    pub fn stack(&self) -> Option<Stack> {
+        self.handle.with(|s| s.engine.group_stack(self.id))
     }
 
     /// The application protocol agreed on by ALPN.

@@ -82,6 +82,8 @@ machine! {
     fn abort_group(&mut self, group: GroupId);
     fn close_session(&mut self, group: GroupId, code: u64, reason: &[u8]);
     fn session_error(&mut self, group: GroupId) -> Option<ConnectionError>;
+    fn listener_udp_ports(&mut self, listener: ListenerId) -> Vec<u16>;
+    fn group_stack(&mut self, group: GroupId) -> Option<Stack>;
     fn group_alpn(&mut self, group: GroupId) -> Option<Vec<u8>>;
     fn group_remote(&mut self, group: GroupId) -> Option<SocketAddr>;
     fn group_has_streams(&mut self, group: GroupId) -> bool;

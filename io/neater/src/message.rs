@@ -4,7 +4,7 @@ use crate::{RemoteEndpoint, Value};
 use bytes::Bytes;
 use core::time::Duration;
 use neater_base::net::Ecn;
-use neater_engine::SendOptions;
+use neater_engine::{Received, SendOptions};
 use neater_property::{MessageProperties, MessageProperty, PropertyError};
 use std::net::SocketAddr;
 
@@ -19,6 +19,7 @@ pub struct MessageContext {
     ecn: Option<Ecn>,
     received_final: bool,
     early: bool,
+    stream: Option<u16>,
 }
 
 impl MessageContext {
@@ -71,6 +72,20 @@ impl MessageContext {
         self
     }
 
+    /// The message goes on this stream of the SCTP association that the connection is. It means something only where the peer is
+    /// not one of ours, which gives streams a meaning of their own; elsewhere streams are connections of a group.
+    #[must_use]
+    pub fn on_stream(mut self, stream: u16) -> Self {
+        self.stream = Some(stream);
+        self
+    }
+
+    /// The stream that a received message came on, where the connection is a whole SCTP association.
+    #[must_use]
+    pub fn stream(&self) -> Option<u16> {
+        self.stream
+    }
+
     /// Whether it may be delivered more than once.
     #[must_use]
     pub fn safely_replayable(&self) -> bool {
@@ -120,17 +135,17 @@ impl MessageContext {
             is_final: says(MessageProperty::Final).then_some(self.properties.is_final),
             safely_replayable: says(MessageProperty::SafelyReplayable).then_some(self.properties.safely_replayable),
             lifetime: says(MessageProperty::MsgLifetime).then_some(self.properties.lifetime),
+            ordered: says(MessageProperty::MsgOrdered).then_some(self.properties.ordered),
+            reliable: says(MessageProperty::MsgReliable).then_some(self.properties.reliable),
+            priority: says(MessageProperty::MsgPriority).then_some(self.properties.priority),
+            whole: says(MessageProperty::NoSegmentation).then_some(self.properties.no_segmentation),
+            stream: self.stream,
         }
     }
 
-    pub(crate) fn received(
-        remote: Option<SocketAddr>,
-        local: Option<SocketAddr>,
-        ecn: Option<Ecn>,
-        received_final: bool,
-        early: bool,
-    ) -> Self {
-        Self { remote, local, ecn, received_final, early, ..Self::default() }
+    pub(crate) fn received(remote: Option<SocketAddr>, local: Option<SocketAddr>, part: &Received) -> Self {
+        let Received { ecn, is_final, early, stream, .. } = *part;
+        Self { remote, local, ecn, received_final: is_final, early, stream, ..Self::default() }
     }
 }
 
@@ -140,6 +155,11 @@ pub(crate) struct Stated {
     is_final: Option<bool>,
     safely_replayable: Option<bool>,
     lifetime: Option<Option<Duration>>,
+    ordered: Option<Option<bool>>,
+    reliable: Option<Option<bool>>,
+    priority: Option<u32>,
+    whole: Option<bool>,
+    stream: Option<u16>,
 }
 
 impl Stated {
@@ -149,6 +169,11 @@ impl Stated {
             is_final: self.is_final.unwrap_or(defaults.is_final),
             safely_replayable: self.safely_replayable.unwrap_or(defaults.safely_replayable),
             lifetime: self.lifetime.unwrap_or(defaults.lifetime),
+            ordered: self.ordered.unwrap_or(defaults.ordered),
+            reliable: self.reliable.unwrap_or(defaults.reliable),
+            priority: self.priority.unwrap_or(defaults.priority),
+            whole: self.whole.unwrap_or(defaults.whole),
+            stream: self.stream.or(defaults.stream),
             ..defaults
         }
     }

@@ -544,6 +544,7 @@ impl<N: Net> Playground<N> {
 
 /// Whether an engine holds nothing.
 fn is_bare(s: EngineStats) -> bool {
-    let held = [s.connections, s.channels, s.quic_connections, s.bytes_queued, s.timers, s.groups, s.listeners];
-    held == [0; 7]
+    let transports = [s.channels, s.quic_connections, s.sctp_associations];
+    let held = [s.connections, s.bytes_queued, s.timers, s.groups, s.listeners];
+    transports == [0; 3] && held == [0; 5]
 }

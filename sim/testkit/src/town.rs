@@ -439,7 +439,8 @@ impl<N: Net> Town<N> {
         self.listen(ask, SERVER_PORT, Manner::patient());
         let flow = self.open(ask, Manner::patient());
         let (me, before) = (self.server, self.play.accepted(self.server).len());
-        self.play.say(flow, "!", SendOptions { end_of_message: ask.options.framer.frames(), ..SendOptions::default() });
+        let whole = ask.options.framer.frames() || ask.stacks == [Stack::Sctp];
+        self.play.say(flow, "!", SendOptions { end_of_message: whole, ..SendOptions::default() });
         let both = self.play.run_until(Duration::from_secs(30), |p| {
             let accepted = p.accepted(me).get(before).copied();
             p.flow(flow).is_ready() && accepted.is_some_and(|s| p.flow(s).count == 1)

@@ -73,6 +73,9 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
     let neater = connect::neater(&args.connect)?;
     let mut builder =
         Client::builder(neater.clone()).properties(asked.properties).security(asked.security).stacks(&asked.stacks);
+    if let Some(port) = args.connect.udp_port {
+        builder = builder.udp_port(port);
+    }
     if let Some(v) = args.http.as_deref().and_then(HttpVersion::from_name) {
         builder = builder.version(v);
     }

@@ -25,7 +25,8 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     let addresses: Vec<SocketAddr> = listeners.iter().flat_map(Listener::local_addrs).map(|(_, a)| a).collect();
     let port = listeners.first().map_or(0, Listener::port);
     let urls = urls(&args, &addresses, port);
-    announce(&args, output, &root, &urls, shown.as_ref());
+    let udp: Vec<u16> = listeners.iter().flat_map(Listener::udp_ports).collect();
+    announce(&args, output, &root, &urls, shown.as_ref(), &udp);
     let connections = args.max_connections as usize;
     let connections_per_address = connections.div_ceil(4);
     let limits = ServerLimits { connections, connections_per_address, ..ServerLimits::default() };
@@ -68,10 +69,11 @@ fn secured(args: &ServeArgs) -> Result<(SecurityParameters, Option<Shown>), Fail
 
 fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> Result<Vec<Listener>, Failure> {
     let port = args.port.unwrap_or(if args.plain { PORTS.1 } else { PORTS.0 });
-    let stacks: &[Stack] = if args.plain { &[Stack::Tcp] } else { &[Stack::Quic, Stack::Tls] };
+    let stacks = stacks(args)?;
     let on = |ip: IpAddr, port: u16| {
         let local = LocalEndpoint::from(SocketAddr::new(ip, port));
-        Server::listen(&neater.preconnection().local(local).security(security.clone()).stacks(stacks))
+        let local = args.udp_port.map_or(local.clone(), |p| local.with_udp_port(p));
+        Server::listen(&neater.preconnection().local(local).security(security.clone()).stacks(&stacks))
     };
     let (wanted, optional): (Vec<IpAddr>, Option<IpAddr>) = if args.bind.is_empty() {
         // "localhost" is both; a host may have no IPv6.
@@ -90,6 +92,21 @@ fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> R
         listeners.push(l);
     }
     Ok(listeners)
+}
+
+/// What is listened to. Encryption brings its own transports.
+fn stacks(args: &ServeArgs) -> Result<Vec<Stack>, Failure> {
+    if !args.plain {
+        return Ok(vec![Stack::Quic, Stack::Tls]);
+    }
+    let mut stacks = args.transport.iter().map(|t| connect::stack(t)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(s) = stacks.iter().find(|s| !matches!(s, Stack::Tcp | Stack::Sctp)) {
+        return Err(Failure::usage(format!("--transport: with --plain there are TCP and SCTP, not {s}")));
+    }
+    if stacks.is_empty() {
+        stacks.push(Stack::Tcp);
+    }
+    Ok(stacks)
 }
 
 fn cannot_listen(e: &EstablishmentError, port: u16) -> Failure {
@@ -134,9 +151,17 @@ fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
-fn announce(args: &ServeArgs, output: &Output, root: &std::path::Path, urls: &[String], shown: Option<&Shown>) {
+fn announce(
+    args: &ServeArgs,
+    output: &Output,
+    root: &std::path::Path,
+    urls: &[String],
+    shown: Option<&Shown>,
+    udp: &[u16],
+) {
     if output.json {
         return output.event(&json!({
+            "sctp_udp_ports": udp,
             "event": "serving", "dir": root.display().to_string(), "urls": urls,
             "certificate": shown.map(|s| s.path.display().to_string()), "sha256": shown.map(|s| s.sha256.clone()),
             "versions": if args.plain { vec!["http/1.1"] } else { vec!["h3", "h2", "http/1.1"] },
@@ -146,7 +171,14 @@ fn announce(args: &ServeArgs, output: &Output, root: &std::path::Path, urls: &[S
     output.line(&format!("Serving {}", root.display()));
     urls.iter().for_each(|u| output.line(&format!("  {u}")));
     match shown {
-        None => output.line("  HTTP/1.1 over TCP, in the clear"),
+        None => {
+            let over = args.transport.iter().map(|t| t.to_uppercase()).collect::<Vec<_>>().join(" and ");
+            let over = if over.is_empty() { "TCP" } else { &over };
+            output.line(&format!("  HTTP/1.1 over {over}, in the clear"));
+            if let Some(port) = udp.first() {
+                output.line(&format!("  SCTP is encapsulated to UDP port {port}"));
+            }
+        }
         Some(s) => {
             output.line("  HTTP/3 over QUIC, HTTP/2 and HTTP/1.1 over TLS");
             output.line(&format!("Certificate {}", s.path.display()));

@@ -37,6 +37,7 @@ pub struct Builder {
     pub(crate) properties: TransportProperties,
     pub(crate) security: SecurityParameters,
     pub(crate) stacks: Vec<Stack>,
+    pub(crate) udp_port: Option<u16>,
     pub(crate) version: Option<HttpVersion>,
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) silence: Duration,
@@ -58,7 +59,14 @@ impl Builder {
         self
     }
 
-    /// Only these stacks; empty: all that can carry HTTP.
+    /// The UDP port of servers that SCTP is encapsulated to (RFC 6951), where it is not 9899.
+    #[must_use]
+    pub fn udp_port(mut self, port: u16) -> Self {
+        self.udp_port = Some(port);
+        self
+    }
+
+    /// Only these stacks; empty: all that can carry HTTP, but SCTP only where the properties ask for streams.
     #[must_use]
     pub fn stacks(mut self, stacks: &[Stack]) -> Self {
         self.stacks = stacks.to_vec();
@@ -132,6 +140,7 @@ impl Client {
             properties: TransportProperties::new(),
             security: SecurityParameters::new(),
             stacks: Vec::new(),
+            udp_port: None,
             version: None,
             connect_timeout: None,
             silence: SILENCE,

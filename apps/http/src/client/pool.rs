@@ -17,7 +17,10 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::Empty;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use neater::{Connection, Direction, Protection, RemoteEndpoint, SecurityParameters, Stack};
+use neater::{
+    Connection, Direction, Group, Preference, Protection, RemoteEndpoint, SecurityParameters, SelectionProperty, Stack,
+    StreamDirection,
+};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -47,6 +50,24 @@ struct Place {
     /// Who may have a connection of HTTP/1.1.
     turns: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<(Sender1, Transport)>>>,
+    /// Over SCTP, each connection of HTTP/1.1 is a stream of this association.
+    streams: Mutex<Option<(Group, Transport)>>,
+}
+
+impl Place {
+    /// Another stream of the association that there is.
+    fn stream(&self) -> Option<(Connection, Transport)> {
+        let mut streams = lock(&self.streams);
+        let (group, transport) = streams.as_ref()?;
+        match group.open(StreamDirection::Both) {
+            Ok(connection) => Some((connection, Transport { reused: true, ..transport.clone() })),
+            Err(e) => {
+                tracing::debug!(target: "neater::http", "the association takes no more streams: {e}");
+                *streams = None;
+                None
+            }
+        }
+    }
 }
 
 /// What is known of an origin.
@@ -139,6 +160,7 @@ impl Pool {
                 known: tokio::sync::Mutex::new(Known::Nothing),
                 turns: Arc::new(Semaphore::new(H1_CONNECTIONS)),
                 idle: Arc::default(),
+                streams: Mutex::default(),
             })
         };
         lock(&self.origins).entry(origin.clone()).or_insert_with(new).clone()
@@ -164,6 +186,7 @@ impl Pool {
         let place = self.place(origin);
         *place.known.lock().await = Known::Nothing;
         lock(&place.idle).clear();
+        *lock(&place.streams) = None;
     }
 
     async fn checkout(&self, origin: &Origin) -> Result<(Lease, Transport), Error> {
@@ -181,7 +204,7 @@ impl Pool {
             _ => {}
         }
         // Whoever else wants this origin waits for the lock, and for what we find out.
-        match self.connect(origin).await? {
+        match self.connect(origin, &place).await? {
             Made::Shared(open) => {
                 *known = Known::Shared(open.clone());
                 Ok(open.lease())
@@ -203,7 +226,7 @@ impl Pool {
                 return Ok((Lease::H1(sender, keep), Transport { reused: true, ..transport }));
             }
         }
-        match self.connect(origin).await? {
+        match self.connect(origin, place).await? {
             Made::Serial(sender, transport) => Ok((Lease::H1(sender, keep), transport)),
             // The origin has learnt something since: use it for this request, and let the next find out.
             Made::Shared(open) => Ok(open.lease()),
@@ -211,7 +234,10 @@ impl Pool {
     }
 
     /// Makes a connection, and puts on it the HTTP that it is for.
-    async fn connect(&self, origin: &Origin) -> Result<Made, Error> {
+    async fn connect(&self, origin: &Origin, place: &Place) -> Result<Made, Error> {
+        if let Some((connection, transport)) = place.stream() {
+            return start_h1(connection, transport).await;
+        }
         let connection = self.establish(origin).await?;
         let alpn = connection.alpn().unwrap_or_default();
         let stack = connection.stack().ok_or_else(|| Error::Protocol("the connection is over already".into()))?;
@@ -255,11 +281,11 @@ impl Pool {
                 Ok(Made::Shared(Box::new(Open { shared: Shared::H2(sender), transport, alive })))
             }
             HttpVersion::Http11 => {
-                let (sender, driver) =
-                    http1::Builder::new().handshake(TokioIo::new(bytes_of(connection)?)).await.map_err(broken)?;
-                let driver = async move { driver.await.map_err(|e| chain(&e)) };
-                spawn_until_over(driver, alive.clone());
-                Ok(Made::Serial(sender, transport))
+                let group = if stack == Stack::Sctp { connection.group().ok() } else { None };
+                if let Some(group) = group.filter(Group::has_streams) {
+                    *lock(&place.streams) = Some((group, transport.clone()));
+                }
+                start_h1(connection, transport).await
             }
         }
     }
@@ -272,7 +298,11 @@ impl Pool {
                 if let Some(v @ (HttpVersion::Http2 | HttpVersion::Http3)) = c.version {
                     return Err(Error::Needs(format!("{origin}: {v} needs https")));
                 }
-                (SecurityParameters::disabled(), &[Stack::Tcp])
+                // SCTP is for those who ask for it by name, or for streams (decision 0023).
+                let streams = c.properties.explicit_preference(SelectionProperty::Multistreaming);
+                let asked = c.stacks.contains(&Stack::Sctp) || streams.is_some_and(|p| p >= Preference::Prefer);
+                let eligible: &[Stack] = if asked { &[Stack::Tcp, Stack::Sctp] } else { &[Stack::Tcp] };
+                (SecurityParameters::disabled(), eligible)
             }
             Scheme::Https => {
                 if c.security.protection != Protection::Required {
@@ -308,6 +338,7 @@ impl Pool {
             )));
         }
         let endpoint = RemoteEndpoint::new().with_host_name(&origin.host).with_port(origin.port);
+        let endpoint = c.udp_port.map_or(endpoint.clone(), |p| endpoint.with_udp_port(p));
         let mut preconnection = c
             .neater
             .preconnection()
@@ -411,6 +442,14 @@ async fn start_h3(connection: Connection) -> Result<(Shared, impl Future<Output 
         if end.is_h3_no_error() { Ok(()) } else { Err(end.to_string()) }
     };
     Ok((Shared::H3(sender, session), run))
+}
+
+async fn start_h1(connection: Connection, transport: Transport) -> Result<Made, Error> {
+    let io = TokioIo::new(bytes_of(connection)?);
+    let (sender, driver) = http1::Builder::new().handshake(io).await.map_err(|e| of_hyper(&e, 0, None))?;
+    let driver = async move { driver.await.map_err(|e| chain(&e)) };
+    spawn_until_over(driver, Arc::default());
+    Ok(Made::Serial(sender, transport))
 }
 
 /// Runs a connection until it ends, and says so.

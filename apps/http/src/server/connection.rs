@@ -40,6 +40,7 @@ type H3Request = h3::server::RequestResolver<Session, Bytes>;
 pub(super) async fn serve(common: Arc<Common>, accepted: Accepted, who: Who, stop: watch::Receiver<bool>) {
     let client = Client { common, activity: Activity::new(), who };
     let done = match accepted {
+        Accepted::Group(group) if group.stack() == Some(Stack::Sctp) => serve_streams(client, group, stop).await,
         Accepted::Group(group) => serve_h3(client, group, stop).await,
         // Of a listener that was not asked for sessions: a stream alone is not HTTP/3.
         Accepted::Connection(c) if c.stack() == Some(Stack::Quic) => {
@@ -167,7 +168,9 @@ macro_rules! drive {
                 }
             };
             // Closing would wait for a peer that takes nothing.
-            $whole.abort();
+            if let Some(whole) = &$whole {
+                whole.abort();
+            }
             break Err(why.into());
         }
     }};
@@ -180,7 +183,11 @@ async fn serve_h1(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
         let (c, end) = (c.clone(), told.clone());
         async move { Ok::<_, Infallible>(answer(c, end, r).await) }
     });
-    let whole = bytes.connection().group().map_err(|e| e.to_string())?;
+    // A stream of an association ends alone: what is kept of it is dropped with it.
+    let whole = match bytes.connection().stack() {
+        Some(Stack::Sctp) => None,
+        _ => Some(bytes.connection().group().map_err(|e| e.to_string())?),
+    };
     let limits = client.common.limits;
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -189,6 +196,40 @@ async fn serve_h1(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
         .max_headers(FIELDS_MAX)
         .serve_connection(TokioIo::new(bytes), service);
     drive!(connection, client, whole, end, stop)
+}
+
+/// Over SCTP, each stream of an association is a connection of HTTP/1.1 (decision 0023).
+async fn serve_streams(client: Client, group: Group, mut stop: watch::Receiver<bool>) -> Result<(), String> {
+    let limits = client.common.limits;
+    let slots = Arc::new(Semaphore::new(limits.requests_per_connection));
+    let mut streams = JoinSet::new();
+    let mut told = false;
+    let done = loop {
+        if told && streams.is_empty() {
+            break Ok(());
+        }
+        tokio::select! {
+            accepted = group.accept(), if !told => match accepted {
+                Ok(stream) => {
+                    let (client, slots, stop) = (client.clone(), slots.clone(), stop.clone());
+                    streams.spawn(async move {
+                        let Ok(_slot) = slots.acquire_owned().await else { return };
+                        let Ok(bytes) = stream.into_bytes() else { return };
+                        if let Err(why) = serve_h1(client, bytes, stop).await {
+                            tracing::debug!(target: "neater::serve", "stream over: {why}");
+                        }
+                    });
+                }
+                Err(e) => break Err(e.to_string()),
+            },
+            Some(_) = streams.join_next() => {}
+            () = client.activity.idle_for(limits.idle), if streams.is_empty() => break Err("idle".into()),
+            () = stopped(&mut stop), if !told => told = true,
+        }
+    };
+    streams.shutdown().await;
+    group.close();
+    done
 }
 
 async fn serve_h2(client: Client, bytes: ByteStream, mut stop: watch::Receiver<bool>) -> Result<(), String> {
@@ -201,7 +242,7 @@ async fn serve_h2(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
             Ok::<_, Infallible>(answer(c, end, r).await)
         }
     });
-    let whole = bytes.connection().group().map_err(|e| e.to_string())?;
+    let whole = Some(bytes.connection().group().map_err(|e| e.to_string())?);
     let limits = client.common.limits;
     let connection = http2::Builder::new(Streams)
         .timer(TokioTimer::new())

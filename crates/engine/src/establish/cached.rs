@@ -30,6 +30,7 @@ impl<N: Net> Engine<N> {
                     c.io = match what {
                         What::Channel(k) => Io::Channel(k),
                         What::Quic(quic) => Io::StreamPending { quic },
+                        What::Sctp(sctp) => Io::SctpPending { sctp },
                     };
                     let at = self.now.after_nanos(c.request.attempt_delay);
                     self.timers.push_in_order(at, Timer::Cached(conn));
@@ -52,6 +53,7 @@ impl<N: Net> Engine<N> {
         let what = match core::mem::replace(&mut c.io, Io::None) {
             Io::Channel(k) => What::Channel(k),
             Io::StreamPending { quic } => What::Quic(quic),
+            Io::SctpPending { sctp } => What::Sctp(sctp),
             _ => return,
         };
         let direct = self.describe(what).map(|(stack, addr)| Attempt { candidate: None, what, stack, addr });

@@ -46,8 +46,8 @@ pub(super) struct Lessons {
     /// What has got through.
     won: Option<(CacheKey, StackId, SocketAddr)>,
     now: Vec<(CacheKey, Lesson)>,
-    /// Attempts over QUIC whose time is up later.
-    trials: Vec<(Key, CacheKey, Lesson, Instant)>,
+    /// Attempts over QUIC and SCTP whose time is up later.
+    trials: Vec<(What, CacheKey, Lesson, Instant)>,
 }
 
 /// Where marks of a path's candidates are kept: where its outcome would be, had the race no other path.
@@ -66,6 +66,7 @@ fn tells(error: &AttemptError) -> bool {
     match error {
         AttemptError::Net(e) => of_the_path(e),
         AttemptError::Quic(e) => !matches!(e, QuicError::LocallyClosed | QuicError::Configuration(_)),
+        AttemptError::Sctp(e) => *e != neater_sctp::CloseReason::Aborted,
         AttemptError::Tls(_) | AttemptError::TimedOut | AttemptError::ClosedByPeer => true,
         AttemptError::Resolve(_) | AttemptError::Framer(_) | AttemptError::NoAddress | AttemptError::PeerRefused => {
             false
@@ -178,7 +179,13 @@ impl<N: Net> Engine<N> {
                 What::Quic(k) => {
                     let Some(q) = self.quics.get(k) else { continue };
                     if q.answered_after(self.now).is_none() {
-                        lessons.trials.push((k, key, silent, q.started + fair));
+                        lessons.trials.push((a.what, key, silent, q.started + fair));
+                    }
+                }
+                What::Sctp(k) => {
+                    let Some(s) = self.sctps.get(k) else { continue };
+                    if s.answered_after(self.now).is_none() {
+                        lessons.trials.push((a.what, key, silent, s.started + fair));
                     }
                 }
             }
@@ -201,10 +208,17 @@ impl<N: Net> Engine<N> {
         for (key, lesson) in lessons.now {
             self.outcomes.record_bad(now, key, lesson);
         }
-        for (quic, key, lesson, due) in lessons.trials {
-            if let Some(q) = self.quics.get_mut(quic) {
-                q.trial = Some(Box::new(Trial { network, key, lesson }));
-                self.timers.push(due.max(now), Timer::Trial(quic));
+        for (what, key, lesson, due) in lessons.trials {
+            let trial = Trial { network, key, lesson };
+            match what {
+                What::Quic(quic) => {
+                    if let Some(q) = self.quics.get_mut(quic) {
+                        q.trial = Some(Box::new(trial));
+                        self.timers.push(due.max(now), Timer::Trial(quic));
+                    }
+                }
+                What::Sctp(sctp) => self.sctp_try(sctp, trial, due),
+                What::Channel(_) => {}
             }
         }
         let Some(c) = self.conns.get(conn) else { return };
@@ -225,6 +239,11 @@ impl<N: Net> Engine<N> {
         let Some(q) = self.quics.get_mut(quic) else { return };
         let Some(trial) = q.trial.take() else { return };
         let request = q.request.clone();
+        self.trial_failed(&trial, &request);
+    }
+
+    /// Nobody has answered a withdrawn attempt in its time.
+    pub(crate) fn trial_failed(&mut self, trial: &Trial, request: &crate::request::Compiled) {
         if self.network == Some(trial.network) {
             self.outcomes.record_bad(self.now, trial.key, trial.lesson);
             self.give_way(trial.key, &request.stacks);
@@ -251,6 +270,7 @@ impl<N: Net> Engine<N> {
             ConnectionError::Quic(e) if !matches!(e, QuicError::LocallyClosed | QuicError::Configuration(_)) => {
                 EARLY_DEATH
             }
+            ConnectionError::Sctp(e) if *e != neater_sctp::CloseReason::Aborted => EARLY_DEATH,
             ConnectionError::Tls(_) | ConnectionError::Truncated | ConnectionError::TimedOut => EARLY_DEATH,
             _ => return,
         };
@@ -259,6 +279,7 @@ impl<N: Net> Engine<N> {
             Io::Stream { quic, .. } | Io::StreamPending { quic } | Io::Datagrams { quic } => {
                 self.quics.get(quic).is_some_and(|q| q.conn.stats().data_frames > 0)
             }
+            Io::Sctp { sctp, .. } => self.sctp_has_heard(sctp),
             _ => c.bytes_received != 0,
         };
         if fruitful || self.now - c.since >= patience {

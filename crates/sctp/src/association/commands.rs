@@ -24,7 +24,7 @@ impl Association {
         if let Reliability::Priority(priority) = options.reliability {
             self.make_room(payload.len(), priority);
         }
-        let full = self.buffered() > 0 && self.buffered() + payload.len() > self.config.send_buffer;
+        let full = self.buffered() > 0 && self.buffered() + payload.len() > self.send_buffer;
         if full || self.queues.messages() >= self.config.max_messages {
             self.blocked = true;
             return Err(SendError::Blocked);
@@ -103,6 +103,24 @@ impl Association {
         message
     }
 
+    /// Whether nothing that was sent on a stream waits for anything.
+    pub(crate) fn is_stream_idle(&self, stream: StreamId) -> bool {
+        !self.queues.has_stream(stream) && !self.out.has_stream(stream)
+    }
+
+    /// The application keeps this much of what it was given.
+    pub(crate) fn set_held(&mut self, bytes: usize) {
+        self.rx.set_held(bytes);
+        if self.is_receiving() && self.rx.has_opened(self.silly()) {
+            self.rx.arrivals.acknowledge_now();
+        }
+    }
+
+    pub(crate) fn set_send_buffer(&mut self, bytes: usize) {
+        self.send_buffer = bytes;
+        self.tell_writable();
+    }
+
     pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
         self.rx.recycle(buffer);
     }
@@ -154,7 +172,7 @@ impl Association {
 
     /// Tells the application that there is room, if it was told that there is none.
     pub(super) fn tell_writable(&mut self) {
-        let room = self.buffered() <= self.config.send_buffer / 2 && self.queues.messages() < self.config.max_messages;
+        let room = self.buffered() <= self.send_buffer / 2 && self.queues.messages() < self.config.max_messages;
         if self.blocked && room && !self.is_closed() {
             self.blocked = false;
             self.events.push_back(Event::Writable);

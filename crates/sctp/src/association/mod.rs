@@ -159,6 +159,8 @@ pub(crate) struct Association {
     reconfig: reconfig::Reconfig,
     addresses: addresses::Addresses,
     messages: u64,
+    /// How many bytes may wait to be sent or acknowledged.
+    send_buffer: usize,
     /// The application was told that there is no room, or has been told of readable messages.
     blocked: bool,
     readable_told: bool,
@@ -230,6 +232,7 @@ impl Association {
             reconfig: reconfig::Reconfig::default(),
             addresses: addresses::Addresses::default(),
             messages: 0,
+            send_buffer: config.send_buffer,
             blocked: false,
             readable_told: false,
             reduced_to: 0,
@@ -425,6 +428,11 @@ impl Association {
     /// Bytes of payload that wait to be sent or acknowledged.
     pub(crate) fn buffered(&self) -> usize {
         self.queues.bytes() + self.out.payload()
+    }
+
+    /// The congestion window of the path that data goes.
+    pub(crate) fn window(&self) -> u64 {
+        self.paths[self.current].cc.window()
     }
 
     /// It is over. Everything that was not acknowledged is reported as failed.

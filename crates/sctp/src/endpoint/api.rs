@@ -146,7 +146,7 @@ impl Endpoint {
         self.replies.is_empty() && self.eager.is_empty() && self.eventful.is_empty()
     }
 
-    fn act<T>(&mut self, id: AssociationId, act: impl FnOnce(&mut Association) -> T) -> Option<T> {
+    pub(super) fn act<T>(&mut self, id: AssociationId, act: impl FnOnce(&mut Association) -> T) -> Option<T> {
         let entry = self.associations.get_mut(id.0).filter(|e| !e.released)?;
         let result = act(&mut entry.association);
         self.touch(id.0);

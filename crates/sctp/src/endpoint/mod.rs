@@ -10,6 +10,7 @@ mod api;
 mod arrival;
 mod index;
 mod listen;
+mod owner;
 mod replies;
 mod spent;
 

@@ -61,6 +61,8 @@ pub(crate) struct Receiver {
     /// The size of the receive buffer, in bytes.
     limit: usize,
     streams: u16,
+    /// What was read and the application keeps in queues of its own.
+    held: usize,
     /// What the last SACK chunk advertised.
     advertised: u32,
 }
@@ -74,18 +76,23 @@ impl Receiver {
             buffers: Buffers::default(),
             limit: limit as usize,
             streams,
+            held: 0,
             advertised: limit,
         }
     }
 
     /// What is charged against the buffer.
     pub(crate) const fn used(&self) -> usize {
-        self.reassembly.charged() + self.order.charged()
+        self.reassembly.charged() + self.order.charged() + self.held
     }
 
     /// Whether nothing that arrived waits for anything.
     pub(crate) fn is_empty(&self) -> bool {
         self.reassembly.is_empty() && self.order.charged() == 0
+    }
+
+    pub(crate) const fn set_held(&mut self, bytes: usize) {
+        self.held = bytes;
     }
 
     /// The number of inbound streams.
@@ -143,7 +150,7 @@ impl Receiver {
 
     /// The next message for the application, or the beginning of a long one when the buffer is more than half full.
     pub(crate) fn read(&mut self) -> Option<Message> {
-        if self.order.readable() == 0 && self.reassembly.charged() > self.limit / 2 {
+        if self.order.readable() == 0 && self.reassembly.charged() + self.held > self.limit / 2 {
             let order = &self.order;
             let least = self.limit / 8;
             if let Some(part) =
@@ -157,7 +164,7 @@ impl Receiver {
 
     /// Whether [`Receiver::read`] would return something.
     pub(crate) fn has_something(&self) -> bool {
-        self.order.readable() > 0 || self.reassembly.charged() > self.limit / 2
+        self.order.readable() > 0 || self.reassembly.charged() + self.held > self.limit / 2
     }
 
     pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {

@@ -120,6 +120,11 @@ impl Queues {
         self.count = self.count.saturating_add(more);
     }
 
+    /// Whether something waits to be sent on a stream.
+    pub(crate) fn has_stream(&self, stream: StreamId) -> bool {
+        self.streams.get(stream).is_some_and(|s| s.queue != NONE)
+    }
+
     /// Sets the priority (smaller is sooner) or the weight (at least 1) of a stream, for the scheduler.
     pub(crate) fn set_value(&mut self, stream: StreamId, value: u16) {
         self.streams.get_mut(stream).value = value;

@@ -1,0 +1,475 @@
+//! SCTP associations over UDP, and the connections that are their streams.
+//!
+//! *Responsible for* sockets and SCTP ports (`socket`), attempts and listeners (`open`), and what connections do with streams
+//! (`stream`); what two of our engines say to each other is in `wire`. *Not responsible for* the protocol (`neater-sctp`).
+//!
+//! *Invariants*: an [`Sctp`] is found from its [`SctpEnd`] as long as both exist, and is dropped when its association is over and
+//! nobody uses it; what was received and not taken counts against the window that the peer is given, so that it is bounded by the
+//! receive buffer; before a connection has won its race, nothing that makes the peer keep state is sent for a withdrawn attempt.
+
+mod open;
+mod socket;
+mod stream;
+mod wire;
+
+use crate::conn::{Conn, ConnectionState, Io};
+use crate::engine::Timer;
+use crate::establish::{Trial, What};
+use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason};
+use crate::request::Compiled;
+use crate::{Engine, MessageId, RemoteEndpoint, Stack};
+use core::time::Duration;
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use neater_base::net::{Net, NetError, Sock, SocketOptions};
+use neater_base::{Instant, Key};
+use neater_race::CandidateId;
+use neater_sctp::{AssociationId, CloseReason, Endpoint, Event as SctpEvent, Route, Scheduler};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use stream::Stream;
+
+/// Receive calls per socket and turn.
+const RECV_BUDGET: usize = 16;
+/// Trains per endpoint and turn.
+const SEND_BUDGET: usize = 64;
+/// ICMP errors taken from a socket at once.
+const ICMP_BUDGET: usize = 64;
+/// What an association may have queued and unacknowledged at most, in bytes: [`crate::Limits::send_buffer`] at first, and more as
+/// its congestion window grows.
+const SEND_BUFFER_MAX: usize = 64 << 20;
+
+/// What client sockets have in common that share one: family (IPv6 or not), interface and isolation.
+pub(crate) type Sharing = (bool, Option<u32>, u64);
+
+/// What differs between the endpoints of one socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Profile {
+    heartbeats: bool,
+    scheduler: Scheduler,
+}
+
+/// Packets of one length but the last, to one place.
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    route: Route,
+    ect: bool,
+    len: usize,
+    segment: usize,
+}
+
+/// A UDP socket that speaks SCTP.
+#[derive(Debug)]
+pub(crate) struct SctpSocket {
+    sock: Sock,
+    /// By SCTP port.
+    ends: BTreeMap<u16, Key>,
+    writable: bool,
+    /// What the socket could not take; endpoints wait for it.
+    blocked: Option<(Train, Vec<u8>)>,
+    waiting: Vec<Key>,
+    server: bool,
+    options: SocketOptions,
+}
+
+/// One SCTP port on a socket.
+#[derive(Debug)]
+pub(crate) struct SctpEnd {
+    socket: Key,
+    endpoint: Endpoint,
+    associations: HashMap<AssociationId, Key, FixedState>,
+    listener: Option<Key>,
+    profile: Profile,
+    dirty: bool,
+    armed: Option<Instant>,
+    /// Associations of which directions are to end.
+    ending: Vec<Key>,
+    /// Associations that had no room for a message, where some are more important than others.
+    hungry: Vec<Key>,
+    /// A packet that did not fit into the last train.
+    left: Option<(neater_sctp::Transmit, Vec<u8>)>,
+}
+
+impl SctpEnd {
+    fn is_unused(&self) -> bool {
+        self.listener.is_none() && self.associations.is_empty()
+    }
+}
+
+/// An association: the transport of a group.
+#[derive(Debug)]
+pub(crate) struct Sctp {
+    end: Key,
+    id: AssociationId,
+    /// We have opened it.
+    pub(crate) client: bool,
+    /// The peer's address and its SCTP port.
+    pub(crate) remote: SocketAddr,
+    /// The peer's address and its UDP port.
+    route: SocketAddr,
+    pub(crate) connected: bool,
+    answered: bool,
+    /// Streams are connections: the peer is of our kind.
+    pub(crate) mux: bool,
+    /// Why it is over, or that we have ended it. What had arrived can still be read.
+    pub(crate) lost: Option<CloseReason>,
+    /// The endpoint has said its last word about it.
+    over: bool,
+    pub(crate) attempt: Option<(Key, Option<CandidateId>)>,
+    /// It was withdrawn from a race, which wants to know whether it would have been answered.
+    pub(crate) trial: Option<Box<Trial>>,
+    pub(crate) group: Option<Key>,
+    /// By what names them among connections: the number of the stream, and which use of it above that.
+    streams: BTreeMap<u32, Stream>,
+    /// The streams that have their number now.
+    numbers: BTreeMap<u16, u32>,
+    uses: u16,
+    /// Streams of the peer's that no connection was made for yet.
+    unaccepted: VecDeque<u32>,
+    /// Our directions that are to end as soon as everything on them is acknowledged.
+    ending: VecDeque<u16>,
+    /// The peer is asked to take note of such ends.
+    resetting: bool,
+    /// Messages that may be given up, until it is known what became of them.
+    reports: BTreeMap<u64, (Key, MessageId)>,
+    /// What connections have not taken of what was received, in bytes of memory.
+    held: usize,
+    /// What of it the endpoint has been told.
+    told: usize,
+    /// There was no room for the last message.
+    blocked: bool,
+    /// How many bytes one connection may hand over before it is another's turn.
+    share: usize,
+    /// Whose turn it is when there is room.
+    turn: u32,
+    next_stream: u16,
+    send_buffer: usize,
+    pub(crate) request: Arc<Compiled>,
+    remotes: Arc<[RemoteEndpoint]>,
+    /// The first message was handed over with the handshake.
+    early: bool,
+    pub(crate) started: Instant,
+}
+
+impl Sctp {
+    /// How long after its start the peer had answered, at most; `None`: it has not.
+    pub(crate) fn answered_after(&self, now: Instant) -> Option<Duration> {
+        self.answered.then(|| now - self.started)
+    }
+
+    /// Whether nothing more can be sent or received.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Whether a connection uses it.
+    fn is_used(&self) -> bool {
+        self.streams.values().any(|s| s.conn.is_some())
+    }
+}
+
+impl<N: Net> Engine<N> {
+    /// Notes that an endpoint has something to do.
+    pub(crate) fn mark_sctp(&mut self, end: Key) {
+        if let Some(e) = self.sctp_ends.get_mut(end)
+            && !e.dirty
+        {
+            e.dirty = true;
+            self.dirty_sctp.push(end);
+        }
+    }
+
+    fn mark_sctp_of(&mut self, key: Key) {
+        if let Some(end) = self.sctps.get(key).map(|a| a.end) {
+            self.mark_sctp(end);
+        }
+    }
+
+    /// Lets every endpoint that has something to do do it.
+    pub(crate) fn drive_dirty_sctp(&mut self) {
+        // Driving one may mark another; what is marked again by the budget waits for the next turn.
+        for _ in 0..8 {
+            if self.dirty_sctp.is_empty() {
+                return;
+            }
+            let mut list = core::mem::take(&mut self.dirty_sctp);
+            for key in list.drain(..) {
+                if let Some(e) = self.sctp_ends.get_mut(key) {
+                    e.dirty = false;
+                }
+                self.drive_sctp(key);
+            }
+            if self.dirty_sctp.is_empty() {
+                self.dirty_sctp = list;
+            }
+        }
+        self.again |= !self.dirty_sctp.is_empty();
+    }
+
+    fn drive_sctp(&mut self, key: Key) {
+        let mut looked = false;
+        loop {
+            // Events first: they may produce more to send, or end what would be sent.
+            while let Some((id, event)) = self.sctp_ends.get_mut(key).and_then(|e| e.endpoint.poll_event()) {
+                let known = self.sctp_ends.get(key).and_then(|e| e.associations.get(&id).copied());
+                match (known, event) {
+                    (Some(a), event) => self.sctp_event(a, event),
+                    (None, SctpEvent::Accepted) => self.sctp_accepted(key, id),
+                    (None, _) => {}
+                }
+            }
+            if self.sctp_send(key) {
+                self.mark_sctp(key);
+                self.again = true;
+                break;
+            }
+            let Some(end) = self.sctp_ends.get_mut(key) else { return };
+            // Once: what cannot be done now is tried when something has come, or a timer has.
+            if !core::mem::replace(&mut looked, true) {
+                for a in core::mem::take(&mut end.ending) {
+                    self.sctp_end_streams(a);
+                }
+                self.sctp_feed_ranked(key);
+            }
+            let Some(end) = self.sctp_ends.get_mut(key) else { return };
+            if end.endpoint.is_idle() {
+                break;
+            }
+            let waits = self.sctp_sockets.get(end.socket).is_some_and(|s| !s.writable);
+            if waits {
+                break;
+            }
+        }
+        let Some(end) = self.sctp_ends.get_mut(key) else { return };
+        if let Some(at) = end.endpoint.next_timeout()
+            && end.armed.is_none_or(|a| at < a)
+        {
+            end.armed = Some(at);
+            self.timers.push(at, Timer::Sctp(key));
+        }
+    }
+
+    pub(crate) fn sctp_timeout(&mut self, key: Key) {
+        let now = self.now;
+        let Some(end) = self.sctp_ends.get_mut(key) else { return };
+        end.armed = None;
+        end.endpoint.handle_timeout(now);
+        self.mark_sctp(key);
+    }
+
+    fn sctp_event(&mut self, key: Key, event: SctpEvent) {
+        match event {
+            SctpEvent::Reachable => self.sctp_reachable(key),
+            SctpEvent::Connected => self.sctp_connected(key),
+            SctpEvent::Readable => self.sctp_take(key),
+            SctpEvent::Writable => self.sctp_writable(key),
+            SctpEvent::Acknowledged { message } => self.sctp_reported(key, message.0, true),
+            SctpEvent::Failed { message, .. } => self.sctp_reported(key, message.0, false),
+            SctpEvent::OutgoingReset { streams, .. } => {
+                if let Some(a) = self.sctps.get_mut(key) {
+                    a.resetting = false;
+                }
+                for stream in streams {
+                    self.sctp_ended(key, stream.0);
+                }
+            }
+            SctpEvent::IncomingReset { streams } => {
+                // What came before it is read first.
+                self.sctp_take(key);
+                for stream in streams {
+                    self.sctp_peer_ended(key, stream.0);
+                }
+            }
+            SctpEvent::PeerShutdown => {
+                self.sctp_take(key);
+                let streams =
+                    self.sctps.get(key).map(|a| a.numbers.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
+                for stream in streams {
+                    self.sctp_peer_ended(key, stream);
+                }
+            }
+            SctpEvent::PartLost { stream, number } => self.sctp_part_lost(key, stream.0, number),
+            SctpEvent::Restarted => self.sctp_restarted(key),
+            SctpEvent::Closed(reason) => self.sctp_closed(key, reason),
+            // An association over UDP has one path, and its failure is the association's. Streams are not added, and an error
+            // that the peer reports without an end is for nobody.
+            SctpEvent::Path { .. }
+            | SctpEvent::PrimaryPath { .. }
+            | SctpEvent::StreamsAdded { .. }
+            | SctpEvent::PeerError { .. }
+            | SctpEvent::Accepted => {}
+            #[allow(unreachable_patterns, reason = "the enum may grow")]
+            _ => {}
+        }
+        self.sctp_end_streams(key);
+        self.tidy_sctp(key);
+    }
+
+    /// The association is over, in whatever way.
+    fn sctp_closed(&mut self, key: Key, reason: CloseReason) {
+        self.sctp_take(key);
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        a.over = true;
+        let ours = a.lost.replace(reason.clone()).is_some();
+        if let Some((conn, candidate)) = a.attempt {
+            let error = match reason {
+                CloseReason::Unreachable => AttemptError::TimedOut,
+                reason => AttemptError::Sctp(reason),
+            };
+            return self.attempt_failed(conn, candidate, What::Sctp(key), error);
+        }
+        if a.trial.is_some() && !a.answered && reason != CloseReason::Unreachable {
+            return self.sctp_trial_passed(key);
+        }
+        let group = a.group;
+        let mut members: Vec<Key> = a.streams.values().filter_map(|s| s.conn).collect();
+        for conn in self.pending_on_sctp(key) {
+            if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+                g.pending.retain(|(c, _)| *c != conn);
+            }
+            members.push(conn);
+        }
+        for conn in members {
+            self.sctp_member_lost(conn, &reason);
+        }
+        // Whoever waits for the peer's next stream learns that there is none to come.
+        if !ours && let Some(group) = group.filter(|g| self.groups.get(*g).is_some_and(|g| g.claimed)) {
+            self.notify_group(group, Event::ConnectionError(ConnectionError::Sctp(reason)));
+        }
+    }
+
+    /// The association below a connection is over.
+    fn sctp_member_lost(&mut self, conn: Key, reason: &CloseReason) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let error = ConnectionError::Sctp(reason.clone());
+        if c.is_greeting() {
+            return self.greeting_failed(conn, &error);
+        }
+        let orderly = *reason == CloseReason::Shutdown;
+        // Neither side ends in order before the other has everything (RFC 9260 section 9.2).
+        c.fin_acked |= orderly && c.tx.is_empty();
+        match c.state {
+            ConnectionState::Establishing => {
+                let error = EstablishmentError::new(Reason::EstablishmentFailed, error.to_string());
+                self.fail(conn, error);
+            }
+            ConnectionState::Closing if orderly && c.tx.is_empty() => self.finish_close(conn),
+            // What has arrived can still be read.
+            ConnectionState::Established if orderly && c.tx.is_empty() => {
+                self.end_message(conn);
+                self.notify(conn, Event::Readable);
+                self.notify(conn, Event::Closed);
+                self.set_closed(conn);
+            }
+            ConnectionState::Established | ConnectionState::Closing => {
+                self.notify(conn, Event::Readable);
+                self.fail_connection(conn, error);
+            }
+            ConnectionState::Closed => {}
+        }
+    }
+
+    /// The peer has begun anew, with an association of the same name (RFC 9260 section 5.2): to the connections it is lost, and
+    /// to a listener it is new.
+    fn sctp_restarted(&mut self, key: Key) {
+        let Some(a) = self.sctps.get(key) else { return };
+        let (end, id) = (a.end, a.id);
+        self.sctp_closed(key, CloseReason::PeerAborted { cause: None, reason: b"it has restarted".to_vec() });
+        if let Some(e) = self.sctp_ends.get_mut(end) {
+            e.associations.remove(&id);
+        }
+        self.sctp_accepted(end, id);
+    }
+
+    /// Drops an association that is over and used by nobody.
+    pub(crate) fn tidy_sctp(&mut self, key: Key) {
+        let Some(a) = self.sctps.get(key) else { return };
+        if !a.over || a.attempt.is_some() || a.trial.is_some() || a.is_used() {
+            return;
+        }
+        let (end, id, group) = (a.end, a.id, a.group);
+        self.sctps.remove(key);
+        if let Some(e) = self.sctp_ends.get_mut(end)
+            && e.associations.get(&id) == Some(&key)
+        {
+            e.associations.remove(&id);
+            e.endpoint.release(id);
+        }
+        if let Some(g) = group {
+            if let Some(g) = self.groups.get_mut(g).filter(|g| g.sctp == Some(key)) {
+                g.sctp = None;
+            }
+            self.tidy_group(g);
+        }
+        self.tidy_sctp_end(end);
+    }
+
+    /// Ends an association: in order, or at once with a code that its last connection was aborted with.
+    pub(crate) fn sctp_close(&mut self, key: Key, abort: Option<u64>) {
+        let now = self.now;
+        let Some(a) = self.sctps.get_mut(key).filter(|a| a.lost.is_none()) else { return };
+        let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
+        match abort {
+            Some(code) => {
+                a.lost = Some(CloseReason::Aborted);
+                e.endpoint.abort(a.id, format!("aborted with code {code}").as_bytes());
+            }
+            None => {
+                a.lost = Some(CloseReason::Shutdown);
+                e.endpoint.shutdown(now, a.id);
+            }
+        }
+        self.mark_sctp_of(key);
+    }
+
+    /// The peer's address of a connection's association; and ours, with the SCTP port.
+    pub(crate) fn sctp_addrs(&self, key: Key) -> Option<(SocketAddr, SocketAddr)> {
+        let a = self.sctps.get(key)?;
+        let end = self.sctp_ends.get(a.end)?;
+        let bound = self.net.local_addr(self.sctp_sockets.get(end.socket)?.sock).ok()?;
+        Some((a.remote, SocketAddr::new(bound.ip(), end.endpoint.port())))
+    }
+
+    /// Smoothed round-trip time and congestion window.
+    pub(crate) fn sctp_path(&self, key: Key) -> Option<(Option<Duration>, u64)> {
+        let a = self.sctps.get(key)?;
+        let path = self.sctp_ends.get(a.end)?.endpoint.paths(a.id).into_iter().next()?;
+        Some((path.srtt, path.window))
+    }
+
+    /// A number that grows with what the peer has acknowledged.
+    pub(crate) fn sctp_acknowledged(&self, key: Key) -> u64 {
+        let of = |a: &Sctp| self.sctp_ends.get(a.end)?.endpoint.association_stats(a.id);
+        self.sctps.get(key).and_then(of).map_or(0, |s| s.bytes_acknowledged)
+    }
+
+    /// Whether the peer has sent anything but the handshake.
+    pub(crate) fn sctp_has_heard(&self, key: Key) -> bool {
+        let of = |a: &Sctp| self.sctp_ends.get(a.end)?.endpoint.association_stats(a.id);
+        self.sctps.get(key).and_then(of).is_some_and(|s| s.bytes_received > 0)
+    }
+
+    /// A member of the group as it was delivered or opened: a stream of the association.
+    fn sctp_conn(&mut self, key: Key, stream: Option<u32>, passive: bool) -> Option<Key> {
+        let a = self.sctps.get(key)?;
+        let mut c = Conn::new(a.request.clone(), a.remotes.clone(), self.now);
+        c.stack = Some(Stack::Sctp);
+        c.passive = passive;
+        c.io = stream.map_or(Io::SctpPending { sctp: key }, |stream| Io::Sctp { sctp: key, stream });
+        let group = a.group;
+        let conn = self.conns.insert(c);
+        if let Some(stream) = stream {
+            self.sctp_bind(key, stream, conn);
+        }
+        if let Some(group) = group {
+            self.join_group(group, conn);
+        }
+        Some(conn)
+    }
+
+    /// Refused by the system before anything was sent.
+    fn sctp_cannot(kind: neater_base::net::ErrorKind) -> AttemptError {
+        AttemptError::Net(NetError::new(kind))
+    }
+}

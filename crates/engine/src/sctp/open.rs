@@ -1,0 +1,513 @@
+//! Associations that are opened, by us in a race or by a peer at a listener, and the streams that both open on them.
+
+use super::wire::{ADAPTATION, PPID_DATA};
+use super::{Profile, Sctp, SctpEnd};
+use crate::conn::{ConnectionState, Io};
+use crate::engine::Timer;
+use crate::establish::{Trial, What};
+use crate::event::{AttemptError, EstablishmentError, Event, Reason};
+use crate::greeting::HandOver;
+use crate::ids::GroupId;
+use crate::request::Compiled;
+use crate::{ConnectionId, Engine, RemoteEndpoint, Stack};
+use neater_base::Key;
+use neater_base::net::{ErrorKind, Net, SocketOptions};
+use neater_property::{Preference, Role, SelectionProperty as P};
+use neater_quic::Direction;
+use neater_race::CandidateId;
+use neater_sctp::{AssociationId, CloseReason, ConnectError, LayerId, Route, Scheduler, SendOptions, StreamId};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// What of a request an endpoint is made for.
+fn profile(request: &Compiled, role: Role) -> Profile {
+    use neater_property::Scheduler as S;
+    let properties = &request.properties;
+    let scheduler = match properties.connection.scheduler {
+        S::FirstComeFirstServed => Scheduler::FirstCome,
+        S::RoundRobin => Scheduler::RoundRobin,
+        S::RoundRobinPerPacket => Scheduler::RoundRobinPerPacket,
+        S::PriorityBased => Scheduler::Priority,
+        S::FairCapacity => Scheduler::FairBandwidth,
+        S::WeightedFairQueueing => Scheduler::WeightedFair,
+    };
+    Profile { heartbeats: properties.preference(P::KeepAlive, role) >= Preference::NoPreference, scheduler }
+}
+
+/// What the scheduler makes of `connPriority`, of which 100 is the default and less goes first: a weight, where it weighs.
+pub(super) fn value_of(scheduler: Scheduler, priority: u32) -> u16 {
+    match scheduler {
+        Scheduler::WeightedFair => (10_000 / priority.clamp(1, 10_000)) as u16,
+        _ => u16::try_from(priority).unwrap_or(u16::MAX),
+    }
+}
+
+impl<N: Net> Engine<N> {
+    /// Begins an attempt: INIT leaves with the next turn.
+    pub(crate) fn sctp_connect(
+        &mut self,
+        conn: Key,
+        candidate: Option<CandidateId>,
+        addr: SocketAddr,
+        request: &Arc<Compiled>,
+        options: &SocketOptions,
+        udp_port: u16,
+    ) -> Result<Key, AttemptError> {
+        // A UDP socket that is not connected does not tell that there is no route until it sends.
+        if self.net.source_for(addr.ip()).is_none() {
+            return Err(Self::sctp_cannot(ErrorKind::NetworkUnreachable));
+        }
+        let route = SocketAddr::new(addr.ip(), udp_port);
+        let end = self.sctp_client_end(addr, route, request, options)?;
+        let now = self.now;
+        let Some(e) = self.sctp_ends.get_mut(end) else { return Err(AttemptError::NoAddress) };
+        let to = Route { layer: LayerId(0), remote: route };
+        let id = e.endpoint.connect(now, addr.port(), &[to]).map_err(|e| match e {
+            ConnectError::Exists => Self::sctp_cannot(ErrorKind::AddrInUse),
+            ConnectError::TooMany => Self::sctp_cannot(ErrorKind::NoBuffers),
+            _ => Self::sctp_cannot(ErrorKind::InvalidInput),
+        })?;
+        let c = self.conns.get(conn);
+        let remotes = c.map(|c| c.remotes.clone()).unwrap_or_default();
+        // It goes with the COOKIE ECHO chunk (RFC 9260 section 5.1), or not at all if the attempt is withdrawn before.
+        let first = c.and_then(|c| c.ext.as_ref()).and_then(|x| x.early.clone());
+        let first = first.filter(|d| !d.is_empty() && !request.framer.frames());
+        let early = match (first, self.sctp_ends.get_mut(end)) {
+            (Some(data), Some(e)) => {
+                let options = SendOptions { ppid: PPID_DATA, ..SendOptions::default() };
+                e.endpoint.send(id, StreamId(0), data, options).is_ok()
+            }
+            _ => false,
+        };
+        let key = self.insert_sctp(end, id, addr, route, request.clone(), remotes, true);
+        if let Some(a) = self.sctps.get_mut(key) {
+            a.attempt = Some((conn, candidate));
+            a.early = early;
+            // What the peer says before the race is decided is for whom wins.
+            a.open(0);
+        }
+        self.mark_sctp(end);
+        Ok(key)
+    }
+
+    /// An endpoint on a socket for this way that has no association with the peer yet.
+    fn sctp_client_end(
+        &mut self,
+        addr: SocketAddr,
+        route: SocketAddr,
+        request: &Arc<Compiled>,
+        options: &SocketOptions,
+    ) -> Result<Key, AttemptError> {
+        // Associations share a socket unless the socket itself was asked to be special.
+        let plain = options.local.is_none() && options.set.is_empty() && options.temporary_address.is_none();
+        let sharing = (addr.is_ipv6(), options.interface, request.isolation);
+        let shared = self.sctp_clients.iter().find(|(of, _)| plain && *of == sharing).map(|(_, k)| *k);
+        let socket = match shared {
+            Some(k) => k,
+            None => {
+                let k = self.open_sctp_socket(addr, options, false)?;
+                if plain {
+                    self.sctp_clients.push((sharing, k));
+                }
+                // Nothing can have come yet, but no event is promised before it was tried.
+                self.sctp_socket_readable(k);
+                k
+            }
+        };
+        let profile = profile(request, Role::Initiate);
+        let ends = self.sctp_sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
+        let free = |e: &SctpEnd| e.profile == profile && !self.is_sctp_peer(e, addr, route);
+        // Few have more than a handful: more than one is needed only for several associations with one peer.
+        let found = ends.into_iter().flatten().find(|k| self.sctp_ends.get(*k).is_some_and(free));
+        match found.or_else(|| self.open_sctp_end(socket, 0, profile, None)) {
+            Some(end) => Ok(end),
+            None => {
+                self.tidy_sctp_socket(socket);
+                Err(Self::sctp_cannot(ErrorKind::AddrNotAvailable))
+            }
+        }
+    }
+
+    /// Whether an endpoint has an association with this peer.
+    fn is_sctp_peer(&self, end: &SctpEnd, addr: SocketAddr, route: SocketAddr) -> bool {
+        end.endpoint.is_peer(Route { layer: LayerId(0), remote: route }, addr.port())
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the parts of an association")]
+    fn insert_sctp(
+        &mut self,
+        end: Key,
+        id: AssociationId,
+        remote: SocketAddr,
+        route: SocketAddr,
+        request: Arc<Compiled>,
+        remotes: Arc<[RemoteEndpoint]>,
+        client: bool,
+    ) -> Key {
+        let key = self.sctps.insert(Sctp {
+            end,
+            id,
+            client,
+            remote,
+            route,
+            connected: !client,
+            answered: !client,
+            mux: false,
+            lost: None,
+            over: false,
+            attempt: None,
+            trial: None,
+            group: None,
+            streams: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            uses: 0,
+            unaccepted: VecDeque::new(),
+            ending: VecDeque::new(),
+            resetting: false,
+            reports: BTreeMap::new(),
+            held: 0,
+            told: 0,
+            blocked: false,
+            share: usize::MAX,
+            turn: 0,
+            next_stream: u16::from(!client),
+            send_buffer: self.limits.send_buffer,
+            request,
+            remotes,
+            early: false,
+            started: self.now,
+        });
+        if let Some(e) = self.sctp_ends.get_mut(end) {
+            e.associations.insert(id, key);
+        }
+        key
+    }
+
+    /// INIT ACK has come. The COOKIE ECHO chunk, which makes the peer keep state, leaves after this: not for an attempt that was
+    /// withdrawn.
+    pub(super) fn sctp_reachable(&mut self, key: Key) {
+        let now = self.now;
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        a.answered = true;
+        let (attempt, remote, rtt) = (a.attempt, a.remote, now - a.started);
+        match attempt {
+            Some((conn, candidate)) => self.reachable(conn, candidate, Stack::Sctp, remote, rtt),
+            None => self.sctp_trial_passed(key),
+        }
+    }
+
+    pub(super) fn sctp_connected(&mut self, key: Key) {
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        a.connected = true;
+        a.mux = self.sctp_ends.get(a.end).is_some_and(|e| is_mux(e, a.id));
+        if let Some((conn, candidate)) = a.attempt {
+            self.attempt_established(conn, candidate, What::Sctp(key));
+        }
+    }
+
+    /// An attempt is not wanted any more. Before its peer has answered, nothing was sent that it keeps; what it answers later finds
+    /// nobody, unless the race wants to know of it.
+    pub(crate) fn sctp_abandon(&mut self, key: Key) {
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        a.attempt = None;
+        if a.lost.is_none() && a.answered {
+            self.sctp_drop(key);
+        } else if a.lost.is_none() {
+            // The race may still give it a trial; if it has not by then, it is dropped.
+            a.lost = Some(CloseReason::Aborted);
+            self.timers.push(self.now, Timer::SctpTrial(key));
+        }
+        self.tidy_sctp(key);
+    }
+
+    /// The race gives an attempt that it has withdrawn until then to be answered.
+    pub(crate) fn sctp_try(&mut self, key: Key, trial: Trial, due: neater_base::Instant) {
+        if let Some(a) = self.sctps.get_mut(key).filter(|a| !a.over) {
+            a.trial = Some(Box::new(trial));
+            self.timers.push(due.max(self.now), Timer::SctpTrial(key));
+            // The timer of the withdrawal is before that.
+            a.started = due;
+        }
+    }
+
+    /// The time of a withdrawn attempt is up.
+    pub(crate) fn sctp_trial_over(&mut self, key: Key) {
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        if a.trial.is_some() && a.started > self.now {
+            return;
+        }
+        let (trial, request) = (a.trial.take(), a.request.clone());
+        if let Some(trial) = trial {
+            self.trial_failed(&trial, &request);
+        }
+        self.sctp_drop(key);
+    }
+
+    /// A withdrawn attempt was answered: it was not silent, and is not needed.
+    pub(super) fn sctp_trial_passed(&mut self, key: Key) {
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        if let Some(trial) = a.trial.take() {
+            self.trial_passed(&trial);
+        }
+        self.sctp_drop(key);
+    }
+
+    /// Forgets an association that no connection has used. A peer that may know of it is told.
+    fn sctp_drop(&mut self, key: Key) {
+        let Some(a) = self.sctps.get_mut(key).filter(|a| a.attempt.is_none() && !a.is_used()) else { return };
+        a.lost.get_or_insert(CloseReason::Aborted);
+        a.over = true;
+        let end = a.end;
+        self.tidy_sctp(key);
+        self.mark_sctp(end);
+    }
+
+    /// The connection is carried by this association from now on.
+    pub(crate) fn sctp_won(&mut self, conn: Key, key: Key) {
+        let group = match self.conns.get(conn).and_then(|c| c.group) {
+            Some(g) => {
+                // Several members of a group without streams may have raced, and each have won an association of its own.
+                let own = self.groups.get(g).and_then(|g| g.sctp).and_then(|k| self.sctps.get(k));
+                let first = own.is_none_or(|a| a.lost.is_some());
+                if let Some(g) = self.groups.get_mut(g).filter(|_| first) {
+                    g.sctp = Some(key);
+                }
+                g
+            }
+            None => {
+                let g = self.new_group(None, None);
+                if let Some(g) = self.groups.get_mut(g) {
+                    g.sctp = Some(key);
+                }
+                self.join_group(g, conn);
+                g
+            }
+        };
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        a.attempt = None;
+        a.group = Some(group);
+        a.next_stream = 2;
+        let early = core::mem::take(&mut a.early);
+        let stream = a.numbers.get(&0).copied().unwrap_or_else(|| a.open(0));
+        if let Some(c) = self.conns.get_mut(conn) {
+            c.io = Io::Sctp { sctp: key, stream };
+        }
+        self.sctp_bind(key, stream, conn);
+        if early {
+            self.first_was_taken(conn);
+        }
+    }
+
+    /// What the peer sent while the race was being decided.
+    pub(crate) fn sctp_begin(&mut self, key: Key) {
+        self.sctp_take(key);
+        self.mark_sctp_of(key);
+    }
+
+    /// Listens at an SCTP port of a UDP socket, which several listeners of this engine may share.
+    pub(crate) fn sctp_listen(
+        &mut self,
+        listener: Key,
+        port: u16,
+        options: &SocketOptions,
+        request: &Arc<Compiled>,
+    ) -> Result<(Key, SocketAddr), AttemptError> {
+        let Some(addr) = options.local else { return Err(AttemptError::NoAddress) };
+        let same = |s: &super::SctpSocket| s.server && s.options == *options && addr.port() != 0;
+        let shared = self.sctp_sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
+        let socket = match shared {
+            Some(k) => k,
+            None => self.open_sctp_socket(addr, options, true)?,
+        };
+        let profile = profile(request, Role::Listen);
+        // A listener that has stopped may have left its port with connections on it.
+        let left = self.sctp_sockets.get(socket).and_then(|s| s.ends.get(&port).copied());
+        let left = left.filter(|k| self.sctp_ends.get(*k).is_some_and(|e| e.listener.is_none()));
+        let end = left.or_else(|| self.open_sctp_end(socket, port, profile, Some(listener)));
+        let Some(end) = end else {
+            self.tidy_sctp_socket(socket);
+            return Err(Self::sctp_cannot(ErrorKind::AddrInUse));
+        };
+        let Some(e) = self.sctp_ends.get_mut(end) else { return Err(AttemptError::NoAddress) };
+        e.listener = Some(listener);
+        e.endpoint.set_accept(true);
+        let port = e.endpoint.port();
+        let Some(s) = self.sctp_sockets.get(socket) else { return Err(AttemptError::NoAddress) };
+        let bound = self.net.local_addr(s.sock).map_err(AttemptError::Net)?;
+        Ok((end, SocketAddr::new(bound.ip(), port)))
+    }
+
+    /// The UDP port of a listener's endpoint.
+    pub(crate) fn sctp_udp_port(&self, end: Key) -> Option<u16> {
+        let s = self.sctp_sockets.get(self.sctp_ends.get(end)?.socket)?;
+        Some(self.net.local_addr(s.sock).ok()?.port())
+    }
+
+    /// Tries the socket of a new listener: no event is promised before that.
+    pub(crate) fn sctp_poll_end(&mut self, end: Key) {
+        if let Some(socket) = self.sctp_ends.get(end).map(|e| e.socket) {
+            self.sctp_socket_readable(socket);
+        }
+    }
+
+    /// An endpoint no longer accepts; it lives on for the associations that it has.
+    pub(crate) fn release_sctp_listener(&mut self, end: Key) {
+        if let Some(e) = self.sctp_ends.get_mut(end) {
+            e.endpoint.set_accept(false);
+            e.listener = None;
+            if e.is_unused() {
+                // Whoever listens next at this port is not to wait.
+                self.sctp_end_over(end);
+            }
+        }
+    }
+
+    /// A peer has opened an association.
+    pub(super) fn sctp_accepted(&mut self, end: Key, id: AssociationId) {
+        let Some(e) = self.sctp_ends.get_mut(end) else { return };
+        let listener = e.listener.and_then(|l| self.listeners.get(l).map(|x| (l, x)));
+        let Some((listener, l)) = listener else { return e.endpoint.release(id) };
+        if l.backlog.is_full() || l.limit == Some(0) || self.conns.len() >= self.limits.connections {
+            // The program takes nothing, and no kernel keeps this for it.
+            self.stats.refused += 1;
+            e.endpoint.abort(id, b"no room");
+            e.endpoint.release(id);
+            return;
+        }
+        let (request, groups) = (l.request.0.clone(), l.groups);
+        let Some((route, port)) = e.endpoint.peer(id) else { return };
+        let remote = SocketAddr::new(route.remote.ip(), port);
+        let mux = is_mux(e, id);
+        let key = self.insert_sctp(end, id, remote, route.remote, request, Arc::default(), false);
+        let group = self.new_group(None, Some(listener));
+        if let Some(g) = self.groups.get_mut(group) {
+            g.sctp = Some(key);
+        }
+        if let Some(a) = self.sctps.get_mut(key) {
+            a.group = Some(group);
+            a.mux = mux;
+            let first = a.open(0);
+            a.unaccepted.push_back(first);
+        }
+        if groups {
+            self.claim_group(group);
+            self.count_received(listener);
+            self.notify_listener(listener, Event::GroupReceived(GroupId(group)));
+        }
+        self.sctp_accept(key);
+    }
+
+    /// Makes connections of the streams that the peer has opened.
+    pub(crate) fn sctp_accept(&mut self, key: Key) {
+        loop {
+            let Some(a) = self.sctps.get(key).filter(|a| a.connected && !a.unaccepted.is_empty()) else { return };
+            let Some(group) = a.group else { return };
+            if self.is_group_full(group) {
+                // They wait where they are until the program has taken some.
+                return;
+            }
+            let claimed = self.groups.get(group).is_some_and(|g| g.claimed);
+            let listener = self.group_listener(group);
+            if !claimed && listener.is_some_and(|l| self.is_full(l.0)) {
+                // They wait where they are until the limit is raised.
+                return;
+            }
+            let limit = a.request.properties.connection.group_conn_limit;
+            if limit.is_some_and(|limit| self.peers_streams(group) >= limit as usize) {
+                return;
+            }
+            let unwanted = !claimed && listener.is_none() && !a.client;
+            let Some(stream) = self.sctps.get_mut(key).and_then(|a| a.unaccepted.pop_front()) else { return };
+            // Nobody will ever take it: a server whose listener is gone, or no room for another connection.
+            if unwanted || self.conns.len() >= self.limits.connections {
+                self.sctp_refuse_stream(key, stream);
+                self.stats.refused += 1;
+                continue;
+            }
+            let Some(conn) = self.sctp_conn(key, Some(stream), true) else { return };
+            self.deliver(conn, HandOver::Group(group));
+            self.sctp_tell(key, stream);
+        }
+    }
+
+    /// Opens a stream in a group that lives on an association.
+    pub(crate) fn sctp_open(&mut self, key: Key, direction: Direction) -> Result<ConnectionId, EstablishmentError> {
+        let refuse = |why: &str| Err(EstablishmentError::new(Reason::InvalidConfiguration, why));
+        match self.sctps.get(key) {
+            Some(a) if a.connected && a.lost.is_none() && a.mux => {}
+            Some(a) if a.lost.is_none() => return refuse("the peer gives the streams of the association no meaning"),
+            _ => {
+                let why = "the SCTP association is over";
+                return Err(EstablishmentError::new(Reason::EstablishmentFailed, why));
+            }
+        }
+        if direction == Direction::One {
+            return refuse("this transport has no one-way streams");
+        }
+        let stream = self.sctp_free_stream(key);
+        let Some(conn) = self.sctp_conn(key, stream, false) else {
+            return Err(EstablishmentError::new(Reason::EstablishmentFailed, "the SCTP association is over"));
+        };
+        if stream.is_some() {
+            self.enter_established(conn);
+            return Ok(ConnectionId(conn));
+        }
+        // Until the peer has closed one.
+        let group = self.sctps.get(key).and_then(|a| a.group);
+        if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
+            g.pending.push_back((conn, direction));
+        }
+        Ok(ConnectionId(conn))
+    }
+
+    /// Opens a stream at a number of ours that none has: taken in turn, so that the peer has long forgotten the last use of it.
+    fn sctp_free_stream(&mut self, key: Key) -> Option<u32> {
+        let a = self.sctps.get_mut(key)?;
+        let (out, inbound) = self.sctp_ends.get(a.end)?.endpoint.streams(a.id);
+        let count = out.min(inbound);
+        let first = u16::from(!a.client);
+        let numbers = count.saturating_sub(first).div_ceil(2);
+        for _ in 0..numbers {
+            let stream = if a.next_stream >= count { first } else { a.next_stream };
+            a.next_stream = stream.saturating_add(2);
+            if !a.numbers.contains_key(&stream) {
+                return Some(a.open(stream));
+            }
+        }
+        None
+    }
+
+    /// The connections that wait for a stream of this association.
+    pub(super) fn pending_on_sctp(&self, key: Key) -> Vec<Key> {
+        let group = self.sctps.get(key).and_then(|a| a.group).and_then(|g| self.groups.get(g));
+        let waits =
+            |conn: &Key| self.conns.get(*conn).is_some_and(|c| matches!(c.io, Io::SctpPending { sctp } if sctp == key));
+        group.map_or_else(Vec::new, |g| g.pending.iter().map(|(c, _)| *c).filter(waits).collect())
+    }
+
+    /// A number has become free: the connection that has waited longest for one gets it.
+    pub(super) fn sctp_open_pending(&mut self, key: Key) {
+        for conn in self.pending_on_sctp(key) {
+            let Some(group) = self.sctps.get(key).and_then(|a| a.group) else { return };
+            if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Establishing) {
+                let Some(stream) = self.sctp_free_stream(key) else { return };
+                if let Some(c) = self.conns.get_mut(conn) {
+                    c.io = Io::Sctp { sctp: key, stream };
+                }
+                self.sctp_bind(key, stream, conn);
+            }
+            if let Some(g) = self.groups.get_mut(group) {
+                g.pending.retain(|(c, _)| *c != conn);
+            }
+            self.enter_established(conn);
+        }
+    }
+}
+
+/// Whether both sides give the streams of an association our meaning.
+fn is_mux(end: &SctpEnd, id: AssociationId) -> bool {
+    end.endpoint
+        .agreed(id)
+        .is_some_and(|(x, adaptation)| x.interleaving && x.reconfiguration && adaptation == Some(ADAPTATION))
+}

@@ -1,0 +1,62 @@
+//! What a program needs that keeps associations for others: an engine, whose connections are streams.
+
+use super::Endpoint;
+use crate::association::Association;
+use crate::ids::{AssociationId, Route};
+use neater_sctp_wire::StreamId;
+
+impl Endpoint {
+    /// Our SCTP port.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.config.port
+    }
+
+    /// Whether associations that peers open are taken from now on. Those that are there go on.
+    pub const fn set_accept(&mut self, accept: bool) {
+        self.config.accept = accept;
+    }
+
+    /// Whether there is an association with the peer's SCTP port `port` there.
+    #[must_use]
+    pub fn is_peer(&self, route: Route, port: u16) -> bool {
+        self.index.by_peer(route.remote, port).is_some()
+    }
+
+    /// Where the packets of an association go first, and the peer's SCTP port.
+    #[must_use]
+    pub fn peer(&self, id: AssociationId) -> Option<(Route, u16)> {
+        let association = self.live(id)?;
+        Some((association.routes().next()?, association.peer_port()))
+    }
+
+    /// Whether an association is over, or unknown; its last events may still be to come.
+    #[must_use]
+    pub fn is_over(&self, id: AssociationId) -> bool {
+        self.live(id).is_none_or(Association::is_closed)
+    }
+
+    /// Whether everything that was sent on an outbound stream is acknowledged, or given up; true if there is no such
+    /// association.
+    #[must_use]
+    pub fn is_stream_idle(&self, id: AssociationId, stream: StreamId) -> bool {
+        self.live(id).is_none_or(|a| a.is_stream_idle(stream))
+    }
+
+    /// How many bytes of what was received the program keeps in queues of its own: the window that the peer is given shrinks by
+    /// that much.
+    pub fn set_held(&mut self, id: AssociationId, bytes: usize) {
+        self.act(id, |a| a.set_held(bytes));
+    }
+
+    /// How many bytes may wait to be sent or acknowledged from now on; [`crate::AssociationConfig::send_buffer`] until it is set.
+    pub fn set_send_buffer(&mut self, id: AssociationId, bytes: usize) {
+        self.act(id, |a| a.set_send_buffer(bytes));
+    }
+
+    /// The congestion window of the path that data goes, in bytes.
+    #[must_use]
+    pub fn window(&self, id: AssociationId) -> u64 {
+        self.live(id).map_or(0, Association::window)
+    }
+}
