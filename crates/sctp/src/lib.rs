@@ -33,10 +33,10 @@ mod serial;
 mod stats;
 
 pub use config::{
-    AssociationConfig, Burst, Config, Extensions, Layer, LossDetection, MIN_ROOM, Policy, Recovery, RtoConfig,
+    AssociationConfig, Burst, Config, Extensions, INITIAL_BUFFER, Layer, LossDetection, MIN_ROOM, Policy, Recovery, RtoConfig,
     Scheduler,
 };
-pub use endpoint::{Endpoint, Transmit};
+pub use endpoint::{Endpoint, Train, Transmit};
 pub use error::{ConnectError, ReconfigError, SendError};
 pub use event::{CloseReason, Event};
 pub use ids::{AssociationId, LayerId, MessageId, PathId, Route};

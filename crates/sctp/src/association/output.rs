@@ -13,6 +13,9 @@ use neater_sctp_wire::chunk::{
 };
 use neater_sctp_wire::{Array, Causes, Checksum, CommonHeader, Fsn, Full, Mid, PacketBuilder, Ssn, Tag, Tsn};
 
+/// A message is not cut to fill what is left of a packet if that is less than this: a chunk's header would not be worth it. Packets
+/// of one length can travel together, so that even little is worth more than a shorter packet.
+const SLIVER: usize = 32;
 /// An INIT packet has at least this many bytes, so that its answer has at most three times as many.
 const INIT_LEN: usize = 128;
 
@@ -355,9 +358,9 @@ impl Association {
         }
         let (_, message) = self.queues.peek()?;
         let len = message.payload.len();
-        // A message that fits into a packet of its own is not cut to fill this one, and nothing is cut to slivers.
+        // A message that fits into a packet of its own is not cut to fill this one.
         let whole = len <= room;
-        if !whole && (len <= full && message.started.is_none() || room < full / 2) || room == 0 {
+        if !whole && (len <= full && message.started.is_none() || room < SLIVER) || room == 0 {
             return None;
         }
         if self.timers.window_probe.is_some_and(|at| at <= now) && self.window_left() < len.min(full) {
