@@ -291,7 +291,8 @@ impl Association {
         let window = self.rx.window(self.silly());
         let (_, duplicates) = self.rx.arrivals.report_size();
         let most = packet.room().saturating_sub(Sack::HEADER_LEN + 4 * duplicates) / 4;
-        let (cumulative, gaps, duplicates) = self.rx.arrivals.report(most);
+        let both_ends = self.config.recovery.detection == LossDetection::RackTlp;
+        let (cumulative, gaps, duplicates) = self.rx.arrivals.report(most, both_ends);
         let sack = Sack { cumulative, a_rwnd: window, gaps: Array::from(gaps), duplicates: Array::from(duplicates) };
         packet.push(&sack)?;
         self.rx.arrivals.reported();

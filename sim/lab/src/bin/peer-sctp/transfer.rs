@@ -102,14 +102,15 @@ impl Peer {
         self.driver.transmit(&mut self.endpoint, now)?;
         let Some(mut batch) = self.driver.take_batch() else { return Ok(()) };
         while self.driver.receive_into(&mut batch)? {
+            let now = self.driver.now();
             for (meta, bytes) in batch.filled() {
-                let now = self.driver.now();
                 for datagram in bytes.chunks(meta.stride.max(1)) {
                     self.endpoint.handle_packet(now, route(meta.source), false, datagram);
                 }
                 app(self, now)?;
-                self.driver.transmit(&mut self.endpoint, now)?;
             }
+            // Once for all that was there: acknowledgments and trains are as few and as long as the load makes them.
+            self.driver.transmit(&mut self.endpoint, now)?;
         }
         self.driver.give_batch(batch);
         if self.over.is_none() {
