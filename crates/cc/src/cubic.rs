@@ -108,6 +108,9 @@ pub struct Cubic {
     ticks: linux::Ticks,
     /// Slow start is slower by this divisor (conservative slow start).
     divisor: u64,
+    /// There was congestion since the beginning, or since the last timeout: a window below its threshold is then one that is
+    /// coming down, and no slow start to be left (RFC 9406 section 4.2: only the initial slow start; Linux: `found`).
+    congested: bool,
     least_rtt: Option<Duration>,
 }
 
@@ -122,6 +125,7 @@ impl Cubic {
             hystart: config.hystart.map(HyStart::new),
             ticks: linux::Ticks::default(),
             divisor: 1,
+            congested: false,
             least_rtt: None,
         }
     }
@@ -183,7 +187,7 @@ impl Controller for Cubic {
             return;
         }
         self.least_rtt = Some(self.least_rtt.map_or(rtt, |least| least.min(rtt)));
-        if !window.in_slow_start() {
+        if !window.in_slow_start() || self.congested {
             return;
         }
         let Some(hystart) = &mut self.hystart else { return };
@@ -233,6 +237,7 @@ impl Controller for Cubic {
         if self.config.as_linux {
             return self.ticks.threshold(window, loss.cause, &self.config);
         }
+        self.congested = loss.cause != Cause::Timeout;
         let mss = window.mss as f64;
         let cwnd = window.cwnd as f64 / mss;
         self.saved = Some(self.curve);
@@ -250,6 +255,7 @@ impl Controller for Cubic {
     }
 
     fn on_spurious(&mut self, _window: &Window) {
+        self.congested = false;
         if let Some(saved) = self.saved.take().filter(|_| !self.config.as_linux) {
             self.curve = saved;
         }

@@ -28,8 +28,12 @@ impl PacingConfig {
     pub fn rate(&self, window: &Window, srtt: Option<Duration>) -> Option<u64> {
         let nanos = srtt?.as_nanos().max(1);
         let percent = if window.cwnd < window.ssthresh / 2 { self.slow_start_percent } else { self.avoidance_percent };
-        let rate = u128::from(window.cwnd) * u128::from(percent) * 10_000_000 / nanos;
-        Some(u64::try_from(rate).unwrap_or(u64::MAX).max(1))
+        let share = u128::from(window.cwnd) * u128::from(percent) * 10_000_000;
+        let rate = match (u64::try_from(share), u64::try_from(nanos)) {
+            (Ok(share), Ok(nanos)) => share / nanos,
+            _ => u64::try_from(share / nanos).unwrap_or(u64::MAX),
+        };
+        Some(rate.max(1))
     }
 }
 
@@ -67,8 +71,12 @@ impl Default for Pacer {
 }
 
 fn time_for(bytes: u64, rate: u64) -> Duration {
-    let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    // Asked for with every packet: up to 18 GB the narrow division does.
+    let nanos = match bytes.checked_mul(1_000_000_000) {
+        Some(product) => product / rate.max(1),
+        None => u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1))).unwrap_or(u64::MAX),
+    };
+    Duration::from_nanos(nanos)
 }
 
 #[cfg(test)]

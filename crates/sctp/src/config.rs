@@ -3,7 +3,7 @@
 use crate::ids::Route;
 use core::time::Duration;
 use neater_cc::{
-    Congestion, Cubic, CubicConfig, HyStartConfig, IdleRule, InitialWindow, NewReno, NewRenoConfig, PacingConfig,
+    Base, Congestion, Cubic, CubicConfig, HyStartConfig, IdleRule, InitialWindow, NewReno, NewRenoConfig, PacingConfig,
     Reduction,
 };
 use neater_sctp_wire::chunk::{Asconf, AsconfAck, Auth, Init, InitAck, ShutdownComplete};
@@ -98,15 +98,15 @@ pub struct Recovery {
     pub initial_window: InitialWindow,
     /// How the window comes down.
     pub reduction: Reduction,
-    /// Leave slow start early (RFC 9406).
-    pub hystart: bool,
+    /// How slow start is left before there is a loss: HyStart++ (RFC 9406) or Linux's HyStart; `None`: not at all.
+    pub hystart: Option<HyStartConfig>,
     /// What limits bursts.
     pub burst: Burst,
 }
 
 impl Recovery {
-    /// What makes transports fast today: CUBIC, an initial window of ten packets, HyStart++, proportional rate reduction,
-    /// loss detection by time, pacing.
+    /// What makes transports fast today: CUBIC, an initial window of ten packets, HyStart as Linux has it
+    /// (`docs/decisions/0017` says why), proportional rate reduction, loss detection by time, pacing.
     #[must_use]
     pub fn modern() -> Self {
         Self {
@@ -114,7 +114,7 @@ impl Recovery {
             policy: Policy::Cubic,
             initial_window: InitialWindow::Segments(10),
             reduction: Reduction::Proportional,
-            hystart: true,
+            hystart: Some(HyStartConfig::Classic { paced: true }),
             burst: Burst::Paced(PacingConfig::default()),
         }
     }
@@ -127,17 +127,26 @@ impl Recovery {
             policy: Policy::NewReno,
             initial_window: InitialWindow::Rfc3390,
             reduction: Reduction::Instant,
-            hystart: false,
+            hystart: None,
             burst: Burst::Packets(4),
         }
     }
 
     /// The congestion control of a new path whose largest chunk is `mss` bytes.
     pub(crate) fn congestion(&self, mss: u64) -> Congestion {
-        let hystart = self.hystart.then(HyStartConfig::rfc9406);
+        let paced = matches!(self.burst, Burst::Paced(_));
+        let cubic = CubicConfig {
+            hystart: self.hystart,
+            // The window does not grow unused, so it is what was in flight, but for the reports that thin out while it drains.
+            base: Base::Window,
+            // RFC 9406 section 4.3: a sender that paces needs no limit. A receiver that is handed many packets at once answers them
+            // with one SACK chunk.
+            slow_start_limit: if paced { u32::MAX } else { CubicConfig::rfc9438().slow_start_limit },
+            ..CubicConfig::rfc9438()
+        };
         let controller: Box<dyn neater_cc::Controller> = match self.policy {
             Policy::NewReno => Box::new(NewReno::new(NewRenoConfig::rfc5681())),
-            Policy::Cubic => Box::new(Cubic::new(CubicConfig { hystart, ..CubicConfig::rfc9438() })),
+            Policy::Cubic => Box::new(Cubic::new(cubic)),
         };
         let pacing = if let Burst::Paced(p) = self.burst { Some(p) } else { None };
         let config = neater_cc::Config {
@@ -259,6 +268,10 @@ impl Default for Authentication {
     }
 }
 
+/// What buffers have room for before anything is known of the path, in bytes, unless they are configured to be smaller: what is
+/// under way at 100 Mbit/s and 80 ms.
+pub const INITIAL_BUFFER: u32 = 1 << 20;
+
 /// What every association of an endpoint begins with.
 #[derive(Clone, Debug)]
 pub struct AssociationConfig {
@@ -266,9 +279,11 @@ pub struct AssociationConfig {
     pub outbound_streams: u16,
     /// How many streams we accept, 1 to 65,535.
     pub inbound_streams: u16,
-    /// The receive buffer in bytes, at least 4,096 (`a_rwnd` is at least 1,500: RFC 9260 section 3.3.2).
+    /// The largest receive buffer in bytes, at least 4,096 (`a_rwnd` is at least 1,500: RFC 9260 section 3.3.2). It begins with
+    /// [`INITIAL_BUFFER`] at most and grows while the application takes so much that the buffer would be the limit.
     pub receive_buffer: u32,
-    /// How many bytes of payload may wait to be sent or acknowledged.
+    /// How many bytes of payload may wait to be sent or acknowledged, at most. Up to [`INITIAL_BUFFER`] may at any time, more as
+    /// the congestion windows grow.
     pub send_buffer: usize,
     /// How many messages may wait to be sent.
     pub max_messages: usize,
@@ -317,8 +332,8 @@ impl Default for AssociationConfig {
         Self {
             outbound_streams: 1024,
             inbound_streams: 65_535,
-            receive_buffer: 1 << 20,
-            send_buffer: 4 << 20,
+            receive_buffer: 16 << 20,
+            send_buffer: 64 << 20,
             max_messages: 65_536,
             max_message: 16 << 20,
             rto: RtoConfig {

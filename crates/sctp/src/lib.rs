@@ -33,10 +33,10 @@ mod serial;
 mod stats;
 
 pub use config::{
-    AssociationConfig, Authentication, Burst, Config, Extensions, Layer, LossDetection, MIN_ROOM, Policy, Recovery,
-    RtoConfig, Scheduler, SharedKey,
+    AssociationConfig, Authentication, Burst, Config, Extensions, INITIAL_BUFFER, Layer, LossDetection, MIN_ROOM,
+    Policy, Recovery, RtoConfig, Scheduler, SharedKey,
 };
-pub use endpoint::{Endpoint, Transmit};
+pub use endpoint::{Endpoint, Train, Transmit};
 pub use error::{AddressError, ConnectError, ReconfigError, SendError};
 pub use event::{AddressChange, CloseReason, Event, IcmpError};
 pub use ids::{AssociationId, LayerId, MessageId, PathId, Route};

@@ -23,7 +23,9 @@ const HOSTS: &str = "::1 lab.test\n127.0.0.1 lab.test\n127.0.0.2 lab.test\n2001:
 const COMMON: &str = include_str!("../peers/common.h");
 const C_PEERS: [(&str, &str, &[&str]); 2] =
     [("epoll", include_str!("../peers/epoll.c"), &[]), ("libuv", include_str!("../peers/libuv.c"), &["-luv"])];
-const RUST_PEERS: [&str; 3] = ["peer-tokio", "peer-quinn", "peer-neater"];
+/// Only the experiments with SCTP need it, so that it may be missing.
+const USRSCTP: (&str, &str, &[&str]) = ("usrsctp", include_str!("../peers/usrsctp.c"), &["-lusrsctp"]);
+const RUST_PEERS: [&str; 4] = ["peer-tokio", "peer-quinn", "peer-neater", "peer-sctp"];
 /// The command that users run.
 const NEATER: &str = "neater";
 /// Building everything from nothing takes minutes on a small machine.
@@ -40,6 +42,10 @@ pub enum Program {
     Tokio,
     /// quinn on tokio.
     Quinn,
+    /// usrsctp over UDP, in C.
+    Usrsctp,
+    /// This project's SCTP over UDP, without the rest of it.
+    Sctp,
     /// This project, driven by its descriptor.
     NeaterFd,
     /// This project, through its futures on tokio.
@@ -55,6 +61,8 @@ impl Program {
             Self::Libuv => "libuv",
             Self::Tokio => "tokio",
             Self::Quinn => "quinn",
+            Self::Usrsctp => "usrsctp",
+            Self::Sctp => "neater-sctp",
             Self::NeaterFd => "neater-fd",
             Self::Neater => "neater",
         }
@@ -66,11 +74,13 @@ impl Program {
             Self::Libuv => "libuv",
             Self::Tokio => "peer-tokio",
             Self::Quinn => "peer-quinn",
+            Self::Usrsctp => "usrsctp",
+            Self::Sctp => "peer-sctp",
             Self::NeaterFd | Self::Neater => "peer-neater",
         }
     }
 
-    /// Whether it is this project's.
+    /// Whether it is this project's, by its whole API.
     #[must_use]
     pub const fn is_ours(self) -> bool {
         matches!(self, Self::NeaterFd | Self::Neater)
@@ -108,6 +118,13 @@ impl Programs {
                 progress(&format!("compiling the {name} peer"));
                 paths.insert(name, Ok(compile(dir, name, source, libraries)?));
             }
+            let (name, source, libraries) = USRSCTP;
+            progress(&format!("compiling the {name} peer"));
+            let compiled = compile(dir, name, source, libraries).map_err(|e| e.to_string());
+            if let Err(why) = &compiled {
+                progress(why);
+            }
+            paths.insert(name, compiled);
             match rust_programs("neater-lab", &RUST_PEERS, progress) {
                 Ok(found) => {
                     for name in RUST_PEERS {
@@ -204,6 +221,10 @@ fn compile(dir: &Path, name: &str, source: &str, libraries: &[&str]) -> Result<P
         Ok(_) => {}
         Err(e) if e.to_string().contains("uv.h") || e.to_string().contains("-luv") => {
             return Err(MeasureError::MissingTool { tool: "uv.h".to_owned(), package: "libuv1-dev".to_owned() });
+        }
+        Err(e) if e.to_string().contains("usrsctp.h") || e.to_string().contains("-lusrsctp") => {
+            let package = "libusrsctp-dev".to_owned();
+            return Err(MeasureError::MissingTool { tool: "usrsctp.h".to_owned(), package });
         }
         Err(e) => return Err(e),
     }

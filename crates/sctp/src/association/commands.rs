@@ -1,6 +1,7 @@
 //! What the application asks of an association.
 
 use super::{Association, State};
+use crate::config::INITIAL_BUFFER;
 use crate::error::SendError;
 use crate::event::{CloseReason, Event};
 use crate::ids::{MessageId, PathId};
@@ -24,7 +25,7 @@ impl Association {
         if let Reliability::Priority(priority) = options.reliability {
             self.make_room(payload.len(), priority);
         }
-        let full = self.buffered() > 0 && self.buffered() + payload.len() > self.send_buffer;
+        let full = self.buffered() > 0 && self.buffered() + payload.len() > self.send_limit();
         if full || self.queues.messages() >= self.config.max_messages {
             self.blocked = true;
             return Err(SendError::Blocked);
@@ -52,6 +53,14 @@ impl Association {
         }
         self.queues.push(stream, pending);
         Ok(id)
+    }
+
+    /// How much may be buffered: three times what may be in flight, for what was sent is kept for a round trip, and what waits
+    /// must last until the application has been told that there is room.
+    pub(super) fn send_limit(&self) -> usize {
+        let windows: u64 = self.paths.iter().map(|p| p.cc.window()).sum();
+        let wanted = usize::try_from(3 * windows).unwrap_or(usize::MAX);
+        wanted.max(INITIAL_BUFFER as usize).min(self.send_buffer)
     }
 
     /// Drops the deadlines of messages that are gone, when there are many more of them than messages.
@@ -172,8 +181,11 @@ impl Association {
 
     /// Tells the application that there is room, if it was told that there is none.
     pub(super) fn tell_writable(&mut self) {
-        let room = self.buffered() <= self.send_buffer / 2 && self.queues.messages() < self.config.max_messages;
-        if self.blocked && room && !self.is_closed() {
+        if !self.blocked || self.is_closed() {
+            return;
+        }
+        let limit = self.send_limit();
+        if self.buffered() <= limit - limit / 4 && self.queues.messages() < self.config.max_messages {
             self.blocked = false;
             self.events.push_back(Event::Writable);
         }

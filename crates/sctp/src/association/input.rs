@@ -94,6 +94,9 @@ impl Association {
             let (every, delay) = (self.config.sack_every, self.config.sack_delay);
             let at_once = arrived.at_once || !arrived.new_data;
             self.rx.arrivals.packet(arrived.now, at_once, every, delay);
+            if let Some(rtt) = arrived.path.and_then(|p| self.paths[p].rtt.smoothed()) {
+                self.rx.resize(arrived.now, rtt);
+            }
         }
         self.tell_readable();
         self.retry_reconfig();

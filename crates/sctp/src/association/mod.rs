@@ -266,6 +266,11 @@ impl Association {
         let mut association = Self::new(setup, &[(cookie.route, PathState::Active)], State::Established);
         association.agree(&cookie.peer, room, cookie.route);
         association.acknowledge_cookie(from);
+        // The cookie has been to the peer and back. What took longer was most likely sent twice.
+        let took = now - cookie.created;
+        if took < association.config.rto.initial {
+            association.paths[0].rtt.sample(took);
+        }
         association.events.push_back(Event::Accepted);
         association.start_heartbeats(now);
         association

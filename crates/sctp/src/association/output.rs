@@ -14,6 +14,9 @@ use neater_sctp_wire::chunk::{
 };
 use neater_sctp_wire::{Array, Causes, Checksum, CommonHeader, Fsn, Full, Mid, PacketBuilder, Ssn, Tag, Tsn};
 
+/// A message is not cut to fill what is left of a packet if that is less than this: a chunk's header would not be worth it. Packets
+/// of one length can travel together, so that even little is worth more than a shorter packet.
+const SLIVER: usize = 32;
 /// An INIT packet has at least this many bytes, so that its answer has at most three times as many.
 const INIT_LEN: usize = 128;
 
@@ -313,7 +316,8 @@ impl Association {
         let window = self.rx.window(self.silly());
         let (_, duplicates) = self.rx.arrivals.report_size();
         let most = packet.room().saturating_sub(Sack::HEADER_LEN + 4 * duplicates) / 4;
-        let (cumulative, gaps, duplicates) = self.rx.arrivals.report(most);
+        let both_ends = self.config.recovery.detection == LossDetection::RackTlp;
+        let (cumulative, gaps, duplicates) = self.rx.arrivals.report(most, both_ends);
         let sack = Sack { cumulative, a_rwnd: window, gaps: Array::from(gaps), duplicates: Array::from(duplicates) };
         packet.push(&sack)?;
         self.rx.arrivals.reported();
@@ -380,9 +384,9 @@ impl Association {
         }
         let (_, message) = self.queues.peek()?;
         let len = message.payload.len();
-        // A message that fits into a packet of its own is not cut to fill this one, and nothing is cut to slivers.
+        // A message that fits into a packet of its own is not cut to fill this one.
         let whole = len <= room;
-        if !whole && (len <= full && message.started.is_none() || room < full / 2) || room == 0 {
+        if !whole && (len <= full && message.started.is_none() || room < SLIVER) || room == 0 {
             return None;
         }
         if self.timers.window_probe.is_some_and(|at| at <= now) && self.window_left() < len.min(full) {

@@ -97,7 +97,7 @@ impl Association {
         if !self.agreed.partial_reliability {
             return;
         }
-        while self.buffered() + len > self.send_buffer || self.queues.messages() >= self.config.max_messages {
+        while self.buffered() + len > self.send_limit() || self.queues.messages() >= self.config.max_messages {
             let candidate = self.queues.least_important(priority).or_else(|| self.out.least_important(priority));
             let Some((stream, id)) = candidate else { break };
             self.abandon(stream, id);

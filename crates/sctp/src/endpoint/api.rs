@@ -54,7 +54,7 @@ impl Endpoint {
 
     pub(super) fn insert(&mut self, association: Association) -> Key {
         let key = self.associations.insert(Entry {
-            association,
+            association: Box::new(association),
             eager: false,
             eventful: false,
             scheduled: Instant::FAR_FUTURE,
@@ -89,6 +89,9 @@ impl Endpoint {
     /// Writes the next packet into `buffer`, which should have room for the largest packet of every layer. `None`: there is
     /// none now.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8]) -> Option<Transmit> {
+        if !self.held.is_empty() {
+            return self.held.take(buffer);
+        }
         while let Some((route, bytes)) = self.replies.pop() {
             if let Some(space) = buffer.get_mut(..bytes.len()) {
                 space.copy_from_slice(&bytes);
@@ -143,7 +146,7 @@ impl Endpoint {
     /// Whether packets, events or deadlines wait.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.replies.is_empty() && self.eager.is_empty() && self.eventful.is_empty()
+        self.held.is_empty() && self.replies.is_empty() && self.eager.is_empty() && self.eventful.is_empty()
     }
 
     pub(super) fn act<T>(&mut self, id: AssociationId, act: impl FnOnce(&mut Association) -> T) -> Option<T> {

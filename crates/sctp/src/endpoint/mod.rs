@@ -13,6 +13,9 @@ mod listen;
 mod owner;
 mod replies;
 mod spent;
+mod train;
+
+pub use train::Train;
 
 use crate::association::Association;
 use crate::config::Config;
@@ -43,7 +46,8 @@ pub struct Transmit {
 /// What the endpoint keeps of each association.
 #[derive(Debug)]
 struct Entry {
-    association: Association,
+    /// Apart, so that the table of associations is small and can grow.
+    association: Box<Association>,
     /// It is in the list of those that may have packets.
     eager: bool,
     /// It is in the list of those that have events.
@@ -72,6 +76,10 @@ pub struct Endpoint {
     spent: spent::Spent,
     eager: VecDeque<Key>,
     turn: u32,
+    /// A packet that is written and did not fit into its train.
+    held: train::Held,
+    /// The largest packet of any layer.
+    largest: usize,
     eventful: VecDeque<Key>,
     timers: Timers<(Key, Instant)>,
     stats: EndpointStats,
@@ -94,13 +102,15 @@ impl Endpoint {
             index: Index::new(rng.u64()),
             replies: Replies::new(config.max_replies, config.replies_per_second, config.replies_per_source, rng.u64()),
             spent: spent::Spent::default(),
-            config,
             rng,
             eager: VecDeque::new(),
             turn: 0,
+            held: train::Held::default(),
+            largest: config.layers.iter().map(|l| usize::from(l.room())).max().unwrap_or_default(),
             eventful: VecDeque::new(),
             timers: Timers::new(),
             stats: EndpointStats::default(),
+            config,
         }
     }
 
@@ -190,6 +200,6 @@ impl Endpoint {
     }
 
     fn live(&self, id: AssociationId) -> Option<&Association> {
-        self.associations.get(id.0).filter(|e| !e.released).map(|e| &e.association)
+        self.associations.get(id.0).filter(|e| !e.released).map(|e| &*e.association)
     }
 }

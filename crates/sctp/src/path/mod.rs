@@ -62,6 +62,13 @@ pub(crate) struct TailProbe {
     pub(crate) sent: Option<(u64, bool)>,
 }
 
+/// The pace, and what it was computed from: window, threshold and round-trip time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    of: (u64, Option<u64>, Option<Duration>),
+    pacing: Option<(u64, u64)>,
+}
+
 /// One path.
 #[derive(Debug)]
 pub(crate) struct Path {
@@ -74,6 +81,7 @@ pub(crate) struct Path {
     pub(crate) cc: Congestion,
     pub(crate) rack: Rack,
     pacer: Pacer,
+    pace: Pace,
     burst: Burst,
     /// Bytes of chunks with data that are on their way.
     pub(crate) in_flight: u64,
@@ -116,6 +124,7 @@ impl Path {
             cc: config.recovery.congestion(mss),
             rack: Rack::default(),
             pacer: Pacer::new(),
+            pace: Pace::default(),
             burst: config.recovery.burst,
             in_flight: 0,
             t3: None,
@@ -177,16 +186,21 @@ impl Path {
         self.in_flight >= self.cc.window()
     }
 
-    fn pacing(&self) -> Option<(u64, u64)> {
+    /// Rate and burst; computed anew when what they follow from has changed, for they are asked for with every packet.
+    fn pacing(&mut self) -> Option<(u64, u64)> {
         let Burst::Paced(config) = self.burst else { return None };
-        let rate = self.cc.pacing_rate(self.rtt.smoothed())?;
-        // A timer is not precise: at least a millisecond's worth may leave at once.
-        let burst = (u64::from(config.burst_segments) * self.cc.mss()).max(rate / 1000);
-        Some((rate, burst))
+        let of = (self.cc.window(), self.cc.threshold(), self.rtt.smoothed());
+        if self.pace.of != of {
+            let rate = self.cc.pacing_rate(self.rtt.smoothed());
+            // A timer is not precise: at least a millisecond's worth may leave at once.
+            let least = u64::from(config.burst_segments) * self.cc.mss();
+            self.pace = Pace { of, pacing: rate.map(|rate| (rate, least.max(rate / 1000))) };
+        }
+        self.pace.pacing
     }
 
     /// When the next packet with data may leave.
-    pub(crate) fn release(&self, now: Instant) -> Instant {
+    pub(crate) fn release(&mut self, now: Instant) -> Instant {
         match self.pacing() {
             Some((rate, burst)) if !self.forced => self.pacer.release(now, rate, burst),
             _ => now,

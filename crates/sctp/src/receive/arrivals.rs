@@ -136,10 +136,17 @@ impl Arrivals {
     }
 
     /// What a SACK chunk is to say, as many blocks as fit: cumulative TSN, blocks, duplicates. Acknowledged from here on.
-    pub(crate) fn report(&mut self, max_blocks: usize) -> (Tsn, &[GapBlock], &[Tsn]) {
+    ///
+    /// When there are more blocks than fit the lowest are told (RFC 9260 section 6.7), or with `both_ends` as many of the lowest as
+    /// of the highest: a sender that hears nothing of what has arrived last can neither go on nor find what was lost again.
+    pub(crate) fn report(&mut self, max_blocks: usize, both_ends: bool) -> (Tsn, &[GapBlock], &[Tsn]) {
         self.blocks.clear();
         let base = self.cumulative;
-        let reachable = self.above.iter().take(max_blocks).filter(|r| r.end - 1 - base <= REACH);
+        let count = self.above.len();
+        let low = if both_ends && count > max_blocks { max_blocks / 2 } else { max_blocks };
+        let high = count - (max_blocks - low).min(count);
+        let told = self.above.iter().enumerate().filter(|(i, _)| *i < low || *i >= high).map(|(_, r)| r);
+        let reachable = told.take(max_blocks).filter(|r| r.end - 1 - base <= REACH);
         self.blocks
             .extend(reachable.map(|r| GapBlock { start: (r.start - base) as u16, end: (r.end - 1 - base) as u16 }));
         (Tsn(base as u32), &self.blocks, &self.duplicates)
@@ -169,7 +176,7 @@ mod tests {
     }
 
     fn blocks(a: &mut Arrivals, max: usize) -> (u32, Vec<(u16, u16)>, Vec<u32>) {
-        let (cum, blocks, dups) = a.report(max);
+        let (cum, blocks, dups) = a.report(max, false);
         (cum.0, blocks.iter().map(|b| (b.start, b.end)).collect(), dups.iter().map(|t| t.0).collect())
     }
 
@@ -184,6 +191,16 @@ mod tests {
         assert_eq!(a.judge(first(9)), Arrival::Duplicate);
         assert_eq!(blocks(&mut a, 10), (10, vec![(2, 3), (5, 5)], vec![13, 9]));
         assert_eq!(blocks(&mut a, 1).1, [(2, 3)]);
+        a.insert(first(20));
+        a.insert(first(30));
+        assert_eq!(blocks(&mut a, 2).1, [(2, 3), (5, 5)]);
+        let ends = |a: &mut Arrivals, max| a.report(max, true).1.iter().map(|b| b.start).collect::<Vec<_>>();
+        assert_eq!((ends(&mut a, 2), ends(&mut a, 3)), (vec![2, 20], vec![2, 10, 20]));
+        assert_eq!((ends(&mut a, 4), ends(&mut a, 0)), (vec![2, 5, 10, 20], vec![]));
+        (a.above, a.cumulative) = (RangeSet::new(), first(10));
+        for t in [12, 13, 15] {
+            a.insert(first(t));
+        }
         a.reported();
         a.insert(first(11));
         assert_eq!(blocks(&mut a, 10), (13, vec![(2, 2)], vec![]));

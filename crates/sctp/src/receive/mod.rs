@@ -10,14 +10,19 @@ mod arrivals;
 mod buffers;
 mod order;
 mod reassembly;
+mod sizing;
 
+use crate::config::INITIAL_BUFFER;
 use arrivals::Arrival;
 pub(crate) use arrivals::Arrivals;
 pub(crate) use buffers::Buffers;
 pub(crate) use order::{Numbering, Order};
 pub(crate) use reassembly::{Fragment, Misfit, Place, Reassembly};
 
+use core::time::Duration;
+use neater_base::Instant;
 use neater_sctp_wire::{Ppid, StreamId};
+use sizing::Sizing;
 
 /// A message, or part of one that was too long to wait for the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,8 +63,9 @@ pub(crate) struct Receiver {
     reassembly: Reassembly,
     order: Order,
     buffers: Buffers,
-    /// The size of the receive buffer, in bytes.
+    /// The size of the receive buffer now, in bytes, and how it grows.
     limit: usize,
+    sizing: Sizing,
     streams: u16,
     /// What was read and the application keeps in queues of its own.
     held: usize,
@@ -74,10 +80,11 @@ impl Receiver {
             reassembly: Reassembly::default(),
             order: Order::new(numbering),
             buffers: Buffers::default(),
-            limit: limit as usize,
+            limit: limit.min(INITIAL_BUFFER) as usize,
+            sizing: Sizing::new(limit as usize),
             streams,
             held: 0,
-            advertised: limit,
+            advertised: limit.min(INITIAL_BUFFER),
         }
     }
 
@@ -159,7 +166,16 @@ impl Receiver {
                 self.order.deliver_part(part);
             }
         }
-        self.order.pop()
+        let message = self.order.pop();
+        if let Some(message) = &message {
+            self.sizing.taken(message.payload.len());
+        }
+        message
+    }
+
+    /// Lets the buffer grow if that is called for; `rtt` is what is known of the round-trip time.
+    pub(crate) fn resize(&mut self, now: Instant, rtt: Duration) {
+        self.limit = self.sizing.size(self.limit, now, rtt);
     }
 
     /// Whether [`Receiver::read`] would return something.

@@ -3,7 +3,7 @@
 //! Sources: **T** Weinrank and Tüxen's measurements of NEAT's resource cost; **U** the thesis on reliable UDP transports
 //! under emulation; **F** the browser demonstration. They are among the founding documents of this project.
 
-use super::{Experiment, Metric, Need, a1, a5, a8, a10, b0, bulk, cpu, emulated, memory, router, x1, x2};
+use super::{Experiment, Metric, Need, a1, a5, a8, a10, b0, bulk, cpu, emulated, memory, router, s1, s2, s3, x1, x2};
 
 const TOOLS: &[Need] =
     &[Need::Peers, Need::Tool("valgrind", "valgrind"), Need::Tool("strace", "strace"), Need::Tool("cc", "gcc")];
@@ -55,6 +55,19 @@ pub const ALL: &[Experiment] = &[
         needs: TOOLS,
         minutes: (0.6, 3.0),
         run: cpu::clients,
+    },
+    Experiment {
+        id: "A3",
+        title: "A3: client CPU time of SCTP over usrsctp's",
+        asked: "What does opening SCTP associations cost a client, beside usrsctp?",
+        note: "User and system time from the first open to the end, ratio of medians over interleaved pairs, 95 % bootstrap \
+               interval. 1 or 256 associations over UDP at once, up and then ended in order, repeated; the server is ours for both.",
+        parameters: &[LOOPBACK, ("associations at once", "1 and 256"), ("pairs", "30; 8 with --quick")],
+        published: &[("NEAT over usrsctp +949 % with 1, +739 % with 256, over libuv's TCP", "T, chapters 3 to 5")],
+        metrics: &[metric("cpu_ratio_vs_usrsctp", "1", "at most 1")],
+        needs: &[Need::Peers],
+        minutes: (0.4, 2.0),
+        run: s2::clients,
     },
     Experiment {
         id: "A4",
@@ -331,6 +344,87 @@ pub const ALL: &[Experiment] = &[
         needs: LAB,
         minutes: (0.6, 17.0),
         run: emulated::b4,
+    },
+    Experiment {
+        id: "S1",
+        title: "S1: SCTP in bulk over loopback",
+        asked: "Is a single SCTP association as fast as the machine allows, beside usrsctp and beside QUIC?",
+        note: "One association over UDP in a network namespace, its sender on one processor and its receiver on another; \
+               usrsctp computes its checksums as on a network; quinn encrypts. CPU time is that of the whole processes. \
+               Instructions and copied bytes are slopes between two volumes, under valgrind; allocations are counted by the \
+               peer from a quarter of the volume on. The capture has a transfer whose segments the kernel cuts before they are \
+               captured; where GSO holds, the same segments travel together.",
+        parameters: &[
+            ("network", "loopback of a namespace, MTU 1,500"),
+            ("messages", "1, 16 and 64 kB"),
+            ("runs", "10; 2 with --quick"),
+        ],
+        published: &[],
+        metrics: &[
+            metric("throughput_ratio_vs_usrsctp", "1", "at least 8; reported without GSO"),
+            metric("throughput_ratio_vs_quinn", "1", "at least 1"),
+            metric("cpu_per_gb_ratio_vs_usrsctp", "1", "at most an eighth; reported without GSO"),
+            metric("instructions_per_datagram", "instructions", "at most 3,000"),
+            metric("allocations_per_datagram", "allocations", "none"),
+            metric("copies_per_byte", "copies", "at most one, and headers"),
+            metric("largest_packet_bytes", "bytes", "at most 1,500"),
+            metric("throughput", "MB/s", ""),
+        ],
+        needs: &[
+            Need::Lab,
+            Need::Peers,
+            Need::Tool("nsenter", "util-linux"),
+            Need::Tool("valgrind", "valgrind"),
+            Need::Tool("tcpdump", "tcpdump"),
+            Need::Tool("ethtool", "ethtool"),
+        ],
+        minutes: (0.9, 8.0),
+        run: s1::run,
+    },
+    Experiment {
+        id: "S2",
+        title: "S2: SCTP handshakes and memory",
+        asked: "How many associations can one core open, and what do they hold?",
+        note: "Both sides on one processor, 256 associations over UDP at once, up and then ended in order, repeated; for the server \
+               alone by its CPU time. Memory is what the peer's allocator has given out to a server when its clients are gone: \
+               slope between 1,200 and 4,800 idle associations, and between 128 and 1,024 streams of one association that have all \
+               carried a message each way at the same time.",
+        parameters: &[LOOPBACK, ("runs", "10; 3 with --quick")],
+        published: &[],
+        metrics: &[
+            metric("handshakes_per_second", "1/s", ""),
+            metric("bytes_per_association", "bytes", "under 4,096"),
+            metric("bytes_per_stream", "bytes", "under 64"),
+        ],
+        needs: &[Need::Peers, Need::Tool("taskset", "util-linux")],
+        minutes: (0.1, 0.5),
+        run: s2::run,
+    },
+    Experiment {
+        id: "S3",
+        title: "S3: SCTP beside the kernel's TCP over a sweep of round-trip times",
+        asked: "Does a user-space SCTP deliver as much as the kernel's TCP?",
+        note: "Bulk over the lab's emulator, one flow, in pairs of runs with the same losses (the same packets by number); goodput by \
+               the receiver's clock from the first it hears of its peer to the last byte. Volumes take about 5 s at the rate, or at \
+               what CUBIC reaches with this loss. Ratio: geometric mean over pairs, 95 % bootstrap interval.",
+        parameters: &[
+            ("network", "dumbbell, only the middle link is shaped, the same both ways; IPv4, UDP"),
+            ("round-trip time", "0, 10, 20, 50, 100, 200 ms"),
+            ("rate", "100 and 500 Mbit/s"),
+            ("loss", "0 and 0.1 % in each direction"),
+            ("queue", "one bandwidth-delay product, at least 64 packets"),
+            ("kernel TCP", "CUBIC, buffers up to 64 MB"),
+            ("pairs", "10; 2 with --quick, at three points"),
+        ],
+        published: &[],
+        metrics: &[metric(
+            "goodput_ratio_vs_tcp",
+            "1",
+            "geometric mean at least 1; lower end of the interval at least 0.90 at each point",
+        )],
+        needs: &[Need::Lab, Need::Peers],
+        minutes: (0.9, 60.0),
+        run: s3::run,
     },
     Experiment {
         id: "X1",

@@ -15,6 +15,9 @@ mod emulated;
 mod flows;
 mod memory;
 mod router;
+mod s1;
+mod s2;
+mod s3;
 mod x1;
 pub mod x2;
 

@@ -5,6 +5,7 @@
 //! The measured program contributes its answer that the work is done, and, for delays, its clock around the call.
 
 pub mod callgrind;
+pub mod copies;
 pub mod cpu;
 pub mod memory;
 pub mod process;

@@ -21,6 +21,8 @@ pub enum Bound {
     AtLeast(f64),
     /// The lower end of the interval is at most this: the bound cannot be excluded to hold.
     LowAtMost(f64),
+    /// The lower end of the interval is at least this: the bound is shown to hold.
+    LowAtLeast(f64),
 }
 
 impl Bound {
@@ -28,7 +30,7 @@ impl Bound {
     #[must_use]
     pub const fn number(self) -> f64 {
         match self {
-            Self::AtMost(b) | Self::AtLeast(b) | Self::LowAtMost(b) => b,
+            Self::AtMost(b) | Self::AtLeast(b) | Self::LowAtMost(b) | Self::LowAtLeast(b) => b,
         }
     }
 
@@ -37,6 +39,7 @@ impl Bound {
             Self::AtMost(_) => "value at most",
             Self::AtLeast(_) => "value at least",
             Self::LowAtMost(_) => "ci_low at most",
+            Self::LowAtLeast(_) => "ci_low at least",
         }
     }
 }
@@ -170,6 +173,7 @@ impl Figure {
                 Bound::AtMost(b) => self.value.map(|v| v <= b),
                 Bound::AtLeast(b) => self.value.map(|v| v >= b),
                 Bound::LowAtMost(b) => self.ci_low.map(|v| v <= b),
+                Bound::LowAtLeast(b) => self.ci_low.map(|v| v >= b),
             }
         };
         self
@@ -227,7 +231,7 @@ pub fn table(figures: &[Figure]) -> String {
                 _ => String::new(),
             };
             let bound = f.bound.map_or_else(String::new, |b| {
-                let sign = if f.bound_kind == Some("value at least") { "≥" } else { "≤" };
+                let sign = if f.bound_kind.is_some_and(|k| k.ends_with("at least")) { "≥" } else { "≤" };
                 format!("{sign} {}", number(b))
             });
             let met = match (f.void, f.met) {
@@ -323,6 +327,8 @@ mod tests {
         let wide = Estimate { value: 1.2, low: 1.05, high: 1.3 };
         assert_eq!(figure().estimate(wide, 30).judge(Bound::LowAtMost(1.1)).met, Some(true));
         assert_eq!(figure().estimate(wide, 30).void_if(true).judge(Bound::LowAtMost(1.1)).met, None);
+        assert_eq!(figure().estimate(wide, 30).judge(Bound::LowAtLeast(1.1)).met, Some(false));
+        assert_eq!(figure().estimate(wide, 30).judge(Bound::LowAtLeast(1.0)).met, Some(true));
         assert_eq!(figure().missing("not built").judge(Bound::AtMost(1.0)).met, None);
     }
 

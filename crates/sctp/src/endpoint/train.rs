@@ -1,0 +1,72 @@
+//! Packets in trains: for sockets that take several of one length at once (UDP segmentation offload).
+
+use super::{Endpoint, Transmit};
+use crate::ids::Route;
+use neater_base::Instant;
+
+/// Packets to one destination, behind each other in a buffer: all of one length but the last, which may be shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Train {
+    /// Where they go.
+    pub route: Route,
+    /// How many bytes of the buffer they have together.
+    pub len: usize,
+    /// How many bytes each has, but the last.
+    pub segment: usize,
+    /// Send them as capable of congestion marks: ECT(0) (RFC 3168).
+    pub ect: bool,
+}
+
+/// A packet that was written into a train that it does not fit into.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    transmit: Option<Transmit>,
+    bytes: Vec<u8>,
+}
+
+impl Held {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.transmit.is_none()
+    }
+
+    fn put(&mut self, transmit: Transmit, bytes: &[u8]) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.transmit = Some(transmit);
+    }
+
+    /// Moves it into `buffer`.
+    pub(super) fn take(&mut self, buffer: &mut [u8]) -> Option<Transmit> {
+        let transmit = self.transmit.take()?;
+        buffer.get_mut(..transmit.len)?.copy_from_slice(&self.bytes);
+        Some(transmit)
+    }
+}
+
+impl Endpoint {
+    /// Writes the next packets into `buffer`, at most `most` of them, as a train. `None`: there is none now.
+    ///
+    /// As many are written as have one destination and one length, and as the buffer has room for: it is not filled further than
+    /// the largest packet of every layer would still fit. A train ends behind its first shorter packet.
+    pub fn poll_train(&mut self, now: Instant, buffer: &mut [u8], most: usize) -> Option<Train> {
+        let first = self.poll_transmit(now, buffer)?;
+        let mut train = Train { route: first.route, len: first.len, segment: first.len, ect: first.ect };
+        for _ in 1..most {
+            let rest = &mut buffer[train.len..];
+            if rest.len() < self.largest {
+                break;
+            }
+            let Some(next) = self.poll_transmit(now, rest) else { break };
+            let fits = (next.route, next.ect) == (train.route, train.ect) && next.len <= train.segment;
+            if !fits {
+                self.held.put(next, &rest[..next.len]);
+                break;
+            }
+            train.len += next.len;
+            if next.len < train.segment {
+                break;
+            }
+        }
+        Some(train)
+    }
+}
