@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Folder, Serving, neater, noise, run};
+use common::{Folder, Serving, neater, noise, of, run};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -213,4 +213,38 @@ fn keys_and_packets_are_written_down_for_those_who_ask() {
     assert!(named("packet_sent") > 2 && named("packet_received") > 50, "{log}");
     let r = fetch(server.get().env("NEATER_QLOG", f.path("nowhere")));
     assert!(r.code == 1 && r.err.contains("nowhere"), "{}", r.err);
+}
+
+#[test]
+fn files_go_over_streams_of_sctp_when_that_is_asked_for() {
+    let f = Folder::new("sctp");
+    let all: Vec<(String, Vec<u8>)> = (0..5).map(|i| (format!("f{i}"), noise(300_000 + i, i as u64))).collect();
+    for (name, data) in &all {
+        f.put(&format!("srv/{name}"), data);
+    }
+    let more = ["--plain", "--transport", "tcp,sctp", "--udp-port", "0"];
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &more);
+    let udp = server.udp_port.expect("told").to_string();
+    let url = |name: &str| format!("http://127.0.0.1:{}/{name}", server.port);
+    let urls: Vec<String> = all.iter().map(|(name, _)| url(name)).collect();
+    std::fs::create_dir_all(f.path("got")).expect("made");
+    let mut get = neater();
+    get.args(["get", "--json", "--transport", "sctp", "--udp-port", &udp, "-d"]).arg(f.path("got")).args(&urls);
+    let r = run(&mut get);
+    assert_eq!(r.code, 0, "{} {}", r.out, r.err);
+    for (name, data) in &all {
+        assert!(f.read(&format!("got/{name}")) == *data, "{name}");
+    }
+    let events = r.events();
+    let connected = of(&events, "connected");
+    assert!(!connected.is_empty() && connected.iter().all(|e| e["transport"] == "SCTP/UDP"), "{}", r.out);
+    // Who does not ask for it gets TCP.
+    let r = run(neater().args(["get", "--json", "-o"]).arg(f.path("plain")).arg(&urls[0]));
+    assert!(r.code == 0 && r.out.contains("\"TCP\""), "{} {}", r.out, r.err);
+    let r = run(neater().args(["explain", "127.0.0.1:1", "--needs", "cleartext", "--transport", "sctp,tcp"]));
+    assert!(r.code == 0 && r.out.contains("SCTP/UDP"), "{} {}", r.out, r.err);
+    let (code, last) = server.stop();
+    assert_eq!((code, last["requests"].as_u64()), (0, Some(6)), "{last}");
+    let r = run(neater().args(["serve", "--plain", "--transport", "quic", "--port", "0"]).arg(f.path("srv")));
+    assert!(r.code == 2 && r.err.contains("TCP and SCTP"), "{}", r.err);
 }

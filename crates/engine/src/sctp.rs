@@ -36,6 +36,10 @@ const RECV_BUDGET: usize = 16;
 const SEND_BUDGET: usize = 64;
 /// ICMP errors taken from a socket at once.
 const ICMP_BUDGET: usize = 64;
+/// Associations of an endpoint whose streams are looked at at a time, to find out whether they can end; and when to look at the
+/// others, if nothing happens before.
+const ENDINGS: usize = 64;
+const ENDINGS_AGAIN: Duration = Duration::from_millis(5);
 /// What an association may have queued and unacknowledged at most, in bytes: [`crate::Limits::send_buffer`] at first, and more as
 /// its congestion window grows.
 const SEND_BUFFER_MAX: usize = 64 << 20;
@@ -84,7 +88,7 @@ pub(crate) struct SctpEnd {
     dirty: bool,
     armed: Option<Instant>,
     /// Associations of which directions are to end.
-    ending: Vec<Key>,
+    ending: VecDeque<Key>,
     /// Associations that had no room for a message, where some are more important than others.
     hungry: Vec<Key>,
     /// A packet that did not fit into the last train.
@@ -129,6 +133,8 @@ pub(crate) struct Sctp {
     unaccepted: VecDeque<u32>,
     /// Our directions that are to end as soon as everything on them is acknowledged.
     ending: VecDeque<u16>,
+    /// It is in [`SctpEnd::ending`].
+    listed: bool,
     /// The peer is asked to take note of such ends.
     resetting: bool,
     /// Messages that may be given up, until it is known what became of them.
@@ -227,7 +233,11 @@ impl<N: Net> Engine<N> {
             let Some(end) = self.sctp_ends.get_mut(key) else { return };
             // Once: what cannot be done now is tried when something has come, or a timer has.
             if !core::mem::replace(&mut looked, true) {
-                for a in core::mem::take(&mut end.ending) {
+                for _ in 0..end.ending.len().min(ENDINGS) {
+                    let Some(a) = self.sctp_ends.get_mut(key).and_then(|e| e.ending.pop_front()) else { break };
+                    if let Some(a) = self.sctps.get_mut(a) {
+                        a.listed = false;
+                    }
                     self.sctp_end_streams(a);
                 }
                 self.sctp_feed_ranked(key);
@@ -242,7 +252,8 @@ impl<N: Net> Engine<N> {
             }
         }
         let Some(end) = self.sctp_ends.get_mut(key) else { return };
-        if let Some(at) = end.endpoint.next_timeout()
+        let soon = (end.ending.len() > ENDINGS).then(|| self.now + ENDINGS_AGAIN);
+        if let Some(at) = [end.endpoint.next_timeout(), soon].into_iter().flatten().min()
             && end.armed.is_none_or(|a| at < a)
         {
             end.armed = Some(at);

@@ -160,3 +160,74 @@ async fn quic_is_chosen_and_tls_is_when_udp_is_deaf() {
     assert!(started.elapsed() < std::time::Duration::from_secs(2));
     task.abort();
 }
+
+fn sctp(neater: &Neater) -> neater::Preconnection {
+    neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Sctp])
+}
+
+#[tokio::test]
+async fn messages_bytes_and_streams_over_sctp() {
+    let neater = Neater::new().expect("engine");
+    let listener = sctp(&neater).local(loopback().with_udp_port(0)).listen().expect("listening");
+    let (addr, udp) = (listener.local_addrs()[0].1, listener.udp_ports()[0]);
+    let remote = neater::RemoteEndpoint::from(addr).with_udp_port(udp);
+    let server = tokio::spawn(async move {
+        // Every stream is a connection; each has what it gets sent back.
+        let mut echoes = Vec::new();
+        for _ in 0..11 {
+            let connection = listener.accept().await.expect("a connection");
+            echoes.push(tokio::spawn(async move {
+                while let Some(m) = connection.receive().await.expect("alive") {
+                    connection.send(m.data).await.expect("sent");
+                }
+                connection.finish().expect("ended");
+                connection.closed().await.expect("in order");
+            }));
+        }
+        for e in echoes {
+            e.await.expect("an echo");
+        }
+    });
+    let first = sctp(&neater).remote(remote).initiate().await.expect("connected");
+    assert_eq!(first.stack(), Some(Stack::Sctp));
+    for size in [1, 0, 1000, 100_000, 2_000_000] {
+        first.send(vec![size as u8; size]).await.expect("sent");
+        let back = first.receive().await.expect("alive").expect("a message");
+        assert!(back.data.len() == size && back.end_of_message, "{} of {size} bytes", back.data.len());
+    }
+    let clones: Vec<_> = (0..10).map(|_| first.clone_connection().expect("cloned")).collect();
+    for (i, c) in clones.iter().enumerate() {
+        c.send(format!("stream {i}")).await.expect("sent");
+    }
+    for (i, c) in clones.iter().enumerate() {
+        assert_eq!(c.receive().await.expect("alive").expect("a message").data, format!("stream {i}"));
+    }
+    for c in clones.into_iter().chain([first]) {
+        c.finish().expect("ended");
+        assert!(c.receive().await.expect("in order").is_none());
+        c.closed().await.expect("in order");
+    }
+    server.await.expect("server");
+}
+
+#[tokio::test]
+async fn a_stream_of_sctp_is_read_and_written_as_bytes() {
+    let neater = Neater::new().expect("engine");
+    let listener = sctp(&neater).local(loopback().with_udp_port(0)).listen().expect("listening");
+    let remote = neater::RemoteEndpoint::from(listener.local_addrs()[0].1).with_udp_port(listener.udp_ports()[0]);
+    let server = tokio::spawn(async move {
+        let mut stream = listener.accept().await.expect("a connection").into_bytes().expect("bytes");
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.expect("read");
+        stream.write_all(&all).await.expect("written");
+        stream.shutdown().await.expect("shut down");
+    });
+    let mut stream = sctp(&neater).remote(remote).connect_bytes().await.expect("connected");
+    let data: Vec<u8> = (0..3_000_000u32).map(|i| (i ^ (i >> 9)) as u8).collect();
+    stream.write_all(&data).await.expect("written");
+    stream.shutdown().await.expect("half-closed");
+    let mut back = Vec::new();
+    stream.read_to_end(&mut back).await.expect("read");
+    assert!(back == data);
+    server.await.expect("server");
+}

@@ -98,6 +98,8 @@ pub(crate) struct Serving {
     pub(crate) port: u16,
     pub(crate) ca: PathBuf,
     pub(crate) sha256: String,
+    /// For SCTP, at the first address.
+    pub(crate) udp_port: Option<u16>,
 }
 
 impl Serving {
@@ -116,7 +118,8 @@ impl Serving {
         let url = told["urls"][0].as_str().expect("a URL");
         let port = url.trim_end_matches('/').rsplit(':').next().and_then(|p| p.parse().ok()).expect("a port");
         let text = |name: &str| told[name].as_str().unwrap_or_default().to_owned();
-        Self { child, rest, port, ca: text("certificate").into(), sha256: text("sha256") }
+        let udp_port = told["sctp_udp_ports"][0].as_u64().and_then(|p| u16::try_from(p).ok());
+        Self { child, rest, port, ca: text("certificate").into(), sha256: text("sha256"), udp_port }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -164,6 +164,7 @@ impl<N: Net> Engine<N> {
             uses: 0,
             unaccepted: VecDeque::new(),
             ending: VecDeque::new(),
+            listed: false,
             resetting: false,
             reports: BTreeMap::new(),
             held: 0,

@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 use neater_base::Key;
 use neater_base::net::{Ecn, ErrorKind, IcmpError, Net, Ready, RecvBatch, SocketOption, SocketOptions, Transmit};
 use neater_sctp::{AssociationConfig, Config, Endpoint, Extensions, Layer, LayerId, Route};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 /// What one UDP packet can hold: the packets of a train must fit into it together.
@@ -117,7 +117,7 @@ impl<N: Net> Engine<N> {
             profile,
             dirty: false,
             armed: None,
-            ending: Vec::new(),
+            ending: VecDeque::new(),
             hungry: Vec::new(),
             left: None,
         });

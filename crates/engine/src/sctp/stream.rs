@@ -115,7 +115,7 @@ impl Sctp {
 
     /// Whether the peer gives out this number.
     fn is_peers(&self, number: u16) -> bool {
-        (number % 2 == 0) != self.client
+        number.is_multiple_of(2) != self.client
     }
 }
 
@@ -374,11 +374,9 @@ impl<N: Net> Engine<N> {
         let Some(s) = a.streams.get_mut(&stream) else { return };
         if !core::mem::replace(&mut s.ending, true) {
             a.ending.push_back(stream as u16);
-            let end = a.end;
-            if let Some(e) = self.sctp_ends.get_mut(end)
-                && !e.ending.contains(&key)
-            {
-                e.ending.push(key);
+            let (end, listed) = (a.end, core::mem::replace(&mut a.listed, true));
+            if let Some(e) = self.sctp_ends.get_mut(end).filter(|_| !listed) {
+                e.ending.push_back(key);
             }
             self.mark_sctp(end);
         }
@@ -482,8 +480,8 @@ impl<N: Net> Engine<N> {
                 Err(_) => a.ending.extend(now.iter().map(|s| s.0)),
             }
         }
-        if !a.ending.is_empty() && !e.ending.contains(&key) {
-            e.ending.push(key);
+        if !a.ending.is_empty() && !core::mem::replace(&mut a.listed, true) {
+            e.ending.push_back(key);
         }
         if !mux {
             for stream in now {

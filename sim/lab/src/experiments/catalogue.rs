@@ -3,7 +3,9 @@
 //! Sources: **T** Weinrank and Tüxen's measurements of NEAT's resource cost; **U** the thesis on reliable UDP transports
 //! under emulation; **F** the browser demonstration. They are among the founding documents of this project.
 
-use super::{Experiment, Metric, Need, a1, a5, a8, a10, b0, bulk, cpu, emulated, memory, router, s1, s2, s3, x1, x2};
+use super::{
+    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, memory, router, s1, s2, s3, x1, x2,
+};
 
 const TOOLS: &[Need] =
     &[Need::Peers, Need::Tool("valgrind", "valgrind"), Need::Tool("strace", "strace"), Need::Tool("cc", "gcc")];
@@ -137,6 +139,29 @@ pub const ALL: &[Experiment] = &[
         needs: TOOLS,
         minutes: (1.2, 12.0),
         run: a8::run,
+    },
+    Experiment {
+        id: "A9",
+        title: "A9: SCTP raced against TCP",
+        asked: "Does SCTP win where it works, and what does it cost where it does not?",
+        note: "Engines in virtual time, one way by IPv4; SCTP is preferred, TCP is started after the delay between \
+               attempts. Added delay: from TCP's being established to its being chosen, the longest over all runs; \
+               -cached: the second connect, over TCP alone.",
+        parameters: &[
+            ("round trip", "20 and 100 ms"),
+            ("delay between attempts", "10 and 260 ms, as in NEAT"),
+            ("SCTP", "works; vanishes; INIT ACK vanishes; is refused by ICMP"),
+            ("runs", "40; 6 with --quick"),
+        ],
+        published: &[("with 10 ms SCTP loses: its handshake takes two round trips", "T, chapters 3 to 5")],
+        metrics: &[
+            metric("sctp_wins", "1", "1 at equal round trip"),
+            metric("added_delay_ms", "ms", "at most the grace; 0 when refused, and from the cache"),
+            metric("server_state", "associations", "0"),
+        ],
+        needs: &[],
+        minutes: (0.1, 0.2),
+        run: a9::run,
     },
     Experiment {
         id: "A10",

@@ -7,6 +7,7 @@ mod a1;
 mod a10;
 mod a5;
 mod a8;
+mod a9;
 mod b0;
 mod bulk;
 mod catalogue;
