@@ -160,11 +160,7 @@ impl<N: Net> Engine<N> {
         let needs = properties.compile(role).map_err(|e| invalid(e.to_string()))?;
         let need = security_need(security);
         let shape = neater_policy::Shape { bytes_needed: options.bytes, framer: options.framer.frames() };
-        let mut eligible = Stack::ALL.to_vec();
-        eligible.retain(|s| match options.stacks.is_empty() {
-            true => !s.is_on_request() || asks_for_streams_of_messages(&needs),
-            false => options.stacks.contains(s),
-        });
+        let mut eligible = eligible(&needs, &options.stacks);
         // QUIC has no other version of TLS than 1.3 (RFC 9001 section 4.2). Where it alone is asked for, that is an error.
         let tls13 = |s: &Stack| matches!(s, Stack::Quic | Stack::QuicDatagram);
         if security.max_version < TlsVersion::Tls13 && !eligible.iter().all(tls13) {
@@ -271,6 +267,15 @@ impl<N: Net> Engine<N> {
             own_sessions: None,
         })))
     }
+}
+
+/// The stacks that are named, or all; see [`Stack::is_on_request`].
+fn eligible(needs: &neater_property::Needs, named: &[Stack]) -> Vec<Stack> {
+    let is = |s: &Stack| match named.is_empty() {
+        true => !s.is_on_request() || asks_for_streams_of_messages(needs),
+        false => named.contains(s),
+    };
+    Stack::ALL.into_iter().filter(is).collect()
 }
 
 /// Whether the program itself says that it wants several streams of messages with their boundaries: what SCTP was made for, and

@@ -336,6 +336,11 @@ async fn every_effect_that_is_claimed_is_tested_somewhere() {
         "zeroRttMsg",
         "useTemporaryLocalAddress",
         "direction",
+        // In sim/testkit/tests/sctp.rs.
+        "connScheduler",
+        "msgOrdered",
+        "msgReliable",
+        "noSegmentation",
     ];
     for p in neater_property::PROPERTIES {
         use neater_property::{Class, Effect};

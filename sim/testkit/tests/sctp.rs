@@ -472,7 +472,7 @@ fn several_listeners_share_the_udp_port() {
     let elsewhere = LocalEndpoint::new().with_port(443).with_udp_port(5000);
     town.play.listen(town.server, &request, &[elsewhere]).unwrap();
     for remote in [server_v4(), server_v4().with_port(444), server_v4().with_udp_port(5000)] {
-        let f = town.open_to(&ask(), &[remote.clone()], Manner::default());
+        let f = town.open_to(&ask(), std::slice::from_ref(&remote), Manner::default());
         town.play.say(f, "hello", last());
         assert!(town.play.run_until(5 * S, |p| p.flow(f).is_over()), "{remote}");
         assert_eq!(town.play.flow(f).received, b"hello");
@@ -533,4 +533,54 @@ fn the_group_of_an_association_ends_with_it() {
     assert!(town.play.log(s.node).iter().any(|(_, n)| told(&n.event)));
     town.play.engine(s.node).release_group(group);
     town.play.end();
+}
+
+/// SCTP preferred, TCP started ten milliseconds later.
+fn raced() -> Ask {
+    let mut properties = TransportProperties::new();
+    properties.set("multistreaming", "prefer").unwrap();
+    properties.set("_neater.attemptDelay", 10.0).unwrap();
+    Ask::over(&[Stack::Sctp, Stack::Tcp]).properties(properties)
+}
+
+/// Connects and uses the connection: which stack, and how long it took.
+fn race(town: &mut Town) -> (Stack, Duration) {
+    let f = town.open(&raced(), Manner::default());
+    assert!(town.play.run_until(10 * S, |p| p.flow(f).is_ready()), "{:?}", town.play.flow(f).end());
+    let result = (town.play.engine(f.node).stack(f.conn).unwrap(), town.play.flow(f).establishment().unwrap());
+    town.play.say(f, "ping", last());
+    assert!(town.play.run_until(10 * S, |p| p.flow(f).is_over()));
+    assert_eq!(town.play.flow(f).received, b"ping");
+    result
+}
+
+#[test]
+fn where_sctp_is_preferred_it_wins_a_race_although_its_handshake_is_longer() {
+    let mut town = Plan::new(24).build();
+    town.listen(&raced(), 443, Manner::echo());
+    assert_eq!(race(&mut town), (Stack::Sctp, 40 * MS));
+    assert_eq!(race(&mut town), (Stack::Sctp, 40 * MS), "from the cache");
+    town.play.end();
+}
+
+#[test]
+fn where_sctp_does_not_get_through_tcp_wins_and_the_loser_leaves_nothing() {
+    let unanswered = || {
+        let mut plan = Plan::new(25);
+        plan.v4.1.filters.push(neater_link::Filter::drop(neater_link::Match::Protocol(neater_link::Protocol::Udp)));
+        plan
+    };
+    let plans = [Plan::new(25).fault(Fault::UdpBlocked), unanswered(), Plan::new(25).fault(Fault::UdpRejected)];
+    for (i, plan) in plans.into_iter().enumerate() {
+        let mut town = plan.build();
+        town.listen(&raced(), 443, Manner::echo());
+        let (stack, took) = race(&mut town);
+        // TCP's start and its round trip; then at most as long as between the starts.
+        assert!(stack == Stack::Tcp && took <= 40 * MS, "plan {i}: {stack} after {took:?}");
+        assert_eq!(town.play.stats(town.server).sctp_associations, 0, "plan {i}");
+        // Silence is known as such after a while.
+        town.play.run_for(2 * S);
+        assert_eq!(race(&mut town), (Stack::Tcp, 20 * MS), "plan {i}: from the cache nothing is added");
+        town.play.end();
+    }
 }
