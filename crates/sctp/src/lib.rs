@@ -33,8 +33,8 @@ mod serial;
 mod stats;
 
 pub use config::{
-    AssociationConfig, Burst, Config, Extensions, INITIAL_BUFFER, Layer, LossDetection, MIN_ROOM, Policy, Recovery, RtoConfig,
-    Scheduler,
+    AssociationConfig, Burst, Config, Extensions, INITIAL_BUFFER, Layer, LossDetection, MIN_ROOM, Policy, Recovery,
+    RtoConfig, Scheduler,
 };
 pub use endpoint::{Endpoint, Train, Transmit};
 pub use error::{ConnectError, ReconfigError, SendError};

@@ -147,6 +147,8 @@ impl Association {
                 path.heartbeat.schedule(wait.map(|w| now + w));
                 if self.rx.is_empty() && self.out.is_empty() {
                     self.rx.trim();
+                    self.out.trim();
+                    self.queues.trim();
                 }
             }
         }

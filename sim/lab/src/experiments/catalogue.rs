@@ -388,7 +388,7 @@ pub const ALL: &[Experiment] = &[
         note: "Both sides on one processor, 256 associations over UDP at once, up and then ended in order, repeated; for the server \
                alone by its CPU time. Memory is what the peer's allocator has given out to a server when its clients are gone: \
                slope between 1,200 and 4,800 idle associations, and between 128 and 1,024 streams of one association that have all \
-               carried a message each way at the same time.",
+               carried a message each way at the same time, 80 s before.",
         parameters: &[LOOPBACK, ("runs", "10; 3 with --quick")],
         published: &[],
         metrics: &[

@@ -302,11 +302,11 @@ fn judge(out: &mut Outcome, variant: &str, runs: &Runs, rng: &mut Rng) {
             out.sample("receiver_cpu_seconds_per_gb", &name, variant, run, r.cpu[1]);
         }
         let rate = median(&all(all_runs, speed)) / 1e6;
-        out.figures.push(Figure::new("S1", "throughput", format!("{variant}-{name}"), "MB/s").value(rate, all_runs.len()));
+        out.figures
+            .push(Figure::new("S1", "throughput", format!("{variant}-{name}"), "MB/s").value(rate, all_runs.len()));
     }
     for (side, name) in ["send", "recv"].into_iter().enumerate() {
-        let counts: Vec<f64> =
-            runs.of.get(&OURS).into_iter().flatten().filter_map(|r| r.allocations[side]).collect();
+        let counts: Vec<f64> = runs.of.get(&OURS).into_iter().flatten().filter_map(|r| r.allocations[side]).collect();
         let f = Figure::new("S1", "allocations_per_datagram", format!("{variant}-{name}"), "allocations");
         let f = if counts.is_empty() { f.missing("no runs") } else { f.value(median(&counts), counts.len()) };
         out.figures.push(f.judge(Bound::AtMost(0.0005)));
@@ -371,7 +371,8 @@ mod tests {
 
     #[test]
     fn the_largest_packet_is_found_in_a_capture() {
-        let text = "IP 127.0.0.1.4 > 127.0.0.1.5: UDP, length 1472\nIP 127.0.0.1.5 > 127.0.0.1.4: UDP, length 28\nnothing\n";
+        let text =
+            "IP 127.0.0.1.4 > 127.0.0.1.5: UDP, length 1472\nIP 127.0.0.1.5 > 127.0.0.1.4: UDP, length 28\nnothing\n";
         assert_eq!(largest(text), Some(1500));
         assert_eq!(largest(""), None);
     }

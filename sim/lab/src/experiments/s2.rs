@@ -108,7 +108,8 @@ pub(super) fn clients(lab: &Lab) -> Result<Outcome> {
         copy.args(c.get_args());
         Ok(copy)
     })?;
-    for ((flows, rounds), published) in SAMPLES.into_iter().zip(["+949 % over libuv's TCP", "+739 % over libuv's TCP"]) {
+    for ((flows, rounds), published) in SAMPLES.into_iter().zip(["+949 % over libuv's TCP", "+739 % over libuv's TCP"])
+    {
         let variant = format!("client-{flows}");
         (lab.progress)(&format!("{variant}: {} pairs of {rounds} x {flows} associations", lab.pairs()));
         let sample = |p| Ok(run_client(client(lab, p, &server, flows, rounds)?, flows * rounds)?.1);

@@ -1,8 +1,10 @@
 //! One UDP socket of `neater-net` under endpoints: trains of packets out, trains of packets in, and waiting.
 
 use crate::args::Args;
-use neater_base::net::{Ecn, ErrorKind, Net, NetError, NetEvent, RecvBatch, Sock, SocketOption, SocketOptions, Token, Transmit};
 use neater_base::Instant;
+use neater_base::net::{
+    Ecn, ErrorKind, Net, NetError, NetEvent, RecvBatch, Sock, SocketOption, SocketOptions, Token, Transmit,
+};
 use neater_net::OsNet;
 use neater_sctp::{Endpoint, LayerId, Route, Train};
 use std::io;

@@ -6,7 +6,8 @@ use crate::{SEED, alloc};
 use bytes::Bytes;
 use neater_base::Instant;
 use neater_sctp::{
-    AssociationConfig, AssociationId, AssociationStats, CloseReason, Config, Endpoint, Event, Layer, SendError, SendOptions,
+    AssociationConfig, AssociationId, AssociationStats, CloseReason, Config, Endpoint, Event, Layer, SendError,
+    SendOptions,
 };
 use neater_sctp_wire::StreamId;
 use std::io::{self, Write};
@@ -66,7 +67,18 @@ struct Peer {
 impl Peer {
     fn new(driver: Driver, endpoint: Endpoint) -> Self {
         let (warm, steady, until) = (None, Steady::default(), driver.now());
-        Self { driver, endpoint, id: None, over: None, bytes: 0, since: None, until, warm, steady, stats: AssociationStats::default() }
+        Self {
+            driver,
+            endpoint,
+            id: None,
+            over: None,
+            bytes: 0,
+            since: None,
+            until,
+            warm,
+            steady,
+            stats: AssociationStats::default(),
+        }
     }
 
     /// Bytes have gone through: `all` is how many there will be, if that is known.
@@ -82,10 +94,8 @@ impl Peer {
     /// The transfer is complete: what follows is not counted.
     fn settle(&mut self) {
         let (end, start) = (Steady::now(&self.driver), self.warm.unwrap_or_default());
-        self.steady = Steady {
-            allocations: end.allocations - start.allocations,
-            datagrams: end.datagrams - start.datagrams,
-        };
+        self.steady =
+            Steady { allocations: end.allocations - start.allocations, datagrams: end.datagrams - start.datagrams };
         self.keep_stats();
     }
 
