@@ -13,6 +13,7 @@ use neater_base::Rng;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Bytes of a message, and what the variant is called.
 const MESSAGES: [(u64, &str); 3] = [(1_000, "1kB"), (16_000, "16kB"), (64_000, "64kB")];
@@ -22,7 +23,9 @@ const MTU: u64 = 1500;
 const RUNS: (usize, usize) = (10, 2);
 /// Volumes of two transfers whose difference is counted under valgrind.
 const COUNTED: (u64, u64) = (8_000_000, 32_000_000);
-/// Packets of a capture.
+/// Until a capture has begun.
+const START: Duration = Duration::from_millis(500);
+/// Packets of a capture, at most.
 const CAPTURED: &str = "2000";
 
 /// What is measured: a program, and with what options.
@@ -156,15 +159,20 @@ impl<'a> Bench<'a> {
         offload("off")?;
         let mut dump = Command::new("tcpdump");
         dump.args(["-i", "lo", "-n", "-q", "-t", "-c", CAPTURED, "--immediate-mode", "udp"]);
+        let file = self.lab.scratch.join("s1-capture.txt");
         let mut dump = self.inside(&dump, None);
-        let dump = dump.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        // It says that it listens before it does.
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        let mut dump = dump.stdin(Stdio::null()).stdout(std::fs::File::create(&file)?).stderr(Stdio::null()).spawn()?;
+        std::thread::sleep(START);
         let result = self.transfer(subject, 8_000_000, 16_000, &|c, _| Ok(c));
+        // It may have missed some: it is not waited for, but told to write what it has.
+        let told = process::run(Command::new("kill").args(["-INT", &dump.id().to_string()]), LIMIT);
+        let ended = dump.wait();
         offload("on")?;
-        let output = dump.wait_with_output()?;
         result?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        // Who has all its packets has ended by itself.
+        drop(told);
+        ended?;
+        let text = std::fs::read_to_string(&file)?;
         largest(&text).ok_or_else(|| MeasureError::Failed("the capture has no packets".to_owned()))
     }
 
