@@ -62,11 +62,11 @@ pub const ALL: &[Experiment] = &[
         asked: "What does opening SCTP associations cost a client, beside usrsctp?",
         note: "User and system time from the first open to the end, ratio of medians over interleaved pairs, 95 % bootstrap \
                interval. 1 or 256 associations over UDP at once, up and then ended in order, repeated; the server is ours for both.",
-        parameters: &[LOOPBACK, ("associations at once", "1 and 256"), ("pairs", "30; 8 with --quick")],
+        parameters: &[LOOPBACK, ("associations at once", "1 and 256"), ("pairs", "30; 2 with --quick")],
         published: &[("NEAT over usrsctp +949 % with 1, +739 % with 256, over libuv's TCP", "T, chapters 3 to 5")],
         metrics: &[metric("cpu_ratio_vs_usrsctp", "1", "at most 1")],
         needs: &[Need::Peers],
-        minutes: (0.4, 2.0),
+        minutes: (0.6, 5.0),
         run: s2::clients,
     },
     Experiment {

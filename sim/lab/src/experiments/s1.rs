@@ -252,19 +252,16 @@ fn rounds(bench: &Bench<'_>, message: u64, count: usize, rng: &mut Rng) -> Runs 
     runs
 }
 
+/// One number of a run.
+type Pick = fn(&Run) -> f64;
+
 /// One number of all runs.
 fn all(runs: &[Run], pick: impl Fn(&Run) -> f64) -> Vec<f64> {
     runs.iter().map(pick).collect()
 }
 
 /// A ratio of medians over a reference, or why there is none.
-fn ratio(
-    figure: Figure,
-    runs: &Runs,
-    (ours, over): (Subject, Subject),
-    pick: fn(&Run) -> f64,
-    rng: &mut Rng,
-) -> Figure {
+fn ratio(figure: Figure, runs: &Runs, (ours, over): (Subject, Subject), pick: Pick, rng: &mut Rng) -> Figure {
     let of = |s: Subject| runs.of.get(&s).map(|r| all(r, pick)).unwrap_or_default();
     let (a, b) = (of(ours), of(over));
     match ratio_of_medians(&a, &b, rng) {
@@ -279,7 +276,7 @@ fn ratio(
 /// The figures of one size of messages.
 fn judge(out: &mut Outcome, variant: &str, runs: &Runs, rng: &mut Rng) {
     let speed = |r: &Run| r.bytes_per_second;
-    let sides: [(&str, fn(&Run) -> f64); 2] = [("send", |r| r.cpu[0]), ("recv", |r| r.cpu[1])];
+    let sides: [(&str, Pick); 2] = [("send", |r| r.cpu[0]), ("recv", |r| r.cpu[1])];
     let new = |name: &str, variant: String| Figure::new("S1", name, variant, "1");
     let f = new("throughput_ratio_vs_usrsctp", variant.into());
     out.figures.push(ratio(f, runs, (OURS, USRSCTP), speed, rng).judge(Bound::AtLeast(8.0)));
