@@ -224,7 +224,8 @@ impl<'b> PacketBuilder<'b> {
     #[must_use]
     pub fn finish(mut self, checksum: Checksum) -> usize {
         if checksum == Checksum::Crc32c {
-            let sum = checksum::compute(self.out.written());
+            // `new` has written the field as zero.
+            let sum = checksum::compute_zeroed(self.out.written());
             // CommonHeader::LEN bytes have been written by `new`.
             self.out.written_mut()[8..12].copy_from_slice(&sum.to_le_bytes());
         }

@@ -15,18 +15,32 @@ impl<T: Default> Pages<T> {
         Self { pages: Vec::new() }
     }
 
+    #[inline]
     pub(crate) fn get(&self, stream: StreamId) -> Option<&T> {
         let i = usize::from(stream.0);
         self.pages.get(i / PAGE)?.as_ref().map(|p| &p[i % PAGE])
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, stream: StreamId) -> &mut T {
         let i = usize::from(stream.0);
-        if self.pages.len() <= i / PAGE {
-            self.pages.resize_with(i / PAGE + 1, || None);
+        if self.pages.get(i / PAGE).is_none_or(Option::is_none) {
+            self.add_page(i / PAGE);
         }
-        let page = self.pages[i / PAGE].get_or_insert_with(|| Box::new(core::array::from_fn(|_| T::default())));
+        let page = self.pages[i / PAGE].get_or_insert_with(Self::fresh);
         &mut page[i % PAGE]
+    }
+
+    fn fresh() -> Box<[T; PAGE]> {
+        Box::new(core::array::from_fn(|_| T::default()))
+    }
+
+    #[cold]
+    fn add_page(&mut self, index: usize) {
+        if self.pages.len() <= index {
+            self.pages.resize_with(index + 1, || None);
+        }
+        self.pages[index] = Some(Self::fresh());
     }
 
     /// Every stream that has a page.

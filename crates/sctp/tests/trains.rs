@@ -84,7 +84,9 @@ fn bulk(w: &mut World, [a, b]: [neater_sctp::AssociationId; 2], time: Duration, 
                 Err(e) => panic!("{e}"),
             }
         }
-        w.step(until);
+        if !w.step(until) {
+            break; // Nothing more happens until then.
+        }
         most = most.max(w.ends[0].paths(a)[0].in_flight);
         if reads {
             got += w.read(1, b).iter().map(|m| m.payload.len()).sum::<usize>();

@@ -188,6 +188,8 @@ impl Association {
                 path.heartbeat.schedule(now, later.or_else(|| wait.map(|w| now + w)));
                 if self.rx.is_empty() && self.out.is_empty() {
                     self.rx.trim();
+                    self.out.trim();
+                    self.queues.trim();
                 }
             }
         }

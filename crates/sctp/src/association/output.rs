@@ -150,8 +150,8 @@ impl Association {
 
     /// Whether there is new data that the peer's window takes, or that may probe a closed one.
     fn has_new_data(&mut self, now: Instant) -> bool {
-        let most = self.fragment_size();
         let left = self.window_left();
+        let most = self.fragment_size();
         let Some((_, message)) = self.queues.peek() else { return false };
         // Either all that is left of the message or a full chunk: no silly windows (RFC 1122 section 4.2.3.4).
         if message.payload.len().min(most) <= left {
@@ -379,14 +379,15 @@ impl Association {
         let header = self.data_header();
         let full = self.fragment_size();
         let room = packet.room().checked_sub(header)?.min(full);
-        if !self.has_new_data(now) {
-            return None;
-        }
         let (_, message) = self.queues.peek()?;
         let len = message.payload.len();
         // A message that fits into a packet of its own is not cut to fill this one.
         let whole = len <= room;
         if !whole && (len <= full && message.started.is_none() || room < SLIVER) || room == 0 {
+            return None;
+        }
+        // What the window has room for whole is neither a silly window nor a probe.
+        if len.min(full) > self.window_left() && !self.has_new_data(now) {
             return None;
         }
         if self.timers.window_probe.is_some_and(|at| at <= now) && self.window_left() < len.min(full) {

@@ -189,6 +189,7 @@ impl Receiver {
 
     pub(crate) fn trim(&mut self) {
         self.buffers.trim();
+        self.order.trim();
     }
 
     /// The peer gave up everything up to `tsn` (RFC 3758 section 3.6); returns streams of which part of a message had been

@@ -162,6 +162,13 @@ impl Order {
         }
     }
 
+    /// Gives memory back that nothing is in.
+    pub(crate) fn trim(&mut self) {
+        if self.ready.is_empty() {
+            self.ready = VecDeque::new();
+        }
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Message> {
         let message = self.ready.pop_front()?;
         self.charged -= message.payload.len() + OVERHEAD;

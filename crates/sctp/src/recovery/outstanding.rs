@@ -162,6 +162,9 @@ impl Outstanding {
 
     /// The lowest lost TSN from `from` on.
     pub(crate) fn next_lost(&self, from: u64) -> Option<u64> {
+        if self.lost.is_empty() {
+            return None; // Asked for with every packet.
+        }
         self.lost.range(from..).next().copied()
     }
 
@@ -360,6 +363,13 @@ impl Outstanding {
     /// Whether a stream has anything outstanding that was not acknowledged.
     pub(crate) fn has_stream(&self, stream: StreamId) -> bool {
         self.ring.iter().any(|s| s.piece.stream == stream)
+    }
+
+    /// Gives memory back that nothing is in.
+    pub(crate) fn trim(&mut self) {
+        if self.ring.is_empty() {
+            self.ring = VecDeque::new();
+        }
     }
 
     /// Takes everything out: the association is over.

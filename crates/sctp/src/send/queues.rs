@@ -261,8 +261,13 @@ impl Queues {
         }
         let stays = match self.scheduler {
             _ if !ends && !self.interleaving => true,
-            // What was begun first is finished first.
-            Scheduler::FirstCome => !ends,
+            // What was begun first is finished first; and if what follows on this stream came before all that waits elsewhere, it
+            // need not stand in line.
+            Scheduler::FirstCome => {
+                let next = q.messages.front().map(|(arrival, _)| *arrival);
+                let elsewhere = self.heap.peek().map(|Reverse((arrival, ..))| *arrival);
+                !ends || !s.held && elsewhere.is_none_or(|e| next.is_some_and(|n| n < e))
+            }
             Scheduler::RoundRobinPerPacket => true,
             _ => false,
         };
@@ -361,6 +366,14 @@ impl Queues {
         (self.current, self.messages, self.bytes) = (None, 0, 0);
         all.sort_unstable_by_key(|(_, m)| m.id);
         all
+    }
+
+    /// Gives memory back that nothing is in.
+    pub(crate) fn trim(&mut self) {
+        if self.messages == 0 {
+            // No stream has a queue then.
+            (self.queues, self.free, self.heap) = (Vec::new(), Vec::new(), BinaryHeap::new());
+        }
     }
 
     /// Whether a stream has a message of which part was sent and part was not.

@@ -175,3 +175,28 @@ fn the_least_important_message_is_found_and_everything_can_be_drained() {
     q.push(StreamId(1), message(8, 1));
     assert_eq!(order(q), [8]);
 }
+
+#[test]
+fn memory_is_given_back_when_nothing_waits_and_not_before() {
+    let mut q = Queues::new(Scheduler::RoundRobin, true, 100);
+    for stream in 0..100 {
+        q.push(StreamId(stream), message(u64::from(stream), 10));
+    }
+    q.trim();
+    assert_eq!(core::iter::from_fn(|| q.take(100)).count(), 100, "what waits stays");
+    q.trim();
+    assert_eq!((q.queues.capacity(), q.free.capacity(), q.heap.capacity()), (0, 0, 0));
+    q.push(StreamId(7), message(100, 10));
+    let piece = q.take(100).unwrap();
+    assert_eq!((piece.stream, piece.number), (StreamId(7), 1), "streams keep their numbers");
+}
+
+#[test]
+fn first_come_goes_on_with_a_stream_only_while_nothing_older_waits_elsewhere() {
+    let mut q = Queues::new(Scheduler::FirstCome, true, 10);
+    for (id, stream) in [(0, 1), (1, 1), (2, 2), (3, 1), (4, 2), (5, 2)] {
+        q.push(StreamId(stream), message(id, 10));
+    }
+    let order: Vec<u64> = core::iter::from_fn(|| q.take(100)).map(|p| p.id.0).collect();
+    assert_eq!(order, [0, 1, 2, 3, 4, 5]);
+}

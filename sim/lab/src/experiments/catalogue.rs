@@ -64,11 +64,11 @@ pub const ALL: &[Experiment] = &[
         asked: "What does opening SCTP associations cost a client, beside usrsctp?",
         note: "User and system time from the first open to the end, ratio of medians over interleaved pairs, 95 % bootstrap \
                interval. 1 or 256 associations over UDP at once, up and then ended in order, repeated; the server is ours for both.",
-        parameters: &[LOOPBACK, ("associations at once", "1 and 256"), ("pairs", "30; 8 with --quick")],
+        parameters: &[LOOPBACK, ("associations at once", "1 and 256"), ("pairs", "30; 2 with --quick")],
         published: &[("NEAT over usrsctp +949 % with 1, +739 % with 256, over libuv's TCP", "T, chapters 3 to 5")],
         metrics: &[metric("cpu_ratio_vs_usrsctp", "1", "at most 1")],
         needs: &[Need::Peers],
-        minutes: (0.4, 2.0),
+        minutes: (0.6, 5.0),
         run: s2::clients,
     },
     Experiment {
@@ -413,7 +413,7 @@ pub const ALL: &[Experiment] = &[
         note: "Both sides on one processor, 256 associations over UDP at once, up and then ended in order, repeated; for the server \
                alone by its CPU time. Memory is what the peer's allocator has given out to a server when its clients are gone: \
                slope between 1,200 and 4,800 idle associations, and between 128 and 1,024 streams of one association that have all \
-               carried a message each way at the same time.",
+               carried a message each way at the same time, 80 s before.",
         parameters: &[LOOPBACK, ("runs", "10; 3 with --quick")],
         published: &[],
         metrics: &[

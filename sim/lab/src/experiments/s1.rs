@@ -13,6 +13,7 @@ use neater_base::Rng;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Bytes of a message, and what the variant is called.
 const MESSAGES: [(u64, &str); 3] = [(1_000, "1kB"), (16_000, "16kB"), (64_000, "64kB")];
@@ -22,7 +23,9 @@ const MTU: u64 = 1500;
 const RUNS: (usize, usize) = (10, 2);
 /// Volumes of two transfers whose difference is counted under valgrind.
 const COUNTED: (u64, u64) = (8_000_000, 32_000_000);
-/// Packets of a capture.
+/// Until a capture has begun.
+const START: Duration = Duration::from_millis(500);
+/// Packets of a capture, at most.
 const CAPTURED: &str = "2000";
 
 /// What is measured: a program, and with what options.
@@ -156,15 +159,20 @@ impl<'a> Bench<'a> {
         offload("off")?;
         let mut dump = Command::new("tcpdump");
         dump.args(["-i", "lo", "-n", "-q", "-t", "-c", CAPTURED, "--immediate-mode", "udp"]);
+        let file = self.lab.scratch.join("s1-capture.txt");
         let mut dump = self.inside(&dump, None);
-        let dump = dump.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-        // It says that it listens before it does.
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        let mut dump = dump.stdin(Stdio::null()).stdout(std::fs::File::create(&file)?).stderr(Stdio::null()).spawn()?;
+        std::thread::sleep(START);
         let result = self.transfer(subject, 8_000_000, 16_000, &|c, _| Ok(c));
+        // It may have missed some: it is not waited for, but told to write what it has.
+        let told = process::run(Command::new("kill").args(["-INT", &dump.id().to_string()]), LIMIT);
+        let ended = dump.wait();
         offload("on")?;
-        let output = dump.wait_with_output()?;
         result?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        // Who has all its packets has ended by itself.
+        drop(told);
+        ended?;
+        let text = std::fs::read_to_string(&file)?;
         largest(&text).ok_or_else(|| MeasureError::Failed("the capture has no packets".to_owned()))
     }
 
@@ -244,19 +252,16 @@ fn rounds(bench: &Bench<'_>, message: u64, count: usize, rng: &mut Rng) -> Runs 
     runs
 }
 
+/// One number of a run.
+type Pick = fn(&Run) -> f64;
+
 /// One number of all runs.
 fn all(runs: &[Run], pick: impl Fn(&Run) -> f64) -> Vec<f64> {
     runs.iter().map(pick).collect()
 }
 
 /// A ratio of medians over a reference, or why there is none.
-fn ratio(
-    figure: Figure,
-    runs: &Runs,
-    (ours, over): (Subject, Subject),
-    pick: fn(&Run) -> f64,
-    rng: &mut Rng,
-) -> Figure {
+fn ratio(figure: Figure, runs: &Runs, (ours, over): (Subject, Subject), pick: Pick, rng: &mut Rng) -> Figure {
     let of = |s: Subject| runs.of.get(&s).map(|r| all(r, pick)).unwrap_or_default();
     let (a, b) = (of(ours), of(over));
     match ratio_of_medians(&a, &b, rng) {
@@ -271,7 +276,7 @@ fn ratio(
 /// The figures of one size of messages.
 fn judge(out: &mut Outcome, variant: &str, runs: &Runs, rng: &mut Rng) {
     let speed = |r: &Run| r.bytes_per_second;
-    let sides: [(&str, fn(&Run) -> f64); 2] = [("send", |r| r.cpu[0]), ("recv", |r| r.cpu[1])];
+    let sides: [(&str, Pick); 2] = [("send", |r| r.cpu[0]), ("recv", |r| r.cpu[1])];
     let new = |name: &str, variant: String| Figure::new("S1", name, variant, "1");
     let f = new("throughput_ratio_vs_usrsctp", variant.into());
     out.figures.push(ratio(f, runs, (OURS, USRSCTP), speed, rng).judge(Bound::AtLeast(8.0)));

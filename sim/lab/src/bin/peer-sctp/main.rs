@@ -5,6 +5,8 @@
 //!
 //! It stands alone, without the rest of the lab, so that what is profiled is small.
 
+#![allow(unsafe_code, reason = "an allocator that counts, alarm(2) and ppoll(2)")]
+
 mod alloc;
 mod args;
 mod driver;

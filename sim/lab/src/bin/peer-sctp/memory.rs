@@ -28,6 +28,8 @@ const SERVER: ([u8; 4], u16) = ([127, 0, 0, 1], 9899);
 
 /// The UDP port of the first client.
 const FIRST: u16 = 10_000;
+/// Longer than the time between heartbeats.
+const IDLE: Duration = Duration::from_secs(40);
 /// Longer than any acknowledgment is delayed.
 const DELAYED: Duration = Duration::from_millis(300);
 
@@ -88,10 +90,10 @@ impl Pair {
         }
     }
 
-    /// As [`Pair::exchange`], until also the delayed acknowledgments have been sent.
-    fn settle(&mut self) {
+    /// As [`Pair::exchange`], and what is due within `time` after it.
+    fn settle(&mut self, time: Duration) {
         self.exchange(0);
-        self.now += DELAYED;
+        self.now += time;
         self.server.handle_timeout(self.now);
         self.clients[0].0.handle_timeout(self.now);
         self.exchange(0);
@@ -105,8 +107,11 @@ impl Pair {
             self.server.send(self.accepted[0], stream, Bytes::from_static(b"back"), SendOptions::default())?;
         }
         // All of them wait at once, which is the worst that can be done to the queues.
-        self.settle();
-        self.settle();
+        self.settle(DELAYED);
+        self.settle(DELAYED);
+        // What is only kept for a while is given back when nothing has happened between two heartbeats.
+        self.settle(IDLE);
+        self.settle(IDLE);
         Ok(())
     }
 
