@@ -33,6 +33,43 @@ pub struct Row {
     pub extended_by: Option<String>,
 }
 
+impl Row {
+    /// The property of an input, if any, for which this row cannot serve it: one that is immutable, and not in the row or
+    /// immutable there with values that do not match.
+    pub(crate) fn against<'a>(&self, input: &'a NeatArray) -> Option<&'a NeatProperty> {
+        input.iter().filter(|p| p.precedence >= NeatProperty::IMMUTABLE).find(|p| {
+            let held = self.properties.get(&p.key);
+            held.is_none_or(|held| held.precedence >= NeatProperty::IMMUTABLE && !held.matches(p))
+        })
+    }
+}
+
+/// The rows that only one of two lists has, or that stand elsewhere among the others.
+pub(crate) fn changed<'a>(old: &'a [Row], new: &'a [Row]) -> Vec<&'a Row> {
+    let ahead = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[ahead..], &new[ahead..]);
+    let behind = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[..old.len() - behind], &new[..new.len() - behind]);
+    // Rows of one path stand together, so that the first place is near.
+    let mut places: BTreeMap<(&[String], Option<&str>), Vec<usize>> = BTreeMap::new();
+    for (i, row) in old.iter().enumerate() {
+        places.entry((&row.path, row.extended_by.as_deref())).or_default().push(i);
+    }
+    let (mut next, mut changed) = (0, Vec::new());
+    for row in new {
+        let places = places.get(&(&row.path[..], row.extended_by.as_deref())).map_or(&[][..], Vec::as_slice);
+        match places.iter().find(|&&i| i >= next && old[i] == *row) {
+            Some(&i) => {
+                changed.extend(&old[next..i]);
+                next = i + 1;
+            }
+            None => changed.push(row),
+        }
+    }
+    changed.extend(&old[next..]);
+    changed
+}
+
 /// The rows of a CIB at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {

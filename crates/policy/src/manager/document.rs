@@ -14,6 +14,15 @@ const PRE_RESOLVE: &str = "pre-resolve";
 /// Properties that count in the ranking but are not told.
 const UNTOLD: [&str; 2] = ["default_profile", "uid"];
 
+/// The property by which a program says that it must have security.
+pub(crate) const SECURITY: &str = "security";
+
+/// Whether a property is what a program requires for its security. No rule takes that out of a candidate.
+#[must_use]
+pub(crate) fn is_requirement(property: &NeatProperty) -> bool {
+    property.precedence >= NeatProperty::IMMUTABLE && property.key == SECURITY
+}
+
 /// What one document asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Requests {

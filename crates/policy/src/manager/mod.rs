@@ -166,8 +166,10 @@ impl Manager {
             self.cib.purge(now);
             let rows = self.cib.rows(now);
             // Knowledge that is only confirmed changes nothing that was decided.
-            if self.rows.as_ref().is_none_or(|old| old.rows != rows.rows) {
-                self.cache.clear();
+            let old = self.rows.as_ref().map_or(&[][..], |old| &old.rows);
+            let changed = cib::changed(old, &rows.rows);
+            if !changed.is_empty() || self.rows.is_none() {
+                self.cache.rows_changed(&changed);
                 if let Some(compiled) = &mut self.compiled {
                     compiled.set_rows(&rows.rows);
                 }
@@ -187,10 +189,25 @@ impl Manager {
         if let Some(decision) = self.cache.get(requests) {
             return Ok(decision);
         }
-        let decision = Arc::new(self.decide_anew(requests, now)?);
-        let keys = self.compiled.as_ref().and_then(Compiled::keys_seen);
-        self.cache.put(requests, &decision, keys);
+        let decided = if requests.pre_resolve {
+            None
+        } else {
+            let limits = self.limits;
+            self.compiled().decide_and_tell(requests, limits)
+        };
+        let (decision, reads) = match decided {
+            Some((decision, reads)) => (decision, Some(reads)),
+            None => (Decision::of(&self.plainly(requests, now, &mut Trace::off())?), None),
+        };
+        let decision = Arc::new(decision);
+        self.cache.put(requests, &decision, reads);
         Ok(decision)
+    }
+
+    fn compiled(&mut self) -> &mut Compiled {
+        let rows = self.rows.as_ref().map_or(&[][..], |r| &r.rows);
+        let (profiles, policies) = (self.profiles.rules(), self.policies.rules());
+        self.compiled.get_or_insert_with(|| Compiled::new(profiles, policies, rows))
     }
 
     /// Decides, without a look at what was decided before.
@@ -202,10 +219,8 @@ impl Manager {
         if requests.pre_resolve {
             return Ok(Decision::of(&self.plainly(requests, now, &mut Trace::off())?));
         }
-        let rows = self.rows.as_ref().map_or(&[][..], |r| &r.rows);
-        let (profiles, policies) = (self.profiles.rules(), self.policies.rules());
-        let compiled = self.compiled.get_or_insert_with(|| Compiled::new(profiles, policies, rows));
-        match compiled.decide(requests, self.limits) {
+        let limits = self.limits;
+        match self.compiled().decide(requests, limits) {
             Some(decision) => Ok(decision),
             None => Ok(Decision::of(&self.plainly(requests, now, &mut Trace::off())?)),
         }

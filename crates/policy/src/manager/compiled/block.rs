@@ -8,6 +8,8 @@ use super::Prop;
 use super::index::{Index, RuleId};
 use super::intern::{Interner, Key, Val};
 use super::rows::Posts;
+use crate::manager::document::SECURITY;
+use neater_property::neat::NeatProperty;
 
 /// A set of candidates of a block.
 pub(super) type Mask = u128;
@@ -17,6 +19,8 @@ pub(super) const WIDTH: usize = 128;
 const NONE: u16 = u16::MAX;
 /// How many columns, and entries of a column, there may be.
 const MOST: usize = 60_000;
+/// How many entries are looked at for one that is the same as a new one. More cost more than they save.
+const LOOKED_AT: usize = 8;
 /// Several entries, or not known which.
 const MANY: u32 = u32::MAX;
 
@@ -77,6 +81,16 @@ impl Column {
         }
     }
 
+    /// The place of one of the latest entries that is this property and that somebody alive has, other than `not`.
+    fn twin(&self, prop: &Prop, not: usize, alive: Mask) -> Option<usize> {
+        let latest = self.entries.len().saturating_sub(LOOKED_AT);
+        let same = |&i: &usize| {
+            let e = &self.entries[i];
+            e.prop.value == prop.value && e.prop == *prop && i != not && e.mask & alive != 0
+        };
+        (latest..self.entries.len()).rev().find(same)
+    }
+
     fn take(&mut self, mask: Mask) {
         if self.has & mask != 0 {
             self.has &= !mask;
@@ -96,10 +110,13 @@ impl Column {
     }
 }
 
-pub(super) fn for_bits(mut mask: Mask, mut f: impl FnMut(usize)) {
-    while mask != 0 {
-        f(mask.trailing_zeros() as usize);
-        mask &= mask - 1;
+pub(super) fn for_bits(mask: Mask, mut f: impl FnMut(usize)) {
+    // In halves, which a processor has registers for.
+    for (mut half, base) in [(mask as u64, 0), ((mask >> 64) as u64, 64)] {
+        while half != 0 {
+            f(base + half.trailing_zeros() as usize);
+            half &= half - 1;
+        }
     }
 }
 
@@ -336,8 +353,16 @@ impl Block {
         scratch: &mut Scratch,
     ) -> Result<(), Overflow> {
         if index.replaces(rule) {
+            let security = interner.known_key(SECURITY);
+            let all = mask;
             for &(key, _) in index.wanted(rule) {
                 if let Some(slot) = scratch.slot(key) {
+                    let mut mask = all;
+                    if Some(key) == security {
+                        // What a program requires for its security stays.
+                        let required = |e: &&Entry| e.prop.precedence >= NeatProperty::IMMUTABLE;
+                        self.columns[slot].entries.iter().filter(required).for_each(|e| mask &= !e.mask);
+                    }
                     let mut left = mask & self.columns[slot].has;
                     while left != 0 {
                         let column = &self.columns[slot];
@@ -434,8 +459,7 @@ impl Block {
             if fresh != 0 {
                 left &= !fresh;
                 let column = &mut self.columns[slot];
-                let beside = column.entries.len().checked_sub(1).filter(|e| column.entries[*e].prop == prop);
-                let at = match beside {
+                let at = match column.twin(&prop, usize::MAX, self.alive) {
                     Some(at) => {
                         column.join(at, fresh);
                         at
@@ -460,12 +484,11 @@ impl Block {
                     continue;
                 };
                 let changed = sum.value != held.prop.value;
-                let beside = latest.or(column.entries.len().checked_sub(1));
                 // Only one that somebody has: rules were not told of the others.
                 let alive = self.alive;
                 let same =
                     |e: &usize| *e != at && column.entries[*e].prop == sum && column.entries[*e].mask & alive != 0;
-                let place = match beside.filter(same) {
+                let place = match latest.filter(same).or_else(|| column.twin(&sum, at, alive)) {
                     Some(other) => {
                         column.entries[at].mask &= !group;
                         column.join(other, group);
