@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Look at policies: check files, explain a decision, run tests
     Policy(PolicyArgs),
+    /// Manage policies for the programs of this host: NEAT's sockets, and REST
+    Pm(PmArgs),
     /// Experiments that measure transports: runs the program neater-lab
     Lab(LabArgs),
     /// Print a completion script for a shell
@@ -301,6 +303,39 @@ pub(crate) enum PolicyCommand {
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
+}
+
+const PM_HELP: &str = "Examples:
+  neater pm --pib /etc/neater/pib --cib /etc/neater/cib
+  neater pm --sock /run/neater --shared --no-rest
+  curl http://127.0.0.1:45888/cib/rows
+  curl -X PUT -H \"Authorization: Bearer $(cat ~/.neat/rest_token)\" -H 'Content-Type: application/json' \\
+       -d '{\"match\": {}, \"properties\": {\"dscp\": {\"value\": 10}}}' http://127.0.0.1:45888/pib/site
+
+The folders are looked at every second, and read when something changed; a file that is broken is
+reported, and what it said before goes on to count. What a user tells over the sockets steers that user
+alone; what root, the daemon's user and who has the token tell counts for everybody. docs/policy.md tells
+the rest, and how to run it as a service.
+
+JSON events: managing, loaded, fault, stopped; with -v also refused.";
+
+#[derive(Debug, Args)]
+#[command(after_help = PM_HELP, after_long_help = format!("{PM_HELP}\n\n{EXITS}"))]
+pub(crate) struct PmArgs {
+    #[command(flatten)]
+    pub(crate) tables: TableArgs,
+    /// The folder for neat_pm_socket, neat_pib_socket, neat_cib_socket and rest_token. Default: ~/.neat
+    #[arg(long, value_name = "DIR")]
+    pub(crate) sock: Option<PathBuf>,
+    /// Let every user of this host come to the sockets, as is the rule for root; otherwise only the daemon's
+    #[arg(long)]
+    pub(crate) shared: bool,
+    /// Where REST listens: an address of this host alone. Port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:45888", conflicts_with = "no_rest")]
+    pub(crate) rest: std::net::SocketAddr,
+    /// No REST
+    #[arg(long)]
+    pub(crate) no_rest: bool,
 }
 
 const LAB_HELP: &str = "Examples:

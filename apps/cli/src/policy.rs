@@ -2,19 +2,17 @@
 
 use crate::args::{PolicyCommand, TableArgs};
 use crate::failure::{Exit, Failure};
+use crate::folder::{self, read};
 use crate::output::Output;
 use neater_base::WallTime;
 use neater_policy::manager::{
-    Fault, Limits, Loader, MAX_CANDIDATES, MAX_FILES, Manager, Requests, SourceFile, add_ready, check, test, vectors,
+    Fault, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check, test, vectors,
 };
 use neater_property::neat::{MAX_JSON, NeatError};
 use serde_json::json;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-
-/// How deep the folders of a CIB are followed.
-const MAX_DEPTH: usize = 16;
 
 pub(crate) fn run(command: PolicyCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
@@ -29,34 +27,9 @@ fn now() -> WallTime {
     WallTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-/// A text file of a size that a reader takes.
-fn read(path: &Path) -> Result<String, Failure> {
-    let file = std::fs::File::open(path).map_err(|e| Failure::file("read", path, &e))?;
-    let mut text = String::new();
-    file.take(MAX_JSON as u64 + 1).read_to_string(&mut text).map_err(|e| Failure::file("read", path, &e))?;
-    Ok(text)
-}
-
-/// The files of a folder by their paths within it; of the folders in it, too, if `deep`.
+/// The files of a folder by their paths within it, and what they say; of the folders in it, too, if `deep`.
 fn folder(dir: &Path, deep: bool) -> Result<Vec<(String, String)>, Failure> {
-    let mut files = Vec::new();
-    let mut folders = vec![(dir.to_path_buf(), String::new(), 0)];
-    while let Some((path, prefix, depth)) = folders.pop() {
-        for entry in std::fs::read_dir(&path).map_err(|e| Failure::file("read", &path, &e))? {
-            let entry = entry.map_err(|e| Failure::file("read", &path, &e))?;
-            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-            let kind = std::fs::metadata(entry.path()).map_err(|e| Failure::file("read", &entry.path(), &e))?;
-            if kind.is_dir() && deep && depth < MAX_DEPTH {
-                folders.push((entry.path(), format!("{name}/"), depth + 1));
-            } else if kind.is_file() && neater_policy::manager::FileKind::of(&name).is_some() {
-                if files.len() >= MAX_FILES {
-                    return Err(Failure::usage(format!("{} holds more than {MAX_FILES} files", dir.display())));
-                }
-                files.push((name, read(&entry.path())?));
-            }
-        }
-    }
-    Ok(files)
+    folder::list(dir, deep)?.into_iter().map(|file| Ok((file.name, read(&file.path)?))).collect()
 }
 
 fn tell(fault: &Fault, output: &Output) {
@@ -84,13 +57,18 @@ fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     Ok(if wrong == 0 { Exit::Ok } else { Exit::Failed })
 }
 
-/// A manager with the tables that count. What is wrong with files is told on the way.
-fn manager(tables: &TableArgs, output: &Output) -> Result<Manager, Failure> {
+/// How many candidates are kept, as the command line says.
+pub(crate) fn limits(tables: &TableArgs) -> Result<Limits, Failure> {
     let most = 1..=MAX_CANDIDATES;
     if !most.contains(&tables.rows) || !most.contains(&tables.candidates) {
         return Err(Failure::usage(format!("--rows and --candidates are from 1 to {MAX_CANDIDATES}")));
     }
-    let mut manager = Manager::new(Limits { rows: tables.rows, candidates: tables.candidates });
+    Ok(Limits { rows: tables.rows, candidates: tables.candidates })
+}
+
+/// A manager with the tables that count. What is wrong with files is told on the way.
+fn manager(tables: &TableArgs, output: &Output) -> Result<Manager, Failure> {
+    let mut manager = Manager::new(limits(tables)?);
     if !tables.bare {
         add_ready(&mut manager);
     }

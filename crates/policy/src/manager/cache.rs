@@ -51,18 +51,21 @@ struct Entry {
 pub(crate) struct Cache {
     entries: HashMap<u64, Entry, FixedState>,
     order: VecDeque<u64>,
+    /// How often something was found.
+    pub(crate) hits: u64,
 }
 
 impl Default for Cache {
     fn default() -> Self {
-        Self { entries: HashMap::with_hasher(FixedState::with_seed(0x6465_6369)), order: VecDeque::new() }
+        Self { entries: HashMap::with_hasher(FixedState::with_seed(0x6465_6369)), order: VecDeque::new(), hits: 0 }
     }
 }
 
 impl Cache {
-    pub(crate) fn get(&self, requests: &Requests) -> Option<Arc<Decision>> {
-        let entry = self.entries.get(&requests.fingerprint())?;
-        (entry.requests == *requests).then(|| entry.decision.clone())
+    pub(crate) fn get(&mut self, requests: &Requests) -> Option<Arc<Decision>> {
+        let entry = self.entries.get(&requests.fingerprint()).filter(|entry| entry.requests == *requests)?;
+        self.hits += 1;
+        Some(entry.decision.clone())
     }
 
     pub(crate) fn put(&mut self, requests: &Requests, decision: &Arc<Decision>, reads: Option<Reads>) {

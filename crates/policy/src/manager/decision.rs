@@ -59,10 +59,7 @@ impl Decision {
 
     /// The properties of a candidate in the order of their names; none where there is no such candidate.
     pub fn properties(&self, candidate: usize) -> impl Iterator<Item = &Decided> {
-        let begin = |candidate: usize| {
-            self.candidates.get(candidate).map_or(self.indices.len(), |(_, begin)| *begin as usize)
-        };
-        self.indices[begin(candidate)..begin(candidate.saturating_add(1))].iter().map(|i| &self.properties[*i as usize])
+        self.places(candidate).iter().map(|i| &self.properties[*i as usize])
     }
 
     /// A property of a candidate by its name in lower case.
@@ -76,6 +73,19 @@ impl Decision {
     pub fn ranked(&self) -> Vec<Ranked> {
         let array = |i| self.properties(i).map(|p| (p.key.to_string(), p.to_property())).collect::<NeatArray>();
         (0..self.len()).map(|i| Ranked { properties: array(i), score: self.candidates[i].0 }).collect()
+    }
+
+    /// All properties, each once.
+    pub(crate) fn all(&self) -> &[Decided] {
+        &self.properties
+    }
+
+    /// The places of a candidate's properties among all of them.
+    pub(crate) fn places(&self, candidate: usize) -> &[u32] {
+        let begin = |candidate: usize| {
+            self.candidates.get(candidate).map_or(self.indices.len(), |(_, begin)| *begin as usize)
+        };
+        &self.indices[begin(candidate)..begin(candidate.saturating_add(1))]
     }
 
     pub(crate) fn push(&mut self, property: Decided) -> u32 {

@@ -4,6 +4,7 @@ use super::sockopt;
 use neater_property::Fingerprint;
 use neater_property::neat::{NeatArray, NeatError, NeatMultiArray, NeatProperty, NeatValue, TooMany, read};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// How many requests and candidates one document may lead to, at any stage.
 pub const MAX_CANDIDATES: usize = 10_000;
@@ -153,18 +154,21 @@ pub(crate) fn as_answer(candidate: &NeatArray) -> NeatArray {
     candidate.iter().map(bare).collect()
 }
 
+/// The key under which a property is told, if it is.
+pub(crate) fn told_key(key: &str) -> Option<Cow<'_, str>> {
+    match key.strip_prefix("so/") {
+        Some(option) => sockopt::by_number(option).map(|numbers| format!("so/{numbers}").into()),
+        None if UNTOLD.contains(&key) => None,
+        None => Some(key.into()),
+    }
+}
+
 /// A candidate as it is told: without what is for the manager alone, and with socket options by number.
 #[must_use]
 pub fn told(candidate: &NeatArray) -> NeatArray {
     let mut told = NeatArray::new();
-    for property in candidate.iter().filter(|p| !UNTOLD.contains(&p.key.as_str())) {
-        let key = match property.key.strip_prefix("so/") {
-            Some(option) => match sockopt::by_number(option) {
-                Some(numbers) => format!("so/{numbers}"),
-                None => continue,
-            },
-            None => property.key.clone(),
-        };
+    for property in candidate.iter() {
+        let Some(key) = told_key(&property.key).map(Cow::into_owned) else { continue };
         // Two spellings of one option: the later one of two that clash is lost.
         let _ = told.insert(NeatProperty { key, ..property.clone() });
     }

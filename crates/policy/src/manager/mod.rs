@@ -29,6 +29,7 @@ pub mod vectors;
 
 pub use cib::{Cib, MAX_NODES, MAX_ROWS, Row, Rows};
 pub use decision::{Decided, Decision};
+pub(crate) use document::told_key;
 pub use document::{MAX_CANDIDATES, Requests, to_text, told};
 pub use expect::{Tested, test};
 pub use file::{Fault, MAX_UID, Node, Rule};
@@ -114,19 +115,34 @@ impl Manager {
     /// Puts a rule into a table; one of the same uid goes.
     pub fn insert_rule(&mut self, stage: Stage, rule: Rule) {
         self.cache.rule_changed(&rule);
-        if let Some(replaced) = self.table(stage).insert(rule) {
+        if let Some(replaced) = self.table_mut(stage).insert(rule) {
             self.cache.rule_changed(&replaced);
         }
     }
 
     /// Takes a rule out of a table, by its uid.
     pub fn remove_rule(&mut self, stage: Stage, uid: &str) -> Option<Rule> {
-        let removed = self.table(stage).remove(uid)?;
+        let removed = self.table_mut(stage).remove(uid)?;
         self.cache.rule_changed(&removed);
         Some(removed)
     }
 
-    fn table(&mut self, stage: Stage) -> &mut Table {
+    /// A table.
+    #[must_use]
+    pub const fn table(&self, stage: Stage) -> &Table {
+        match stage {
+            Stage::Profile => &self.profiles,
+            Stage::Policy => &self.policies,
+        }
+    }
+
+    /// How often a decision was given that had been made before.
+    #[must_use]
+    pub const fn cache_hits(&self) -> u64 {
+        self.cache.hits
+    }
+
+    fn table_mut(&mut self, stage: Stage) -> &mut Table {
         self.compiled = None;
         match stage {
             Stage::Profile => &mut self.profiles,
@@ -251,8 +267,7 @@ impl Manager {
     /// # Errors
     /// [`TooMany`] as for [`explain`](Self::explain).
     pub fn apply_rules(&self, stage: Stage, input: NeatArray) -> Result<Vec<NeatArray>, TooMany> {
-        let rules = if stage == Stage::Profile { &self.profiles } else { &self.policies };
-        let found = plain::apply(rules.rules(), stage, vec![(0, input)], &mut Trace::off())?;
+        let found = plain::apply(self.table(stage).rules(), stage, vec![(0, input)], &mut Trace::off())?;
         Ok(found.into_iter().map(|(_, array)| array).collect())
     }
 
