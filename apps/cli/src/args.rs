@@ -237,11 +237,13 @@ const POLICY_HELP: &str = "Examples:
   neater policy explain request.json --pib pib --cib cib --diagram | less
   neater policy test tests.json --pib pib
   neater policy vectors crates/policy/tests/vectors
+  neater policy ask '[{\"transport\": {\"value\": \"reliable\"}}]'
+  neater policy tell site.policy wwan0.cib
 
 Profiles and policies that come with neater count unless --bare is given; those of --pib stand above them.
 Exit code 1 says that a file has an error, a test fails or a vector differs. docs/policy.md tells the formats.
 
-JSON events: fault, checked, decision, tested, vector, summary.";
+JSON events: fault, checked, decision, tested, vector, answer, told, summary.";
 
 #[derive(Debug, Args)]
 #[command(after_help = POLICY_HELP, after_long_help = format!("{POLICY_HELP}\n\n{EXITS}"))]
@@ -296,6 +298,24 @@ pub(crate) enum PolicyCommand {
         files: Vec<PathBuf>,
         #[command(flatten)]
         tables: TableArgs,
+    },
+    /// Ask the manager that runs (`neater pm`) to decide, and print its answer
+    Ask {
+        /// A list of requests in JSON, a file of one, or - for standard input
+        #[arg(value_name = "REQUEST")]
+        request: String,
+        /// The folder of its sockets. Default: ~/.neat
+        #[arg(long, value_name = "DIR")]
+        sock: Option<PathBuf>,
+    },
+    /// Tell the manager that runs a policy or profile, or what is known; it steers your programs, or all if you are root
+    Tell {
+        /// Policy, profile and CIB files, by their endings
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// The folder of its sockets. Default: ~/.neat
+        #[arg(long, value_name = "DIR")]
+        sock: Option<PathBuf>,
     },
     /// Run vectors of tests of a policy manager: one line for each difference
     Vectors {

@@ -5,14 +5,20 @@ use crate::failure::{Exit, Failure};
 use crate::folder::{self, read};
 use crate::output::Output;
 use neater_base::WallTime;
+use neater_policy::daemon::Door;
 use neater_policy::manager::{
-    Fault, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check, test, vectors,
+    Fault, FileKind, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check, test, vectors,
 };
 use neater_property::neat::{MAX_JSON, NeatError};
 use serde_json::json;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+
+/// How long a manager may take to answer; NEAT's library waits as long.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(command: PolicyCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
@@ -20,6 +26,8 @@ pub(crate) fn run(command: PolicyCommand, output: &Output) -> Result<Exit, Failu
         PolicyCommand::Explain { request, diagram, tables } => explain(&request, diagram, &tables, output),
         PolicyCommand::Test { files, tables } => test_files(&files, &tables, output),
         PolicyCommand::Vectors { dir } => run_vectors(&dir, output),
+        PolicyCommand::Ask { request, sock } => ask(&request, sock.as_deref(), output),
+        PolicyCommand::Tell { files, sock } => tell_files(&files, sock.as_deref(), output),
     }
 }
 
@@ -90,8 +98,9 @@ fn unreadable(what: &str, text: &str, e: &NeatError) -> Failure {
     Failure::usage(format!("{what}:{}:{}: {}", fault.line, fault.column, fault.why))
 }
 
-fn explain(request: &str, diagram: bool, tables: &TableArgs, output: &Output) -> Result<Exit, Failure> {
-    let (what, text) = match request {
+/// The text of a request and what it stands for, by what the command line gives.
+fn request_text(request: &str) -> Result<(&str, String), Failure> {
+    Ok(match request {
         "-" => {
             let mut text = String::new();
             let read = std::io::stdin().take(MAX_JSON as u64 + 1).read_to_string(&mut text);
@@ -100,11 +109,20 @@ fn explain(request: &str, diagram: bool, tables: &TableArgs, output: &Output) ->
         }
         text if text.trim_start().starts_with(['[', '{']) => ("the request", text.to_string()),
         path => (path, read(Path::new(path))?),
-    };
-    let requests = Requests::from_text(&text).map_err(|e| {
+    })
+}
+
+/// The requests of a text.
+fn requests(what: &str, text: &str) -> Result<Requests, Failure> {
+    Requests::from_text(text).map_err(|e| {
         let advice = "a request is a list of objects: [{\"transport\": {\"value\": \"TCP\"}}]";
-        unreadable(what, &text, &e).advise(advice)
-    })?;
+        unreadable(what, text, &e).advise(advice)
+    })
+}
+
+fn explain(request: &str, diagram: bool, tables: &TableArgs, output: &Output) -> Result<Exit, Failure> {
+    let (what, text) = request_text(request)?;
+    let requests = requests(what, &text)?;
     for why in &requests.dropped {
         output.note(&format!("left out: {why}"));
     }
@@ -120,6 +138,76 @@ fn explain(request: &str, diagram: bool, tables: &TableArgs, output: &Output) ->
         trace.lines().iter().for_each(|l| output.line(l));
     }
     Ok(if ranked.is_empty() { Exit::Failed } else { Exit::Ok })
+}
+
+/// What a manager that runs says to a document on one of its sockets.
+fn exchange(sock: Option<&Path>, door: Door, text: &str) -> Result<String, Failure> {
+    let dir = match sock {
+        Some(dir) => dir.to_path_buf(),
+        None => std::env::home_dir().unwrap_or_default().join(".neat"),
+    };
+    let path = dir.join(door.file());
+    let talk = || -> std::io::Result<String> {
+        let mut stream = UnixStream::connect(&path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        // A manager that has heard enough may close before it has heard everything.
+        let said = stream.write_all(text.as_bytes()).and_then(|()| stream.shutdown(Shutdown::Write));
+        let mut answer = String::new();
+        match stream.read_to_string(&mut answer) {
+            Ok(_) if answer.is_empty() => said.map(|()| answer),
+            heard => heard.map(|_| answer),
+        }
+    };
+    talk().map_err(|e| {
+        Failure::new(Exit::Failed, "manager", format!("no policy manager at {}: {e}", path.display()))
+            .advise("`neater pm` starts one; --sock DIR says where it is")
+    })
+}
+
+fn ask(request: &str, sock: Option<&Path>, output: &Output) -> Result<Exit, Failure> {
+    let (what, text) = request_text(request)?;
+    requests(what, &text)?;
+    let answer = exchange(sock, Door::Requests, &text)?;
+    let candidates: serde_json::Value = serde_json::from_str(&answer).map_err(|_| {
+        Failure::new(Exit::Failed, "manager", "the manager did not answer").advise("its own messages (-v) say why")
+    })?;
+    if output.json {
+        output.event(&json!({"event": "answer", "candidates": candidates}));
+    } else {
+        output.line(answer.trim_end());
+    }
+    Ok(if candidates.as_array().is_some_and(|c| !c.is_empty()) { Exit::Ok } else { Exit::Failed })
+}
+
+fn tell_files(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result<Exit, Failure> {
+    for path in paths {
+        let (name, text) = (path.to_string_lossy(), read(path)?);
+        let (door, kind) = match FileKind::of(&name) {
+            Some(kind @ (FileKind::Policy | FileKind::Profile)) => (Door::Pib, kind),
+            Some(kind) => (Door::Cib, kind),
+            None => return Err(Failure::usage(format!("{name}: no policy, profile or CIB file by its name"))),
+        };
+        let mut json = neater_property::neat::read(&text).map_err(|e| unreadable(&name, &text, &e))?;
+        let text = match (kind, &mut json) {
+            // On the socket, the ending of a name says nothing.
+            (FileKind::Profile, serde_json::Value::Object(map)) => {
+                map.insert("policy_type".into(), "profile".into());
+                json.to_string()
+            }
+            _ => text,
+        };
+        let answer = exchange(sock, door, &text)?;
+        if !answer.is_empty() {
+            let json: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
+            let why = json["error"].as_str().map_or(answer.trim_end().to_owned(), str::to_owned);
+            return Err(Failure::new(Exit::Failed, "manager", format!("{name}: {why}")));
+        }
+        if output.json {
+            output.event(&json!({"event": "told", "file": name}));
+        }
+    }
+    Ok(Exit::Ok)
 }
 
 fn test_files(paths: &[PathBuf], tables: &TableArgs, output: &Output) -> Result<Exit, Failure> {

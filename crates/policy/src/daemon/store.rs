@@ -6,7 +6,7 @@
 
 use super::metrics::Counters;
 use crate::manager::{
-    Decision, FileKind, Limits, Loader, Manager, Node, Report, Requests, Rule, SourceFile, Stage, add_ready,
+    Cib, Decision, FileKind, Limits, Loader, Manager, Node, Report, Requests, Rule, SourceFile, Stage, add_ready,
 };
 use core::fmt;
 use neater_base::WallTime;
@@ -83,18 +83,23 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 /// What one user wrote.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Guest {
     rules: BTreeMap<(Stage, String), Rule>,
-    nodes: BTreeMap<String, Node>,
+    nodes: Cib,
     view: Option<Box<Manager>>,
     /// When the view was asked last, in decisions of the daemon.
     asked: u64,
 }
 
 impl Guest {
-    fn is_empty(&self, now: WallTime) -> bool {
-        self.rules.is_empty() && self.nodes.values().all(|n| !n.counts(now))
+    const fn new() -> Self {
+        Self { rules: BTreeMap::new(), nodes: Cib::with_room(MAX_GUEST_NODES), view: None, asked: 0 }
+    }
+
+    fn is_empty(&mut self, now: WallTime) -> bool {
+        self.nodes.purge(now);
+        self.rules.is_empty() && self.nodes.is_empty()
     }
 }
 
@@ -196,7 +201,7 @@ impl Daemon {
                 return Err(Refusal::Crowded);
             }
         }
-        Ok(self.guests.entry(user).or_default())
+        Ok(self.guests.entry(user).or_insert_with(Guest::new))
     }
 
     /// Whether a user may write these rules, as far as they go beyond what the user has.
@@ -292,23 +297,17 @@ impl Daemon {
         }
         let guest = self.guest(user, now)?;
         for node in nodes {
-            if guest.nodes.len() >= MAX_GUEST_NODES && !guest.nodes.contains_key(&node.uid) {
-                guest.nodes.retain(|_, n| n.counts(now));
+            if !node.counts(now) {
+                continue;
             }
-            if guest.nodes.len() >= MAX_GUEST_NODES && !guest.nodes.contains_key(&node.uid) {
-                let first = guest.nodes.values().filter_map(|n| n.expires.map(|at| (at, &n.uid))).min();
-                let first = first.map(|(_, uid)| uid).or_else(|| guest.nodes.keys().next()).cloned();
-                if let Some(uid) = first {
-                    guest.nodes.remove(&uid);
-                    if let Some(view) = &mut guest.view {
-                        view.remove_node(&uid);
-                    }
-                }
-            }
+            guest.nodes.purge(now);
             if let Some(view) = &mut guest.view {
                 view.insert_node(node.clone(), now);
             }
-            guest.nodes.insert(node.uid.clone(), node);
+            let dropped = guest.nodes.insert(node);
+            if let (Some(uid), Some(view)) = (dropped, &mut guest.view) {
+                view.remove_node(&uid);
+            }
         }
         Ok(())
     }
@@ -344,24 +343,32 @@ impl Daemon {
         }
         self.counters.decisions += 1;
         let asked = self.counters.decisions;
-        let manager = match self.guests.get_mut(&user) {
-            Some(guest) if !guest.is_empty(now) => {
-                guest.asked = asked;
-                if guest.view.is_none() {
-                    guest.view = Some(Box::new(view(&self.base, guest, now)));
-                    self.drop_views(user);
-                }
-                match self.guests.get_mut(&user).and_then(|g| g.view.as_deref_mut()) {
-                    Some(view) => view,
-                    None => &mut self.base,
-                }
+        let guest = self.guests.get_mut(&user).filter(|guest| !guest.rules.is_empty() || !guest.nodes.is_empty());
+        if let Some(guest) = guest {
+            guest.asked = asked;
+            if guest.view.is_none() {
+                guest.view = Some(Box::new(view(&self.base, guest, now)));
+                self.drop_views(user);
             }
-            _ => &mut self.base,
-        };
+        }
+        let view = self.guests.get_mut(&user).and_then(|guest| guest.view.as_deref_mut());
+        let manager = view.unwrap_or(&mut self.base);
         let before = manager.cache_hits();
         let decision = manager.decide(requests, now);
         self.counters.cached += manager.cache_hits() - before;
         decision
+    }
+
+    /// How many views there are.
+    #[cfg(test)]
+    pub(super) fn views(&self) -> usize {
+        self.guests.values().filter(|g| g.view.is_some()).count()
+    }
+
+    /// How many nodes a guest has.
+    #[cfg(test)]
+    pub(super) fn guest_nodes(&self, user: u32) -> usize {
+        self.guests.get(&user).map_or(0, |g| g.nodes.nodes().count())
     }
 
     /// Drops the views beyond [`MAX_VIEWS`] that were asked longest ago; never that of `user`.
@@ -386,7 +393,7 @@ fn view(base: &Manager, guest: &Guest, now: WallTime) -> Manager {
             view.insert_rule(*stage, rule.clone());
         }
     }
-    for node in guest.nodes.values() {
+    for node in guest.nodes.nodes() {
         if base.cib().get(&node.uid).is_none() {
             view.insert_node(node.clone(), now);
         }

@@ -17,9 +17,18 @@ pub const MAX_ROWS: usize = 4096;
 const MAX_STEPS: usize = 100_000;
 
 /// What is known, by uid.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Cib {
     nodes: BTreeMap<String, Node>,
+    /// Those that expire, the first one first.
+    expiring: BTreeSet<(WallTime, String)>,
+    room: usize,
+}
+
+impl Default for Cib {
+    fn default() -> Self {
+        Self::with_room(MAX_NODES)
+    }
 }
 
 /// One combination of facts that may hold together.
@@ -82,19 +91,40 @@ pub struct Rows {
 }
 
 impl Cib {
-    /// Puts a node in; one of the same uid goes.
-    pub fn insert(&mut self, node: Node) {
-        if self.nodes.len() >= MAX_NODES && !self.nodes.contains_key(&node.uid) {
-            let first = self.nodes.values().filter_map(|n| n.expires.map(|at| (at, &n.uid))).min();
-            let victim = first.map(|(_, uid)| uid.clone()).or_else(|| self.nodes.keys().next().cloned());
-            victim.and_then(|uid| self.nodes.remove(&uid));
+    /// Nothing is known yet, and at most `room` nodes will be.
+    #[must_use]
+    pub const fn with_room(room: usize) -> Self {
+        Self { nodes: BTreeMap::new(), expiring: BTreeSet::new(), room }
+    }
+
+    /// Puts a node in; one of the same uid goes. Where there is no room, the one that expires first goes, too, or the
+    /// first one by its uid where none does: its uid is given back.
+    pub fn insert(&mut self, node: Node) -> Option<String> {
+        let mut victim = None;
+        if self.remove(&node.uid).is_none() && self.nodes.len() >= self.room {
+            let first = self.expiring.first().map(|(_, uid)| uid).or_else(|| self.nodes.keys().next()).cloned();
+            victim = first.inspect(|uid| drop(self.remove(uid)));
+        }
+        if let Some(at) = node.expires {
+            self.expiring.insert((at, node.uid.clone()));
         }
         self.nodes.insert(node.uid.clone(), node);
+        victim
     }
 
     /// Takes a node out, by its uid.
     pub fn remove(&mut self, uid: &str) -> Option<Node> {
-        self.nodes.remove(uid)
+        let node = self.nodes.remove(uid)?;
+        if let Some(at) = node.expires {
+            self.expiring.remove(&(at, node.uid.clone()));
+        }
+        Some(node)
+    }
+
+    /// Whether nothing is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
     }
 
     /// A node by its uid.
@@ -108,15 +138,15 @@ impl Cib {
         self.nodes.values()
     }
 
-    /// Whether one more node would drop another.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.nodes.len() >= MAX_NODES
-    }
-
     /// Drops the nodes that do not count any more at `now`.
     pub fn purge(&mut self, now: WallTime) {
-        self.nodes.retain(|_, node| node.counts(now));
+        while let Some((at, _)) = self.expiring.first()
+            && at.0 <= now.0
+        {
+            if let Some((_, uid)) = self.expiring.pop_first() {
+                self.nodes.remove(&uid);
+            }
+        }
     }
 
     /// The rows that hold at `now`.

@@ -153,9 +153,7 @@ impl Manager {
     /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not put in.
     pub fn insert_node(&mut self, node: Node, now: WallTime) {
         if node.counts(now) {
-            if self.cib.is_full() {
-                self.cib.purge(now);
-            }
+            self.cib.purge(now);
             self.cib.insert(node);
         }
         self.rows_stale = true;
