@@ -337,7 +337,7 @@ reported, and what it said before goes on to count. What a user tells over the s
 alone; what root, the daemon's user and who has the token tell counts for everybody. docs/policy.md tells
 the rest, and how to run it as a service.
 
-JSON events: managing, loaded, fault, stopped; with -v also refused.";
+JSON events: managing, loaded, interfaces, fault, stopped; with -v also refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = PM_HELP, after_long_help = format!("{PM_HELP}\n\n{EXITS}"))]
@@ -356,6 +356,9 @@ pub(crate) struct PmArgs {
     /// No REST
     #[arg(long)]
     pub(crate) no_rest: bool,
+    /// Do not tell of the interfaces of this host: only files and programs fill the CIB
+    #[arg(long)]
+    pub(crate) no_interfaces: bool,
 }
 
 const LAB_HELP: &str = "Examples:

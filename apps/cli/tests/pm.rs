@@ -33,7 +33,7 @@ impl Manager {
 
     fn again(folder: Folder, more: &[&str]) -> Self {
         let mut c = neater();
-        c.args(["pm", "--json", "-v", "--bare", "--rest", "127.0.0.1:0", "--sock"]).arg(folder.path("sock"));
+        c.args(["pm", "--json", "-v", "--bare", "--no-interfaces", "--rest", "127.0.0.1:0", "--sock"]).arg(folder.path("sock"));
         c.arg("--pib").arg(folder.path("pib")).arg("--cib").arg(folder.path("cib")).args(more);
         let mut child = c.stdout(Stdio::piped()).spawn().expect("started");
         let events = lines(child.stdout.take().expect("a pipe"));

@@ -1,6 +1,7 @@
 //! `neater pm`: the policy manager that the programs of a host share. What it holds and says is neater-policy's; here are
 //! sockets, files, the clock and the token.
 
+mod interfaces;
 mod place;
 mod rest;
 mod sockets;
@@ -123,6 +124,7 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
         port,
     });
     shared.reload(true);
+    let interfaces = if args.no_interfaces { None } else { Some(interfaces::begin(&shared)?) };
     let doors = sockets::listen(&dir)?;
     announce(&shared, &dir);
     for door in doors {
@@ -130,6 +132,9 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
     }
     if let Some(rest) = rest {
         tokio::spawn(rest::accept(rest, shared.clone()));
+    }
+    if let Some(net) = interfaces {
+        tokio::spawn(interfaces::follow(net, shared.clone()));
     }
     tokio::spawn(watch::keep_looking(shared.clone()));
     stop.await;

@@ -14,11 +14,13 @@ mod metrics;
 mod openapi;
 pub mod rest;
 mod session;
+mod sources;
 mod store;
 pub mod wire;
 
 pub use metrics::{Counters, Door};
 pub use session::{MAX_BATCH, Session};
+pub use sources::interface_nodes;
 pub use store::{
     Daemon, Effect, MAX_GUEST_NODES, MAX_GUEST_RULES, MAX_GUESTS, MAX_REQUESTS, MAX_VIEWS, Options, Refusal,
 };

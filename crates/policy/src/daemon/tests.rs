@@ -179,7 +179,8 @@ fn hostile_documents_are_refused_with_their_place() {
         }
         assert_eq!(told, "");
         assert!(refusals[0].contains(why), "{why}: {}", refusals[0]);
-        if text != "{}" {
+        // As a policy, the others are none either.
+        if text != "{}" && !text.contains("precedence") {
             let (told, _) = say(&mut d, Door::Pib, ANN, text);
             assert!(serde_json::from_str::<Value>(&told).expect("JSON")["error"].is_string(), "{told}");
         }

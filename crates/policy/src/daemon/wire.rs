@@ -166,8 +166,17 @@ pub fn frame(out: &mut Vec<u8>, kind: Kind, id: u16, write: impl FnOnce(&mut Vec
 
 /// Adds a refusal to `out`.
 pub fn refused(out: &mut Vec<u8>, id: u16, why: &str) {
-    let why = &why[..why.floor_char_boundary(4096)];
+    let why = beginning(why, 4096);
     frame(out, Kind::Refused, id, |out| out.extend(why.as_bytes()));
+}
+
+/// As much of a text as fits into so many bytes.
+fn beginning(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 fn put_count(out: &mut Vec<u8>, n: usize) {
@@ -176,7 +185,7 @@ fn put_count(out: &mut Vec<u8>, n: usize) {
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
-    let text = &text[..text.floor_char_boundary(usize::from(u16::MAX))];
+    let text = beginning(text, usize::from(u16::MAX));
     put_count(out, text.len());
     out.extend(text.as_bytes());
 }

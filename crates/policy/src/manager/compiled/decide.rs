@@ -12,7 +12,6 @@ use crate::manager::decision::{Decided, Decision};
 use crate::manager::document::{MAX_CANDIDATES, Requests};
 use crate::manager::file::Rule;
 use neater_property::neat::{NeatArray, NeatProperty, NeatValue, Score};
-use std::sync::Arc;
 
 /// How many requests share a block while profiles are applied, so that there is room for what becomes of them.
 const TOGETHER: usize = 8;
@@ -51,9 +50,8 @@ struct Work {
     all: Vec<Found>,
     ranked: Vec<(Found, Option<Val>)>,
     best: Vec<(Found, Option<Val>)>,
-    /// What rows were joined to, and the score of the last candidate that was kept where others may not have been; only
-    /// if it is wanted.
-    joined: Option<Vec<(Vec<(Key, Prop)>, Option<(f64, f64)>)>>,
+    /// Only if it is wanted.
+    joined: Option<Vec<Joined>>,
 }
 
 /// A candidate in a block.
@@ -66,6 +64,9 @@ struct Found {
     block: u32,
     bit: u32,
 }
+
+/// What rows were joined to, and the score of the last one that was kept where others may not have been.
+type Joined = (Vec<(Key, Prop)>, Option<(f64, f64)>);
 
 /// What was told already: for each entry of each column of each block, its place in the decision.
 #[derive(Clone, Debug, Default)]
