@@ -13,7 +13,10 @@ pub(super) fn begin(shared: &Shared) -> Result<AsyncFd<OsNet>, Failure> {
     let failed = |e: io::Error| Failure::new(Exit::Failed, "local", format!("the interfaces of this host: {e}"));
     let net = OsNet::new().map_err(failed)?;
     shared.daemon().set_interfaces(net.interfaces(), now());
-    AsyncFd::new(net).map_err(failed)
+    // What takes its place is unsafe; the network owns its descriptor and keeps it open, which is what that asks for.
+    #[expect(deprecated, reason = "the command has no unsafe code")]
+    let registered = AsyncFd::try_new(net);
+    registered.map_err(|e| failed(e.into()))
 }
 
 /// Tells of changes for as long as the program runs.

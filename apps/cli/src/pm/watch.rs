@@ -4,7 +4,7 @@
 //! that lead elsewhere and volumes that are mounted later, and costs a thousandth of what it saves of surprise. A look
 //! lasts about 1 µs for each file, and the pause after it is at least a hundred times as long.
 
-use super::{Shared, now};
+use super::Shared;
 use crate::failure::Failure;
 use crate::folder::{self, Listed};
 use neater_base::WallTime;
