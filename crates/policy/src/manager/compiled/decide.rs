@@ -38,8 +38,8 @@ struct Work {
     scratch: Scratch,
     blocks: Vec<Block>,
     used: usize,
-    evaluated: Vec<f64>,
-    others: Vec<f64>,
+    evaluated: Sums,
+    others: Sums,
     finished: Vec<(u16, Found)>,
     /// Where what is told of a block begins, and of each column of it; the places of what is told.
     told: Told,
@@ -52,6 +52,16 @@ struct Work {
     best: Vec<(Found, Option<Val>)>,
     /// Only if it is wanted.
     joined: Option<Vec<Joined>>,
+}
+
+/// A sum for each candidate of a block.
+#[derive(Clone, Debug)]
+struct Sums([f64; WIDTH]);
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self([0.0; WIDTH])
+    }
 }
 
 /// A candidate in a block.
@@ -177,32 +187,25 @@ impl Work {
         sorted.clear();
         sorted.extend(0..columns.len() as u32);
         sorted.sort_unstable_by(|a, b| interner.by_name(columns[*a as usize].key, columns[*b as usize].key));
-        for sums in [&mut self.evaluated, &mut self.others] {
-            sums.clear();
-            sums.resize(WIDTH, 0.0);
-        }
+        (self.evaluated, self.others) = (Sums::default(), Sums::default());
+        let (evaluated, others) = (&mut self.evaluated.0, &mut self.others.0);
         for &slot in &*sorted {
             let column = &*columns[slot as usize];
-            if column.entries.iter().all(|e| e.prop.score == 0.0) {
-                continue;
-            }
-            if let Some(all) = column.entries.iter().find(|e| e.mask & *alive == *alive) {
-                let sums = if all.prop.evaluated { &mut self.evaluated } else { &mut self.others };
-                sums.iter_mut().for_each(|s| *s += all.prop.score);
-                continue;
-            }
-            for_bits(column.has & *alive, |bit| {
-                if let Some(prop) = column.prop(bit) {
-                    let sums = if prop.evaluated { &mut self.evaluated } else { &mut self.others };
-                    sums[bit] += prop.score;
+            for entry in column.entries.iter().filter(|e| e.prop.score != 0.0) {
+                let (score, mask) = (entry.prop.score, entry.mask & *alive);
+                let sums = if entry.prop.evaluated { &mut *evaluated } else { &mut *others };
+                if mask == *alive {
+                    sums.iter_mut().for_each(|s| *s += score);
+                } else {
+                    for_bits(mask, |bit| sums[bit] += score);
                 }
-            });
+            }
         }
     }
 
     fn candidate(&self, block: usize, bit: usize) -> Found {
         let hash = self.blocks[block].hashes[bit];
-        let score = (self.evaluated[bit], self.others[bit]);
+        let score = (self.evaluated.0[bit], self.others.0[bit]);
         Found { place: place(score), score, hash, block: block as u32, bit: bit as u32 }
     }
 
@@ -220,14 +223,13 @@ impl Work {
     }
 
     /// Adds `candidate` to `list` unless one that is the same is there.
+    #[inline]
     fn append(&mut self, all: bool, candidate: Found, interner: &Interner) {
-        let mut seen = std::mem::take(&mut self.seen);
         let list = if all { &self.all } else { &self.found };
-        if !seen.find(candidate.hash, |i| self.same(&list[i as usize], &candidate, interner)) {
-            seen.insert(candidate.hash, list.len() as u32);
+        if !self.seen.find(candidate.hash, |i| self.same(&list[i as usize], &candidate, interner)) {
+            self.seen.insert(candidate.hash, list.len() as u32);
             if all { &mut self.all } else { &mut self.found }.push(candidate);
         }
-        self.seen = seen;
     }
 }
 

@@ -271,6 +271,7 @@ impl Interner {
 
     /// The intersection of numbers and ranges where it is one of the two, or nothing, so that no new value arises; `None`
     /// where that is not plain.
+    #[inline]
     fn one_of(&self, a: Val, b: Val) -> Option<Option<Val>> {
         let (x, y) = (&self.facts[a as usize], &self.facts[b as usize]);
         let (low, high) = (x.low.max(y.low), x.high.min(y.high));
@@ -287,15 +288,12 @@ impl Interner {
     }
 
     /// What satisfies both.
+    #[inline]
     pub(super) fn intersect(&mut self, a: Val, b: Val) -> Option<Val> {
-        // A range or a set with itself may be less than itself in form: a range of one point is that number.
-        if a == b && !matches!(self.sort(a), Sort::Range | Sort::Set) {
-            return (a != NOTHING).then_some(a);
-        }
         match (self.sort(a), self.sort(b)) {
             (Sort::Any, _) => Some(b),
             (_, Sort::Any) => Some(a),
-            (Sort::Word | Sort::Number, Sort::Word | Sort::Number) => None,
+            (Sort::Word | Sort::Number, Sort::Word | Sort::Number) => (a == b).then_some(a),
             (Sort::Number | Sort::Range, Sort::Number | Sort::Range) => match self.one_of(a, b) {
                 Some(common) => common,
                 None => self.work_out(a, b),
