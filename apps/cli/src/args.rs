@@ -344,7 +344,7 @@ JSON events: managing, loaded, interfaces, fault, stopped; with -v also refused.
 pub(crate) struct PmArgs {
     #[command(flatten)]
     pub(crate) tables: TableArgs,
-    /// The folder for neat_pm_socket, neat_pib_socket, neat_cib_socket and rest_token. Default: ~/.neat
+    /// The folder for neat_pm_socket, neat_pib_socket, neat_cib_socket, neater_metadata_socket and rest_token. Default: ~/.neat
     #[arg(long, value_name = "DIR")]
     pub(crate) sock: Option<PathBuf>,
     /// Let every user of this host come to the sockets, as is the rule for root; otherwise only the daemon's

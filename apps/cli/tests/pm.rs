@@ -33,7 +33,8 @@ impl Manager {
 
     fn again(folder: Folder, more: &[&str]) -> Self {
         let mut c = neater();
-        c.args(["pm", "--json", "-v", "--bare", "--no-interfaces", "--rest", "127.0.0.1:0", "--sock"]).arg(folder.path("sock"));
+        c.args(["pm", "--json", "-v", "--bare", "--no-interfaces", "--rest", "127.0.0.1:0", "--sock"])
+            .arg(folder.path("sock"));
         c.arg("--pib").arg(folder.path("pib")).arg("--cib").arg(folder.path("cib")).args(more);
         let mut child = c.stdout(Stdio::piped()).spawn().expect("started");
         let events = lines(child.stdout.take().expect("a pipe"));
@@ -144,7 +145,8 @@ fn lines(out: ChildStdout) -> Receiver<Value> {
 }
 
 fn interface(name: &str) -> String {
-    json!({"uid": name, "root": true, "expire": -1, "properties": {"interface": {"value": name, "score": 1}}}).to_string()
+    json!({"uid": name, "root": true, "expire": -1, "properties": {"interface": {"value": name, "score": 1}}})
+        .to_string()
 }
 
 #[test]
@@ -178,7 +180,8 @@ fn rest_does_what_its_description_says_and_only_for_this_host() {
     assert_eq!(m.candidates("dscp"), [10]);
     assert_eq!(m.get("/pib"), (200, "[\"site\"]\n".into()));
     assert!(m.folder.path("pib/site.policy").is_file(), "it is there after a restart");
-    let (status, why) = m.http(&format!("PUT /pib/x HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json", m.port), policy);
+    let (status, why) =
+        m.http(&format!("PUT /pib/x HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json", m.port), policy);
     assert!(status == 401 && why.contains("rest_token"), "{why}");
     assert_eq!(m.http(&format!("GET /pib HTTP/1.1\r\nHost: evil.example:{}", m.port), "").0, 421);
     assert_eq!(m.http(&format!("GET /pib HTTP/1.1\r\nHost: localhost:{}", m.port), "").0, 421);

@@ -65,7 +65,7 @@ impl Drop for Place {
     }
 }
 
-/// Listens on the three sockets.
+/// Listens on the sockets.
 pub(super) fn listen(dir: &Dir) -> Result<Vec<Listening>, Failure> {
     let held: Arc<Held> = Arc::default();
     let mut all = Vec::new();

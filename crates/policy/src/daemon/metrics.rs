@@ -5,7 +5,7 @@ use core::fmt::Write as _;
 use core::time::Duration;
 use neater_base::WallTime;
 
-/// One of the three sockets.
+/// One of the Unix sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     /// `neat_pm_socket`: requests in, candidates out.
@@ -14,11 +14,13 @@ pub enum Door {
     Pib,
     /// `neat_cib_socket`: nodes in.
     Cib,
+    /// `neater_metadata_socket`: what modems say, in.
+    Metadata,
 }
 
 impl Door {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Requests, Self::Pib, Self::Cib];
+    pub const ALL: [Self; 4] = [Self::Requests, Self::Pib, Self::Cib, Self::Metadata];
 
     /// The name of the socket's file.
     #[must_use]
@@ -27,6 +29,7 @@ impl Door {
             Self::Requests => "neat_pm_socket",
             Self::Pib => "neat_pib_socket",
             Self::Cib => "neat_cib_socket",
+            Self::Metadata => "neater_metadata_socket",
         }
     }
 
@@ -35,6 +38,7 @@ impl Door {
             Self::Requests => "pm",
             Self::Pib => "pib",
             Self::Cib => "cib",
+            Self::Metadata => "metadata",
         }
     }
 }
@@ -59,8 +63,8 @@ pub struct Counters {
     pub sessions: u64,
     /// Connections that were closed because there were too many.
     pub turned_away: u64,
-    taken: [u64; 3],
-    refused: [u64; 3],
+    taken: [u64; Door::ALL.len()],
+    refused: [u64; Door::ALL.len()],
     rest_taken: u64,
     rest_refused: u64,
     stretches: [u64; STRETCHES.len()],
@@ -114,7 +118,7 @@ impl Daemon {
         put("decisions_cached_total", "counter", "Decisions that had been made before.", &[("", c.cached as f64)]);
         put("nodes_told_total", "counter", "CIB nodes that were told.", &[("", c.nodes_told as f64)]);
         put("loads_total", "counter", "How often the directories were read.", &[("", c.loads as f64)]);
-        let by_door = |counts: &[u64; 3], rest: u64| {
+        let by_door = |counts: &[u64; Door::ALL.len()], rest: u64| {
             let mut all: Vec<(String, f64)> = Door::ALL
                 .iter()
                 .map(|d| (format!("{{socket=\"{}\"}}", d.word()), counts[*d as usize] as f64))

@@ -10,6 +10,7 @@
 //! but them changes what they wrote; whatever clients send, memory stays within bounds that do not depend on how often
 //! they send it; a document counts as a whole or not at all.
 
+mod metadata;
 mod metrics;
 mod openapi;
 pub mod rest;
@@ -18,6 +19,7 @@ mod sources;
 mod store;
 pub mod wire;
 
+pub use metadata::{MAX_LINE, metadata_node};
 pub use metrics::{Counters, Door};
 pub use session::{MAX_BATCH, Session};
 pub use sources::interface_nodes;

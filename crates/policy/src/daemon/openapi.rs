@@ -6,9 +6,7 @@ use serde_json::{Value, json};
 pub(super) fn description() -> Value {
     let secured = json!([{"token": []}]);
     let uid = json!({"name": "uid", "in": "path", "required": true, "schema": {"type": "string", "maxLength": 256}});
-    let text = |description: &str| {
-        json!({"description": description, "content": {"text/plain": {"schema": {"type": "string"}}}})
-    };
+    let text = |description: &str| json!({"description": description, "content": {"text/plain": {"schema": {"type": "string"}}}});
     let object = |description: &str, schema: &str| {
         let schema = json!({"$ref": format!("#/components/schemas/{schema}")});
         json!({"description": description, "content": {"application/json": {"schema": schema}}})

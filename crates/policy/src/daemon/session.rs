@@ -8,6 +8,7 @@
 //! the connection; why is told to whoever runs the daemon. The sockets for the PIB and CIB say why to the client, which
 //! NEAT's library does not wait for.
 
+use super::metadata::{MAX_LINE, metadata_node};
 use super::metrics::Door;
 use super::store::Daemon;
 use super::wire::{self, Frame, Kind, Malformed};
@@ -26,6 +27,7 @@ enum Form {
     Unknown,
     Text,
     Compact,
+    Lines,
 }
 
 /// A connection.
@@ -38,6 +40,8 @@ pub struct Session {
     output: Vec<u8>,
     closed: bool,
     refusals: Vec<String>,
+    /// Lines that came.
+    lines: u64,
 }
 
 impl Session {
@@ -52,6 +56,7 @@ impl Session {
             output: Vec::new(),
             closed: false,
             refusals: Vec::new(),
+            lines: 0,
         }
     }
 
@@ -61,11 +66,16 @@ impl Session {
             return;
         }
         if let (Form::Unknown, Some(first)) = (self.form, bytes.first()) {
-            self.form = if *first == wire::MARK { Form::Compact } else { Form::Text };
+            self.form = match *first {
+                _ if self.door == Door::Metadata => Form::Lines,
+                wire::MARK => Form::Compact,
+                _ => Form::Text,
+            };
         }
         self.input.extend(bytes);
         match self.form {
             Form::Compact => self.frames(daemon, now),
+            Form::Lines => self.lines(daemon, now),
             _ if self.input.len() > MAX_JSON => {
                 self.refuse(daemon, format!("a document has at most {MAX_JSON} bytes"));
                 self.close();
@@ -85,6 +95,10 @@ impl Session {
                     self.refuse(daemon, why);
                 }
             }
+        } else if !self.closed && self.form == Form::Lines && !self.input.is_empty() {
+            // The last line may lack its end.
+            self.input.push(b'\n');
+            self.lines(daemon, now);
         } else if !self.closed && !self.input.is_empty() {
             self.refuse(daemon, "the connection ended within a frame".into());
         }
@@ -114,10 +128,10 @@ impl Session {
         self.closed
     }
 
-    /// Whether everything that was begun is done, in the compact form: such a connection may wait for more.
+    /// Whether everything that was begun is done, where more may follow: such a connection may wait.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.form == Form::Compact && self.input.is_empty()
+        matches!(self.form, Form::Compact | Form::Lines) && self.input.is_empty()
     }
 
     /// Why the client was refused something, for whoever runs the daemon.
@@ -132,7 +146,7 @@ impl Session {
 
     fn refuse(&mut self, daemon: &mut Daemon, why: String) {
         daemon.counters.refused(self.door);
-        if self.form == Form::Text && self.door != Door::Requests {
+        if self.form == Form::Lines || self.form == Form::Text && self.door != Door::Requests {
             self.output.extend(format!("{}\n", json!({"error": why})).into_bytes());
         }
         if self.refusals.len() < 16 {
@@ -145,7 +159,7 @@ impl Session {
         let done = match self.door {
             Door::Requests => self.requests(text, daemon, now),
             Door::Pib => put_rules(text, None, self.user, daemon, now),
-            Door::Cib => put_nodes(text, None, self.user, daemon, now),
+            Door::Cib | Door::Metadata => put_nodes(text, None, self.user, daemon, now),
         };
         if let Err(why) = done {
             self.refuse(daemon, why);
@@ -187,6 +201,34 @@ impl Session {
             self.input = input;
             self.input.drain(..behind);
         }
+    }
+
+    /// Takes the lines that are complete.
+    fn lines(&mut self, daemon: &mut Daemon, now: WallTime) {
+        let mut input = std::mem::take(&mut self.input);
+        let mut behind = 0;
+        while let Some(length) = input[behind..].iter().position(|b| *b == b'\n') {
+            let line = &input[behind..behind + length];
+            behind += length + 1;
+            self.lines += 1;
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            daemon.counters.taken(self.door);
+            let told = core::str::from_utf8(line)
+                .map_err(|_| "the line is not UTF-8".to_owned())
+                .and_then(|line| metadata_node(line, now))
+                .and_then(|node| daemon.put_nodes(self.user, vec![node], now).map_err(|e| e.to_string()));
+            if let Err(why) = told {
+                self.refuse(daemon, format!("line {}: {why}", self.lines));
+            }
+        }
+        input.drain(..behind);
+        if input.len() > MAX_LINE {
+            self.refuse(daemon, format!("line {}: a line has at most {MAX_LINE} bytes", self.lines + 1));
+            return self.close();
+        }
+        self.input = input;
     }
 
     /// Goes on with what was left because too much was to be sent.

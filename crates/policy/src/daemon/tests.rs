@@ -74,7 +74,12 @@ fn what_a_user_tells_steers_that_user_and_what_root_tells_everybody() {
     tell(&mut d, Door::Pib, BOB, &deny);
     assert_eq!(interfaces(&mut d, BOB), ["-"]);
     assert_eq!(interfaces(&mut d, ANN), ["eth0", "tun0", "-"]);
-    tell(&mut d, Door::Pib, OWNER, &json!({"uid": "all", "match": {"interface": {"value": "tun0"}}, "properties": [[]]}).to_string());
+    tell(
+        &mut d,
+        Door::Pib,
+        OWNER,
+        &json!({"uid": "all", "match": {"interface": {"value": "tun0"}}, "properties": [[]]}).to_string(),
+    );
     assert_eq!(interfaces(&mut d, ANN), ["eth0", "-"]);
     // News of root's reach those who have something of their own, too.
     tell(&mut d, Door::Cib, 0, &interface("wlan0"));
@@ -152,7 +157,8 @@ fn news_without_end_take_no_more_room() {
     assert_eq!(d.guest_nodes(ANN), MAX_GUEST_NODES);
     let later = WallTime(NOW.0 + Duration::from_secs(100_000));
     tell(&mut d, Door::Cib, ANN, &interface("eth0"));
-    d.decide(ANN, &Requests::from_text(r#"[{"transport": {"value": "TCP"}}]"#).expect("a request"), later).expect("done");
+    d.decide(ANN, &Requests::from_text(r#"[{"transport": {"value": "TCP"}}]"#).expect("a request"), later)
+        .expect("done");
     assert_eq!(d.rows(later).rows.len(), 0);
 }
 
@@ -185,7 +191,8 @@ fn hostile_documents_are_refused_with_their_place() {
             assert!(serde_json::from_str::<Value>(&told).expect("JSON")["error"].is_string(), "{told}");
         }
     }
-    let (told, _) = say(&mut d, Door::Cib, ANN, "[{\"uid\": \"a\"},\n {\"uid\": \"b\", \"properties\": [[{\"c\": 1}]]}]");
+    let (told, _) =
+        say(&mut d, Door::Cib, ANN, "[{\"uid\": \"a\"},\n {\"uid\": \"b\", \"properties\": [[{\"c\": 1}]]}]");
     assert!(told.contains("line 2 column 32"), "{told}");
     let many: Vec<Value> = (0..=MAX_REQUESTS).map(|i| json!({"a": {"value": i}})).collect();
     assert!(say(&mut d, Door::Requests, ANN, &Value::from(many).to_string()).1[0].contains("alternatives"));
@@ -327,7 +334,9 @@ fn rest_reads_for_all_and_writes_for_who_has_the_token() {
     assert_eq!(rest(&mut d, "GET", "/pib", None, "").body, "[\"site\"]\n");
     let held: Value = serde_json::from_str(&rest(&mut d, "GET", "/pib/SITE", None, "").body).expect("JSON");
     assert_eq!(held["properties"][0][0]["dscp"]["value"], 10);
-    assert!(matches!(&d.take_effects()[..], [Effect::Save { file, text }] if file == "site.policy" && text.contains("dscp")));
+    assert!(
+        matches!(&d.take_effects()[..], [Effect::Save { file, text }] if file == "site.policy" && text.contains("dscp"))
+    );
     let gone = rest(&mut d, "DELETE", "/pib/site", Some(TOKEN), "");
     assert_eq!((gone.status, gone.body.as_str()), (200, "Policy removed"));
     assert_eq!(d.take_effects(), [Effect::Remove { file: "site.policy".into() }]);
@@ -347,11 +356,24 @@ fn rest_reads_for_all_and_writes_for_who_has_the_token() {
     assert_eq!(rest(&mut d, "OPTIONS", "/pib/x", None, "").status, 405);
     assert_eq!(rest(&mut d, "GET", "/", None, "").status, 404);
     assert!(rest(&mut d, "GET", "/reload", Some(TOKEN), "").reload);
-    let rebound = Request { method: "GET", path: "/pib", host: Some("evil.example:45888"), authorization: None, content_type: None, body: b"" };
+    let rebound = Request {
+        method: "GET",
+        path: "/pib",
+        host: Some("evil.example:45888"),
+        authorization: None,
+        content_type: None,
+        body: b"",
+    };
     assert_eq!(d.rest(&rebound, PORT, TOKEN, NOW).status, 421);
     assert_eq!(d.rest(&Request { host: None, ..rebound }, PORT, TOKEN, NOW).status, 421);
-    let form = Request { method: "PUT", host: Some("127.0.0.1:45888"), authorization: Some("Bearer 0123456789abcdef"),
-        path: "/pib/x", content_type: Some("text/plain"), body: b"{}" };
+    let form = Request {
+        method: "PUT",
+        host: Some("127.0.0.1:45888"),
+        authorization: Some("Bearer 0123456789abcdef"),
+        path: "/pib/x",
+        content_type: Some("text/plain"),
+        body: b"{}",
+    };
     assert_eq!(d.rest(&form, PORT, TOKEN, NOW).status, 415);
 }
 

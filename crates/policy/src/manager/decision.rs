@@ -82,9 +82,8 @@ impl Decision {
 
     /// The places of a candidate's properties among all of them.
     pub(crate) fn places(&self, candidate: usize) -> &[u32] {
-        let begin = |candidate: usize| {
-            self.candidates.get(candidate).map_or(self.indices.len(), |(_, begin)| *begin as usize)
-        };
+        let begin =
+            |candidate: usize| self.candidates.get(candidate).map_or(self.indices.len(), |(_, begin)| *begin as usize);
         &self.indices[begin(candidate)..begin(candidate.saturating_add(1))]
     }
 

@@ -239,15 +239,8 @@ impl Compiled {
         let profiles = Index::new(profiles, &mut interner);
         let policies = Index::new(policies, &mut interner);
         let tables = interner.mark();
-        let mut compiled = Self {
-            interner,
-            profiles,
-            policies,
-            tables,
-            base: tables,
-            rows: Vec::new(),
-            work: Work::default(),
-        };
+        let mut compiled =
+            Self { interner, profiles, policies, tables, base: tables, rows: Vec::new(), work: Work::default() };
         compiled.set_rows(rows);
         compiled
     }
@@ -302,7 +295,10 @@ impl Compiled {
             let property = |&(key, prop): &(Key, Prop)| {
                 let key = self.interner.name(key).to_string();
                 let p = NeatProperty::new(&key, (**self.interner.shown(prop.value)).clone());
-                (key, NeatProperty { evaluated: prop.evaluated, score: prop.score, ..p.with_precedence(prop.precedence) })
+                (
+                    key,
+                    NeatProperty { evaluated: prop.evaluated, score: prop.score, ..p.with_precedence(prop.precedence) },
+                )
             };
             input.iter().map(property).collect()
         };
