@@ -203,7 +203,7 @@ fn permissions_are_as_they_should_be_and_one_place_has_one_manager() {
     let m = Manager::start("pm-modes", &[]);
     let mode = |name: &str| std::fs::metadata(m.socket(name)).expect("there").permissions().mode() & 0o777;
     let root = std::fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m)).expect("ours") == 0;
-    for socket in ["neat_pm_socket", "neat_pib_socket", "neat_cib_socket"] {
+    for socket in ["neat_pm_socket", "neat_pib_socket", "neat_cib_socket", "neater_metadata_socket"] {
         assert_eq!(mode(socket), if root { 0o666 } else { 0o600 });
     }
     assert_eq!(mode("rest_token"), 0o600);
@@ -285,7 +285,7 @@ fn a_thousand_clients_at_once_and_clients_that_die_leave_the_others_alone() {
 #[test]
 fn news_without_end_do_not_make_it_grow() {
     let m = Manager::start("pm-news", &[]);
-    // A quarter of a million here; `cargo xtask` or a person may say more.
+    // NEATER_PM_NEWS says more for a person who has time.
     let most: u32 = std::env::var("NEATER_PM_NEWS").ok().and_then(|n| n.parse().ok()).unwrap_or(40_000);
     let mut stream = m.connect("neat_cib_socket");
     let mut answers = stream.try_clone().expect("a second half");
@@ -338,6 +338,26 @@ fn news_without_end_do_not_make_it_grow() {
     println!("{most} news: {settled} kB after a quarter, {end} kB at the end");
     assert!(end < settled + settled / 4 + 512, "{settled} kB, then {end} kB");
     assert_eq!(m.candidates("interface"), [json!(null)]);
+}
+
+#[test]
+fn a_modem_is_heard_as_long_as_it_speaks() {
+    let m = Manager::start("pm-modem", &[]);
+    m.folder.put("cib/wwan0.cib", interface("wwan0"));
+    m.event("loaded");
+    let mut modem = m.connect("neater_metadata_socket");
+    modem.write_all(b"{\"interface\": \"wwan0\", \"mode\": \"4G\", \"ttl\": 6}\n{\"mode\": 1}\n").expect("sent");
+    let mut said = String::new();
+    BufReader::new(modem.try_clone().expect("a second half")).read_line(&mut said).expect("a line");
+    assert!(said.contains("line 2: interface is the name of one"), "{said}");
+    assert_eq!(m.candidates("mode"), [json!("4G"), json!(null)]);
+    std::thread::sleep(Duration::from_millis(6100));
+    assert_eq!(m.candidates("mode"), [json!(null), json!(null)]);
+    modem.write_all(b"{\"interface\": \"wwan0\", \"mode\": \"3G\"}\n").expect("sent");
+    modem.shutdown(Shutdown::Write).expect("half closed");
+    said.clear();
+    assert_eq!(modem.read_to_string(&mut said).expect("the end"), 0, "{said}");
+    assert_eq!(m.candidates("mode"), [json!("3G"), json!(null)]);
 }
 
 #[test]
