@@ -167,6 +167,9 @@ fn files_count_as_they_change_and_a_broken_one_as_it_was() {
     assert_eq!((&fault["file"], &fault["line"]), (&json!("mark.policy"), &json!(2)));
     assert!(fault["why"].as_str().expect("why").contains("goes on to count"));
     assert_eq!(m.candidates("dscp"), [12, 12]);
+    // What is wrong is told once, however often it is looked at.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(m.events.try_iter().all(|e| e["event"] != "fault"));
     std::fs::remove_file(m.folder.path("pib/mark.policy")).expect("removed");
     assert_eq!(m.event("loaded")["policies"], 0);
     assert_eq!(m.candidates("dscp"), [json!(null), json!(null)]);

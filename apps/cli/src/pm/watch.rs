@@ -32,6 +32,8 @@ pub(super) struct Watch {
     settled: bool,
     /// What could not be looked at, so that it is told once.
     trouble: Option<String>,
+    /// What was wrong with files last, so that it is told once.
+    faults: Vec<Fault>,
 }
 
 impl Watch {
@@ -39,7 +41,7 @@ impl Watch {
         for dir in [&pib, &cib].into_iter().flatten() {
             std::fs::read_dir(dir).map_err(|e| Failure::file("read", dir, &e))?;
         }
-        Ok(Self { pib, cib, stamps: Vec::new(), settled: false, trouble: None })
+        Ok(Self { pib, cib, stamps: Vec::new(), settled: false, trouble: None, faults: Vec::new() })
     }
 
     fn list(&self) -> Result<(Vec<Listed>, Vec<Listed>), Failure> {
@@ -95,6 +97,9 @@ impl Watch {
         // That an unreadable file is no JSON is not worth a second line.
         report.faults.retain(|f| !unreadable.iter().any(|u| u.file == f.file));
         report.faults.extend(unreadable);
+        let faults = report.faults.clone();
+        report.faults.retain(|f| in_any_case || !self.faults.contains(f));
+        self.faults = faults;
         Some(report)
     }
 
