@@ -249,7 +249,7 @@ impl Between {
     /// A packet of a stranger's who knows the tag.
     fn inject(&mut self, end: usize, r: &mut Reader<'_>) {
         let Ok(len) = r.u8() else { return };
-        let Ok(chunks) = r.take(usize::from(len).min(r.remaining())) else { return };
+        let Ok(chunks) = r.take(usize::from(len).min(r.rest().len())) else { return };
         self.injected = true;
         let tag = if len & 1 == 0 { self.tags[end] } else { 0 };
         let mut bytes = Vec::with_capacity(12 + chunks.len());
