@@ -17,6 +17,7 @@ const BURST: usize = 5000;
 
 /// Commands and packets between two endpoints, as `data` says: nothing panics, no packet is longer than its path takes, what is
 /// delivered whole was sent and comes once, and nothing is left when both have let go.
+#[allow(unreachable_pub, reason = "a test of the crate includes this file")]
 pub fn sctp_commands(data: &[u8]) {
     let mut r = Reader::new(data);
     let Ok(bits) = r.u16() else { return };
