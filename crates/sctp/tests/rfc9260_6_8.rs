@@ -167,12 +167,10 @@ fn a_gap_is_reported_at_once_and_until_it_is_closed() {
         .iter()
         .filter(|(_, e, _)| *e == 1)
         .flat_map(|(t, _, b)| {
-            let wire = Wire::parse(b).unwrap();
-            let found = wire.chunks().flatten().find_map(|c| match Chunk::decode(&c) {
+            Wire::parse(b).unwrap().chunks().flatten().find_map(|c| match Chunk::decode(&c) {
                 Ok(Chunk::Sack(s)) => Some((t.as_nanos() / 1_000_000, s.gaps.len())),
                 _ => None,
-            });
-            found
+            })
         })
         .collect();
     // Of the packets 4 to 6 each is answered by itself; the third of these reports repairs it.
