@@ -64,8 +64,8 @@ fn an_address_is_added_behind_a_nat_and_the_old_one_goes() {
     w.ends[0].change_addresses(ids[0], &[AddressChange::Add(ONE)]).unwrap();
     w.run(Duration::from_secs(1));
     assert_eq!(changed(&w, 0, AddressChange::Add(ONE)), Some(true));
-    for end in 0..2 {
-        let paths = w.ends[end].paths(ids[end]);
+    for (end, id) in ids.into_iter().enumerate() {
+        let paths = w.ends[end].paths(id);
         assert_eq!(paths.len(), 2, "{paths:?}");
         assert!(paths.iter().all(|p| p.state == PathState::Active), "verified: {paths:?}");
     }
@@ -205,7 +205,7 @@ fn requests_that_must_be_refused_are_refused_each_with_its_cause() {
     let delete = |address, correlation| Parameter::from(DeleteIp { correlation, address });
     let prefer = |address, correlation| Parameter::from(SetPrimary { correlation, address });
     // Requests, and for each the cause of its refusal.
-    let cases: Vec<(Vec<Parameter<'static>>, Vec<(u32, Option<u16>)>)> = vec![
+    let cases: Vec<(Vec<Parameter<'static>>, Answers)> = vec![
         (vec![delete(source, 1)], vec![(1, Some(0xa0))]),
         (vec![add(other, 1), delete(source, 2)], vec![(2, Some(0xa2))]),
         (vec![add(IpAddr::V4(Ipv4Addr::BROADCAST), 1), add(other, 2)], vec![(1, Some(0xa4)), (2, Some(0xa1))]),
@@ -236,12 +236,15 @@ fn no_more_addresses_than_paths_are_taken() {
     assert_eq!((taken, w.ends[1].paths(b).len()), (most - 1, most));
 }
 
-fn ask(w: &mut World, requests: &[Parameter<'_>]) -> Option<Vec<(u32, Option<u16>)>> {
+/// The numbers of requests, each with the cause of its refusal if it was refused.
+type Answers = Vec<(u32, Option<u16>)>;
+
+fn ask(w: &mut World, requests: &[Parameter<'_>]) -> Option<Answers> {
     ask_with(w, AsconfSerial(0), requests)
 }
 
 /// Gives the server an ASCONF chunk, authenticated with keys that we compute here as RFC 4895 section 6.1 says.
-fn ask_with(w: &mut World, more: AsconfSerial, requests: &[Parameter<'_>]) -> Option<Vec<(u32, Option<u16>)>> {
+fn ask_with(w: &mut World, more: AsconfSerial, requests: &[Parameter<'_>]) -> Option<Answers> {
     let secrets =
         HANDSHAKE.with(|h| h.borrow().clone()).filter(|h| h.seed_now >= w.now).unwrap_or_else(|| handshake(w));
     let mut buffer = vec![0; 1400];
@@ -334,7 +337,7 @@ fn handshake(w: &World) -> Secrets {
                         Parameter::HmacAlgo(h) => h.algorithms.iter().flat_map(|a| a.0.to_be_bytes()).collect(),
                         _ => unreachable!(),
                     };
-                    vector.extend_from_slice(&(kind as u16).to_be_bytes());
+                    vector.extend_from_slice(&kind.to_be_bytes());
                     vector.extend_from_slice(&(value.len() as u16 + 4).to_be_bytes());
                     vector.extend(value);
                 }

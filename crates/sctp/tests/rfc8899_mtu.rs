@@ -52,8 +52,8 @@ fn the_size_is_found_by_probes_that_carry_nothing() {
         let ids = w.established();
         assert!(room(&w, 0, ids[0]) == 1232, "the base until something larger has been shown");
         w.run(Duration::from_secs(60));
-        for end in 0..2 {
-            let found = room(&w, end, ids[end]);
+        for (end, id) in ids.into_iter().enumerate() {
+            let found = room(&w, end, id);
             assert!((least..=link as u16 - OVERHEAD).contains(&found), "{link}: {found}");
         }
         let log = log.borrow();

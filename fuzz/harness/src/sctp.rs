@@ -17,6 +17,7 @@ const BURST: usize = 5000;
 
 /// Commands and packets between two endpoints, as `data` says: nothing panics, no packet is longer than its path takes, what is
 /// delivered whole was sent and comes once, and nothing is left when both have let go.
+#[allow(unreachable_pub, reason = "a test of the crate includes this file")]
 pub fn sctp_commands(data: &[u8]) {
     let mut r = Reader::new(data);
     let Ok(bits) = r.u16() else { return };
@@ -249,7 +250,7 @@ impl Between {
     /// A packet of a stranger's who knows the tag.
     fn inject(&mut self, end: usize, r: &mut Reader<'_>) {
         let Ok(len) = r.u8() else { return };
-        let Ok(chunks) = r.take(usize::from(len).min(r.remaining())) else { return };
+        let Ok(chunks) = r.take(usize::from(len).min(r.rest().len())) else { return };
         self.injected = true;
         let tag = if len & 1 == 0 { self.tags[end] } else { 0 };
         let mut bytes = Vec::with_capacity(12 + chunks.len());

@@ -221,6 +221,10 @@ impl Association {
         if !settled || !super::is_unicast(route.remote.ip()) {
             return;
         }
+        // Where addresses are told by ASCONF one of ours counts when the peer has taken it (RFC 5061 section 5.3, F1 and F10).
+        if self.agreed.dynamic_addresses && !self.live_paths().any(|p| p.route.layer == route.layer) {
+            return;
+        }
         let rto = self.paths[self.current].rtt.rto();
         let waiting = self.candidate.is_some_and(|c| c.route == route || now < c.sent_at + rto);
         let again = self.candidate.is_some_and(|c| c.route == route && c.sent && now >= c.sent_at + rto);

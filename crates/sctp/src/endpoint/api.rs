@@ -221,6 +221,7 @@ impl Endpoint {
     /// Adds a packet layer: an interface has come up, say. Associations use it when they are told to
     /// ([`Endpoint::change_addresses`]).
     pub fn add_layer(&mut self, layer: Layer) -> LayerId {
+        self.largest = self.largest.max(usize::from(layer.room()));
         self.config.layers.push(layer);
         let rooms: Arc<[u16]> = self.config.layers.iter().map(Layer::room).collect();
         for (_, entry) in self.associations.iter_mut() {

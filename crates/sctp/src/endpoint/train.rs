@@ -15,6 +15,8 @@ pub struct Train {
     pub segment: usize,
     /// Send them as capable of congestion marks: ECT(0) (RFC 3168).
     pub ect: bool,
+    /// Forbid routers to cut them: see [`Transmit::whole`].
+    pub whole: bool,
 }
 
 /// A packet that was written into a train that it does not fit into.
@@ -50,14 +52,15 @@ impl Endpoint {
     /// the largest packet of every layer would still fit. A train ends behind its first shorter packet.
     pub fn poll_train(&mut self, now: Instant, buffer: &mut [u8], most: usize) -> Option<Train> {
         let first = self.poll_transmit(now, buffer)?;
-        let mut train = Train { route: first.route, len: first.len, segment: first.len, ect: first.ect };
+        let mut train = Train { route: first.route, len: first.len, segment: first.len, ect: first.ect, whole: first.whole };
         for _ in 1..most {
             let rest = &mut buffer[train.len..];
             if rest.len() < self.largest {
                 break;
             }
             let Some(next) = self.poll_transmit(now, rest) else { break };
-            let fits = (next.route, next.ect) == (train.route, train.ect) && next.len <= train.segment;
+            let same = (next.route, next.ect, next.whole) == (train.route, train.ect, train.whole);
+            let fits = same && next.len <= train.segment;
             if !fits {
                 self.held.put(next, &rest[..next.len]);
                 break;

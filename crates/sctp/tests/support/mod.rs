@@ -1,6 +1,8 @@
 //! Two endpoints over links, in virtual time.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod raw;
+
 use bytes::Bytes;
 use core::time::Duration;
 use neater_base::Instant;
