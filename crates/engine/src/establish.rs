@@ -41,6 +41,7 @@ const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) enum What {
     Channel(Key),
     Quic(Key),
+    Dtls(Key),
 }
 
 /// An attempt that is under way.
@@ -234,6 +235,7 @@ impl<N: Net> Engine<N> {
                 Some((stack, c.remote))
             }
             What::Quic(k) => self.quics.get(k).map(|q| (q.stack, q.remote)),
+            What::Dtls(k) => self.dtlses.get(k).map(|d| (Stack::Dtls, d.remote)),
         }
     }
 
@@ -413,6 +415,10 @@ impl<N: Net> Engine<N> {
                 q.attempt = Some((conn, id));
                 q.answered_after(now)
             }),
+            What::Dtls(k) => self.dtlses.get_mut(k).and_then(|d| {
+                d.adopt(conn, id);
+                d.answered_after()
+            }),
         };
         self.step(conn, Step::Started { stack, addr: candidate.addr });
         if let Some(rtt) = answered {
@@ -478,6 +484,10 @@ impl<N: Net> Engine<N> {
             Stack::Quic | Stack::QuicDatagram => {
                 let name = server_name(&request, self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)), addr);
                 What::Quic(self.quic_connect(conn, candidate, stack, addr, &name, &request, options)?)
+            }
+            Stack::Dtls => {
+                let name = server_name(&request, self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)), addr);
+                self.dtls_connect((conn, candidate), addr, &name, &request, options, path.remote as u8)?
             }
         };
         if let Some(est) = self.est(conn) {
@@ -661,6 +671,7 @@ impl<N: Net> Engine<N> {
                 }
             }
             What::Quic(k) => self.quic_abandon(k),
+            What::Dtls(k) => self.dtls_drop(k),
         }
     }
 
@@ -719,6 +730,7 @@ impl<N: Net> Engine<N> {
                 }
             }
             What::Quic(k) => self.quic_won(conn, k, stack),
+            What::Dtls(k) => self.dtls_won(conn, k),
         }
         // An outcome that was used is no news: it is tried anew when its lifetime ends.
         if let Some(key) = cache_key.filter(|_| raced) {
@@ -735,6 +747,9 @@ impl<N: Net> Engine<N> {
             self.quic_accept(k, Direction::Both);
             self.quic_accept(k, Direction::One);
             self.quic_take_datagrams(k);
+        }
+        if let What::Dtls(k) = what {
+            self.dtls_take(k, neater_base::net::Ecn::NotEct);
         }
     }
 

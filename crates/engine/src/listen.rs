@@ -74,6 +74,7 @@ impl<N: Net> Engine<N> {
             let ready = match stack {
                 Stack::Tls => request.0.tls_server.is_some(),
                 Stack::Quic | Stack::QuicDatagram => request.0.quic_server.is_some(),
+                Stack::Dtls => request.0.dtls_server.is_some(),
                 Stack::Tcp | Stack::Udp => true,
             };
             if !ready {
@@ -111,6 +112,7 @@ impl<N: Net> Engine<N> {
         for key in channels {
             match self.channels.get(key).map(|c| &c.kind) {
                 Some(Kind::UdpShared(_)) => self.shared_ready(listener, key, false),
+                Some(Kind::Dtls(_)) => self.dtls_readable(key),
                 _ => self.accept(listener, key),
             }
         }
@@ -226,14 +228,14 @@ impl<N: Net> Engine<N> {
         }
         let key = self.channels.next_key();
         let token = Owner::Channel(key).token();
-        let (sock, kind) = if stack == Stack::Udp {
-            (self.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default()))
-        } else {
-            (self.net.listen(token, addr, &options)?, Kind::Accept)
+        let (sock, kind) = match stack {
+            Stack::Udp => (self.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default())),
+            Stack::Dtls => (self.net.udp(token, addr, &options)?, Kind::Dtls(Box::default())),
+            _ => (self.net.listen(token, addr, &options)?, Kind::Accept),
         };
         let mut channel = Channel::new(sock, kind, Behind::Listener(listener), addr, self.now);
         channel.connected = true;
-        channel.writable = stack == Stack::Udp;
+        channel.writable = stack.over_udp();
         self.channels.insert(channel);
         if let Some(l) = self.listeners.get_mut(listener) {
             l.channels.push(key);
@@ -251,6 +253,9 @@ impl<N: Net> Engine<N> {
             if let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get(key)
                 && !peers.is_empty()
             {
+                continue;
+            }
+            if self.dtls_stop_listening(key) {
                 continue;
             }
             if let Some(c) = self.channels.remove(key) {
@@ -323,7 +328,9 @@ impl<N: Net> Engine<N> {
         let unfinished: Vec<_> = self
             .channels
             .iter()
-            .filter(|(_, c)| c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_)))
+            .filter(|(_, c)| {
+                c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_) | Kind::Dtls(_))
+            })
             .map(|(k, _)| k)
             .collect();
         for key in unfinished {
@@ -518,7 +525,7 @@ impl<N: Net> Engine<N> {
             self.flush_and_report(conn);
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if let Io::Peer { .. } = c.io {
+        if matches!(c.io, Io::Peer { .. } | Io::Dtls { .. }) {
             let timeout = c.request.idle_timeout.unwrap_or(UDP_PEER_TIMEOUT);
             let now = self.now;
             let ext = c.ext();
@@ -541,6 +548,9 @@ impl<N: Net> Engine<N> {
             }
         }
         let Some(c) = self.channels.get(key) else { return };
+        if let Kind::Dtls(_) = c.kind {
+            return self.dtls_readable(key);
+        }
         let sock = c.sock;
         let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         for round in 0.. {

@@ -33,6 +33,8 @@ pub(crate) struct Compiled {
     pub(crate) quic: Option<ClientSetup>,
     pub(crate) tls_server: Option<Arc<neater_tls::rustls::ServerConfig>>,
     pub(crate) quic_server: Option<(Arc<neater_tls::rustls::ServerConfig>, Tuning)>,
+    pub(crate) dtls: Option<neater_dtls::ClientConfig>,
+    pub(crate) dtls_server: Option<neater_dtls::ServerConfig>,
     pub(crate) fingerprint: u64,
     pub(crate) isolation: u64,
     /// In nanoseconds: it is added to the time at every connect.
@@ -173,7 +175,7 @@ impl<N: Net> Engine<N> {
             error.excluded = e.stacks.iter().map(ToString::to_string).collect();
             error
         })?;
-        let ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
+        let mut ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
         let connection = &properties.connection;
         let rates = (connection.max_send_rate, connection.max_recv_rate);
         let of_paths = |set: neater_property::PropertySet| set.contains(P::UseTemporaryLocalAddress);
@@ -221,9 +223,10 @@ impl<N: Net> Engine<N> {
                         neater_tls::client_config(&parameters, crypto, &alpn, true, &sessions).map_err(bad_security)?;
                     quic = Some(ClientSetup { tls: config, tuning: tuning.clone() });
                 }
-                (Stack::Tcp | Stack::Udp, _) => {}
+                (Stack::Tcp | Stack::Udp | Stack::Dtls, _) => {}
             }
         }
+        let (dtls, dtls_server) = dtls_configs(&mut ranked, security, crypto, role).map_err(bad_security)?;
         let mut h = foldhash::fast::FixedState::with_seed(3).build_hasher();
         (policy.fingerprint, security.fingerprint(), options.framer.frames(), options.bytes).hash(&mut h);
         security.alpn().hash(&mut h);
@@ -240,6 +243,8 @@ impl<N: Net> Engine<N> {
             quic,
             tls_server,
             quic_server,
+            dtls,
+            dtls_server,
             isolation,
             attempt_delay: attempt_delay(properties, options.timeout),
             tcp_options: sockets.tcp,
@@ -268,6 +273,36 @@ impl<N: Net> Engine<N> {
             own_sessions: None,
         })))
     }
+}
+
+type DtlsConfigs = (Option<neater_dtls::ClientConfig>, Option<neater_dtls::ServerConfig>);
+
+/// What DTLS needs, if it may serve. It can do less than TLS (no application protocols, no keys but ECDSA): where others may
+/// serve, too, it then takes no part. On the port of a listener the better ranked protocol over UDP is alone.
+fn dtls_configs(
+    ranked: &mut Vec<Stack>,
+    security: &SecurityParameters,
+    crypto: &neater_tls::Crypto,
+    role: Role,
+) -> Result<DtlsConfigs, neater_tls::SecurityError> {
+    let Some(at) = ranked.iter().position(|s| *s == Stack::Dtls) else { return Ok((None, None)) };
+    if role == Role::Listen && ranked[..at].iter().any(|s| s.over_udp()) {
+        ranked.remove(at);
+        return Ok((None, None));
+    }
+    let tuning = neater_dtls::Tuning::default();
+    let made = match role {
+        Role::Listen => {
+            let tuning = neater_dtls::Tuning { handshake_timeout: crate::dtls::INCOMING_TIMEOUT, ..tuning };
+            neater_dtls::ServerConfig::new(security, crypto, tuning).map(|c| (None, Some(c)))
+        }
+        _ => neater_dtls::ClientConfig::new(security, crypto, tuning).map(|c| (Some(c), None)),
+    };
+    if made.is_err() && ranked.len() > 1 {
+        ranked.remove(at);
+        return Ok((None, None));
+    }
+    made
 }
 
 /// The recommended Connection Attempt Delay of RFC 8305 section 8.

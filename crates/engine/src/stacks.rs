@@ -19,11 +19,13 @@ pub enum Stack {
     QuicDatagram = 3,
     /// UDP in the clear.
     Udp = 4,
+    /// DTLS over UDP: secure messages, without reliability (RFC 6347, RFC 9147).
+    Dtls = 8,
 }
 
 impl Stack {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Tcp, Self::Tls, Self::Quic, Self::QuicDatagram, Self::Udp];
+    pub const ALL: [Self; 6] = [Self::Tcp, Self::Tls, Self::Quic, Self::QuicDatagram, Self::Udp, Self::Dtls];
 
     /// The stack with this number.
     #[must_use]
@@ -37,6 +39,7 @@ impl Stack {
         Self::ALL.into_iter().find(|s| s.as_str().eq_ignore_ascii_case(name)).or(match name {
             "tls" | "TLS" => Some(Self::Tls),
             "quic-datagram" => Some(Self::QuicDatagram),
+            "dtls" | "DTLS" => Some(Self::Dtls),
             _ => None,
         })
     }
@@ -50,13 +53,14 @@ impl Stack {
             Self::Quic => "QUIC",
             Self::QuicDatagram => "QUIC datagrams",
             Self::Udp => "UDP",
+            Self::Dtls => "DTLS/UDP",
         }
     }
 
     /// Whether the stack runs over UDP: such stacks tend to be blocked together.
     #[must_use]
     pub const fn over_udp(self) -> bool {
-        matches!(self, Self::Quic | Self::QuicDatagram | Self::Udp)
+        matches!(self, Self::Quic | Self::QuicDatagram | Self::Udp | Self::Dtls)
     }
 
     /// Whether it carries bytes rather than datagrams.
@@ -68,7 +72,7 @@ impl Stack {
     /// Whether it is encrypted and authenticated.
     #[must_use]
     pub const fn is_secure(self) -> bool {
-        matches!(self, Self::Tls | Self::Quic | Self::QuicDatagram)
+        matches!(self, Self::Tls | Self::Quic | Self::QuicDatagram | Self::Dtls)
     }
 
     /// What it provides, in the terms of RFC 9622 section 6.2.
@@ -127,6 +131,18 @@ impl Stack {
                 messages: true,
                 handshake_rtts: 0,
                 duplicates: true,
+                ..base
+            },
+            // Two round trips in 1.3 and three in 1.2, because servers have the client prove its address first. Records are
+            // authenticated and taken once, so that nothing arrives damaged or twice. There is no congestion control.
+            Self::Dtls => StackFeatures {
+                provides: set(&[P::PreserveMsgBoundaries, P::FullChecksumSend, P::FullChecksumRecv]),
+                configurable: set(&[P::SoftErrorNotify]),
+                security: SecurityLevel::Tls13,
+                secure: true,
+                bytes: false,
+                messages: true,
+                handshake_rtts: 2,
                 ..base
             },
         }

@@ -145,7 +145,7 @@ impl<N: Net> Engine<N> {
         let Some(ch) = self.channels.get(key) else { return };
         match ch.behind {
             Behind::Lingering { .. } => self.lingered(key),
-            Behind::Listener(listener) if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_)) => {
+            Behind::Listener(listener) if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_) | Kind::Dtls(_)) => {
                 if self.now - ch.started < core::time::Duration::from_secs(10) {
                     return self.drive_incoming(listener, key);
                 }
@@ -226,6 +226,7 @@ impl<N: Net> Engine<N> {
                 self.quic_unbind(quic, Some(stream));
             }
             Io::Datagrams { quic } => self.quic_unbind(quic, None),
+            Io::Dtls { dtls } => self.dtls_drop(dtls),
             Io::Peer { channel } => {
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
                 let listener = self.channels.get(channel).map(|c| c.behind);
@@ -567,6 +568,7 @@ impl<N: Net> Engine<N> {
                 self.quics.get(quic).map(|q| q.conn.remote())
             }
             Io::Peer { .. } => c.ext.as_ref()?.peer,
+            Io::Dtls { dtls } => self.dtlses.get(dtls).map(|d| d.remote),
             Io::None => None,
         }
     }
@@ -580,6 +582,10 @@ impl<N: Net> Engine<N> {
                 let q = self.quics.get(quic)?;
                 let bound = self.net.local_addr(self.quic_sockets.get(q.socket)?.sock).ok()?;
                 Some(SocketAddr::new(q.conn.local_ip().unwrap_or(bound.ip()), bound.port()))
+            }
+            Io::Dtls { dtls } => {
+                let channel = self.channels.get(self.dtlses.get(dtls)?.channel())?;
+                self.net.local_addr(channel.sock).ok()
             }
             Io::None => None,
         }
@@ -611,6 +617,9 @@ impl<N: Net> Engine<N> {
             Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => {
                 self.quics.get(quic).map(|q| q.conn.peer_certificates()).unwrap_or_default()
             }
+            Some(Io::Dtls { dtls }) => {
+                self.dtlses.get(dtls).map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
+            }
             _ => Vec::new(),
         }
     }
@@ -628,6 +637,7 @@ impl<N: Net> Engine<N> {
                 _ => None,
             },
             Io::Stream { .. } | Io::Datagrams { .. } => Some("TLS 1.3".into()),
+            Io::Dtls { dtls } => self.dtlses.get(dtls)?.version(),
             _ => None,
         }
     }

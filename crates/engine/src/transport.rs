@@ -15,7 +15,7 @@ use std::io::{self, IoSlice};
 const IOV_MAX: usize = 32;
 
 /// How much a flush may write.
-struct Budget {
+pub(crate) struct Budget {
     /// In bytes.
     room: usize,
     /// A datagram may go although it is larger than that: there will never be more room.
@@ -23,7 +23,7 @@ struct Budget {
 }
 
 impl Budget {
-    fn take_datagram(&mut self, len: usize) -> bool {
+    pub(crate) fn take_datagram(&mut self, len: usize) -> bool {
         let may = len <= self.room || self.full;
         if may {
             *self = Self { room: self.room.saturating_sub(len), full: self.full && self.room == usize::MAX };
@@ -67,7 +67,7 @@ impl Tx {
     }
 
     /// Takes the front piece off, written or not. Returns the message that it completed.
-    fn pop(&mut self) -> Option<MessageId> {
+    pub(crate) fn pop(&mut self) -> Option<MessageId> {
         let s = self.queue.pop_front()?;
         self.bytes -= s.data.len();
         self.spent.push(s.data);
@@ -253,6 +253,10 @@ impl<N: Net> Engine<N> {
     fn may_write(&self, conn: Key) -> bool {
         match self.conns.get(conn).map(|c| c.io) {
             Some(Io::Channel(k) | Io::Peer { channel: k }) => self.channels.get(k).is_some_and(|c| c.writable),
+            Some(Io::Dtls { dtls }) => {
+                let channel = self.dtlses.get(dtls).and_then(|d| self.channels.get(d.channel()));
+                channel.is_some_and(|c| c.writable)
+            }
             _ => true,
         }
     }
@@ -397,6 +401,10 @@ impl<N: Net> Engine<N> {
                     self.mark_dirty(quic);
                 }
             }
+            Io::Dtls { dtls } => {
+                c.ext().spoke = Some(self.net.now());
+                self.flush_dtls(dtls, &mut tx, &mut budget, &mut done);
+            }
             Io::None | Io::StreamPending { .. } => {}
         }
         let mut limited = None;
@@ -493,6 +501,10 @@ impl<N: Net> Engine<N> {
     pub(crate) fn channel_of(&self, conn: Key) -> Option<Key> {
         match self.conns.get(conn)?.io {
             Io::Channel(k) => self.channels.get(k).filter(|c| c.behind == Behind::Conn(conn)).map(|_| k),
+            Io::Dtls { dtls } => {
+                let key = self.dtlses.get(dtls)?.channel();
+                self.channels.get(key).filter(|c| c.behind == Behind::Conn(conn)).map(|_| key)
+            }
             _ => None,
         }
     }
