@@ -44,14 +44,20 @@ impl Default for Tuning {
     }
 }
 
-/// What clients and servers have in common.
+/// What dimpl's configurations are made of.
 #[derive(Clone)]
-pub(crate) struct Common {
+struct Recipe {
     provider: Arc<CryptoProvider>,
     tuning: Tuning,
     suites12: Vec<Dtls12CipherSuite>,
     suites13: Vec<Dtls13CipherSuite>,
     ask_client: bool,
+}
+
+/// What clients and servers have in common.
+#[derive(Clone)]
+pub(crate) struct Common {
+    recipe: Recipe,
     /// The configuration that sessions share; where they need a seed each, it only shows that one can be made.
     shared: Arc<Config>,
     repeatable: bool,
@@ -72,6 +78,27 @@ const SUITES: [(CipherSuite, Option<Dtls12CipherSuite>, Option<Dtls13CipherSuite
         (C::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, Some(Old::ECDHE_ECDSA_CHACHA20_POLY1305_SHA256), None),
     ]
 };
+
+impl Recipe {
+    fn cook(&self, seed: Option<u64>) -> Result<Arc<Config>, dimpl::Error> {
+        let mut builder = Config::builder()
+            .with_crypto_provider(crypto::provider(&self.provider))
+            .mtu(self.tuning.mtu.into())
+            .max_queue_rx(64)
+            .max_queue_tx(32)
+            .require_client_certificate(self.ask_client)
+            .use_server_cookie(true)
+            .flight_start_rto(self.tuning.first_timeout)
+            .flight_retries(self.tuning.retries)
+            .handshake_timeout(self.tuning.handshake_timeout)
+            .dtls12_cipher_suites(&self.suites12)
+            .dtls13_cipher_suites(&self.suites13);
+        if let Some(seed) = seed {
+            builder = builder.dangerously_set_rng_seed(seed);
+        }
+        builder.build().map(Arc::new)
+    }
+}
 
 impl Common {
     fn new(
@@ -96,39 +123,16 @@ impl Common {
             let why = "DTLS signs with ECDSA on P-256 or P-384 only, and no certificate is for such a key";
             return Err(SecurityError::BadKey(why.into()));
         }
-        let mut common = Self {
-            provider: parts.provider,
-            tuning: Tuning { mtu: tuning.mtu.max(MIN_MTU), ..tuning },
-            suites12,
-            suites13,
-            ask_client,
-            shared: Arc::default(),
+        let tuning = Tuning { mtu: tuning.mtu.max(MIN_MTU), ..tuning };
+        let recipe = Recipe { provider: parts.provider, tuning, suites12, suites13, ask_client };
+        Ok(Self {
+            shared: recipe.cook(None).map_err(|e| SecurityError::Other(e.to_string().into()))?,
+            recipe,
             repeatable: crypto.repeatable,
             identity: usable,
             schemes: parameters.signature_algorithms.as_slice().into(),
             clock: crypto.clock.clone(),
-        };
-        common.shared = common.build(None).map_err(|e| SecurityError::Other(e.to_string().into()))?;
-        Ok(common)
-    }
-
-    fn build(&self, seed: Option<u64>) -> Result<Arc<Config>, dimpl::Error> {
-        let mut builder = Config::builder()
-            .with_crypto_provider(crypto::provider(&self.provider))
-            .mtu(self.tuning.mtu.into())
-            .max_queue_rx(64)
-            .max_queue_tx(32)
-            .require_client_certificate(self.ask_client)
-            .use_server_cookie(true)
-            .flight_start_rto(self.tuning.first_timeout)
-            .flight_retries(self.tuning.retries)
-            .handshake_timeout(self.tuning.handshake_timeout)
-            .dtls12_cipher_suites(&self.suites12)
-            .dtls13_cipher_suites(&self.suites13);
-        if let Some(seed) = seed {
-            builder = builder.dangerously_set_rng_seed(seed);
-        }
-        builder.build().map(Arc::new)
+        })
     }
 
     /// dimpl's configuration for one more session. It takes a seed with it, so that where all is to follow from one, each
@@ -137,21 +141,21 @@ impl Common {
         if !self.repeatable {
             return self.shared.clone();
         }
-        self.build(Some(rng.u64())).unwrap_or_else(|_| self.shared.clone())
+        self.recipe.cook(Some(rng.u64())).unwrap_or_else(|_| self.shared.clone())
     }
 
     /// Which versions may be spoken: 1.2, 1.3.
     pub(crate) fn versions(&self) -> (bool, bool) {
-        (!self.suites12.is_empty(), !self.suites13.is_empty())
+        (!self.recipe.suites12.is_empty(), !self.recipe.suites13.is_empty())
     }
 }
 
 impl fmt::Debug for Common {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Common")
-            .field("tuning", &self.tuning)
-            .field("suites12", &self.suites12)
-            .field("suites13", &self.suites13)
+            .field("tuning", &self.recipe.tuning)
+            .field("suites12", &self.recipe.suites12)
+            .field("suites13", &self.recipe.suites13)
             .field("identity", &self.identity.is_some())
             .finish_non_exhaustive()
     }

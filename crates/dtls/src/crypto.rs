@@ -7,6 +7,8 @@
 mod ciphers;
 mod keys;
 
+pub(crate) use keys::is_usable;
+
 use crate::scope;
 use core::fmt;
 use dimpl::crypto::{Buf, CryptoProvider, HashContext, HashProvider, HmacProvider, SecureRandom, SupportedKxGroup};
@@ -44,7 +46,7 @@ fn groups(rustls: &rustls::crypto::CryptoProvider) -> Groups {
     // The groups of ring have no size, so several may be at one address.
     let key = rustls.kx_groups.iter().flat_map(|g| [address(g), names(g)]).collect();
     let mut wrapped = WRAPPED.lock().unwrap_or_else(PoisonError::into_inner);
-    wrapped.0.entry(key).or_insert_with(|| {
+    *wrapped.0.entry(key).or_insert_with(|| {
         let list = rustls.kx_groups.iter().filter(|g| keys::group(g.name()).is_some());
         let list =
             list.map(|g| -> &'static dyn SupportedKxGroup { Box::leak(Box::new(keys::Group(AssertUnwindSafe(*g)))) });
@@ -55,7 +57,7 @@ fn groups(rustls: &rustls::crypto::CryptoProvider) -> Groups {
 fn random(rustls: &rustls::crypto::CryptoProvider) -> Random {
     let key = core::ptr::from_ref(rustls.secure_random).cast::<()>() as usize;
     let mut wrapped = WRAPPED.lock().unwrap_or_else(PoisonError::into_inner);
-    wrapped.1.entry(key).or_insert_with(|| Box::leak(Box::new(Randomness(AssertUnwindSafe(rustls.secure_random)))))
+    *wrapped.1.entry(key).or_insert_with(|| Box::leak(Box::new(Randomness(AssertUnwindSafe(rustls.secure_random)))))
 }
 
 struct Randomness(AssertUnwindSafe<&'static dyn rustls::crypto::SecureRandom>);

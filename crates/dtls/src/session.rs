@@ -32,7 +32,7 @@ pub const OVERHEAD_12_CHACHA: usize = 29;
 
 /// What an empty message costs in the receive queue.
 const QUEUED: usize = 64;
-/// dimpl's largest output: a record with its header.
+/// dimpl's largest output of a session that is up: a record with its header.
 const BUFFER: usize = MAX_MESSAGE + 512;
 
 /// A version of DTLS.
@@ -139,8 +139,10 @@ impl Session {
     fn new(common: &Common, judge: Judge, active: bool, now: Instant, rng: &mut Rng) -> Self {
         let config = common.for_session(rng);
         let own = common.identity.as_ref().and_then(|k| k.cert.first());
-        let certificate =
-            DtlsCertificate { certificate: own.map(|c| c.to_vec()).unwrap_or_default(), private_key: Vec::new() };
+        // A side that may speak 1.2 has to have something; without a key it cannot show it (see `NoKey`).
+        let nothing = if common.versions().0 { vec![0x30, 0] } else { Vec::new() };
+        let certificate = own.map_or(nothing, |c| c.to_vec());
+        let certificate = DtlsCertificate { certificate, private_key: Vec::new() };
         let mut scope =
             Scope { identity: common.identity.clone(), schemes: common.schemes.clone(), ..Scope::default() };
         let epoch = Epoch::new(now);
@@ -344,8 +346,10 @@ impl Session {
     /// Takes from dimpl what it has, until it waits for something.
     fn drain(&mut self, now: Instant) {
         let mut buffer = core::mem::take(&mut self.buffer);
-        if buffer.len() < BUFFER {
-            buffer.resize(BUFFER, 0);
+        // During the handshake the peer's certificate comes out, too, and dimpl panics where it does not fit.
+        let needed = if self.state == State::Handshaking { HANDSHAKE_LIMIT } else { BUFFER };
+        if buffer.len() < needed {
+            buffer.resize(needed, 0);
         }
         let before = self.transmits.len();
         loop {
@@ -373,8 +377,8 @@ impl Session {
                 _ => {}
             }
         }
-        // A short-lived buffer for the many sessions that say nothing for long.
-        if self.state == State::Connected {
+        // Many sessions are never up, or say nothing for long.
+        if self.state == State::Connected && buffer.len() <= BUFFER {
             self.buffer = buffer;
         }
         if self.state == State::Handshaking {

@@ -60,6 +60,11 @@ impl Dtls {
         self.answered.map(|at| at - self.started)
     }
 
+    /// Whether it has had at least so much time to be answered, and was not.
+    pub(crate) fn silent_since(&self, now: Instant, fair: Duration) -> bool {
+        self.answered.is_none() && now - self.started >= fair
+    }
+
     /// It is being tried as another candidate than it was begun as.
     pub(crate) fn adopt(&mut self, conn: Key, candidate: Option<CandidateId>) {
         self.attempt = Some((conn, candidate));

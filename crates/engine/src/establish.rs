@@ -855,6 +855,7 @@ impl<N: Net> Engine<N> {
         match core::mem::replace(&mut c.io, Io::None) {
             Io::Channel(k) => self.release_attempt(What::Channel(k), true),
             Io::StreamPending { quic } => self.quic_abandon_stream(conn, quic),
+            Io::Dtls { dtls } => self.dtls_drop(dtls),
             Io::None => {}
             // All but the framer was ready.
             io => {

@@ -113,10 +113,14 @@ fn issued(name: &str) -> (neater_tls::CertificateDer<'static>, Identity) {
         params.not_before = rcgen::date_time_ymd(2020, 1, 1);
         params.not_after = rcgen::date_time_ymd(2030, 1, 1);
     };
+    // Issuers are looked up by name: were they alike, a stranger would look like a forger.
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
     let authority_key = KeyPair::generate().unwrap();
     let mut authority = CertificateParams::new(Vec::new()).unwrap();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    authority.distinguished_name.push(rcgen::DnType::CommonName, format!("authority of {name}"));
+    authority
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, format!("authority {}", COUNT.fetch_add(1, Ordering::Relaxed)));
     validity(&mut authority);
     let authority_certificate = authority.self_signed(&authority_key).unwrap();
     let issuer = Issuer::new(authority, authority_key);

@@ -181,6 +181,11 @@ impl<N: Net> Engine<N> {
                         lessons.trials.push((k, key, silent, q.started + fair));
                     }
                 }
+                What::Dtls(k) => {
+                    if self.dtlses.get(k).is_some_and(|d| d.silent_since(self.now, fair)) {
+                        lessons.now.push((key, silent));
+                    }
+                }
             }
             if let Some(r) = report
                 && let (Some(at), Some(rtt)) = (r.reachable_at, r.rtt)
