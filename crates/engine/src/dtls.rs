@@ -161,6 +161,12 @@ impl<N: Net> Engine<N> {
         let now = self.now;
         let Some(d) = self.dtlses.get_mut(key) else { return };
         d.armed = None;
+        // Nothing has been read from a new socket, so no event is promised: the first read has to be tried.
+        let channel = d.channel;
+        if self.channels.get(channel).is_some_and(|ch| ch.readable) {
+            self.dtls_readable(channel);
+        }
+        let Some(d) = self.dtlses.get_mut(key) else { return };
         d.session.handle_timeout(now);
         self.dtls_progress(key, Ecn::NotEct);
     }

@@ -162,7 +162,8 @@ fn clients_without_a_good_certificate_are_refused() {
     for version in VERSIONS {
         let mut c = client_parameters();
         let pair = run(&c, &s, version);
-        assert!(pair.client.is_over() && pair.server.is_over(), "{version:?}: {:?}", pair.events);
+        // In 1.3 the client is through before the server has looked (RFC 8446 section 4.4.2.4), and no alert tells it.
+        assert!(pair.server.is_over() && (version == V13 || pair.client.is_over()), "{version:?}: {:?}", pair.events);
         assert!(!pair.events.iter().any(|(client, e)| !client && *e == Event::Connected), "{:?}", pair.events);
         c.client_certificates = vec![stranger.clone()];
         let pair = run(&c, &s, version);
