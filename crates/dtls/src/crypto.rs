@@ -14,7 +14,6 @@ use core::fmt;
 use dimpl::crypto::{Buf, CryptoProvider, HashContext, HashProvider, HmacProvider, SecureRandom, SupportedKxGroup};
 use dimpl::{CryptoError, CryptoOperation, HashAlgorithm};
 use ring::{digest, hmac};
-use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, PoisonError};
 
@@ -35,29 +34,46 @@ pub(crate) fn provider(rustls: &rustls::crypto::CryptoProvider) -> CryptoProvide
 type Groups = &'static [&'static dyn SupportedKxGroup];
 type Random = &'static dyn SecureRandom;
 
+type TheirGroup = &'static dyn rustls::crypto::SupportedKxGroup;
+type TheirRandom = &'static dyn rustls::crypto::SecureRandom;
+
 /// What was wrapped once is found again: dimpl wants references that live for ever, and so, once per set of groups and per
-/// source of randomness, it gets them. Both live for ever themselves, so their addresses name them.
-static WRAPPED: Mutex<(BTreeMap<Vec<usize>, Groups>, BTreeMap<usize, Random>)> =
-    Mutex::new((BTreeMap::new(), BTreeMap::new()));
+/// source of randomness, it gets them. They are told apart by address and type together, since things without a size may
+/// share an address.
+struct Wrapped {
+    groups: Vec<(Vec<TheirGroup>, Groups)>,
+    random: Vec<(TheirRandom, Random)>,
+}
+
+static WRAPPED: Mutex<Wrapped> = Mutex::new(Wrapped { groups: Vec::new(), random: Vec::new() });
 
 fn groups(rustls: &rustls::crypto::CryptoProvider) -> Groups {
-    let address = |g: &&'static dyn rustls::crypto::SupportedKxGroup| core::ptr::from_ref(*g).cast::<()>() as usize;
-    let names = |g: &&'static dyn rustls::crypto::SupportedKxGroup| usize::from(u16::from(g.name()));
-    // The groups of ring have no size, so several may be at one address.
-    let key = rustls.kx_groups.iter().flat_map(|g| [address(g), names(g)]).collect();
     let mut wrapped = WRAPPED.lock().unwrap_or_else(PoisonError::into_inner);
-    *wrapped.0.entry(key).or_insert_with(|| {
-        let list = rustls.kx_groups.iter().filter(|g| keys::group(g.name()).is_some());
-        let list =
-            list.map(|g| -> &'static dyn SupportedKxGroup { Box::leak(Box::new(keys::Group(AssertUnwindSafe(*g)))) });
-        Vec::leak(list.collect())
-    })
+    #[allow(ambiguous_wide_pointer_comparisons, reason = "taken for different at worst, and wrapped again")]
+    let same = |have: &[TheirGroup]| {
+        have.len() == rustls.kx_groups.len() && have.iter().zip(&rustls.kx_groups).all(|(a, b)| core::ptr::eq(*a, *b))
+    };
+    if let Some((_, found)) = wrapped.groups.iter().find(|(have, _)| same(have)) {
+        return found;
+    }
+    let usable = rustls.kx_groups.iter().filter(|g| keys::group(g.name()).is_some());
+    let usable =
+        usable.map(|g| -> &'static dyn SupportedKxGroup { Box::leak(Box::new(keys::Group(AssertUnwindSafe(*g)))) });
+    let made: Groups = Vec::leak(usable.collect());
+    wrapped.groups.push((rustls.kx_groups.clone(), made));
+    made
 }
 
 fn random(rustls: &rustls::crypto::CryptoProvider) -> Random {
-    let key = core::ptr::from_ref(rustls.secure_random).cast::<()>() as usize;
+    let theirs = rustls.secure_random;
     let mut wrapped = WRAPPED.lock().unwrap_or_else(PoisonError::into_inner);
-    *wrapped.1.entry(key).or_insert_with(|| Box::leak(Box::new(Randomness(AssertUnwindSafe(rustls.secure_random)))))
+    #[allow(ambiguous_wide_pointer_comparisons, reason = "as above")]
+    if let Some((_, found)) = wrapped.random.iter().find(|(have, _)| core::ptr::eq(*have, theirs)) {
+        return *found;
+    }
+    let made: Random = Box::leak(Box::new(Randomness(AssertUnwindSafe(theirs))));
+    wrapped.random.push((theirs, made));
+    made
 }
 
 struct Randomness(AssertUnwindSafe<&'static dyn rustls::crypto::SecureRandom>);
