@@ -127,7 +127,7 @@ impl<N: Net> Engine<N> {
         options: &SocketOptions,
         via: u8,
     ) -> Result<What, AttemptError> {
-        let config = request.dtls.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
+        let config = request.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
         let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
         let key = self.channels.next_key();
         let sock = self.net.udp(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
@@ -269,7 +269,7 @@ impl<N: Net> Engine<N> {
     fn dtls_incoming(&mut self, listener: Key, channel: Key, source: SocketAddr) -> Option<Key> {
         let l = self.listeners.get(listener)?;
         let request = l.request.clone();
-        let config = request.0.dtls_server.as_ref()?;
+        let config = request.0.dtls.1.as_ref()?;
         let full = l.limit == Some(0) || l.backlog.is_full();
         let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get(channel) else { return None };
         if full

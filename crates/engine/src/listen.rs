@@ -74,7 +74,7 @@ impl<N: Net> Engine<N> {
             let ready = match stack {
                 Stack::Tls => request.0.tls_server.is_some(),
                 Stack::Quic | Stack::QuicDatagram => request.0.quic_server.is_some(),
-                Stack::Dtls => request.0.dtls_server.is_some(),
+                Stack::Dtls => request.0.dtls.1.is_some(),
                 Stack::Tcp | Stack::Udp => true,
             };
             if !ready {

@@ -33,8 +33,8 @@ pub(crate) struct Compiled {
     pub(crate) quic: Option<ClientSetup>,
     pub(crate) tls_server: Option<Arc<neater_tls::rustls::ServerConfig>>,
     pub(crate) quic_server: Option<(Arc<neater_tls::rustls::ServerConfig>, Tuning)>,
-    pub(crate) dtls: Option<neater_dtls::ClientConfig>,
-    pub(crate) dtls_server: Option<neater_dtls::ServerConfig>,
+    /// For connections, and for listeners.
+    pub(crate) dtls: DtlsConfigs,
     pub(crate) fingerprint: u64,
     pub(crate) isolation: u64,
     /// In nanoseconds: it is added to the time at every connect.
@@ -126,6 +126,11 @@ fn alpn_for(stack: Stack, all: &[Vec<u8>]) -> Vec<&[u8]> {
     let over_quic = |a: &[u8]| a == b"h3" || a.starts_with(b"h3-");
     let over_tls = |a: &[u8]| a == b"h2" || a.starts_with(b"http/");
     all.iter().map(Vec::as_slice).filter(|a| if quic { !over_tls(a) } else { !over_quic(a) }).collect()
+}
+
+/// Whether an application protocol is a version of HTTP.
+fn is_http(alpn: &[u8]) -> bool {
+    alpn == b"h2" || alpn == b"h3" || alpn.starts_with(b"http/")
 }
 
 /// QUIC cannot do without an application protocol (RFC 9001 section 8.1); this is ours when the program names none.
@@ -226,13 +231,12 @@ impl<N: Net> Engine<N> {
                 (Stack::Tcp | Stack::Udp | Stack::Dtls, _) => {}
             }
         }
-        let (dtls, dtls_server) = dtls_configs(&mut ranked, security, crypto, role).map_err(bad_security)?;
+        let dtls = dtls_configs(&mut ranked, security, crypto, role).map_err(bad_security)?;
         let mut h = foldhash::fast::FixedState::with_seed(3).build_hasher();
         (policy.fingerprint, security.fingerprint(), options.framer.frames(), options.bytes).hash(&mut h);
         security.alpn().hash(&mut h);
         // What has worked with one choice of stacks says nothing where that stack is not eligible.
         ranked.hash(&mut h);
-        let http = |a: &Vec<u8>| a == b"h2" || a == b"h3" || a.starts_with(b"http/");
         Ok(Request(Arc::new(Compiled {
             fingerprint: h.finish(),
             stacks: ranked,
@@ -244,13 +248,12 @@ impl<N: Net> Engine<N> {
             tls_server,
             quic_server,
             dtls,
-            dtls_server,
             isolation,
             attempt_delay: attempt_delay(properties, options.timeout),
             tcp_options: sockets.tcp,
             tls_options: sockets.tls,
             udp_options: sockets.udp,
-            services: security.alpn().iter().any(http) && need != SecurityNeed::Disabled,
+            services: security.alpn().iter().any(|a| is_http(a)) && need != SecurityNeed::Disabled,
             policy,
             observe: options.observe,
             silence: silence::patience(properties, role, &tuning),
@@ -275,7 +278,7 @@ impl<N: Net> Engine<N> {
     }
 }
 
-type DtlsConfigs = (Option<neater_dtls::ClientConfig>, Option<neater_dtls::ServerConfig>);
+pub(crate) type DtlsConfigs = (Option<neater_dtls::ClientConfig>, Option<neater_dtls::ServerConfig>);
 
 /// What DTLS needs, if it may serve. It can do less than TLS (no application protocols, no keys but ECDSA): where others may
 /// serve, too, it then takes no part. On the port of a listener the better ranked protocol over UDP is alone.
