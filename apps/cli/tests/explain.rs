@@ -23,6 +23,7 @@ Capacity profile: Default
 -  QUIC is ruled out by preserveMsgBoundaries (required, QUIC has none without a message framer) and \
                     security (disabled, QUIC always encrypts and needs a certificate)
 -  QUIC datagrams is ruled out by security (disabled, QUIC datagrams always encrypts and needs a certificate)
+-  DTLS/UDP is ruled out by security (disabled, DTLS/UDP always encrypts and needs a certificate)
 Addresses: 192.0.2.1
 ";
     assert_eq!(r.out, expected);

@@ -63,6 +63,10 @@ pub(crate) enum Io {
     Peer {
         channel: Key,
     },
+    /// A DTLS session.
+    Dtls {
+        dtls: Key,
+    },
 }
 
 /// A piece of a message that waits to be written.

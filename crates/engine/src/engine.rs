@@ -57,6 +57,10 @@ pub(crate) enum Timer {
     SctpTrial(Key),
     /// An SCTP port that nobody uses has answered for long enough.
     SctpEnd(Key),
+    /// A DTLS session.
+    Dtls(Key),
+    /// A DTLS client must have finished its handshake with a listener.
+    DtlsIncoming(Key),
 }
 
 /// How many events one turn takes before it lets the program have its turn.
@@ -81,6 +85,7 @@ pub struct Engine<N> {
     pub(crate) listeners: Slab<Listener>,
     pub(crate) groups: Slab<Group>,
     pub(crate) quics: Slab<Quic>,
+    pub(crate) dtlses: Slab<crate::dtls::Dtls>,
     pub(crate) quic_sockets: Slab<QuicSocket>,
     /// Client-side QUIC sockets that new connections may share.
     pub(crate) quic_clients: Vec<(Sharing, Key)>,
@@ -156,6 +161,7 @@ impl<N: Net> Engine<N> {
             listeners: Slab::new(),
             groups: Slab::new(),
             quics: Slab::new(),
+            dtlses: Slab::new(),
             quic_sockets: Slab::new(),
             quic_clients: Vec::new(),
             dirty_quics: Vec::new(),
@@ -380,6 +386,10 @@ impl<N: Net> Engine<N> {
             }
             return;
         }
+        if let Kind::Dtls(_) = c.kind {
+            let readable = readable || ready.readable || ready.hangup || ready.error;
+            return self.dtls_socket_ready(key, readable, writable);
+        }
         match c.behind {
             Behind::Attempt(..) => self.drive_attempt(key),
             Behind::Conn(conn) if ready.error => self.conn_error(key, conn),
@@ -420,11 +430,12 @@ impl<N: Net> Engine<N> {
                 Timer::Sctp(end) => self.sctp_timeout(end),
                 Timer::SctpTrial(key) => self.sctp_trial_over(key),
                 Timer::SctpEnd(end) => self.sctp_end_over(end),
+                Timer::Dtls(dtls) => self.dtls_timeout(dtls),
+                Timer::DtlsIncoming(dtls) => self.dtls_incoming_timeout(dtls),
             }
         }
-        if self.timers.len() > 1024
-            && self.timers.len() > 4 * (self.conns.len() + self.channels.len() + self.quics.len() + self.sctps.len())
-        {
+        let objects = self.conns.len() + self.channels.len() + self.quics.len() + self.sctps.len() + self.dtlses.len();
+        if self.timers.len() > 1024 && self.timers.len() > 4 * objects {
             self.compact_timers();
         }
     }
@@ -432,13 +443,14 @@ impl<N: Net> Engine<N> {
     /// Drops the deadlines whose objects are gone.
     fn compact_timers(&mut self) {
         let (conns, channels, quics, listeners) = (&self.conns, &self.channels, &self.quics, &self.listeners);
-        let (closings, sctps, ends) = (&self.closings, &self.sctps, &self.sctp_ends);
+        let (closings, sctps, ends, dtlses) = (&self.closings, &self.sctps, &self.sctp_ends, &self.dtlses);
         self.timers.compact(|t| match t {
             Timer::Race(k) => conns.get(*k).is_some_and(|c| c.est.is_some()),
             Timer::Cached(k) => conns.get(*k).is_some_and(|c| c.state == ConnectionState::Establishing),
             Timer::Greeting(k) => conns.get(*k).is_some_and(|c| c.is_greeting()),
             Timer::Idle(k) | Timer::Expiry(k) | Timer::Rate(k) | Timer::Look(k) => conns.contains(*k),
             Timer::Quic(k) | Timer::Silence(k) => quics.contains(*k),
+            Timer::Dtls(k) | Timer::DtlsIncoming(k) => dtlses.contains(*k),
             Timer::Trial(k) => quics.get(*k).is_some_and(|q| q.trial.is_some()),
             Timer::Channel(k) => channels.contains(*k),
             Timer::Closing(k) => closings.contains_key(k),

@@ -42,6 +42,7 @@ pub(crate) enum What {
     Channel(Key),
     Quic(Key),
     Sctp(Key),
+    Dtls(Key),
 }
 
 /// An attempt that is under way.
@@ -236,6 +237,7 @@ impl<N: Net> Engine<N> {
             }
             What::Quic(k) => self.quics.get(k).map(|q| (q.stack, q.remote)),
             What::Sctp(k) => self.sctps.get(k).map(|a| (Stack::Sctp, a.remote)),
+            What::Dtls(k) => self.dtlses.get(k).map(|d| (Stack::Dtls, d.remote)),
         }
     }
 
@@ -419,6 +421,10 @@ impl<N: Net> Engine<N> {
                 a.attempt = Some((conn, id));
                 a.answered_after(now)
             }),
+            What::Dtls(k) => self.dtlses.get_mut(k).and_then(|d| {
+                d.adopt(conn, id);
+                d.answered_after()
+            }),
         };
         self.step(conn, Step::Started { stack, addr: candidate.addr });
         if let Some(rtt) = answered {
@@ -489,6 +495,10 @@ impl<N: Net> Engine<N> {
                 let to = self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)?.udp_port);
                 let to = to.unwrap_or(neater_sctp::UDP_PORT);
                 What::Sctp(self.sctp_connect(conn, candidate, addr, &request, options, to)?)
+            }
+            Stack::Dtls => {
+                let name = server_name(&request, self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)), addr);
+                self.dtls_connect((conn, candidate), addr, &name, &request, options, path.remote as u8)?
             }
         };
         if let Some(est) = self.est(conn) {
@@ -673,6 +683,7 @@ impl<N: Net> Engine<N> {
             }
             What::Quic(k) => self.quic_abandon(k),
             What::Sctp(k) => self.sctp_abandon(k),
+            What::Dtls(k) => self.dtls_drop(k),
         }
     }
 
@@ -732,6 +743,7 @@ impl<N: Net> Engine<N> {
             }
             What::Quic(k) => self.quic_won(conn, k, stack),
             What::Sctp(k) => self.sctp_won(conn, k),
+            What::Dtls(k) => self.dtls_won(conn, k),
         }
         // An outcome that was used is no news: it is tried anew when its lifetime ends.
         if let Some(key) = cache_key.filter(|_| raced) {
@@ -751,6 +763,9 @@ impl<N: Net> Engine<N> {
         }
         if let What::Sctp(k) = what {
             self.sctp_begin(k);
+        }
+        if let What::Dtls(k) = what {
+            self.dtls_take(k, neater_base::net::Ecn::NotEct);
         }
     }
 
@@ -861,6 +876,7 @@ impl<N: Net> Engine<N> {
             {
                 self.sctp_abandon(sctp);
             }
+            Io::Dtls { dtls } => self.dtls_drop(dtls),
             Io::None => {}
             // All but the framer was ready.
             io => {

@@ -23,6 +23,7 @@ mod channel;
 mod closing;
 mod config;
 mod conn;
+mod dtls;
 mod early;
 mod endpoint;
 mod engine;

@@ -75,6 +75,7 @@ impl<N: Net> Engine<N> {
             let ready = match stack {
                 Stack::Tls => request.0.tls_server.is_some(),
                 Stack::Quic | Stack::QuicDatagram => request.0.quic_server.is_some(),
+                Stack::Dtls => request.0.dtls.1.is_some(),
                 Stack::Tcp | Stack::Udp | Stack::Sctp => true,
             };
             if !ready {
@@ -113,6 +114,7 @@ impl<N: Net> Engine<N> {
         for key in channels {
             match self.channels.get(key).map(|c| &c.kind) {
                 Some(Kind::UdpShared(_)) => self.shared_ready(listener, key, false),
+                Some(Kind::Dtls(_)) => self.dtls_readable(key),
                 _ => self.accept(listener, key),
             }
         }
@@ -245,14 +247,14 @@ impl<N: Net> Engine<N> {
         }
         let key = self.channels.next_key();
         let token = Owner::Channel(key).token();
-        let (sock, kind) = if stack == Stack::Udp {
-            (self.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default()))
-        } else {
-            (self.net.listen(token, addr, &options)?, Kind::Accept)
+        let (sock, kind) = match stack {
+            Stack::Udp => (self.net.udp(token, addr, &options)?, Kind::UdpShared(Box::default())),
+            Stack::Dtls => (self.net.udp(token, addr, &options)?, Kind::Dtls(Box::default())),
+            _ => (self.net.listen(token, addr, &options)?, Kind::Accept),
         };
         let mut channel = Channel::new(sock, kind, Behind::Listener(listener), addr, self.now);
         channel.connected = true;
-        channel.writable = stack == Stack::Udp;
+        channel.writable = stack.over_udp();
         self.channels.insert(channel);
         if let Some(l) = self.listeners.get_mut(listener) {
             l.channels.push(key);
@@ -271,6 +273,9 @@ impl<N: Net> Engine<N> {
             if let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get(key)
                 && !peers.is_empty()
             {
+                continue;
+            }
+            if self.dtls_stop_listening(key) {
                 continue;
             }
             if let Some(c) = self.channels.remove(key) {
@@ -358,7 +363,9 @@ impl<N: Net> Engine<N> {
         let unfinished: Vec<_> = self
             .channels
             .iter()
-            .filter(|(_, c)| c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_)))
+            .filter(|(_, c)| {
+                c.behind == Behind::Listener(listener) && !matches!(c.kind, Kind::UdpShared(_) | Kind::Dtls(_))
+            })
             .map(|(k, _)| k)
             .collect();
         for key in unfinished {
@@ -553,7 +560,7 @@ impl<N: Net> Engine<N> {
             self.flush_and_report(conn);
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
-        if let Io::Peer { .. } = c.io {
+        if matches!(c.io, Io::Peer { .. } | Io::Dtls { .. }) {
             let timeout = c.request.idle_timeout.unwrap_or(UDP_PEER_TIMEOUT);
             let now = self.now;
             let ext = c.ext();
@@ -576,6 +583,9 @@ impl<N: Net> Engine<N> {
             }
         }
         let Some(c) = self.channels.get(key) else { return };
+        if let Kind::Dtls(_) = c.kind {
+            return self.dtls_readable(key);
+        }
         let sock = c.sock;
         let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         for round in 0.. {

@@ -96,6 +96,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(c) = self.conns.get(conn.0) else { return 0 };
         match (&c.request.framer, c.stack) {
+            (_, Some(Stack::Dtls)) => neater_dtls::MAX_MESSAGE as u64,
             (_, Some(s)) if !s.is_stream() => UDP_PAYLOAD_MAX as u64,
             (neater_framing::FramerSpec::LengthPrefixed { max, .. }, _) => (*max).min(self.limits.message as u64),
             _ => self.limits.message as u64,
@@ -109,14 +110,19 @@ impl<N: Net> Engine<N> {
         let c = self.conns.get(conn.0)?;
         match c.stack? {
             Stack::QuicDatagram => Some(self.datagram_max(conn.0)),
-            Stack::Udp => {
+            Stack::Udp | Stack::Dtls => {
                 let sending = self.send_msg_max_len(conn);
+                let c = self.conns.get(conn.0)?;
+                let sealing = match c.io {
+                    crate::conn::Io::Dtls { dtls } => self.dtlses.get(dtls)?.overhead(),
+                    _ => 0,
+                };
                 let ip = self.local_addr(conn)?.ip();
                 // A socket that is bound to no address says so: any interface may be the way.
                 let of = |i: &&neater_base::net::Interface| ip.is_unspecified() || i.addrs.iter().any(|a| a.addr == ip);
                 let mtu = self.net.interfaces().iter().filter(of).map(|i| i.mtu).min()?;
                 let headers = if ip.is_ipv4() { UDP_HEADERS.0 } else { UDP_HEADERS.1 };
-                Some((mtu as usize).saturating_sub(headers).min(sending))
+                Some((mtu as usize).saturating_sub(headers + sealing).min(sending))
             }
             _ => None,
         }

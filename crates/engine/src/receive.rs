@@ -443,6 +443,12 @@ impl<N: Net> Engine<N> {
                     };
                 }
                 Io::Peer { .. } => return Ok(ReceiveOutcome::Blocked),
+                Io::Dtls { dtls } => {
+                    return match self.dtlses.get(dtls).and_then(crate::dtls::Dtls::lost) {
+                        Some(e) => Err(e),
+                        None => Ok(ReceiveOutcome::Blocked),
+                    };
+                }
                 _ => return Err(closed(self.conns.get(key).and_then(|c| c.error()))),
             }
         }

@@ -33,6 +33,8 @@ pub(crate) struct Compiled {
     pub(crate) quic: Option<ClientSetup>,
     pub(crate) tls_server: Option<Arc<neater_tls::rustls::ServerConfig>>,
     pub(crate) quic_server: Option<(Arc<neater_tls::rustls::ServerConfig>, Tuning)>,
+    /// For connections, and for listeners.
+    pub(crate) dtls: DtlsConfigs,
     pub(crate) fingerprint: u64,
     pub(crate) isolation: u64,
     /// In nanoseconds: it is added to the time at every connect.
@@ -126,6 +128,11 @@ fn alpn_for(stack: Stack, all: &[Vec<u8>]) -> Vec<&[u8]> {
     all.iter().map(Vec::as_slice).filter(|a| if quic { !over_tls(a) } else { !over_quic(a) }).collect()
 }
 
+/// Whether an application protocol is a version of HTTP.
+fn is_http(alpn: &[u8]) -> bool {
+    alpn == b"h2" || alpn == b"h3" || alpn.starts_with(b"http/")
+}
+
 /// QUIC cannot do without an application protocol (RFC 9001 section 8.1); this is ours when the program names none.
 const DEFAULT_QUIC_ALPN: &[u8] = b"neater";
 
@@ -172,7 +179,7 @@ impl<N: Net> Engine<N> {
             error.excluded = e.stacks.iter().map(ToString::to_string).collect();
             error
         })?;
-        let ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
+        let mut ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
         let connection = &properties.connection;
         let rates = (connection.max_send_rate, connection.max_recv_rate);
         let of_paths = |set: neater_property::PropertySet| set.contains(P::UseTemporaryLocalAddress);
@@ -220,15 +227,15 @@ impl<N: Net> Engine<N> {
                         neater_tls::client_config(&parameters, crypto, &alpn, true, &sessions).map_err(bad_security)?;
                     quic = Some(ClientSetup { tls: config, tuning: tuning.clone() });
                 }
-                (Stack::Tcp | Stack::Udp | Stack::Sctp, _) => {}
+                (Stack::Tcp | Stack::Udp | Stack::Sctp | Stack::Dtls, _) => {}
             }
         }
+        let dtls = dtls_configs(&mut ranked, security, crypto, role).map_err(bad_security)?;
         let mut h = foldhash::fast::FixedState::with_seed(3).build_hasher();
         (policy.fingerprint, security.fingerprint(), options.framer.frames(), options.bytes).hash(&mut h);
         security.alpn().hash(&mut h);
         // What has worked with one choice of stacks says nothing where that stack is not eligible.
         ranked.hash(&mut h);
-        let http = |a: &Vec<u8>| a == b"h2" || a == b"h3" || a.starts_with(b"http/");
         Ok(Request(Arc::new(Compiled {
             fingerprint: h.finish(),
             stacks: ranked,
@@ -239,12 +246,13 @@ impl<N: Net> Engine<N> {
             quic,
             tls_server,
             quic_server,
+            dtls,
             isolation,
             attempt_delay: attempt_delay(properties, options.timeout),
             tcp_options: sockets.tcp,
             tls_options: sockets.tls,
             udp_options: sockets.udp,
-            services: security.alpn().iter().any(http) && need != SecurityNeed::Disabled,
+            services: security.alpn().iter().any(|a| is_http(a)) && need != SecurityNeed::Disabled,
             policy,
             observe: options.observe,
             silence: silence::patience(properties, role, &tuning),
@@ -284,6 +292,38 @@ fn asks_for_streams_of_messages(needs: &neater_property::Needs) -> bool {
     [P::PreserveMsgBoundaries, P::Multistreaming]
         .into_iter()
         .all(|p| needs.explicit.contains(p) && needs.preference(p) > Preference::NoPreference)
+}
+
+/// What DTLS clients and servers are set up with.
+pub(crate) type DtlsConfigs = (Option<neater_dtls::ClientConfig>, Option<neater_dtls::ServerConfig>);
+
+/// What DTLS needs, if it may serve. It can do less than TLS (no application protocols, no keys but ECDSA): where others may
+/// serve, too, it then takes no part. On the port of a listener the better ranked protocol over UDP is alone.
+fn dtls_configs(
+    ranked: &mut Vec<Stack>,
+    security: &SecurityParameters,
+    crypto: &neater_tls::Crypto,
+    role: Role,
+) -> Result<DtlsConfigs, neater_tls::SecurityError> {
+    let Some(at) = ranked.iter().position(|s| *s == Stack::Dtls) else { return Ok((None, None)) };
+    // SCTP has a UDP port of its own.
+    if role == Role::Listen && ranked[..at].iter().any(|s| s.over_udp() && *s != Stack::Sctp) {
+        ranked.remove(at);
+        return Ok((None, None));
+    }
+    let tuning = neater_dtls::Tuning::default();
+    let made = match role {
+        Role::Listen => {
+            let tuning = neater_dtls::Tuning { handshake_timeout: crate::dtls::INCOMING_TIMEOUT, ..tuning };
+            neater_dtls::ServerConfig::new(security, crypto, tuning).map(|c| (None, Some(c)))
+        }
+        _ => neater_dtls::ClientConfig::new(security, crypto, tuning).map(|c| (Some(c), None)),
+    };
+    if made.is_err() && ranked.len() > 1 {
+        ranked.remove(at);
+        return Ok((None, None));
+    }
+    made
 }
 
 /// The recommended Connection Attempt Delay of RFC 8305 section 8.

@@ -652,6 +652,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn datagram_max(&mut self, conn: Key) -> usize {
         match self.conns.get(conn).map(|c| c.io) {
             Some(Io::Datagrams { quic }) => self.quics.get_mut(quic).and_then(|q| q.conn.max_datagram()).unwrap_or(0),
+            Some(Io::Dtls { dtls }) => self.dtlses.get(dtls).map_or(0, crate::dtls::Dtls::max_message),
             _ => UDP_PAYLOAD_MAX,
         }
     }

@@ -21,11 +21,14 @@ pub enum Stack {
     Udp = 4,
     /// A stream of an SCTP association over UDP (RFC 9260, RFC 6951), in the clear.
     Sctp = 5,
+    /// DTLS over UDP: secure messages, without reliability (RFC 6347, RFC 9147).
+    Dtls = 8,
 }
 
 impl Stack {
     /// All of them.
-    pub const ALL: [Self; 6] = [Self::Tcp, Self::Tls, Self::Quic, Self::QuicDatagram, Self::Udp, Self::Sctp];
+    pub const ALL: [Self; 7] =
+        [Self::Tcp, Self::Tls, Self::Quic, Self::QuicDatagram, Self::Udp, Self::Sctp, Self::Dtls];
 
     /// The stack with this number.
     #[must_use]
@@ -40,6 +43,7 @@ impl Stack {
             "tls" | "TLS" => Some(Self::Tls),
             "sctp" | "SCTP" => Some(Self::Sctp),
             "quic-datagram" => Some(Self::QuicDatagram),
+            "dtls" | "DTLS" => Some(Self::Dtls),
             _ => None,
         })
     }
@@ -54,13 +58,14 @@ impl Stack {
             Self::QuicDatagram => "QUIC datagrams",
             Self::Udp => "UDP",
             Self::Sctp => "SCTP/UDP",
+            Self::Dtls => "DTLS/UDP",
         }
     }
 
     /// Whether the stack runs over UDP: such stacks tend to be blocked together.
     #[must_use]
     pub const fn over_udp(self) -> bool {
-        matches!(self, Self::Quic | Self::QuicDatagram | Self::Udp | Self::Sctp)
+        matches!(self, Self::Quic | Self::QuicDatagram | Self::Udp | Self::Sctp | Self::Dtls)
     }
 
     /// Whether it can carry bytes, and not only datagrams. SCTP carries messages, too: as they are, unless a framer or the byte
@@ -73,7 +78,7 @@ impl Stack {
     /// Whether it is encrypted and authenticated.
     #[must_use]
     pub const fn is_secure(self) -> bool {
-        matches!(self, Self::Tls | Self::Quic | Self::QuicDatagram)
+        matches!(self, Self::Tls | Self::Quic | Self::QuicDatagram | Self::Dtls)
     }
 
     /// Whether it is among the candidates only of requests that name it, or that ask for what it alone does well: messages with
@@ -153,6 +158,18 @@ impl Stack {
                 configurable: set(&[P::Reliability, P::PreserveOrder, P::KeepAlive]),
                 messages: true,
                 base_score: -1,
+                ..base
+            },
+            // Two round trips in 1.3 and three in 1.2, because servers have the client prove its address first. Records are
+            // authenticated and taken once, so that nothing arrives damaged or twice. There is no congestion control.
+            Self::Dtls => StackFeatures {
+                provides: set(&[P::PreserveMsgBoundaries, P::FullChecksumSend, P::FullChecksumRecv]),
+                configurable: set(&[P::SoftErrorNotify]),
+                security: SecurityLevel::Tls13,
+                secure: true,
+                bytes: false,
+                messages: true,
+                handshake_rtts: 2,
                 ..base
             },
         }

@@ -165,7 +165,7 @@ impl<N: Net> Engine<N> {
         let Some(ch) = self.channels.get(key) else { return };
         match ch.behind {
             Behind::Lingering { .. } => self.lingered(key),
-            Behind::Listener(listener) if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_)) => {
+            Behind::Listener(listener) if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_) | Kind::Dtls(_)) => {
                 if self.now - ch.started < core::time::Duration::from_secs(10) {
                     return self.drive_incoming(listener, key);
                 }
@@ -266,6 +266,7 @@ impl<N: Net> Engine<N> {
                 self.sctp_unbind(sctp, stream);
             }
             Io::SctpPending { sctp } => self.sctp_close_spare(sctp),
+            Io::Dtls { dtls } => self.dtls_drop(dtls),
             Io::Peer { channel } => {
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
                 let listener = self.channels.get(channel).map(|c| c.behind);
@@ -616,6 +617,7 @@ impl<N: Net> Engine<N> {
             }
             Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctps.get(sctp).map(|a| a.remote),
             Io::Peer { .. } => c.ext.as_ref()?.peer,
+            Io::Dtls { dtls } => self.dtlses.get(dtls).map(|d| d.remote),
             Io::None => None,
         }
     }
@@ -631,6 +633,10 @@ impl<N: Net> Engine<N> {
                 Some(SocketAddr::new(q.conn.local_ip().unwrap_or(bound.ip()), bound.port()))
             }
             Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctp_addrs(sctp).map(|(_, ours)| ours),
+            Io::Dtls { dtls } => {
+                let channel = self.channels.get(self.dtlses.get(dtls)?.channel())?;
+                self.net.local_addr(channel.sock).ok()
+            }
             Io::None => None,
         }
     }
@@ -661,6 +667,9 @@ impl<N: Net> Engine<N> {
             Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => {
                 self.quics.get(quic).map(|q| q.conn.peer_certificates()).unwrap_or_default()
             }
+            Some(Io::Dtls { dtls }) => {
+                self.dtlses.get(dtls).map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
+            }
             _ => Vec::new(),
         }
     }
@@ -678,6 +687,7 @@ impl<N: Net> Engine<N> {
                 _ => None,
             },
             Io::Stream { .. } | Io::Datagrams { .. } => Some("TLS 1.3".into()),
+            Io::Dtls { dtls } => self.dtlses.get(dtls)?.version(),
             _ => None,
         }
     }

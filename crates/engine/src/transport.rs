@@ -253,6 +253,10 @@ impl<N: Net> Engine<N> {
     fn may_write(&self, conn: Key) -> bool {
         match self.conns.get(conn).map(|c| c.io) {
             Some(Io::Channel(k) | Io::Peer { channel: k }) => self.channels.get(k).is_some_and(|c| c.writable),
+            Some(Io::Dtls { dtls }) => {
+                let channel = self.dtlses.get(dtls).and_then(|d| self.channels.get(d.channel()));
+                channel.is_some_and(|c| c.writable)
+            }
             _ => true,
         }
     }
@@ -402,6 +406,10 @@ impl<N: Net> Engine<N> {
                 }
             }
             Io::Sctp { sctp, stream } => self.flush_sctp(conn, (sctp, stream), &mut tx, &mut budget, &mut done),
+            Io::Dtls { dtls } => {
+                c.ext().spoke = Some(self.net.now());
+                self.flush_dtls(dtls, &mut tx, &mut budget, &mut done);
+            }
             Io::None | Io::StreamPending { .. } | Io::SctpPending { .. } => {}
         }
         let mut limited = None;
@@ -503,6 +511,10 @@ impl<N: Net> Engine<N> {
     pub(crate) fn channel_of(&self, conn: Key) -> Option<Key> {
         match self.conns.get(conn)?.io {
             Io::Channel(k) => self.channels.get(k).filter(|c| c.behind == Behind::Conn(conn)).map(|_| k),
+            Io::Dtls { dtls } => {
+                let key = self.dtlses.get(dtls)?.channel();
+                self.channels.get(key).filter(|c| c.behind == Behind::Conn(conn)).map(|_| key)
+            }
             _ => None,
         }
     }

@@ -129,14 +129,19 @@ pub fn quic_initial_suite(crypto: &Crypto) -> Option<rustls::quic::Suite> {
 }
 
 /// What clients and servers have in common.
-struct Common {
-    provider: Arc<CryptoProvider>,
-    versions: Vec<&'static SupportedProtocolVersion>,
+pub(crate) struct Common {
+    pub(crate) provider: Arc<CryptoProvider>,
+    pub(crate) versions: Vec<&'static SupportedProtocolVersion>,
     alpn: Vec<Vec<u8>>,
 }
 
 impl Common {
-    fn new(p: &SecurityParameters, crypto: &Crypto, alpn: &[&[u8]], for_quic: bool) -> Result<Self, SecurityError> {
+    pub(crate) fn new(
+        p: &SecurityParameters,
+        crypto: &Crypto,
+        alpn: &[&[u8]],
+        for_quic: bool,
+    ) -> Result<Self, SecurityError> {
         if p.protection == Protection::Disabled {
             return Err(SecurityError::Disabled);
         }
@@ -214,7 +219,7 @@ fn versions(
     Ok(versions)
 }
 
-fn load(
+pub(crate) fn load(
     identities: &[Identity],
     provider: &CryptoProvider,
     p: &SecurityParameters,
@@ -284,7 +289,7 @@ fn no_anchors(e: VerifierBuilderError) -> SecurityError {
     }
 }
 
-fn server_verifier(
+pub(crate) fn server_verifier(
     p: &SecurityParameters,
     crypto: &Crypto,
     provider: &Arc<CryptoProvider>,
@@ -317,7 +322,7 @@ fn server_verifier(
     Ok(ServerVerifier { authorities, listed: listed(&p.trust), checks })
 }
 
-fn client_verifier(
+pub(crate) fn client_verifier(
     p: &SecurityParameters,
     provider: &Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ClientCertVerifier>, SecurityError> {

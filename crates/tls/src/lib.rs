@@ -22,6 +22,7 @@ mod deterministic;
 mod error;
 mod identity;
 mod params;
+mod parts;
 mod pem;
 mod provider;
 #[cfg(feature = "self-signed")]
@@ -40,6 +41,7 @@ pub use params::{
     ClientAuthentication, Effect, Pin, PreSharedKey, Protection, SecurityParameters, TlsVersion, Trust,
     TrustVerification,
 };
+pub use parts::{Parts, client_parts, server_parts};
 pub use pem::{PEM_LIMIT, PemError, certificates_from_pem, identity_from_pem, private_key_from_pem};
 pub use provider::{Clock, Crypto};
 #[cfg(feature = "self-signed")]

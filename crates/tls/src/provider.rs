@@ -78,6 +78,9 @@ pub struct Crypto {
     pub sessions: SessionStore,
     /// Where session keys are written for debugging, unless the parameters say otherwise. Whoever reads them reads everything.
     pub key_log: Option<Arc<dyn rustls::KeyLog>>,
+    /// All randomness follows from a seed (`Crypto::deterministic`): what a protocol draws besides that of the provider
+    /// has to follow from one, too.
+    pub repeatable: bool,
 }
 
 impl Crypto {
@@ -98,6 +101,7 @@ impl Crypto {
             roots: Arc::new(RootCertStore::empty()),
             roots_error: None,
             key_log: None,
+            repeatable: false,
         }
     }
 

@@ -11,6 +11,7 @@
 mod base;
 mod dns;
 pub mod drive;
+mod dtls;
 mod engine;
 mod framing;
 mod link;
@@ -24,6 +25,7 @@ mod tls;
 
 pub use base::{base_reader, base_serial, base_slab, base_timers};
 pub use dns::{dns_answer, dns_config, dns_hosts, dns_resolver, dns_zone};
+pub use dtls::dtls_session;
 pub use engine::engine_commands;
 pub use framing::framing_length;
 pub use link::{link_nat, link_packets, link_trace};
@@ -59,6 +61,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "dns_hosts", law: "any text gives bounded answers, whatever the case", run: dns_hosts, seeds: seeds::DNS_HOSTS },
     Target { name: "dns_resolver", law: "every lookup ends, every socket is closed once", run: dns_resolver, seeds: seeds::DNS_RESOLVER },
     Target { name: "dns_zone", law: "any text gives a zone or the line that is wrong", run: dns_zone, seeds: seeds::DNS_ZONE },
+    Target { name: "dtls_session", law: "what comes out went in, however the link behaves", run: dtls_session, seeds: seeds::DTLS_SESSION },
     Target { name: "engine_commands", law: "any commands over any network: no panic, nothing left behind", run: engine_commands, seeds: seeds::ENGINE_COMMANDS },
     Target { name: "framing_length", law: "messages do not depend on how the stream is cut", run: framing_length, seeds: seeds::FRAMING_LENGTH },
     Target { name: "link_nat", law: "one inside endpoint per outside endpoint, and answers find back", run: link_nat, seeds: seeds::LINK_NAT },

@@ -5,9 +5,20 @@ use neater::{FramerSpec, LocalEndpoint, Neater, SecurityParameters, Stack, Trans
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+fn wall() -> neater_base::WallTime {
+    neater_base::WallTime(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970"))
+}
+
 fn identity() -> (SecurityParameters, SecurityParameters) {
-    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-    let identity = neater::tls::self_signed(&["localhost", "127.0.0.1"], neater_base::WallTime(wall), [7; 32]);
+    parameters(neater::tls::self_signed(&["localhost", "127.0.0.1"], wall(), [7; 32]))
+}
+
+/// With a key of the only kind that DTLS signs with.
+fn identity_p256() -> (SecurityParameters, SecurityParameters) {
+    parameters(neater::tls::self_signed_p256(&["localhost", "127.0.0.1"], wall()).expect("a certificate"))
+}
+
+fn parameters(identity: neater::Identity) -> (SecurityParameters, SecurityParameters) {
     let mut client = SecurityParameters::new();
     client.trust = Trust::Only(vec![identity.chain[0].clone()]);
     let mut server = SecurityParameters::new();
@@ -58,9 +69,11 @@ async fn bytes_over_tcp() {
 async fn messages_over_every_stack() {
     let neater = Neater::new().expect("engine");
     let (client, server) = identity();
-    for stack in [Stack::Tls, Stack::Quic, Stack::Tcp, Stack::Udp, Stack::QuicDatagram] {
+    for stack in [Stack::Tls, Stack::Quic, Stack::Tcp, Stack::Udp, Stack::QuicDatagram, Stack::Dtls] {
         let datagrams = !stack.is_stream();
-        let (client, server) = if stack.is_secure() {
+        let (client, server) = if stack == Stack::Dtls {
+            identity_p256()
+        } else if stack.is_secure() {
             (client.clone(), server.clone())
         } else {
             (SecurityParameters::disabled(), SecurityParameters::disabled())

@@ -30,11 +30,38 @@ pub fn identity() -> &'static Identity {
     IDENTITY.get_or_init(|| self_signed(&SERVER_NAMES, neater_netsim::DEFAULT_WALL, [7; 32]))
 }
 
+/// Who the servers of DTLS are, which signs with ECDSA only: a certificate and a key on P-256 for [`SERVER_NAMES`], valid
+/// from 2020 to 2049. A file, because such keys and certificates cannot be made from a seed.
+///
+/// # Panics
+/// If the file is damaged.
+#[must_use]
+pub fn identity_p256() -> &'static Identity {
+    static IDENTITY: OnceLock<Identity> = OnceLock::new();
+    const PEM: &[u8] = include_bytes!("p256.pem");
+    IDENTITY.get_or_init(|| match neater_tls::identity_from_pem(PEM, PEM) {
+        Ok(identity) => identity,
+        Err(e) => panic!("p256.pem: {e}"),
+    })
+}
+
 /// A certificate for the same names that no client of a run trusts.
 #[must_use]
 pub fn stranger() -> Identity {
     let wall = WallTime(neater_netsim::DEFAULT_WALL.0 + Duration::from_secs(60));
     self_signed(&SERVER_NAMES, wall, [8; 32])
+}
+
+/// The same parameters with [`identity_p256`] in place of [`identity`].
+#[must_use]
+pub fn on_p256(mut security: SecurityParameters) -> SecurityParameters {
+    if !security.server_certificates.is_empty() {
+        security.server_certificates = vec![identity_p256().clone()];
+    }
+    if let Trust::Only(trusted) = &mut security.trust {
+        trusted.clone_from(&identity_p256().chain);
+    }
+    security
 }
 
 /// Security parameters of a server with [`identity`].

@@ -328,6 +328,9 @@ impl Ask {
             (None, true, _) => security::client_security(),
         };
         if self.security.is_none() {
+            if self.stacks.contains(&Stack::Dtls) {
+                security = security::on_p256(security);
+            }
             security.max_version = self.max_version;
             security.alpn.clone_from(&self.alpn);
         }

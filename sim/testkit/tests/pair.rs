@@ -10,7 +10,7 @@ use std::time::Duration;
 const S: Duration = Duration::from_secs(1);
 const MS: Duration = Duration::from_millis(1);
 const STREAMS: [Stack; 3] = [Stack::Tcp, Stack::Tls, Stack::Quic];
-const DATAGRAMS: [Stack; 2] = [Stack::Udp, Stack::QuicDatagram];
+const DATAGRAMS: [Stack; 3] = [Stack::Udp, Stack::QuicDatagram, Stack::Dtls];
 
 fn message() -> SendOptions {
     SendOptions::default()
@@ -120,6 +120,7 @@ fn messages_keep_their_boundaries_over_every_stack() {
         Ask::over(&[Stack::Quic]).framed(),
         Ask::over(&[Stack::Udp]),
         Ask::over(&[Stack::QuicDatagram]),
+        Ask::over(&[Stack::Dtls]),
         Ask::over(&[Stack::Udp]).framed(),
     ];
     for ask in asks {
@@ -199,6 +200,7 @@ fn messages_sent_before_the_connection_is_ready_arrive_first_and_once() {
         Ask::over(&[Stack::Quic]).framed(),
         Ask::over(&[Stack::Udp]),
         Ask::over(&[Stack::QuicDatagram]),
+        Ask::over(&[Stack::Dtls]),
     ] {
         let mut town = Plan::new(8).build();
         town.listen(&ask, 443, Manner::patient());
@@ -560,6 +562,7 @@ fn a_release_at_any_moment_leaves_nothing() {
         Ask::over(&[Stack::Quic]).framed(),
         Ask::over(&[Stack::Udp]),
         Ask::over(&[Stack::QuicDatagram]),
+        Ask::over(&[Stack::Dtls]),
         Ask::over(&[]).framed(),
     ];
     for ask in asks {

@@ -89,7 +89,7 @@ fn no_more_than_max_recv_rate_is_delivered_in_any_second_over_any_stream() {
 
 #[test]
 fn datagrams_wait_for_max_send_rate_and_expire_there() {
-    for stack in [Stack::Udp, Stack::QuicDatagram] {
+    for stack in [Stack::Udp, Stack::QuicDatagram, Stack::Dtls] {
         let mut town = Plan::new(3).build();
         town.listen(&with(stack, &[]), 443, Manner::patient());
         let c = town.open(&with(stack, &[("maxSendRate", "80000")]), Manner::patient());
@@ -328,7 +328,7 @@ fn what_is_set_on_one_connection_holds_for_its_group_except_the_priority() {
 #[test]
 fn the_largest_messages_are_told() {
     let get = |town: &mut Town, c: FlowId, name: &str| town.play.engine(c.node).get_property(c.conn, name).unwrap();
-    for stack in [Stack::Tcp, Stack::Tls, Stack::Quic, Stack::Udp, Stack::QuicDatagram] {
+    for stack in [Stack::Tcp, Stack::Tls, Stack::Quic, Stack::Udp, Stack::QuicDatagram, Stack::Dtls] {
         let ask = with(stack, &[]);
         let mut town = Plan::new(11).build();
         town.listen(&ask, 443, Manner::patient());
@@ -341,6 +341,10 @@ fn the_largest_messages_are_told() {
             Stack::Udp => {
                 assert_eq!(number(single), Some(1500 - 28), "an Ethernet frame over IPv4");
                 assert_eq!((number(send), number(recv)), (Some(65_507), Some(65_507)));
+            }
+            Stack::Dtls => {
+                assert_eq!(number(single), Some(1500 - 28 - 22), "and the record of DTLS 1.3");
+                assert_eq!((number(send), number(recv)), (Some(16_384), Some(16_384)));
             }
             Stack::QuicDatagram => {
                 assert_eq!(number(single.clone()), number(send), "one packet each");

@@ -30,6 +30,11 @@ const ROWS: &[Row] = &[
         why: "QUIC needs TLS configuration, knows congestion control, and nothing of ours above it",
     },
     Row {
+        room: "crates/dtls",
+        may: &["crates/base", "crates/tls"],
+        why: "DTLS needs the trust and the identities of TLS, and nothing of ours above it",
+    },
+    Row {
         room: "crates/sctp",
         may: &["crates/base", "crates/cc", "crates/sctp-wire"],
         why: "an association sits on a packet layer that it is given",
@@ -141,6 +146,7 @@ mod tests {
             ("crates/policy", "crates/property"),
             ("crates/property", "crates/base"),
             ("crates/quic", "crates/tls"),
+            ("crates/dtls", "crates/tls"),
             ("crates/engine", "crates/race"),
             ("io/net", "crates/base"),
             ("io/neater", "io/net"),

@@ -31,6 +31,7 @@ impl<N: Net> Engine<N> {
                         What::Channel(k) => Io::Channel(k),
                         What::Quic(quic) => Io::StreamPending { quic },
                         What::Sctp(sctp) => Io::SctpPending { sctp },
+                        What::Dtls(dtls) => Io::Dtls { dtls },
                     };
                     let at = self.now.after_nanos(c.request.attempt_delay);
                     self.timers.push_in_order(at, Timer::Cached(conn));

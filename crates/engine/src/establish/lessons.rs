@@ -188,6 +188,11 @@ impl<N: Net> Engine<N> {
                         lessons.trials.push((a.what, key, silent, s.started + fair));
                     }
                 }
+                What::Dtls(k) => {
+                    if self.dtlses.get(k).is_some_and(|d| d.silent_since(self.now, fair)) {
+                        lessons.now.push((key, silent));
+                    }
+                }
             }
             if let Some(r) = report
                 && let (Some(at), Some(rtt)) = (r.reachable_at, r.rtt)
@@ -218,7 +223,7 @@ impl<N: Net> Engine<N> {
                     }
                 }
                 What::Sctp(sctp) => self.sctp_try(sctp, trial, due),
-                What::Channel(_) => {}
+                What::Channel(_) | What::Dtls(_) => {}
             }
         }
         let Some(c) = self.conns.get(conn) else { return };

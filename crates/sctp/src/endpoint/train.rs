@@ -52,7 +52,8 @@ impl Endpoint {
     /// the largest packet of every layer would still fit. A train ends behind its first shorter packet.
     pub fn poll_train(&mut self, now: Instant, buffer: &mut [u8], most: usize) -> Option<Train> {
         let first = self.poll_transmit(now, buffer)?;
-        let mut train = Train { route: first.route, len: first.len, segment: first.len, ect: first.ect, whole: first.whole };
+        let mut train =
+            Train { route: first.route, len: first.len, segment: first.len, ect: first.ect, whole: first.whole };
         for _ in 1..most {
             let rest = &mut buffer[train.len..];
             if rest.len() < self.largest {

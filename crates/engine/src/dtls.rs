@@ -1,0 +1,550 @@
+//! DTLS over UDP: sessions, the sockets they use, and the connections they carry.
+//!
+//! *Responsible for* moving datagrams between sockets and [`Session`]s, for their timers, and for what becomes of a session:
+//! an attempt of a race, a connection, an incoming handshake. A client's session has a socket of its own; those of a
+//! listener share one, where each peer that has shaken hands becomes a connection (RFC 9623 section 4.7.2). *Not*
+//! responsible for the protocol, which is `neater-dtls`'s.
+//!
+//! *Invariants*: a listener sets up state for nothing but the beginning of a ClientHello, for at most
+//! [`crate::Limits::handshakes`] handshakes and [`crate::Limits::udp_peers`] peers at once; who makes room is decided as for
+//! other handshakes ([`crate::backlog`]).
+
+use crate::backlog::who_makes_room;
+use crate::channel::{Behind, Channel, Kind};
+use crate::conn::{Conn, ConnectionState, Io, Queued, Tx};
+use crate::engine::Timer;
+use crate::establish::What;
+use crate::event::{AttemptError, ConnectionError, Event, SendError};
+use crate::ids::Owner;
+use crate::request::Compiled;
+use crate::transport::{Budget, Flushed};
+use crate::{Engine, Stack};
+use core::time::Duration;
+use neater_base::net::{Ecn, ErrorKind, Net, NetError, RecvBatch, SocketOptions, Transmit};
+use neater_base::{Instant, Key};
+use neater_dtls::{DtlsError, Event as Said, Session};
+use neater_race::CandidateId;
+use neater_tls::{ServerName, TlsError};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Batches of datagrams taken from one socket in a turn.
+const RECV_BUDGET: usize = 64;
+/// The largest datagram over UDP and IPv4, in bytes.
+const UDP_MAX: usize = 65_507;
+/// How long a client may take over the handshake with a listener.
+pub(crate) const INCOMING_TIMEOUT: Duration = crate::listen::HANDSHAKE_TIMEOUT;
+
+/// A DTLS session.
+#[derive(Debug)]
+pub(crate) struct Dtls {
+    session: Session,
+    /// The socket that it uses.
+    channel: Key,
+    pub(crate) remote: SocketAddr,
+    attempt: Option<(Key, Option<CandidateId>)>,
+    /// The connection that it carries.
+    conn: Option<Key>,
+    started: Instant,
+    /// When the peer has answered, if it has.
+    answered: Option<Instant>,
+    armed: Option<Instant>,
+    /// A datagram that the socket could not take.
+    blocked: Option<Vec<u8>>,
+    /// The peer has ended it, or it has failed.
+    lost: Option<ConnectionError>,
+}
+
+impl Dtls {
+    pub(crate) fn answered_after(&self) -> Option<Duration> {
+        self.answered.map(|at| at - self.started)
+    }
+
+    /// Whether it has had at least so much time to be answered, and was not.
+    pub(crate) fn silent_since(&self, now: Instant, fair: Duration) -> bool {
+        self.answered.is_none() && now - self.started >= fair
+    }
+
+    /// It is being tried as another candidate than it was begun as.
+    pub(crate) fn adopt(&mut self, conn: Key, candidate: Option<CandidateId>) {
+        self.attempt = Some((conn, candidate));
+    }
+
+    pub(crate) fn channel(&self) -> Key {
+        self.channel
+    }
+
+    pub(crate) fn lost(&self) -> Option<ConnectionError> {
+        self.lost.clone()
+    }
+
+    /// The largest message that one datagram carries.
+    pub(crate) fn max_message(&self) -> usize {
+        self.session.max_message(UDP_MAX)
+    }
+
+    pub(crate) fn overhead(&self) -> usize {
+        self.session.overhead()
+    }
+
+    pub(crate) fn version(&self) -> Option<String> {
+        self.session.version().map(|v| v.to_string())
+    }
+
+    pub(crate) fn peer_certificates(&self) -> Vec<Vec<u8>> {
+        self.session.peer_certificates().iter().map(|c| c.to_vec()).collect()
+    }
+
+    fn transmit<'a>(&self, contents: &'a [u8]) -> Transmit<'a> {
+        Transmit { destination: self.remote, source: None, ecn: Ecn::NotEct, segment_size: None, contents }
+    }
+}
+
+fn attempt_error(error: DtlsError) -> AttemptError {
+    match error {
+        DtlsError::Tls(e) => AttemptError::Tls(e),
+        DtlsError::NoAnswer => AttemptError::TimedOut,
+        other => AttemptError::Tls(TlsError::Local(other.to_string().into())),
+    }
+}
+
+fn connection_error(error: DtlsError) -> ConnectionError {
+    match error {
+        DtlsError::Tls(e) => ConnectionError::Tls(e),
+        DtlsError::NoAnswer => ConnectionError::TimedOut,
+        other => ConnectionError::Tls(TlsError::Local(other.to_string().into())),
+    }
+}
+
+impl<N: Net> Engine<N> {
+    /// Begins a session with a server, on a socket of its own.
+    pub(crate) fn dtls_connect(
+        &mut self,
+        attempt: (Key, Option<CandidateId>),
+        addr: SocketAddr,
+        name: &str,
+        request: &Compiled,
+        options: &SocketOptions,
+        via: u8,
+    ) -> Result<What, AttemptError> {
+        let config = request.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
+        let key = self.channels.next_key();
+        let sock = self.net.udp(Owner::Channel(key).token(), addr, options).map_err(AttemptError::Net)?;
+        if let Err(e) = self.net.udp_connect(sock, addr) {
+            self.net.close(sock);
+            return Err(AttemptError::Net(e));
+        }
+        let session = Session::client(config, name, self.now, &mut self.rng);
+        let dtls = self.dtlses.insert(Dtls {
+            session,
+            channel: key,
+            remote: addr,
+            attempt: Some(attempt),
+            conn: None,
+            started: self.now,
+            answered: None,
+            armed: None,
+            blocked: None,
+            lost: None,
+        });
+        let peers = Box::new([(addr, dtls)].into());
+        let mut channel = Channel::new(sock, Kind::Dtls(peers), Behind::Attempt(attempt.0, attempt.1), addr, self.now);
+        (channel.connected, channel.writable, channel.readable, channel.via) = (true, true, true, via);
+        self.channels.insert(channel);
+        // The first flight leaves, and an error comes, when the attempt is in the books.
+        self.timers.push(self.now, Timer::Dtls(dtls));
+        Ok(What::Dtls(dtls))
+    }
+
+    pub(crate) fn dtls_timeout(&mut self, key: Key) {
+        let now = self.now;
+        let Some(d) = self.dtlses.get_mut(key) else { return };
+        d.armed = None;
+        // Nothing has been read from a new socket, so no event is promised: the first read has to be tried.
+        let channel = d.channel;
+        if self.channels.get(channel).is_some_and(|ch| ch.readable) {
+            self.dtls_readable(channel);
+        }
+        let Some(d) = self.dtlses.get_mut(key) else { return };
+        d.session.handle_timeout(now);
+        self.dtls_progress(key, Ecn::NotEct);
+    }
+
+    /// A socket of DTLS sessions is ready.
+    pub(crate) fn dtls_socket_ready(&mut self, channel: Key, readable: bool, writable: bool) {
+        if writable {
+            for key in self.dtls_peers(channel) {
+                self.dtls_transmit(key);
+                if let Some(conn) = self.dtlses.get(key).and_then(|d| d.conn) {
+                    self.conn_ready_stream(conn, false);
+                }
+            }
+        }
+        if readable {
+            self.dtls_readable(channel);
+        }
+    }
+
+    fn dtls_peers(&self, channel: Key) -> Vec<Key> {
+        match self.channels.get(channel).map(|c| &c.kind) {
+            Some(Kind::Dtls(peers)) => peers.values().copied().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Reads a socket empty, within the budget of a turn.
+    pub(crate) fn dtls_readable(&mut self, channel: Key) {
+        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
+        for round in 0.. {
+            // A session that ends may take the socket with it.
+            let Some(sock) = self.channels.get(channel).map(|c| c.sock) else { break };
+            if round >= RECV_BUDGET {
+                self.again = true;
+                self.pending_shared.push((channel, channel));
+                break;
+            }
+            match self.net.recv(sock, &mut batch) {
+                Ok(_) => {
+                    for (meta, data) in batch.filled() {
+                        for one in data.chunks(meta.stride.max(1)) {
+                            self.dtls_datagram(channel, meta.source, one, meta.ecn);
+                        }
+                    }
+                }
+                Err(e) if e.is_would_block() => {
+                    if let Some(ch) = self.channels.get_mut(channel) {
+                        ch.drained();
+                    }
+                    break;
+                }
+                Err(e) => self.dtls_icmp(channel, e),
+            }
+        }
+        self.batch = Some(batch);
+    }
+
+    /// The network has something to say about what was sent: to an attempt it is the end, as for QUIC; whoever has an
+    /// authenticated peer does not listen to strangers.
+    fn dtls_icmp(&mut self, channel: Key, error: NetError) {
+        let Some(ch) = self.channels.get(channel) else { return };
+        let (sock, behind) = (ch.sock, ch.behind);
+        match behind {
+            Behind::Attempt(conn, candidate) => {
+                if let [key] = self.dtls_peers(channel)[..]
+                    && self.dtlses.get(key).is_some_and(|d| !d.session.is_connected())
+                {
+                    self.attempt_failed(conn, candidate, What::Dtls(key), AttemptError::Net(error));
+                }
+            }
+            Behind::Conn(conn) if self.conns.get(conn).is_some_and(|c| c.request.soft_errors) => {
+                if let Some(icmp) = self.net.take_icmp_error(sock) {
+                    self.notify(conn, Event::SoftError(icmp));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn dtls_datagram(&mut self, channel: Key, source: SocketAddr, data: &[u8], ecn: Ecn) {
+        let Some(Channel { kind: Kind::Dtls(peers), behind, .. }) = self.channels.get(channel) else { return };
+        let (known, behind) = (peers.get(&source).copied(), *behind);
+        let key = match (known, behind) {
+            (Some(key), _) => key,
+            (None, Behind::Listener(listener)) if neater_dtls::begins_handshake(data) => {
+                match self.dtls_incoming(listener, channel, source) {
+                    Some(key) => key,
+                    None => return,
+                }
+            }
+            _ => return,
+        };
+        let now = self.now;
+        let Some(d) = self.dtlses.get_mut(key) else { return };
+        d.session.handle_datagram(now, data);
+        self.dtls_progress(key, ecn);
+    }
+
+    /// Somebody begins a handshake with a listener.
+    fn dtls_incoming(&mut self, listener: Key, channel: Key, source: SocketAddr) -> Option<Key> {
+        let l = self.listeners.get(listener)?;
+        let request = l.request.clone();
+        let config = request.0.dtls.1.as_ref()?;
+        let full = l.limit == Some(0) || l.backlog.is_full();
+        let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get(channel) else { return None };
+        if full
+            || peers.len() >= self.limits.udp_peers
+            || self.conns.len() >= self.limits.connections
+            || !self.dtls_has_room(channel, source)
+        {
+            self.stats.refused += 1;
+            return None;
+        }
+        let session = Session::server(config, self.now, &mut self.rng);
+        let key = self.dtlses.insert(Dtls {
+            session,
+            channel,
+            remote: source,
+            attempt: None,
+            conn: None,
+            started: self.now,
+            answered: None,
+            armed: None,
+            blocked: None,
+            lost: None,
+        });
+        if let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get_mut(channel) {
+            peers.insert(source, key);
+        }
+        // A client that has sent one datagram and is never heard of again has no timer that would end it.
+        self.timers.push(self.now + INCOMING_TIMEOUT, Timer::DtlsIncoming(key));
+        Some(key)
+    }
+
+    /// An incoming handshake has had its time.
+    pub(crate) fn dtls_incoming_timeout(&mut self, key: Key) {
+        if self.dtlses.get(key).is_some_and(|d| d.conn.is_none() && d.attempt.is_none()) {
+            self.stats.refused += 1;
+            self.dtls_drop(key);
+        }
+    }
+
+    /// Whether another handshake may begin; somebody else's may have to make room.
+    fn dtls_has_room(&mut self, channel: Key, from: SocketAddr) -> bool {
+        // Nearly always far below the limit: only then is it worth counting.
+        if self.dtlses.len() < self.limits.handshakes {
+            return true;
+        }
+        let shaking = |d: &Dtls| d.channel == channel && d.conn.is_none();
+        let all = || self.dtlses.iter().filter(|(_, d)| shaking(d)).map(|(k, d)| (k, d.remote.ip(), d.started));
+        if all().count() < self.limits.handshakes {
+            return true;
+        }
+        let Some(victim) = who_makes_room(all(), Some(from.ip()), self.now) else { return false };
+        self.stats.refused += 1;
+        tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
+        self.dtls_drop(victim);
+        true
+    }
+
+    /// Takes what a session has to send and to say, and arms its timer.
+    fn dtls_progress(&mut self, key: Key, ecn: Ecn) {
+        self.dtls_transmit(key);
+        loop {
+            let now = self.now;
+            let Some(d) = self.dtlses.get_mut(key) else { return };
+            let Some(said) = d.session.poll_event() else { break };
+            match said {
+                Said::Reachable => {
+                    d.answered = Some(now);
+                    let (remote, rtt) = (d.remote, now - d.started);
+                    if let Some((conn, candidate)) = d.attempt {
+                        self.reachable(conn, candidate, Stack::Dtls, remote, rtt);
+                    }
+                }
+                Said::Connected => self.dtls_connected(key),
+                Said::Received => self.dtls_take(key, ecn),
+                Said::Closed => self.dtls_lost(key, None),
+                Said::Failed(e) => self.dtls_lost(key, Some(e)),
+            }
+        }
+        let Some(d) = self.dtlses.get_mut(key) else { return };
+        if let Some(at) = d.session.next_timeout()
+            && d.armed.is_none_or(|armed| at < armed)
+        {
+            d.armed = Some(at);
+            self.timers.push(at, Timer::Dtls(key));
+        }
+    }
+
+    /// Sends what a session has to send. What the socket does not take is lost, as on the way, but for one datagram.
+    fn dtls_transmit(&mut self, key: Key) {
+        let Some(d) = self.dtlses.get_mut(key) else { return };
+        let Some(ch) = self.channels.get_mut(d.channel) else { return };
+        while ch.writable {
+            let Some(datagram) = d.blocked.take().or_else(|| d.session.poll_transmit()) else { return };
+            match self.net.send(ch.sock, &d.transmit(&datagram)) {
+                Ok(()) => {}
+                Err(e) if e.is_would_block() => {
+                    ch.writable = false;
+                    d.blocked = Some(datagram);
+                }
+                // About an earlier datagram (RFC 1122 section 4.1.3.3), or for good: an attempt ends with it.
+                Err(e) => {
+                    let channel = d.channel;
+                    return self.dtls_icmp(channel, e);
+                }
+            }
+        }
+        while d.session.poll_transmit().is_some() {}
+    }
+
+    fn dtls_connected(&mut self, key: Key) {
+        let Some(d) = self.dtlses.get(key) else { return };
+        if let Some((conn, candidate)) = d.attempt {
+            return self.attempt_established(conn, candidate, What::Dtls(key));
+        }
+        let listener = match self.channels.get(d.channel).map(|c| c.behind) {
+            Some(Behind::Listener(l)) => l,
+            _ => return self.dtls_drop(key),
+        };
+        // The program takes nothing, and no kernel keeps this for it.
+        let room = !self.is_full(listener) && self.conns.len() < self.limits.connections;
+        let Some(l) = self.listeners.get(listener).filter(|_| room) else {
+            self.stats.refused += 1;
+            return self.dtls_drop(key);
+        };
+        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.now);
+        c.stack = Some(Stack::Dtls);
+        c.passive = true;
+        c.io = Io::Dtls { dtls: key };
+        let conn = self.conns.insert(c);
+        if let Some(d) = self.dtlses.get_mut(key) {
+            d.conn = Some(conn);
+        }
+        self.deliver_incoming(listener, conn);
+    }
+
+    /// The session has won the race for a connection.
+    pub(crate) fn dtls_won(&mut self, conn: Key, key: Key) {
+        let (Some(d), Some(c)) = (self.dtlses.get_mut(key), self.conns.get_mut(conn)) else { return };
+        d.attempt = None;
+        d.conn = Some(conn);
+        c.io = Io::Dtls { dtls: key };
+        if let Some(ch) = self.channels.get_mut(d.channel) {
+            ch.behind = Behind::Conn(conn);
+        }
+    }
+
+    /// Gives a connection what has arrived for it.
+    pub(crate) fn dtls_take(&mut self, key: Key, ecn: Ecn) {
+        let Some(conn) = self.dtlses.get(key).and_then(|d| d.conn) else { return };
+        let mut got = false;
+        while let Some(data) = self.dtlses.get_mut(key).and_then(|d| d.session.recv()) {
+            got |= self.queue_datagram(conn, Queued { data, ecn });
+        }
+        if got {
+            self.arrived(conn);
+        }
+    }
+
+    /// A session is over: the peer has closed it (`None`), or it has failed.
+    fn dtls_lost(&mut self, key: Key, error: Option<DtlsError>) {
+        let Some(d) = self.dtlses.get_mut(key) else { return };
+        d.lost = Some(error.clone().map_or(ConnectionError::Closed, connection_error));
+        if let Some((conn, candidate)) = d.attempt {
+            let error = error.map_or(AttemptError::ClosedByPeer, attempt_error);
+            return self.attempt_failed(conn, candidate, What::Dtls(key), error);
+        }
+        let Some(conn) = d.conn else {
+            tracing::debug!(target: "neater::listen", "handshake failed: {error:?}");
+            return self.dtls_drop(key);
+        };
+        let Some(c) = self.conns.get(conn) else { return };
+        if c.is_greeting() {
+            return self.greeting_failed(conn, &error.map_or(ConnectionError::Closed, connection_error));
+        }
+        match (c.state, error) {
+            // What has arrived can still be read.
+            (ConnectionState::Established, None) if c.tx.is_empty() => {
+                self.end_message(conn);
+                self.notify(conn, Event::Readable);
+                self.notify(conn, Event::Closed);
+                self.set_closed(conn);
+            }
+            (ConnectionState::Closed, _) => {}
+            (_, error) => self.fail_connection(conn, error.map_or(ConnectionError::Closed, connection_error)),
+        }
+    }
+
+    /// Ends a session, and tells the peer if there is one. A socket without sessions goes with the last, unless its
+    /// listener still listens.
+    pub(crate) fn dtls_drop(&mut self, key: Key) {
+        let now = self.now;
+        let Some(mut d) = self.dtlses.remove(key) else { return };
+        d.session.close(now);
+        let Some(ch) = self.channels.get_mut(d.channel) else { return };
+        while let Some(datagram) = d.session.poll_transmit() {
+            if ch.writable {
+                // A farewell may be lost.
+                let _ = self.net.send(ch.sock, &d.transmit(&datagram));
+            }
+        }
+        let Kind::Dtls(peers) = &mut ch.kind else { return };
+        peers.remove(&d.remote);
+        if peers.is_empty()
+            && !matches!(ch.behind, Behind::Listener(l) if self.listeners.contains(l))
+            && let Some(ch) = self.channels.remove(d.channel)
+        {
+            self.net.close(ch.sock);
+        }
+    }
+
+    /// A listener stops: handshakes under way are over. True if its socket is still needed.
+    pub(crate) fn dtls_stop_listening(&mut self, channel: Key) -> bool {
+        for key in self.dtls_peers(channel) {
+            if self.dtlses.get(key).is_some_and(|d| d.conn.is_none()) {
+                self.dtls_drop(key);
+            }
+        }
+        !self.dtls_peers(channel).is_empty()
+    }
+
+    /// Writes as much of a connection's queue as the socket takes.
+    pub(crate) fn flush_dtls(&mut self, key: Key, tx: &mut Tx, budget: &mut Budget, done: &mut Flushed) {
+        // Calls do not look at the clock, and there may have been no turn for a long time.
+        let now = self.net.now();
+        let Some(d) = self.dtlses.get_mut(key) else { return };
+        let Some(ch) = self.channels.get_mut(d.channel) else { return };
+        let mut retried = false;
+        while let Some(front) = tx.queue.front() {
+            if !ch.writable || d.blocked.is_some() || !budget.take_datagram(front.data.len()) {
+                return;
+            }
+            let n = front.data.len();
+            let sent = d.session.send(now, &front.data);
+            let id = tx.pop();
+            let failed = match sent {
+                Ok(()) => None,
+                Err(neater_dtls::SendError::TooLarge) => {
+                    Some(SendError::MessageTooLarge { max: d.session.max_message(UDP_MAX) })
+                }
+                Err(_) => {
+                    let lost = d.lost.clone().unwrap_or(ConnectionError::Closed);
+                    Some(SendError::Connection(lost))
+                }
+            };
+            let mut failed = failed;
+            while let Some(datagram) = d.session.poll_transmit() {
+                match self.net.send(ch.sock, &d.transmit(&datagram)) {
+                    Ok(()) => {}
+                    Err(e) if e.is_would_block() => {
+                        ch.writable = false;
+                        d.blocked = Some(datagram);
+                        break;
+                    }
+                    // An ICMP error of an earlier datagram: not this one's fault.
+                    Err(e) if e.kind == ErrorKind::ConnectionRefused && !core::mem::replace(&mut retried, true) => {
+                        let _ = self.net.send(ch.sock, &d.transmit(&datagram));
+                    }
+                    Err(e) if e.kind == ErrorKind::MessageTooLarge => {
+                        failed = Some(SendError::MessageTooLarge { max: 0 });
+                    }
+                    Err(e) => failed = Some(SendError::Connection(ConnectionError::Net(e))),
+                }
+            }
+            match (failed, id) {
+                (None, id) => {
+                    done.bytes += n;
+                    done.sent.extend(id);
+                }
+                (Some(error), Some(id)) => done.failed.push((id, error)),
+                (Some(_), None) => {}
+            }
+        }
+        if d.session.is_over() {
+            // What the session has said about its end is heard in the next turn.
+            self.timers.push(now, Timer::Dtls(key));
+        }
+    }
+}
