@@ -1,9 +1,9 @@
 //! Our SCTP and usrsctp, over UDP on loopback, with an emulated link in between: every message is accounted for.
 
-use neater_interop::sctp::{Batch, Role, Wish, World, decode_errors};
+use neater_interop::sctp::{Batch, Driver, Role, Wish, World, decode_errors};
 use neater_interop::{Scratch, skip};
 use neater_link::{LinkConfig, Loss, Overtaking};
-use neater_sctp::{AssociationConfig, CloseReason, Event, RtoConfig, Scheduler};
+use neater_sctp::{AddressChange, AssociationConfig, CloseReason, Event, LayerId, RtoConfig, Scheduler};
 use neater_sctp_wire::StreamId;
 use std::time::Duration;
 
@@ -330,5 +330,56 @@ fn tshark_finds_no_fault_with_any_packet() {
             }
             Err(why) => skip!("{why}"),
         }
+    }
+}
+
+/// usrsctp computes the same keys: it authenticates what we require, and takes what we authenticate because it requires that.
+#[test]
+fn chunks_are_authenticated_in_both_directions() {
+    for role in ROLES {
+        for sha256 in [true, false] {
+            let mut wish = Wish::new(role);
+            wish.config.extensions.dynamic_addresses = true;
+            // DATA, SACK, I-DATA, and what ends the association.
+            wish.config.authentication.required = vec![0, 3, 6, 7, 8, 64];
+            wish.config.authentication.sha256 = sha256;
+            // And DATA from us.
+            wish.peer.extend(["--auth-chunk", "0"]);
+            let mut world = world!(wish);
+            let id = world.id;
+            let agreed = world.driver.endpoint().agreed(id).expect("it is up").0;
+            assert!(agreed.authentication && agreed.dynamic_addresses, "{role:?}: {agreed:?}");
+            for batch in [Batch::reliable(200, 20, 1..=3000), Batch::reliable(3, 2, 100_000..=100_000)] {
+                world.ours(&batch);
+                world.theirs(&batch);
+            }
+            world.settle();
+            let stats = world.driver.endpoint().association_stats(id).expect("it is up");
+            assert_eq!(stats.unauthenticated, 0, "{role:?} {sha256}");
+            world.part();
+        }
+    }
+}
+
+/// An ASCONF chunk of ours is checked and answered by usrsctp. Its address stays: one that is added again is no change.
+#[test]
+fn a_change_of_addresses_is_answered() {
+    for role in ROLES {
+        let mut wish = Wish::new(role);
+        wish.config.extensions.dynamic_addresses = true;
+        let mut world = world!(wish);
+        let (id, change) = (world.id, AddressChange::Prefer(LayerId(0)));
+        world.driver.endpoint().change_addresses(id, &[change]).expect("it may be asked");
+        let answered = |d: &Driver| {
+            d.events.iter().find_map(|(_, e)| match e {
+                Event::AddressChanged { change: c, done } if *c == change => Some(*done),
+                _ => None,
+            })
+        };
+        assert!(world.driver.until("the answer", Duration::from_secs(20), |d| answered(d)), "{role:?}");
+        world.ours(&Batch::reliable(10, 2, 1..=2000));
+        world.theirs(&Batch::reliable(10, 2, 1..=2000));
+        world.settle();
+        world.part();
     }
 }

@@ -2,17 +2,84 @@
 
 use core::ops::Range;
 
-use crate::PACKET_MAX;
 use crate::checksum::{self, Checksum};
 use crate::chunk::{Auth, HmacId, Pad};
 use crate::error::Full;
 use crate::packet::CommonHeader;
 use crate::writer::{Emit, Writer};
+use crate::{PACKET_MAX, padded};
 
 /// Writes a packet into a buffer, chunk by chunk, up to the buffer's length.
 #[derive(Debug)]
 pub struct PacketBuilder<'b> {
     out: Writer<'b>,
+    signing: Option<Signing>,
+    slot: Option<AuthSlot>,
+}
+
+/// A set of chunk types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChunkSet([u64; 4]);
+
+impl ChunkSet {
+    /// None.
+    pub const EMPTY: Self = Self([0; 4]);
+
+    /// Adds a type.
+    pub const fn insert(&mut self, kind: u8) {
+        self.0[(kind >> 6) as usize] |= 1 << (kind & 63);
+    }
+
+    /// Whether a type is in it.
+    #[must_use]
+    pub const fn contains(&self, kind: u8) -> bool {
+        self.0[(kind >> 6) as usize] & 1 << (kind & 63) != 0
+    }
+
+    /// What is in either.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        let ([a, b, c, d], [e, f, g, h]) = (self.0, other.0);
+        Self([a | e, b | f, c | g, d | h])
+    }
+
+    /// Whether nothing is in it.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        matches!(self.0, [0, 0, 0, 0])
+    }
+}
+
+impl FromIterator<u8> for ChunkSet {
+    fn from_iter<I: IntoIterator<Item = u8>>(kinds: I) -> Self {
+        let mut set = Self::EMPTY;
+        kinds.into_iter().for_each(|kind| set.insert(kind));
+        set
+    }
+}
+
+/// Which chunks go behind an AUTH chunk, and what is in that (RFC 4895 section 6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signing {
+    /// Which of the keys that both endpoints share.
+    pub key: u16,
+    /// With which algorithm.
+    pub hmac: HmacId,
+    /// The chunks that the peer takes only behind an AUTH chunk.
+    pub kinds: ChunkSet,
+}
+
+impl Signing {
+    /// How many bytes of every packet are kept for the AUTH chunk: of those chunks that fill packets (DATA, I-DATA, SACK) one must
+    /// know beforehand what fits.
+    #[must_use]
+    pub const fn reserved(&self) -> usize {
+        let fills = self.kinds.contains(0) || self.kinds.contains(3) || self.kinds.contains(64);
+        match self.hmac.digest_len() {
+            Some(len) if fills => Auth::HEADER_LEN + padded(len),
+            _ => 0,
+        }
+    }
 }
 
 /// Where the digest of an AUTH chunk goes that [`PacketBuilder::push_auth`] wrote.
@@ -33,7 +100,19 @@ impl<'b> PacketBuilder<'b> {
         let limit = buffer.len().min(PACKET_MAX) & !3;
         let mut out = Writer::new(&mut buffer[..limit]);
         header.write(&mut out);
-        if out.overflowed() { Err(Full) } else { Ok(Self { out }) }
+        if out.overflowed() { Err(Full) } else { Ok(Self { out, signing: None, slot: None }) }
+    }
+
+    /// From now on chunks of the types that `signing` names are put behind an AUTH chunk, which is written when the first of
+    /// them comes. [`PacketBuilder::auth`] says whether there is one, and it needs its digest before the packet is finished.
+    pub const fn sign(&mut self, signing: Signing) {
+        self.signing = Some(signing);
+    }
+
+    /// The AUTH chunk that [`PacketBuilder::sign`] made necessary.
+    #[must_use = "the digest is zeros until it is set"]
+    pub fn auth(&self) -> Option<AuthSlot> {
+        self.slot.clone()
     }
 
     /// How long the packet is so far, in bytes.
@@ -48,16 +127,20 @@ impl<'b> PacketBuilder<'b> {
         self.out.len() <= CommonHeader::LEN
     }
 
-    /// The longest chunk, header included, that still fits, in bytes. A multiple of four.
+    /// The longest chunk, header included, that still fits, in bytes, with the AUTH chunk that it may need. A multiple of four.
     #[must_use]
     pub const fn room(&self) -> usize {
-        self.out.room()
+        match self.signing {
+            Some(ref signing) => self.out.room().saturating_sub(signing.reserved()),
+            None => self.out.room(),
+        }
     }
 
     /// Adds a chunk and its padding.
     ///
     /// # Errors
     /// [`Full`] if it does not fit; the packet is as it was.
+    #[inline]
     pub fn push(&mut self, chunk: &impl Emit) -> Result<(), Full> {
         let start = self.out.len();
         chunk.emit(&mut self.out);
@@ -65,6 +148,33 @@ impl<'b> PacketBuilder<'b> {
         if self.out.overflowed() {
             self.out.rewind(start);
             return Err(Full);
+        }
+        match self.signing {
+            Some(signing) if self.slot.is_none() => self.sign_first(start, signing, chunk),
+            _ => Ok(()),
+        }
+    }
+
+    /// What was written at `start` is written again behind an AUTH chunk, if it must be there.
+    #[cold]
+    fn sign_first(&mut self, start: usize, signing: Signing, chunk: &impl Emit) -> Result<(), Full> {
+        let kind = self.out.written().get(start).copied();
+        if !kind.is_some_and(|kind| signing.kinds.contains(kind)) {
+            return Ok(());
+        }
+        self.out.rewind(start);
+        self.signing = None;
+        let done = self.push_auth(signing.key, signing.hmac, signing.hmac.digest_len().unwrap_or(0)).and_then(|slot| {
+            self.push(chunk)?;
+            Ok(slot)
+        });
+        match done {
+            Ok(slot) => self.slot = Some(slot),
+            Err(Full) => {
+                self.out.rewind(start);
+                self.signing = Some(signing);
+                return Err(Full);
+            }
         }
         Ok(())
     }
@@ -135,6 +245,35 @@ mod tests {
         packet.verify(ZeroChecksum::Refused).unwrap();
         assert_eq!(packet.header, HEADER);
         packet.chunks().map(|raw| Chunk::decode(&raw.unwrap()).unwrap()).collect()
+    }
+
+    #[test]
+    fn chunks_that_must_be_signed_go_behind_one_auth_chunk() {
+        let kinds: ChunkSet = [CookieEcho::KIND, 0, 255].into_iter().collect();
+        assert!(kinds.contains(0) && kinds.contains(255) && !kinds.contains(64) && !kinds.is_empty());
+        assert!(ChunkSet::EMPTY.is_empty());
+        let mut buffer = [0; 100];
+        let mut packet = PacketBuilder::new(&mut buffer, HEADER).unwrap();
+        packet.sign(Signing { key: 3, hmac: HmacId::SHA1, kinds });
+        packet.push(&CookieAck).unwrap();
+        assert_eq!((packet.auth(), packet.len()), (None, 16));
+        packet.push(&CookieEcho { cookie: &[1; 4] }).unwrap();
+        packet.push(&CookieEcho { cookie: &[2; 4] }).unwrap();
+        let slot = packet.auth().unwrap();
+        assert_eq!((packet.signed(&slot).len(), packet.len()), (28 + 8 + 8, 60));
+        packet.set_digest(&slot, &[9; 20]);
+        let len = packet.finish(Checksum::Crc32c);
+        let all = chunks(&buffer[..len]);
+        assert_eq!(all[1], Auth { key: 3, hmac: HmacId::SHA1, digest: &[9; 20] }.into());
+        assert_eq!((all.len(), all[0], all[3]), (4, CookieAck.into(), CookieEcho { cookie: &[2; 4] }.into()));
+
+        // No room for both: nothing is written, and a later packet is signed all the same.
+        let mut small = [0; 44];
+        let mut packet = PacketBuilder::new(&mut small, HEADER).unwrap();
+        packet.sign(Signing { key: 0, hmac: HmacId::SHA1, kinds });
+        assert_eq!((packet.push(&CookieEcho { cookie: &[1; 8] }), packet.len(), packet.auth()), (Err(Full), 12, None));
+        packet.push(&CookieEcho { cookie: &[] }).unwrap();
+        assert!(packet.auth().is_some());
     }
 
     #[test]

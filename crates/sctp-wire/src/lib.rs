@@ -48,7 +48,7 @@ pub mod parameter;
 mod writer;
 
 pub use array::{Array, Fixed};
-pub use builder::{AuthSlot, PacketBuilder};
+pub use builder::{AuthSlot, ChunkSet, PacketBuilder, Signing};
 pub use cause::{Cause, Causes};
 pub use checksum::{Checksum, ZeroChecksum};
 pub use chunk::Chunk;

@@ -1,11 +1,18 @@
 //! What can be set: of an endpoint, and of its associations.
 
+use crate::ids::Route;
 use core::time::Duration;
 use neater_cc::{
     Congestion, Cubic, CubicConfig, HyStartConfig, IdleRule, InitialWindow, NewReno, NewRenoConfig, PacingConfig,
     Reduction,
 };
+use neater_sctp_wire::chunk::{Asconf, AsconfAck, Auth, Init, InitAck, ShutdownComplete};
 use std::net::IpAddr;
+
+/// The most chunk types that we want to be authenticated: they are in every INIT chunk and cookie.
+pub(crate) const MAX_REQUIRED: usize = 32;
+/// The most keys of one association.
+pub(crate) const MAX_KEYS: usize = 16;
 
 /// What a packet layer (UDP, raw IP, DTLS) says of itself. One instance per local address that packets leave from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,16 +178,84 @@ pub struct Extensions {
     pub partial_reliability: bool,
     /// RE-CONFIG (RFC 6525).
     pub reconfiguration: bool,
-    /// ECN (RFC 4960 appendix A, RFC 3168). Written, but no test has seen it with a queue that marks: off unless asked for.
+    /// ECN (RFC 4960 appendix A, RFC 3168): for packet layers that send [`crate::Transmit::ect`] and say what arrived marked; off
+    /// unless asked for, because a layer that does only the former would hide congestion.
     pub ecn: bool,
     /// No checksum over a layer that authenticates (RFC 9653).
     pub zero_checksum: bool,
+    /// AUTH (RFC 4895), as [`AssociationConfig::authentication`] says.
+    pub authentication: bool,
+    /// ASCONF (RFC 5061): addresses come and go while the association lives. Brings `authentication` with it.
+    pub dynamic_addresses: bool,
+}
+
+impl Extensions {
+    /// None of them.
+    pub const NONE: Self = Self {
+        interleaving: false,
+        partial_reliability: false,
+        reconfiguration: false,
+        ecn: false,
+        zero_checksum: false,
+        authentication: false,
+        dynamic_addresses: false,
+    };
+
+    /// Those that both have.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            interleaving: self.interleaving && other.interleaving,
+            partial_reliability: self.partial_reliability && other.partial_reliability,
+            reconfiguration: self.reconfiguration && other.reconfiguration,
+            ecn: self.ecn && other.ecn,
+            zero_checksum: self.zero_checksum && other.zero_checksum,
+            authentication: self.authentication && other.authentication,
+            dynamic_addresses: self.dynamic_addresses && other.dynamic_addresses,
+        }
+    }
 }
 
 impl Default for Extensions {
-    /// All but ECN, which has not met a marking queue in a test yet.
+    /// All but ECN, AUTH and ASCONF.
     fn default() -> Self {
-        Self { interleaving: true, partial_reliability: true, reconfiguration: true, ecn: false, zero_checksum: true }
+        Self { interleaving: true, partial_reliability: true, reconfiguration: true, zero_checksum: true, ..Self::NONE }
+    }
+}
+
+/// A key that both endpoints have been given: an endpoint pair shared key (RFC 4895 section 6.1).
+#[derive(Clone, PartialEq, Eq)]
+pub struct SharedKey {
+    /// Its number.
+    pub id: u16,
+    /// Its bytes; none at all is the key that everybody has.
+    pub secret: Vec<u8>,
+}
+
+impl core::fmt::Debug for SharedKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "shared key {} of {} bytes", self.id, self.secret.len())
+    }
+}
+
+/// How chunks are authenticated (RFC 4895), with [`Extensions::authentication`]. The same for all associations of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Authentication {
+    /// The types of chunks that we take only if they are authenticated; ASCONF and ASCONF-ACK always are. INIT, INIT ACK, SHUTDOWN
+    /// COMPLETE and AUTH cannot be (section 3.2) and are left out; at most 32 are taken. A peer that does not authenticate is
+    /// refused if there are any.
+    pub required: Vec<u8>,
+    /// SHA-256 is asked for before SHA-1, which everybody must have (section 3.3); else SHA-1 alone.
+    pub sha256: bool,
+    /// The keys, at most 16. None: the empty one with number 0.
+    pub keys: Vec<SharedKey>,
+    /// The number of the key that we send with.
+    pub key: u16,
+}
+
+impl Default for Authentication {
+    fn default() -> Self {
+        Self { required: Vec::new(), sha256: true, keys: Vec::new(), key: 0 }
     }
 }
 
@@ -209,6 +284,16 @@ pub struct AssociationConfig {
     pub max_path_retransmits: u32,
     /// `HB.interval`; `None`: no heartbeats except to verify paths.
     pub heartbeat_interval: Option<Duration>,
+    /// The same for paths in UDP, whose way may lead through a NAT that forgets (RFC 6951 section 4); the shorter of the two counts.
+    pub encapsulated_heartbeat_interval: Option<Duration>,
+    /// `PFMR`: a path with more errors than this is doubted while there is another one (RFC 7829 section 3); `None`: not before it
+    /// has failed.
+    pub potentially_failed: Option<u32>,
+    /// `PSMR`: with more errors than this on the preferred path, the one in its place becomes the preferred one (RFC 7829
+    /// section 5); `None`: never.
+    pub primary_switchover: Option<u32>,
+    /// Search for the largest packet that each path takes, up to what its layer does (RFC 8899); else that is believed.
+    pub search_mtu: bool,
     /// `SACK.Delay`, at most 500 ms (RFC 9260 section 6.2).
     pub sack_delay: Duration,
     /// Acknowledge at the latest with this many packets.
@@ -223,6 +308,8 @@ pub struct AssociationConfig {
     pub extensions: Extensions,
     /// The adaptation indication that we send (RFC 5061 section 4.2.6).
     pub adaptation: Option<u32>,
+    /// Authenticated chunks.
+    pub authentication: Authentication,
 }
 
 impl Default for AssociationConfig {
@@ -243,6 +330,10 @@ impl Default for AssociationConfig {
             max_association_retransmits: 10,
             max_path_retransmits: 5,
             heartbeat_interval: Some(Duration::from_secs(30)),
+            encapsulated_heartbeat_interval: Some(Duration::from_secs(15)),
+            search_mtu: true,
+            potentially_failed: Some(0),
+            primary_switchover: None,
             sack_delay: Duration::from_millis(100),
             sack_every: 2,
             max_paths: 8,
@@ -250,6 +341,7 @@ impl Default for AssociationConfig {
             scheduler: Scheduler::default(),
             extensions: Extensions::default(),
             adaptation: None,
+            authentication: Authentication::default(),
         }
     }
 }
@@ -266,15 +358,19 @@ impl AssociationConfig {
             },
             sack_delay: Duration::from_millis(200),
             recovery: Recovery::rfc9260(),
-            extensions: Extensions {
-                interleaving: false,
-                partial_reliability: false,
-                reconfiguration: false,
-                ecn: false,
-                zero_checksum: false,
-            },
+            encapsulated_heartbeat_interval: None,
+            search_mtu: false,
+            potentially_failed: None,
+            extensions: Extensions::NONE,
             ..Self::default()
         }
+    }
+
+    /// How long a path may be idle before it is looked at.
+    pub(crate) fn heartbeat_interval(&self, route: Route) -> Option<Duration> {
+        let encapsulated = self.encapsulated_heartbeat_interval.filter(|_| route.remote.port() != 0);
+        // Without heartbeats at all there are none in UDP either.
+        self.heartbeat_interval.map(|i| encapsulated.map_or(i, |e| e.min(i)))
     }
 
     /// The same with every value in its range.
@@ -289,6 +385,15 @@ impl AssociationConfig {
         self.max_paths = self.max_paths.clamp(1, 32);
         self.rto.max = self.rto.max.max(self.rto.min);
         self.rto.initial = self.rto.initial.clamp(self.rto.min, self.rto.max);
+        self.extensions.authentication |= self.extensions.dynamic_addresses;
+        let auth = &mut self.authentication;
+        auth.required
+            .extend(self.extensions.dynamic_addresses.then_some([Asconf::KIND, AsconfAck::KIND]).into_iter().flatten());
+        auth.required.sort_unstable();
+        auth.required.dedup();
+        auth.required.retain(|k| ![Init::KIND, InitAck::KIND, ShutdownComplete::KIND, Auth::KIND].contains(k));
+        auth.required.truncate(MAX_REQUIRED);
+        auth.keys.truncate(MAX_KEYS);
         self
     }
 }
@@ -314,6 +419,8 @@ pub struct Config {
     pub max_replies: usize,
     /// Stateless answers to packets out of the blue, and INIT ACK chunks larger than three times their INIT, per second.
     pub replies_per_second: u32,
+    /// Of those, the most for one address (for IPv6, one network of 64 bits) per second.
+    pub replies_per_source: u32,
     /// For the associations.
     pub association: AssociationConfig,
 }
@@ -330,6 +437,7 @@ impl Default for Config {
             max_associations: 100_000,
             max_replies: 256,
             replies_per_second: 1000,
+            replies_per_source: 100,
             association: AssociationConfig::default(),
         }
     }

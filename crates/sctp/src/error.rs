@@ -100,3 +100,37 @@ impl fmt::Display for ReconfigError {
 }
 
 impl std::error::Error for ReconfigError {}
+
+/// A change of addresses was not taken (RFC 5061).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AddressError {
+    /// There is no such association, or it is not established.
+    NotEstablished,
+    /// The peer does not support it, or not with authentication.
+    NotSupported,
+    /// There is no such packet layer, or the peer does not know it.
+    NoSuchLayer,
+    /// Too many changes wait.
+    TooMany,
+    /// The last address cannot be removed (RFC 5061 section 5.3, F5).
+    LastAddress,
+    /// The layer's address is not told ([`crate::Config::tell_addresses`]), and with more than two layers in use the peer cannot be
+    /// told which one is meant: name the one to keep.
+    NotExpressible,
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotEstablished => "the association is not established",
+            Self::NotSupported => "the peer does not support dynamic addresses (RFC 5061)",
+            Self::NoSuchLayer => "there is no such packet layer, or the peer does not know it",
+            Self::TooMany => "too many changes of addresses wait already",
+            Self::LastAddress => "an association has at least one address: add another one first",
+            Self::NotExpressible => "an address that is not told can only be removed by naming the one to keep",
+        })
+    }
+}
+
+impl std::error::Error for AddressError {}

@@ -1,6 +1,6 @@
 //! What an association tells the application.
 
-use crate::ids::{MessageId, PathId, Route};
+use crate::ids::{LayerId, MessageId, PathId, Route};
 use crate::path::PathState;
 use neater_sctp_wire::StreamId;
 
@@ -27,6 +27,35 @@ pub enum CloseReason {
     Refused(&'static str),
     /// The shutdown took too long (T5-shutdown-guard).
     ShutdownTimeout,
+}
+
+/// A change of our addresses (RFC 5061), each named by the layer that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddressChange {
+    /// The peer can reach us there too.
+    Add(LayerId),
+    /// The peer can no longer reach us there.
+    Remove(LayerId),
+    /// The peer can reach us there only.
+    KeepOnly(LayerId),
+    /// The peer should send there.
+    Prefer(LayerId),
+}
+
+/// What an ICMP or ICMPv6 message says (RFC 9260 section 10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpError {
+    /// Fragmentation needed, or Packet Too Big.
+    PacketTooBig {
+        /// The largest SCTP packet that gets through: what the message says, less what the layer puts around it.
+        size: u16,
+    },
+    /// Protocol unreachable, or an unrecognized next header.
+    ProtocolUnreachable,
+    /// Port unreachable.
+    PortUnreachable,
+    /// Any other destination unreachable.
+    Unreachable,
 }
 
 /// What has happened.
@@ -99,6 +128,13 @@ pub enum Event {
         /// How many there are now.
         outbound: u16,
         /// Whether the peer agreed.
+        done: bool,
+    },
+    /// A change of our addresses has been made, or the peer refused.
+    AddressChanged {
+        /// Which.
+        change: AddressChange,
+        /// Whether the peer made it.
         done: bool,
     },
     /// The peer reports an error that does not end the association.

@@ -33,12 +33,12 @@ mod serial;
 mod stats;
 
 pub use config::{
-    AssociationConfig, Burst, Config, Extensions, Layer, LossDetection, MIN_ROOM, Policy, Recovery, RtoConfig,
-    Scheduler,
+    AssociationConfig, Authentication, Burst, Config, Extensions, Layer, LossDetection, MIN_ROOM, Policy, Recovery,
+    RtoConfig, Scheduler, SharedKey,
 };
 pub use endpoint::{Endpoint, Transmit};
-pub use error::{ConnectError, ReconfigError, SendError};
-pub use event::{CloseReason, Event};
+pub use error::{AddressError, ConnectError, ReconfigError, SendError};
+pub use event::{AddressChange, CloseReason, Event, IcmpError};
 pub use ids::{AssociationId, LayerId, MessageId, PathId, Route};
 pub use path::PathState;
 pub use receive::Message;

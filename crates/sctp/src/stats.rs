@@ -39,6 +39,12 @@ pub struct AssociationStats {
     pub abandoned: u64,
     /// Packets that arrived with a congestion mark.
     pub marked: u64,
+    /// Probes of the size of packets (RFC 8899).
+    pub mtu_probes: u64,
+    /// How often packets were made smaller because none arrived any more.
+    pub black_holes: u64,
+    /// Chunks that had to be authenticated and were not, and digests that were wrong (RFC 4895).
+    pub unauthenticated: u64,
 }
 
 /// Of one path, now.
@@ -85,6 +91,10 @@ pub struct EndpointStats {
     pub cookies_refused: u64,
     /// Associations that peers opened.
     pub accepted: u64,
+    /// ICMP messages that were about a packet of ours (RFC 9260 section 10), and those that were not.
+    pub icmp: u64,
+    /// ICMP messages that were ignored: about no packet of ours.
+    pub icmp_ignored: u64,
     /// Stateless answers that were not sent, because there were too many.
     pub replies_suppressed: u64,
 }

@@ -7,102 +7,11 @@ mod support;
 use core::time::Duration;
 use neater_base::Rng;
 use neater_link::LinkConfig;
-use neater_sctp::{AssociationConfig, CloseReason, Endpoint, Event, Layer, LayerId, Route};
-use neater_sctp_wire::chunk::{CookieEcho, Data, Init, Sack, Shutdown};
-use neater_sctp_wire::{
-    Array, Checksum, Chunk, CommonHeader, Emit, Packet as Wire, PacketBuilder, Parameter, Parameters, Ppid, Ssn,
-    StreamId, Tag, Tsn,
-};
-use support::{PORTS, World, address, config, ms};
-
-/// A client made by hand.
-struct Raw {
-    server: Endpoint,
-    now: neater_base::Instant,
-    tag: Tag,
-    /// The server's first TSN.
-    initial: Tsn,
-    id: Option<neater_sctp::AssociationId>,
-}
-
-const FIRST: u32 = 1000;
-
-impl Raw {
-    fn listening(association: AssociationConfig) -> Self {
-        let server = Endpoint::new(config(1, 1, association), [3; 32], &[4; 32]);
-        Self {
-            server,
-            now: neater_base::Instant::ZERO + Duration::from_secs(5),
-            tag: Tag::ZERO,
-            initial: Tsn(0),
-            id: None,
-        }
-    }
-
-    fn give(&mut self, port: u16, tag: Tag, chunk: &impl Emit) {
-        let mut buffer = [0; 1200];
-        let header = CommonHeader { source_port: PORTS[0], destination_port: PORTS[1], tag };
-        let mut packet = PacketBuilder::new(&mut buffer, header).unwrap();
-        packet.push(chunk).unwrap();
-        let len = packet.finish(Checksum::Crc32c);
-        let mut remote = address(0, 0);
-        remote.set_port(port);
-        self.server.handle_packet(self.now, Route { layer: LayerId(0), remote }, false, &buffer[..len]);
-    }
-
-    fn take(&mut self) -> Vec<Vec<u8>> {
-        let mut buffer = vec![0; 2000];
-        core::iter::from_fn(|| self.server.poll_transmit(self.now, &mut buffer).map(|t| buffer[..t.len].to_vec()))
-            .collect()
-    }
-
-    fn init(&mut self, port: u16) {
-        let init = Init {
-            tag: Tag(7),
-            a_rwnd: 100_000,
-            outbound_streams: 100,
-            inbound_streams: 100,
-            initial_tsn: Tsn(FIRST),
-            parameters: Parameters::EMPTY,
-        };
-        self.give(port, Tag::ZERO, &init);
-    }
-
-    /// Goes through the handshake.
-    fn connected(association: AssociationConfig) -> Self {
-        let mut raw = Self::listening(association);
-        raw.init(9899);
-        let answer = raw.take().remove(0);
-        let packet = Wire::parse(&answer).unwrap();
-        let Chunk::InitAck(ack) = Chunk::decode(&packet.chunks().next().unwrap().unwrap()).unwrap() else { panic!() };
-        let cookie = ack.0.parameters.iter().flatten().find_map(|p| match p {
-            Parameter::StateCookie(c) => Some(c.0.to_vec()),
-            _ => None,
-        });
-        (raw.tag, raw.initial) = (ack.0.tag, ack.0.initial_tsn);
-        raw.give(9899, raw.tag, &CookieEcho { cookie: &cookie.unwrap() });
-        let (id, event) = raw.server.poll_event().unwrap();
-        assert_eq!(event, Event::Accepted);
-        raw.id = Some(id);
-        raw.take();
-        raw
-    }
-
-    fn chunk(&mut self, chunk: &impl Emit) {
-        self.give(9899, self.tag, chunk);
-    }
-
-    fn closed(&mut self) -> Option<CloseReason> {
-        core::iter::from_fn(|| self.server.poll_event()).find_map(|(_, e)| match e {
-            Event::Closed(reason) => Some(reason),
-            _ => None,
-        })
-    }
-}
-
-fn data(tsn: u32, beginning: bool, ending: bool, payload: &[u8]) -> Data<'_> {
-    Data { beginning, ending, payload, ..Data::whole(Tsn(tsn), StreamId(1), Ssn(0), Ppid(0)) }
-}
+use neater_sctp::{AssociationConfig, CloseReason, Layer};
+use neater_sctp_wire::chunk::{Data, Sack, Shutdown};
+use neater_sctp_wire::{Array, Packet as Wire, StreamId};
+use support::raw::{FIRST, Raw, data};
+use support::{World, config, ms};
 
 #[test]
 fn a_flood_of_inits_costs_a_bounded_number_of_answers_and_nothing_that_stays() {

@@ -50,7 +50,8 @@ fn inject(w: &mut World, to: usize, tag: Tag, chunk: &impl Emit) {
     let mut packet = PacketBuilder::new(&mut buffer, header).unwrap();
     packet.push(chunk).unwrap();
     let len = packet.finish(Checksum::Crc32c);
-    let packet = Packet { from: address(1 - to, 0), to: address(to, 0), bytes: buffer[..len].to_vec(), ect: false };
+    let packet =
+        Packet { from: address(1 - to, 0), to: address(to, 0), bytes: buffer[..len].to_vec(), ect: false, whole: true };
     w.deliver(to, 0, &packet, false);
 }
 

@@ -1,5 +1,8 @@
 //! Two endpoints under faults, by seed: `SIM_SEED=n` runs one, `SIM_SEEDS=n` the first n.
 //!
+//! Several paths with loss, reordering, copies, wrong bits, narrow queues, delays that jump and cables that are cut; peers that open
+//! and close at once, that start again from nothing, and that change their addresses; every extension on or off.
+//!
 //! Whatever happens: what is delivered is delivered once, whole, and in order on its stream; what is not is reported; nothing
 //! is left when both sides have let go.
 
@@ -8,10 +11,10 @@ mod support;
 use bytes::Bytes;
 use core::time::Duration;
 use neater_base::Rng;
-use neater_link::{Jitter, LinkConfig, Loss, QueueLimit, Rate};
+use neater_link::{Jitter, LinkConfig, Loss, QueueLimit, Rate, TooBig};
 use neater_sctp::{
-    AssociationConfig, AssociationId, Burst, CloseReason, Event, Extensions, Recovery, Reliability, Scheduler,
-    SendError, SendOptions,
+    AddressChange, AssociationConfig, AssociationId, Burst, CloseReason, Config, Event, Extensions, LayerId, Recovery,
+    Reliability, Scheduler, SendError, SendOptions, SharedKey,
 };
 use neater_sctp_wire::StreamId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,9 +93,24 @@ fn association(rng: &mut Rng) -> AssociationConfig {
             reconfiguration: rng.chance(0.5),
             ecn: rng.chance(0.5),
             zero_checksum: false,
+            authentication: false,
+            dynamic_addresses: false,
         },
         ..base
     }
+}
+
+/// What is the same on both sides: whether and what is authenticated, and whether addresses may change.
+fn secure(rng: &mut Rng, associations: [AssociationConfig; 2]) -> [AssociationConfig; 2] {
+    let (authentication, dynamic_addresses) = (rng.chance(0.4), rng.chance(0.4));
+    let key = vec![1; rng.below(40) as usize];
+    associations.map(|mut a| {
+        (a.extensions.authentication, a.extensions.dynamic_addresses) = (authentication, dynamic_addresses);
+        a.authentication.required = [0, 3, 10, 64, 192].into_iter().filter(|_| rng.chance(0.3)).collect();
+        a.authentication.sha256 = rng.chance(0.5);
+        a.authentication.keys = vec![SharedKey { id: 0, secret: key.clone() }];
+        a
+    })
 }
 
 /// A payload that says which message of which side it is.
@@ -119,20 +137,121 @@ struct Case {
     seen: [usize; 2],
     closed: [Option<CloseReason>; 2],
     trace: bool,
+    configs: [Config; 2],
+    usual: [Vec<LinkConfig>; 2],
+    /// Paths that the association begins with.
+    routes: usize,
+    /// Messages before this one of either side may have vanished with the memory of whoever crashed.
+    excused: [u64; 2],
+    crashes: u8,
 }
 
 impl Case {
     fn new(seed: u64, rng: &mut Rng) -> Self {
-        let configs = [config(0, 1, association(rng)), config(1, 1, association(rng))].map(|mut c| {
+        let paths = if rng.chance(0.5) { 1 } else { 2 + rng.below(2) as usize };
+        let associations = [association(rng), association(rng)];
+        let associations = secure(rng, associations);
+        let (told, mtu) = (rng.chance(0.7), 1280 + rng.below(300) as u16);
+        let mut end = 0;
+        let configs = associations.map(|a| {
+            let mut c = config(end, paths, a);
+            end += 1;
             c.accept = true;
+            c.tell_addresses &= told;
+            c.layers.iter_mut().for_each(|l| (l.mtu, l.overhead) = (mtu, 28));
             c
         });
-        let mut w = World::with(seed, configs, vec![link(rng)]);
-        if rng.chance(0.5) {
-            w.links[1] = vec![neater_link::Link::starting_at(w.now, link(rng), seed)];
+        let forth: Vec<LinkConfig> = (0..paths).map(|_| link(rng)).collect();
+        let back = if rng.chance(0.5) { (0..paths).map(|_| link(rng)).collect() } else { forth.clone() };
+        let mut w = World::with(seed, configs.clone(), forth.clone());
+        for (path, config) in back.iter().enumerate() {
+            w.links[1][path] = neater_link::Link::starting_at(w.now, config.clone(), seed * 7 + path as u64);
         }
-        let (ledgers, closed) = (Default::default(), Default::default());
-        Self { seed, w, ids: [None; 2], ledgers, epoch: 0, seen: [0; 2], closed, trace: false }
+        Self {
+            seed,
+            w,
+            ids: [None; 2],
+            ledgers: Default::default(),
+            epoch: 0,
+            seen: [0; 2],
+            closed: Default::default(),
+            trace: false,
+            configs,
+            usual: [forth, back],
+            routes: if told { paths } else { 1 + rng.below(paths as u64) as usize },
+            excused: [0; 2],
+            crashes: 0,
+        }
+    }
+
+    fn connect(&mut self, end: usize) {
+        let routes: Vec<_> = (0..self.routes).map(|p| self.w.route(1 - end, p)).collect();
+        // The other side may have been quicker.
+        if let Ok(id) = self.w.ends[end].connect(self.w.now, support::PORTS[1 - end], &routes) {
+            self.ids[end] = Some(id);
+        }
+    }
+
+    /// Something happens to the network, to the addresses, or to one of the two.
+    fn disturb(&mut self, rng: &mut Rng) {
+        let now = self.w.now;
+        for way in 0..2 {
+            for path in 0..self.usual[way].len() {
+                let mut config = self.usual[way][path].clone();
+                match rng.below(20) {
+                    0 => config.delay += Duration::from_millis(rng.below(2000)),
+                    1 => config.down = true,
+                    2 => (config.mtu, config.too_big) = (1000 + rng.below(500) as u32, TooBig::Report),
+                    3 => (config.mtu, config.too_big) = (1000 + rng.below(500) as u32, TooBig::BlackHole),
+                    _ => {}
+                }
+                self.w.links[way][path].set_config(now, config);
+            }
+        }
+        let end = rng.below(2) as usize;
+        let layer = LayerId(rng.below(self.usual[0].len() as u64) as u16);
+        let change = match rng.below(4) {
+            0 => AddressChange::Add(layer),
+            1 => AddressChange::Remove(layer),
+            2 => AddressChange::KeepOnly(layer),
+            _ => AddressChange::Prefer(layer),
+        };
+        if let Some(id) = self.ids[end].filter(|_| rng.chance(0.2)) {
+            let _ = self.w.ends[end].change_addresses(id, &[change]);
+        }
+        if self.crashes < 2 && rng.chance(0.01) {
+            self.crash(rng, end);
+        }
+    }
+
+    /// One side loses everything, and begins again.
+    fn crash(&mut self, rng: &mut Rng, end: usize) {
+        self.crashes += 1;
+        let mut seed = [0; 32];
+        rng.fill(&mut seed);
+        self.w.ends[end] = neater_sctp::Endpoint::new(self.configs[end].clone(), seed, &seed);
+        self.w.events[end].truncate(self.seen[end]);
+        (self.ids[end], self.closed[end]) = (None, None);
+        for e in 0..2 {
+            self.excused[e] = self.ledgers[e].next;
+        }
+        // It does not know either what it has read; the other side still reads what it has received.
+        let read = &mut self.ledgers[1 - end];
+        read.partial_message.clear();
+        read.arrived.clear();
+        read.last_of_stream.clear();
+        self.ledgers[end].by_id.clear();
+        self.connect(end);
+    }
+
+    /// Back to the usual network.
+    fn calm(&mut self) {
+        for way in 0..2 {
+            for path in 0..self.usual[way].len() {
+                let now = self.w.now;
+                self.w.links[way][path].set_config(now, self.usual[way][path].clone());
+            }
+        }
     }
 
     fn say(&self, what: &str) -> String {
@@ -215,9 +334,24 @@ impl Case {
                     println!("{:?} end {end} {id:?} {event:?}", self.w.now);
                 }
                 match event {
-                    Event::Accepted if self.ids[end].is_none() => self.ids[end] = Some(id),
+                    Event::Accepted if self.ids[end].is_none() || self.closed[end].is_some() || self.crashes > 0 => {
+                        if let Some(old) = self.ids[end].replace(id) {
+                            self.w.ends[end].release(old);
+                        }
+                        self.closed[end] = None;
+                        self.excused[end] = self.ledgers[end].next;
+                        self.ledgers[end].by_id.clear();
+                        self.ledgers[1 - end].partial_message.clear();
+                    }
+                    Event::Restarted => {
+                        // What was sent since the crash went to nobody.
+                        self.excused[end] = self.ledgers[end].next;
+                        self.ledgers[1 - end].partial_message.clear();
+                    }
+                    // Of an association that another one has replaced.
+                    _ if self.ids[end] != Some(id) => {}
                     Event::Failed { message, .. } => {
-                        let number = self.ledgers[end].by_id[&message.0];
+                        let Some(number) = self.ledgers[end].by_id.get(&message.0).copied() else { continue };
                         assert!(self.ledgers[end].failed.insert(number), "{}", self.say("failed twice"));
                     }
                     Event::PartLost { number, .. } => {
@@ -235,6 +369,9 @@ impl Case {
             let said = self.say("");
             let ledger = &self.ledgers[end];
             for (number, sent) in &ledger.sent {
+                if *number < self.excused[end] {
+                    continue;
+                }
                 let (arrived, failed) = (ledger.arrived.contains(number), ledger.failed.contains(number));
                 let Sent { stream, unordered, partial, payload, .. } = sent;
                 assert!(
@@ -271,12 +408,12 @@ fn run(seed: u64, trace: bool) {
     if trace {
         case.w.tap = Some(support::tracer());
     }
-    case.ids[0] = Some(case.w.connect(0));
+    case.connect(0);
     if both {
         case.w.run(Duration::from_micros(rng.below(60_000)));
         case.events();
         if case.ids[1].is_none() {
-            case.ids[1] = Some(case.w.connect(1));
+            case.connect(1);
         }
     }
     let steps = 5 + rng.below(60);
@@ -293,7 +430,12 @@ fn run(seed: u64, trace: bool) {
                 case.read(end);
             }
         }
+        if rng.chance(0.3) {
+            case.disturb(&mut rng);
+            case.events();
+        }
     }
+    case.calm();
     let graceful = rng.chance(0.8);
     let who = [rng.chance(0.6), rng.chance(0.5)];
     let who = if !who[0] && (!who[1] || case.ids[1].is_none()) { [true, who[1]] } else { who };
@@ -307,8 +449,15 @@ fn run(seed: u64, trace: bool) {
             }
         }
     }
-    for _ in 0..4000 {
+    for round in 0..4000 {
         case.w.run(ms(250));
+        if graceful && case.crashes > 0 && round % 100 == 99 {
+            // The association that was to end may have been another one.
+            let now = case.w.now;
+            for end in 0..2 {
+                case.ids[end].into_iter().for_each(|id| case.w.ends[end].shutdown(now, id));
+            }
+        }
         case.events();
         case.read(0);
         case.read(1);

@@ -17,6 +17,7 @@ mod link;
 mod policy;
 mod property;
 mod race;
+mod sctp;
 mod sctp_wire;
 mod seeds;
 mod tls;
@@ -29,6 +30,7 @@ pub use link::{link_nat, link_packets, link_trace};
 pub use policy::policy_manager;
 pub use property::{property_neat, property_parse};
 pub use race::race_events;
+pub use sctp::sctp_commands;
 pub use sctp_wire::sctp_wire_packet;
 pub use tls::tls_pem;
 
@@ -66,6 +68,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "property_neat", law: "what is read can be written and read again", run: property_neat, seeds: seeds::PROPERTY_NEAT },
     Target { name: "property_parse", law: "the order of needs does not matter", run: property_parse, seeds: seeds::PROPERTY_PARSE },
     Target { name: "race_events", law: "one end by the deadline, and nothing runs after it", run: race_events, seeds: seeds::RACE_EVENTS },
+    Target { name: "sctp_commands", law: "any commands and packets: no panic, once, within bounds, nothing left behind", run: sctp_commands, seeds: seeds::SCTP_COMMANDS },
     Target { name: "sctp_wire_packet", law: "what is read lies in the packet, and is written and read again", run: sctp_wire_packet, seeds: seeds::SCTP_WIRE_PACKET },
     Target { name: "tls_pem", law: "any bytes give a chain, a key, or what is wrong", run: tls_pem, seeds: seeds::TLS_PEM },
 ];

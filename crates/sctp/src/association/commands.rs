@@ -129,7 +129,7 @@ impl Association {
     /// Lets data go this way, if it can be used.
     pub(crate) fn set_primary(&mut self, path: PathId) -> bool {
         let index = usize::from(path.0);
-        let known = index < self.paths.len();
+        let known = self.paths.get(index).is_some_and(|p| p.state != crate::path::PathState::Removed);
         if known {
             self.preferred = index;
             self.choose_path();

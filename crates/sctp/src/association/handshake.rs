@@ -4,14 +4,14 @@
 use super::input::Arrived;
 use super::{Association, State};
 use crate::event::{CloseReason, Event};
-use crate::handshake::{Cookie, Offer, Refusal};
+use crate::handshake::{Cookie, Offer, RANDOM_LEN, Refusal};
 use crate::ids::Route;
 use crate::recovery::{Fate, Outstanding};
 use crate::send::Queues;
 use crate::serial::first;
 use neater_base::Instant;
 use neater_sctp_wire::cause::{
-    InvalidMandatoryParameter, MissingParameters, UnrecognizedParameters, UnresolvableAddress,
+    InvalidMandatoryParameter, MissingParameters, ProtocolViolation, UnrecognizedParameters, UnresolvableAddress,
 };
 use neater_sctp_wire::chunk::Init;
 use neater_sctp_wire::parameter::StateCookie;
@@ -53,7 +53,13 @@ impl Association {
             return; // Section 5.2.3.
         }
         let (peer, cookie, report) = match Offer::read(init) {
-            Ok((peer, Some(cookie), report)) => (peer, cookie, report),
+            Ok((peer, Some(cookie), report)) => match peer.acceptable(&self.config) {
+                Ok(()) => (peer, cookie, report),
+                Err(refusal) => {
+                    self.peer_tag = peer.tag;
+                    return self.refuse(&refusal);
+                }
+            },
             Ok((peer, None, _)) => {
                 self.peer_tag = peer.tag;
                 return self.refuse(&Refusal::NoCookie);
@@ -72,7 +78,7 @@ impl Association {
             let sent_at = t1 - self.paths[path].rtt.rto();
             self.paths[path].rtt.sample(arrived.now - sent_at);
         }
-        let room = self.paths[path].room;
+        let room = self.paths[path].mtu.most();
         self.agree_as_initiator(&peer, room, arrived.route);
         (self.current, self.preferred) = (path, path);
         self.state = State::CookieEchoed(cookie.to_vec());
@@ -104,6 +110,9 @@ impl Association {
             Refusal::Silent => self.close(CloseReason::Refused("the peer's tag is zero")),
             Refusal::InvalidField(what) => {
                 self.abort_with(&[InvalidMandatoryParameter.into()], CloseReason::Refused(what));
+            }
+            Refusal::Violation(what) => {
+                self.abort_with(&[ProtocolViolation(what.as_bytes()).into()], CloseReason::Refused(what));
             }
             Refusal::HostName(name) => {
                 let reason = CloseReason::Refused("the peer names a host in place of an address");
@@ -165,9 +174,16 @@ impl Association {
     }
 
     /// A cookie that is ours has come for this association (section 5.2.4). Returns whether the rest of the packet is for it.
-    pub(crate) fn on_cookie(&mut self, now: Instant, cookie: &Cookie, resolution: Resolution, from: Route) -> bool {
+    pub(crate) fn on_cookie(
+        &mut self,
+        now: Instant,
+        cookie: &Cookie,
+        resolution: Resolution,
+        from: Route,
+        random: [u8; RANDOM_LEN],
+    ) -> bool {
         match resolution {
-            Resolution::Restart => self.on_restart(now, cookie, from),
+            Resolution::Restart => self.on_restart(now, cookie, from, random),
             Resolution::Collision => self.on_collision(now, cookie, from),
             Resolution::Same => {
                 if matches!(self.state, State::CookieEchoed(_)) {
@@ -187,7 +203,7 @@ impl Association {
             return false;
         }
         self.lose_everything();
-        let room = self.paths[self.current].room;
+        let room = self.paths[self.current].mtu.most();
         self.agree_as_initiator(&cookie.peer, room, cookie.route);
         self.establish(now);
         self.acknowledge_cookie(from);
@@ -195,13 +211,15 @@ impl Association {
     }
 
     /// Action A: the peer has lost everything.
-    fn on_restart(&mut self, now: Instant, cookie: &Cookie, from: Route) -> bool {
+    fn on_restart(&mut self, now: Instant, cookie: &Cookie, from: Route, random: [u8; RANDOM_LEN]) -> bool {
         if self.state == State::ShutdownAckSent {
             self.outbox.state = true;
             self.timers.t2 = None;
             self.queue_error(&neater_sctp_wire::cause::CookieWhileShuttingDown.into());
             return false;
         }
+        // The application's wish to end it outlives the peer's memory.
+        let ending = matches!(self.state, State::ShutdownPending | State::ShutdownSent);
         // What was sent may or may not have arrived; what was not sent at all can still be.
         let sent = self.out.drain().into_iter().filter(|s| s.fate != Fate::Abandoned);
         let sent: Vec<_> = sent.map(|s| (s.piece.id, s.piece.stream)).collect();
@@ -213,13 +231,13 @@ impl Association {
         for (message, stream) in failed {
             self.events.push_back(Event::Failed { message, stream, sent: true });
         }
-        (self.tag, self.initial) = (cookie.tag, cookie.initial);
+        (self.tag, self.initial, self.random) = (cookie.tag, cookie.initial, random);
         self.out = Outstanding::new(first(cookie.initial.0));
         self.queues = Queues::new(self.config.scheduler, false, self.config.outbound_streams);
         for path in &mut self.paths {
             path.restart(&self.config);
         }
-        let room = self.paths[self.current].room;
+        let room = self.paths[self.current].mtu.most();
         self.agree(&cookie.peer, room, cookie.route);
         for (stream, message) in waiting {
             if message.started.is_some() {
@@ -244,6 +262,9 @@ impl Association {
         self.routes_changed = true;
         self.events.push_back(Event::Restarted);
         self.start_heartbeats(now);
+        if ending {
+            self.shutdown(now);
+        }
         true
     }
 

@@ -6,6 +6,7 @@ use crate::event::{CloseReason, Event};
 use crate::ids::Route;
 use crate::path::{Info, PathState};
 use neater_base::{Instant, Rng};
+use std::sync::Arc;
 
 /// The most HEARTBEAT ACK chunks that wait to be sent.
 const MAX_ANSWERS: usize = 8;
@@ -16,19 +17,24 @@ impl Association {
     /// The association is up: paths are verified and watched. The first ones are due when the timers are first looked at,
     /// which draws their jitter.
     pub(super) fn start_heartbeats(&mut self, now: Instant) {
-        let interval = self.config.heartbeat_interval;
-        for path in &mut self.paths {
+        let config = Arc::clone(&self.config);
+        for path in self.paths.iter_mut().filter(|p| p.state != PathState::Removed) {
             let unconfirmed = path.state == PathState::Unconfirmed;
             path.heartbeat.wanted = unconfirmed;
+            if !unconfirmed {
+                path.mtu.start();
+            }
+            let interval = config.heartbeat_interval(path.route);
             let next =
                 if unconfirmed { Some(now + path.rtt.rto()) } else { interval.map(|i| now + i + path.rtt.rto()) };
-            path.heartbeat.schedule(next);
+            path.heartbeat.schedule(now, next);
         }
     }
 
     /// Heartbeats are answered as they are (section 8.3).
     pub(super) fn on_heartbeat(&mut self, route: Route, info: &[u8]) {
         let answering = !matches!(self.state, State::CookieWait | State::ShutdownSent | State::ShutdownAckSent);
+        let answering = answering && !self.addresses.is_deleted(route.remote);
         if answering && self.outbox.heartbeat_acks.len() < MAX_ANSWERS {
             self.outbox.heartbeat_acks.push_back((route, info.to_vec()));
         }
@@ -40,7 +46,9 @@ impl Association {
             return self.adopt(arrived, info.nonce);
         }
         let Some(path) = self.paths.get_mut(usize::from(info.path.0)) else { return };
-        let Some(rtt) = path.heartbeat.answered(arrived.now, info.nonce) else { return };
+        let Some(rtt) = path.heartbeat.answered(arrived.now, info.nonce) else {
+            return self.probe_answered(arrived.now, usize::from(info.path.0), info.nonce);
+        };
         path.rtt.sample(rtt);
         self.answered(usize::from(info.path.0));
         self.errors = 0;
@@ -49,6 +57,10 @@ impl Association {
     /// A path has shown that it works.
     pub(super) fn answered(&mut self, index: usize) {
         let path = &mut self.paths[index];
+        if path.state == PathState::Removed {
+            return;
+        }
+        path.mtu.start();
         if path.answered() {
             let (id, route) = (path.id, path.route);
             self.events.push_back(Event::Path { path: id, route, state: PathState::Active });
@@ -73,15 +85,18 @@ impl Association {
                 path.route = candidate.route;
                 // The way is another one (section 7.2.5.2).
                 path.cc = self.config.recovery.congestion(path.cc.mss());
+                path.mtu = crate::path::Search::new(path.mtu.most(), self.config.search_mtu);
+                path.mtu.start();
                 path.recovery = None;
                 path.rtt.sample(arrived.now - candidate.sent_at);
                 let (id, route) = (path.id, path.route);
                 self.routes_changed = true;
                 path.answered();
                 self.events.push_back(Event::Path { path: id, route, state: PathState::Active });
+                self.adjust_size(index);
             }
             None => {
-                let room = self.paths[self.current].room;
+                let room = self.paths[self.current].mtu.most();
                 if let Some(index) = self.add_path(candidate.route, room, PathState::Unconfirmed) {
                     self.answered(index);
                 }
@@ -91,12 +106,20 @@ impl Association {
 
     /// A transmission on a path was not answered. Counts it, and for the association too if `all`.
     pub(super) fn failed(&mut self, index: usize, all: bool) {
+        let several = self.live_paths().nth(1).is_some();
+        let doubt = self.config.potentially_failed.filter(|_| several);
         let path = &mut self.paths[index];
-        if path.fail(self.config.max_path_retransmits) {
-            let (id, route) = (path.id, path.route);
-            self.events.push_back(Event::Path { path: id, route, state: PathState::Inactive });
+        if path.fail(self.config.max_path_retransmits, doubt) {
+            let (id, route, state) = (path.id, path.route, path.state);
+            // One heartbeat at once, and then one each RTO.
+            path.heartbeat.wanted |= state == PathState::PotentiallyFailed;
+            if state == PathState::Inactive {
+                path.mtu.stop();
+            }
+            self.events.push_back(Event::Path { path: id, route, state });
             self.choose_path();
         }
+        self.switch_primary(index);
         if all {
             self.errors += 1;
             if self.errors > self.config.max_association_retransmits {
@@ -105,13 +128,25 @@ impl Association {
         }
     }
 
-    /// Chooses where data goes: the preferred path while it is active, else the active one with the fewest errors, else it
-    /// stays.
+    /// After many errors on the preferred path the one that is used in its place becomes the preferred one: permanent failover
+    /// (RFC 7829 section 5).
+    fn switch_primary(&mut self, index: usize) {
+        let over = self.config.primary_switchover.is_some_and(|limit| self.paths[index].errors > limit);
+        if over && index == self.preferred && self.current != index && self.paths[self.current].is_active() {
+            self.preferred = self.current;
+        }
+    }
+
+    /// Chooses where data goes: the preferred path while it is active, else the active one with the fewest errors, else of those
+    /// in doubt the one with the fewest (RFC 7829 section 3.2), else it stays.
     pub(super) fn choose_path(&mut self) {
         let active = |i: &usize| self.paths[*i].is_active();
+        let doubted = |i: &usize| self.paths[*i].is_usable();
+        let fewest = |i: &usize| (self.paths[*i].errors, *i != self.current, *i);
         let best = Some(self.preferred)
             .filter(active)
-            .or_else(|| (0..self.paths.len()).filter(active).min_by_key(|i| (self.paths[*i].errors, *i)));
+            .or_else(|| (0..self.paths.len()).filter(active).min_by_key(fewest))
+            .or_else(|| (0..self.paths.len()).filter(doubted).min_by_key(fewest));
         if let Some(best) = best.filter(|b| *b != self.current) {
             self.current = best;
             self.paths[best].refill_burst();
@@ -128,6 +163,8 @@ impl Association {
     /// The heartbeat timers of all paths.
     pub(super) fn heartbeat_timers(&mut self, now: Instant, rng: &mut Rng) {
         for index in 0..self.paths.len() {
+            self.paths[index].mtu.timeout(now);
+            self.adjust_size(index);
             let path = &mut self.paths[index];
             if path.heartbeat.take_lost(now) {
                 path.rtt.back_off();
@@ -136,15 +173,19 @@ impl Association {
                 if self.is_closed() {
                     return;
                 }
+                // While it is in doubt one follows the other: one each RTO.
+                let path = &mut self.paths[index];
+                path.heartbeat.wanted |= path.state == PathState::PotentiallyFailed;
             }
-            let interval = self.config.heartbeat_interval;
+            let interval = self.config.heartbeat_interval(self.paths[index].route);
             let path = &mut self.paths[index];
             if path.heartbeat.take_due(now) {
                 let wait = path.heartbeat_interval(interval, rng);
-                // A path that was used in the meantime was measured by that.
-                let idle = wait.is_some_and(|w| !path.heartbeat.used_since(now - w) || path.state != PathState::Active);
-                path.heartbeat.wanted |= idle;
-                path.heartbeat.schedule(wait.map(|w| now + w));
+                // A path that was used in the meantime was measured by that: it has been idle only since then.
+                let used = path.heartbeat.used_at().filter(|_| path.state == PathState::Active);
+                let later = wait.zip(used).map(|(w, used)| used + w).filter(|at| *at > now);
+                path.heartbeat.wanted |= wait.is_some() && later.is_none();
+                path.heartbeat.schedule(now, later.or_else(|| wait.map(|w| now + w)));
                 if self.rx.is_empty() && self.out.is_empty() {
                     self.rx.trim();
                 }

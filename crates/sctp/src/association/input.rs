@@ -5,7 +5,7 @@ use crate::event::{CloseReason, Event};
 use crate::ids::Route;
 use neater_base::{Instant, Rng};
 use neater_sctp_wire::cause::{ProtocolViolation, UnrecognizedChunk, UserAbort};
-use neater_sctp_wire::chunk::{Abort, Data, IData};
+use neater_sctp_wire::chunk::{Abort, Asconf, Data, IData};
 use neater_sctp_wire::{Cause, Chunk, Packet, RawChunk};
 
 /// The most ERROR causes that wait to be sent.
@@ -29,10 +29,14 @@ pub(super) struct Arrived {
     pub(super) at_once: bool,
     /// The network has marked it.
     pub(super) marked: bool,
+    /// What follows is behind an AUTH chunk that vouches for it.
+    pub(super) authenticated: bool,
 }
 
 impl Association {
-    /// Takes a packet whose tag is ours; `skip` chunks at its beginning have been taken before.
+    /// Takes a packet whose tag is ours; `skip` chunks at its beginning have been taken before, and AUTH was among them if it is
+    /// `authenticated`.
+    #[allow(clippy::too_many_arguments, reason = "a packet and all that is known of it")]
     pub(crate) fn handle_packet(
         &mut self,
         now: Instant,
@@ -40,26 +44,34 @@ impl Association {
         marked: bool,
         packet: &Packet<'_>,
         skip: usize,
+        authenticated: bool,
         rng: &mut Rng,
     ) {
         if self.is_closed() {
             return;
         }
+        let path = self.path_of(route);
         self.stats.packets_received += 1;
         self.stats.marked += u64::from(marked);
-        let path = self.path_of(route);
-        if path.is_none() {
-            self.consider(now, route, rng);
-        }
-        let mut arrived = Arrived { now, route, path, new_data: false, any_data: false, at_once: false, marked };
+        let mut arrived =
+            Arrived { now, route, path, new_data: false, any_data: false, at_once: false, marked, authenticated };
         for raw in packet.chunks().skip(skip) {
             // A chunk that is cut short ends the packet (section 6.10).
             let Ok(raw) = raw else { break };
+            match self.challenge(&mut arrived, packet, &raw) {
+                None => {}
+                Some(true) => continue,
+                Some(false) => break,
+            }
             if !self.handle_chunk(&mut arrived, &raw) || self.is_closed() {
                 break;
             }
         }
         if !self.is_closed() {
+            // An ASCONF chunk may have made it a path meanwhile.
+            if path.is_none() && self.path_of(route).is_none() && !self.addresses.is_deleted(route.remote) {
+                self.consider(now, route, rng);
+            }
             self.after_packet(&arrived);
         }
     }
@@ -116,7 +128,9 @@ impl Association {
             Chunk::ReConfig(reconfig) => self.on_reconfig(arrived.now, &reconfig),
             // Nothing to do: padding, and what the endpoint deals with.
             Chunk::Pad(_) | Chunk::Init(_) | Chunk::CookieEcho(_) => {}
-            // Not supported and not offered (RFC 5061, RFC 4895): as if they were unknown.
+            Chunk::Asconf(asconf) if self.agreed.dynamic_addresses => self.on_asconf(arrived, &asconf),
+            Chunk::AsconfAck(ack) if self.agreed.dynamic_addresses => self.on_asconf_ack(arrived.now, &ack),
+            // Not agreed (RFC 5061, RFC 4895): as if they were unknown.
             Chunk::Asconf(_) | Chunk::AsconfAck(_) | Chunk::Auth(_) | Chunk::Unknown(_) => return self.unknown(raw),
         }
         true
@@ -179,6 +193,11 @@ impl Association {
                 Cause::StaleCookie(stale) => self.on_stale_cookie(now, stale.staleness_us),
                 // Said about what we offered; the handshake has dealt with it.
                 Cause::UnrecognizedParameters(_) => {}
+                Cause::UnrecognizedChunk(UnrecognizedChunk(bytes))
+                    if bytes.first() == Some(&Asconf::KIND) && self.agreed.dynamic_addresses =>
+                {
+                    self.asconf_unknown(now);
+                }
                 other if self.events.len() < MAX_EVENTS => {
                     self.events.push_back(Event::PeerError { cause: other.code() });
                 }
@@ -197,6 +216,10 @@ impl Association {
     fn consider(&mut self, now: Instant, route: Route, rng: &mut Rng) {
         let settled = matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived);
         if !settled || !super::is_unicast(route.remote.ip()) {
+            return;
+        }
+        // Where addresses are told by ASCONF one of ours counts when the peer has taken it (RFC 5061 section 5.3, F1 and F10).
+        if self.agreed.dynamic_addresses && !self.live_paths().any(|p| p.route.layer == route.layer) {
             return;
         }
         let rto = self.paths[self.current].rtt.rto();

@@ -3,7 +3,6 @@
 
 use super::Association;
 use crate::config::LossDetection;
-use crate::path::Path;
 use crate::recovery::{Fate, Look};
 use neater_base::Instant;
 use neater_cc::{Cause, Loss};
@@ -151,6 +150,7 @@ impl Association {
         let path = &mut self.paths[index];
         path.cc.on_timeout(&Loss { now, cause: Cause::Timeout, flight }, path.timeouts == 0, 0);
         path.timeouts += 1;
+        let timeouts = path.timeouts;
         path.recovery = Some(next);
         path.rtt.back_off();
         path.refill_burst();
@@ -158,6 +158,9 @@ impl Association {
         (path.tail.due, path.tail.sent, path.reorder) = (None, None, None);
         self.stats.timeouts += 1;
         self.outbox.forward |= self.out.advanced().is_some();
+        if timeouts > 1 {
+            self.suspect_size(index);
+        }
         self.failed(index, true);
         if !self.is_closed() {
             self.after_losses(now);
@@ -171,8 +174,8 @@ impl Association {
 
     /// The largest payload of a chunk that fits every path: the AMDCS of section 7.3, less the header.
     pub(super) fn fragment_size(&self) -> usize {
-        let room = self.paths.iter().map(|p: &Path| p.room).min().unwrap_or(crate::config::MIN_ROOM);
-        usize::from(room) - 12 - self.data_header()
+        let room = self.live_paths().map(|p| p.room).min().unwrap_or(crate::config::MIN_ROOM);
+        usize::from(room) - 12 - self.data_header() - self.auth_overhead()
     }
 
     /// The header of a chunk with data.

@@ -6,12 +6,15 @@
 //! *Invariants*: in [`State::Closed`] nothing is sent, no timer runs and no message waits to be sent; `out` and the paths
 //! agree about what is in flight.
 
+mod addresses;
+mod auth;
 mod commands;
 mod data;
 mod handshake;
 mod heartbeats;
 mod input;
 mod losses;
+mod mtu;
 mod output;
 mod partial;
 mod reconfig;
@@ -19,6 +22,7 @@ mod sacks;
 mod shutdown;
 mod timers;
 
+pub(crate) use addresses::Wish;
 pub(crate) use handshake::Resolution;
 
 use crate::config::{AssociationConfig, Extensions, Layer};
@@ -89,6 +93,8 @@ struct Deadlines {
     window_probe: Option<Instant>,
     /// The request of RFC 6525 that is under way.
     reconfig: Option<Instant>,
+    /// The change of addresses that is under way: T-4 of RFC 5061.
+    asconf: Option<Instant>,
 }
 
 /// A source that sent with our tag, and is not one of the paths.
@@ -122,6 +128,10 @@ pub(crate) struct Association {
     rooms: Arc<[u16]>,
     agreed: Extensions,
     peer_adaptation: Option<u32>,
+    /// Our random number (RFC 4895), the keys that were given, and what follows from them once it is agreed.
+    random: [u8; crate::handshake::RANDOM_LEN],
+    keys: auth::Keys,
+    auth: Option<Box<auth::Authenticator>>,
     rx: Receiver,
     queues: Queues,
     out: Outstanding,
@@ -147,6 +157,7 @@ pub(crate) struct Association {
     /// Messages with a deadline.
     expiries: BinaryHeap<Reverse<(Instant, u16, MessageId)>>,
     reconfig: reconfig::Reconfig,
+    addresses: addresses::Addresses,
     messages: u64,
     /// The application was told that there is no room, or has been told of readable messages.
     blocked: bool,
@@ -176,11 +187,12 @@ pub(crate) struct Setup<'a> {
     pub(crate) tag: Tag,
     pub(crate) initial: Tsn,
     pub(crate) ties: (u32, u32),
+    pub(crate) random: [u8; crate::handshake::RANDOM_LEN],
 }
 
 impl Association {
     fn new(setup: Setup<'_>, routes: &[(Route, PathState)], state: State) -> Self {
-        let Setup { config, layers, addresses, port, peer_port, tag, initial, ties } = setup;
+        let Setup { config, layers, addresses, port, peer_port, tag, initial, ties, random } = setup;
         let rooms = layers.iter().map(Layer::room).collect();
         let rx = Receiver::new(first(0), Numbering::Ssn, config.inbound_streams, config.receive_buffer);
         let mut association = Self {
@@ -194,14 +206,11 @@ impl Association {
             offer_addresses: addresses,
             rooms,
             authenticated: routes.iter().all(|(r, _)| layers[usize::from(r.layer.0)].authenticates),
-            agreed: Extensions {
-                interleaving: false,
-                partial_reliability: false,
-                reconfiguration: false,
-                ecn: false,
-                zero_checksum: false,
-            },
+            agreed: Extensions::NONE,
             peer_adaptation: None,
+            random,
+            keys: auth::Keys::new(&config.authentication),
+            auth: None,
             rx,
             queues: Queues::new(config.scheduler, false, config.outbound_streams),
             out: Outstanding::new(first(initial.0)),
@@ -219,6 +228,7 @@ impl Association {
             errors: 0,
             expiries: BinaryHeap::new(),
             reconfig: reconfig::Reconfig::default(),
+            addresses: addresses::Addresses::default(),
             messages: 0,
             blocked: false,
             readable_told: false,
@@ -263,17 +273,28 @@ impl Association {
         if let Some(known) = self.path_of(route) {
             return Some(known);
         }
-        if self.paths.len() >= self.config.max_paths {
+        if self.live_paths().count() >= self.config.max_paths {
             return None;
         }
-        let id = PathId(self.paths.len() as u8);
-        self.paths.push(Path::new(id, route, room, state, &self.config));
         self.routes_changed = true;
-        Some(self.paths.len() - 1)
+        // The place of one that was removed is taken again: numbers are few.
+        let free = self.paths.iter().position(|p| p.state == PathState::Removed);
+        let index = free.unwrap_or(self.paths.len());
+        let path = Path::new(PathId(index as u8), route, room, state, &self.config);
+        match free {
+            Some(free) => self.paths[free] = path,
+            None => self.paths.push(path),
+        }
+        Some(index)
     }
 
     fn path_of(&self, route: Route) -> Option<usize> {
-        self.paths.iter().position(|p| p.route == route)
+        self.paths.iter().position(|p| p.route == route && p.state != PathState::Removed)
+    }
+
+    /// All paths but those that were removed.
+    fn live_paths(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().filter(|p| p.state != PathState::Removed)
     }
 
     /// What we offer in INIT and INIT ACK chunks.
@@ -282,6 +303,7 @@ impl Association {
             addresses: self.offer_addresses.clone(),
             ..Offer::ours(self.tag, self.initial, &self.config, self.authenticated)
         }
+        .with_random(&self.random, &self.config)
     }
 
     /// Takes over what the peer offers, and everything that follows from it.
@@ -289,12 +311,14 @@ impl Association {
         let ours = self.offer();
         self.peer_tag = peer.tag;
         self.agreed = ours.agreed(peer);
+        self.agree_on_keys(&ours.auth, &peer.auth);
         self.peer_adaptation = peer.adaptation;
         self.peer_window = peer.window;
         let numbering = if self.agreed.interleaving { Numbering::Mid } else { Numbering::Ssn };
         self.queues.agree(self.agreed.interleaving, ours.outbound_with(peer));
         self.rx = Receiver::new(first(peer.initial.0), numbering, ours.inbound_with(peer), self.config.receive_buffer);
         self.reconfig = reconfig::Reconfig::new(self.initial, peer.initial);
+        self.addresses = addresses::Addresses::new(self.initial, peer.initial);
         // Which of our layers an address is reached through nobody says: if both sides have as many, they are paired in order.
         let paired = peer.addresses.len() == self.rooms.len();
         for (i, address) in peer.addresses.iter().enumerate() {
@@ -333,7 +357,7 @@ impl Association {
 
     /// The routes of all paths.
     pub(crate) fn routes(&self) -> impl Iterator<Item = Route> {
-        self.paths.iter().map(|p| p.route)
+        self.live_paths().map(|p| p.route)
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
@@ -390,7 +414,12 @@ impl Association {
             errors: p.errors,
             room: p.room,
         };
-        self.paths.iter().map(stats).collect()
+        self.live_paths().map(stats).collect()
+    }
+
+    /// The endpoint's layers are others now.
+    pub(crate) fn set_rooms(&mut self, rooms: Arc<[u16]>) {
+        self.rooms = rooms;
     }
 
     /// Bytes of payload that wait to be sent or acknowledged.
@@ -422,6 +451,7 @@ impl Association {
             path.in_flight = 0;
             (path.t3, path.reorder, path.tail.due) = (None, None, None);
             path.heartbeat.stop();
+            path.mtu.stop();
         }
         self.routes_changed = true;
     }

@@ -1,5 +1,6 @@
 //! Packets that leave: which, where to, and what is in them (RFC 9260 sections 6.1 and 6.10).
 
+use super::addresses::ALWAYS_SIGNED;
 use super::heartbeats::CANDIDATE;
 use super::{Association, State};
 use crate::config::{LossDetection, MIN_ROOM};
@@ -23,6 +24,8 @@ pub(crate) struct Packed {
     pub(crate) len: usize,
     /// It may be marked by the network: ECT(0).
     pub(crate) ect: bool,
+    /// It must not be cut into fragments on the way.
+    pub(crate) whole: bool,
 }
 
 /// Where the next packet goes.
@@ -37,6 +40,10 @@ struct Target {
 impl Association {
     /// Writes the next packet into `buffer`.
     pub(crate) fn poll_transmit(&mut self, now: Instant, buffer: &mut [u8], rng: &mut Rng) -> Option<Packed> {
+        if let Some(probe) = self.poll_probe(now, buffer, rng) {
+            self.stats.packets_sent += 1;
+            return Some(probe);
+        }
         // A target can turn out to have nothing after all (a chunk that does not fit); it is then not chosen again.
         for _ in 0..8 {
             let target = self.choose(now)?;
@@ -65,6 +72,7 @@ impl Association {
         }
         let reply = self.outbox.cookie_ack.or_else(|| self.outbox.heartbeat_acks.front().map(|(r, _)| *r));
         let reply = reply.or_else(|| self.candidate.filter(|c| !c.sent).map(|c| c.route));
+        let reply = reply.or_else(|| self.addresses.answer_route()).or_else(|| self.asconf_route());
         if let Some(route) = reply {
             return Some(Target { route, path: self.path_of(route), data: false });
         }
@@ -156,13 +164,15 @@ impl Association {
 
     fn write(&mut self, now: Instant, target: Target, buffer: &mut [u8], rng: &mut Rng) -> Option<Packed> {
         let room = target.path.map_or(MIN_ROOM, |i| self.paths[i].room);
-        let room = usize::from(room).min(buffer.len());
+        let lone = self.oversized(&target, usize::from(room));
+        let room = lone.unwrap_or_else(|| usize::from(room)).min(buffer.len());
         let tag = if self.state == State::CookieWait { Tag::ZERO } else { self.peer_tag };
         let header = CommonHeader { source_port: self.port, destination_port: self.peer_port, tag };
         let mut packet = PacketBuilder::new(&mut buffer[..room], header).ok()?;
         if self.state == State::CookieWait {
             return self.write_init(now, packet, target.route);
         }
+        self.sign(&mut packet, ALWAYS_SIGNED);
         let mut plain = false;
         if let State::CookieEchoed(cookie) = &self.state {
             packet.push(&CookieEcho { cookie }).ok()?;
@@ -172,7 +182,7 @@ impl Association {
         }
         // A chunk that does not fit waits for the next packet.
         let _ = self.write_control(now, &mut packet, target, rng);
-        let mut bytes = 0;
+        let (mut bytes, repeated) = (0, self.stats.retransmissions);
         if target.data
             && !self.has_state_chunk()
             && let Some(index) = target.path
@@ -182,12 +192,24 @@ impl Association {
         if packet.is_empty() {
             return None;
         }
+        self.seal(&mut packet);
         let checksum = if self.agreed.zero_checksum && !plain { Checksum::Zero } else { Checksum::Crc32c };
         let len = packet.finish(checksum);
         if bytes > 0 {
             self.queues.end_of_packet();
         }
-        Some(Packed { route: target.route, len, ect: self.agreed.ecn && bytes > 0 })
+        // What is sent again must not be marked (RFC 3168 section 6.1.5).
+        let ect = self.agreed.ecn && bytes > 0 && self.stats.retransmissions == repeated;
+        Some(Packed { route: target.route, len, ect, whole: lone.is_none() })
+    }
+
+    /// The length of the packet for a lost chunk that was cut when packets could be larger: it goes alone and may be cut on the way,
+    /// for a chunk that was sent is not cut again (RFC 9260 sections 6.9 and 7.3).
+    fn oversized(&self, target: &Target, room: usize) -> Option<usize> {
+        let index = target.path.filter(|_| target.data)?;
+        let tsn = self.out.next_lost(0).filter(|tsn| self.retransmission_path(*tsn) == index)?;
+        let len = CommonHeader::LEN + self.auth_overhead() + usize::from(self.out.get(tsn)?.size);
+        (len > room).then_some(len)
     }
 
     /// Whether a SHUTDOWN or SHUTDOWN ACK chunk is to go, with which no data can (section 6.10).
@@ -199,7 +221,7 @@ impl Association {
         write_init(&mut packet, &self.offer(), None, INIT_LEN).ok()?;
         self.outbox.state = false;
         self.timers.t1 = Some(now + self.paths[self.current].rtt.rto());
-        Some(Packed { route, len: packet.finish(Checksum::Crc32c), ect: false })
+        Some(Packed { route, len: packet.finish(Checksum::Crc32c), ect: false, whole: true })
     }
 
     /// Everything but data.
@@ -227,6 +249,9 @@ impl Association {
             self.outbox.heartbeat_acks.pop_front();
         }
         self.write_heartbeat(now, packet, target, rng)?;
+        if self.agreed.dynamic_addresses {
+            self.write_asconf(now, packet, target.route)?;
+        }
         if unconfirmed {
             return Ok(());
         }

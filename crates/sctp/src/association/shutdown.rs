@@ -6,7 +6,7 @@ use crate::ids::Route;
 use crate::serial::unwrap32;
 use neater_base::Instant;
 use neater_sctp_wire::chunk::{Abort, ShutdownComplete};
-use neater_sctp_wire::{Array, Cause, Causes, Checksum, CommonHeader, PacketBuilder, Tag, Tsn};
+use neater_sctp_wire::{Array, Cause, Causes, Checksum, ChunkSet, CommonHeader, PacketBuilder, Tag, Tsn};
 
 impl Association {
     /// Whether data from the peer is taken.
@@ -41,6 +41,8 @@ impl Association {
         self.tries = 0;
         for path in &mut self.paths {
             path.heartbeat.stop();
+            path.mtu.stop();
+            path.paced_until = None;
         }
     }
 
@@ -114,14 +116,16 @@ impl Association {
 
     /// A packet of its own, small enough for every path.
     fn packet(
-        &self,
+        &mut self,
         tag: Tag,
         write: impl FnOnce(&mut PacketBuilder<'_>) -> Result<(), neater_sctp_wire::Full>,
     ) -> Option<Vec<u8>> {
         let mut buffer = vec![0; usize::from(crate::config::MIN_ROOM)];
         let header = CommonHeader { source_port: self.port, destination_port: self.peer_port, tag };
         let mut packet = PacketBuilder::new(&mut buffer, header).ok()?;
+        self.sign(&mut packet, ChunkSet::EMPTY);
         write(&mut packet).ok()?;
+        self.seal(&mut packet);
         let len = packet.finish(Checksum::Crc32c);
         buffer.truncate(len);
         Some(buffer)

@@ -18,7 +18,7 @@ impl Association {
         let expiry = self.expiries.peek().map(|e| e.0.0);
         let answering = self.is_receiving() && !matches!(self.state, State::CookieEchoed(_));
         let sack = if answering { self.rx.arrivals.deadline() } else { None };
-        let own = [t.t1, t.t2, t.guard, t.reconfig, probe, expiry, sack].into_iter().flatten().min();
+        let own = [t.t1, t.t2, t.guard, t.reconfig, t.asconf, probe, expiry, sack].into_iter().flatten().min();
         let paths =
             self.paths.iter().filter_map(|p| [p.next_timeout(), p.paced_until].into_iter().flatten().min()).min();
         [own, paths].into_iter().flatten().min()
@@ -42,6 +42,9 @@ impl Association {
         }
         if due(self.timers.reconfig) {
             self.reconfig_timeout();
+        }
+        if due(self.timers.asconf) && !self.is_closed() {
+            self.asconf_timeout();
         }
         if due(self.expiries.peek().map(|e| e.0.0)) {
             self.expire(now);

@@ -1,10 +1,11 @@
 //! What the program calls.
 
 use super::{Endpoint, Entry, TURN, Transmit};
-use crate::association::{Association, Setup};
-use crate::error::{ConnectError, ReconfigError, SendError};
-use crate::event::Event;
-use crate::ids::{AssociationId, MessageId, PathId, Route};
+use crate::association::{Association, Setup, Wish};
+use crate::config::{Layer, SharedKey};
+use crate::error::{AddressError, ConnectError, ReconfigError, SendError};
+use crate::event::{AddressChange, Event};
+use crate::ids::{AssociationId, LayerId, MessageId, PathId, Route};
 use crate::receive::Message;
 use crate::send::SendOptions;
 use crate::stats::{AssociationStats, PathStats};
@@ -44,6 +45,7 @@ impl Endpoint {
             tag,
             initial,
             ties,
+            random: self.keys.random(tag, initial),
         };
         let association = Association::connect(now, setup, routes);
         let key = self.insert(association);
@@ -90,7 +92,7 @@ impl Endpoint {
         while let Some((route, bytes)) = self.replies.pop() {
             if let Some(space) = buffer.get_mut(..bytes.len()) {
                 space.copy_from_slice(&bytes);
-                return Some(Transmit { route, len: bytes.len(), ect: false });
+                return Some(Transmit { route, len: bytes.len(), ect: false, whole: true });
             }
         }
         while let Some(&key) = self.eager.front() {
@@ -104,7 +106,7 @@ impl Endpoint {
                     self.turn = 0;
                     self.eager.rotate_left(1);
                 }
-                return Some(Transmit { route: packed.route, len: packed.len, ect: packed.ect });
+                return Some(Transmit { route: packed.route, len: packed.len, ect: packed.ect, whole: packed.whole });
             }
             entry.eager = false;
             self.turn = 0;
@@ -195,6 +197,52 @@ impl Endpoint {
             entry.released = true;
         }
         self.sweep(id.0);
+    }
+
+    /// Gives the association a key that its peer has too, or another secret for one that it has (RFC 4895 section 6.1). The first
+    /// takes the place of the empty key 0. False if there is no such association or it has too many keys.
+    pub fn set_key(&mut self, id: AssociationId, key: SharedKey) -> bool {
+        self.act(id, |a| a.set_key(key)).unwrap_or(false)
+    }
+
+    /// Authenticates with this key from now on; what the peer sends may use any. False if there is none.
+    pub fn use_key(&mut self, id: AssociationId, key: u16) -> bool {
+        self.act(id, |a| a.use_key(key)).unwrap_or(false)
+    }
+
+    /// Forgets a key. False if there is none, or it is the one that is sent with.
+    pub fn remove_key(&mut self, id: AssociationId, key: u16) -> bool {
+        self.act(id, |a| a.remove_key(key)).unwrap_or(false)
+    }
+
+    /// Adds a packet layer: an interface has come up, say. Associations use it when they are told to
+    /// ([`Endpoint::change_addresses`]).
+    pub fn add_layer(&mut self, layer: Layer) -> LayerId {
+        self.config.layers.push(layer);
+        let rooms: Arc<[u16]> = self.config.layers.iter().map(Layer::room).collect();
+        for (_, entry) in self.associations.iter_mut() {
+            entry.association.set_rooms(Arc::clone(&rooms));
+        }
+        LayerId((self.config.layers.len() - 1) as u16)
+    }
+
+    /// Tells the peer that our addresses change, one after the other; [`crate::Event::AddressChanged`] says what became of each
+    /// (RFC 5061). An address that is told ([`crate::Config::tell_addresses`]) is named, any other meant by where the packet comes
+    /// from.
+    ///
+    /// # Errors
+    /// See [`AddressError`]; then none of the changes is made.
+    pub fn change_addresses(&mut self, id: AssociationId, changes: &[AddressChange]) -> Result<(), AddressError> {
+        let mut wishes = Vec::with_capacity(changes.len());
+        for change in changes {
+            let (AddressChange::Add(layer)
+            | AddressChange::Remove(layer)
+            | AddressChange::KeepOnly(layer)
+            | AddressChange::Prefer(layer)) = *change;
+            let layer = self.config.layers.get(usize::from(layer.0)).ok_or(AddressError::NoSuchLayer)?;
+            wishes.push(Wish { change: *change, address: layer.address.filter(|_| self.config.tell_addresses) });
+        }
+        self.act(id, |a| a.change_addresses(&wishes)).unwrap_or(Err(AddressError::NotEstablished))
     }
 
     /// Lets data go a certain way while that works; false if there is no such path.

@@ -2,9 +2,10 @@
 
 use super::Endpoint;
 use crate::association::is_unicast;
+use crate::event::IcmpError;
 use crate::ids::Route;
 use neater_base::{Instant, Key};
-use neater_sctp_wire::chunk::{Abort, CookieAck, CookieEcho, Error, Init, ShutdownAck, ShutdownComplete};
+use neater_sctp_wire::chunk::{Abort, Auth, CookieAck, CookieEcho, Error, Init, ShutdownAck, ShutdownComplete};
 use neater_sctp_wire::{
     Cause, Causes, Checksum, Chunk, CommonHeader, Emit, Packet, PacketBuilder, RawChunk, Tag, ZeroChecksum,
 };
@@ -34,17 +35,39 @@ impl Endpoint {
             self.stats.malformed += 1;
             return;
         };
-        match first.kind {
+        // What an AUTH chunk stands in front of says whose the packet is (RFC 4895 section 6.3).
+        let auth = (first.kind == Auth::KIND).then_some(first);
+        let leading = match packet.chunks().nth(1) {
+            Some(Ok(second)) if auth.is_some() => second,
+            _ => first,
+        };
+        match leading.kind {
             Init::KIND => self.on_init(now, route, &packet, &first),
-            CookieEcho::KIND => self.on_cookie_echo(now, route, marked, &packet, &first),
-            kind => match self.owner(route, &packet, &first, kind) {
-                Some(key) => self.deliver(now, key, route, marked, &packet, 0),
+            CookieEcho::KIND => self.on_cookie_echo(now, route, marked, &packet, auth.as_ref(), &leading),
+            kind => match self.owner(route, &packet, &leading, kind) {
+                Some(key) => self.deliver(now, key, route, marked, &packet, (0, false)),
                 None => self.out_of_the_blue(now, route, &packet),
             },
         }
     }
 
-    /// Hands a packet to its association.
+    /// Takes an ICMP message about a packet that was sent over `route`; `quoted` is what it quotes of the SCTP packet, from the
+    /// common header on (behind the UDP header if there is one).
+    pub fn handle_icmp(&mut self, now: Instant, route: Route, error: IcmpError, quoted: &[u8]) {
+        // Section 10, ICMP5 and ICMP6: what cannot be told to be about us is ignored.
+        let ports = |a: usize| quoted.get(a..a + 2).map(|p| u16::from_be_bytes([p[0], p[1]]));
+        let peer = ports(2).filter(|_| ports(0) == Some(self.config.port));
+        let key = peer.and_then(|port| self.index.by_peer(route.remote, port));
+        let entry = key.and_then(|key| Some((key, self.associations.get_mut(key)?)));
+        let taken = entry.is_some_and(|(_, entry)| entry.association.handle_icmp(now, route, error, quoted));
+        self.stats.icmp += u64::from(taken);
+        self.stats.icmp_ignored += u64::from(!taken);
+        if let Some(key) = key.filter(|_| taken) {
+            self.touch(key);
+        }
+    }
+
+    /// Hands a packet to its association, without chunks at its beginning that have been taken, and whether AUTH was among them.
     pub(super) fn deliver(
         &mut self,
         now: Instant,
@@ -52,10 +75,10 @@ impl Endpoint {
         route: Route,
         marked: bool,
         packet: &Packet<'_>,
-        skip: usize,
+        (skip, authenticated): (usize, bool),
     ) {
         if let Some(entry) = self.associations.get_mut(key) {
-            entry.association.handle_packet(now, route, marked, packet, skip, &mut self.rng);
+            entry.association.handle_packet(now, route, marked, packet, skip, authenticated, &mut self.rng);
             self.touch(key);
         }
     }
@@ -93,7 +116,7 @@ impl Endpoint {
         let silent = kinds.any(|c| {
             matches!(c.kind, Abort::KIND | ShutdownComplete::KIND | CookieAck::KIND | Init::KIND) || is_stale(&c)
         });
-        if silent || !is_unicast(route.remote.ip()) || tag == Tag::ZERO || !self.replies.allow(now) {
+        if silent || !is_unicast(route.remote.ip()) || tag == Tag::ZERO || !self.replies.allow(now, route.remote.ip()) {
             return;
         }
         if shutdown_ack {

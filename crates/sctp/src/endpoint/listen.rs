@@ -5,7 +5,9 @@ use crate::association::{Association, Resolution, Setup, State};
 use crate::handshake::{Cookie, CookieError, Offer, Refusal, write_init};
 use crate::ids::Route;
 use neater_base::{Instant, Key};
-use neater_sctp_wire::cause::{InvalidMandatoryParameter, OutOfResource, Restart, StaleCookie, UnresolvableAddress};
+use neater_sctp_wire::cause::{
+    InvalidMandatoryParameter, OutOfResource, ProtocolViolation, Restart, StaleCookie, UnresolvableAddress,
+};
 use neater_sctp_wire::chunk::{Abort, Error, Init};
 use neater_sctp_wire::{Cause, Causes, Checksum, Chunk, CommonHeader, List, Packet, PacketBuilder, RawChunk, Tag, Tsn};
 use std::net::{IpAddr, SocketAddr};
@@ -32,8 +34,12 @@ impl Endpoint {
             return; // Section 8.5.1 A.
         }
         let port = packet.header.source_port;
-        let (peer, report) = match Offer::read(&init) {
-            Ok((peer, _, report)) => (peer, report),
+        let read = Offer::read(&init).and_then(|(peer, _, report)| {
+            peer.acceptable(&self.association_config)?;
+            Ok((peer, report))
+        });
+        let (peer, report) = match read {
+            Ok(read) => read,
             Err(refusal) => return self.refuse_init(now, route, port, &init, &refusal),
         };
         let known = self.known_by(route, port, &peer.addresses);
@@ -89,7 +95,8 @@ impl Endpoint {
     fn answer_init(&mut self, now: Instant, cookie: &Cookie, report: &[u8], question: usize) {
         let authenticated = self.config.layers[usize::from(cookie.route.layer.0)].authenticates;
         let ours = Offer::ours(cookie.tag, cookie.initial, &self.association_config, authenticated);
-        let ours = Offer { addresses: self.addresses(), ..ours };
+        let random = self.keys.random(cookie.tag, cookie.initial);
+        let ours = Offer { addresses: self.addresses(), ..ours }.with_random(&random, &self.association_config);
         let sealed = self.keys.seal(cookie);
         let mut buffer = vec![0; MAX_INIT_ACK];
         let header =
@@ -100,7 +107,7 @@ impl Endpoint {
         }
         let len = packet.finish(Checksum::Crc32c);
         buffer.truncate(len);
-        if len <= AMPLIFICATION * question || self.replies.allow(now) {
+        if len <= AMPLIFICATION * question || self.replies.allow(now, cookie.route.remote.ip()) {
             self.stats.cookies_sent += 1;
             self.replies.push(cookie.route, buffer);
         }
@@ -112,12 +119,15 @@ impl Endpoint {
             Refusal::InvalidField(_) => {
                 self.abort_init(now, route, port, init.tag, &[InvalidMandatoryParameter.into()]);
             }
+            Refusal::Violation(what) => {
+                self.abort_init(now, route, port, init.tag, &[ProtocolViolation(what.as_bytes()).into()]);
+            }
             Refusal::HostName(name) => self.abort_init(now, route, port, init.tag, &[UnresolvableAddress(name).into()]),
         }
     }
 
     fn abort_init(&mut self, now: Instant, route: Route, port: u16, tag: Tag, causes: &[Cause<'_>]) {
-        if self.replies.allow(now) {
+        if self.replies.allow(now, route.remote.ip()) {
             self.reply(route, port, tag, &Abort { reflected: false, causes: Causes::new(causes) });
         }
     }
@@ -135,6 +145,7 @@ impl Endpoint {
         route: Route,
         marked: bool,
         packet: &Packet<'_>,
+        auth: Option<&RawChunk<'_>>,
         raw: &RawChunk<'_>,
     ) {
         let (cookie, fresh) = match self.keys.open(now, self.config.cookie_life, raw.value) {
@@ -152,6 +163,12 @@ impl Endpoint {
         let known = self.index.by_peer(cookie.route.remote, port);
         let known = known.or_else(|| self.index.by_peer(route.remote, port)).or_else(|| self.index.by_tag(cookie.tag));
         let resolution = known.and_then(|k| self.associations.get(k)).map(|e| e.association.resolve(&cookie));
+        if let Some(entry) = known.and_then(|k| self.associations.get_mut(k))
+            && !entry.association.vouches_for(&cookie, packet, auth)
+        {
+            self.stats.cookies_refused += 1;
+            return;
+        }
         if let Err(stale) = fresh
             && resolution != Some(Resolution::Same)
         {
@@ -165,19 +182,28 @@ impl Endpoint {
         self.spent.add(now, self.config.cookie_life, cookie.tag);
         match known.zip(resolution) {
             Some((key, resolution)) => {
+                let random = self.keys.random(cookie.tag, cookie.initial);
                 let Some(entry) = self.associations.get_mut(key) else { return };
-                let rest = entry.association.on_cookie(now, &cookie, resolution, route);
+                let rest = entry.association.on_cookie(now, &cookie, resolution, route, random);
                 self.touch(key);
                 if rest {
-                    self.deliver(now, key, route, marked, packet, 1);
+                    self.deliver(now, key, route, marked, packet, taken(auth));
                 }
             }
-            None => self.accept(now, route, marked, packet, &cookie),
+            None => self.accept(now, route, marked, packet, auth, &cookie),
         }
     }
 
     /// Makes the association that a cookie describes.
-    fn accept(&mut self, now: Instant, route: Route, marked: bool, packet: &Packet<'_>, cookie: &Cookie) {
+    fn accept(
+        &mut self,
+        now: Instant,
+        route: Route,
+        marked: bool,
+        packet: &Packet<'_>,
+        auth: Option<&RawChunk<'_>>,
+        cookie: &Cookie,
+    ) {
         let layer = usize::from(cookie.route.layer.0);
         if !self.config.accept || layer >= self.config.layers.len() {
             return;
@@ -196,21 +222,31 @@ impl Endpoint {
             tag: cookie.tag,
             initial: cookie.initial,
             ties,
+            random: self.keys.random(cookie.tag, cookie.initial),
         };
-        let association = Association::accept(now, setup, cookie, route);
+        let mut association = Association::accept(now, setup, cookie, route);
+        if !association.vouches_for(cookie, packet, auth) {
+            self.stats.cookies_refused += 1;
+            return;
+        }
         self.stats.accepted += 1;
         let key = self.insert(association);
-        self.deliver(now, key, route, marked, packet, 1);
+        self.deliver(now, key, route, marked, packet, taken(auth));
     }
 
     /// Tells the peer that its cookie is too old (section 5.1.5, step 4).
     fn call_stale(&mut self, now: Instant, route: Route, cookie: &Cookie, stale: CookieError) {
         self.stats.cookies_refused += 1;
         let CookieError::Stale(by) = stale else { return };
-        if self.replies.allow(now) {
+        if self.replies.allow(now, route.remote.ip()) {
             let staleness_us = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
             let causes = [StaleCookie { staleness_us }.into()];
             self.reply(route, cookie.peer_port, cookie.peer.tag, &Error { causes: Causes::new(&causes) });
         }
     }
+}
+
+/// How many chunks have been taken when the cookie has been, and whether one of them was AUTH.
+const fn taken(auth: Option<&RawChunk<'_>>) -> (usize, bool) {
+    (1 + auth.is_some() as usize, auth.is_some())
 }

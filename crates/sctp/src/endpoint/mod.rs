@@ -34,6 +34,9 @@ pub struct Transmit {
     pub len: usize,
     /// Send it as capable of congestion marks: ECT(0) (RFC 3168).
     pub ect: bool,
+    /// Send it so that it is not cut into fragments on the way: with DF on IPv4. It is false only for what was cut for a larger
+    /// path MTU and must still arrive.
+    pub whole: bool,
 }
 
 /// What the endpoint keeps of each association.
@@ -88,7 +91,7 @@ impl Endpoint {
             keys: Keys::new(cookie_secret),
             associations: Slab::new(),
             index: Index::new(rng.u64()),
-            replies: Replies::new(config.max_replies, config.replies_per_second),
+            replies: Replies::new(config.max_replies, config.replies_per_second, config.replies_per_source, rng.u64()),
             spent: spent::Spent::default(),
             config,
             rng,

@@ -3,6 +3,7 @@
 //! It is authenticated and not encrypted; it holds nothing that its receiver does not know. The key follows from a secret and
 //! from the hour, so that it changes by itself and several engines that share the secret agree.
 
+use super::auth::RANDOM_LEN;
 use super::offer::{MAX_ADDRESSES, Offer};
 use crate::config::Extensions;
 use crate::ids::{LayerId, Route};
@@ -71,6 +72,18 @@ impl Keys {
             (hour, hmac::Key::new(hmac::HMAC_SHA256, context.sign().as_ref()))
         });
         key
+    }
+
+    /// The random number of RFC 4895 section 3.1 of an association with this tag and first TSN. It follows from both, so that
+    /// it need not be kept while the handshake is under way, and so that it is the same where they are (section 6.1).
+    pub(crate) fn random(&self, tag: Tag, initial: Tsn) -> [u8; RANDOM_LEN] {
+        let mut context = hmac::Context::with_key(&self.master);
+        context.update(b"neater sctp random number");
+        context.update(&tag.0.to_be_bytes());
+        context.update(&initial.0.to_be_bytes());
+        let mut random = [0; RANDOM_LEN];
+        random.copy_from_slice(context.sign().as_ref());
+        random
     }
 
     /// Writes a cookie.
@@ -144,8 +157,16 @@ impl Cookie {
             out.extend_from_slice(&n.to_be_bytes());
         }
         let e = p.extensions;
-        let bits =
-            [e.interleaving, e.partial_reliability, e.reconfiguration, e.ecn, e.zero_checksum, p.adaptation.is_some()];
+        let bits = [
+            e.interleaving,
+            e.partial_reliability,
+            e.reconfiguration,
+            e.ecn,
+            e.zero_checksum,
+            p.adaptation.is_some(),
+            e.authentication,
+            e.dynamic_addresses,
+        ];
         out.push(bits.iter().enumerate().map(|(i, on)| u8::from(*on) << i).sum());
         if let Some(code) = p.adaptation {
             out.extend_from_slice(&code.to_be_bytes());
@@ -155,6 +176,8 @@ impl Cookie {
         for address in &p.addresses {
             write_ip(out, *address);
         }
+        out.push(p.auth.len() as u8);
+        out.extend_from_slice(&p.auth);
     }
 
     fn read(created: Instant, r: &mut Reader<'_>) -> Result<Self, Short> {
@@ -169,6 +192,8 @@ impl Cookie {
         let remote = SocketAddr::new(read_ip(r)?, udp_port);
         let count = usize::from(r.u8()?).min(MAX_ADDRESSES);
         let addresses = (0..count).map(|_| read_ip(r)).collect::<Result<_, _>>()?;
+        let len = r.u8()?;
+        let auth = r.take(usize::from(len))?.to_vec();
         let peer = Offer {
             tag: peer_tag,
             window,
@@ -181,9 +206,12 @@ impl Cookie {
                 reconfiguration: on(2),
                 ecn: on(3),
                 zero_checksum: on(4),
+                authentication: on(6),
+                dynamic_addresses: on(7),
             },
             adaptation,
             addresses,
+            auth,
         };
         Ok(Self { created, route: Route { layer, remote }, peer_port, tag, initial, peer, ties })
     }

@@ -1,7 +1,8 @@
 //! What INIT and INIT ACK chunks say (RFC 9260 sections 3.3.2, 3.3.3 and 5.1; the extensions of their own RFCs).
 
+use super::auth::{self, RANDOM_LEN};
 use crate::config::{AssociationConfig, Extensions};
-use neater_sctp_wire::chunk::{ForwardTsn, IData, IForwardTsn, Init, InitAck, ReConfig};
+use neater_sctp_wire::chunk::{Asconf, AsconfAck, Auth, ForwardTsn, IData, IForwardTsn, Init, InitAck, ReConfig};
 use neater_sctp_wire::parameter::{
     Adaptation, EcnCapable, ErrorDetection, ForwardTsnSupported, Padding, StateCookie, SupportedExtensions,
     Unrecognized, ZeroChecksumAcceptable,
@@ -27,6 +28,9 @@ pub(crate) struct Offer {
     pub(crate) extensions: Extensions,
     pub(crate) adaptation: Option<u32>,
     pub(crate) addresses: Vec<IpAddr>,
+    /// The key vector of RFC 4895 section 6.1: the RANDOM, CHUNKS and HMAC-ALGO parameters as they were sent; empty without
+    /// [`Extensions::authentication`].
+    pub(crate) auth: Vec<u8>,
 }
 
 /// Why an INIT or INIT ACK chunk is not taken.
@@ -40,6 +44,8 @@ pub(crate) enum Refusal {
     HostName(Vec<u8>),
     /// There is no cookie in an INIT ACK chunk.
     NoCookie,
+    /// Something that must not be.
+    Violation(&'static str),
 }
 
 /// A chunk that was understood: the offer, the cookie if there is one, and parameters to report as not understood.
@@ -60,7 +66,30 @@ impl Offer {
             },
             adaptation: config.adaptation,
             addresses: Vec::new(),
+            auth: Vec::new(),
         }
+    }
+
+    /// The same with our side of the keys, if we authenticate.
+    pub(crate) fn with_random(mut self, random: &[u8; RANDOM_LEN], config: &AssociationConfig) -> Self {
+        if self.extensions.authentication {
+            self.auth = auth::vector(random, &config.authentication);
+        }
+        self
+    }
+
+    /// Whether we can have an association with a peer that offers this.
+    pub(crate) fn acceptable(&self, config: &AssociationConfig) -> Result<(), Refusal> {
+        // RFC 5061 section 6: an INIT that is for ASCONF and against AUTH must not be answered by INIT ACK.
+        if config.extensions.dynamic_addresses && self.extensions.dynamic_addresses && self.auth.is_empty() {
+            return Err(Refusal::Violation("dynamic addresses are offered without authentication"));
+        }
+        let asconf = |k: &u8| [Asconf::KIND, AsconfAck::KIND].contains(k);
+        let strict = config.extensions.authentication && !config.authentication.required.iter().all(asconf);
+        if strict && !self.extensions.authentication {
+            return Err(Refusal::Violation("authentication is required"));
+        }
+        Ok(())
     }
 
     /// Reads what the peer offers.
@@ -74,24 +103,19 @@ impl Offer {
         if init.a_rwnd < LEAST_WINDOW {
             return Err(Refusal::InvalidField("the receive window is below 1,500 bytes"));
         }
-        let none = Extensions {
-            interleaving: false,
-            partial_reliability: false,
-            reconfiguration: false,
-            ecn: false,
-            zero_checksum: false,
-        };
         let mut offer = Self {
             tag: init.tag,
             window: init.a_rwnd,
             outbound: init.outbound_streams,
             inbound: init.inbound_streams,
             initial: init.initial_tsn,
-            extensions: none,
+            extensions: Extensions::NONE,
             adaptation: None,
             addresses: Vec::new(),
+            auth: Vec::new(),
         };
         let (mut cookie, mut report) = (None, Vec::new());
+        let mut parts = auth::Parts::default();
         for parameter in init.parameters.iter() {
             let Ok(parameter) = parameter else { return Err(Refusal::InvalidField("a parameter is malformed")) };
             match parameter {
@@ -107,9 +131,17 @@ impl Offer {
                         break;
                     }
                 }
+                Parameter::Random(p) if p.0.len() != RANDOM_LEN => {
+                    return Err(Refusal::Violation("the random number has not 32 bytes")); // RFC 4895 section 6.1.
+                }
+                Parameter::Random(p) => parts.random = parts.random.or(Some(p)),
+                Parameter::ChunkList(p) => parts.chunks = parts.chunks.or(Some(p)),
+                Parameter::HmacAlgo(p) => parts.algorithms = parts.algorithms.or(Some(p)),
                 known => offer.take(&known),
             }
         }
+        offer.auth = parts.vector();
+        offer.extensions.authentication = !offer.auth.is_empty();
         Ok((offer, cookie, report))
     }
 
@@ -120,6 +152,7 @@ impl Offer {
                 e.interleaving |= kinds.contains(&IData::KIND);
                 e.reconfiguration |= kinds.contains(&ReConfig::KIND);
                 e.partial_reliability |= kinds.contains(&ForwardTsn::KIND);
+                e.dynamic_addresses |= kinds.contains(&Asconf::KIND) && kinds.contains(&AsconfAck::KIND);
             }
             Parameter::ForwardTsnSupported(_) => e.partial_reliability = true,
             Parameter::EcnCapable(_) => e.ecn = true,
@@ -135,14 +168,7 @@ impl Offer {
 
     /// What both offer.
     pub(crate) const fn agreed(&self, peer: &Self) -> Extensions {
-        let (a, b) = (self.extensions, peer.extensions);
-        Extensions {
-            interleaving: a.interleaving && b.interleaving,
-            partial_reliability: a.partial_reliability && b.partial_reliability,
-            reconfiguration: a.reconfiguration && b.reconfiguration,
-            ecn: a.ecn && b.ecn,
-            zero_checksum: a.zero_checksum && b.zero_checksum,
-        }
+        self.extensions.and(peer.extensions)
     }
 
     /// How many streams we may send on (RFC 9260 section 5.1.1).
@@ -170,6 +196,9 @@ pub(crate) fn write_init(
         (e.reconfiguration, ReConfig::KIND),
         (e.partial_reliability, ForwardTsn::KIND),
         (e.partial_reliability && e.interleaving, IForwardTsn::KIND),
+        (e.authentication, Auth::KIND),
+        (e.dynamic_addresses, Asconf::KIND),
+        (e.dynamic_addresses, AsconfAck::KIND),
     ]
     .into_iter()
     .filter_map(|(on, kind)| on.then_some(kind))
@@ -191,6 +220,8 @@ pub(crate) fn write_init(
     if !kinds.is_empty() {
         parameters.push(SupportedExtensions(&kinds).into());
     }
+    // As they are in the key vector: the peer computes its keys from the same bytes.
+    parameters.extend(Parameters::from_bytes(&offer.auth).iter().flatten());
     if let Some(code) = offer.adaptation {
         parameters.push(Adaptation { code }.into());
     }

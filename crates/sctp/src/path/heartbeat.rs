@@ -42,14 +42,15 @@ pub(crate) struct Heartbeat {
     waiting: Option<(u64, Instant, Instant)>,
     /// One is to be sent now.
     pub(crate) wanted: bool,
-    /// When something was last sent that measures the path.
+    /// When something was last sent that measures the path, and when the next one was scheduled.
     used: Instant,
+    scheduled: Instant,
 }
 
 impl Heartbeat {
     /// The next one is due then; `None`: never.
-    pub(crate) fn schedule(&mut self, next: Option<Instant>) {
-        self.next = next;
+    pub(crate) fn schedule(&mut self, now: Instant, next: Option<Instant>) {
+        (self.next, self.scheduled) = (next, now);
     }
 
     /// Something was sent that measures the path: it is not idle.
@@ -57,9 +58,9 @@ impl Heartbeat {
         self.used = now;
     }
 
-    /// Whether something was sent since `since`.
-    pub(crate) fn used_since(&self, since: Instant) -> bool {
-        self.used >= since
+    /// When something else was last sent that measures the path, if that was after the next heartbeat was scheduled.
+    pub(crate) fn used_at(&self) -> Option<Instant> {
+        (self.used > self.scheduled).then_some(self.used)
     }
 
     /// One was sent.
@@ -77,6 +78,11 @@ impl Heartbeat {
         }
         self.waiting = None;
         Some(now - sent_at)
+    }
+
+    /// Whether none is under way or wanted.
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.waiting.is_none() && !self.wanted
     }
 
     /// Whether the one that is waited for is lost by now; it is then no longer waited for.
@@ -123,10 +129,13 @@ mod tests {
         assert_eq!(h.answered(ms(50), 7), Some(Duration::from_millis(40)));
         assert_eq!(h.answered(ms(50), 7), None);
         h.sent(ms(60), 9, Duration::from_millis(100));
-        h.schedule(Some(ms(500)));
+        h.schedule(ms(60), Some(ms(500)));
         assert_eq!(h.deadline(), Some(ms(160)));
         assert!(!h.take_lost(ms(159)) && h.take_lost(ms(160)) && !h.take_lost(ms(160)));
         assert_eq!(h.answered(ms(161), 9), None, "too late");
+        assert_eq!(h.used_at(), None, "a heartbeat is no use");
+        h.active(ms(200));
+        assert_eq!(h.used_at(), Some(ms(200)));
         assert!(!h.take_due(ms(499)) && h.take_due(ms(500)) && !h.take_due(ms(500)));
     }
 }

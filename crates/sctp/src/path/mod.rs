@@ -4,9 +4,11 @@
 //! deadlines of its timers. *Not responsible for* which path is used, or for the chunks on it.
 
 mod heartbeat;
+mod mtu;
 mod rtt;
 
 pub(crate) use heartbeat::{Heartbeat, Info};
+pub(crate) use mtu::Search;
 pub(crate) use rtt::Rtt;
 
 use crate::config::{AssociationConfig, Burst};
@@ -23,8 +25,13 @@ pub enum PathState {
     Unconfirmed,
     /// In use, or ready for it.
     Active,
+    /// Timeouts cast doubt on it: data goes another way if there is one, and heartbeats find out (RFC 7829 section 3). Only where
+    /// there are several paths.
+    PotentiallyFailed,
     /// Too many transmissions in a row were not answered.
     Inactive,
+    /// No longer part of the association (RFC 5061). Its number may be given again.
+    Removed,
 }
 
 /// What one SACK chunk says of one path.
@@ -90,11 +97,15 @@ pub(crate) struct Path {
     /// Unanswered transmissions in a row.
     pub(crate) errors: u32,
     pub(crate) heartbeat: Heartbeat,
+    pub(crate) mtu: Search,
     pub(crate) ack: PathAck,
 }
 
 impl Path {
-    pub(crate) fn new(id: PathId, route: Route, room: u16, state: PathState, config: &AssociationConfig) -> Self {
+    /// `most` is the largest packet that the layer takes.
+    pub(crate) fn new(id: PathId, route: Route, most: u16, state: PathState, config: &AssociationConfig) -> Self {
+        let mtu = Search::new(most, config.search_mtu);
+        let room = mtu.size();
         let mss = u64::from(room) - 12;
         let mut path = Self {
             id,
@@ -118,6 +129,7 @@ impl Path {
             paced_until: None,
             errors: 0,
             heartbeat: Heartbeat::default(),
+            mtu,
             ack: PathAck::default(),
         };
         path.refill_burst();
@@ -126,11 +138,26 @@ impl Path {
 
     /// Congestion control and timers begin anew; the route stays (RFC 9260 section 5.2.4, action A).
     pub(crate) fn restart(&mut self, config: &AssociationConfig) {
-        *self = Self::new(self.id, self.route, self.room, self.state, config);
+        let most = self.mtu.most();
+        *self = Self::new(self.id, self.route, most, self.state, config);
     }
 
     pub(crate) const fn is_active(&self) -> bool {
         matches!(self.state, PathState::Active)
+    }
+
+    /// Whether it may carry data if there is nothing better.
+    pub(crate) const fn is_usable(&self) -> bool {
+        matches!(self.state, PathState::Active | PathState::PotentiallyFailed)
+    }
+
+    /// It is no longer part of the association.
+    pub(crate) fn remove(&mut self) {
+        self.state = PathState::Removed;
+        (self.t3, self.reorder, self.paced_until) = (None, None, None);
+        (self.tail, self.recovery, self.forced) = (TailProbe::default(), None, false);
+        self.heartbeat.stop();
+        self.mtu.stop();
     }
 
     /// Something was heard, or the application spoke after silence: another burst may leave (rule D of section 6.1).
@@ -191,14 +218,16 @@ impl Path {
         Some(self.t3.map_or(due, |t3| due.min(t3)))
     }
 
-    /// One more transmission was not answered; true if the path has just become inactive (section 8.2).
-    pub(crate) fn fail(&mut self, limit: u32) -> bool {
+    /// One more transmission was not answered; true if the path has just become inactive (section 8.2), or is doubted because
+    /// there were more than `doubt` of them (RFC 7829 section 3).
+    pub(crate) fn fail(&mut self, limit: u32, doubt: Option<u32>) -> bool {
         self.errors = self.errors.saturating_add(1);
-        let inactive = self.errors > limit && self.state == PathState::Active;
-        if inactive {
-            self.state = PathState::Inactive;
-        }
-        inactive
+        let state = match self.state {
+            PathState::Active | PathState::PotentiallyFailed if self.errors > limit => PathState::Inactive,
+            PathState::Active if doubt.is_some_and(|d| self.errors > d) => PathState::PotentiallyFailed,
+            same => same,
+        };
+        core::mem::replace(&mut self.state, state) != state
     }
 
     /// The peer has answered; true if the path has just become active.
@@ -209,7 +238,10 @@ impl Path {
 
     /// The earliest of the path's deadlines.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        [self.t3, self.reorder, self.tail.due, self.heartbeat.deadline()].into_iter().flatten().min()
+        [self.t3, self.reorder, self.tail.due, self.heartbeat.deadline(), self.mtu.deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The interval to the next heartbeat (section 8.3): RTO plus the configured interval, jittered by half an RTO.
@@ -217,9 +249,10 @@ impl Path {
         let rto = self.rtt.rto();
         let jittered = rto / 2 + Duration::from_nanos(rng.below(rto.as_nanos() as u64));
         match self.state {
-            // Verification goes at one probe per RTO (section 5.4).
-            PathState::Unconfirmed => Some(jittered),
+            // Verification goes at one probe per RTO (section 5.4), and so does doubt (RFC 7829 section 3.3).
+            PathState::Unconfirmed | PathState::PotentiallyFailed => Some(jittered),
             PathState::Active | PathState::Inactive => Some(interval? + jittered),
+            PathState::Removed => None,
         }
     }
 }

@@ -1,13 +1,16 @@
 //! Two endpoints over links, in virtual time.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod raw;
+
 use bytes::Bytes;
 use core::time::Duration;
 use neater_base::Instant;
 use neater_base::net::Ecn;
-use neater_link::{Link, LinkConfig, Output, PacketMeta, Protocol};
+use neater_link::{DropReason, Link, LinkConfig, Output, PacketMeta, Protocol};
 use neater_sctp::{
-    AssociationConfig, AssociationId, CloseReason, Config, Endpoint, Event, Layer, LayerId, Message, Route, SendOptions,
+    AssociationConfig, AssociationId, CloseReason, Config, Endpoint, Event, IcmpError, Layer, LayerId, Message, Route,
+    SendOptions,
 };
 use neater_sctp_wire::StreamId;
 use std::net::SocketAddr;
@@ -21,6 +24,8 @@ pub struct Packet {
     pub to: SocketAddr,
     pub bytes: Vec<u8>,
     pub ect: bool,
+    /// It must not be cut into fragments.
+    pub whole: bool,
 }
 
 /// What a tap does with a packet before it enters the link.
@@ -37,6 +42,8 @@ pub struct World {
     pub addresses: [Vec<SocketAddr>; 2],
     pub packets: [u64; 2],
     pub bytes: [u64; 2],
+    /// Packets that a queue has marked.
+    pub marks: u64,
     /// Sees every packet; false drops it.
     pub tap: Option<Tap>,
     buffer: Vec<u8>,
@@ -94,6 +101,7 @@ impl World {
             addresses,
             packets: [0; 2],
             bytes: [0; 2],
+            marks: 0,
             tap: None,
             buffer: vec![0; 65_536],
             idle_steps: 0,
@@ -150,6 +158,7 @@ impl World {
                     to: t.route.remote,
                     bytes: self.buffer[..t.len].to_vec(),
                     ect: t.ect,
+                    whole: t.whole,
                 };
                 let keep = match self.tap.as_mut() {
                     Some(tap) => tap(end, &mut packet),
@@ -173,6 +182,8 @@ impl World {
             ecn: if packet.ect { Ecn::Ect0 } else { Ecn::NotEct },
         };
         let len = packet.bytes.len() as u32 + 28;
+        // What may be cut goes through in pieces, each of which fits.
+        let len = if packet.whole { len } else { len.min(self.links[end][path].config().mtu) };
         self.links[end][path].offer(self.now, packet, len, &meta);
     }
 
@@ -188,7 +199,15 @@ impl World {
         for way in 0..2 {
             for path in 0..self.links[way].len() {
                 while let Some(output) = self.links[way][path].poll(self.now) {
-                    let Output::Deliver { mut packet, ce, corrupt, .. } = output else { continue };
+                    let (mut packet, ce, corrupt) = match output {
+                        Output::Deliver { packet, ce, corrupt, .. } => (packet, ce, corrupt),
+                        Output::Drop { packet, reason: DropReason::TooBig { mtu }, .. } => {
+                            self.report(way, path, &packet, mtu);
+                            continue;
+                        }
+                        _ => continue,
+                    };
+                    self.marks += u64::from(ce);
                     if let Some(c) = corrupt {
                         // The first eight bytes are those of UDP, whose checksum drops the packet.
                         let Some(at) = (c.bit as usize).checked_sub(64) else { continue };
@@ -205,11 +224,17 @@ impl World {
         true
     }
 
-    pub fn deliver(&mut self, to: usize, path: usize, packet: &Packet, ce: bool) {
-        if packet.to != self.addresses[to][path] {
-            return;
-        }
-        let route = Route { layer: LayerId(path as u16), remote: packet.from };
+    /// ICMP: fragmentation needed, with what is quoted of a UDP datagram.
+    fn report(&mut self, way: usize, path: usize, packet: &Packet, mtu: u32) {
+        let route = Route { layer: LayerId(path as u16), remote: packet.to };
+        let error = IcmpError::PacketTooBig { size: mtu as u16 - 28 };
+        self.ends[way].handle_icmp(self.now, route, error, &packet.bytes[..20.min(packet.bytes.len())]);
+    }
+
+    /// Whichever way it came, the address that it was sent to says which layer takes it.
+    pub fn deliver(&mut self, to: usize, _path: usize, packet: &Packet, ce: bool) {
+        let Some(layer) = self.addresses[to].iter().position(|a| *a == packet.to) else { return };
+        let route = Route { layer: LayerId(layer as u16), remote: packet.from };
         self.ends[to].handle_packet(self.now, route, ce, &packet.bytes);
     }
 
@@ -276,4 +301,42 @@ pub fn tracer() -> Tap {
         println!("{line}");
         true
     })
+}
+
+/// The types of the chunks in a packet.
+pub fn kinds(bytes: &[u8]) -> Vec<u8> {
+    neater_sctp_wire::Packet::parse(bytes).unwrap().chunks().flatten().map(|c| c.kind).collect()
+}
+
+/// Packets with their senders.
+pub type Log = std::rc::Rc<std::cell::RefCell<Vec<(usize, Vec<u8>)>>>;
+
+/// Remembers all packets.
+pub fn record(w: &mut World) -> Log {
+    let seen = Log::default();
+    let log = seen.clone();
+    w.tap = Some(Box::new(move |end, packet| {
+        log.borrow_mut().push((end, packet.bytes.clone()));
+        true
+    }));
+    seen
+}
+
+/// Puts the right checksum into a packet.
+pub fn sum(packet: &mut [u8]) {
+    packet[8..12].fill(0);
+    let sum = crc32c::crc32c(packet);
+    packet[8..12].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// A packet with these chunks.
+pub fn packet(ports: [u16; 2], tag: neater_sctp_wire::Tag, chunks: &[neater_sctp_wire::Chunk<'_>]) -> Vec<u8> {
+    use neater_sctp_wire::{Checksum, CommonHeader, PacketBuilder};
+    let mut buffer = vec![0; 1500];
+    let header = CommonHeader { source_port: ports[0], destination_port: ports[1], tag };
+    let mut packet = PacketBuilder::new(&mut buffer, header).unwrap();
+    chunks.iter().for_each(|c| packet.push(c).unwrap());
+    let len = packet.finish(Checksum::Crc32c);
+    buffer.truncate(len);
+    buffer
 }

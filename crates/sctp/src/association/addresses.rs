@@ -1,0 +1,480 @@
+//! Addresses that come and go while the association lives (RFC 5061).
+//!
+//! Each change of ours is an ASCONF chunk of its own, one at a time. An address that the layer does not tell is meant by the
+//! wildcard: then the packet leaves from the layer that it is about, and the peer looks at where it came from. Behind a NAT there
+//! is no other way (RFC 6951 section 5.7).
+
+use super::input::{Arrived, MAX_EVENTS};
+use super::{Association, State};
+use crate::error::AddressError;
+use crate::event::{AddressChange, CloseReason, Event};
+use crate::ids::{LayerId, Route};
+use crate::path::PathState;
+use neater_base::Instant;
+use neater_sctp_wire::cause::{
+    DeleteLastAddress, DeleteSourceAddress, IllegalAsconfAck, NoAuthorization, ResourceShortage, UnrecognizedParameters,
+};
+use neater_sctp_wire::chunk::{Asconf, AsconfAck};
+use neater_sctp_wire::parameter::{AddIp, DeleteIp, ErrorIndication, SetPrimary, Success};
+use neater_sctp_wire::{
+    AsconfSerial, Cause, Causes, Checksum, ChunkSet, CommonHeader, Full, PacketBuilder, Parameter, Parameters, Tag, Tsn,
+};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// The chunks of this file, which are authenticated whatever the peer asks for (RFC 5061 sections 4.1.1 and 4.1.2).
+pub(super) const ALWAYS_SIGNED: ChunkSet = {
+    let mut set = ChunkSet::EMPTY;
+    set.insert(Asconf::KIND);
+    set.insert(AsconfAck::KIND);
+    set
+};
+
+/// The most changes that wait.
+const MAX_WAITING: usize = 16;
+/// The most answers that wait to be sent, and that are kept in case they were lost.
+const MAX_ANSWERS: usize = 4;
+/// The most requests of one chunk that are looked at; each answer fits with the others into a small packet.
+const MAX_REQUESTS: usize = 8;
+/// The most addresses that are remembered as deleted.
+const MAX_DELETED: usize = 16;
+
+/// A change of ours, and the address that stands for its layer: the unspecified one if it is not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) change: AddressChange,
+    pub(crate) address: Option<IpAddr>,
+}
+
+/// A change that is under way.
+#[derive(Clone, Debug)]
+struct Pending {
+    wish: Wish,
+    /// How often it was sent.
+    times: u32,
+}
+
+/// Both directions.
+#[derive(Debug, Default)]
+pub(super) struct Addresses {
+    /// The number of our next chunk, or of the one under way.
+    ours: AsconfSerial,
+    /// The number of the peer's next chunk.
+    theirs: AsconfSerial,
+    pending: Option<Pending>,
+    waiting: VecDeque<Wish>,
+    /// It is to be sent, once or once more.
+    wanted: bool,
+    /// Answers to be sent: where to, number, and parameters.
+    answers: VecDeque<(Route, AsconfSerial, Vec<u8>)>,
+    /// The last answers, in case they were lost.
+    answered: VecDeque<(AsconfSerial, Vec<u8>)>,
+    /// Addresses that the peer has deleted: what comes from there is not for us (section 5.3, F13).
+    deleted: VecDeque<SocketAddr>,
+    /// The peer does not do as we ask with SET PRIMARY (F3b).
+    no_primary: bool,
+}
+
+impl Addresses {
+    /// Chunks are numbered from the initial TSNs on (section 5.1, A2).
+    pub(super) fn new(ours: Tsn, theirs: Tsn) -> Self {
+        Self { ours: AsconfSerial(ours.0), theirs: AsconfSerial(theirs.0), ..Self::default() }
+    }
+
+    /// Where the next answer goes.
+    pub(super) fn answer_route(&self) -> Option<Route> {
+        self.answers.front().map(|(route, ..)| *route)
+    }
+
+    /// Whether the peer has deleted this address.
+    pub(super) fn is_deleted(&self, remote: SocketAddr) -> bool {
+        self.deleted.contains(&remote)
+    }
+}
+
+impl Association {
+    /// Changes our addresses, one change after the other.
+    pub(crate) fn change_addresses(&mut self, wishes: &[Wish]) -> Result<(), AddressError> {
+        if !matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived) {
+            return Err(AddressError::NotEstablished);
+        }
+        if !self.agreed.dynamic_addresses {
+            return Err(AddressError::NotSupported);
+        }
+        if self.addresses.waiting.len() + wishes.len() > MAX_WAITING {
+            return Err(AddressError::TooMany);
+        }
+        let mut layers: Vec<LayerId> = self.live_paths().map(|p| p.route.layer).collect();
+        let under_way = self.addresses.pending.iter().map(|p| &p.wish).chain(&self.addresses.waiting);
+        for wish in under_way.chain(wishes) {
+            match wish.change {
+                AddressChange::Add(layer) => layers.push(layer),
+                AddressChange::Remove(layer) => {
+                    layers.retain(|l| *l != layer);
+                    layers.sort_unstable();
+                    layers.dedup();
+                    match layers.len() {
+                        0 => return Err(AddressError::LastAddress),
+                        // The wildcard deletes all but one.
+                        2.. if wish.address.is_none() => return Err(AddressError::NotExpressible),
+                        _ => {}
+                    }
+                }
+                AddressChange::KeepOnly(layer) => layers.retain(|l| *l == layer),
+                AddressChange::Prefer(layer) if !layers.contains(&layer) => return Err(AddressError::NoSuchLayer),
+                AddressChange::Prefer(_) => {}
+            }
+            if layers.is_empty() {
+                return Err(AddressError::LastAddress);
+            }
+        }
+        self.addresses.waiting.extend(wishes);
+        self.next_change();
+        Ok(())
+    }
+
+    fn next_change(&mut self) {
+        if self.addresses.pending.is_none()
+            && let Some(wish) = self.addresses.waiting.pop_front()
+        {
+            self.addresses.pending = Some(Pending { wish, times: 0 });
+            self.addresses.wanted = true;
+        }
+    }
+
+    /// Where our chunk goes, if it is to be sent now.
+    pub(super) fn asconf_route(&self) -> Option<Route> {
+        let open = matches!(
+            self.state,
+            State::Established | State::ShutdownPending | State::ShutdownReceived | State::ShutdownSent
+        );
+        if !self.addresses.wanted || !open {
+            return None;
+        }
+        let pending = self.addresses.pending.as_ref()?;
+        let Wish { change, address } = pending.wish;
+        let current = self.paths[self.current].route;
+        let from = |layer: LayerId| {
+            let own = self.live_paths().find(|p| p.route.layer == layer).map(|p| p.route);
+            own.unwrap_or(Route { layer, remote: current.remote })
+        };
+        let other = |layer: LayerId| {
+            let others = self.live_paths().filter(|p| p.is_active() && p.route.layer != layer);
+            others.min_by_key(|p| p.errors).map(|p| p.route)
+        };
+        match change {
+            // The new address may be the only one that works.
+            AddressChange::Add(layer) if address.is_none() || pending.times % 2 == 1 => Some(from(layer)),
+            AddressChange::Add(_) => Some(current),
+            AddressChange::Remove(layer) => other(layer),
+            AddressChange::KeepOnly(layer) => {
+                self.live_paths().find(|p| p.is_active() && p.route.layer == layer).map(|p| p.route)
+            }
+            AddressChange::Prefer(layer) if address.is_none() => Some(from(layer)),
+            AddressChange::Prefer(_) => Some(current),
+        }
+    }
+
+    /// Writes our chunk, and answers to the peer's, if they go this way.
+    pub(super) fn write_asconf(&mut self, now: Instant, packet: &mut PacketBuilder<'_>, to: Route) -> Result<(), Full> {
+        while let Some((_, serial, responses)) = self.addresses.answers.front().filter(|(route, ..)| *route == to) {
+            packet.push(&AsconfAck { serial: *serial, responses: Parameters::from_bytes(responses) })?;
+            self.addresses.answers.pop_front();
+        }
+        if self.asconf_route() != Some(to) {
+            return Ok(());
+        }
+        let serial = self.addresses.ours;
+        let Some(pending) = self.addresses.pending.as_mut() else { return Ok(()) };
+        let Wish { change, address } = pending.wish;
+        let unspecified: IpAddr =
+            if to.remote.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let told = address.unwrap_or(unspecified);
+        // One request in a chunk: its number may be that of the chunk.
+        let correlation = serial.0;
+        let request: Parameter<'_> = match change {
+            AddressChange::Add(_) => AddIp { correlation, address: told }.into(),
+            AddressChange::Remove(_) => DeleteIp { correlation, address: told }.into(),
+            AddressChange::KeepOnly(_) => DeleteIp { correlation, address: unspecified }.into(),
+            AddressChange::Prefer(_) => SetPrimary { correlation, address: told }.into(),
+        };
+        // The peer finds the association by its tag, whatever address stands here (section 4.1.1).
+        packet.push(&Asconf { serial, address: unspecified, requests: Parameters::new(&[request]) })?;
+        pending.times = pending.times.saturating_add(1);
+        self.addresses.wanted = false;
+        self.timers.asconf = Some(now + self.paths[self.current].rtt.rto());
+        Ok(())
+    }
+
+    /// T-4 (section 5.1, B1 to B5).
+    pub(super) fn asconf_timeout(&mut self) {
+        self.timers.asconf = None;
+        self.addresses.wanted = self.addresses.pending.is_some();
+        let current = self.current;
+        self.paths[current].rtt.back_off();
+        self.failed(current, true);
+    }
+
+    /// The peer has answered our chunk, or something else.
+    pub(super) fn on_asconf_ack(&mut self, now: Instant, ack: &AsconfAck<'_>) {
+        if !self.agreed.dynamic_addresses {
+            return;
+        }
+        let a = &self.addresses;
+        let next = if a.pending.is_some() { a.ours.next() } else { a.ours };
+        if ack.serial >= next {
+            // Section 5.3, F0.
+            let reason = CloseReason::PeerMisbehaved("ASCONF-ACK for what was not asked");
+            return self.abort_with(&[IllegalAsconfAck(&[]).into()], reason);
+        }
+        if ack.serial != a.ours {
+            return; // An old one.
+        }
+        // What is not mentioned has succeeded (A8).
+        let mut refused = None;
+        for response in ack.responses.iter().flatten() {
+            if let Parameter::ErrorIndication(error) = response {
+                refused = Some(error.causes.iter().flatten().next().map_or(0, |c| c.code()));
+            }
+        }
+        self.finish_change(now, refused);
+    }
+
+    /// The change that is under way has been made, or refused for that cause.
+    fn finish_change(&mut self, now: Instant, refused: Option<u16>) {
+        self.timers.asconf = None;
+        self.addresses.wanted = false;
+        self.addresses.ours = self.addresses.ours.next();
+        let Some(Pending { wish, .. }) = self.addresses.pending.take() else { return };
+        self.errors = 0;
+        let done = refused.is_none();
+        let unknown = refused == Some(UnrecognizedParameters::CODE);
+        match wish.change {
+            AddressChange::Add(layer) if done => {
+                let remote = self.paths[self.current].route.remote;
+                let room = self.rooms.get(usize::from(layer.0)).copied().unwrap_or(crate::config::MIN_ROOM);
+                self.verify_path(now, Route { layer, remote }, room);
+            }
+            AddressChange::Remove(layer) if done => self.remove_paths(|route| route.layer == layer),
+            AddressChange::KeepOnly(layer) if done => self.remove_paths(|route| route.layer != layer),
+            AddressChange::Prefer(_) => self.addresses.no_primary |= unknown,
+            // F3a: it does not understand, and is not asked again.
+            _ => self.agreed.dynamic_addresses &= !unknown,
+        }
+        self.events.push_back(Event::AddressChanged { change: wish.change, done });
+        if self.agreed.dynamic_addresses {
+            self.next_change();
+        } else {
+            self.give_up_changes();
+        }
+        if self.addresses.no_primary {
+            let events = &mut self.events;
+            self.addresses.waiting.retain(|wish| {
+                let keep = !matches!(wish.change, AddressChange::Prefer(_));
+                if !keep {
+                    events.push_back(Event::AddressChanged { change: wish.change, done: false });
+                }
+                keep
+            });
+        }
+    }
+
+    fn give_up_changes(&mut self) {
+        for wish in self.addresses.waiting.drain(..) {
+            self.events.push_back(Event::AddressChanged { change: wish.change, done: false });
+        }
+    }
+
+    /// The peer does not know ASCONF after all (section 5.1, A9).
+    pub(super) fn asconf_unknown(&mut self, now: Instant) {
+        self.agreed.dynamic_addresses = false;
+        self.finish_change(now, Some(UnrecognizedParameters::CODE));
+        self.give_up_changes();
+    }
+
+    /// The peer changes its addresses (section 5.2). The chunk is behind an AUTH chunk, or it would not have come here.
+    pub(super) fn on_asconf(&mut self, arrived: &Arrived, asconf: &Asconf<'_>) {
+        let open = matches!(
+            self.state,
+            State::Established | State::ShutdownPending | State::ShutdownReceived | State::ShutdownSent
+        );
+        if !open || !self.agreed.dynamic_addresses || self.addresses.answers.len() >= MAX_ANSWERS {
+            return;
+        }
+        let route = arrived.route;
+        if asconf.serial != self.addresses.theirs {
+            // Answered before (E2), or nothing that we know of (E5).
+            let known = self.addresses.answered.iter().find(|(serial, _)| *serial == asconf.serial).cloned();
+            self.addresses.answers.extend(known.map(|(serial, responses)| (route, serial, responses)));
+            return;
+        }
+        let Some(responses) = self.make_changes(arrived, asconf) else { return };
+        self.addresses.theirs = asconf.serial.next();
+        if self.addresses.answered.len() >= MAX_ANSWERS {
+            self.addresses.answered.pop_front();
+        }
+        self.addresses.answered.push_back((asconf.serial, responses.clone()));
+        self.addresses.answers.push_back((route, asconf.serial, responses));
+    }
+
+    /// Does what a chunk asks for, in order, and says what became of it. `None`: not now.
+    fn make_changes(&mut self, arrived: &Arrived, asconf: &Asconf<'_>) -> Option<Vec<u8>> {
+        let requests: Vec<Parameter<'_>> = asconf.requests.iter().map_while(Result::ok).take(MAX_REQUESTS).collect();
+        let source = arrived.route.remote;
+        let wait = requests.iter().any(|r| match r {
+            Parameter::DeleteIp(r) => self.is_too_soon(r.address, source),
+            _ => false,
+        });
+        if wait {
+            return None;
+        }
+        let (mut out, mut failing, mut silent) = (Vec::new(), false, true);
+        for request in &requests {
+            let tlv = bytes(request);
+            // Once one has failed the following changes of addresses fail too (F11).
+            let refused: Option<Cause<'_>> = match request {
+                Parameter::AddIp(_) | Parameter::DeleteIp(_) if failing => Some(ResourceShortage(&tlv).into()),
+                Parameter::AddIp(r) => self.add_peer_address(arrived, r.address, &tlv),
+                Parameter::DeleteIp(r) => self.delete_peer_address(r.address, source, &tlv),
+                Parameter::SetPrimary(r) => self.prefer_peer_address(r.address, source, &tlv),
+                other if u8::try_from(other.kind() >> 8).is_ok_and(|k| k & 0x40 != 0) => {
+                    Some(UnrecognizedParameters(&tlv).into())
+                }
+                _ => None,
+            };
+            failing |= refused.is_some() && matches!(request, Parameter::AddIp(_) | Parameter::DeleteIp(_));
+            silent &= refused.is_none();
+            let correlation = correlation(&tlv);
+            let response = match refused {
+                Some(cause) => bytes(&ErrorIndication { correlation, causes: Causes::new(&[cause]) }.into()),
+                // Nothing need be said of success; behind a refusal it must be (A7).
+                None if silent => Vec::new(),
+                None => bytes(&Success { correlation }.into()),
+            };
+            out.extend(response);
+        }
+        Some(out)
+    }
+
+    /// Whether a deletion would leave only addresses that are being verified: then the peer asks again.
+    fn is_too_soon(&self, address: IpAddr, source: SocketAddr) -> bool {
+        let goes = |route: &Route| deletes(address, source, route);
+        let stays = || self.live_paths().filter(|p| !goes(&p.route));
+        stays().next().is_some() && !stays().any(|p| p.is_usable()) && self.live_paths().any(|p| goes(&p.route))
+    }
+
+    fn add_peer_address<'t>(&mut self, arrived: &Arrived, address: IpAddr, tlv: &'t [u8]) -> Option<Cause<'t>> {
+        let Route { layer, remote } = arrived.route;
+        // The port of the encapsulation is the one that the packet came from (RFC 6951 section 5.1).
+        let remote = if address.is_unspecified() { remote } else { SocketAddr::new(address, remote.port()) };
+        if !super::is_unicast(remote.ip()) {
+            return Some(NoAuthorization(tlv).into());
+        }
+        let route = Route { layer, remote };
+        if self.live_paths().any(|p| p.route.remote == remote) {
+            return None;
+        }
+        self.addresses.deleted.retain(|d| *d != remote);
+        let room = self.rooms.get(usize::from(layer.0)).copied().unwrap_or(crate::config::MIN_ROOM);
+        if self.verify_path(arrived.now, route, room) { None } else { Some(ResourceShortage(tlv).into()) }
+    }
+
+    fn delete_peer_address<'t>(&mut self, address: IpAddr, source: SocketAddr, tlv: &'t [u8]) -> Option<Cause<'t>> {
+        if !self.live_paths().any(|p| !deletes(address, source, &p.route)) {
+            return Some(DeleteLastAddress(tlv).into());
+        }
+        if address == source.ip() {
+            return Some(DeleteSourceAddress(tlv).into());
+        }
+        let gone: Vec<_> =
+            self.live_paths().map(|p| p.route).filter(|r| deletes(address, source, r)).map(|r| r.remote).collect();
+        for remote in gone {
+            if self.addresses.deleted.len() >= MAX_DELETED {
+                self.addresses.deleted.pop_front();
+            }
+            self.addresses.deleted.push_back(remote);
+        }
+        self.remove_paths(|route| deletes(address, source, route));
+        None
+    }
+
+    fn prefer_peer_address<'t>(&mut self, address: IpAddr, source: SocketAddr, tlv: &'t [u8]) -> Option<Cause<'t>> {
+        let wanted = |route: &Route| {
+            if address.is_unspecified() { route.remote == source } else { route.remote.ip() == address }
+        };
+        let index = self.paths.iter().position(|p| p.state != PathState::Removed && wanted(&p.route));
+        let Some(index) = index else { return Some(NoAuthorization(tlv).into()) };
+        self.preferred = index;
+        self.choose_path();
+        None
+    }
+
+    /// Adds a path that is verified before it is used; false if there are too many.
+    fn verify_path(&mut self, now: Instant, route: Route, room: u16) -> bool {
+        let Some(index) = self.add_path(route, room, PathState::Unconfirmed) else { return false };
+        let path = &mut self.paths[index];
+        if path.state == PathState::Unconfirmed {
+            path.heartbeat.wanted = true;
+            path.heartbeat.schedule(now, Some(now + path.rtt.rto()));
+            if self.events.len() < MAX_EVENTS {
+                self.events.push_back(Event::Path { path: path.id, route, state: PathState::Unconfirmed });
+            }
+        }
+        true
+    }
+
+    /// Paths go; what is on them goes another way.
+    fn remove_paths(&mut self, goes: impl Fn(&Route) -> bool) {
+        for index in 0..self.paths.len() {
+            let path = &mut self.paths[index];
+            if path.state == PathState::Removed || !goes(&path.route) {
+                continue;
+            }
+            path.remove();
+            let (id, route) = (path.id, path.route);
+            let flying: Vec<u64> = self
+                .out
+                .iter()
+                .filter(|(_, s)| s.fate == crate::recovery::Fate::InFlight && s.path == id)
+                .map(|(tsn, _)| tsn)
+                .collect();
+            for tsn in flying {
+                if let Some((path, size)) = self.out.lose(tsn, true) {
+                    self.paths[usize::from(path.0)].leave(size);
+                }
+            }
+            if self.candidate.is_some_and(|c| c.route == route) {
+                self.candidate = None;
+            }
+            if self.events.len() < MAX_EVENTS {
+                self.events.push_back(Event::Path { path: id, route, state: PathState::Removed });
+            }
+        }
+        self.routes_changed = true;
+        self.choose_path();
+    }
+}
+
+/// Whether a request to delete `address` that came from `source` deletes this one.
+fn deletes(address: IpAddr, source: SocketAddr, route: &Route) -> bool {
+    if address.is_unspecified() { route.remote != source } else { route.remote.ip() == address }
+}
+
+/// A parameter as it stands in a packet, padded.
+fn bytes(parameter: &Parameter<'_>) -> Vec<u8> {
+    // Written as the only one of a chunk, whose front is then cut off.
+    let mut buffer = [0; 512];
+    let header = CommonHeader { source_port: 1, destination_port: 1, tag: Tag::ZERO };
+    let Ok(mut packet) = PacketBuilder::new(&mut buffer, header) else { return Vec::new() };
+    let list = [*parameter];
+    if packet.push(&AsconfAck { serial: AsconfSerial(0), responses: Parameters::new(&list) }).is_err() {
+        return Vec::new();
+    }
+    let len = packet.finish(Checksum::Zero);
+    buffer[20..len].to_vec()
+}
+
+/// The number of a request, which stands at its beginning.
+fn correlation(tlv: &[u8]) -> u32 {
+    tlv.get(4..8).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes)
+}

@@ -1,0 +1,432 @@
+//! RFC 5061: addresses that come and go.
+
+mod support;
+
+use core::time::Duration;
+use neater_link::LinkConfig;
+use neater_sctp::{
+    AddressChange, AddressError, AssociationConfig, AssociationId, CloseReason, Event, Extensions, LayerId, PathState,
+    Route,
+};
+use neater_sctp_wire::chunk::{Asconf, AsconfAck, Auth};
+use neater_sctp_wire::{AsconfSerial, Chunk, Packet as Wire, Parameter, Parameters, Tag};
+use std::net::{IpAddr, Ipv4Addr};
+use support::{PORTS, Packet, World, address, kinds, ms, record};
+
+const ONE: LayerId = LayerId(1);
+const ZERO: LayerId = LayerId(0);
+
+fn movable() -> AssociationConfig {
+    AssociationConfig {
+        extensions: Extensions { dynamic_addresses: true, ..Extensions::default() },
+        ..AssociationConfig::default()
+    }
+}
+
+/// The client has two addresses and uses the first; the server has one. `told`: addresses are named.
+fn world(told: bool) -> (World, [AssociationId; 2]) {
+    let mut client = support::config(0, 2, movable());
+    client.tell_addresses = told;
+    let server = support::config(1, 1, movable());
+    let mut w = World::with(4, [client, server], vec![LinkConfig::delay(ms(10)), LinkConfig::delay(ms(15))]);
+    let route = w.route(1, 0);
+    // Both addresses in the INIT chunk would be known from the beginning.
+    let a = w.ends[0].connect(w.now, PORTS[1], &[route]).unwrap();
+    w.run(Duration::from_secs(2));
+    let b = w.events[1][0].0;
+    (w, [a, b])
+}
+
+fn changed(w: &World, end: usize, change: AddressChange) -> Option<bool> {
+    w.events[end].iter().rev().find_map(|(_, e)| match e {
+        Event::AddressChanged { change: c, done } if *c == change => Some(*done),
+        _ => None,
+    })
+}
+
+fn exchange(w: &mut World, [a, b]: [AssociationId; 2]) {
+    w.send(0, a, 0, &[1; 5000]);
+    w.send(1, b, 0, &[2; 5000]);
+    w.run(Duration::from_secs(5));
+    assert_eq!((w.read(0, a).len(), w.read(1, b).len()), (1, 1));
+}
+
+/// The client's first address can no longer be reached.
+fn cut(w: &mut World) {
+    let gone = address(0, 0);
+    w.tap = Some(Box::new(move |_, packet| packet.from != gone && packet.to != gone));
+}
+
+#[test]
+fn an_address_is_added_behind_a_nat_and_the_old_one_goes() {
+    let (mut w, ids) = world(false);
+    let log = record(&mut w);
+    w.ends[0].change_addresses(ids[0], &[AddressChange::Add(ONE)]).unwrap();
+    w.run(Duration::from_secs(1));
+    assert_eq!(changed(&w, 0, AddressChange::Add(ONE)), Some(true));
+    for (end, id) in ids.into_iter().enumerate() {
+        let paths = w.ends[end].paths(id);
+        assert_eq!(paths.len(), 2, "{paths:?}");
+        assert!(paths.iter().all(|p| p.state == PathState::Active), "verified: {paths:?}");
+    }
+    assert_eq!(w.ends[1].paths(ids[1])[1].route.remote, address(0, 1));
+    // Only wildcards are in the packets, and AUTH is in front of them.
+    let asconf: Vec<Vec<u8>> =
+        log.borrow().iter().map(|(_, b)| b.clone()).filter(|b| kinds(b).contains(&Asconf::KIND)).collect();
+    assert!(!asconf.is_empty());
+    for bytes in &asconf {
+        let kinds = kinds(bytes);
+        assert!(kinds.iter().position(|k| *k == Auth::KIND) < kinds.iter().position(|k| *k == Asconf::KIND));
+        for raw in Wire::parse(bytes).unwrap().chunks().flatten() {
+            if let Ok(Chunk::Asconf(a)) = Chunk::decode(&raw) {
+                assert!(a.address.is_unspecified());
+                assert!(
+                    a.requests.iter().flatten().all(|r| matches!(r, Parameter::AddIp(r) if r.address.is_unspecified()))
+                );
+            }
+        }
+    }
+    w.ends[0].change_addresses(ids[0], &[AddressChange::Prefer(ONE), AddressChange::KeepOnly(ONE)]).unwrap();
+    w.run(Duration::from_secs(1));
+    assert_eq!(changed(&w, 0, AddressChange::Prefer(ONE)), Some(true));
+    assert_eq!(changed(&w, 0, AddressChange::KeepOnly(ONE)), Some(true));
+    cut(&mut w);
+    exchange(&mut w, ids);
+    assert_eq!(w.ends[1].paths(ids[1]).iter().map(|p| p.route.remote).collect::<Vec<_>>(), [address(0, 1)]);
+    assert_eq!(w.ends[0].paths(ids[0]).iter().map(|p| p.route.layer).collect::<Vec<_>>(), [ONE]);
+    assert!(w.events[1].iter().any(|(_, e)| matches!(e, Event::Path { state: PathState::Removed, .. })));
+}
+
+#[test]
+fn addresses_that_are_told_are_named() {
+    let (mut w, ids) = world(true);
+    let log = record(&mut w);
+    let changes = [AddressChange::Add(ONE), AddressChange::Prefer(ONE), AddressChange::Remove(ZERO)];
+    w.ends[0].change_addresses(ids[0], &changes).unwrap();
+    w.run(Duration::from_secs(3));
+    assert_eq!(changes.map(|c| changed(&w, 0, c)), [Some(true); 3], "{:?}", w.events);
+    let ip = address(0, 1).ip();
+    let named = log.borrow().iter().any(|(_, b)| {
+        Wire::parse(b).unwrap().chunks().flatten().any(|raw| {
+            matches!(Chunk::decode(&raw), Ok(Chunk::Asconf(a))
+                if a.requests.iter().flatten().any(|r| matches!(r, Parameter::AddIp(r) if r.address == ip)))
+        })
+    });
+    assert!(named);
+    exchange(&mut w, ids);
+    assert_eq!(w.ends[1].paths(ids[1]).iter().map(|p| p.route.remote.ip()).collect::<Vec<_>>(), [ip]);
+}
+
+#[test]
+fn what_is_in_flight_on_an_address_that_goes_takes_another_way() {
+    let (mut w, ids) = world(false);
+    w.ends[0].change_addresses(ids[0], &[AddressChange::Add(ONE)]).unwrap();
+    w.run(Duration::from_secs(1));
+    // The server sends to the first address, which no longer hears anything; the client says so over the second.
+    w.send(1, ids[1], 0, &[7; 60_000]);
+    w.flush();
+    cut(&mut w);
+    w.ends[0].change_addresses(ids[0], &[AddressChange::KeepOnly(ONE)]).unwrap();
+    let before = w.now;
+    w.run_until(Duration::from_secs(60), |w| changed(w, 0, AddressChange::KeepOnly(ONE)) == Some(true));
+    w.run(Duration::from_secs(2));
+    assert_eq!(w.read(0, ids[0]).len(), 1, "after {:?}", w.now - before);
+    assert_eq!(w.ends[1].buffered(ids[1]), 0);
+}
+
+#[test]
+fn an_answer_that_is_lost_is_given_again_and_the_change_made_once() {
+    for kind in [Asconf::KIND, AsconfAck::KIND] {
+        let (mut w, ids) = world(false);
+        let mut left = 2;
+        w.tap = Some(Box::new(move |_, packet| {
+            let hit = left > 0 && kinds(&packet.bytes).contains(&kind);
+            left -= i32::from(hit);
+            !hit
+        }));
+        w.ends[0].change_addresses(ids[0], &[AddressChange::Add(ONE)]).unwrap();
+        w.run(Duration::from_secs(10));
+        assert_eq!(changed(&w, 0, AddressChange::Add(ONE)), Some(true), "{kind}");
+        assert_eq!(w.ends[1].paths(ids[1]).len(), 2);
+        assert_eq!(
+            w.events[1].iter().filter(|(_, e)| matches!(e, Event::Path { state: PathState::Unconfirmed, .. })).count(),
+            1
+        );
+    }
+}
+
+#[test]
+fn a_peer_that_never_answers_is_unreachable() {
+    let (mut w, ids) = world(false);
+    w.tap = Some(Box::new(|end, _| end == 0));
+    w.ends[0].change_addresses(ids[0], &[AddressChange::Add(ONE)]).unwrap();
+    w.run(Duration::from_secs(300));
+    assert_eq!(w.closed(0), Some(CloseReason::Unreachable), "RFC 5061 section 5.1, B2");
+}
+
+#[test]
+fn what_cannot_be_changed_is_said() {
+    let (mut w, [a, b]) = world(false);
+    let e = &mut w.ends[0];
+    assert_eq!(e.change_addresses(a, &[AddressChange::Add(LayerId(9))]), Err(AddressError::NoSuchLayer));
+    assert_eq!(e.change_addresses(a, &[AddressChange::Prefer(ONE)]), Err(AddressError::NoSuchLayer));
+    assert_eq!(e.change_addresses(a, &[AddressChange::Remove(ZERO)]), Err(AddressError::LastAddress));
+    assert_eq!(e.change_addresses(a, &[AddressChange::KeepOnly(ONE)]), Err(AddressError::LastAddress));
+    assert_eq!(e.change_addresses(a, &[AddressChange::Add(ZERO); 17]), Err(AddressError::TooMany));
+    let two = e.add_layer(support::layer(2, 0));
+    let many = [AddressChange::Add(ONE), AddressChange::Add(two), AddressChange::Remove(ZERO)];
+    assert_eq!(e.change_addresses(a, &many), Err(AddressError::NotExpressible));
+    e.abort(a, b"");
+    assert_eq!(e.change_addresses(a, &[AddressChange::Add(ONE)]), Err(AddressError::NotEstablished));
+    let _ = b;
+    let mut w = World::new(1, AssociationConfig::default(), LinkConfig::delay(ms(10)));
+    let [a, _] = w.established();
+    assert_eq!(w.ends[0].change_addresses(a, &[AddressChange::Add(ZERO)]), Err(AddressError::NotSupported));
+    for error in [
+        AddressError::NotEstablished,
+        AddressError::NotSupported,
+        AddressError::NoSuchLayer,
+        AddressError::TooMany,
+        AddressError::LastAddress,
+        AddressError::NotExpressible,
+    ] {
+        assert!(error.to_string().len() > 20);
+    }
+}
+
+/// What `end` says of requests that come from `from` with our tag, in a packet that the tap signs: the requests of another chunk
+/// are replaced before it is signed, so the association itself is asked.
+#[test]
+fn requests_that_must_be_refused_are_refused_each_with_its_cause() {
+    use neater_sctp_wire::parameter::{AddIp, DeleteIp, SetPrimary};
+    let source = address(0, 0).ip();
+    let other = IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9));
+    let add = |address, correlation| Parameter::from(AddIp { correlation, address });
+    let delete = |address, correlation| Parameter::from(DeleteIp { correlation, address });
+    let prefer = |address, correlation| Parameter::from(SetPrimary { correlation, address });
+    // Requests, and for each the cause of its refusal.
+    let cases: Vec<(Vec<Parameter<'static>>, Answers)> = vec![
+        (vec![delete(source, 1)], vec![(1, Some(0xa0))]),
+        (vec![add(other, 1), delete(source, 2)], vec![(2, Some(0xa2))]),
+        (vec![add(IpAddr::V4(Ipv4Addr::BROADCAST), 1), add(other, 2)], vec![(1, Some(0xa4)), (2, Some(0xa1))]),
+        (vec![prefer(other, 5), prefer(source, 6)], vec![(5, Some(0xa4)), (6, None)]),
+        (vec![add(other, 1), add(other, 2), delete(other, 3)], vec![]),
+    ];
+    for (requests, expected) in cases {
+        let (mut w, [_, b]) = world(false);
+        let answers = ask(&mut w, &requests);
+        assert_eq!(answers, Some(expected), "{requests:?}");
+        assert_eq!(w.closed(1), None);
+        assert!(w.ends[1].paths(b).iter().any(|p| p.route.remote == address(0, 0)));
+    }
+}
+
+#[test]
+fn no_more_addresses_than_paths_are_taken() {
+    use neater_sctp_wire::parameter::AddIp;
+    let (mut w, [_, b]) = world(false);
+    let most = AssociationConfig::default().max_paths;
+    let mut taken = 0;
+    for i in 0..20u8 {
+        let request = AddIp { correlation: 1, address: IpAddr::V4(Ipv4Addr::new(10, 9, 9, i)) };
+        let answer = ask_with(&mut w, AsconfSerial(0).plus(u32::from(i)), &[request.into()]).unwrap();
+        taken += usize::from(answer.is_empty());
+        assert!(answer.is_empty() || answer == [(1, Some(0xa1))]);
+    }
+    assert_eq!((taken, w.ends[1].paths(b).len()), (most - 1, most));
+}
+
+/// The numbers of requests, each with the cause of its refusal if it was refused.
+type Answers = Vec<(u32, Option<u16>)>;
+
+fn ask(w: &mut World, requests: &[Parameter<'_>]) -> Option<Answers> {
+    ask_with(w, AsconfSerial(0), requests)
+}
+
+/// Gives the server an ASCONF chunk, authenticated with keys that we compute here as RFC 4895 section 6.1 says.
+fn ask_with(w: &mut World, more: AsconfSerial, requests: &[Parameter<'_>]) -> Option<Answers> {
+    let secrets =
+        HANDSHAKE.with(|h| h.borrow().clone()).filter(|h| h.seed_now >= w.now).unwrap_or_else(|| handshake(w));
+    let mut buffer = vec![0; 1400];
+    let header =
+        neater_sctp_wire::CommonHeader { source_port: PORTS[0], destination_port: PORTS[1], tag: secrets.server_tag };
+    let mut packet = neater_sctp_wire::PacketBuilder::new(&mut buffer, header).unwrap();
+    let slot = packet.push_auth(0, neater_sctp_wire::chunk::HmacId::SHA256, 32).unwrap();
+    let serial = AsconfSerial(secrets.client_initial.wrapping_add(more.0));
+    let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    packet.push(&Asconf { serial, address: nowhere, requests: Parameters::new(requests) }).unwrap();
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secrets.key);
+    let digest = ring::hmac::sign(&key, packet.signed(&slot));
+    packet.set_digest(&slot, digest.as_ref());
+    let len = packet.finish(neater_sctp_wire::Checksum::Crc32c);
+    let packet =
+        Packet { from: address_of_client(), to: address(1, 0), bytes: buffer[..len].to_vec(), ect: false, whole: true };
+    w.deliver(1, 0, &packet, false);
+    let mut out = vec![0; 2000];
+    let mut answers = None;
+    while let Some(sent) = w.ends[1].poll_transmit(w.now, &mut out) {
+        for raw in Wire::parse(&out[..sent.len]).unwrap().chunks().flatten() {
+            if let Ok(Chunk::AsconfAck(ack)) = Chunk::decode(&raw) {
+                assert_eq!(ack.serial, serial);
+                assert_eq!(sent.route.remote, address_of_client(), "E6: to where it came from");
+                let list = ack.responses.iter().map(|r| match r.unwrap() {
+                    Parameter::ErrorIndication(e) => {
+                        (e.correlation, Some(e.causes.iter().next().unwrap().unwrap().code()))
+                    }
+                    Parameter::Success(s) => (s.correlation, None),
+                    other => panic!("{other:?}"),
+                });
+                answers = Some(list.collect());
+            }
+        }
+    }
+    answers
+}
+
+fn address_of_client() -> std::net::SocketAddr {
+    address(0, 0)
+}
+
+#[derive(Clone)]
+struct Secrets {
+    key: Vec<u8>,
+    server_tag: Tag,
+    client_initial: u32,
+    seed_now: neater_base::Instant,
+}
+
+thread_local! {
+    static HANDSHAKE: std::cell::RefCell<Option<Secrets>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Watches the handshake of a world like this one, and computes the association key from what it sees.
+fn handshake(w: &World) -> Secrets {
+    let mut client = support::config(0, 2, movable());
+    client.tell_addresses = false;
+    let mut twin = World::with(
+        4,
+        [client, support::config(1, 1, movable())],
+        vec![LinkConfig::delay(ms(10)), LinkConfig::delay(ms(15))],
+    );
+    let log = record(&mut twin);
+    let route = twin.route(1, 0);
+    twin.ends[0].connect(twin.now, PORTS[1], &[route]).unwrap();
+    twin.run(Duration::from_secs(2));
+    assert_eq!(twin.now, w.now, "the same world");
+    let mut vectors = Vec::new();
+    let (mut server_tag, mut client_initial) = (Tag::ZERO, 0);
+    for (_, bytes) in log.borrow().iter() {
+        for raw in Wire::parse(bytes).unwrap().chunks().flatten() {
+            let init = match Chunk::decode(&raw) {
+                Ok(Chunk::Init(init)) => {
+                    client_initial = init.initial_tsn.0;
+                    init
+                }
+                Ok(Chunk::InitAck(ack)) => {
+                    server_tag = ack.0.tag;
+                    ack.0
+                }
+                _ => continue,
+            };
+            let mut vector = Vec::new();
+            for kind in [0x8002, 0x8003, 0x8004] {
+                for p in init.parameters.iter().flatten().filter(|p| p.kind() == kind) {
+                    let value = match p {
+                        Parameter::Random(r) => r.0.to_vec(),
+                        Parameter::ChunkList(c) => c.0.to_vec(),
+                        Parameter::HmacAlgo(h) => h.algorithms.iter().flat_map(|a| a.0.to_be_bytes()).collect(),
+                        _ => unreachable!(),
+                    };
+                    vector.extend_from_slice(&kind.to_be_bytes());
+                    vector.extend_from_slice(&(value.len() as u16 + 4).to_be_bytes());
+                    vector.extend(value);
+                }
+            }
+            vectors.push(vector);
+        }
+    }
+    vectors.sort();
+    let secrets = Secrets { key: vectors.concat(), server_tag, client_initial, seed_now: w.now };
+    HANDSHAKE.with(|h| *h.borrow_mut() = Some(secrets.clone()));
+    secrets
+}
+
+#[test]
+fn an_answer_to_nothing_ends_the_association() {
+    // F0: nothing is outstanding, and the number is not an old one.
+    let (mut w, [_, b]) = world(false);
+    let _ = b;
+    let secrets = handshake(&w);
+    let mut buffer = vec![0; 1400];
+    let header =
+        neater_sctp_wire::CommonHeader { source_port: PORTS[0], destination_port: PORTS[1], tag: secrets.server_tag };
+    let mut packet = neater_sctp_wire::PacketBuilder::new(&mut buffer, header).unwrap();
+    let slot = packet.push_auth(0, neater_sctp_wire::chunk::HmacId::SHA256, 32).unwrap();
+    let ids = w.ends[1].agreed(w.events[1][0].0).unwrap();
+    assert!(ids.0.dynamic_addresses);
+    // The server's numbers begin at its first TSN, which is unknown here: half the circle is ahead of it whatever it is.
+    for serial in [0u32, 1 << 30, 1 << 31, 3 << 30] {
+        packet.push(&AsconfAck { serial: AsconfSerial(serial), responses: Parameters::EMPTY }).unwrap();
+    }
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secrets.key);
+    let digest = ring::hmac::sign(&key, packet.signed(&slot));
+    packet.set_digest(&slot, digest.as_ref());
+    let len = packet.finish(neater_sctp_wire::Checksum::Crc32c);
+    let bytes = buffer[..len].to_vec();
+    w.deliver(1, 0, &Packet { from: address(0, 0), to: address(1, 0), bytes, ect: false, whole: true }, false);
+    w.flush();
+    assert!(matches!(w.closed(1), Some(CloseReason::PeerMisbehaved(_))));
+}
+
+#[test]
+fn asconf_without_auth_is_dropped_with_all_that_follows() {
+    let (mut w, [_, b]) = world(false);
+    let secrets = handshake(&w);
+    let request =
+        [neater_sctp_wire::parameter::AddIp { correlation: 1, address: IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9)) }.into()];
+    let asconf = Asconf {
+        serial: AsconfSerial(secrets.client_initial),
+        address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        requests: Parameters::new(&request),
+    };
+    let abort = neater_sctp_wire::chunk::Abort { reflected: false, causes: neater_sctp_wire::Causes::EMPTY };
+    let bytes = support::packet(PORTS, secrets.server_tag, &[asconf.into(), abort.into()]);
+    w.deliver(1, 0, &Packet { from: address(0, 0), to: address(1, 0), bytes, ect: false, whole: true }, false);
+    w.flush();
+    assert_eq!((w.closed(1), w.ends[1].paths(b).len()), (None, 1));
+    assert_eq!(w.ends[1].association_stats(b).unwrap().unauthenticated, 1);
+}
+
+#[test]
+fn a_deleted_address_is_not_adopted_again_from_a_stray_packet() {
+    let (mut w, ids) = world(false);
+    w.ends[0].change_addresses(ids[0], &[AddressChange::Add(ONE)]).unwrap();
+    w.run(Duration::from_secs(1));
+    w.ends[0].change_addresses(ids[0], &[AddressChange::KeepOnly(ONE)]).unwrap();
+    w.run(Duration::from_secs(1));
+    // A packet of the association from the old address, as if it had been delayed.
+    let secrets = handshake_tag(&mut w, ids[0]);
+    let heartbeat = neater_sctp_wire::chunk::Heartbeat { info: b"late" };
+    let bytes = support::packet(PORTS, secrets, &[heartbeat.into()]);
+    w.deliver(1, 0, &Packet { from: address(0, 0), to: address(1, 0), bytes, ect: false, whole: true }, false);
+    w.run(Duration::from_secs(1));
+    let remotes: Vec<_> = w.ends[1].paths(ids[1]).iter().map(|p| p.route).collect();
+    assert_eq!(remotes, [Route { layer: ZERO, remote: address(0, 1) }]);
+    // Until it is added again.
+    w.ends[0].change_addresses(ids[0], &[AddressChange::Add(ZERO)]).unwrap();
+    w.run(Duration::from_secs(1));
+    assert_eq!(w.ends[1].paths(ids[1]).len(), 2);
+    exchange(&mut w, ids);
+}
+
+/// The tag of packets to the server.
+fn handshake_tag(w: &mut World, a: AssociationId) -> Tag {
+    let log = record(w);
+    w.send(0, a, 0, b"x");
+    w.run(ms(200));
+    let tag = log.borrow().iter().find(|(end, _)| *end == 0).map(|(_, b)| Wire::parse(b).unwrap().header.tag).unwrap();
+    w.tap = None;
+    let b = w.events[1][0].0;
+    w.read(1, b);
+    tag
+}

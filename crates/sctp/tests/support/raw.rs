@@ -1,0 +1,137 @@
+//! A client made by hand, chunk by chunk, and the server that it talks to.
+
+use super::{PORTS, address, config};
+use core::time::Duration;
+use neater_sctp::{AssociationConfig, CloseReason, Endpoint, Event, LayerId, Route};
+use neater_sctp_wire::chunk::{CookieEcho, Data, Init};
+use neater_sctp_wire::{
+    Checksum, Chunk, CommonHeader, Emit, Packet as Wire, PacketBuilder, Parameter, Parameters, Ppid, Ssn, StreamId,
+    Tag, Tsn,
+};
+
+/// A client made by hand.
+pub struct Raw {
+    pub server: Endpoint,
+    pub now: neater_base::Instant,
+    pub tag: Tag,
+    /// The server's first TSN.
+    pub initial: Tsn,
+    pub id: Option<neater_sctp::AssociationId>,
+}
+
+/// Its first TSN.
+pub const FIRST: u32 = 1000;
+
+impl Raw {
+    pub fn listening(association: AssociationConfig) -> Self {
+        let server = Endpoint::new(config(1, 1, association), [3; 32], &[4; 32]);
+        Self {
+            server,
+            now: neater_base::Instant::ZERO + Duration::from_secs(5),
+            tag: Tag::ZERO,
+            initial: Tsn(0),
+            id: None,
+        }
+    }
+
+    pub fn give(&mut self, port: u16, tag: Tag, chunk: &impl Emit) {
+        let mut buffer = [0; 1200];
+        let header = CommonHeader { source_port: PORTS[0], destination_port: PORTS[1], tag };
+        let mut packet = PacketBuilder::new(&mut buffer, header).unwrap();
+        packet.push(chunk).unwrap();
+        let len = packet.finish(Checksum::Crc32c);
+        let mut remote = address(0, 0);
+        remote.set_port(port);
+        self.server.handle_packet(self.now, Route { layer: LayerId(0), remote }, false, &buffer[..len]);
+    }
+
+    pub fn take(&mut self) -> Vec<Vec<u8>> {
+        let mut buffer = vec![0; 2000];
+        core::iter::from_fn(|| self.server.poll_transmit(self.now, &mut buffer).map(|t| buffer[..t.len].to_vec()))
+            .collect()
+    }
+
+    pub fn init(&mut self, port: u16) {
+        self.init_with(port, Parameters::EMPTY);
+    }
+
+    pub fn init_with(&mut self, port: u16, parameters: Parameters<'_>) {
+        let init = Init {
+            tag: Tag(7),
+            a_rwnd: 100_000,
+            outbound_streams: 100,
+            inbound_streams: 100,
+            initial_tsn: Tsn(FIRST),
+            parameters,
+        };
+        self.give(port, Tag::ZERO, &init);
+    }
+
+    /// Goes through the handshake.
+    pub fn connected(association: AssociationConfig) -> Self {
+        Self::connected_with(association, Parameters::EMPTY)
+    }
+
+    /// Goes through the handshake with these parameters in the INIT chunk.
+    pub fn connected_with(association: AssociationConfig, parameters: Parameters<'_>) -> Self {
+        let mut raw = Self::listening(association);
+        raw.init_with(9899, parameters);
+        let answer = raw.take().remove(0);
+        let packet = Wire::parse(&answer).unwrap();
+        let Chunk::InitAck(ack) = Chunk::decode(&packet.chunks().next().unwrap().unwrap()).unwrap() else { panic!() };
+        let cookie = ack.0.parameters.iter().flatten().find_map(|p| match p {
+            Parameter::StateCookie(c) => Some(c.0.to_vec()),
+            _ => None,
+        });
+        (raw.tag, raw.initial) = (ack.0.tag, ack.0.initial_tsn);
+        raw.give(9899, raw.tag, &CookieEcho { cookie: &cookie.unwrap() });
+        let (id, event) = raw.server.poll_event().unwrap();
+        assert_eq!(event, Event::Accepted);
+        raw.id = Some(id);
+        raw.take();
+        raw
+    }
+
+    pub fn chunk(&mut self, chunk: &impl Emit) {
+        self.give(9899, self.tag, chunk);
+    }
+
+    /// Gives a packet with bytes in place of chunks.
+    pub fn bytes(&mut self, chunks: &[u8]) {
+        let header = CommonHeader { source_port: PORTS[0], destination_port: PORTS[1], tag: self.tag };
+        let mut buffer = [0; 12];
+        let _ = PacketBuilder::new(&mut buffer, header).unwrap().finish(Checksum::Zero);
+        let mut bytes = [&buffer[..], chunks].concat();
+        super::sum(&mut bytes);
+        self.server.handle_packet(self.now, Route { layer: LayerId(0), remote: address(0, 0) }, false, &bytes);
+    }
+
+    /// Time goes by.
+    pub fn wait(&mut self, time: Duration) -> Vec<Vec<u8>> {
+        let end = self.now + time;
+        let mut sent = self.take();
+        while let Some(next) = self.server.next_timeout().filter(|n| *n <= end) {
+            self.now = self.now.max(next);
+            self.server.handle_timeout(self.now);
+            sent.extend(self.take());
+        }
+        self.now = end;
+        sent
+    }
+
+    /// What has happened since.
+    pub fn events(&mut self) -> Vec<Event> {
+        core::iter::from_fn(|| self.server.poll_event()).map(|(_, e)| e).collect()
+    }
+
+    pub fn closed(&mut self) -> Option<CloseReason> {
+        core::iter::from_fn(|| self.server.poll_event()).find_map(|(_, e)| match e {
+            Event::Closed(reason) => Some(reason),
+            _ => None,
+        })
+    }
+}
+
+pub fn data(tsn: u32, beginning: bool, ending: bool, payload: &[u8]) -> Data<'_> {
+    Data { beginning, ending, payload, ..Data::whole(Tsn(tsn), StreamId(1), Ssn(0), Ppid(0)) }
+}
