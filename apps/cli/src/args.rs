@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Look at policies: check files, explain a decision, run tests
     Policy(PolicyArgs),
+    /// Manage policies for the programs of this host: NEAT's sockets, and REST
+    Pm(PmArgs),
     /// Experiments that measure transports: runs the program neater-lab
     Lab(LabArgs),
     /// Print a completion script for a shell
@@ -235,11 +237,13 @@ const POLICY_HELP: &str = "Examples:
   neater policy explain request.json --pib pib --cib cib --diagram | less
   neater policy test tests.json --pib pib
   neater policy vectors crates/policy/tests/vectors
+  neater policy ask '[{\"transport\": {\"value\": \"reliable\"}}]'
+  neater policy tell site.policy wwan0.cib
 
 Profiles and policies that come with neater count unless --bare is given; those of --pib stand above them.
 Exit code 1 says that a file has an error, a test fails or a vector differs. docs/policy.md tells the formats.
 
-JSON events: fault, checked, decision, tested, vector, summary.";
+JSON events: fault, checked, decision, tested, vector, answer, told, summary.";
 
 #[derive(Debug, Args)]
 #[command(after_help = POLICY_HELP, after_long_help = format!("{POLICY_HELP}\n\n{EXITS}"))]
@@ -295,12 +299,66 @@ pub(crate) enum PolicyCommand {
         #[command(flatten)]
         tables: TableArgs,
     },
+    /// Ask the manager that runs (`neater pm`) to decide, and print its answer
+    Ask {
+        /// A list of requests in JSON, a file of one, or - for standard input
+        #[arg(value_name = "REQUEST")]
+        request: String,
+        /// The folder of its sockets. Default: ~/.neat
+        #[arg(long, value_name = "DIR")]
+        sock: Option<PathBuf>,
+    },
+    /// Tell the manager that runs a policy or profile, or what is known; it steers your programs, or all if you are root
+    Tell {
+        /// Policy, profile and CIB files, by their endings
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// The folder of its sockets. Default: ~/.neat
+        #[arg(long, value_name = "DIR")]
+        sock: Option<PathBuf>,
+    },
     /// Run vectors of tests of a policy manager: one line for each difference
     Vectors {
         /// A folder of vectors, one JSON file each
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
+}
+
+const PM_HELP: &str = "Examples:
+  neater pm --pib /etc/neater/pib --cib /etc/neater/cib
+  neater pm --sock /run/neater --shared --no-rest
+  curl http://127.0.0.1:45888/cib/rows
+  curl -X PUT -H \"Authorization: Bearer $(cat ~/.neat/rest_token)\" -H 'Content-Type: application/json' \\
+       -d '{\"match\": {}, \"properties\": {\"dscp\": {\"value\": 10}}}' http://127.0.0.1:45888/pib/site
+
+The folders are looked at every second, and read when something changed; a file that is broken is
+reported, and what it said before goes on to count. What a user tells over the sockets steers that user
+alone; what root, the daemon's user and who has the token tell counts for everybody. docs/policy.md tells
+the rest, and how to run it as a service.
+
+JSON events: managing, loaded, interfaces, fault, stopped; with -v also refused.";
+
+#[derive(Debug, Args)]
+#[command(after_help = PM_HELP, after_long_help = format!("{PM_HELP}\n\n{EXITS}"))]
+pub(crate) struct PmArgs {
+    #[command(flatten)]
+    pub(crate) tables: TableArgs,
+    /// The folder for neat_pm_socket, neat_pib_socket, neat_cib_socket, neater_metadata_socket and rest_token. Default: ~/.neat
+    #[arg(long, value_name = "DIR")]
+    pub(crate) sock: Option<PathBuf>,
+    /// Let every user of this host come to the sockets, as is the rule for root; otherwise only the daemon's
+    #[arg(long)]
+    pub(crate) shared: bool,
+    /// Where REST listens: an address of this host alone. Port 0 takes a free one
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:45888", conflicts_with = "no_rest")]
+    pub(crate) rest: std::net::SocketAddr,
+    /// No REST
+    #[arg(long)]
+    pub(crate) no_rest: bool,
+    /// Do not tell of the interfaces of this host: only files and programs fill the CIB
+    #[arg(long)]
+    pub(crate) no_interfaces: bool,
 }
 
 const LAB_HELP: &str = "Examples:

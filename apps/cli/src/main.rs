@@ -12,9 +12,11 @@ mod args;
 mod connect;
 mod explain;
 mod failure;
+mod folder;
 mod get;
 mod lab;
 mod output;
+mod pm;
 mod policy;
 mod serve;
 mod why;
@@ -75,6 +77,7 @@ fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Serve(args) => on_tokio(serve::run(args, output)),
         Command::Explain(args) => on_tokio(explain::run(args, output)),
         Command::Policy(args) => policy::run(args.command, output),
+        Command::Pm(args) => pm::run(args, output),
         Command::Lab(args) => lab::run(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -2,19 +2,23 @@
 
 use crate::args::{PolicyCommand, TableArgs};
 use crate::failure::{Exit, Failure};
+use crate::folder::{self, read};
 use crate::output::Output;
 use neater_base::WallTime;
+use neater_policy::daemon::Door;
 use neater_policy::manager::{
-    Fault, Limits, Loader, MAX_CANDIDATES, MAX_FILES, Manager, Requests, SourceFile, add_ready, check, test, vectors,
+    Fault, FileKind, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check, test, vectors,
 };
 use neater_property::neat::{MAX_JSON, NeatError};
 use serde_json::json;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-/// How deep the folders of a CIB are followed.
-const MAX_DEPTH: usize = 16;
+/// How long a manager may take to answer; NEAT's library waits as long.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(command: PolicyCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
@@ -22,6 +26,8 @@ pub(crate) fn run(command: PolicyCommand, output: &Output) -> Result<Exit, Failu
         PolicyCommand::Explain { request, diagram, tables } => explain(&request, diagram, &tables, output),
         PolicyCommand::Test { files, tables } => test_files(&files, &tables, output),
         PolicyCommand::Vectors { dir } => run_vectors(&dir, output),
+        PolicyCommand::Ask { request, sock } => ask(&request, sock.as_deref(), output),
+        PolicyCommand::Tell { files, sock } => tell_files(&files, sock.as_deref(), output),
     }
 }
 
@@ -29,34 +35,9 @@ fn now() -> WallTime {
     WallTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-/// A text file of a size that a reader takes.
-fn read(path: &Path) -> Result<String, Failure> {
-    let file = std::fs::File::open(path).map_err(|e| Failure::file("read", path, &e))?;
-    let mut text = String::new();
-    file.take(MAX_JSON as u64 + 1).read_to_string(&mut text).map_err(|e| Failure::file("read", path, &e))?;
-    Ok(text)
-}
-
-/// The files of a folder by their paths within it; of the folders in it, too, if `deep`.
+/// The files of a folder by their paths within it, and what they say; of the folders in it, too, if `deep`.
 fn folder(dir: &Path, deep: bool) -> Result<Vec<(String, String)>, Failure> {
-    let mut files = Vec::new();
-    let mut folders = vec![(dir.to_path_buf(), String::new(), 0)];
-    while let Some((path, prefix, depth)) = folders.pop() {
-        for entry in std::fs::read_dir(&path).map_err(|e| Failure::file("read", &path, &e))? {
-            let entry = entry.map_err(|e| Failure::file("read", &path, &e))?;
-            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-            let kind = std::fs::metadata(entry.path()).map_err(|e| Failure::file("read", &entry.path(), &e))?;
-            if kind.is_dir() && deep && depth < MAX_DEPTH {
-                folders.push((entry.path(), format!("{name}/"), depth + 1));
-            } else if kind.is_file() && neater_policy::manager::FileKind::of(&name).is_some() {
-                if files.len() >= MAX_FILES {
-                    return Err(Failure::usage(format!("{} holds more than {MAX_FILES} files", dir.display())));
-                }
-                files.push((name, read(&entry.path())?));
-            }
-        }
-    }
-    Ok(files)
+    folder::list(dir, deep)?.into_iter().map(|file| Ok((file.name, read(&file.path)?))).collect()
 }
 
 fn tell(fault: &Fault, output: &Output) {
@@ -84,13 +65,18 @@ fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     Ok(if wrong == 0 { Exit::Ok } else { Exit::Failed })
 }
 
-/// A manager with the tables that count. What is wrong with files is told on the way.
-fn manager(tables: &TableArgs, output: &Output) -> Result<Manager, Failure> {
+/// How many candidates are kept, as the command line says.
+pub(crate) fn limits(tables: &TableArgs) -> Result<Limits, Failure> {
     let most = 1..=MAX_CANDIDATES;
     if !most.contains(&tables.rows) || !most.contains(&tables.candidates) {
         return Err(Failure::usage(format!("--rows and --candidates are from 1 to {MAX_CANDIDATES}")));
     }
-    let mut manager = Manager::new(Limits { rows: tables.rows, candidates: tables.candidates });
+    Ok(Limits { rows: tables.rows, candidates: tables.candidates })
+}
+
+/// A manager with the tables that count. What is wrong with files is told on the way.
+fn manager(tables: &TableArgs, output: &Output) -> Result<Manager, Failure> {
+    let mut manager = Manager::new(limits(tables)?);
     if !tables.bare {
         add_ready(&mut manager);
     }
@@ -112,8 +98,9 @@ fn unreadable(what: &str, text: &str, e: &NeatError) -> Failure {
     Failure::usage(format!("{what}:{}:{}: {}", fault.line, fault.column, fault.why))
 }
 
-fn explain(request: &str, diagram: bool, tables: &TableArgs, output: &Output) -> Result<Exit, Failure> {
-    let (what, text) = match request {
+/// The text of a request and what it stands for, by what the command line gives.
+fn request_text(request: &str) -> Result<(&str, String), Failure> {
+    Ok(match request {
         "-" => {
             let mut text = String::new();
             let read = std::io::stdin().take(MAX_JSON as u64 + 1).read_to_string(&mut text);
@@ -122,11 +109,20 @@ fn explain(request: &str, diagram: bool, tables: &TableArgs, output: &Output) ->
         }
         text if text.trim_start().starts_with(['[', '{']) => ("the request", text.to_string()),
         path => (path, read(Path::new(path))?),
-    };
-    let requests = Requests::from_text(&text).map_err(|e| {
+    })
+}
+
+/// The requests of a text.
+fn requests(what: &str, text: &str) -> Result<Requests, Failure> {
+    Requests::from_text(text).map_err(|e| {
         let advice = "a request is a list of objects: [{\"transport\": {\"value\": \"TCP\"}}]";
-        unreadable(what, &text, &e).advise(advice)
-    })?;
+        unreadable(what, text, &e).advise(advice)
+    })
+}
+
+fn explain(request: &str, diagram: bool, tables: &TableArgs, output: &Output) -> Result<Exit, Failure> {
+    let (what, text) = request_text(request)?;
+    let requests = requests(what, &text)?;
     for why in &requests.dropped {
         output.note(&format!("left out: {why}"));
     }
@@ -142,6 +138,76 @@ fn explain(request: &str, diagram: bool, tables: &TableArgs, output: &Output) ->
         trace.lines().iter().for_each(|l| output.line(l));
     }
     Ok(if ranked.is_empty() { Exit::Failed } else { Exit::Ok })
+}
+
+/// What a manager that runs says to a document on one of its sockets.
+fn exchange(sock: Option<&Path>, door: Door, text: &str) -> Result<String, Failure> {
+    let dir = match sock {
+        Some(dir) => dir.to_path_buf(),
+        None => std::env::home_dir().unwrap_or_default().join(".neat"),
+    };
+    let path = dir.join(door.file());
+    let talk = || -> std::io::Result<String> {
+        let mut stream = UnixStream::connect(&path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        // A manager that has heard enough may close before it has heard everything.
+        let said = stream.write_all(text.as_bytes()).and_then(|()| stream.shutdown(Shutdown::Write));
+        let mut answer = String::new();
+        match stream.read_to_string(&mut answer) {
+            Ok(_) if answer.is_empty() => said.map(|()| answer),
+            heard => heard.map(|_| answer),
+        }
+    };
+    talk().map_err(|e| {
+        Failure::new(Exit::Failed, "manager", format!("no policy manager at {}: {e}", path.display()))
+            .advise("`neater pm` starts one; --sock DIR says where it is")
+    })
+}
+
+fn ask(request: &str, sock: Option<&Path>, output: &Output) -> Result<Exit, Failure> {
+    let (what, text) = request_text(request)?;
+    requests(what, &text)?;
+    let answer = exchange(sock, Door::Requests, &text)?;
+    let candidates: serde_json::Value = serde_json::from_str(&answer).map_err(|_| {
+        Failure::new(Exit::Failed, "manager", "the manager did not answer").advise("its own messages (-v) say why")
+    })?;
+    if output.json {
+        output.event(&json!({"event": "answer", "candidates": candidates}));
+    } else {
+        output.line(answer.trim_end());
+    }
+    Ok(if candidates.as_array().is_some_and(|c| !c.is_empty()) { Exit::Ok } else { Exit::Failed })
+}
+
+fn tell_files(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result<Exit, Failure> {
+    for path in paths {
+        let (name, text) = (path.to_string_lossy(), read(path)?);
+        let (door, kind) = match FileKind::of(&name) {
+            Some(kind @ (FileKind::Policy | FileKind::Profile)) => (Door::Pib, kind),
+            Some(kind) => (Door::Cib, kind),
+            None => return Err(Failure::usage(format!("{name}: no policy, profile or CIB file by its name"))),
+        };
+        let mut json = neater_property::neat::read(&text).map_err(|e| unreadable(&name, &text, &e))?;
+        let text = match (kind, &mut json) {
+            // On the socket, the ending of a name says nothing.
+            (FileKind::Profile, serde_json::Value::Object(map)) => {
+                map.insert("policy_type".into(), "profile".into());
+                json.to_string()
+            }
+            _ => text,
+        };
+        let answer = exchange(sock, door, &text)?;
+        if !answer.is_empty() {
+            let json: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
+            let why = json["error"].as_str().map_or(answer.trim_end().to_owned(), str::to_owned);
+            return Err(Failure::new(Exit::Failed, "manager", format!("{name}: {why}")));
+        }
+        if output.json {
+            output.event(&json!({"event": "told", "file": name}));
+        }
+    }
+    Ok(Exit::Ok)
 }
 
 fn test_files(paths: &[PathBuf], tables: &TableArgs, output: &Output) -> Result<Exit, Failure> {

@@ -163,7 +163,7 @@ fn announce(args: &ServeArgs, output: &Output, root: &std::path::Path, urls: &[S
 }
 
 /// Ends at the first Ctrl-C or SIGTERM. The second ends the process.
-fn stop_signal(output: &Output) -> Result<impl Future<Output = ()> + use<>, Failure> {
+pub(crate) fn stop_signal(output: &Output) -> Result<impl Future<Output = ()> + use<>, Failure> {
     use tokio::signal::unix::{SignalKind, signal};
     let bad = |e: std::io::Error| Failure::new(Exit::Failed, "local", format!("signals: {e}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(bad)?;

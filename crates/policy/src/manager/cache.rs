@@ -1,22 +1,49 @@
 //! Decisions that were taken lately, and what they depend on.
 
+use super::cib::Row;
 use super::decision::Decision;
 use super::document::Requests;
 use super::file::Rule;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use neater_property::neat::{NeatArray, Score};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// How many decisions are remembered; the oldest goes first.
 const MAX_DECISIONS: usize = 1024;
+/// How many inputs of one decision are remembered; what has more depends on every row.
+pub(crate) const MAX_INPUTS: usize = 16;
+/// How many pairs of a decision and a row are looked at when rows change. More, and all decisions are forgotten.
+const MAX_PAIRS: usize = 20_000;
+
+/// What a decision depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Reads {
+    /// The keys that its candidates had at any time.
+    pub(crate) keys: Vec<Arc<str>>,
+    /// What rows were joined to, and the score of the last one that was kept if no more could be; `None` where these are
+    /// too many.
+    pub(crate) inputs: Option<Vec<(NeatArray, Option<Score>)>>,
+}
+
+impl Reads {
+    /// Whether the decision could be another with or without this row: it can serve an input, and would be kept.
+    fn row_counts(&self, row: &Row) -> bool {
+        let counts = |(input, cut): &(NeatArray, Option<Score>)| {
+            row.against(input).is_none()
+                && row.properties.sum(input).is_ok_and(|sum| cut.is_none_or(|cut| sum.score().order(&cut).is_ge()))
+        };
+        self.inputs.as_ref().is_none_or(|inputs| inputs.iter().any(counts))
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Entry {
     requests: Requests,
     decision: Arc<Decision>,
-    /// The keys that its candidates had at any time; `None` where that is not known.
-    keys: Option<Vec<Arc<str>>>,
+    /// What it depends on; `None` where that is not known.
+    reads: Option<Reads>,
 }
 
 /// Decisions by the number of their request.
@@ -24,23 +51,26 @@ struct Entry {
 pub(crate) struct Cache {
     entries: HashMap<u64, Entry, FixedState>,
     order: VecDeque<u64>,
+    /// How often something was found.
+    pub(crate) hits: u64,
 }
 
 impl Default for Cache {
     fn default() -> Self {
-        Self { entries: HashMap::with_hasher(FixedState::with_seed(0x6465_6369)), order: VecDeque::new() }
+        Self { entries: HashMap::with_hasher(FixedState::with_seed(0x6465_6369)), order: VecDeque::new(), hits: 0 }
     }
 }
 
 impl Cache {
-    pub(crate) fn get(&self, requests: &Requests) -> Option<Arc<Decision>> {
-        let entry = self.entries.get(&requests.fingerprint())?;
-        (entry.requests == *requests).then(|| entry.decision.clone())
+    pub(crate) fn get(&mut self, requests: &Requests) -> Option<Arc<Decision>> {
+        let entry = self.entries.get(&requests.fingerprint()).filter(|entry| entry.requests == *requests)?;
+        self.hits += 1;
+        Some(entry.decision.clone())
     }
 
-    pub(crate) fn put(&mut self, requests: &Requests, decision: &Arc<Decision>, keys: Option<Vec<Arc<str>>>) {
+    pub(crate) fn put(&mut self, requests: &Requests, decision: &Arc<Decision>, reads: Option<Reads>) {
         let number = requests.fingerprint();
-        let entry = Entry { requests: requests.clone(), decision: decision.clone(), keys };
+        let entry = Entry { requests: requests.clone(), decision: decision.clone(), reads };
         if self.entries.insert(number, entry).is_some() {
             return;
         }
@@ -60,7 +90,21 @@ impl Cache {
     /// time could not have fired.
     pub(crate) fn rule_changed(&mut self, rule: &Rule) {
         let fires = |keys: &Vec<Arc<str>>| rule.matches.iter().all(|p| keys.iter().any(|k| **k == *p.key));
-        self.entries.retain(|_, entry| entry.keys.as_ref().is_some_and(|keys| !fires(keys)));
+        self.retain(|reads| !fires(&reads.keys));
+    }
+
+    /// Forgets what rows that came or went could have changed.
+    pub(crate) fn rows_changed(&mut self, rows: &[&Row]) {
+        if rows.len().saturating_mul(self.entries.len()) > MAX_PAIRS {
+            self.clear();
+        } else {
+            self.retain(|reads| !rows.iter().any(|row| reads.row_counts(row)));
+        }
+    }
+
+    /// Forgets the decisions that do not stay, and those of which nothing is known.
+    fn retain(&mut self, stays: impl Fn(&Reads) -> bool) {
+        self.entries.retain(|_, entry| entry.reads.as_ref().is_some_and(&stays));
         let entries = &self.entries;
         self.order.retain(|number| entries.contains_key(number));
     }

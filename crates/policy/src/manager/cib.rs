@@ -17,9 +17,18 @@ pub const MAX_ROWS: usize = 4096;
 const MAX_STEPS: usize = 100_000;
 
 /// What is known, by uid.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Cib {
     nodes: BTreeMap<String, Node>,
+    /// Those that expire, the first one first.
+    expiring: BTreeSet<(WallTime, String)>,
+    room: usize,
+}
+
+impl Default for Cib {
+    fn default() -> Self {
+        Self::with_room(MAX_NODES)
+    }
 }
 
 /// One combination of facts that may hold together.
@@ -31,6 +40,43 @@ pub struct Row {
     pub path: Vec<String>,
     /// The uid of the node that extends it.
     pub extended_by: Option<String>,
+}
+
+impl Row {
+    /// The property of an input, if any, for which this row cannot serve it: one that is immutable, and not in the row or
+    /// immutable there with values that do not match.
+    pub(crate) fn against<'a>(&self, input: &'a NeatArray) -> Option<&'a NeatProperty> {
+        input.iter().filter(|p| p.precedence >= NeatProperty::IMMUTABLE).find(|p| {
+            let held = self.properties.get(&p.key);
+            held.is_none_or(|held| held.precedence >= NeatProperty::IMMUTABLE && !held.matches(p))
+        })
+    }
+}
+
+/// The rows that only one of two lists has, or that stand elsewhere among the others.
+pub(crate) fn changed<'a>(old: &'a [Row], new: &'a [Row]) -> Vec<&'a Row> {
+    let ahead = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[ahead..], &new[ahead..]);
+    let behind = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[..old.len() - behind], &new[..new.len() - behind]);
+    // Rows of one path stand together, so that the first place is near.
+    let mut places: BTreeMap<(&[String], Option<&str>), Vec<usize>> = BTreeMap::new();
+    for (i, row) in old.iter().enumerate() {
+        places.entry((&row.path, row.extended_by.as_deref())).or_default().push(i);
+    }
+    let (mut next, mut changed) = (0, Vec::new());
+    for row in new {
+        let places = places.get(&(&row.path[..], row.extended_by.as_deref())).map_or(&[][..], Vec::as_slice);
+        match places.iter().find(|&&i| i >= next && old[i] == *row) {
+            Some(&i) => {
+                changed.extend(&old[next..i]);
+                next = i + 1;
+            }
+            None => changed.push(row),
+        }
+    }
+    changed.extend(&old[next..]);
+    changed
 }
 
 /// The rows of a CIB at one time.
@@ -45,19 +91,40 @@ pub struct Rows {
 }
 
 impl Cib {
-    /// Puts a node in; one of the same uid goes.
-    pub fn insert(&mut self, node: Node) {
-        if self.nodes.len() >= MAX_NODES && !self.nodes.contains_key(&node.uid) {
-            let first = self.nodes.values().filter_map(|n| n.expires.map(|at| (at, &n.uid))).min();
-            let victim = first.map(|(_, uid)| uid.clone()).or_else(|| self.nodes.keys().next().cloned());
-            victim.and_then(|uid| self.nodes.remove(&uid));
+    /// Nothing is known yet, and at most `room` nodes will be.
+    #[must_use]
+    pub const fn with_room(room: usize) -> Self {
+        Self { nodes: BTreeMap::new(), expiring: BTreeSet::new(), room }
+    }
+
+    /// Puts a node in; one of the same uid goes. Where there is no room, the one that expires first goes, too, or the
+    /// first one by its uid where none does: its uid is given back.
+    pub fn insert(&mut self, node: Node) -> Option<String> {
+        let mut victim = None;
+        if self.remove(&node.uid).is_none() && self.nodes.len() >= self.room {
+            let first = self.expiring.first().map(|(_, uid)| uid).or_else(|| self.nodes.keys().next()).cloned();
+            victim = first.inspect(|uid| drop(self.remove(uid)));
+        }
+        if let Some(at) = node.expires {
+            self.expiring.insert((at, node.uid.clone()));
         }
         self.nodes.insert(node.uid.clone(), node);
+        victim
     }
 
     /// Takes a node out, by its uid.
     pub fn remove(&mut self, uid: &str) -> Option<Node> {
-        self.nodes.remove(uid)
+        let node = self.nodes.remove(uid)?;
+        if let Some(at) = node.expires {
+            self.expiring.remove(&(at, node.uid.clone()));
+        }
+        Some(node)
+    }
+
+    /// Whether nothing is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
     }
 
     /// A node by its uid.
@@ -71,15 +138,15 @@ impl Cib {
         self.nodes.values()
     }
 
-    /// Whether one more node would drop another.
-    #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.nodes.len() >= MAX_NODES
-    }
-
     /// Drops the nodes that do not count any more at `now`.
     pub fn purge(&mut self, now: WallTime) {
-        self.nodes.retain(|_, node| node.counts(now));
+        while let Some((at, _)) = self.expiring.first()
+            && at.0 <= now.0
+        {
+            if let Some((_, uid)) = self.expiring.pop_first() {
+                self.nodes.remove(&uid);
+            }
+        }
     }
 
     /// The rows that hold at `now`.

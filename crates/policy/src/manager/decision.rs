@@ -32,7 +32,10 @@ impl Decided {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
     properties: Vec<Decided>,
-    candidates: Vec<(Score, Box<[u32]>)>,
+    /// The places of the properties of all candidates, one candidate after the other.
+    indices: Vec<u32>,
+    /// For each candidate its score, and where its places begin.
+    candidates: Vec<(Score, u32)>,
 }
 
 impl Decision {
@@ -56,8 +59,7 @@ impl Decision {
 
     /// The properties of a candidate in the order of their names; none where there is no such candidate.
     pub fn properties(&self, candidate: usize) -> impl Iterator<Item = &Decided> {
-        let indices = self.candidates.get(candidate).map_or(&[][..], |(_, indices)| indices);
-        indices.iter().map(|i| &self.properties[*i as usize])
+        self.places(candidate).iter().map(|i| &self.properties[*i as usize])
     }
 
     /// A property of a candidate by its name in lower case.
@@ -73,30 +75,48 @@ impl Decision {
         (0..self.len()).map(|i| Ranked { properties: array(i), score: self.candidates[i].0 }).collect()
     }
 
+    /// All properties, each once.
+    pub(crate) fn all(&self) -> &[Decided] {
+        &self.properties
+    }
+
+    /// The places of a candidate's properties among all of them.
+    pub(crate) fn places(&self, candidate: usize) -> &[u32] {
+        let begin =
+            |candidate: usize| self.candidates.get(candidate).map_or(self.indices.len(), |(_, begin)| *begin as usize);
+        &self.indices[begin(candidate)..begin(candidate.saturating_add(1))]
+    }
+
     pub(crate) fn push(&mut self, property: Decided) -> u32 {
         self.properties.push(property);
         self.properties.len() as u32 - 1
     }
 
-    pub(crate) fn candidate(&mut self, score: Score, properties: impl IntoIterator<Item = u32>) {
-        self.candidates.push((score, properties.into_iter().collect()));
+    /// Begins with the next candidate.
+    pub(crate) fn candidate(&mut self, score: Score) {
+        self.candidates.push((score, self.indices.len() as u32));
+    }
+
+    /// Gives the candidate that was begun last a property.
+    pub(crate) fn has(&mut self, property: u32) {
+        self.indices.push(property);
     }
 
     /// The candidates of the plain form.
     pub(crate) fn of(ranked: &[Ranked]) -> Self {
         let mut decision = Self::default();
         for candidate in ranked {
-            let mut indices = Vec::new();
+            decision.candidate(candidate.score);
             for p in candidate.properties.iter() {
-                indices.push(decision.push(Decided {
+                let index = decision.push(Decided {
                     key: p.key.as_str().into(),
                     value: Arc::new(p.value.clone()),
                     precedence: p.precedence,
                     score: p.score,
                     evaluated: p.evaluated,
-                }));
+                });
+                decision.has(index);
             }
-            decision.candidate(candidate.score, indices);
         }
         decision
     }

@@ -4,6 +4,7 @@ use super::sockopt;
 use neater_property::Fingerprint;
 use neater_property::neat::{NeatArray, NeatError, NeatMultiArray, NeatProperty, NeatValue, TooMany, read};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// How many requests and candidates one document may lead to, at any stage.
 pub const MAX_CANDIDATES: usize = 10_000;
@@ -13,6 +14,15 @@ const REQUEST_TYPE: &str = "__request_type";
 const PRE_RESOLVE: &str = "pre-resolve";
 /// Properties that count in the ranking but are not told.
 const UNTOLD: [&str; 2] = ["default_profile", "uid"];
+
+/// The property by which a program says that it must have security.
+pub(crate) const SECURITY: &str = "security";
+
+/// Whether a property is what a program requires for its security. No rule takes that out of a candidate.
+#[must_use]
+pub(crate) fn is_requirement(property: &NeatProperty) -> bool {
+    property.precedence >= NeatProperty::IMMUTABLE && property.key == SECURITY
+}
 
 /// What one document asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -144,18 +154,21 @@ pub(crate) fn as_answer(candidate: &NeatArray) -> NeatArray {
     candidate.iter().map(bare).collect()
 }
 
+/// The key under which a property is told, if it is.
+pub(crate) fn told_key(key: &str) -> Option<Cow<'_, str>> {
+    match key.strip_prefix("so/") {
+        Some(option) => sockopt::by_number(option).map(|numbers| format!("so/{numbers}").into()),
+        None if UNTOLD.contains(&key) => None,
+        None => Some(key.into()),
+    }
+}
+
 /// A candidate as it is told: without what is for the manager alone, and with socket options by number.
 #[must_use]
 pub fn told(candidate: &NeatArray) -> NeatArray {
     let mut told = NeatArray::new();
-    for property in candidate.iter().filter(|p| !UNTOLD.contains(&p.key.as_str())) {
-        let key = match property.key.strip_prefix("so/") {
-            Some(option) => match sockopt::by_number(option) {
-                Some(numbers) => format!("so/{numbers}"),
-                None => continue,
-            },
-            None => property.key.clone(),
-        };
+    for property in candidate.iter() {
+        let Some(key) = told_key(&property.key).map(Cow::into_owned) else { continue };
         // Two spellings of one option: the later one of two that clash is lost.
         let _ = told.insert(NeatProperty { key, ..property.clone() });
     }

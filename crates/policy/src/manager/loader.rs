@@ -168,6 +168,17 @@ impl Loader {
         report
     }
 
+    /// The file that says what something of this uid is: of several the one that counts, which is the last one.
+    #[must_use]
+    pub fn file_of(&self, kind: FileKind, uid: &str) -> Option<String> {
+        let is = |loaded: &Loaded| match &loaded.item {
+            Item::Rule(rule) => rule.uid == uid,
+            Item::Node(node) => node.uid == uid,
+        };
+        let found = self.files.iter().rev().find(|((k, _), loaded)| *k == kind && is(loaded));
+        found.map(|((_, order), _)| order.name())
+    }
+
     /// Says which files take the place of others.
     fn doubles(&self, report: &mut Report) {
         let mut seen: BTreeMap<(FileKind, &str), String> = BTreeMap::new();

@@ -29,6 +29,7 @@ pub mod vectors;
 
 pub use cib::{Cib, MAX_NODES, MAX_ROWS, Row, Rows};
 pub use decision::{Decided, Decision};
+pub(crate) use document::told_key;
 pub use document::{MAX_CANDIDATES, Requests, to_text, told};
 pub use expect::{Tested, test};
 pub use file::{Fault, MAX_UID, Node, Rule};
@@ -114,19 +115,34 @@ impl Manager {
     /// Puts a rule into a table; one of the same uid goes.
     pub fn insert_rule(&mut self, stage: Stage, rule: Rule) {
         self.cache.rule_changed(&rule);
-        if let Some(replaced) = self.table(stage).insert(rule) {
+        if let Some(replaced) = self.table_mut(stage).insert(rule) {
             self.cache.rule_changed(&replaced);
         }
     }
 
     /// Takes a rule out of a table, by its uid.
     pub fn remove_rule(&mut self, stage: Stage, uid: &str) -> Option<Rule> {
-        let removed = self.table(stage).remove(uid)?;
+        let removed = self.table_mut(stage).remove(uid)?;
         self.cache.rule_changed(&removed);
         Some(removed)
     }
 
-    fn table(&mut self, stage: Stage) -> &mut Table {
+    /// A table.
+    #[must_use]
+    pub const fn table(&self, stage: Stage) -> &Table {
+        match stage {
+            Stage::Profile => &self.profiles,
+            Stage::Policy => &self.policies,
+        }
+    }
+
+    /// How often a decision was given that had been made before.
+    #[must_use]
+    pub const fn cache_hits(&self) -> u64 {
+        self.cache.hits
+    }
+
+    fn table_mut(&mut self, stage: Stage) -> &mut Table {
         self.compiled = None;
         match stage {
             Stage::Profile => &mut self.profiles,
@@ -137,9 +153,7 @@ impl Manager {
     /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not put in.
     pub fn insert_node(&mut self, node: Node, now: WallTime) {
         if node.counts(now) {
-            if self.cib.is_full() {
-                self.cib.purge(now);
-            }
+            self.cib.purge(now);
             self.cib.insert(node);
         }
         self.rows_stale = true;
@@ -166,8 +180,10 @@ impl Manager {
             self.cib.purge(now);
             let rows = self.cib.rows(now);
             // Knowledge that is only confirmed changes nothing that was decided.
-            if self.rows.as_ref().is_none_or(|old| old.rows != rows.rows) {
-                self.cache.clear();
+            let old = self.rows.as_ref().map_or(&[][..], |old| &old.rows);
+            let changed = cib::changed(old, &rows.rows);
+            if !changed.is_empty() || self.rows.is_none() {
+                self.cache.rows_changed(&changed);
                 if let Some(compiled) = &mut self.compiled {
                     compiled.set_rows(&rows.rows);
                 }
@@ -187,10 +203,25 @@ impl Manager {
         if let Some(decision) = self.cache.get(requests) {
             return Ok(decision);
         }
-        let decision = Arc::new(self.decide_anew(requests, now)?);
-        let keys = self.compiled.as_ref().and_then(Compiled::keys_seen);
-        self.cache.put(requests, &decision, keys);
+        let decided = if requests.pre_resolve {
+            None
+        } else {
+            let limits = self.limits;
+            self.compiled().decide_and_tell(requests, limits)
+        };
+        let (decision, reads) = match decided {
+            Some((decision, reads)) => (decision, Some(reads)),
+            None => (Decision::of(&self.plainly(requests, now, &mut Trace::off())?), None),
+        };
+        let decision = Arc::new(decision);
+        self.cache.put(requests, &decision, reads);
         Ok(decision)
+    }
+
+    fn compiled(&mut self) -> &mut Compiled {
+        let rows = self.rows.as_ref().map_or(&[][..], |r| &r.rows);
+        let (profiles, policies) = (self.profiles.rules(), self.policies.rules());
+        self.compiled.get_or_insert_with(|| Compiled::new(profiles, policies, rows))
     }
 
     /// Decides, without a look at what was decided before.
@@ -202,10 +233,8 @@ impl Manager {
         if requests.pre_resolve {
             return Ok(Decision::of(&self.plainly(requests, now, &mut Trace::off())?));
         }
-        let rows = self.rows.as_ref().map_or(&[][..], |r| &r.rows);
-        let (profiles, policies) = (self.profiles.rules(), self.policies.rules());
-        let compiled = self.compiled.get_or_insert_with(|| Compiled::new(profiles, policies, rows));
-        match compiled.decide(requests, self.limits) {
+        let limits = self.limits;
+        match self.compiled().decide(requests, limits) {
             Some(decision) => Ok(decision),
             None => Ok(Decision::of(&self.plainly(requests, now, &mut Trace::off())?)),
         }
@@ -236,8 +265,7 @@ impl Manager {
     /// # Errors
     /// [`TooMany`] as for [`explain`](Self::explain).
     pub fn apply_rules(&self, stage: Stage, input: NeatArray) -> Result<Vec<NeatArray>, TooMany> {
-        let rules = if stage == Stage::Profile { &self.profiles } else { &self.policies };
-        let found = plain::apply(rules.rules(), stage, vec![(0, input)], &mut Trace::off())?;
+        let found = plain::apply(self.table(stage).rules(), stage, vec![(0, input)], &mut Trace::off())?;
         Ok(found.into_iter().map(|(_, array)| array).collect())
     }
 

@@ -4,7 +4,7 @@
 //! made here, because here every step can be seen.
 
 use super::cib::Row;
-use super::document::{MAX_CANDIDATES, Requests, as_answer, for_each_transport, same_candidate};
+use super::document::{MAX_CANDIDATES, Requests, as_answer, for_each_transport, is_requirement, same_candidate};
 use super::file::Rule;
 use super::trace::{Event, Miss, Origin, Stage, Trace};
 use super::{Limits, Ranked};
@@ -50,7 +50,9 @@ pub(crate) fn apply(
             }
             let mut bare = candidate;
             if rule.replace_matched {
-                rule.matches.iter().for_each(|p| drop(bare.remove(&p.key)));
+                let kept = |p: &&NeatProperty| bare.get(&p.key).is_some_and(is_requirement);
+                let taken: Vec<&NeatProperty> = rule.matches.iter().filter(|p| !kept(p)).collect();
+                taken.into_iter().for_each(|p| drop(bare.remove(&p.key)));
             }
             let (mut children, mut clashes) = (Vec::new(), Vec::new());
             for (i, alternative) in rule.alternatives.iter().enumerate() {
@@ -86,9 +88,7 @@ pub(crate) fn join(rows: &[Row], input: &Numbered, limit: usize, trace: &mut Tra
     let (id, input) = input;
     let mut joined = vec![(trace.candidate(input, Some(*id), Origin::Bare), input.clone())];
     for row in rows {
-        let against = input.iter().filter(|p| p.precedence >= NeatProperty::IMMUTABLE).find(|p| {
-            row.properties.get(&p.key).is_none_or(|r| r.precedence >= NeatProperty::IMMUTABLE && !r.matches(p))
-        });
+        let against = row.against(input);
         let nodes = || row.path.iter().chain(&row.extended_by).cloned().collect();
         if let Some(p) = against {
             let held = row.properties.get(&p.key).map(|r| r.value.to_string());

@@ -197,6 +197,60 @@ fn a_decision_is_kept_until_something_it_depends_on_changes() {
 }
 
 #[test]
+fn a_decision_outlives_rows_that_it_did_not_read() {
+    let node = |uid: &str, score: f64| {
+        let json = json!({"uid": uid, "root": true, "expire": -1,
+            "properties": {"interface": {"value": uid, "precedence": 2}, "rtt": {"value": 1, "score": score}}});
+        Node::from_json(json, "", "", NOW).unwrap().0
+    };
+    let mut manager = Manager::new(Limits { rows: 2, candidates: 10 });
+    for (uid, score) in [("a", 5.0), ("b", 4.0), ("c", 3.0)] {
+        manager.insert_node(node(uid, score), NOW);
+    }
+    let any = Requests::from_text(r#"[{"transport": {"value": "TCP"}}]"#).unwrap();
+    let bound = r#"[{"transport": {"value": "TCP"}, "interface": {"value": "b", "precedence": 2}}]"#;
+    let bound = Requests::from_text(bound).unwrap();
+    let kept = |manager: &mut Manager, change: Node| {
+        let before = [&any, &bound].map(|r| manager.decide(r, NOW).unwrap());
+        manager.insert_node(change, NOW);
+        let after = [&any, &bound].map(|r| manager.decide(r, NOW).unwrap());
+        for (decision, requests) in after.iter().zip([&any, &bound]) {
+            assert_eq!(**decision, manager.decide_anew(requests, NOW).unwrap());
+        }
+        [0, 1].map(|i| Arc::ptr_eq(&before[i], &after[i]))
+    };
+    assert_eq!(kept(&mut manager, node("c", 3.5)), [true, true], "c was not kept and is not now");
+    assert_eq!(kept(&mut manager, node("a", 6.0)), [false, true], "a cannot serve a request for b");
+    assert_eq!(kept(&mut manager, node("c", 4.0)), [false, true], "c is as good as the last that is kept");
+    assert_eq!(kept(&mut manager, node("b", 1.0)), [false, false]);
+    assert_eq!(kept(&mut manager, node("b", 2.0)), [true, false], "two are better for any");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn prop_what_is_kept_is_what_would_be_decided(
+        mut manager in manager(),
+        requests in proptest::collection::vec(array(3), 1..4),
+        changes in proptest::collection::vec((0usize..5, node(0), any::<bool>()), 1..6),
+    ) {
+        let requests: Vec<Requests> = requests.into_iter().map(|r| Requests::from_arrays([r])).collect();
+        for (at, node, remove) in changes {
+            requests.iter().for_each(|r| drop(manager.decide(r, NOW)));
+            let uid = format!("n{at}");
+            if remove {
+                manager.remove_node(&uid);
+            } else {
+                manager.insert_node(Node { uid, ..node }, NOW);
+            }
+            for r in &requests {
+                prop_assert_eq!(&*manager.decide(r, NOW).unwrap(), &manager.decide_anew(r, NOW).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
 fn a_broken_file_is_reported_and_what_it_said_goes_on_to_count() {
     let mut manager = Manager::default();
     let mut loader = Loader::default();

@@ -6,7 +6,7 @@ use neater_property::neat::{Conflict, NeatArray, Score};
 pub const MAX_EVENTS: usize = 20_000;
 
 /// Which table a rule stands in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Profiles, which come before the CIB.
     Profile,

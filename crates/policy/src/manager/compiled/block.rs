@@ -8,6 +8,8 @@ use super::Prop;
 use super::index::{Index, RuleId};
 use super::intern::{Interner, Key, Val};
 use super::rows::Posts;
+use crate::manager::document::SECURITY;
+use neater_property::neat::NeatProperty;
 
 /// A set of candidates of a block.
 pub(super) type Mask = u128;
@@ -17,6 +19,8 @@ pub(super) const WIDTH: usize = 128;
 const NONE: u16 = u16::MAX;
 /// How many columns, and entries of a column, there may be.
 const MOST: usize = 60_000;
+/// How many entries are looked at for one that is the same as a new one. More cost more than they save.
+const LOOKED_AT: usize = 8;
 /// Several entries, or not known which.
 const MANY: u32 = u32::MAX;
 
@@ -77,6 +81,16 @@ impl Column {
         }
     }
 
+    /// The place of one of the latest entries that is this property and that somebody alive has, other than `not`.
+    fn twin(&self, prop: &Prop, not: usize, alive: Mask) -> Option<usize> {
+        let latest = self.entries.len().saturating_sub(LOOKED_AT);
+        let same = |&i: &usize| {
+            let e = &self.entries[i];
+            e.prop.value == prop.value && e.prop == *prop && i != not && e.mask & alive != 0
+        };
+        (latest..self.entries.len()).rev().find(same)
+    }
+
     fn take(&mut self, mask: Mask) {
         if self.has & mask != 0 {
             self.has &= !mask;
@@ -96,10 +110,14 @@ impl Column {
     }
 }
 
-pub(super) fn for_bits(mut mask: Mask, mut f: impl FnMut(usize)) {
-    while mask != 0 {
-        f(mask.trailing_zeros() as usize);
-        mask &= mask - 1;
+#[inline]
+pub(super) fn for_bits(mask: Mask, mut f: impl FnMut(usize)) {
+    // In halves, which a processor has registers for.
+    for (mut half, base) in [(mask as u64, 0), ((mask >> 64) as u64, 64)] {
+        while half != 0 {
+            f(base + half.trailing_zeros() as usize);
+            half &= half - 1;
+        }
     }
 }
 
@@ -142,6 +160,31 @@ impl Default for Block {
             rows: None,
             unchanged: 0,
         }
+    }
+}
+
+/// The lowest candidate of a set that is not empty.
+#[inline]
+fn lowest(mask: Mask) -> usize {
+    let low = mask as u64;
+    if low == 0 { 64 + ((mask >> 64) as u64).trailing_zeros() as usize } else { low.trailing_zeros() as usize }
+}
+
+/// Changes the numbers of the candidates of `mask` from one value of a key, if any, to another.
+#[inline]
+fn rehash(
+    hashes: &mut [u64; WIDTH],
+    alive: Mask,
+    mask: Mask,
+    (key, old, new): (Key, Option<Val>, Option<Val>),
+    interner: &Interner,
+) {
+    let number = |val: Option<Val>| val.map_or(0, |v| mix(key, interner.class(v)));
+    let change = number(old) ^ number(new);
+    if mask == alive {
+        hashes.iter_mut().for_each(|h| *h ^= change);
+    } else {
+        for_bits(mask, |bit| hashes[bit] ^= change);
     }
 }
 
@@ -232,13 +275,7 @@ impl Block {
 
     /// Changes the numbers of the candidates of `mask` from one value of a key, if any, to another.
     pub(super) fn rehash(&mut self, mask: Mask, key: Key, old: Option<Val>, new: Option<Val>, interner: &Interner) {
-        let number = |val: Option<Val>| val.map_or(0, |v| mix(key, interner.class(v)));
-        let change = number(old) ^ number(new);
-        if mask == self.alive {
-            self.hashes.iter_mut().for_each(|h| *h ^= change);
-        } else {
-            for_bits(mask, |bit| self.hashes[bit] ^= change);
-        }
+        rehash(&mut self.hashes, self.alive, mask, (key, old, new), interner);
     }
 
     /// Tries the rules of `index` on the candidates; which of them an entry is found by, `known` may know already.
@@ -336,8 +373,16 @@ impl Block {
         scratch: &mut Scratch,
     ) -> Result<(), Overflow> {
         if index.replaces(rule) {
+            let security = interner.known_key(SECURITY);
+            let all = mask;
             for &(key, _) in index.wanted(rule) {
                 if let Some(slot) = scratch.slot(key) {
+                    let mut mask = all;
+                    if Some(key) == security {
+                        // What a program requires for its security stays.
+                        let required = |e: &&Entry| e.prop.precedence >= NeatProperty::IMMUTABLE;
+                        self.columns[slot].entries.iter().filter(required).for_each(|e| mask &= !e.mask);
+                    }
                     let mut left = mask & self.columns[slot].has;
                     while left != 0 {
                         let column = &self.columns[slot];
@@ -427,15 +472,15 @@ impl Block {
                     slot
                 }
             };
-            let mut left = mask & self.alive;
-            let fresh = left & !self.columns[slot].has;
+            let Self { columns, hashes, alive, .. } = self;
+            let column = &mut *columns[slot];
+            let mut left = mask & *alive;
+            let fresh = left & !column.has;
             // Where the last result went: many candidates come to the same.
             let mut latest = None;
             if fresh != 0 {
                 left &= !fresh;
-                let column = &mut self.columns[slot];
-                let beside = column.entries.len().checked_sub(1).filter(|e| column.entries[*e].prop == prop);
-                let at = match beside {
+                let at = match column.twin(&prop, usize::MAX, *alive) {
                     Some(at) => {
                         column.join(at, fresh);
                         at
@@ -443,12 +488,11 @@ impl Block {
                     None => column.put(prop, fresh),
                 };
                 latest = Some(at);
-                self.rehash(fresh, key, None, Some(prop.value), interner);
+                rehash(hashes, *alive, fresh, (key, None, Some(prop.value)), interner);
                 index.triggered(key, prop.value, interner, |r| scratch.pend(r, cursor, slot, at));
             }
             while left != 0 {
-                let column = &mut *self.columns[slot];
-                let at = usize::from(column.of[left.trailing_zeros() as usize]);
+                let at = usize::from(column.of[lowest(left)]);
                 let held = column.entries[at];
                 let group = left & held.mask;
                 left &= !group;
@@ -456,22 +500,20 @@ impl Block {
                     return Err(Overflow);
                 }
                 let Some(sum) = held.prop.sum(prop, interner) else {
-                    self.alive &= !group;
+                    *alive &= !group;
                     continue;
                 };
                 let changed = sum.value != held.prop.value;
-                let beside = latest.or(column.entries.len().checked_sub(1));
                 // Only one that somebody has: rules were not told of the others.
-                let alive = self.alive;
                 let same =
-                    |e: &usize| *e != at && column.entries[*e].prop == sum && column.entries[*e].mask & alive != 0;
-                let place = match beside.filter(same) {
+                    |e: &usize| *e != at && column.entries[*e].prop == sum && column.entries[*e].mask & *alive != 0;
+                let place = match latest.filter(same).or_else(|| column.twin(&sum, at, *alive)) {
                     Some(other) => {
                         column.entries[at].mask &= !group;
                         column.join(other, group);
                         other
                     }
-                    None if held.mask & self.alive == group => {
+                    None if held.mask & *alive == group => {
                         column.entries[at].prop = sum;
                         at
                     }
@@ -488,7 +530,7 @@ impl Block {
                 };
                 latest = Some(place);
                 if changed {
-                    self.rehash(group, key, Some(held.prop.value), Some(sum.value), interner);
+                    rehash(hashes, *alive, group, (key, Some(held.prop.value), Some(sum.value)), interner);
                     index.triggered(key, sum.value, interner, |r| scratch.pend(r, cursor, slot, place));
                 }
             }
@@ -501,8 +543,11 @@ impl Column {
     /// The candidates of `among` whose property matches `val`.
     fn matching(&self, val: Val, among: Mask, interner: &Interner) -> Mask {
         let among = among & self.has;
-        // Few candidates are looked at one by one, many by what they share.
-        if (among.count_ones() as usize) < self.entries.len() {
+        if let [one] = &self.entries[..] {
+            return if interner.matches(one.prop.value, val) { among & one.mask } else { 0 };
+        }
+        // One candidate is looked at by itself, several by what they share.
+        if among & among.wrapping_sub(1) == 0 {
             let mut found = 0;
             for_bits(among, |bit| {
                 let held = self.entries[self.of[bit] as usize].prop.value;

@@ -6,14 +6,12 @@ use super::index::Index;
 use super::intern::{Interner, Key, Mark, Val};
 use super::rows::{BARE, RowBlock};
 use crate::manager::Limits;
+use crate::manager::cache::{MAX_INPUTS, Reads};
 use crate::manager::cib::Row;
 use crate::manager::decision::{Decided, Decision};
 use crate::manager::document::{MAX_CANDIDATES, Requests};
 use crate::manager::file::Rule;
-use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashTable};
-use neater_property::neat::{NeatValue, Score};
-use std::sync::Arc;
+use neater_property::neat::{NeatArray, NeatProperty, NeatValue, Score};
 
 /// How many requests share a block while profiles are applied, so that there is room for what becomes of them.
 const TOGETHER: usize = 8;
@@ -31,7 +29,6 @@ pub(in crate::manager) struct Compiled {
     /// What the tables and rows need.
     base: Mark,
     rows: Vec<RowBlock>,
-    keys_seen: Option<Vec<Arc<str>>>,
     work: Work,
 }
 
@@ -41,15 +38,30 @@ struct Work {
     scratch: Scratch,
     blocks: Vec<Block>,
     used: usize,
-    evaluated: Vec<f64>,
-    others: Vec<f64>,
+    evaluated: Sums,
+    others: Sums,
     finished: Vec<(u16, Found)>,
-    places: HashMap<(u64, u32), u32, FixedState>,
-    seen: HashTable<u32>,
+    /// Where what is told of a block begins, and of each column of it; the places of what is told.
+    told: Told,
+    seen: Seen,
+    keys: Vec<(u128, u32)>,
     input: Vec<(Key, Prop)>,
     found: Vec<Found>,
     all: Vec<Found>,
     ranked: Vec<(Found, Option<Val>)>,
+    best: Vec<(Found, Option<Val>)>,
+    /// Only if it is wanted.
+    joined: Option<Vec<Joined>>,
+}
+
+/// A sum for each candidate of a block.
+#[derive(Clone, Debug)]
+struct Sums([f64; WIDTH]);
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self([0.0; WIDTH])
+    }
 }
 
 /// A candidate in a block.
@@ -61,6 +73,88 @@ struct Found {
     hash: u64,
     block: u32,
     bit: u32,
+}
+
+/// What rows were joined to, and the score of the last one that was kept where others may not have been.
+type Joined = (Vec<(Key, Prop)>, Option<(f64, f64)>);
+
+/// What was told already: for each entry of each column of each block, its place in the decision.
+#[derive(Clone, Debug, Default)]
+struct Told {
+    /// By block: where its columns begin in `columns`.
+    blocks: Vec<u32>,
+    /// By column: where its entries begin in `places`.
+    columns: Vec<u32>,
+    places: Vec<u32>,
+    /// Those of transports that were told one by one.
+    split: Vec<(u32, Val, u32)>,
+}
+
+impl Told {
+    /// Makes room for these blocks.
+    fn begin(&mut self, blocks: &[Block]) {
+        self.blocks.clear();
+        self.columns.clear();
+        self.split.clear();
+        let mut entries = 0;
+        for block in blocks {
+            self.blocks.push(self.columns.len() as u32);
+            for column in &block.columns {
+                self.columns.push(entries);
+                entries += column.entries.len() as u32;
+            }
+        }
+        self.places.clear();
+        self.places.resize(entries as usize, u32::MAX);
+    }
+
+    fn place(&self, block: u32, slot: u32, at: usize) -> usize {
+        self.columns[(self.blocks[block as usize] + slot) as usize] as usize + at
+    }
+}
+
+/// The candidates of a list by their numbers, to find one that is the same.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    /// The number of a candidate, and its place in the list and 1; 0 is free. Twice as many as there are candidates.
+    slots: Vec<(u64, u32)>,
+    held: usize,
+}
+
+impl Seen {
+    /// Empties it and makes room.
+    fn begin(&mut self, expected: usize) {
+        let room = (2 * expected).next_power_of_two().max(16);
+        self.slots.clear();
+        self.slots.resize(room, (0, 0));
+        self.held = 0;
+    }
+
+    /// The place in the list of a candidate of this number for which `same` holds.
+    fn find(&self, hash: u64, mut same: impl FnMut(u32) -> bool) -> bool {
+        let mut at = hash as usize & (self.slots.len() - 1);
+        while self.slots[at].1 != 0 {
+            if self.slots[at].0 == hash && same(self.slots[at].1 - 1) {
+                return true;
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        false
+    }
+
+    fn insert(&mut self, hash: u64, place: u32) {
+        if 2 * (self.held + 1) > self.slots.len() {
+            let old = std::mem::take(&mut self.slots);
+            self.begin(old.len());
+            old.into_iter().filter(|(_, place)| *place != 0).for_each(|(hash, place)| self.insert(hash, place - 1));
+        }
+        let mut at = hash as usize & (self.slots.len() - 1);
+        while self.slots[at].1 != 0 {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        self.slots[at] = (hash, place + 1);
+        self.held += 1;
+    }
 }
 
 /// A score as a number that is smaller for better ones, in the order of [`Score::order`].
@@ -93,32 +187,25 @@ impl Work {
         sorted.clear();
         sorted.extend(0..columns.len() as u32);
         sorted.sort_unstable_by(|a, b| interner.by_name(columns[*a as usize].key, columns[*b as usize].key));
-        for sums in [&mut self.evaluated, &mut self.others] {
-            sums.clear();
-            sums.resize(WIDTH, 0.0);
-        }
+        (self.evaluated, self.others) = (Sums::default(), Sums::default());
+        let (evaluated, others) = (&mut self.evaluated.0, &mut self.others.0);
         for &slot in &*sorted {
             let column = &*columns[slot as usize];
-            if column.entries.iter().all(|e| e.prop.score == 0.0) {
-                continue;
-            }
-            if let Some(all) = column.entries.iter().find(|e| e.mask & *alive == *alive) {
-                let sums = if all.prop.evaluated { &mut self.evaluated } else { &mut self.others };
-                sums.iter_mut().for_each(|s| *s += all.prop.score);
-                continue;
-            }
-            for_bits(column.has & *alive, |bit| {
-                if let Some(prop) = column.prop(bit) {
-                    let sums = if prop.evaluated { &mut self.evaluated } else { &mut self.others };
-                    sums[bit] += prop.score;
+            for entry in column.entries.iter().filter(|e| e.prop.score != 0.0) {
+                let (score, mask) = (entry.prop.score, entry.mask & *alive);
+                let sums = if entry.prop.evaluated { &mut *evaluated } else { &mut *others };
+                if mask == *alive {
+                    sums.iter_mut().for_each(|s| *s += score);
+                } else {
+                    for_bits(mask, |bit| sums[bit] += score);
                 }
-            });
+            }
         }
     }
 
     fn candidate(&self, block: usize, bit: usize) -> Found {
         let hash = self.blocks[block].hashes[bit];
-        let score = (self.evaluated[bit], self.others[bit]);
+        let score = (self.evaluated.0[bit], self.others.0[bit]);
         Found { place: place(score), score, hash, block: block as u32, bit: bit as u32 }
     }
 
@@ -136,20 +223,13 @@ impl Work {
     }
 
     /// Adds `candidate` to `list` unless one that is the same is there.
+    #[inline]
     fn append(&mut self, all: bool, candidate: Found, interner: &Interner) {
-        let mut seen = std::mem::take(&mut self.seen);
         let list = if all { &self.all } else { &self.found };
-        let there = seen.find(candidate.hash, |&i| {
-            let held = &list[i as usize];
-            held.hash == candidate.hash && self.same(held, &candidate, interner)
-        });
-        if there.is_none() {
-            let list = if all { &mut self.all } else { &mut self.found };
-            list.push(candidate);
-            let list = &*list;
-            seen.insert_unique(candidate.hash, list.len() as u32 - 1, |&i| list[i as usize].hash);
+        if !self.seen.find(candidate.hash, |i| self.same(&list[i as usize], &candidate, interner)) {
+            self.seen.insert(candidate.hash, list.len() as u32);
+            if all { &mut self.all } else { &mut self.found }.push(candidate);
         }
-        self.seen = seen;
     }
 }
 
@@ -159,16 +239,8 @@ impl Compiled {
         let profiles = Index::new(profiles, &mut interner);
         let policies = Index::new(policies, &mut interner);
         let tables = interner.mark();
-        let mut compiled = Self {
-            interner,
-            profiles,
-            policies,
-            tables,
-            base: tables,
-            rows: Vec::new(),
-            keys_seen: None,
-            work: Work::default(),
-        };
+        let mut compiled =
+            Self { interner, profiles, policies, tables, base: tables, rows: Vec::new(), work: Work::default() };
         compiled.set_rows(rows);
         compiled
     }
@@ -184,24 +256,57 @@ impl Compiled {
 
     /// Decides as the plain form does; `None` when there are too many candidates to stand side by side.
     pub(in crate::manager) fn decide(&mut self, requests: &Requests, limits: Limits) -> Option<Decision> {
+        self.decide_and(requests, limits, false, |_, _| ()).map(|(decision, ())| decision)
+    }
+
+    /// As [`decide`](Self::decide), and what the decision depends on.
+    pub(in crate::manager) fn decide_and_tell(
+        &mut self,
+        requests: &Requests,
+        limits: Limits,
+    ) -> Option<(Decision, Reads)> {
+        self.decide_and(requests, limits, true, Self::reads)
+    }
+
+    fn decide_and<T>(
+        &mut self,
+        requests: &Requests,
+        limits: Limits,
+        record: bool,
+        look: impl FnOnce(&Self, &Work) -> T,
+    ) -> Option<(Decision, T)> {
         let mut work = std::mem::take(&mut self.work);
+        work.joined = record.then(Vec::new);
         let decided = self.run(requests, limits, &mut work);
-        let decision = decided.ok().map(|()| self.told(&mut work));
-        self.keys_seen = decision.is_some().then(|| {
-            let blocks = &work.blocks[..work.used];
-            let mut keys: Vec<Key> = blocks.iter().flat_map(|b| b.columns.iter().map(|c| c.key)).collect();
-            keys.sort_unstable();
-            keys.dedup();
-            keys.into_iter().map(|k| self.interner.name(k).clone()).collect()
-        });
+        let decision = decided.ok().map(|()| (self.told(&mut work), look(self, &work)));
         self.interner.take_back(self.base);
         self.work = work;
         decision
     }
 
-    /// The keys that the candidates of the last decision had at any time; `None` when it came to none.
-    pub(in crate::manager) fn keys_seen(&self) -> Option<Vec<Arc<str>>> {
-        self.keys_seen.clone()
+    /// What the decision that has just been made read.
+    fn reads(&self, work: &Work) -> Reads {
+        let blocks = &work.blocks[..work.used];
+        let mut keys: Vec<Key> = blocks.iter().flat_map(|b| b.columns.iter().map(|c| c.key)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let keys = keys.into_iter().map(|k| self.interner.name(k).clone()).collect();
+        let array = |input: &[(Key, Prop)]| -> NeatArray {
+            let property = |&(key, prop): &(Key, Prop)| {
+                let key = self.interner.name(key).to_string();
+                let p = NeatProperty::new(&key, (**self.interner.shown(prop.value)).clone());
+                (
+                    key,
+                    NeatProperty { evaluated: prop.evaluated, score: prop.score, ..p.with_precedence(prop.precedence) },
+                )
+            };
+            input.iter().map(property).collect()
+        };
+        let score = |(evaluated, others)| Score { evaluated, others };
+        let inputs = work.joined.as_deref().unwrap_or_default();
+        let inputs = (inputs.len() <= MAX_INPUTS)
+            .then(|| inputs.iter().map(|(input, cut)| (array(input), cut.map(score))).collect());
+        Reads { keys, inputs }
     }
 
     fn run(&mut self, requests: &Requests, limits: Limits, work: &mut Work) -> Result<(), Overflow> {
@@ -233,7 +338,7 @@ impl Compiled {
     /// What becomes of one request, after the profiles: rows are joined and policies applied.
     fn request(&mut self, profiled: usize, request: u16, limits: Limits, work: &mut Work) -> Result<(), Overflow> {
         work.found.clear();
-        work.seen.clear();
+        work.seen.begin(self.rows.len() * BARE);
         let begin = work.used;
         for at in 0..work.blocks[profiled].order.len() {
             let block = &work.blocks[profiled];
@@ -313,14 +418,20 @@ impl Compiled {
             for_bits(alive & !bare, |bit| work.ranked.push((work.candidate(at, bit), None)));
         }
         work.input = input;
-        let mut joined = std::mem::take(&mut work.ranked);
         // Equals stay in the order in which they came.
-        joined[start..].sort_by_key(|(found, _)| found.place);
-        for (found, _) in joined[start..].iter().take(limit) {
-            work.append(false, *found, &self.interner);
+        let mut keys = std::mem::take(&mut work.keys);
+        keys.clear();
+        keys.extend((0..).zip(&work.ranked[start..]).map(|(i, (found, _))| (found.place, i)));
+        keys.sort_unstable();
+        for (_, i) in keys.iter().take(limit) {
+            work.append(false, work.ranked[start + *i as usize].0, &self.interner);
         }
-        joined.truncate(start);
-        work.ranked = joined;
+        if let Some(joined) = work.joined.as_mut().filter(|j| j.len() <= MAX_INPUTS) {
+            let cut = limit.checked_sub(1).and_then(|last| keys.get(last));
+            joined.push((work.input.clone(), cut.map(|(_, i)| work.ranked[start + *i as usize].0.score)));
+        }
+        work.ranked.truncate(start);
+        work.keys = keys;
         Ok(())
     }
 
@@ -347,12 +458,10 @@ impl Compiled {
         let mut finished = std::mem::take(&mut work.finished);
         finished.sort_by_key(|(rank, _)| *rank);
         // Candidates of earlier requests count, too.
-        work.seen.clear();
-        let mut seen = std::mem::take(&mut work.seen);
-        for (i, held) in work.all.iter().enumerate() {
-            seen.insert_unique(held.hash, i as u32, |&i| work.all[i as usize].hash);
+        work.seen.begin(work.all.len() + finished.len());
+        for (held, i) in work.all.iter().zip(0..) {
+            work.seen.insert(held.hash, i);
         }
-        work.seen = seen;
         for (_, found) in &finished {
             work.append(true, *found, &self.interner);
         }
@@ -364,16 +473,20 @@ impl Compiled {
     fn rank(&mut self, limits: Limits, work: &mut Work) -> Result<(), Overflow> {
         work.ranked.clear();
         let transport = self.interner.known_key("transport");
+        // Candidates that follow each other mostly lie in one block.
+        let mut latest = (u32::MAX, None);
         for at in 0..work.all.len() {
             let found = work.all[at];
             let block = &work.blocks[found.block as usize];
-            let column = transport.and_then(|key| block.columns.iter().find(|c| c.key == key));
+            if latest.0 != found.block {
+                latest = (found.block, transport.and_then(|key| block.columns.iter().position(|c| c.key == key)));
+            }
+            let column = latest.1.map(|slot| &block.columns[slot]);
             let Some(prop) = column.and_then(|c| c.prop(found.bit as usize)) else { continue };
-            let value = self.interner.shown(prop.value).clone();
-            match &*value {
+            match &**self.interner.shown(prop.value) {
                 NeatValue::Text(_) => work.ranked.push((found, None)),
                 NeatValue::Set(elements) => {
-                    for element in elements.iter().filter(|e| matches!(e, NeatValue::Text(_))) {
+                    for element in elements.clone().iter().filter(|e| matches!(e, NeatValue::Text(_))) {
                         let val = self.interner.value(element);
                         work.ranked.push((found, Some(val)));
                     }
@@ -386,11 +499,14 @@ impl Compiled {
         }
         if limits.candidates < work.ranked.len() {
             // Only the best need be in order; equals rank as they came.
-            let mut at: Vec<(u128, u32)> = work.ranked.iter().zip(0..).map(|((f, _), i)| (f.place, i)).collect();
-            let (best, ..) = at.select_nth_unstable(limits.candidates);
-            best.sort_unstable();
-            let best: Vec<_> = best.iter().map(|(_, i)| work.ranked[*i as usize]).collect();
-            work.ranked = best;
+            let Work { keys, ranked, best, .. } = work;
+            keys.clear();
+            keys.extend(ranked.iter().zip(0..).map(|((f, _), i)| (f.place, i)));
+            let (first, ..) = keys.select_nth_unstable(limits.candidates);
+            first.sort_unstable();
+            best.clear();
+            best.extend(first.iter().map(|(_, i)| ranked[*i as usize]));
+            std::mem::swap(ranked, best);
         } else {
             work.ranked.sort_by_key(|(found, _)| found.place);
         }
@@ -401,30 +517,41 @@ impl Compiled {
     fn told(&mut self, work: &mut Work) -> Decision {
         let mut decision = Decision::default();
         let transport_key = self.interner.known_key("transport");
-        work.places.clear();
-        for (found, transport) in &work.ranked {
-            let block = &work.blocks[found.block as usize];
-            let mut indices = Vec::with_capacity(block.columns.len());
+        let Work { told, blocks, used, ranked, .. } = work;
+        told.begin(&blocks[..*used]);
+        for (found, transport) in &*ranked {
+            let block = &blocks[found.block as usize];
+            let (evaluated, others) = found.score;
+            decision.candidate(Score { evaluated, others });
             for &slot in &block.sorted {
                 let column = &block.columns[slot as usize];
                 let Some(at) = column.place(found.bit as usize) else { continue };
                 let split = transport.filter(|_| Some(column.key) == transport_key);
                 // What candidates share is told once.
-                let place = u64::from(found.block) << 48 | u64::from(slot) << 16 | at as u64;
-                let index = *work.places.entry((place, split.unwrap_or(Val::MAX))).or_insert_with(|| {
+                let place = told.place(found.block, slot, at);
+                let mut index = match split {
+                    None => told.places[place],
+                    Some(val) => {
+                        let held = told.split.iter().find(|(p, v, _)| (*p as usize, *v) == (place, val));
+                        held.map_or(u32::MAX, |(_, _, index)| *index)
+                    }
+                };
+                if index == u32::MAX {
                     let prop = column.entries[at].prop;
-                    decision.push(Decided {
+                    index = decision.push(Decided {
                         key: self.interner.name(column.key).clone(),
                         value: self.interner.shown(split.unwrap_or(prop.value)).clone(),
                         precedence: prop.precedence,
                         score: prop.score,
                         evaluated: prop.evaluated,
-                    })
-                });
-                indices.push(index);
+                    });
+                    match split {
+                        None => told.places[place] = index,
+                        Some(val) => told.split.push((place as u32, val, index)),
+                    }
+                }
+                decision.has(index);
             }
-            let (evaluated, others) = found.score;
-            decision.candidate(Score { evaluated, others }, indices);
         }
         decision
     }

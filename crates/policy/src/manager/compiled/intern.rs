@@ -45,13 +45,24 @@ pub(super) struct Interner {
     ranks: Vec<u32>,
     by_name: Vec<Key>,
     values: Vec<Arc<NeatValue>>,
-    sorts: Vec<Sort>,
-    /// The first value that is the same but for the order within a set.
-    classes: Vec<Val>,
+    facts: Vec<Fact>,
     value_table: HashTable<Val>,
     hasher: FixedState,
     /// Intersections that were worked out lately, by a number made of both values.
     known: Vec<Known>,
+    /// The places in it that are filled.
+    learnt: Vec<u32>,
+}
+
+/// What is looked at again and again of a value.
+#[derive(Clone, Copy, Debug)]
+struct Fact {
+    /// The bounds of a number or range.
+    low: f64,
+    high: f64,
+    /// The first value that is the same but for the order within a set.
+    class: Val,
+    sort: Sort,
 }
 
 /// The intersection of two values.
@@ -75,11 +86,11 @@ impl Interner {
             ranks: Vec::new(),
             by_name: Vec::new(),
             values: Vec::new(),
-            sorts: Vec::new(),
-            classes: Vec::new(),
+            facts: Vec::new(),
             value_table: HashTable::new(),
             hasher: FixedState::with_seed(0x6e65_6174),
             known: vec![UNKNOWN; KNOWN],
+            learnt: Vec::new(),
         };
         interner.value(&NeatValue::Any);
         interner.value(&NeatValue::Set(Vec::new()));
@@ -105,18 +116,19 @@ impl Interner {
             }
         }
         let gone = mark.values as Val..self.values.len() as Val;
-        if !gone.is_empty() {
-            for known in &mut self.known {
-                if [known.a, known.b].iter().chain(&known.common).any(|v| gone.contains(v)) {
-                    *known = UNKNOWN;
-                }
+        let known = &mut self.known;
+        self.learnt.retain(|at| {
+            let held = &mut known[*at as usize];
+            let stays = ![held.a, held.b].iter().chain(&held.common).any(|v| gone.contains(v));
+            if !stays {
+                *held = UNKNOWN;
             }
-        }
+            stays
+        });
         self.keys.truncate(mark.keys);
         self.ranks.truncate(mark.keys);
         self.values.truncate(mark.values);
-        self.sorts.truncate(mark.values);
-        self.classes.truncate(mark.values);
+        self.facts.truncate(mark.values);
     }
 
     /// Settles the order of the names of the keys there are.
@@ -197,13 +209,17 @@ impl Interner {
         let class = match sort {
             // Sets are few; those that differ in order alone are fewer.
             Sort::Set => (0..val)
-                .find(|v| self.sorts[*v as usize] == Sort::Set && same_value(&self.values[*v as usize], value))
+                .find(|v| self.sort(*v) == Sort::Set && same_value(&self.values[*v as usize], value))
                 .unwrap_or(val),
             _ => val,
         };
+        let (low, high) = match value {
+            NeatValue::Number(n) => (*n, *n),
+            NeatValue::Range { start, end } => (*start, *end),
+            _ => (0.0, 0.0),
+        };
         self.values.push(Arc::new(value.clone()));
-        self.sorts.push(sort);
-        self.classes.push(class);
+        self.facts.push(Fact { low, high, class, sort });
         let hash = self.hash_value(value);
         let mut table = std::mem::take(&mut self.value_table);
         table.insert_unique(hash, val, |v| self.hash_value(&self.values[*v as usize]));
@@ -212,11 +228,11 @@ impl Interner {
     }
 
     pub(super) fn sort(&self, val: Val) -> Sort {
-        self.sorts[val as usize]
+        self.facts[val as usize].sort
     }
 
     pub(super) fn class(&self, val: Val) -> Val {
-        self.classes[val as usize]
+        self.facts[val as usize].class
     }
 
     pub(super) fn name(&self, key: Key) -> &Arc<str> {
@@ -244,60 +260,62 @@ impl Interner {
         if a == b {
             return a != NOTHING;
         }
-        match (self.sort(a), self.sort(b)) {
+        let (x, y) = (&self.facts[a as usize], &self.facts[b as usize]);
+        match (x.sort, y.sort) {
             (Sort::Any, _) | (_, Sort::Any) => true,
             (Sort::Word | Sort::Number, Sort::Word | Sort::Number) => false,
+            (Sort::Number | Sort::Range, Sort::Number | Sort::Range) => x.low.max(y.low) <= x.high.min(y.high),
             _ => self.values[a as usize].matches(&self.values[b as usize]),
         }
     }
 
-    /// The intersection where it is one of the two, or nothing, so that no new value arises; `None` where that is not plain.
+    /// The intersection of numbers and ranges where it is one of the two, or nothing, so that no new value arises; `None`
+    /// where that is not plain.
+    #[inline]
     fn one_of(&self, a: Val, b: Val) -> Option<Option<Val>> {
-        match (&*self.values[a as usize], &*self.values[b as usize]) {
-            (NeatValue::Range { start: a0, end: a1 }, NeatValue::Range { start: b0, end: b1 }) => {
-                let (start, end) = (a0.max(*b0), a1.min(*b1));
-                if start > end {
-                    Some(None)
-                } else if start < end && (start, end) == (*a0, *a1) {
-                    Some(Some(a))
-                } else if start < end && (start, end) == (*b0, *b1) {
-                    Some(Some(b))
-                } else {
-                    None
-                }
-            }
-            (NeatValue::Number(n), NeatValue::Range { start, end }) => Some((start <= n && n <= end).then_some(a)),
-            (NeatValue::Range { start, end }, NeatValue::Number(n)) => Some((start <= n && n <= end).then_some(b)),
+        let (x, y) = (&self.facts[a as usize], &self.facts[b as usize]);
+        let (low, high) = (x.low.max(y.low), x.high.min(y.high));
+        match (x.sort, y.sort) {
+            _ if low > high => Some(None),
+            (Sort::Number, _) => Some(Some(a)),
+            (_, Sort::Number) => Some(Some(b)),
+            // A range of one point is that number.
+            _ if low == high => None,
+            _ if (low, high) == (x.low, x.high) => Some(Some(a)),
+            _ if (low, high) == (y.low, y.high) => Some(Some(b)),
             _ => None,
         }
     }
 
     /// What satisfies both.
+    #[inline]
     pub(super) fn intersect(&mut self, a: Val, b: Val) -> Option<Val> {
-        // A range or a set with itself may be less than itself in form: a range of one point is that number.
-        if a == b && !matches!(self.sort(a), Sort::Range | Sort::Set) {
-            return (a != NOTHING).then_some(a);
-        }
         match (self.sort(a), self.sort(b)) {
             (Sort::Any, _) => Some(b),
             (_, Sort::Any) => Some(a),
-            (Sort::Word | Sort::Number, Sort::Word | Sort::Number) => None,
-            _ => {
-                let at = (a.wrapping_mul(31) ^ b) as usize % KNOWN;
-                let known = self.known[at];
-                if (known.a, known.b) == (a, b) {
-                    return known.common;
-                }
-                let common = match self.one_of(a, b) {
-                    Some(common) => common,
-                    None => {
-                        let common = self.values[a as usize].intersect(&self.values[b as usize]);
-                        common.map(|c| self.value(&c))
-                    }
-                };
-                self.known[at] = Known { a, b, common };
-                common
-            }
+            (Sort::Word | Sort::Number, Sort::Word | Sort::Number) => (a == b).then_some(a),
+            (Sort::Number | Sort::Range, Sort::Number | Sort::Range) => match self.one_of(a, b) {
+                Some(common) => common,
+                None => self.work_out(a, b),
+            },
+            _ => self.work_out(a, b),
         }
+    }
+
+    /// The intersection of values whatever they are, if it was not worked out before.
+    fn work_out(&mut self, a: Val, b: Val) -> Option<Val> {
+        let at = a.wrapping_mul(31) ^ b;
+        let at = at % KNOWN as u32;
+        let known = self.known[at as usize];
+        if (known.a, known.b) == (a, b) {
+            return known.common;
+        }
+        let common = self.values[a as usize].intersect(&self.values[b as usize]);
+        let common = common.map(|c| self.value(&c));
+        if known.a == UNKNOWN.a {
+            self.learnt.push(at);
+        }
+        self.known[at as usize] = Known { a, b, common };
+        common
     }
 }

@@ -31,6 +31,7 @@ impl Prop {
     }
 
     /// As [`NeatProperty::update`]; `None` when both are immutable and do not match.
+    #[inline]
     fn update(mut self, other: Self, interner: &mut Interner) -> Option<Self> {
         self.evaluated = true;
         if let Some(common) = interner.intersect(self.value, other.value) {
@@ -46,6 +47,7 @@ impl Prop {
     }
 
     /// As [`NeatProperty::sum`].
+    #[inline]
     fn sum(self, other: Self, interner: &mut Interner) -> Option<Self> {
         if other.precedence == NeatProperty::BASE {
             let sum = other.update(self, interner)?;

@@ -1,0 +1,163 @@
+//! `neater pm`: the policy manager that the programs of a host share. What it holds and says is neater-policy's; here are
+//! sockets, files, the clock and the token.
+
+mod interfaces;
+mod place;
+mod rest;
+mod sockets;
+mod watch;
+
+use crate::args::PmArgs;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::serve::stop_signal;
+use neater_base::WallTime;
+use neater_policy::daemon::{Daemon, Effect, Options};
+use neater_policy::manager::Report;
+use serde_json::json;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+use tokio::sync::Notify;
+use watch::Watch;
+
+/// How long a client may take for a document, a frame or a request.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the parts of the program share. One thread runs them all, so that no lock is ever waited for.
+struct Shared {
+    daemon: Mutex<Daemon>,
+    watch: Mutex<Watch>,
+    /// Somebody wrote a file, or wants the directories read.
+    look: Notify,
+    output: Output,
+    token: String,
+    port: u16,
+}
+
+impl Shared {
+    fn daemon(&self) -> MutexGuard<'_, Daemon> {
+        self.daemon.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says why a client was refused something, to those who listen closely.
+    fn refused(&self, what: &str, user: Option<u32>, why: &str) {
+        let user = user.map_or_else(|| "somebody".to_owned(), |uid| format!("user {uid}"));
+        tracing::info!(target: "neater::pm", "{what}: refused {user}: {why}");
+        if self.output.verbose {
+            if self.output.json {
+                self.output.event(&json!({"event": "refused", "socket": what, "who": user, "why": why}));
+            } else {
+                self.output.note(&format!("{what}: refused {user}: {why}"));
+            }
+        }
+    }
+
+    /// Reads the directories where they changed, or in any case, and tells what is wrong.
+    fn reload(&self, in_any_case: bool) -> Option<Report> {
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = watch.load(&mut self.daemon(), in_any_case, now())?;
+        for fault in &report.faults {
+            if self.output.json {
+                self.output.event(&json!({"event": "fault", "file": fault.file, "line": fault.line,
+                    "column": fault.column, "harmless": fault.harmless, "why": fault.why}));
+            } else {
+                self.output.note(&fault.to_string());
+            }
+        }
+        if report.changed && self.output.json {
+            self.output.event(&json!({"event": "loaded", "profiles": report.profiles, "policies": report.policies,
+                "nodes": report.nodes}));
+        } else if report.changed {
+            self.output.note(&format!(
+                "{} profiles, {} policies and {} nodes count for everybody",
+                report.profiles, report.policies, report.nodes
+            ));
+        }
+        Some(report)
+    }
+
+    /// Does what the daemon wants done to files; what cannot be done is told.
+    fn perform(&self, effects: &[Effect]) -> Result<(), String> {
+        if effects.is_empty() {
+            return Ok(());
+        }
+        let done = {
+            let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+            effects.iter().try_for_each(|effect| watch.perform(effect))
+        };
+        self.reload(false);
+        done.map_err(|why| {
+            let why = format!("it counts until the daemon ends, but was not written: {}", why.message);
+            self.output.note(&why);
+            why
+        })
+    }
+}
+
+fn now() -> WallTime {
+    WallTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+pub(crate) fn run(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
+    // A thousand clients are more than many shells allow for.
+    place::raise_descriptors();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| Failure::new(Exit::Failed, "local", format!("no event loop: {e}")))?;
+    runtime.block_on(manage(args, output))
+}
+
+async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
+    let limits = crate::policy::limits(&args.tables)?;
+    let owner = rustix::process::geteuid().as_raw();
+    let stop = stop_signal(output)?;
+    let options = Options { limits, owner, ready: !args.tables.bare, keeps_rules: args.tables.pib.is_some() };
+    let rest = if args.no_rest { None } else { Some(rest::listen(args.rest).await?) };
+    let dir = place::prepare(args.sock.as_deref(), args.shared || owner == 0)?;
+    let token = place::token(&dir)?;
+    let port = rest.as_ref().map_or(0, rest::Door::port);
+    let shared = Arc::new(Shared {
+        daemon: Mutex::new(Daemon::new(options)),
+        watch: Mutex::new(Watch::new(args.tables.pib.clone(), args.tables.cib.clone())?),
+        look: Notify::new(),
+        output: output.clone(),
+        token,
+        port,
+    });
+    shared.reload(true);
+    let interfaces = if args.no_interfaces { None } else { Some(interfaces::begin(&shared)?) };
+    let doors = sockets::listen(&dir)?;
+    announce(&shared, &dir);
+    for door in doors {
+        tokio::spawn(sockets::accept(door, shared.clone()));
+    }
+    if let Some(rest) = rest {
+        tokio::spawn(rest::accept(rest, shared.clone()));
+    }
+    if let Some(net) = interfaces {
+        tokio::spawn(interfaces::follow(net, shared.clone()));
+    }
+    tokio::spawn(watch::keep_looking(shared.clone()));
+    stop.await;
+    dir.remove();
+    let counters = shared.daemon().counters.clone();
+    if output.json {
+        output.event(&json!({"event": "stopped", "decisions": counters.decisions, "cached": counters.cached}));
+    } else {
+        output.note(&format!("stopped: {} decisions, {} of them made before", counters.decisions, counters.cached));
+    }
+    Ok(Exit::Ok)
+}
+
+/// Says where the daemon is.
+fn announce(shared: &Shared, dir: &place::Dir) {
+    let url = (shared.port != 0).then(|| format!("http://127.0.0.1:{}", shared.port));
+    if shared.output.json {
+        shared.output.event(&json!({"event": "managing", "sockets": dir.path, "shared": dir.shared, "rest": url,
+            "token_file": dir.token()}));
+    } else {
+        shared.output.line(&format!("sockets in {}", dir.path.display()));
+        if let Some(url) = url {
+            shared.output.line(&format!("REST at {url}, its token in {}", dir.token().display()));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Where the sockets are, and who may come to them.
+
+use crate::failure::{Exit, Failure};
+use neater_policy::daemon::Door;
+use ring::rand::{SecureRandom, SystemRandom};
+use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// The file of the token for REST.
+const TOKEN: &str = "rest_token";
+/// How many descriptors are asked for, if the system gives them.
+const DESCRIPTORS: u64 = 65_536;
+
+/// The directory of the sockets.
+#[derive(Clone, Debug)]
+pub(super) struct Dir {
+    pub(super) path: PathBuf,
+    /// Whether every user of the host may come.
+    pub(super) shared: bool,
+}
+
+impl Dir {
+    pub(super) fn token(&self) -> PathBuf {
+        self.path.join(TOKEN)
+    }
+
+    pub(super) fn socket(&self, door: Door) -> PathBuf {
+        self.path.join(door.file())
+    }
+
+    /// Takes away what would lead clients to nobody.
+    pub(super) fn remove(&self) {
+        for door in Door::ALL {
+            let _ = std::fs::remove_file(self.socket(door));
+        }
+        let _ = std::fs::remove_file(self.token());
+    }
+}
+
+/// Lifts the soft limit on descriptors towards the hard one. Where that is not allowed, fewer clients are served.
+pub(super) fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let held = getrlimit(Resource::Nofile);
+    let wanted = held.maximum.unwrap_or(DESCRIPTORS).min(DESCRIPTORS);
+    if held.current.is_some_and(|now| now < wanted) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: held.maximum });
+    }
+}
+
+/// Makes the directory, `~/.neat` if none is given, and sees to it that nobody manages there yet.
+pub(super) fn prepare(dir: Option<&Path>, shared: bool) -> Result<Dir, Failure> {
+    let path = match (dir, std::env::home_dir()) {
+        (Some(dir), _) => dir.to_path_buf(),
+        (None, Some(home)) if !home.as_os_str().is_empty() => home.join(".neat"),
+        (None, _) => return Err(Failure::usage("there is no home directory").advise("say where with --sock DIR")),
+    };
+    let mode = if shared { 0o755 } else { 0o700 };
+    DirBuilder::new().recursive(true).mode(mode).create(&path).map_err(|e| Failure::file("make", &path, &e))?;
+    let dir = Dir { path, shared };
+    for door in Door::ALL {
+        let socket = dir.socket(door);
+        if UnixStream::connect(&socket).is_ok() {
+            let why = format!("somebody listens on {} already", socket.display());
+            return Err(Failure::new(Exit::Failed, "local", why).advise("end the other manager, or say --sock DIR"));
+        }
+    }
+    Ok(dir)
+}
+
+/// Makes a new token, and writes it where only the daemon's user can read it.
+pub(super) fn token(dir: &Dir) -> Result<String, Failure> {
+    let mut bytes = [0; 32];
+    let random = SystemRandom::new().fill(&mut bytes);
+    random.map_err(|_| Failure::new(Exit::Failed, "local", "the system has no random numbers"))?;
+    let token: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    let (path, new) = (dir.token(), dir.path.join(format!(".{TOKEN}.{}", std::process::id())));
+    let _ = std::fs::remove_file(&new);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&new)
+        .and_then(|mut file| writeln!(file, "{token}"))
+        .and_then(|()| std::fs::rename(&new, &path));
+    written.map_err(|e| Failure::file("write", &path, &e))?;
+    Ok(token)
+}
+
+/// Listens on a socket, in place of what may be left of an earlier one. Nobody can connect before its permissions are as
+/// they should be.
+pub(super) fn bind(dir: &Dir, door: Door) -> Result<UnixListener, Failure> {
+    let path = dir.socket(door);
+    let bind = || -> std::io::Result<UnixListener> {
+        let nest = dir.path.join(format!(".new-{}", std::process::id()));
+        DirBuilder::new().recursive(true).mode(0o700).create(&nest)?;
+        let egg = nest.join("s");
+        let _ = std::fs::remove_file(&egg);
+        let listener = UnixListener::bind(&egg)?;
+        let mode = if dir.shared { 0o666 } else { 0o600 };
+        std::fs::set_permissions(&egg, Permissions::from_mode(mode))?;
+        std::fs::rename(&egg, &path)?;
+        let _ = std::fs::remove_dir(&nest);
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    };
+    bind().map_err(|e| Failure::file("listen on", &path, &e))
+}

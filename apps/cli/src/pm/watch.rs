@@ -1,0 +1,140 @@
+//! The directories of policies, profiles and CIB nodes: looked at again and again, and read when something changed.
+//!
+//! Looking, and not being told by the system: it is the same on every file system, for folders that are replaced, links
+//! that lead elsewhere and volumes that are mounted later, and costs a thousandth of what it saves of surprise. A look
+//! lasts about 1 µs for each file, and the pause after it is at least a hundred times as long.
+
+use super::Shared;
+use crate::failure::Failure;
+use crate::folder::{self, Listed};
+use neater_base::WallTime;
+use neater_policy::daemon::{Daemon, Effect};
+use neater_policy::manager::{Fault, Report, SourceFile};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long no file is looked at, at least.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A file that changed so lately may change again without a new time.
+const UNSETTLED: Duration = Duration::from_secs(2);
+
+/// What tells a file from the same file after a change.
+type Stamp = (PathBuf, Option<SystemTime>, i64, u64, u64);
+
+/// The directories, and how they were found last.
+pub(super) struct Watch {
+    pib: Option<PathBuf>,
+    cib: Option<PathBuf>,
+    stamps: Vec<Stamp>,
+    settled: bool,
+    /// What could not be looked at, so that it is told once.
+    trouble: Option<String>,
+    /// What was wrong with files last, so that it is told once.
+    faults: Vec<Fault>,
+}
+
+impl Watch {
+    pub(super) fn new(pib: Option<PathBuf>, cib: Option<PathBuf>) -> Result<Self, Failure> {
+        for dir in [&pib, &cib].into_iter().flatten() {
+            std::fs::read_dir(dir).map_err(|e| Failure::file("read", dir, &e))?;
+        }
+        Ok(Self { pib, cib, stamps: Vec::new(), settled: false, trouble: None, faults: Vec::new() })
+    }
+
+    fn list(&self) -> Result<(Vec<Listed>, Vec<Listed>), Failure> {
+        let pib = self.pib.as_deref().map_or(Ok(Vec::new()), |dir| folder::list(dir, false))?;
+        let cib = self.cib.as_deref().map_or(Ok(Vec::new()), |dir| folder::list(dir, true))?;
+        Ok((pib, cib))
+    }
+
+    /// Reads what the directories hold into the daemon, if they changed or `in_any_case`. A directory that cannot be read
+    /// changes nothing: what its files said goes on to count.
+    pub(super) fn load(&mut self, daemon: &mut Daemon, in_any_case: bool, now: WallTime) -> Option<Report> {
+        let (pib, cib) = match self.list() {
+            Ok(lists) => lists,
+            Err(e) => {
+                let again = self.trouble.replace(e.message.clone()).is_some_and(|before| before == e.message);
+                let why = format!("{}; what it said before goes on to count", e.message);
+                let fault = Fault { file: String::new(), line: 0, column: 0, why, harmless: false };
+                return (!again).then(|| Report { faults: vec![fault], ..Report::default() });
+            }
+        };
+        self.trouble = None;
+        let clock = SystemTime::now();
+        let mut settled = true;
+        let mut stamps: Vec<Stamp> = Vec::with_capacity(pib.len() + cib.len());
+        for file in pib.iter().chain(&cib) {
+            let (m, changed) = (&file.metadata, file.metadata.modified().ok());
+            settled &= changed.and_then(|at| clock.duration_since(at).ok()).is_some_and(|age| age > UNSETTLED);
+            stamps.push((file.path.clone(), changed, m.ctime_nsec(), m.len(), m.ino()));
+        }
+        stamps.sort();
+        if !in_any_case && self.settled && stamps == self.stamps {
+            return None;
+        }
+        (self.stamps, self.settled) = (stamps, settled);
+        let mut unreadable = Vec::new();
+        let mut read = |files: Vec<Listed>| -> Vec<(String, String)> {
+            let one = |file: Listed| {
+                let text = folder::read(&file.path).unwrap_or_else(|e| {
+                    let why = format!("{}; what the file said before goes on to count", e.message);
+                    unreadable.push(Fault { file: file.name.clone(), line: 0, column: 0, why, harmless: false });
+                    String::new()
+                });
+                (file.name, text)
+            };
+            files.into_iter().map(one).collect()
+        };
+        let (pib, cib) = (read(pib), read(cib));
+        let sources = |files| -> Vec<SourceFile<'_>> {
+            let files: &[(String, String)] = files;
+            files.iter().map(|(name, text)| SourceFile { name, text }).collect()
+        };
+        let mut report = daemon.load(&sources(&pib), &sources(&cib), now);
+        // That an unreadable file is no JSON is not worth a second line.
+        report.faults.retain(|f| !unreadable.iter().any(|u| u.file == f.file));
+        report.faults.extend(unreadable);
+        let faults = report.faults.clone();
+        report.faults.retain(|f| in_any_case || !self.faults.contains(f));
+        self.faults = faults;
+        Some(report)
+    }
+
+    /// Writes or removes a file of the policy directory.
+    pub(super) fn perform(&self, effect: &Effect) -> Result<(), Failure> {
+        let Some(dir) = &self.pib else { return Ok(()) };
+        match effect {
+            Effect::Save { file, text } => save(dir, file, text),
+            Effect::Remove { file } => {
+                let path = dir.join(file);
+                match std::fs::remove_file(&path) {
+                    Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Failure::file("remove", &path, &e)),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// Writes a file so that it is there as a whole, or as it was.
+fn save(dir: &Path, file: &str, text: &str) -> Result<(), Failure> {
+    let (path, new) = (dir.join(file), dir.join(format!(".new-{}", std::process::id())));
+    let written = std::fs::File::create(&new)
+        .and_then(|mut f| f.write_all(text.as_bytes()).and_then(|()| f.sync_all()))
+        .and_then(|()| std::fs::rename(&new, &path));
+    written.map_err(|e| Failure::file("write", &path, &e))
+}
+
+/// Looks at the directories for as long as the program runs.
+pub(super) async fn keep_looking(shared: Arc<Shared>) {
+    let mut pause = PAUSE;
+    loop {
+        let asked = tokio::time::timeout(pause, shared.look.notified()).await.is_ok();
+        let begin = Instant::now();
+        shared.reload(asked);
+        pause = PAUSE.max(begin.elapsed() * 100);
+    }
+}

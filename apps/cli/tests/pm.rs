@@ -1,0 +1,385 @@
+//! `neater pm` as people, programs and other users meet it.
+
+mod common;
+
+use common::{Folder, Ran, neater, run, signal};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// A running manager.
+struct Manager {
+    child: Child,
+    events: Receiver<Value>,
+    folder: Folder,
+    port: u16,
+}
+
+impl Manager {
+    fn start(name: &str, more: &[&str]) -> Self {
+        let folder = Folder::new(name);
+        for dir in ["pib", "cib"] {
+            std::fs::create_dir_all(folder.path(dir)).expect("made");
+        }
+        Self::again(folder, more)
+    }
+
+    fn again(folder: Folder, more: &[&str]) -> Self {
+        let mut c = neater();
+        c.args(["pm", "--json", "-v", "--bare", "--no-interfaces", "--rest", "127.0.0.1:0", "--sock"])
+            .arg(folder.path("sock"));
+        c.arg("--pib").arg(folder.path("pib")).arg("--cib").arg(folder.path("cib")).args(more);
+        let mut child = c.stdout(Stdio::piped()).spawn().expect("started");
+        let events = lines(child.stdout.take().expect("a pipe"));
+        let mut manager = Self { child, events, folder, port: 0 };
+        let told = manager.event("managing");
+        let port = told["rest"].as_str().and_then(|url| url.rsplit(':').next()).and_then(|p| p.parse().ok());
+        manager.port = port.unwrap_or_default();
+        manager
+    }
+
+    /// The next event of a kind.
+    fn event(&self, kind: &str) -> Value {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let event = self.events.recv_timeout(left).unwrap_or_else(|e| panic!("no {kind}: {e}"));
+            if event["event"] == kind {
+                return event;
+            }
+        }
+    }
+
+    fn socket(&self, name: &str) -> PathBuf {
+        self.folder.path("sock").join(name)
+    }
+
+    fn connect(&self, name: &str) -> UnixStream {
+        UnixStream::connect(self.socket(name)).expect("connected")
+    }
+
+    /// What is answered to a document.
+    fn say(&self, name: &str, text: &str) -> String {
+        let mut stream = self.connect(name);
+        stream.write_all(text.as_bytes()).expect("sent");
+        stream.shutdown(Shutdown::Write).expect("half closed");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    }
+
+    /// The values of one property of the candidates.
+    fn candidates(&self, key: &str) -> Vec<Value> {
+        let answer = self.say("neat_pm_socket", r#"[{"transport": {"value": "TCP"}}]"#);
+        let list: Vec<Value> = serde_json::from_str(&answer).unwrap_or_else(|e| panic!("{e}: {answer}"));
+        list.iter().map(|c| c[key]["value"].clone()).collect()
+    }
+
+    fn token(&self) -> String {
+        std::fs::read_to_string(self.socket("rest_token")).expect("a token").trim().to_owned()
+    }
+
+    /// A request over HTTP, and its status and body.
+    fn http(&self, head: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("connected");
+        let length = body.len();
+        write!(stream, "{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let status = answer.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
+        assert!(!answer.to_lowercase().contains("access-control"), "no page of another origin may read this");
+        (status, answer.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        self.http(&format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{}", self.port), "")
+    }
+
+    fn write(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        let (port, token) = (self.port, self.token());
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json"
+        );
+        self.http(&head, body)
+    }
+
+    /// Ends it by a signal, and gives back its folder.
+    fn stop(mut self, name: &str) -> (i32, Folder) {
+        signal(&self.child, name);
+        let code = self.child.wait().expect("ended").code().unwrap_or(-1);
+        (code, std::mem::replace(&mut self.folder, Folder::new("pm-empty")))
+    }
+
+    fn memory(&self) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("a status");
+        let line = text.lines().find(|l| l.starts_with("RssAnon:")).expect("its memory");
+        line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("kB")
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines(out: ChildStdout) -> Receiver<Value> {
+    let (tell, events) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            let event = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"));
+            if tell.send(event).is_err() {
+                return;
+            }
+        }
+    });
+    events
+}
+
+fn interface(name: &str) -> String {
+    json!({"uid": name, "root": true, "expire": -1, "properties": {"interface": {"value": name, "score": 1}}})
+        .to_string()
+}
+
+#[test]
+fn files_count_as_they_change_and_a_broken_one_as_it_was() {
+    let m = Manager::start("pm-files", &[]);
+    m.folder.put("cib/eth0.cib", interface("eth0"));
+    assert_eq!(m.event("loaded")["nodes"], 1);
+    assert_eq!(m.candidates("interface"), [json!("eth0"), json!(null)]);
+    m.folder.put("pib/mark.policy", r#"{"match": {}, "properties": {"dscp": {"value": 10}}}"#);
+    assert_eq!(m.event("loaded")["policies"], 1);
+    assert_eq!(m.candidates("dscp"), [10, 10]);
+    // In place, of the same length.
+    m.folder.put("pib/mark.policy", r#"{"match": {}, "properties": {"dscp": {"value": 12}}}"#);
+    m.event("loaded");
+    assert_eq!(m.candidates("dscp"), [12, 12]);
+    m.folder.put("pib/mark.policy", "{\"match\": {},\n \"properties\": {\"dscp\": {\"value\": ]}}}");
+    let fault = m.event("fault");
+    assert_eq!((&fault["file"], &fault["line"]), (&json!("mark.policy"), &json!(2)));
+    assert!(fault["why"].as_str().expect("why").contains("goes on to count"));
+    assert_eq!(m.candidates("dscp"), [12, 12]);
+    // What is wrong is told once, however often it is looked at.
+    std::thread::sleep(Duration::from_millis(2500));
+    assert!(m.events.try_iter().all(|e| e["event"] != "fault"));
+    std::fs::remove_file(m.folder.path("pib/mark.policy")).expect("removed");
+    assert_eq!(m.event("loaded")["policies"], 0);
+    assert_eq!(m.candidates("dscp"), [json!(null), json!(null)]);
+}
+
+#[test]
+fn rest_does_what_its_description_says_and_only_for_this_host() {
+    let m = Manager::start("pm-rest", &[]);
+    let policy = r#"{"match": {}, "properties": {"dscp": {"value": 10}}}"#;
+    assert_eq!(m.write("PUT", "/pib/Site", policy), (200, "OK".into()));
+    assert_eq!(m.candidates("dscp"), [10]);
+    assert_eq!(m.get("/pib"), (200, "[\"site\"]\n".into()));
+    assert!(m.folder.path("pib/site.policy").is_file(), "it is there after a restart");
+    let (status, why) =
+        m.http(&format!("PUT /pib/x HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json", m.port), policy);
+    assert!(status == 401 && why.contains("rest_token"), "{why}");
+    assert_eq!(m.http(&format!("GET /pib HTTP/1.1\r\nHost: evil.example:{}", m.port), "").0, 421);
+    assert_eq!(m.http(&format!("GET /pib HTTP/1.1\r\nHost: localhost:{}", m.port), "").0, 421);
+    assert_eq!(m.http(&format!("GET /pib HTTP/1.1\r\nHost: 127.0.0.1:{0}\r\nHost: 127.0.0.1:{0}", m.port), "").0, 421);
+    assert_eq!(m.write("PUT", "/pib/deep", &"[".repeat(100_000)).0, 400);
+    assert_eq!(m.write("PUT", "/pib/huge", &" ".repeat((1 << 20) + 10)).0, 413);
+    assert_eq!(m.write("GET", "/reload", ""), (200, "PM repositories reloaded.".into()));
+    assert_eq!(m.write("DELETE", "/pib/site", ""), (200, "Policy removed".into()));
+    assert_eq!(m.write("GET", "/reload", "").0, 200);
+    assert_eq!(m.get("/pib"), (200, "[]\n".into()));
+    assert!(!m.folder.path("pib/site.policy").exists());
+    let openapi: Value = serde_json::from_str(&m.get("/openapi.json").1).expect("JSON");
+    assert_eq!(openapi["openapi"], "3.1.0");
+    assert!(m.get("/metrics").1.contains("neater_pm_decisions_total 1"), "{}", m.get("/metrics").1);
+}
+
+#[test]
+fn permissions_are_as_they_should_be_and_one_place_has_one_manager() {
+    let m = Manager::start("pm-modes", &[]);
+    let mode = |name: &str| std::fs::metadata(m.socket(name)).expect("there").permissions().mode() & 0o777;
+    let root = std::fs::metadata("/proc/self").map(|m| std::os::unix::fs::MetadataExt::uid(&m)).expect("ours") == 0;
+    for socket in ["neat_pm_socket", "neat_pib_socket", "neat_cib_socket", "neater_metadata_socket"] {
+        assert_eq!(mode(socket), if root { 0o666 } else { 0o600 });
+    }
+    assert_eq!(mode("rest_token"), 0o600);
+    let second = run(neater().args(["pm", "--no-rest", "--sock"]).arg(m.folder.path("sock")));
+    assert_eq!(second.code, 1);
+    assert!(second.err.contains("listens on") && second.err.contains("--sock DIR"), "{}", second.err);
+    let far = run(neater().args(["pm", "--rest", "0.0.0.0:0", "--sock"]).arg(m.folder.path("other")));
+    assert!(far.code == 2 && far.err.contains("not of the loopback"), "{}", far.err);
+    assert_eq!(m.candidates("interface").len(), 1);
+    let (code, folder) = m.stop("-TERM");
+    assert_eq!(code, 0);
+    assert!(!folder.path("sock/neat_pm_socket").exists());
+}
+
+/// The command as another user, from a place where that user may run it.
+fn as_nobody(folder: &Folder, args: &[&str]) -> Ran {
+    let program = folder.path("neater");
+    if !program.exists() {
+        std::fs::copy(env!("CARGO_BIN_EXE_neater"), &program).expect("copied");
+    }
+    let mut c = Command::new(program);
+    run(c.args(args).current_dir(folder.path(".")).uid(65534).gid(65534).stdin(Stdio::null()))
+}
+
+#[test]
+fn what_another_user_tells_steers_that_user_alone() {
+    let m = Manager::start("pm-users", &["--shared"]);
+    if as_nobody(&m.folder, &["--version"]).code != 0 {
+        // Only root can be another user.
+        return;
+    }
+    m.folder.put("cib/eth0.cib", interface("eth0"));
+    m.event("loaded");
+    m.folder.put("tun0.cib", interface("tun0"));
+    m.folder.put("eth0.cib", interface("eth0"));
+    let told = as_nobody(&m.folder, &["policy", "tell", "--sock", "sock", "tun0.cib"]);
+    assert_eq!(told.code, 0, "{}", told.err);
+    let asked = as_nobody(&m.folder, &["policy", "ask", "--sock", "sock", r#"[{"transport": {"value": "TCP"}}]"#]);
+    assert!(asked.code == 0 && asked.out.contains("tun0") && asked.out.contains("eth0"), "{}{}", asked.out, asked.err);
+    assert_eq!(m.candidates("interface"), [json!("eth0"), json!(null)]);
+    let told = as_nobody(&m.folder, &["policy", "tell", "--sock", "sock", "eth0.cib"]);
+    assert!(told.code == 1 && told.err.contains("belongs to another user"), "{}", told.err);
+    let (code, _) = (as_nobody(&m.folder, &["policy", "tell", "--sock", "sock", "nothing.cib"]).code, ());
+    assert_eq!(code, 4);
+    // The token is for the manager's own user.
+    let read = Command::new("cat").arg(m.socket("rest_token")).uid(65534).stderr(Stdio::null()).status();
+    assert!(!read.expect("cat").success());
+}
+
+#[test]
+fn a_thousand_clients_at_once_and_clients_that_die_leave_the_others_alone() {
+    let m = Manager::start("pm-thousand", &[]);
+    m.folder.put("cib/eth0.cib", interface("eth0"));
+    m.event("loaded");
+    // Some die within a document, some within a frame, some do not listen.
+    for i in 0..200usize {
+        let mut stream = m.connect(["neat_pm_socket", "neat_cib_socket", "neat_pib_socket"][i % 3]);
+        stream.write_all(&[b"[{\"transport\""[..].to_vec(), vec![0xB5, 1, 0, 0, 40, 0, 0, 0, 1]][i % 2]).expect("sent");
+    }
+    let request = r#"[{"transport": {"value": ["TCP", "SCTP"]}, "port": {"value": 443}}]"#;
+    let mut clients: Vec<UnixStream> = (0..1000).map(|_| m.connect("neat_pm_socket")).collect();
+    for client in &mut clients {
+        client.write_all(request.as_bytes()).expect("sent");
+    }
+    for client in &clients {
+        client.shutdown(Shutdown::Write).expect("half closed");
+    }
+    let mut answers: Vec<String> = Vec::new();
+    for mut client in clients {
+        let mut answer = String::new();
+        client.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+        client.read_to_string(&mut answer).expect("an answer");
+        answers.push(answer);
+    }
+    assert!(answers[0].contains("eth0") && answers.iter().all(|a| *a == answers[0]), "{}", answers[0]);
+    assert!(m.get("/metrics").1.contains("neater_pm_sessions 0"), "{}", m.get("/metrics").1);
+}
+
+#[test]
+fn news_without_end_do_not_make_it_grow() {
+    let m = Manager::start("pm-news", &[]);
+    // NEATER_PM_NEWS says more for a person who has time.
+    let most: u32 = std::env::var("NEATER_PM_NEWS").ok().and_then(|n| n.parse().ok()).unwrap_or(40_000);
+    let mut stream = m.connect("neat_cib_socket");
+    let mut answers = stream.try_clone().expect("a second half");
+    let reader = std::thread::spawn(move || {
+        let mut done = 0;
+        let mut head = [0; 8];
+        while done < most && answers.read_exact(&mut head).is_ok() {
+            assert_eq!(head[1], 0x82, "refused: {head:?}");
+            done += 1;
+        }
+        done
+    });
+    let node = |i: u32| {
+        let text = |out: &mut Vec<u8>, t: &str| {
+            out.extend((t.len() as u16).to_le_bytes());
+            out.extend(t.as_bytes());
+        };
+        let mut payload = Vec::new();
+        text(&mut payload, &format!("result-{i}"));
+        payload.push(2);
+        payload.extend(600u32.to_le_bytes());
+        // One match, an array of one: interface is eth0.
+        payload.extend([1, 0, 1, 0]);
+        text(&mut payload, "interface");
+        payload.push(1);
+        payload.extend(0f64.to_le_bytes());
+        payload.push(4);
+        text(&mut payload, "eth0");
+        // One group of one alternative of one property: rtt is a number.
+        payload.extend([1, 0, 1, 0, 1, 0]);
+        text(&mut payload, "rtt");
+        payload.push(1);
+        payload.extend(0f64.to_le_bytes());
+        payload.push(3);
+        payload.extend(f64::from(i).to_le_bytes());
+        let mut frame = vec![0xB5, 2, 0, 0];
+        frame.extend((payload.len() as u32).to_le_bytes());
+        frame.extend(payload);
+        frame
+    };
+    let mut settled = 0;
+    for i in 0..most {
+        stream.write_all(&node(i)).expect("taken");
+        if i == most / 4 {
+            settled = m.memory();
+        }
+    }
+    assert_eq!(reader.join().expect("read"), most);
+    let end = m.memory();
+    println!("{most} news: {settled} kB after a quarter, {end} kB at the end");
+    assert!(end < settled + settled / 4 + 512, "{settled} kB, then {end} kB");
+    assert_eq!(m.candidates("interface"), [json!(null)]);
+}
+
+#[test]
+fn a_modem_is_heard_as_long_as_it_speaks() {
+    let m = Manager::start("pm-modem", &[]);
+    m.folder.put("cib/wwan0.cib", interface("wwan0"));
+    m.event("loaded");
+    let mut modem = m.connect("neater_metadata_socket");
+    modem.write_all(b"{\"interface\": \"wwan0\", \"mode\": \"4G\", \"ttl\": 6}\n{\"mode\": 1}\n").expect("sent");
+    let mut said = String::new();
+    BufReader::new(modem.try_clone().expect("a second half")).read_line(&mut said).expect("a line");
+    assert!(said.contains("line 2: interface is the name of one"), "{said}");
+    assert_eq!(m.candidates("mode"), [json!("4G"), json!(null)]);
+    std::thread::sleep(Duration::from_millis(6100));
+    assert_eq!(m.candidates("mode"), [json!(null), json!(null)]);
+    modem.write_all(b"{\"interface\": \"wwan0\", \"mode\": \"3G\"}\n").expect("sent");
+    modem.shutdown(Shutdown::Write).expect("half closed");
+    said.clear();
+    assert_eq!(modem.read_to_string(&mut said).expect("the end"), 0, "{said}");
+    assert_eq!(m.candidates("mode"), [json!("3G"), json!(null)]);
+}
+
+#[test]
+fn clients_find_it_again_after_it_was_killed() {
+    let m = Manager::start("pm-killed", &[]);
+    m.folder.put("cib/eth0.cib", interface("eth0"));
+    m.event("loaded");
+    let (_, folder) = m.stop("-KILL");
+    assert!(folder.path("sock/neat_pm_socket").exists(), "a socket that leads nowhere");
+    let request = r#"[{"transport": {"value": "TCP"}}]"#;
+    let sock = folder.path("sock");
+    let ask = || run(neater().args(["policy", "ask", request, "--sock"]).arg(&sock));
+    let asked = ask();
+    assert!(asked.code == 1 && asked.err.contains("no policy manager at"), "{}", asked.err);
+    let m = Manager::again(folder, &[]);
+    let asked = ask();
+    assert!(asked.code == 0 && asked.out.contains("eth0"), "{}", asked.err);
+    // NEAT's library takes a connection without an answer as "decide yourself".
+    assert_eq!(m.say("neat_pm_socket", "nonsense"), "");
+    assert!(m.event("refused")["why"].as_str().expect("why").contains("line 1 column 2"));
+    assert!(m.say("neat_pib_socket", "nonsense").contains("line 1 column 2"));
+}

@@ -1,0 +1,31 @@
+//! The policy manager as a daemon that many programs share: what it holds for whom, and what is said on its sockets.
+//!
+//! *Responsible for* who may write what and whom it steers ([`Daemon`]), for NEAT's JSON and the compact form on the Unix
+//! sockets ([`Session`], [`wire`]), for the REST interface ([`rest`]) with its description, and for what is counted.
+//!
+//! *Not responsible for* sockets, files, clocks and randomness: the program `neater pm` brings bytes, texts, the time and
+//! a token. *Deliberately not here*: what a decision is, which is the [`manager`](crate::manager)'s.
+//!
+//! *Invariants*: what a user wrote steers that user alone, unless the user is root or the one the daemon runs as; nobody
+//! but them changes what they wrote; whatever clients send, memory stays within bounds that do not depend on how often
+//! they send it; a document counts as a whole or not at all.
+
+mod metadata;
+mod metrics;
+mod openapi;
+pub mod rest;
+mod session;
+mod sources;
+mod store;
+pub mod wire;
+
+pub use metadata::{MAX_LINE, metadata_node};
+pub use metrics::{Counters, Door};
+pub use session::{MAX_BATCH, Session};
+pub use sources::interface_nodes;
+pub use store::{
+    Daemon, Effect, MAX_GUEST_NODES, MAX_GUEST_RULES, MAX_GUESTS, MAX_REQUESTS, MAX_VIEWS, Options, Refusal,
+};
+
+#[cfg(test)]
+mod tests;

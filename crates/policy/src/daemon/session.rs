@@ -1,0 +1,339 @@
+//! One connection on a Unix socket: bytes in, bytes out.
+//!
+//! The first byte decides the form: [`wire::MARK`] the compact one, in which a connection carries any number of frames;
+//! anything else NEAT's, in which it carries one JSON document that the client ends by closing its half.
+//!
+//! NEAT's C library takes a connection that closes without a word as "decide yourself", and waits for ever for one that
+//! answers with an empty list (`docs/policy.md`), so that a document on the request socket that cannot be answered closes
+//! the connection; why is told to whoever runs the daemon. The sockets for the PIB and CIB say why to the client, which
+//! NEAT's library does not wait for.
+
+use super::metadata::{MAX_LINE, metadata_node};
+use super::metrics::Door;
+use super::store::Daemon;
+use super::wire::{self, Frame, Kind, Malformed};
+use crate::manager::{Decision, Fault, Node, Requests, Rule, Stage, to_text, told};
+use neater_base::WallTime;
+use neater_property::neat::{MAX_JSON, NeatArray, NeatError, read};
+use serde_json::{Value, json};
+
+/// How many rules or nodes one document may hold.
+pub const MAX_BATCH: usize = 1024;
+/// How many bytes of answers may wait before no more questions are read.
+const MAX_WAITING: usize = 1 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Unknown,
+    Text,
+    Compact,
+    Lines,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Session {
+    door: Door,
+    user: u32,
+    form: Form,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    closed: bool,
+    refusals: Vec<String>,
+    /// Lines that came.
+    lines: u64,
+}
+
+impl Session {
+    /// A connection to one of the sockets by a user.
+    #[must_use]
+    pub const fn new(door: Door, user: u32) -> Self {
+        Self {
+            door,
+            user,
+            form: Form::Unknown,
+            input: Vec::new(),
+            output: Vec::new(),
+            closed: false,
+            refusals: Vec::new(),
+            lines: 0,
+        }
+    }
+
+    /// Takes bytes that came.
+    pub fn receive(&mut self, bytes: &[u8], daemon: &mut Daemon, now: WallTime) {
+        if self.closed {
+            return;
+        }
+        if let (Form::Unknown, Some(first)) = (self.form, bytes.first()) {
+            self.form = match *first {
+                _ if self.door == Door::Metadata => Form::Lines,
+                wire::MARK => Form::Compact,
+                _ => Form::Text,
+            };
+        }
+        self.input.extend(bytes);
+        match self.form {
+            Form::Compact => self.frames(daemon, now),
+            Form::Lines => self.lines(daemon, now),
+            _ if self.input.len() > MAX_JSON => {
+                self.refuse(daemon, format!("a document has at most {MAX_JSON} bytes"));
+                self.close();
+            }
+            _ => {}
+        }
+    }
+
+    /// The client sends no more.
+    pub fn end(&mut self, daemon: &mut Daemon, now: WallTime) {
+        if !self.closed && self.form == Form::Text {
+            let input = std::mem::take(&mut self.input);
+            match core::str::from_utf8(&input) {
+                Ok(text) => self.document(text, daemon, now),
+                Err(e) => {
+                    let why = format!("byte {} of the document is not UTF-8", e.valid_up_to());
+                    self.refuse(daemon, why);
+                }
+            }
+        } else if !self.closed && self.form == Form::Lines && !self.input.is_empty() {
+            // The last line may lack its end.
+            self.input.push(b'\n');
+            self.lines(daemon, now);
+        } else if !self.closed && !self.input.is_empty() {
+            self.refuse(daemon, "the connection ended within a frame".into());
+        }
+        self.close();
+    }
+
+    /// What is to be sent.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// Whether there is anything to be sent.
+    #[must_use]
+    pub const fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// Whether there is so much to be sent that nothing more should be read before.
+    #[must_use]
+    pub fn is_congested(&self) -> bool {
+        self.output.len() > MAX_WAITING
+    }
+
+    /// Whether the connection is to be closed when everything is sent.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether everything that was begun is done, where more may follow: such a connection may wait.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        matches!(self.form, Form::Compact | Form::Lines) && self.input.is_empty()
+    }
+
+    /// Why the client was refused something, for whoever runs the daemon.
+    pub fn take_refusals(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.refusals)
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+        self.input = Vec::new();
+    }
+
+    fn refuse(&mut self, daemon: &mut Daemon, why: String) {
+        daemon.counters.refused(self.door);
+        if self.form == Form::Lines || self.form == Form::Text && self.door != Door::Requests {
+            self.output.extend(format!("{}\n", json!({"error": why})).into_bytes());
+        }
+        if self.refusals.len() < 16 {
+            self.refusals.push(why);
+        }
+    }
+
+    fn document(&mut self, text: &str, daemon: &mut Daemon, now: WallTime) {
+        daemon.counters.taken(self.door);
+        let done = match self.door {
+            Door::Requests => self.requests(text, daemon, now),
+            Door::Pib => put_rules(text, None, self.user, daemon, now),
+            Door::Cib | Door::Metadata => put_nodes(text, None, self.user, daemon, now),
+        };
+        if let Err(why) = done {
+            self.refuse(daemon, why);
+        }
+    }
+
+    fn requests(&mut self, text: &str, daemon: &mut Daemon, now: WallTime) -> Result<(), String> {
+        let requests = Requests::from_text(text).map_err(|e| placed(text, &e))?;
+        let decision = daemon.decide(self.user, &requests, now).map_err(|e| e.to_string())?;
+        self.output.extend(answer(&requests, &decision).into_bytes());
+        self.output.push(b'\n');
+        Ok(())
+    }
+
+    fn frames(&mut self, daemon: &mut Daemon, now: WallTime) {
+        let input = std::mem::take(&mut self.input);
+        let mut rest = &input[..];
+        while !self.closed && !self.is_congested() {
+            match Frame::first(rest) {
+                Ok(Some(frame)) => {
+                    rest = &rest[frame.len()..];
+                    daemon.counters.taken(self.door);
+                    if let Err(why) = self.frame(frame, daemon, now) {
+                        wire::refused(&mut self.output, frame.id, &why);
+                        self.refuse(daemon, why);
+                    }
+                }
+                Ok(None) => break,
+                Err(e) => {
+                    wire::refused(&mut self.output, 0, &e.to_string());
+                    self.refuse(daemon, e.to_string());
+                    self.close();
+                }
+            }
+        }
+        if !self.closed {
+            // The memory is used again where everything was read.
+            let behind = input.len() - rest.len();
+            self.input = input;
+            self.input.drain(..behind);
+        }
+    }
+
+    /// Takes the lines that are complete.
+    fn lines(&mut self, daemon: &mut Daemon, now: WallTime) {
+        let mut input = std::mem::take(&mut self.input);
+        let mut behind = 0;
+        while let Some(length) = input[behind..].iter().position(|b| *b == b'\n') {
+            let line = &input[behind..behind + length];
+            behind += length + 1;
+            self.lines += 1;
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            daemon.counters.taken(self.door);
+            let told = core::str::from_utf8(line)
+                .map_err(|_| "the line is not UTF-8".to_owned())
+                .and_then(|line| metadata_node(line, now))
+                .and_then(|node| daemon.put_nodes(self.user, vec![node], now).map_err(|e| e.to_string()));
+            if let Err(why) = told {
+                self.refuse(daemon, format!("line {}: {why}", self.lines));
+            }
+        }
+        input.drain(..behind);
+        if input.len() > MAX_LINE {
+            self.refuse(daemon, format!("line {}: a line has at most {MAX_LINE} bytes", self.lines + 1));
+            return self.close();
+        }
+        self.input = input;
+    }
+
+    /// Goes on with what was left because too much was to be sent.
+    pub fn proceed(&mut self, daemon: &mut Daemon, now: WallTime) {
+        if !self.closed && self.form == Form::Compact && !self.input.is_empty() {
+            self.frames(daemon, now);
+        }
+    }
+
+    fn frame(&mut self, frame: Frame<'_>, daemon: &mut Daemon, now: WallTime) -> Result<(), String> {
+        let malformed = |e: Malformed| e.to_string();
+        match (self.door, frame.kind) {
+            (Door::Requests, Kind::Decide) => {
+                let requests = wire::requests(frame.payload).map_err(malformed)?;
+                if requests.pre_resolve {
+                    return Err("pre-resolve belongs to NEAT's library and its JSON".into());
+                }
+                let decision = daemon.decide(self.user, &requests, now).map_err(|e| e.to_string())?;
+                wire::frame(&mut self.output, Kind::Decision, frame.id, |out| wire::put_decision(out, &decision));
+            }
+            (Door::Cib, Kind::Node) => {
+                let node = wire::node(frame.payload, now).map_err(malformed)?;
+                daemon.put_nodes(self.user, vec![node], now).map_err(|e| e.to_string())?;
+                wire::frame(&mut self.output, Kind::Done, frame.id, |_| ());
+            }
+            (Door::Cib, Kind::Forget) => {
+                let uid = wire::forget(frame.payload).map_err(malformed)?;
+                daemon.remove_node(self.user, &uid).map_err(|e| e.to_string())?;
+                wire::frame(&mut self.output, Kind::Done, frame.id, |_| ());
+            }
+            (_, kind) => return Err(format!("a frame of kind {} is not for this socket", kind as u8)),
+        }
+        Ok(())
+    }
+}
+
+/// The JSON text of a decision.
+fn answer(requests: &Requests, decision: &Decision) -> String {
+    let ranked = decision.ranked();
+    let as_told = |array: &NeatArray| if requests.pre_resolve { array.clone() } else { told(array) };
+    to_text(&ranked.iter().map(|r| as_told(&r.properties)).collect::<Vec<_>>())
+}
+
+/// What is wrong with a document, with line and column.
+fn placed(text: &str, error: &NeatError) -> String {
+    let fault = Fault::new("", text, error);
+    format!("line {} column {}: {}", fault.line, fault.column, fault.why)
+}
+
+/// The objects of a document: it is one, or a list of them. A uid that is given takes the place of what one object says.
+fn objects(text: &str, uid: Option<&str>) -> Result<Vec<Value>, String> {
+    let mut objects = match read(text).map_err(|e| placed(text, &e))? {
+        Value::Array(list) => list,
+        object => vec![object],
+    };
+    if objects.len() > MAX_BATCH {
+        return Err(format!("a document has at most {MAX_BATCH} objects, not {}", objects.len()));
+    }
+    if let (Some(uid), [Value::Object(one)]) = (uid, &mut objects[..]) {
+        one.insert("uid".into(), uid.into());
+    } else if uid.is_some() {
+        return Err("one object is wanted under one uid".into());
+    }
+    Ok(objects)
+}
+
+/// Where in a document an error is, of the object of this number.
+fn within(text: &str, i: usize, e: NeatError) -> String {
+    placed(text, &if text.trim_start().starts_with('[') { e.within(&i.to_string()) } else { e })
+}
+
+/// Puts in the policies of a document. `policy_type` says which are profiles.
+///
+/// # Errors
+/// Why, with the place.
+pub(super) fn put_rules(
+    text: &str,
+    uid: Option<&str>,
+    user: u32,
+    daemon: &mut Daemon,
+    now: WallTime,
+) -> Result<(), String> {
+    let mut rules = Vec::new();
+    for (i, object) in objects(text, uid)?.into_iter().enumerate() {
+        let (rule, _) = Rule::from_json(object, "", text).map_err(|e| within(text, i, e))?;
+        let is_profile = rule.others.get("policy_type").and_then(Value::as_str) == Some("profile");
+        rules.push((if is_profile { Stage::Profile } else { Stage::Policy }, rule));
+    }
+    daemon.put_rules(user, rules, now).map_err(|e| e.to_string())
+}
+
+/// Puts in the nodes of a document.
+///
+/// # Errors
+/// As for [`put_rules`].
+pub(super) fn put_nodes(
+    text: &str,
+    uid: Option<&str>,
+    user: u32,
+    daemon: &mut Daemon,
+    now: WallTime,
+) -> Result<(), String> {
+    let mut nodes = Vec::new();
+    for (i, object) in objects(text, uid)?.into_iter().enumerate() {
+        nodes.push(Node::from_json(object, "", text, now).map_err(|e| within(text, i, e))?.0);
+    }
+    daemon.put_nodes(user, nodes, now).map_err(|e| e.to_string())
+}

@@ -1,0 +1,172 @@
+//! What the CIB says of the interfaces of this host.
+//!
+//! NEAT writes a node for each interface when it starts; here the nodes follow the interfaces. What the system does not
+//! know, a `.cib` file can say: a node without `root` and `link` that matches `{"interface": {"value": "wlan0"}}`.
+
+use super::store::Daemon;
+use crate::manager::Node;
+use neater_base::WallTime;
+use neater_base::net::{Interface, InterfaceKind};
+use neater_property::neat::{NeatArray, NeatMultiArray, NeatProperty, NeatValue};
+use std::net::IpAddr;
+
+/// What the uids of these nodes begin with.
+const PREFIX: &str = "interface-";
+/// How many addresses of one interface make rows.
+const MAX_ADDRESSES: usize = 16;
+
+/// A node for each interface that is up, has an address that others can reach, and leads somewhere else: the loopback is
+/// what a program gets without any row.
+///
+/// `interface`, `local_interface`, `local_ip` and `ip_version` are immutable, as NEAT has them. Beside them stand `mtu`
+/// (bytes), `link_type`, `wired`, `metered` where that follows from the type, and `default_route`, whose score of 1 puts
+/// what leads to the world before bridges of containers.
+#[must_use]
+pub fn interface_nodes(interfaces: &[Interface]) -> Vec<Node> {
+    interfaces.iter().filter_map(node).collect()
+}
+
+fn is_usable(addr: IpAddr) -> bool {
+    // A link-local address means nothing without its link, and the candidates of NEAT have no place for that.
+    let link_local = match addr {
+        IpAddr::V4(four) => four.is_link_local(),
+        IpAddr::V6(six) => six.is_unicast_link_local(),
+    };
+    !(link_local || addr.is_loopback() || addr.is_unspecified() || addr.is_multicast())
+}
+
+fn node(interface: &Interface) -> Option<Node> {
+    if !interface.up || interface.kind == InterfaceKind::Loopback {
+        return None;
+    }
+    let fixed = |key: &str, value: NeatValue| NeatProperty::new(key, value).with_precedence(NeatProperty::IMMUTABLE);
+    let usable = interface.addrs.iter().filter(|a| !a.deprecated && is_usable(a.addr)).take(MAX_ADDRESSES);
+    let addresses: Vec<NeatArray> = usable
+        .map(|a| {
+            let (version, leads_out) =
+                if a.addr.is_ipv4() { (4.0, interface.default_v4) } else { (6.0, interface.default_v6) };
+            let route = NeatProperty::new("default_route", leads_out).with_score(f64::from(u8::from(leads_out)));
+            let text = a.addr.to_string();
+            [fixed("local_ip", text.as_str().into()), fixed("ip_version", NeatValue::Number(version)), route]
+                .into_iter()
+                .map(|p| (p.key.clone(), p))
+                .collect()
+        })
+        .collect();
+    if addresses.is_empty() {
+        return None;
+    }
+    let mut shared = vec![
+        fixed("interface", interface.name.as_str().into()),
+        fixed("local_interface", NeatValue::Bool(true)),
+        NeatProperty::new("mtu", NeatValue::Number(interface.mtu.into())),
+    ];
+    let (kind, wired, metered) = match interface.kind {
+        InterfaceKind::Wired => ("wired", Some(true), Some(false)),
+        InterfaceKind::WiFi => ("wifi", Some(false), None),
+        InterfaceKind::Cellular => ("cellular", Some(false), Some(true)),
+        InterfaceKind::Tunnel => ("tunnel", None, None),
+        _ => ("other", None, None),
+    };
+    shared.push(NeatProperty::new("link_type", kind));
+    shared.extend(wired.map(|wired| NeatProperty::new("wired", wired)));
+    shared.extend(metered.map(|metered| NeatProperty::new("metered", metered)));
+    let mut properties = NeatMultiArray::new();
+    properties.push(vec![shared.into_iter().map(|p| (p.key.clone(), p)).collect()]);
+    properties.push(addresses);
+    let alternatives = properties.expand().ok()?;
+    Some(Node {
+        uid: format!("{PREFIX}{}", interface.name),
+        root: true,
+        link: false,
+        matches: Vec::new(),
+        properties,
+        alternatives,
+        priority: 0,
+        expires: None,
+        description: "as the system tells".into(),
+        others: serde_json::Map::new(),
+    })
+}
+
+impl Daemon {
+    /// Takes the interfaces of this host as they are now, in place of those it was given before. What has not changed
+    /// stays, so that decisions that do not depend on a change stay, too.
+    pub fn set_interfaces(&mut self, interfaces: &[Interface], now: WallTime) {
+        let nodes = interface_nodes(interfaces);
+        let gone: Vec<String> = self
+            .base()
+            .cib()
+            .nodes()
+            .filter(|held| held.uid.starts_with(PREFIX) && !nodes.iter().any(|n| n.uid == held.uid))
+            .map(|held| held.uid.clone())
+            .collect();
+        for uid in gone {
+            // It was there a moment ago.
+            let _ = self.remove_node(self.owner(), &uid);
+        }
+        let changed: Vec<Node> =
+            nodes.into_iter().filter(|node| self.base().cib().get(&node.uid) != Some(node)).collect();
+        if !changed.is_empty() {
+            // The daemon's own user may say anything.
+            let _ = self.put_nodes(self.owner(), changed, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Options;
+    use super::*;
+    use crate::manager::{Limits, Requests};
+    use neater_base::net::InterfaceAddr;
+    use std::time::Duration;
+
+    const NOW: WallTime = WallTime(Duration::from_secs(1_800_000_000));
+
+    fn interface(name: &str, kind: InterfaceKind, addrs: &[&str]) -> Interface {
+        let addr = |a: &&str| InterfaceAddr {
+            addr: a.parse().expect("an address"),
+            prefix: 24,
+            temporary: false,
+            deprecated: false,
+        };
+        Interface {
+            index: 1,
+            name: name.into(),
+            kind,
+            up: true,
+            addrs: addrs.iter().map(addr).collect(),
+            mtu: 1500,
+            default_v4: name == "wwan0",
+            default_v6: false,
+        }
+    }
+
+    #[test]
+    fn rows_follow_the_interfaces() {
+        let mut d = Daemon::new(Options { limits: Limits::default(), owner: 0, ready: false, keeps_rules: false });
+        let mut all = vec![
+            interface("lo", InterfaceKind::Loopback, &["127.0.0.1", "::1"]),
+            interface("eth0", InterfaceKind::Wired, &["192.0.2.1", "fe80::1", "2001:db8::1"]),
+            interface("wwan0", InterfaceKind::Cellular, &["198.51.100.7"]),
+            interface("eth1", InterfaceKind::Wired, &["fe80::2"]),
+        ];
+        d.set_interfaces(&all, NOW);
+        let request = Requests::from_text(r#"[{"transport": {"value": "TCP"}}]"#).expect("a request");
+        let told = |d: &mut Daemon| -> Vec<String> {
+            let decision = d.decide(0, &request, NOW).expect("a decision");
+            let text = |i: usize, key: &str| decision.get(i, key).map_or("-".into(), |p| p.value.to_string());
+            (0..decision.len()).map(|i| format!("{} {}", text(i, "local_ip"), text(i, "metered"))).collect()
+        };
+        assert_eq!(told(&mut d), ["198.51.100.7 true", "- -", "192.0.2.1 false", "2001:db8::1 false"]);
+        let cached = d.counters.cached;
+        d.set_interfaces(&all, NOW);
+        told(&mut d);
+        assert_eq!(d.counters.cached, cached + 1, "nothing changed");
+        all[1].up = false;
+        all[2].addrs[0].deprecated = true;
+        d.set_interfaces(&all, NOW);
+        assert_eq!(told(&mut d), ["- -"]);
+    }
+}

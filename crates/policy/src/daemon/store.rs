@@ -1,0 +1,422 @@
+//! What the daemon holds, and for whom.
+//!
+//! What root and the daemon's own user wrote, and what its files say, is the **base** and counts for everybody. What any
+//! other user wrote is kept apart, and counts for that user alone: decisions for such a guest are made by a manager of its
+//! own, the guest's **view**, in which both are together.
+
+use super::metrics::Counters;
+use crate::manager::{
+    Cib, Decision, FileKind, Limits, Loader, Manager, Node, Report, Requests, Rule, SourceFile, Stage, add_ready,
+};
+use core::fmt;
+use neater_base::WallTime;
+use neater_property::Fingerprint;
+use neater_property::neat::TooMany;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How many users besides root and the daemon's own may have written something at one time.
+pub const MAX_GUESTS: usize = 64;
+/// How many profiles and policies one of them may have.
+pub const MAX_GUEST_RULES: usize = 256;
+/// How many nodes one of them may have. One more drops the one that expires first.
+pub const MAX_GUEST_NODES: usize = 1024;
+/// How many views are kept; the one that was asked longest ago is made anew when it is asked again.
+pub const MAX_VIEWS: usize = 16;
+/// How many requests one document may expand to. A daemon serves others meanwhile, so that this is less than for a library.
+pub const MAX_REQUESTS: usize = 256;
+
+/// What a daemon is told when it starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How many candidates are kept.
+    pub limits: Limits,
+    /// The user the daemon runs as, who may do what root may.
+    pub owner: u32,
+    /// Whether the profiles and policies that come with neater count.
+    pub ready: bool,
+    /// Whether there is a directory in which policies and profiles are kept.
+    pub keeps_rules: bool,
+}
+
+/// What is to be done outside: files of the policy directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Write this text to this file of the directory, in place of what may be there.
+    Save {
+        /// A name without a path.
+        file: String,
+        /// What it is to say.
+        text: String,
+    },
+    /// Remove this file of the directory.
+    Remove {
+        /// A name without a path.
+        file: String,
+    },
+}
+
+/// Why something is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It belongs to somebody else.
+    NotYours,
+    /// There is no such thing.
+    Unknown,
+    /// One user has as much as one may have.
+    Full,
+    /// Too many users have written something.
+    Crowded,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotYours => f.write_str("this uid belongs to another user: choose another one"),
+            Self::Unknown => f.write_str("unknown uid"),
+            Self::Full => write!(f, "one user may have {MAX_GUEST_RULES} profiles and policies: remove some first"),
+            Self::Crowded => write!(f, "{MAX_GUESTS} users have rules or nodes here; no more is taken from others"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// What one user wrote.
+#[derive(Debug)]
+struct Guest {
+    rules: BTreeMap<(Stage, String), Rule>,
+    nodes: Cib,
+    view: Option<Box<Manager>>,
+    /// When the view was asked last, in decisions of the daemon.
+    asked: u64,
+}
+
+impl Guest {
+    const fn new() -> Self {
+        Self { rules: BTreeMap::new(), nodes: Cib::with_room(MAX_GUEST_NODES), view: None, asked: 0 }
+    }
+
+    fn is_empty(&mut self, now: WallTime) -> bool {
+        self.nodes.purge(now);
+        self.rules.is_empty() && self.nodes.is_empty()
+    }
+}
+
+/// The state of the daemon.
+#[derive(Debug)]
+pub struct Daemon {
+    base: Manager,
+    loader: Loader,
+    guests: BTreeMap<u32, Guest>,
+    options: Options,
+    effects: Vec<Effect>,
+    /// The files that were to be written since the directories were read last.
+    saved: BTreeMap<(Stage, String), String>,
+    /// What happened so far.
+    pub counters: Counters,
+}
+
+impl Daemon {
+    /// A daemon without files.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        let mut base = Manager::new(options.limits);
+        if options.ready {
+            add_ready(&mut base);
+        }
+        Self {
+            base,
+            loader: Loader::default(),
+            guests: BTreeMap::new(),
+            options,
+            effects: Vec::new(),
+            saved: BTreeMap::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What counts for everybody.
+    #[must_use]
+    pub const fn base(&self) -> &Manager {
+        &self.base
+    }
+
+    /// The rows of the CIB that count for everybody at `now`.
+    pub fn rows(&mut self, now: WallTime) -> &crate::manager::Rows {
+        self.base.rows(now)
+    }
+
+    /// Whether what this user writes counts for everybody.
+    #[must_use]
+    pub const fn is_trusted(&self, user: u32) -> bool {
+        user == 0 || user == self.options.owner
+    }
+
+    /// The user the daemon runs as.
+    #[must_use]
+    pub const fn owner(&self) -> u32 {
+        self.options.owner
+    }
+
+    /// How many users have something of their own here.
+    #[must_use]
+    pub fn guests(&self) -> usize {
+        self.guests.len()
+    }
+
+    /// Takes what the files of the directories say, all at once; a file that cannot be understood goes on to say what it
+    /// said before.
+    pub fn load(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>], now: WallTime) -> Report {
+        let report = self.loader.load(&mut self.base, pib, cib, now);
+        if report.changed {
+            self.forget_views();
+        }
+        self.saved.clear();
+        self.counters.loads += 1;
+        self.counters.faults = report.faults.iter().filter(|f| !f.harmless).count() as u64;
+        report
+    }
+
+    /// What is to be done outside since this was asked last.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The file that says a rule, or is about to.
+    fn file_of(&self, stage: Stage, uid: &str) -> Option<String> {
+        let saved = self.saved.get(&(stage, uid.to_string())).cloned();
+        saved.or_else(|| self.loader.file_of(kind(stage), uid))
+    }
+
+    fn forget_views(&mut self) {
+        self.guests.values_mut().for_each(|guest| guest.view = None);
+    }
+
+    /// The part of a user who is no root; made if there is room.
+    fn guest(&mut self, user: u32, now: WallTime) -> Result<&mut Guest, Refusal> {
+        if self.guests.len() >= MAX_GUESTS && !self.guests.contains_key(&user) {
+            self.guests.retain(|_, guest| !guest.is_empty(now));
+            if self.guests.len() >= MAX_GUESTS {
+                return Err(Refusal::Crowded);
+            }
+        }
+        Ok(self.guests.entry(user).or_insert_with(Guest::new))
+    }
+
+    /// Whether a user may write these rules, as far as they go beyond what the user has.
+    fn may_put(&self, user: u32, rules: &[(Stage, Rule)]) -> Result<(), Refusal> {
+        if rules.iter().any(|(stage, rule)| self.base.table(*stage).get(&rule.uid).is_some()) {
+            return Err(Refusal::NotYours);
+        }
+        let held = self.guests.get(&user).map(|guest| &guest.rules);
+        let new = rules
+            .iter()
+            .filter(|(stage, rule)| held.is_none_or(|held| !held.contains_key(&(*stage, rule.uid.clone()))))
+            .count();
+        if held.map_or(0, BTreeMap::len) + new > MAX_GUEST_RULES { Err(Refusal::Full) } else { Ok(()) }
+    }
+
+    /// Puts a user's rules in, all or none; those of the same uids go.
+    ///
+    /// # Errors
+    /// [`Refusal`] when one of the uids is not the user's, or there is no room.
+    pub fn put_rules(&mut self, user: u32, rules: Vec<(Stage, Rule)>, now: WallTime) -> Result<(), Refusal> {
+        if self.is_trusted(user) {
+            for (stage, rule) in rules {
+                if self.options.keeps_rules {
+                    let file = self.file_of(stage, &rule.uid).unwrap_or_else(|| file_name(stage, &rule.uid));
+                    self.saved.insert((stage, rule.uid.clone()), file.clone());
+                    self.effects.push(Effect::Save { file, text: format!("{:#}\n", rule.to_json()) });
+                }
+                self.base.insert_rule(stage, rule);
+            }
+            self.forget_views();
+        } else {
+            self.may_put(user, &rules)?;
+            let guest = self.guest(user, now)?;
+            for (stage, rule) in rules {
+                if let Some(view) = &mut guest.view {
+                    view.insert_rule(stage, rule.clone());
+                }
+                guest.rules.insert((stage, rule.uid.clone()), rule);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a user's rule out.
+    ///
+    /// # Errors
+    /// [`Refusal`] when there is none, or it is not the user's.
+    pub fn remove_rule(&mut self, user: u32, stage: Stage, uid: &str) -> Result<(), Refusal> {
+        let uid = uid.to_lowercase();
+        if self.is_trusted(user) {
+            self.base.remove_rule(stage, &uid).ok_or(Refusal::Unknown)?;
+            if let Some(file) = self.file_of(stage, &uid) {
+                self.effects.push(Effect::Remove { file });
+            }
+            self.saved.remove(&(stage, uid));
+            self.forget_views();
+            return Ok(());
+        }
+        let guest = self.guests.get_mut(&user);
+        let key = (stage, uid);
+        if let Some(guest) = guest
+            && guest.rules.remove(&key).is_some()
+        {
+            if let Some(view) = &mut guest.view {
+                view.remove_rule(stage, &key.1);
+            }
+            return Ok(());
+        }
+        Err(if self.base.table(stage).get(&key.1).is_some() { Refusal::NotYours } else { Refusal::Unknown })
+    }
+
+    /// Puts a user's nodes in, all or none; those of the same uids go.
+    ///
+    /// # Errors
+    /// [`Refusal`] when one of the uids is not the user's, or there is no room.
+    pub fn put_nodes(&mut self, user: u32, nodes: Vec<Node>, now: WallTime) -> Result<(), Refusal> {
+        self.counters.nodes_told += nodes.len() as u64;
+        if self.is_trusted(user) {
+            for node in nodes {
+                for guest in self.guests.values_mut() {
+                    // What everybody has counts before what one has.
+                    guest.nodes.remove(&node.uid);
+                    if let Some(view) = &mut guest.view {
+                        view.insert_node(node.clone(), now);
+                    }
+                }
+                self.base.insert_node(node, now);
+            }
+            return Ok(());
+        }
+        if nodes.iter().any(|node| self.base.cib().get(&node.uid).is_some_and(|held| held.counts(now))) {
+            return Err(Refusal::NotYours);
+        }
+        let guest = self.guest(user, now)?;
+        for node in nodes {
+            if !node.counts(now) {
+                continue;
+            }
+            guest.nodes.purge(now);
+            if let Some(view) = &mut guest.view {
+                view.insert_node(node.clone(), now);
+            }
+            let dropped = guest.nodes.insert(node);
+            if let (Some(uid), Some(view)) = (dropped, &mut guest.view) {
+                view.remove_node(&uid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a user's node out.
+    ///
+    /// # Errors
+    /// [`Refusal`] when there is none, or it is not the user's.
+    pub fn remove_node(&mut self, user: u32, uid: &str) -> Result<(), Refusal> {
+        if self.is_trusted(user) {
+            self.base.remove_node(uid).ok_or(Refusal::Unknown)?;
+            self.guests.values_mut().filter_map(|g| g.view.as_mut()).for_each(|view| drop(view.remove_node(uid)));
+            return Ok(());
+        }
+        if let Some(guest) = self.guests.get_mut(&user)
+            && guest.nodes.remove(uid).is_some()
+        {
+            if let Some(view) = &mut guest.view {
+                view.remove_node(uid);
+            }
+            return Ok(());
+        }
+        Err(if self.base.cib().get(uid).is_some() { Refusal::NotYours } else { Refusal::Unknown })
+    }
+
+    /// Decides for a user.
+    ///
+    /// # Errors
+    /// [`TooMany`] when the requests are more than [`MAX_REQUESTS`], or lead to too many candidates.
+    pub fn decide(&mut self, user: u32, requests: &Requests, now: WallTime) -> Result<Arc<Decision>, TooMany> {
+        if requests.arrays.len() > MAX_REQUESTS {
+            return Err(TooMany);
+        }
+        self.counters.decisions += 1;
+        let asked = self.counters.decisions;
+        let guest = self.guests.get_mut(&user).filter(|guest| !guest.rules.is_empty() || !guest.nodes.is_empty());
+        if let Some(guest) = guest {
+            guest.asked = asked;
+            if guest.view.is_none() {
+                guest.view = Some(Box::new(view(&self.base, guest, now)));
+                self.drop_views(user);
+            }
+        }
+        let view = self.guests.get_mut(&user).and_then(|guest| guest.view.as_deref_mut());
+        let manager = view.unwrap_or(&mut self.base);
+        let before = manager.cache_hits();
+        let decision = manager.decide(requests, now);
+        self.counters.cached += manager.cache_hits() - before;
+        decision
+    }
+
+    /// How many views there are.
+    #[cfg(test)]
+    pub(super) fn views(&self) -> usize {
+        self.guests.values().filter(|g| g.view.is_some()).count()
+    }
+
+    /// How many nodes a guest has.
+    #[cfg(test)]
+    pub(super) fn guest_nodes(&self, user: u32) -> usize {
+        self.guests.get(&user).map_or(0, |g| g.nodes.nodes().count())
+    }
+
+    /// Drops the views beyond [`MAX_VIEWS`] that were asked longest ago; never that of `user`.
+    fn drop_views(&mut self, user: u32) {
+        let mut asked: Vec<(u64, u32)> =
+            self.guests.iter().filter(|(_, g)| g.view.is_some()).map(|(u, g)| (g.asked, *u)).collect();
+        asked.sort_unstable();
+        let more = asked.len().saturating_sub(MAX_VIEWS);
+        for (_, old) in asked.into_iter().filter(|(_, u)| *u != user).take(more) {
+            if let Some(guest) = self.guests.get_mut(&old) {
+                guest.view = None;
+            }
+        }
+    }
+}
+
+/// The base and what a guest wrote, where the base has nothing of that name.
+fn view(base: &Manager, guest: &Guest, now: WallTime) -> Manager {
+    let mut view = base.clone();
+    for ((stage, uid), rule) in &guest.rules {
+        if base.table(*stage).get(uid).is_none() {
+            view.insert_rule(*stage, rule.clone());
+        }
+    }
+    for node in guest.nodes.nodes() {
+        if base.cib().get(&node.uid).is_none() {
+            view.insert_node(node.clone(), now);
+        }
+    }
+    view
+}
+
+const fn kind(stage: Stage) -> FileKind {
+    match stage {
+        Stage::Profile => FileKind::Profile,
+        Stage::Policy => FileKind::Policy,
+    }
+}
+
+/// The name of the file of a rule that has none yet. What is no plain name becomes a number: a uid comes from outside, and
+/// must lead nowhere else.
+fn file_name(stage: Stage, uid: &str) -> String {
+    let ending = if stage == Stage::Profile { "profile" } else { "policy" };
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'_' | b'.');
+    if uid.len() <= 100 && !uid.starts_with('.') && uid.bytes().all(plain) {
+        return format!("{uid}.{ending}");
+    }
+    let mut f = Fingerprint::default();
+    f.text(uid);
+    format!("uid-{:016x}.{ending}", f.finish())
+}

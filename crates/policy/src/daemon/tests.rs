@@ -1,0 +1,474 @@
+//! The daemon as its clients meet it, without sockets.
+
+use super::rest::{PORT, Request, Response};
+use super::wire::{self, Frame, Kind};
+use super::*;
+use crate::manager::{Limits, Node, Requests, SourceFile, Stage};
+use neater_base::WallTime;
+use neater_property::neat::{NeatArray, NeatProperty, NeatValue};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const NOW: WallTime = WallTime(Duration::from_secs(1_800_000_000));
+/// The user the daemon runs as, and two others.
+const OWNER: u32 = 500;
+const ANN: u32 = 1000;
+const BOB: u32 = 1001;
+const TOKEN: &str = "0123456789abcdef";
+
+fn daemon() -> Daemon {
+    Daemon::new(Options { limits: Limits::default(), owner: OWNER, ready: false, keeps_rules: true })
+}
+
+/// What a client gets that sends a text and closes its half.
+fn say(daemon: &mut Daemon, door: Door, user: u32, text: &str) -> (String, Vec<String>) {
+    let mut session = Session::new(door, user);
+    for piece in text.as_bytes().chunks(7) {
+        session.receive(piece, daemon, NOW);
+    }
+    session.end(daemon, NOW);
+    assert!(session.is_closed());
+    (String::from_utf8(session.take_output()).expect("text"), session.take_refusals())
+}
+
+fn ask(daemon: &mut Daemon, user: u32, text: &str) -> Vec<Value> {
+    let (answer, refusals) = say(daemon, Door::Requests, user, text);
+    assert_eq!(refusals, [] as [String; 0]);
+    assert!(answer.ends_with('\n'));
+    serde_json::from_str(&answer).expect("a list")
+}
+
+/// The interfaces of the candidates.
+fn interfaces(daemon: &mut Daemon, user: u32) -> Vec<String> {
+    let answer = ask(daemon, user, r#"[{"transport": {"value": "TCP"}}]"#);
+    let interface = |c: &Value| c["interface"]["value"].as_str().unwrap_or("-").to_owned();
+    answer.iter().map(interface).collect()
+}
+
+fn interface(uid: &str) -> String {
+    json!({"uid": uid, "root": true, "expire": -1, "properties": {"interface": {"value": uid, "score": 1}}}).to_string()
+}
+
+fn tell(daemon: &mut Daemon, door: Door, user: u32, text: &str) {
+    assert_eq!(say(daemon, door, user, text), (String::new(), vec![]));
+}
+
+#[test]
+fn what_a_user_tells_steers_that_user_and_what_root_tells_everybody() {
+    let mut d = daemon();
+    tell(&mut d, Door::Cib, 0, &interface("eth0"));
+    tell(&mut d, Door::Cib, ANN, &interface("tun0"));
+    assert_eq!(interfaces(&mut d, ANN), ["eth0", "tun0", "-"]);
+    for other in [BOB, OWNER, 0] {
+        assert_eq!(interfaces(&mut d, other), ["eth0", "-"]);
+    }
+    // A link of Ann's takes the plain row of the interface away for her alone.
+    let link = json!({"uid": "l", "link": true, "match": [{"interface": {"value": "eth0"}}],
+        "properties": {"delay": {"value": 5, "score": 9}}});
+    tell(&mut d, Door::Cib, ANN, &link.to_string());
+    assert_eq!(ask(&mut d, ANN, r#"[{"transport": {"value": "TCP"}}]"#)[0]["delay"]["value"], 5);
+    assert_eq!(ask(&mut d, BOB, r#"[{"transport": {"value": "TCP"}}]"#)[0]["delay"], Value::Null);
+
+    let deny = json!({"uid": "deny", "match": {"interface": {"value": "eth0"}}, "properties": [[]]}).to_string();
+    tell(&mut d, Door::Pib, BOB, &deny);
+    assert_eq!(interfaces(&mut d, BOB), ["-"]);
+    assert_eq!(interfaces(&mut d, ANN), ["eth0", "tun0", "-"]);
+    tell(
+        &mut d,
+        Door::Pib,
+        OWNER,
+        &json!({"uid": "all", "match": {"interface": {"value": "tun0"}}, "properties": [[]]}).to_string(),
+    );
+    assert_eq!(interfaces(&mut d, ANN), ["eth0", "-"]);
+    // News of root's reach those who have something of their own, too.
+    tell(&mut d, Door::Cib, 0, &interface("wlan0"));
+    assert_eq!(interfaces(&mut d, ANN), ["eth0", "wlan0", "-"]);
+    assert_eq!(interfaces(&mut d, BOB), ["wlan0", "-"]);
+}
+
+#[test]
+fn nobody_changes_what_belongs_to_another() {
+    let mut d = daemon();
+    tell(&mut d, Door::Cib, OWNER, &interface("eth0"));
+    tell(&mut d, Door::Pib, OWNER, r#"{"uid": "Rule", "properties": {"x": {"value": 1}}}"#);
+    for (door, text) in [(Door::Cib, interface("eth0")), (Door::Pib, r#"{"uid": "rULE"}"#.into())] {
+        let (told, why) = say(&mut d, door, ANN, &text);
+        assert!(told.contains("belongs to another user") && why.len() == 1, "{told}");
+    }
+    assert_eq!(d.remove_node(ANN, "eth0"), Err(Refusal::NotYours));
+    assert_eq!(d.remove_rule(ANN, Stage::Policy, "rule"), Err(Refusal::NotYours));
+    tell(&mut d, Door::Cib, ANN, &interface("tun0"));
+    tell(&mut d, Door::Cib, BOB, &interface("tun0"));
+    assert_eq!(d.remove_node(ANN, "tun0"), Ok(()));
+    assert_eq!(interfaces(&mut d, ANN), ["eth0", "-"]);
+    assert_eq!(interfaces(&mut d, BOB), ["eth0", "tun0", "-"]);
+    assert_eq!(d.remove_node(ANN, "tun0"), Err(Refusal::Unknown));
+
+    // A document counts as a whole or not at all.
+    let mixed = format!("[{}, {}]", interface("a"), interface("eth0"));
+    assert!(say(&mut d, Door::Cib, ANN, &mixed).0.contains("another user"));
+    assert_eq!(interfaces(&mut d, ANN), ["eth0", "-"]);
+}
+
+#[test]
+fn guests_have_bounds_each_and_together() {
+    let mut d = daemon();
+    let rules = |from: usize, n: usize| {
+        let all: Vec<Value> = (from..from + n).map(|i| json!({"uid": format!("r{i}")})).collect();
+        Value::from(all).to_string()
+    };
+    tell(&mut d, Door::Pib, ANN, &rules(0, MAX_GUEST_RULES));
+    tell(&mut d, Door::Pib, ANN, &rules(0, 5));
+    assert!(say(&mut d, Door::Pib, ANN, &rules(MAX_GUEST_RULES, 1)).0.contains("remove some first"));
+    assert!(say(&mut d, Door::Pib, BOB, &rules(0, MAX_BATCH + 1)).0.contains("at most 1024 objects"));
+    for i in 1..MAX_GUESTS as u32 {
+        tell(&mut d, Door::Cib, 2000 + i, &interface("x"));
+    }
+    assert!(say(&mut d, Door::Cib, BOB, &interface("x")).0.contains("64 users"));
+    // Who has nothing left makes room.
+    assert_eq!(d.remove_node(2001, "x"), Ok(()));
+    tell(&mut d, Door::Cib, BOB, &interface("x"));
+    for i in 1..MAX_GUESTS as u32 {
+        interfaces(&mut d, 2000 + i);
+    }
+    assert!(d.views() <= MAX_VIEWS);
+}
+
+#[test]
+fn news_without_end_take_no_more_room() {
+    let mut d = daemon();
+    let mut session = Session::new(Door::Cib, ANN);
+    let node = |i: u32| {
+        let json = json!({"uid": format!("n{i}"), "match": [{"interface": {"value": "eth0"}}], "link": true,
+            "properties": {"rtt": {"value": i}}, "expire": 1_800_000_000 + i64::from(i)});
+        Node::from_json(json, "", "", NOW).expect("a node").0
+    };
+    for i in 1..20_000 {
+        let mut bytes = Vec::new();
+        wire::frame(&mut bytes, Kind::Node, i as u16, |out| wire::put_node(out, &node(i), 60 + i));
+        session.receive(&bytes, &mut d, NOW);
+        let answer = session.take_output();
+        assert_eq!(Frame::first(&answer).expect("a frame").map(|f| f.kind), Some(Kind::Done));
+        if i % 1000 == 0 {
+            interfaces(&mut d, ANN);
+        }
+    }
+    assert_eq!(d.guest_nodes(ANN), MAX_GUEST_NODES);
+    let later = WallTime(NOW.0 + Duration::from_secs(100_000));
+    tell(&mut d, Door::Cib, ANN, &interface("eth0"));
+    d.decide(ANN, &Requests::from_text(r#"[{"transport": {"value": "TCP"}}]"#).expect("a request"), later)
+        .expect("done");
+    assert_eq!(d.rows(later).rows.len(), 0);
+}
+
+#[test]
+fn hostile_documents_are_refused_with_their_place() {
+    let mut d = daemon();
+    let deep = "[".repeat(100_000);
+    let huge = format!("[{{\"a\": {{\"value\": \"{}\"}}}}]", "x".repeat(1 << 20));
+    for (text, why) in [
+        (deep.as_str(), "recursion limit"),
+        (&huge, "at most 1048576 bytes"),
+        ("[{\"a\": {\"value\": NaN}}]", "line 1 column 18: not JSON"),
+        ("[{\"a\": {},\n \"a\": {}}]", "line 2 column"),
+        ("[{\"a\": {\"value\": 1e999}}]", "number out of range"),
+        ("{}", "list of requests"),
+        ("", "EOF"),
+        ("[{\"a\":\n  {\"precedence\": 7}}]", "line 2 column 4: precedence is 0, 1 or 2"),
+    ] {
+        // NEAT's library waits for ever for a word that is no list of candidates.
+        let (told, refusals) = say(&mut d, Door::Requests, ANN, text);
+        if text.is_empty() {
+            assert_eq!((told.as_str(), refusals.len()), ("", 0));
+            continue;
+        }
+        assert_eq!(told, "");
+        assert!(refusals[0].contains(why), "{why}: {}", refusals[0]);
+        // As a policy, the others are none either.
+        if text != "{}" && !text.contains("precedence") {
+            let (told, _) = say(&mut d, Door::Pib, ANN, text);
+            assert!(serde_json::from_str::<Value>(&told).expect("JSON")["error"].is_string(), "{told}");
+        }
+    }
+    let (told, _) =
+        say(&mut d, Door::Cib, ANN, "[{\"uid\": \"a\"},\n {\"uid\": \"b\", \"properties\": [[{\"c\": 1}]]}]");
+    assert!(told.contains("line 2 column 32"), "{told}");
+    let many: Vec<Value> = (0..=MAX_REQUESTS).map(|i| json!({"a": {"value": i}})).collect();
+    assert!(say(&mut d, Door::Requests, ANN, &Value::from(many).to_string()).1[0].contains("alternatives"));
+    let mut session = Session::new(Door::Requests, ANN);
+    session.receive(b"[\"\xff\"]", &mut d, NOW);
+    session.end(&mut d, NOW);
+    assert!(session.take_refusals()[0].contains("not UTF-8"));
+}
+
+fn value() -> impl Strategy<Value = NeatValue> {
+    let single = prop_oneof![
+        any::<bool>().prop_map(NeatValue::Bool),
+        (-4i32..4).prop_map(|n| NeatValue::Number(n.into())),
+        "[ab€]{0,3}".prop_map(NeatValue::Text),
+    ];
+    prop_oneof![
+        1 => Just(NeatValue::Any),
+        6 => single.clone(),
+        2 => proptest::collection::vec(single, 0..4).prop_map(|v| NeatValue::set(v).unwrap()),
+        2 => (0i32..4, 0i32..3).prop_map(|(start, len)| NeatValue::range(start.into(), (start + len).into()).unwrap()),
+    ]
+}
+
+fn array() -> impl Strategy<Value = NeatArray> {
+    let key = prop_oneof!["[a-d]", Just("transport".to_string()), Just("security".to_string())];
+    let property = (key, value(), 0u8..3, -2i32..3, any::<bool>()).prop_map(|(k, v, p, s, evaluated)| NeatProperty {
+        evaluated,
+        ..NeatProperty::new(&k, v).with_precedence(p).with_score(s.into())
+    });
+    proptest::collection::vec(property, 0..4).prop_map(|all| all.into_iter().map(|p| (p.key.clone(), p)).collect())
+}
+
+fn object(array: &NeatArray) -> Value {
+    array.to_json()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn prop_both_forms_of_a_question_get_the_same_answer(requests in proptest::collection::vec(array(), 1..5), row in array()) {
+        let mut d = daemon();
+        tell(&mut d, Door::Cib, 0, &json!({"uid": "n", "root": true, "properties": object(&row)}).to_string());
+        let text = Value::from(requests.iter().map(object).collect::<Vec<_>>()).to_string();
+        let (told, _) = say(&mut d, Door::Requests, ANN, &text);
+        let mut session = Session::new(Door::Requests, ANN);
+        let mut question = Vec::new();
+        wire::frame(&mut question, Kind::Decide, 7, |out| wire::put_requests(out, &requests));
+        question.iter().for_each(|b| session.receive(&[*b], &mut d, NOW));
+        let answer = session.take_output();
+        let frame = Frame::first(&answer).expect("a frame").expect("all of it");
+        prop_assert_eq!((frame.kind, frame.id, frame.len()), (Kind::Decision, 7, answer.len()));
+        let ranked = wire::decision(frame.payload).expect("a decision");
+        let json: Vec<Value> = ranked.iter().map(|r| r.properties.to_json()).collect();
+        prop_assert_eq!(serde_json::from_str::<Value>(&told).expect("JSON"), Value::from(json));
+    }
+
+    #[test]
+    fn prop_a_node_is_read_as_it_was_written(
+        groups in proptest::collection::vec(proptest::collection::vec(array(), 0..3), 0..3),
+        matches in proptest::collection::vec(array(), 0..3),
+        root: bool, link: bool, seconds in 0u32..100,
+    ) {
+        let mut properties = neater_property::neat::NeatMultiArray::new();
+        groups.into_iter().for_each(|g| properties.push(g));
+        let node = Node {
+            uid: "n".into(), root, link, matches, alternatives: properties.expand().expect("few"), properties,
+            priority: 0, expires: (seconds > 0).then(|| WallTime(NOW.0 + Duration::from_secs(seconds.into()))),
+            description: String::new(), others: serde_json::Map::new(),
+        };
+        let mut bytes = Vec::new();
+        wire::put_node(&mut bytes, &node, seconds);
+        prop_assert_eq!(wire::node(&bytes, NOW), Ok(node));
+        for cut in 0..bytes.len() {
+            prop_assert!(wire::node(&bytes[..cut], NOW).is_err());
+        }
+    }
+
+    #[test]
+    fn prop_no_bytes_do_harm(bytes in proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(2), Just(wire::MARK), any::<u8>()], 0..200)) {
+        let mut d = daemon();
+        for door in Door::ALL {
+            let mut session = Session::new(door, ANN);
+            session.receive(&bytes, &mut d, NOW);
+            session.end(&mut d, NOW);
+            prop_assert!(session.is_closed());
+        }
+        let _ = (wire::requests(&bytes), wire::node(&bytes, NOW), wire::decision(&bytes), wire::forget(&bytes));
+    }
+
+    #[test]
+    fn prop_nothing_weakens_what_a_program_requires_for_its_security(
+        rules in proptest::collection::vec((array(), array(), any::<bool>(), any::<bool>()), 1..6),
+        rows in proptest::collection::vec(array(), 0..4),
+        more in array(),
+    ) {
+        let mut d = daemon();
+        let texts = rules.iter().enumerate().map(|(i, (matches, says, replaces, profile))| {
+            json!({"uid": format!("r{i}"), "match": object(matches), "properties": object(says), "replace_matched": replaces,
+                "policy_type": if *profile { "profile" } else { "policy" }})
+        });
+        tell(&mut d, Door::Pib, 0, &Value::from(texts.collect::<Vec<_>>()).to_string());
+        for (i, row) in rows.iter().enumerate() {
+            tell(&mut d, Door::Cib, 0, &json!({"uid": format!("n{i}"), "root": true, "properties": object(row)}).to_string());
+        }
+        let mut request = more;
+        request.replace(NeatProperty::new("security", true).with_precedence(2));
+        request.replace(NeatProperty::new("transport", "TCP"));
+        for candidate in ask(&mut d, ANN, &Value::from(vec![object(&request)]).to_string()) {
+            prop_assert_eq!(&candidate["security"]["value"], true);
+            prop_assert_eq!(&candidate["security"]["precedence"], 2);
+        }
+    }
+}
+
+fn rest(d: &mut Daemon, method: &str, path: &str, token: Option<&str>, body: &str) -> Response {
+    let authorization = token.map(|t| format!("Bearer {t}"));
+    let request = Request {
+        method,
+        path,
+        host: Some("127.0.0.1:45888"),
+        authorization: authorization.as_deref(),
+        content_type: Some("application/json; charset=utf-8"),
+        body: body.as_bytes(),
+    };
+    d.rest(&request, PORT, TOKEN, NOW)
+}
+
+#[test]
+fn rest_reads_for_all_and_writes_for_who_has_the_token() {
+    let mut d = daemon();
+    let policy = r#"{"match": {"app": {"value": "x"}}, "properties": {"dscp": {"value": 10}}}"#;
+    for token in [None, Some(""), Some("0123456789abcdee"), Some("0123456789abcdef0")] {
+        assert_eq!(rest(&mut d, "PUT", "/pib/site", token, policy).status, 401);
+        assert_eq!(rest(&mut d, "DELETE", "/cib/x", token, "").status, 401);
+        assert_eq!(rest(&mut d, "GET", "/reload", token, "").status, 401);
+    }
+    let put = rest(&mut d, "PUT", "/pib/Site", Some(TOKEN), policy);
+    assert_eq!((put.status, put.body.as_str()), (200, "OK"));
+    assert_eq!(rest(&mut d, "GET", "/pib", None, "").body, "[\"site\"]\n");
+    let held: Value = serde_json::from_str(&rest(&mut d, "GET", "/pib/SITE", None, "").body).expect("JSON");
+    assert_eq!(held["properties"][0][0]["dscp"]["value"], 10);
+    assert!(
+        matches!(&d.take_effects()[..], [Effect::Save { file, text }] if file == "site.policy" && text.contains("dscp"))
+    );
+    let gone = rest(&mut d, "DELETE", "/pib/site", Some(TOKEN), "");
+    assert_eq!((gone.status, gone.body.as_str()), (200, "Policy removed"));
+    assert_eq!(d.take_effects(), [Effect::Remove { file: "site.policy".into() }]);
+    let gone = rest(&mut d, "DELETE", "/pib/site", Some(TOKEN), "");
+    assert_eq!((gone.status, gone.body.as_str()), (404, "Policy not found (uid 'site')."));
+
+    assert_eq!(rest(&mut d, "PUT", "/cib/eth0", Some(TOKEN), &interface("other")).status, 200);
+    assert_eq!(rest(&mut d, "GET", "/cib", None, "").body, "[\"eth0\"]\n");
+    let rows: Value = serde_json::from_str(&rest(&mut d, "GET", "/cib/rows", None, "").body).expect("JSON");
+    assert_eq!(rows[0]["interface"]["value"], "other");
+    assert_eq!(rest(&mut d, "DELETE", "/cib/eth0", Some(TOKEN), "").body, "CIB node removed");
+    assert_eq!(rest(&mut d, "GET", "/cib/eth0", None, "").status, 404);
+
+    let bad = rest(&mut d, "PUT", "/pib/bad", Some(TOKEN), "{\n \"priority\": []}");
+    assert!(bad.status == 400 && bad.body.contains("line 2 column 2: priority is a number"), "{}", bad.body);
+    assert_eq!(rest(&mut d, "PATCH", "/pib/x", Some(TOKEN), "").allow.as_deref(), Some("GET, PUT, DELETE"));
+    assert_eq!(rest(&mut d, "OPTIONS", "/pib/x", None, "").status, 405);
+    assert_eq!(rest(&mut d, "GET", "/", None, "").status, 404);
+    assert!(rest(&mut d, "GET", "/reload", Some(TOKEN), "").reload);
+    let rebound = Request {
+        method: "GET",
+        path: "/pib",
+        host: Some("evil.example:45888"),
+        authorization: None,
+        content_type: None,
+        body: b"",
+    };
+    assert_eq!(d.rest(&rebound, PORT, TOKEN, NOW).status, 421);
+    assert_eq!(d.rest(&Request { host: None, ..rebound }, PORT, TOKEN, NOW).status, 421);
+    let form = Request {
+        method: "PUT",
+        host: Some("127.0.0.1:45888"),
+        authorization: Some("Bearer 0123456789abcdef"),
+        path: "/pib/x",
+        content_type: Some("text/plain"),
+        body: b"{}",
+    };
+    assert_eq!(d.rest(&form, PORT, TOKEN, NOW).status, 415);
+}
+
+#[test]
+fn the_description_names_every_path_and_method_and_no_other() {
+    let mut d = daemon();
+    let description: Value = serde_json::from_str(&rest(&mut d, "GET", "/openapi.json", None, "").body).expect("JSON");
+    for (path, item) in description["paths"].as_object().expect("paths") {
+        let path = path.replace("{uid}", "x");
+        for method in ["GET", "PUT", "DELETE", "POST", "PATCH", "OPTIONS", "HEAD"] {
+            let told = item[method.to_lowercase()].is_object();
+            let status = rest(&mut d, method, &path, None, "").status;
+            assert_eq!(status != 405, told, "{method} {path}: {status}");
+            assert_eq!(status == 401, item[method.to_lowercase()]["security"].is_array(), "{method} {path}");
+        }
+    }
+    let text = description.to_string();
+    for reference in text.split("#/components/schemas/").skip(1) {
+        let name = reference.split('"').next().expect("a name");
+        assert!(description["components"]["schemas"][name].is_object(), "{name}");
+    }
+}
+
+#[test]
+fn names_of_files_lead_nowhere_else() {
+    let mut d = daemon();
+    for uid in ["../../etc/passwd", ".hidden", "a/b", "é", "", "x y", &"l".repeat(200)] {
+        let put = json!({"uid": uid}).to_string();
+        let _ = say(&mut d, Door::Pib, 0, &put);
+    }
+    for effect in d.take_effects() {
+        let Effect::Save { file, .. } = effect else { panic!("{effect:?}") };
+        assert!(file.starts_with("uid-") && file.ends_with(".policy") && !file.contains('/'), "{file}");
+    }
+    // A file that says a rule is the one that is written when the rule changes.
+    d.load(&[SourceFile { name: "10-site.policy", text: r#"{"uid": "site"}"# }], &[], NOW);
+    tell(&mut d, Door::Pib, OWNER, r#"{"uid": "site", "priority": 3}"#);
+    assert!(matches!(&d.take_effects()[..], [Effect::Save { file, .. }] if file == "10-site.policy"));
+    assert_eq!(d.remove_rule(OWNER, Stage::Policy, "site"), Ok(()));
+    assert_eq!(d.take_effects(), [Effect::Remove { file: "10-site.policy".into() }]);
+}
+
+#[test]
+fn what_happened_is_counted() {
+    let mut d = daemon();
+    tell(&mut d, Door::Cib, OWNER, &interface("eth0"));
+    interfaces(&mut d, ANN);
+    interfaces(&mut d, BOB);
+    let _ = say(&mut d, Door::Requests, ANN, "nonsense");
+    d.counters.worked(Duration::from_micros(15));
+    let text = rest(&mut d, "GET", "/metrics", None, "").body;
+    for line in [
+        "neater_pm_decisions_total 2",
+        "neater_pm_decisions_cached_total 1",
+        "neater_pm_nodes 1",
+        "neater_pm_requests_total{socket=\"pm\"} 3",
+        "neater_pm_refused_total{socket=\"pm\"} 1",
+        "neater_pm_work_seconds_bucket{le=\"0.00001\"} 0",
+        "neater_pm_work_seconds_bucket{le=\"0.00002\"} 1",
+        "neater_pm_work_seconds_bucket{le=\"+Inf\"} 1",
+        "neater_pm_work_seconds_count 1",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+    }
+    // Every family has its type, and every sample a number.
+    for line in text.lines().filter(|l| !l.starts_with('#')) {
+        let (name, number) = line.rsplit_once(' ').expect("two parts");
+        assert!(number.parse::<f64>().is_ok(), "{line}");
+        let family = name.split('{').next().expect("a name");
+        let family = ["_bucket", "_sum", "_count"].iter().fold(family, |f, s| f.strip_suffix(s).unwrap_or(f));
+        assert!(text.contains(&format!("# TYPE {family} ")), "{family}");
+    }
+}
+
+#[test]
+fn frames_belong_to_their_sockets_and_nonsense_ends_the_connection() {
+    let mut d = daemon();
+    let mut session = Session::new(Door::Requests, ANN);
+    let mut bytes = Vec::new();
+    wire::frame(&mut bytes, Kind::Forget, 1, |out| out.extend([1, 0, b'x']));
+    wire::frame(&mut bytes, Kind::Decide, 2, |out| wire::put_requests(out, &[]));
+    session.receive(&bytes, &mut d, NOW);
+    assert!(session.is_idle() && !session.is_closed());
+    let answers = session.take_output();
+    let first = Frame::first(&answers).expect("a frame").expect("all");
+    assert_eq!((first.kind, first.id), (Kind::Refused, 1));
+    let second = Frame::first(&answers[first.len()..]).expect("a frame").expect("all");
+    assert_eq!((second.kind, second.id), (Kind::Decision, 2));
+    assert_eq!(wire::decision(second.payload).expect("a decision").len(), 0);
+    session.receive(&[wire::MARK, 99, 0, 0, 0, 0, 0, 0], &mut d, NOW);
+    assert!(session.is_closed());
+    let last = session.take_output();
+    assert_eq!(Frame::first(&last).expect("a frame").map(|f| f.kind), Some(Kind::Refused));
+    // A rule of the same kind for what is far too long.
+    let mut session = Session::new(Door::Cib, ANN);
+    session.receive(&[wire::MARK, 2, 0, 0, 0xff, 0xff, 0xff, 0x7f], &mut d, NOW);
+    assert!(session.is_closed());
+}
