@@ -257,6 +257,45 @@ fn what_another_user_tells_steers_that_user_alone() {
 }
 
 #[test]
+fn a_rule_takes_no_other_files_place_and_removes_none() {
+    let m = Manager::start("pm-names", &[]);
+    let (notes, mine) = ("not a policy yet", r#"{"uid": "other", "match": {"x": 1}, "properties": {"y": 1}}"#);
+    m.folder.put("pib/foo.policy", mine);
+    m.folder.put("pib/bar.policy", notes);
+    let policy = r#"{"match": {"app": {"value": "x"}}, "properties": {"dscp": {"value": 10}}}"#;
+    for (uid, text) in [("foo", mine), ("bar", notes)] {
+        let path = format!("/pib/{uid}");
+        let (status, why) = m.write("PUT", &path, policy);
+        assert!(status == 500 && why.contains("says something else already"), "{status} {why}");
+        assert_eq!(m.get(&path).0, 200, "it counts all the same");
+        assert_eq!(m.write("PUT", &path, policy).0, 500, "nor the second time");
+        assert_eq!(m.write("DELETE", &path, "").0, 200);
+        assert_eq!(std::fs::read_to_string(m.folder.path("pib").join(format!("{uid}.policy"))).expect("there"), text);
+    }
+    // One's own is written, written again and removed.
+    let path = m.folder.path("pib/own.policy");
+    for dscp in ["10", "12"] {
+        assert_eq!(m.write("PUT", "/pib/own", &policy.replace("10", dscp)).0, 200);
+        assert!(std::fs::read_to_string(&path).expect("there").contains(dscp));
+    }
+    assert_eq!(m.write("DELETE", "/pib/own", "").0, 200);
+    let left: Vec<_> =
+        std::fs::read_dir(m.folder.path("pib")).expect("read").flatten().map(|f| f.file_name()).collect();
+    assert!(!path.exists() && left.len() == 2, "{left:?}");
+}
+
+#[test]
+fn sockets_do_not_lie_where_others_could_put_theirs() {
+    let f = Folder::new("pm-open");
+    let open = f.path("open");
+    std::fs::create_dir(&open).expect("made");
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).expect("set");
+    let r = run(neater().args(["pm", "--no-rest", "--sock"]).arg(&open));
+    assert!(r.code == 4 && r.err.contains("can be changed by other users"), "{} {}", r.code, r.err);
+    assert_eq!(std::fs::read_dir(&open).expect("read").count(), 0);
+}
+
+#[test]
 fn a_thousand_clients_at_once_and_clients_that_die_leave_the_others_alone() {
     let m = Manager::start("pm-thousand", &[]);
     m.folder.put("cib/eth0.cib", interface("eth0"));
