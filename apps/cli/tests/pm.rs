@@ -235,7 +235,7 @@ fn as_nobody(folder: &Folder, args: &[&str]) -> Ran {
 fn what_another_user_tells_steers_that_user_alone() {
     let m = Manager::start("pm-users", &["--shared"]);
     if as_nobody(&m.folder, &["--version"]).code != 0 {
-        // Only root can be another user.
+        eprintln!("SKIP: only root can be another user");
         return;
     }
     m.folder.put("cib/eth0.cib", interface("eth0"));
@@ -254,6 +254,94 @@ fn what_another_user_tells_steers_that_user_alone() {
     // The token is for the manager's own user.
     let read = Command::new("cat").arg(m.socket("rest_token")).uid(65534).stderr(Stdio::null()).status();
     assert!(!read.expect("cat").success());
+}
+
+/// Runs a command in the network namespace of a process.
+fn beside(child: &Child, args: &[&str]) -> bool {
+    let mut c = Command::new("nsenter");
+    c.arg("--net").arg("--target").arg(child.id().to_string()).args(args);
+    c.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+}
+
+#[test]
+fn interfaces_count_while_they_are_there() {
+    if !Command::new("unshare").args(["--net", "ip", "link"]).stdout(Stdio::null()).status().is_ok_and(|s| s.success())
+    {
+        eprintln!("SKIP: a network namespace needs root, unshare, nsenter and ip");
+        return;
+    }
+    let folder = Folder::new("pm-interfaces");
+    let mut c = Command::new("unshare");
+    c.args(["--net", env!("CARGO_BIN_EXE_neater"), "pm", "--json", "--bare", "--no-rest", "--sock"])
+        .arg(folder.path("sock"));
+    let mut child = c.stdout(Stdio::piped()).spawn().expect("started");
+    let events = lines(child.stdout.take().expect("a pipe"));
+    let m = Manager { child, events, folder, port: 0 };
+    m.event("managing");
+    let found = || -> Vec<Value> { m.candidates("interface").into_iter().filter(|v| !v.is_null()).collect() };
+    assert_eq!(found(), Vec::<Value>::new());
+    let until = |wanted: &[Value]| {
+        let end = Instant::now() + Duration::from_secs(20);
+        while found() != wanted {
+            assert!(Instant::now() < end, "{:?} and not {wanted:?}", found());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    for args in [
+        "ip link add v0 mtu 1400 type veth peer name v1",
+        "ip addr add 192.0.2.7/24 dev v0",
+        "ip link set v1 up",
+        "ip link set v0 up",
+    ] {
+        assert!(beside(&m.child, &args.split(' ').collect::<Vec<_>>()), "{args}");
+    }
+    until(&[json!("v0")]);
+    // The kernel may tell of the MTU and of the address at different times.
+    let told = |key: &str| m.candidates(key).into_iter().find(|v| !v.is_null());
+    assert_eq!(told("local_ip"), Some(json!("192.0.2.7")));
+    assert_eq!(told("mtu").and_then(|v| v.as_f64()), Some(1400.0));
+    assert_eq!(told("metered"), Some(json!(false)), "a cable");
+    assert!(beside(&m.child, &["ip", "link", "del", "v0"]));
+    until(&[]);
+}
+
+#[test]
+fn a_rule_takes_no_other_files_place_and_removes_none() {
+    let m = Manager::start("pm-names", &[]);
+    let (notes, mine) = ("not a policy yet", r#"{"uid": "other", "match": {"x": 1}, "properties": {"y": 1}}"#);
+    m.folder.put("pib/foo.policy", mine);
+    m.folder.put("pib/bar.policy", notes);
+    let policy = r#"{"match": {"app": {"value": "x"}}, "properties": {"dscp": {"value": 10}}}"#;
+    for (uid, text) in [("foo", mine), ("bar", notes)] {
+        let path = format!("/pib/{uid}");
+        let (status, why) = m.write("PUT", &path, policy);
+        assert!(status == 500 && why.contains("says something else already"), "{status} {why}");
+        assert_eq!(m.get(&path).0, 200, "it counts all the same");
+        assert_eq!(m.write("PUT", &path, policy).0, 500, "nor the second time");
+        assert_eq!(m.write("DELETE", &path, "").0, 200);
+        assert_eq!(std::fs::read_to_string(m.folder.path("pib").join(format!("{uid}.policy"))).expect("there"), text);
+    }
+    // One's own is written, written again and removed.
+    let path = m.folder.path("pib/own.policy");
+    for dscp in ["10", "12"] {
+        assert_eq!(m.write("PUT", "/pib/own", &policy.replace("10", dscp)).0, 200);
+        assert!(std::fs::read_to_string(&path).expect("there").contains(dscp));
+    }
+    assert_eq!(m.write("DELETE", "/pib/own", "").0, 200);
+    let left: Vec<_> =
+        std::fs::read_dir(m.folder.path("pib")).expect("read").flatten().map(|f| f.file_name()).collect();
+    assert!(!path.exists() && left.len() == 2, "{left:?}");
+}
+
+#[test]
+fn sockets_do_not_lie_where_others_could_put_theirs() {
+    let f = Folder::new("pm-open");
+    let open = f.path("open");
+    std::fs::create_dir(&open).expect("made");
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).expect("set");
+    let r = run(neater().args(["pm", "--no-rest", "--sock"]).arg(&open));
+    assert!(r.code == 4 && r.err.contains("can be changed by other users"), "{} {}", r.code, r.err);
+    assert_eq!(std::fs::read_dir(&open).expect("read").count(), 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod cached;
 mod check;
+mod ended;
 mod lessons;
 mod paths;
 mod refusal;
@@ -12,8 +13,7 @@ pub(crate) use self::lessons::Trial;
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io, cache_key};
 use crate::engine::Timer;
-use crate::event::{AttemptError, ConnectionError, EstablishmentError, Event, Reason, Step};
-use crate::greeting::HandOver;
+use crate::event::{AttemptError, EstablishmentError, Reason, Step};
 use crate::ids::Owner;
 use crate::request::socket_priority;
 use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
@@ -22,10 +22,8 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, NetError, SocketOption, SocketOptions};
 use neater_base::{Instant, Key};
-use neater_quic::Direction;
 use neater_race::{
-    Address, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, Progress, Race, StackId,
-    StackOption,
+    Address, Candidate, CandidateId, Config, Family, Input, Output, PathId, Progress, Race, StackId, StackOption,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -684,212 +682,6 @@ impl<N: Net> Engine<N> {
             What::Quic(k) => self.quic_abandon(k),
             What::Sctp(k) => self.sctp_abandon(k),
             What::Dtls(k) => self.dtls_drop(k),
-        }
-    }
-
-    fn won(&mut self, conn: Key, candidate: Option<CandidateId>) {
-        let Some(est) = self.est(conn) else { return };
-        let Some(i) = est.attempts.iter().position(|a| a.candidate == candidate) else { return };
-        let winner = est.attempts.swap_remove(i);
-        self.step(conn, Step::Chosen { stack: winner.stack, addr: winner.addr });
-        self.become_established(conn, winner.what);
-    }
-
-    /// The connection gets its transport; everybody else is sent home.
-    fn become_established(&mut self, conn: Key, what: What) {
-        let Some((stack, addr)) = self.describe(what) else { return };
-        let now = self.now;
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        let est = c.est.take();
-        let raced = est.is_some();
-        let lessons = est.as_ref().map(|est| self.lessons_of(conn, est, what)).unwrap_or_default();
-        if let Some(mut est) = est {
-            // The race still has its cancellations to say.
-            while let Some(output) = est.race.poll_output(now) {
-                if let Output::Cancel(id) = output
-                    && let Some(i) = est.attempts.iter().position(|a| a.candidate == Some(id))
-                {
-                    let attempt = est.attempts.swap_remove(i);
-                    self.release_attempt(attempt.what, true);
-                    self.step(conn, Step::Withdrawn { stack: attempt.stack, addr: attempt.addr });
-                }
-            }
-            for attempt in est.attempts.iter().filter(|a| a.what != what) {
-                self.release_attempt(attempt.what, true);
-            }
-            for id in &est.lookups {
-                self.names.forget(*id);
-            }
-            let report = self.outcomes_of(&est, conn);
-            if let Some(c) = self.conns.get_mut(conn) {
-                c.ext().candidates = report;
-            }
-        }
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        c.stack = Some(stack);
-        c.since = now;
-        let cache_key = c.cache_key();
-        let establishment = c.since - c.began;
-        match what {
-            What::Channel(k) => {
-                c.io = Io::Channel(k);
-                if let Some(ch) = self.channels.get_mut(k) {
-                    ch.behind = Behind::Conn(conn);
-                    ch.deadline = None;
-                }
-                if stack == Stack::Tls && self.tls_took_first(k) {
-                    self.first_was_taken(conn);
-                }
-            }
-            What::Quic(k) => self.quic_won(conn, k, stack),
-            What::Sctp(k) => self.sctp_won(conn, k),
-            What::Dtls(k) => self.dtls_won(conn, k),
-        }
-        // An outcome that was used is no news: it is tried anew when its lifetime ends.
-        if let Some(key) = cache_key.filter(|_| raced) {
-            let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(establishment));
-            self.outcomes.record_success(now, key, outcome);
-            if let Some(until) = self.resolved_until(conn, addr.is_ipv4()) {
-                self.outcomes.expire_by(&key, until);
-            }
-        }
-        self.learn(conn, lessons);
-        self.enter_established(conn);
-        if let What::Quic(k) = what {
-            // What the peer sent while the race was being decided.
-            self.quic_accept(k, Direction::Both);
-            self.quic_accept(k, Direction::One);
-            self.quic_take_datagrams(k);
-        }
-        if let What::Sctp(k) = what {
-            self.sctp_begin(k);
-        }
-        if let What::Dtls(k) = what {
-            self.dtls_take(k, neater_base::net::Ecn::NotEct);
-        }
-    }
-
-    /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned connections alike.
-    pub(crate) fn enter_established(&mut self, conn: Key) {
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        if matches!(c.io, Io::StreamPending { .. } | Io::SctpPending { .. }) {
-            return;
-        }
-        if (c.framed() || c.request.framer.frames()) && !self.begin_framing(conn, HandOver::Opener) {
-            return;
-        }
-        self.now_established(conn);
-    }
-
-    /// The connection is ready, and so is its framer.
-    pub(crate) fn now_established(&mut self, conn: Key) {
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        self.stats.established += 1;
-        c.state = ConnectionState::Established;
-        if c.request.rates != (None, None) {
-            self.begin_rates(conn);
-        }
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        let waited_for = c.final_sent || c.wants_room || c.close_wanted;
-        let plain = !c.request.framer.frames() && c.ext.is_none() && c.tx.is_empty();
-        if plain && !waited_for {
-            return self.notify(conn, Event::Ready);
-        }
-        if self.conns.get(conn).is_some_and(|c| c.stack.is_some_and(|s| !s.is_stream())) {
-            self.fit_datagrams(conn);
-        }
-        self.notify(conn, Event::Ready);
-        self.after_established(conn);
-    }
-
-    fn lost(&mut self, conn: Key) {
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        let late = self.now - c.since >= c.request.timeout.unwrap_or(Duration::MAX);
-        let deadline = c.request.timeout.map(|t| c.since + t);
-        // The cached outcome may still be waiting for its peer; it is all there is now, so let it.
-        if !late && c.est.as_ref().is_some_and(|e| e.attempts.iter().any(|a| a.candidate.is_none())) {
-            if let Some(at) = deadline {
-                self.timers.push(at, Timer::Race(conn));
-            }
-            return;
-        }
-        let Some(est) = c.est.take() else { return };
-        for attempt in &est.attempts {
-            self.release_attempt(attempt.what, true);
-        }
-        for id in &est.lookups {
-            self.names.forget(*id);
-        }
-        let candidates = self.outcomes_of(&est, conn);
-        let resolution: Vec<String> = est
-            .race
-            .resolution_report()
-            .into_iter()
-            .filter_map(|r| match r.state {
-                neater_race::ResolutionState::Failed { reason, .. } => {
-                    Some(format!("{}: {reason}", crate::resolve::record_name(r.record)))
-                }
-                neater_race::ResolutionState::Answered { count: 0, .. } => {
-                    Some(format!("{}: the name has none", crate::resolve::record_name(r.record)))
-                }
-                _ => None,
-            })
-            .collect();
-        let Some(c) = self.conns.get(conn) else { return };
-        let to: Vec<String> = c.remotes.iter().map(ToString::to_string).collect();
-        let to = to.join(" or ");
-        let (reason, message) = if late && est.has_deadline {
-            (Reason::Timeout, format!("{to} did not answer in the time allowed"))
-        } else if candidates.is_empty() && !resolution.is_empty() {
-            (Reason::ResolutionFailed, format!("{to} has no address that can be used"))
-        } else if candidates.is_empty() {
-            (Reason::NoCandidates, format!("nothing to try for {to}"))
-        } else {
-            (Reason::EstablishmentFailed, format!("no candidate for {to} could be established"))
-        };
-        let excluded = c.request.policy.excluded.iter().map(ToString::to_string).collect();
-        self.fail(conn, EstablishmentError { reason, message, candidates, excluded, resolution });
-    }
-
-    /// Ends a connection that was not established.
-    pub(crate) fn fail(&mut self, conn: Key, error: EstablishmentError) {
-        self.stats.failed += 1;
-        tracing::debug!(target: "neater::race", connection = ?conn, "{error}");
-        if let Some(c) = self.conns.get_mut(conn) {
-            c.est = None;
-            c.io = Io::None;
-            c.ext().candidates.clone_from(&error.candidates);
-        }
-        self.report_unsent(conn, &ConnectionError::Closed);
-        self.notify(conn, Event::EstablishmentError(Box::new(error)));
-        self.set_closed(conn);
-    }
-
-    /// Takes back a connection that is being established.
-    pub(crate) fn cancel_establishment(&mut self, conn: Key) {
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        match core::mem::replace(&mut c.io, Io::None) {
-            Io::Channel(k) => self.release_attempt(What::Channel(k), true),
-            Io::StreamPending { quic } => self.quic_abandon_stream(conn, quic),
-            Io::SctpPending { sctp }
-                if self.sctps.get(sctp).is_some_and(|a| a.attempt.is_some_and(|(c, _)| c == conn)) =>
-            {
-                self.sctp_abandon(sctp);
-            }
-            Io::Dtls { dtls } => self.dtls_drop(dtls),
-            Io::None => {}
-            // All but the framer was ready.
-            io => {
-                c.io = io;
-                self.detach(conn);
-            }
-        }
-        let Some(est) = self.conns.get_mut(conn).and_then(|c| c.est.take()) else { return };
-        for attempt in &est.attempts {
-            self.release_attempt(attempt.what, true);
-        }
-        for id in &est.lookups {
-            self.names.forget(*id);
         }
     }
 }

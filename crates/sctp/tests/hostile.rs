@@ -9,7 +9,7 @@ use neater_base::Rng;
 use neater_link::LinkConfig;
 use neater_sctp::{AssociationConfig, CloseReason, Layer};
 use neater_sctp_wire::chunk::{Data, Sack, Shutdown};
-use neater_sctp_wire::{Array, Packet as Wire, StreamId};
+use neater_sctp_wire::{Array, Packet as Wire, StreamId, Tag};
 use support::raw::{FIRST, Raw, data};
 use support::{World, config, ms};
 
@@ -26,6 +26,26 @@ fn a_flood_of_inits_costs_a_bounded_number_of_answers_and_nothing_that_stays() {
     raw.now += Duration::from_secs(2);
     raw.init(77);
     assert_eq!(raw.take().len(), 1);
+}
+
+#[test]
+fn strangers_from_one_source_are_answered_seldom_and_others_all_the_same() {
+    let mut raw = Raw::listening(AssociationConfig::default());
+    let limits = neater_sctp::Config { replies_per_source: 3, ..config(1, 1, AssociationConfig::default()) };
+    raw.server = neater_sctp::Endpoint::new(limits, [3; 32], &[4; 32]);
+    // Packets out of the blue, each to be answered by an ABORT chunk (RFC 9260 section 8.4, point 8).
+    let answers = |raw: &mut Raw, from: &str, times: u16| {
+        for port in 0..times {
+            let remote = std::net::SocketAddr::new(from.parse().unwrap(), 10_000 + port);
+            raw.give_from(remote, Tag(5), &data(FIRST, true, true, b"x"));
+        }
+        raw.take().len()
+    };
+    assert_eq!(answers(&mut raw, "192.0.2.66", 100), 3, "whatever its ports");
+    assert_eq!(answers(&mut raw, "198.51.100.9", 2), 2);
+    assert_eq!(answers(&mut raw, "2001:db8::1", 2) + answers(&mut raw, "2001:db8::2", 2), 3, "one network of IPv6");
+    raw.now += Duration::from_secs(1);
+    assert_eq!(answers(&mut raw, "192.0.2.66", 100), 3, "in every second");
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! Targets in `crates/policy`: files and requests of the policy manager.
 
 use neater_base::WallTime;
-use neater_policy::manager::{FileKind, Loader, Manager, Requests, SourceFile, check, test, to_text, told, vectors};
-use neater_property::neat::{NeatArray, NeatError, locate, read};
+use neater_policy::daemon::rest::{PORT, Request};
+use neater_policy::daemon::{Daemon, Door, Options, Session};
+use neater_policy::manager::{
+    FileKind, Limits, Loader, Manager, Ranked, Requests, SourceFile, check, test, to_text, told, vectors,
+};
+use neater_property::neat::{NeatArray, NeatError, NeatValue, locate, read};
 use std::time::Duration;
 
 const NOW: WallTime = WallTime(Duration::from_secs(1_000_000));
@@ -51,6 +55,60 @@ pub fn policy_manager(data: &[u8]) {
     }
     let _ = test(&mut manager, request, NOW);
     let _ = vectors::run(request);
+}
+
+/// The first byte of a piece says what it is: which socket it comes to, by whom and how it is cut; or a request of REST. No
+/// user may make another one's candidates differ, and whatever a program requires for its security stays.
+pub fn policy_daemon(data: &[u8]) {
+    const OWNER: u32 = 900;
+    const ANN: u32 = 1000;
+    const BOB: u32 = 1001;
+    let options = Options { limits: Limits::default(), owner: OWNER, ready: false, keeps_rules: true };
+    let mut daemon = Daemon::new(options);
+    let asked = r#"[{"transport": {"value": ["TCP", "SCTP"]}, "security": {"value": true, "precedence": 2}}]"#;
+    let asked = Requests::from_text(asked).expect("JSON");
+    for piece in data.split(|b| *b == 0).take(24) {
+        let Some((head, text)) = piece.split_first() else { continue };
+        let of_bob = decided(&mut daemon, BOB, &asked);
+        let user = [OWNER, ANN, 0, ANN][usize::from(head >> 2) % 4];
+        if head & 0x80 != 0 {
+            let text = String::from_utf8_lossy(text);
+            let (path, body) = text.split_once('\n').unwrap_or((&text, ""));
+            let method = ["GET", "PUT", "DELETE", "POST"][usize::from(*head) % 4];
+            let authorization = (user != ANN).then_some("Bearer t");
+            let (host, content_type) = (Some("127.0.0.1:45888"), Some("application/json"));
+            let request = Request { method, path, host, authorization, content_type, body: body.as_bytes() };
+            let response = daemon.rest(&request, PORT, "t", NOW);
+            assert!(user != ANN || method == "GET" || response.status >= 400, "{method} {path} without the token");
+        } else {
+            let mut session = Session::new(Door::ALL[usize::from(*head) % Door::ALL.len()], user);
+            // Escaped, so that frames may hold zero bytes.
+            let bytes: Vec<u8> = text.iter().map(|b| if *b == 0x1a { 0 } else { *b }).collect();
+            for part in bytes.chunks(1 + usize::from(head >> 4) * 3) {
+                session.receive(part, &mut daemon, NOW);
+                session.proceed(&mut daemon, NOW);
+            }
+            session.end(&mut daemon, NOW);
+            assert!(session.is_closed());
+        }
+        let _ = daemon.take_effects();
+        assert!(daemon.guests() <= 1, "Ann alone has said something");
+        if user == ANN {
+            assert_eq!(decided(&mut daemon, BOB, &asked), of_bob, "what Ann says steers Ann");
+        }
+        for user in [ANN, BOB, OWNER] {
+            for candidate in decided(&mut daemon, user, &asked).unwrap_or_default() {
+                let held = candidate.properties.get("security").expect("required");
+                assert_eq!((held.precedence, &held.value), (2, &NeatValue::Bool(true)));
+            }
+        }
+    }
+    assert!(daemon.metrics(NOW).lines().count() > 8);
+}
+
+/// What one user's request comes to.
+fn decided(daemon: &mut Daemon, user: u32, requests: &Requests) -> Option<Vec<Ranked>> {
+    daemon.decide(user, requests, NOW).ok().map(|d| d.ranked())
 }
 
 /// An error lies within its text.

@@ -81,16 +81,29 @@ impl Shared {
         if effects.is_empty() {
             return Ok(());
         }
-        let done = {
-            let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-            effects.iter().try_for_each(|effect| watch.perform(effect))
-        };
-        self.reload(false);
-        done.map_err(|why| {
-            let why = format!("it counts until the daemon ends, but was not written: {}", why.message);
+        let mut failed = Ok(());
+        let mut unsaved = Vec::new();
+        for effect in effects {
+            let (Effect::Save { file, .. } | Effect::Remove { file }) = effect;
+            if unsaved.contains(file) {
+                continue;
+            }
+            let done = self.watch.lock().unwrap_or_else(PoisonError::into_inner).perform(effect);
+            let Err(e) = done else { continue };
+            let what = match effect {
+                Effect::Save { .. } => "it counts until the daemon ends, but was not written",
+                Effect::Remove { .. } => {
+                    "it counts no more until the daemon reads its file again, which was not removed"
+                }
+            };
+            let why = format!("{what}: {}", e.message);
             self.output.note(&why);
-            why
-        })
+            self.daemon().not_saved(file);
+            unsaved.push(file.clone());
+            failed = failed.and(Err(why));
+        }
+        self.reload(false);
+        failed
     }
 }
 

@@ -5,7 +5,7 @@ use neater_policy::daemon::Door;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -59,6 +59,7 @@ pub(super) fn prepare(dir: Option<&Path>, shared: bool) -> Result<Dir, Failure> 
     };
     let mode = if shared { 0o755 } else { 0o700 };
     DirBuilder::new().recursive(true).mode(mode).create(&path).map_err(|e| Failure::file("make", &path, &e))?;
+    of_nobody_else(&path)?;
     let dir = Dir { path, shared };
     for door in Door::ALL {
         let socket = dir.socket(door);
@@ -68,6 +69,19 @@ pub(super) fn prepare(dir: Option<&Path>, shared: bool) -> Result<Dir, Failure> 
         }
     }
     Ok(dir)
+}
+
+/// Whether nobody else can put something of their own in the place of a socket or the token. A group may write there only if the
+/// manager is no root's: on many systems each user has a group alone.
+fn of_nobody_else(path: &Path) -> Result<(), Failure> {
+    let held = std::fs::metadata(path).map_err(|e| Failure::file("look at", path, &e))?;
+    let user = rustix::process::geteuid().as_raw();
+    let others = if user == 0 { 0o022 } else { 0o002 };
+    if (held.uid() == user || held.uid() == 0) && held.mode() & others == 0 {
+        return Ok(());
+    }
+    let why = format!("{} can be changed by other users, who could put sockets of theirs there", path.display());
+    Err(Failure::new(Exit::Local, "file", why).advise("say --sock DIR with a directory of your own (chmod go-w)"))
 }
 
 /// Makes a new token, and writes it where only the daemon's user can read it.

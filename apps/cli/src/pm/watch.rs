@@ -5,7 +5,7 @@
 //! lasts about 1 µs for each file, and the pause after it is at least a hundred times as long.
 
 use super::Shared;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::folder::{self, Listed};
 use neater_base::WallTime;
 use neater_policy::daemon::{Daemon, Effect};
@@ -107,7 +107,7 @@ impl Watch {
     pub(super) fn perform(&self, effect: &Effect) -> Result<(), Failure> {
         let Some(dir) = &self.pib else { return Ok(()) };
         match effect {
-            Effect::Save { file, text } => save(dir, file, text),
+            Effect::Save { file, text, new } => save(dir, file, text, *new),
             Effect::Remove { file } => {
                 let path = dir.join(file);
                 match std::fs::remove_file(&path) {
@@ -119,13 +119,22 @@ impl Watch {
     }
 }
 
-/// Writes a file so that it is there as a whole, or as it was.
-fn save(dir: &Path, file: &str, text: &str) -> Result<(), Failure> {
-    let (path, new) = (dir.join(file), dir.join(format!(".new-{}", std::process::id())));
-    let written = std::fs::File::create(&new)
+/// Writes a file so that it is there as a whole, or as it was. One that is to be `new` takes no other file's place.
+fn save(dir: &Path, file: &str, text: &str, new: bool) -> Result<(), Failure> {
+    let (path, draft) = (dir.join(file), dir.join(format!(".new-{}", std::process::id())));
+    let written = std::fs::File::create(&draft)
         .and_then(|mut f| f.write_all(text.as_bytes()).and_then(|()| f.sync_all()))
-        .and_then(|()| std::fs::rename(&new, &path));
-    written.map_err(|e| Failure::file("write", &path, &e))
+        .and_then(|()| if new { std::fs::hard_link(&draft, &path) } else { std::fs::rename(&draft, &path) });
+    if new || written.is_err() {
+        let _ = std::fs::remove_file(&draft);
+    }
+    written.map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            let why = format!("{} says something else already: rename it, or choose another uid", path.display());
+            Failure::new(Exit::Local, "file", why)
+        }
+        _ => Failure::file("write", &path, &e),
+    })
 }
 
 /// Looks at the directories for as long as the program runs.

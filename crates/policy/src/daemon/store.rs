@@ -42,12 +42,15 @@ pub struct Options {
 /// What is to be done outside: files of the policy directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Write this text to this file of the directory, in place of what may be there.
+    /// Write this text to this file of the directory.
     Save {
         /// A name without a path.
         file: String,
         /// What it is to say.
         text: String,
+        /// The daemon knows of no file of this name that says this rule: what lies there already, broken perhaps or somebody's
+        /// notes, must stay.
+        new: bool,
     },
     /// Remove this file of the directory.
     Remove {
@@ -183,6 +186,11 @@ impl Daemon {
         std::mem::take(&mut self.effects)
     }
 
+    /// A file was not written: it says no rule of ours, and must not be removed with one.
+    pub fn not_saved(&mut self, file: &str) {
+        self.saved.retain(|_, held| held != file);
+    }
+
     /// The file that says a rule, or is about to.
     fn file_of(&self, stage: Stage, uid: &str) -> Option<String> {
         let saved = self.saved.get(&(stage, uid.to_string())).cloned();
@@ -225,9 +233,10 @@ impl Daemon {
         if self.is_trusted(user) {
             for (stage, rule) in rules {
                 if self.options.keeps_rules {
-                    let file = self.file_of(stage, &rule.uid).unwrap_or_else(|| file_name(stage, &rule.uid));
+                    let known = self.file_of(stage, &rule.uid);
+                    let (new, file) = (known.is_none(), known.unwrap_or_else(|| file_name(stage, &rule.uid)));
                     self.saved.insert((stage, rule.uid.clone()), file.clone());
-                    self.effects.push(Effect::Save { file, text: format!("{:#}\n", rule.to_json()) });
+                    self.effects.push(Effect::Save { file, text: format!("{:#}\n", rule.to_json()), new });
                 }
                 self.base.insert_rule(stage, rule);
             }

@@ -307,6 +307,27 @@ proptest! {
     }
 }
 
+#[test]
+fn a_short_decision_does_not_become_a_long_one() {
+    // One property of 60,000 bytes, and thousands of candidates that have it.
+    let mut payload = vec![1, 0, 1, 0, b'k', 0];
+    payload.extend(0f64.to_le_bytes());
+    payload.push(4);
+    payload.extend(60_000u16.to_le_bytes());
+    payload.extend(vec![b'x'; 60_000]);
+    let with = |candidates: u16| {
+        let mut payload = payload.clone();
+        payload.extend(candidates.to_le_bytes());
+        for _ in 0..candidates {
+            payload.extend([0; 16]);
+            payload.extend([1, 0, 0, 0]);
+        }
+        wire::decision(&payload).map(|d| d.len())
+    };
+    assert_eq!(with(200), Ok(200));
+    assert_eq!(with(5_000), Err(wire::Malformed::TooMany));
+}
+
 fn rest(d: &mut Daemon, method: &str, path: &str, token: Option<&str>, body: &str) -> Response {
     let authorization = token.map(|t| format!("Bearer {t}"));
     let request = Request {
@@ -335,7 +356,7 @@ fn rest_reads_for_all_and_writes_for_who_has_the_token() {
     let held: Value = serde_json::from_str(&rest(&mut d, "GET", "/pib/SITE", None, "").body).expect("JSON");
     assert_eq!(held["properties"][0][0]["dscp"]["value"], 10);
     assert!(
-        matches!(&d.take_effects()[..], [Effect::Save { file, text }] if file == "site.policy" && text.contains("dscp"))
+        matches!(&d.take_effects()[..], [Effect::Save { file, text, new: true }] if file == "site.policy" && text.contains("dscp"))
     );
     let gone = rest(&mut d, "DELETE", "/pib/site", Some(TOKEN), "");
     assert_eq!((gone.status, gone.body.as_str()), (200, "Policy removed"));
@@ -411,7 +432,7 @@ fn names_of_files_lead_nowhere_else() {
     // A file that says a rule is the one that is written when the rule changes.
     d.load(&[SourceFile { name: "10-site.policy", text: r#"{"uid": "site"}"# }], &[], NOW);
     tell(&mut d, Door::Pib, OWNER, r#"{"uid": "site", "priority": 3}"#);
-    assert!(matches!(&d.take_effects()[..], [Effect::Save { file, .. }] if file == "10-site.policy"));
+    assert!(matches!(&d.take_effects()[..], [Effect::Save { file, new: false, .. }] if file == "10-site.policy"));
     assert_eq!(d.remove_rule(OWNER, Stage::Policy, "site"), Ok(()));
     assert_eq!(d.take_effects(), [Effect::Remove { file: "10-site.policy".into() }]);
 }

@@ -37,6 +37,8 @@ pub const MARK: u8 = 0xB5;
 pub const HEAD: usize = 8;
 /// The longest payload that is taken.
 pub const MAX_PAYLOAD: usize = 1 << 18;
+/// How many bytes the properties of a decision's candidates may have together, each as long as on the wire.
+const MAX_UNFOLDED: usize = 64 * MAX_PAYLOAD;
 /// The longest key.
 const MAX_KEY: usize = 256;
 
@@ -460,15 +462,27 @@ pub fn forget(payload: &[u8]) -> Result<String, Malformed> {
 pub fn decision(payload: &[u8]) -> Result<Vec<Ranked>, Malformed> {
     let mut rest = Rest(payload);
     let n = rest.count()?;
-    let properties: Vec<NeatProperty> = (0..n).map(|_| rest.property()).collect::<Result<_, _>>()?;
+    let mut properties: Vec<(NeatProperty, usize)> = Vec::new();
+    for _ in 0..n {
+        let before = rest.0.len();
+        let property = rest.property()?;
+        properties.push((property, before - rest.0.len()));
+    }
     let n = rest.count()?;
     let mut ranked = Vec::new();
+    // A place takes two bytes, and what is there may be long.
+    let mut unfolded = 0;
     for _ in 0..n {
         let score = Score { evaluated: rest.number()?, others: rest.number()? };
         let mut array = NeatArray::new();
         for _ in 0..rest.count()? {
             let place = usize::from(u16::from_le_bytes(rest.bytes()?));
-            array.replace(properties.get(place).ok_or(Malformed::Value)?.clone());
+            let (property, length) = properties.get(place).ok_or(Malformed::Value)?;
+            unfolded += length;
+            if unfolded > MAX_UNFOLDED {
+                return Err(Malformed::TooMany);
+            }
+            array.replace(property.clone());
         }
         ranked.push(Ranked { properties: array, score });
     }

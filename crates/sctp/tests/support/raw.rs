@@ -8,6 +8,7 @@ use neater_sctp_wire::{
     Checksum, Chunk, CommonHeader, Emit, Packet as Wire, PacketBuilder, Parameter, Parameters, Ppid, Ssn, StreamId,
     Tag, Tsn,
 };
+use std::net::SocketAddr;
 
 /// A client made by hand.
 pub struct Raw {
@@ -35,13 +36,17 @@ impl Raw {
     }
 
     pub fn give(&mut self, port: u16, tag: Tag, chunk: &impl Emit) {
+        let mut remote = address(0, 0);
+        remote.set_port(port);
+        self.give_from(remote, tag, chunk);
+    }
+
+    pub fn give_from(&mut self, remote: SocketAddr, tag: Tag, chunk: &impl Emit) {
         let mut buffer = [0; 1200];
         let header = CommonHeader { source_port: PORTS[0], destination_port: PORTS[1], tag };
         let mut packet = PacketBuilder::new(&mut buffer, header).unwrap();
         packet.push(chunk).unwrap();
         let len = packet.finish(Checksum::Crc32c);
-        let mut remote = address(0, 0);
-        remote.set_port(port);
         self.server.handle_packet(self.now, Route { layer: LayerId(0), remote }, false, &buffer[..len]);
     }
 
