@@ -91,7 +91,8 @@ pub(crate) struct Establishing {
 
 impl<N: Net> Engine<N> {
     /// Opens a connection to any of `remotes`, which all offer the same service. It is [`ConnectionState::Establishing`]
-    /// until [`Event::Ready`] or [`Event::EstablishmentError`]; messages may be sent at once and wait.
+    /// until [`Ready`](crate::Event::Ready) or [`EstablishmentError`](crate::Event::EstablishmentError); messages may be
+    /// sent at once and wait.
     ///
     /// `first` is a message that may be sent as early data, because it is safely replayable; it is sent exactly as if it
     /// were handed to [`Engine::send`] next if the stack cannot do that.
