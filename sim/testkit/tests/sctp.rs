@@ -325,7 +325,8 @@ fn a_thousand_stalled_readers_of_as_many_associations_cost_what_they_may() {
     let data = Bytes::from(vec![9; 8 << 10]);
     let peers = town.play.accepted(me).to_vec();
     for s in &peers {
-        for _ in 0..16 {
+        // More than a window of the receiver and twice one of the path.
+        for _ in 0..32 {
             town.play.say(*s, data.clone(), message());
         }
     }
