@@ -11,7 +11,7 @@
 //!   the owner by its next call and not lost: the system says some of it only once.
 
 use crate::sys::{self, Fd, ForkGuard};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use neater_base::net::{self, NetError};
 use std::sync::{Mutex, PoisonError};
 
@@ -30,6 +30,8 @@ struct Side {
     state: AtomicU32,
     /// How often the poller has reported the direction.
     reports: AtomicU32,
+    /// A read that is short may leave something behind.
+    wary: AtomicBool,
     bytes: AtomicU64,
     /// What the system last said, if its owner has not been told, and the reports when it was asked.
     said: Mutex<Option<(NetError, u32)>>,
@@ -40,13 +42,14 @@ impl Side {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `call` on the descriptor, if the direction is open. Small on purpose: this is all that a byte costs here.
+    /// `call` on the descriptor, if the direction is open. If it moves less than `room`, nothing is left. Small on purpose:
+    /// this is all that a byte costs here.
     #[inline(always)]
-    fn quick(&self, guard: &ForkGuard, mut call: impl FnMut() -> isize) -> Option<usize> {
+    fn quick(&self, guard: &ForkGuard, room: usize, mut call: impl FnMut() -> isize) -> Option<usize> {
         if self.state.compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return None;
         }
-        let reports = self.reports.load(Ordering::Relaxed);
+        let reports = self.reports.load(Ordering::Acquire);
         if guard.forked() {
             return self.stop(Ok(0), reports);
         }
@@ -54,7 +57,18 @@ impl Side {
         if n <= 0 {
             return self.not_at_once(n, call, reports);
         }
+        if n.unsigned_abs() < room && !self.wary.load(Ordering::Relaxed) {
+            return Some(self.moved_last(n.unsigned_abs(), reports));
+        }
         Some(self.moved(n.unsigned_abs()))
+    }
+
+    /// So many bytes went through, and they were all: nothing passes until more is reported, as [`super::OsNet`] has it.
+    #[inline]
+    fn moved_last(&self, n: usize, reports: u32) -> usize {
+        self.bytes.store(self.bytes.load(Ordering::Relaxed) + n as u64, Ordering::Relaxed);
+        self.stop(Err(NetError::new(net::ErrorKind::WouldBlock)), reports);
+        n
     }
 
     /// So many bytes went through, and the call is over.
@@ -126,15 +140,20 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(fd: Fd, guard: ForkGuard) -> Self {
-        Self { fd, guard, write: Side::default(), read: Side::default() }
+    pub(crate) fn new(fd: Fd, guard: ForkGuard, wary: bool) -> Self {
+        let read = Side { wary: AtomicBool::new(wary), ..Side::default() };
+        Self { fd, guard, write: Side::default(), read }
     }
 
-    /// The poller has reported the socket.
-    pub(crate) fn reported(&self, readable: bool, writable: bool) {
+    /// The poller has reported the socket; `wary`: from now on a read may be short although something is left.
+    pub(crate) fn reported(&self, readable: bool, writable: bool, wary: bool) {
+        if wary {
+            // Before the report: whoever has seen that knows of this.
+            self.read.wary.store(true, Ordering::Relaxed);
+        }
         for (side, ready) in [(&self.read, readable), (&self.write, writable)] {
             if ready {
-                side.reports.fetch_add(1, Ordering::Relaxed);
+                side.reports.fetch_add(1, Ordering::Release);
             }
         }
     }
@@ -152,11 +171,13 @@ impl Lane {
 
 impl net::Lane for Lane {
     fn write(&self, buf: &[u8]) -> Option<usize> {
-        self.write.quick(&self.guard, || sys::tcp_write_once(self.fd, buf))
+        // What was not taken is tried again: only that tells.
+        self.write.quick(&self.guard, 0, || sys::tcp_write_once(self.fd, buf))
     }
 
     fn read(&self, buf: &mut [u8]) -> Option<usize> {
-        self.read.quick(&self.guard, || sys::tcp_read_once(self.fd, buf))
+        let room = buf.len();
+        self.read.quick(&self.guard, room, || sys::tcp_read_once(self.fd, buf))
     }
 
     fn open(&self, write: bool, read: bool) {

@@ -204,7 +204,8 @@ impl OsNet {
                 if index >= self.lanes.len() {
                     self.lanes.resize((index | 63) + 1, None);
                 }
-                Some(self.lanes[index].insert(Arc::new(Lane::new(fd, self.guard.clone()))).clone())
+                let lane = Lane::new(fd, self.guard.clone(), slot.wary);
+                Some(self.lanes[index].insert(Arc::new(lane)).clone())
             }
             _ => None,
         }
@@ -257,13 +258,14 @@ impl OsNet {
         let (slots, lanes) = (&mut self.slots, &self.lanes);
         let (mut fired, mut woken, mut paths, mut names) = (false, false, false, false);
         let start = events.len();
-        let full = self.poller.wait(|data, ready| match data {
+        let full = self.poller.wait(|data, ready, wary| match data {
             sys::DATA_TIMER => fired = true,
             sys::DATA_WAKE => woken = true,
             sys::DATA_PATHS => paths = true,
             sys::DATA_NAMES => names = true,
             sock => {
                 let Ok((fd, slot)) = slots.get_mut(Sock(sock)) else { return };
+                (slot.drained, slot.wary) = (false, slot.wary | wary);
                 if slot.kind == Kind::Connecting && ready.writable {
                     // A stream that may be written and has no error is connected, and the system need not be asked: one
                     // that still connects is not writable, and one that failed reports error and hang-up with it.
@@ -272,7 +274,7 @@ impl OsNet {
                     && let Some(Some(lane)) = lanes.get(fd as usize)
                 {
                     let over = ready.error || ready.hangup;
-                    lane.reported(ready.readable || over, ready.writable || over);
+                    lane.reported(ready.readable || over, ready.writable || over, slot.wary);
                 }
                 events.push(NetEvent::Ready { token: slot.token, ready });
             }

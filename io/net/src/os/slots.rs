@@ -45,13 +45,19 @@ pub(crate) struct Slot {
     generation: u32,
     pub(crate) kind: Kind,
     pub(crate) v6: bool,
+    /// A stream: the last read took less than there was room for, so that nothing is left; what comes makes an edge.
+    pub(crate) drained: bool,
+    /// A stream of which something was reported that makes a read short and leaves something behind it: the peer's end,
+    /// an error, urgent data.
+    pub(crate) wary: bool,
 }
 
 // Each idle connection pays for this.
 const _: () = assert!(size_of::<Slot>() <= 24);
 
 impl Slot {
-    const FREE: Self = Self { token: Token(0), generation: 0, kind: Kind::Failed, v6: false };
+    const FREE: Self =
+        Self { token: Token(0), generation: 0, kind: Kind::Failed, v6: false, drained: false, wary: false };
 
     const fn in_use(&self) -> bool {
         self.generation & 1 == 1
@@ -89,7 +95,7 @@ impl Slots {
         if index >= self.slots.len() {
             self.grow(index);
         }
-        self.slots[index] = Slot { token, generation: (sock.0 >> 32) as u32, kind, v6 };
+        self.slots[index] = Slot { token, generation: (sock.0 >> 32) as u32, kind, v6, drained: false, wary: false };
         sock
     }
 

@@ -100,7 +100,7 @@ impl Poller {
         match self.0 {}
     }
 
-    pub(crate) fn wait(&mut self, _each: impl FnMut(u64, Ready)) -> bool {
+    pub(crate) fn wait(&mut self, _each: impl FnMut(u64, Ready, bool)) -> bool {
         match self.0 {}
     }
 

@@ -87,6 +87,115 @@ fn a_closed_connection_still_delivers_what_was_written() {
     assert_eq!(net.read(s, &mut buf), Ok(0));
 }
 
+/// A stream of ours and, as the peer, one of the standard library's.
+fn with_std(net: &mut OsNet) -> (Sock, std::net::TcpStream) {
+    let l = std::net::TcpListener::bind(at(V4)).unwrap();
+    let c = net.connect(Token(1), l.local_addr().unwrap(), &SocketOptions::default()).unwrap();
+    ready(net, Token(1), |r| r.writable);
+    (c, l.accept().unwrap().0)
+}
+
+/// Waits until the kernel has `n` bytes for the stream, without looking at its readiness.
+fn arrived(net: &OsNet, sock: Sock, n: i32) {
+    let fd = net.slots.get(sock).unwrap().0;
+    let (mut got, end) = (0, std::time::Instant::now() + PATIENCE);
+    while got < n && std::time::Instant::now() < end {
+        // SAFETY: `got` is an integer, as the request wants it.
+        assert_eq!(unsafe { libc::ioctl(fd, libc::FIONREAD, &mut got) }, 0);
+    }
+    assert!(got >= n, "{got} of {n} bytes have come");
+}
+
+#[test]
+fn a_short_read_has_taken_all_and_what_comes_then_is_reported() {
+    use std::io::Write;
+    let mut net = OsNet::new().unwrap();
+    let (c, mut peer) = with_std(&mut net);
+    let mut buf = [0; 64];
+    for round in 0..3 {
+        peer.write_all(b"some").unwrap();
+        ready(&mut net, Token(1), |r| r.readable);
+        assert_eq!(net.read(c, &mut buf), Ok(4), "round {round}");
+        peer.write_all(b"more").unwrap();
+        arrived(&net, c, 4);
+        // The system is not asked: it would give the four bytes. They have made an edge, though.
+        assert_eq!(kind(net.read(c, &mut buf)), ErrorKind::WouldBlock);
+        ready(&mut net, Token(1), |r| r.readable);
+        // A read that fills its room may have left something.
+        assert_eq!(net.read(c, &mut buf[..2]), Ok(2));
+        assert_eq!(net.read(c, &mut buf[..2]), Ok(2));
+        assert_eq!(kind(net.read(c, &mut buf)), ErrorKind::WouldBlock);
+    }
+}
+
+#[test]
+fn an_end_that_came_with_the_last_bytes_is_found_without_another_report() {
+    use std::io::Write;
+    for laned in [false, true] {
+        let mut net = OsNet::new().unwrap();
+        let (c, mut peer) = with_std(&mut net);
+        let lane = laned.then(|| net.lane(c).unwrap());
+        peer.write_all(b"last words").unwrap();
+        peer.shutdown(std::net::Shutdown::Write).unwrap();
+        ready(&mut net, Token(1), |r| r.readable && r.hangup);
+        let mut buf = [0; 64];
+        if let Some(lane) = lane {
+            lane.open(false, true);
+            assert_eq!(lane.read(&mut buf), Some(10));
+            assert_eq!(lane.read(&mut buf), None, "the end is for the owner");
+        } else {
+            assert_eq!(net.read(c, &mut buf), Ok(10));
+        }
+        assert_eq!(net.read(c, &mut buf), Ok(0));
+    }
+}
+
+#[test]
+fn a_lane_that_read_all_there_was_tells_its_owner_until_more_is_reported() {
+    use std::io::Write;
+    let mut net = OsNet::new().unwrap();
+    let (c, mut peer) = with_std(&mut net);
+    let lane = net.lane(c).unwrap();
+    let mut buf = [0; 64];
+    for round in 0..3 {
+        peer.write_all(b"some").unwrap();
+        ready(&mut net, Token(1), |r| r.readable);
+        lane.open(false, true);
+        assert_eq!(lane.read(&mut buf), Some(4), "round {round}");
+        peer.write_all(b"more").unwrap();
+        arrived(&net, c, 4);
+        assert_eq!(lane.read(&mut buf), None);
+        assert_eq!(kind(net.read(c, &mut buf)), ErrorKind::WouldBlock);
+        ready(&mut net, Token(1), |r| r.readable);
+        assert_eq!(net.read(c, &mut buf), Ok(4));
+    }
+}
+
+#[test]
+fn urgent_data_in_the_middle_does_not_hide_what_follows_it() {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    let mut net = OsNet::new().unwrap();
+    let (c, mut peer) = with_std(&mut net);
+    for _ in 0..2 {
+        peer.write_all(b"before").unwrap();
+        // SAFETY: one readable byte.
+        assert_eq!(unsafe { libc::send(peer.as_raw_fd(), b"!".as_ptr().cast(), 1, libc::MSG_OOB) }, 1);
+        peer.write_all(b"after").unwrap();
+        // The urgent byte is not in line.
+        arrived(&net, c, 6);
+        let (mut got, mut buf) = (Vec::new(), [0; 64]);
+        while got.len() < 11 {
+            // Only what is reported is read, to its end.
+            ready(&mut net, Token(1), |r| r.readable);
+            while let Ok(n) = net.read(c, &mut buf) {
+                got.extend_from_slice(&buf[..n]);
+            }
+        }
+        assert_eq!(got, b"beforeafter");
+    }
+}
+
 #[test]
 fn a_writer_that_had_to_stop_is_told_when_there_is_room_again() {
     let mut net = OsNet::new().unwrap();

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// Events taken by one call of [`Poller::wait`].
 const EVENTS: usize = 256;
-const SOCKET_EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET) as u32;
+const SOCKET_EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET) as u32;
 const SIGNAL_EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLET) as u32;
 
 /// Readiness of many descriptors, a timer and a wake-up behind one descriptor.
@@ -121,9 +121,10 @@ impl Poller {
         Ok(())
     }
 
-    /// Reports what has happened, without waiting; returns true if the array was full, so that more may be there.
+    /// Reports what has happened, without waiting; returns true if the array was full, so that more may be there. The third
+    /// argument of `each`: a read may be short although something is left (the end, an error, the mark of urgent data).
     #[inline]
-    pub(crate) fn wait(&mut self, mut each: impl FnMut(u64, Ready)) -> bool {
+    pub(crate) fn wait(&mut self, mut each: impl FnMut(u64, Ready, bool)) -> bool {
         let (fd, at) = (self.epoll.as_raw_fd(), self.events.as_mut_ptr());
         // SAFETY: `at` points to `EVENTS` events. With a timeout of 0 it does not sleep.
         let n = errno::retry(|| unsafe { libc::epoll_wait(fd, at, EVENTS as libc::c_int, 0) } as isize).unwrap_or(0);
@@ -142,6 +143,7 @@ impl Poller {
                     error,
                     hangup,
                 },
+                hangup || error || bits & libc::EPOLLPRI != 0,
             );
         }
         n == EVENTS
