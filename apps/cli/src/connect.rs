@@ -2,8 +2,8 @@
 
 use crate::args::ConnectArgs;
 use crate::failure::Failure;
-use neater::tls::{Pin, TlsVersion, certificates_from_pem};
-use neater::{Neater, SecurityLevel, SecurityNeed, SecurityParameters, Stack, TransportProperties, Trust};
+use neater::tls::{Pin, certificates_from_pem};
+use neater::{Neater, SecurityNeed, SecurityParameters, Stack, TransportProperties, Trust};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -29,14 +29,7 @@ impl Asked {
                 (parsed.properties, parsed.security)
             }
         };
-        let mut security = match need {
-            None | Some(SecurityNeed::Required { .. }) => SecurityParameters::new(),
-            Some(SecurityNeed::Opportunistic) => SecurityParameters::opportunistic(),
-            Some(SecurityNeed::Disabled) => SecurityParameters::disabled(),
-        };
-        if let Some(SecurityNeed::Required { minimum: SecurityLevel::Tls13 }) = need {
-            security.min_version = TlsVersion::Tls13;
-        }
+        let mut security = need.map_or_else(SecurityParameters::new, neater::security_for);
         let pins = args.pin.iter().map(|p| pin(p)).collect::<Result<Vec<_>, _>>()?;
         match &args.ca {
             Some(path) => {

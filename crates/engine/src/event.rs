@@ -228,8 +228,9 @@ impl fmt::Display for Fate {
     }
 }
 
-/// Why a connection could not be established: every candidate, what was tried, and why each lost.
-#[derive(Clone, Debug, PartialEq)]
+/// Why a connection could not be established: every candidate, what was tried, and why each lost. `Debug` says it in the words of
+/// `Display`, since that is what a `main` that returns errors prints; `{:#?}` shows the fields.
+#[derive(Clone, PartialEq)]
 pub struct EstablishmentError {
     /// The kind of failure.
     pub reason: Reason,
@@ -269,6 +270,21 @@ impl fmt::Display for EstablishmentError {
             write!(f, "\n  {line}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for EstablishmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !f.alternate() {
+            return fmt::Display::fmt(self, f);
+        }
+        f.debug_struct("EstablishmentError")
+            .field("reason", &self.reason)
+            .field("message", &self.message)
+            .field("candidates", &self.candidates)
+            .field("excluded", &self.excluded)
+            .field("resolution", &self.resolution)
+            .finish()
     }
 }
 

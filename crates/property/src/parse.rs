@@ -26,7 +26,8 @@ pub const MAX_REQUEST_WORDS: usize = 64;
 pub struct Parsed {
     /// The properties.
     pub properties: TransportProperties,
-    /// The need of security, if a word stated one.
+    /// The need of security, if a word stated one. Whoever takes the properties alone loses it: a program that hands both on,
+    /// as `Preconnection::needs` does, does not.
     pub security: Option<SecurityNeed>,
 }
 

@@ -97,8 +97,8 @@ pub enum ClientAuthentication {
 /// false ends the handshake. RFC 9622 section 6.3.8, `SetTrustVerificationCallback`.
 ///
 /// It is the last word, not the first: unless trust is [`Trust::Callback`], it is asked only about chains that have passed
-/// every other check. It is called while the engine is at work, so it must neither block nor call back into it. It is not
-/// asked again when a session is resumed. A panic in it is a no.
+/// every other check. It is called while the engine is at work, so it must neither block nor call back into it, which is a
+/// panic. It is not asked again when a session is resumed. A panic in it is a no.
 pub type TrustVerification = Arc<dyn Fn(&[CertificateDer<'_>], &str) -> bool + Send + Sync>;
 
 /// A key agreed upon beforehand (RFC 9622 section 6.3.7).

@@ -1,5 +1,5 @@
 //! Says hello over whatever transport is best: `quickstart HOST:PORT [CA.pem]`.
-use neater::{FramerSpec, Neater, RemoteEndpoint, SecurityParameters, TransportProperties, Trust, tls};
+use neater::{FramerSpec, Neater, RemoteEndpoint, SecurityParameters, Trust, tls};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -9,11 +9,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if let Some(ca) = args.next() {
         security.trust = Trust::Only(tls::certificates_from_pem(&std::fs::read(ca)?)?);
     }
-    let needs = TransportProperties::parse("reliable, low-delay")?.properties;
     let framer = FramerSpec::LengthPrefixed { width: 4, max: 1 << 20 };
 
     let neater = Neater::new()?;
-    let pre = neater.preconnection().remote(server).properties(needs).security(security).framer(framer);
+    let pre = neater.preconnection().remote(server).needs("reliable, low-delay")?.security(security).framer(framer);
     let connection = pre.initiate().await?;
     println!("carried by {}", connection.stack().ok_or("not established")?);
     connection.send("hello").await?;

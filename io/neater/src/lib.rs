@@ -10,11 +10,10 @@
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let neater = Neater::new()?;
-//! let needs = TransportProperties::parse("reliable, low-delay")?.properties;
 //! let connection = neater
 //!     .preconnection()
 //!     .remote("example.com:443".parse::<neater::RemoteEndpoint>()?)
-//!     .properties(needs)
+//!     .needs("reliable, low-delay")?
 //!     .initiate()
 //!     .await?;
 //! println!("carried by {}", connection.stack().expect("established"));
@@ -54,7 +53,7 @@ pub use connection::Connection;
 pub use context::{Builder, Driver, Neater, Turner};
 pub use listener::{Accepted, Group, Listener};
 pub use message::{Message, MessageContext};
-pub use preconnection::{Initiate, Preconnection};
+pub use preconnection::{Initiate, Preconnection, security_for};
 pub use siblings::Siblings;
 
 pub use neater_base::WallTime;
@@ -67,8 +66,8 @@ pub use neater_engine::{
 pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Outbound, Readiness};
 pub use neater_policy::{Explanation, explain, explanation};
 pub use neater_property::{
-    CapacityProfile, Direction, Effect, Multipath, Preference, Role, SecurityLevel, SecurityNeed, SelectionProperty,
-    TransportProperties, Value, effect,
+    CapacityProfile, Direction, Effect, Multipath, ParseError, Parsed, Preference, Role, SecurityLevel, SecurityNeed,
+    SelectionProperty, TransportProperties, Value, effect,
 };
 pub use neater_tls as tls;
 pub use neater_tls::{Identity, Protection, SecurityParameters, Trust};

@@ -11,7 +11,9 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 use neater_engine::{ConnectionId, ConnectionState, Event, RequestOptions, SendOptions, Stack};
-use neater_property::Role;
+use neater_property::{ParseError, Role, SecurityLevel, SecurityNeed};
+use neater_tls::{Protection, TlsVersion};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What a connection or a listener is made from. It can be used any number of times; changing it afterwards does not
@@ -28,7 +30,12 @@ pub struct Preconnection {
     security: SecurityParameters,
     options: RequestOptions,
     handler: Option<EventHandler>,
-    request: Option<Request>,
+    /// What was compiled, and for which role, if that is known.
+    request: Option<(Option<Role>, Request)>,
+    /// What words say of security.
+    need: Option<SecurityNeed>,
+    /// The program has said itself what it asks of security.
+    security_set: bool,
 }
 
 impl core::fmt::Debug for Preconnection {
@@ -54,6 +61,8 @@ impl Preconnection {
             options: RequestOptions::default(),
             handler: None,
             request: None,
+            need: None,
+            security_set: false,
         }
     }
 
@@ -79,10 +88,23 @@ impl Preconnection {
         self
     }
 
+    /// What is asked, in words: `"reliable, low-delay, tls13"`. The words are those of [`TransportProperties::parse`], and those
+    /// about security count, too: without [`Preconnection::security`] they decide alone, and beside it they may ask for more
+    /// than it does. If they ask for less, nothing is made of it: that is [`crate::Reason::InvalidConfiguration`].
+    ///
+    /// # Errors
+    /// The first word that is not understood, or that contradicts an earlier one.
+    pub fn needs(mut self, words: &str) -> Result<Self, ParseError> {
+        let parsed = TransportProperties::parse(words)?;
+        self.need = parsed.security;
+        Ok(self.properties(parsed.properties))
+    }
+
     /// What is asked of security.
     #[must_use]
     pub fn security(mut self, security: SecurityParameters) -> Self {
         self.security = security;
+        self.security_set = true;
         self.request = None;
         self
     }
@@ -131,23 +153,53 @@ impl Preconnection {
     /// [`crate::Reason::InvalidConfiguration`], [`crate::Reason::NoCandidates`], with what rules out each protocol.
     pub fn compile(&mut self, role: Role) -> Result<Request, EstablishmentError> {
         let request = self.request(role)?;
-        self.request = Some(request.clone());
+        self.request = Some((Some(role), request.clone()));
         Ok(request)
     }
 
     /// Uses needs that were compiled before, instead of properties, security and framer.
     #[must_use]
     pub fn request_of(mut self, request: &Request) -> Self {
-        self.request = Some(request.clone());
+        self.request = Some((None, request.clone()));
         self
     }
 
     fn request(&self, role: Role) -> Result<Request, EstablishmentError> {
-        if let Some(r) = &self.request {
+        // What was compiled for the other role is not this one's.
+        if let Some((_, r)) = self.request.as_ref().filter(|(of, _)| of.is_none_or(|of| of == role)) {
             return Ok(r.clone());
         }
-        crate::roots::provide(&self.handle, &self.security, role);
-        self.handle.with(|s| s.engine.compile(&self.properties, &self.security, role, &self.options))
+        let security = self.security_in_full()?;
+        crate::roots::provide(&self.handle, &security, role);
+        let security = match (&security.trust_verification, &security.identity_challenge) {
+            (None, None) => security,
+            _ => Cow::Owned(self.handle.marked(&security)),
+        };
+        self.handle.with(|s| s.engine.compile(&self.properties, &security, role, &self.options))
+    }
+
+    /// What the program and its words ask of security.
+    fn security_in_full(&self) -> Result<Cow<'_, SecurityParameters>, EstablishmentError> {
+        let Some(need) = self.need else { return Ok(Cow::Borrowed(&self.security)) };
+        let asked = security_for(need);
+        if !self.security_set {
+            return Ok(Cow::Owned(asked));
+        }
+        let less = match (asked.protection, self.security.protection) {
+            (Protection::Disabled, Protection::Disabled) => false,
+            (Protection::Disabled, _) | (_, Protection::Disabled) => true,
+            (Protection::Opportunistic, given) => given != Protection::Opportunistic,
+            (Protection::Required, _) => false,
+        };
+        if less {
+            return Err(invalid(&format!("the words ask for {need}, and the security parameters for something else")));
+        }
+        let mut security = self.security.clone();
+        if asked.protection == Protection::Required {
+            security.protection = Protection::Required;
+        }
+        security.min_version = security.min_version.max(asked.min_version);
+        Ok(Cow::Owned(security))
     }
 
     /// Opens a connection: `Initiate` of RFC 9622 section 7.1. Establishment begins at once; the future ends when the
@@ -155,8 +207,8 @@ impl Preconnection {
     pub fn initiate(&self) -> Initiate {
         let made;
         let request = match &self.request {
-            Some(r) => r,
-            None => match self.request(Role::Initiate) {
+            Some((None | Some(Role::Initiate), r)) => r,
+            _ => match self.request(Role::Initiate) {
                 Ok(r) => {
                     made = r;
                     &made
@@ -256,7 +308,8 @@ impl Preconnection {
             return Err(invalid("a connection with a message framer has no byte view"));
         }
         // Compiled needs that leave nothing but streams are good enough as they are.
-        if self.request.as_ref().is_some_and(|r| !r.framer().frames() && r.stacks().iter().all(|s| s.is_stream())) {
+        if self.request.as_ref().is_some_and(|(_, r)| !r.framer().frames() && r.stacks().iter().all(|s| s.is_stream()))
+        {
             return self.initiate().await?.into_bytes().map_err(|(_, e)| invalid(&e.to_string()));
         }
         let mut this = self.clone();
@@ -392,6 +445,24 @@ impl Future for Initiate {
                     }
                 }
             }
+        }
+    }
+}
+
+/// The security parameters that say no more than this need: the system's roots of trust, no identity of our own.
+#[must_use]
+pub fn security_for(need: SecurityNeed) -> SecurityParameters {
+    match need {
+        SecurityNeed::Opportunistic => SecurityParameters::opportunistic(),
+        SecurityNeed::Disabled => SecurityParameters::disabled(),
+        SecurityNeed::Required { minimum } => {
+            let min_version = match minimum {
+                SecurityLevel::Tls13 => TlsVersion::Tls13,
+                _ => TlsVersion::Tls12,
+            };
+            let mut security = SecurityParameters::new();
+            security.min_version = min_version;
+            security
         }
     }
 }

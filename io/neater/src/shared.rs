@@ -27,6 +27,7 @@ pub(crate) struct Shared {
     forked: Box<dyn Fn() -> bool + Send + Sync>,
     /// What stands in such a child for what another thread of the parent's had locked.
     inherited: OnceLock<Mutex<State>>,
+    callbacks: Mutex<crate::reentry::Callbacks>,
 }
 
 pub(crate) struct State {
@@ -187,6 +188,7 @@ impl Shared {
             wake_fd,
             forked,
             inherited: OnceLock::new(),
+            callbacks: Mutex::default(),
         })
     }
 
@@ -798,6 +800,12 @@ impl Handle {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         shared.users.fetch_add(1, Ordering::Relaxed);
         Self(shared)
+    }
+
+    /// The same parameters, with callbacks that panic instead of waiting for themselves.
+    pub(crate) fn marked(&self, security: &crate::SecurityParameters) -> crate::SecurityParameters {
+        let mut callbacks = self.0.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        callbacks.marked(security, self.0.address())
     }
 
     /// The engine, without keeping it.

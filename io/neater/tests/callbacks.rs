@@ -61,3 +61,23 @@ async fn the_identity_callback_is_asked_for_the_servers_signature() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_callback_that_calls_its_own_engine_is_a_no_instead_of_waiting_for_ever() {
+    for stack in [Stack::Tls, Stack::Quic] {
+        let neater = Neater::new().expect("engine");
+        let (mut client, server) = security();
+        let (own, asked) = (neater.clone(), Arc::new(AtomicUsize::new(0)));
+        let count = asked.clone();
+        client.trust_verification = Some(Arc::new(move |_, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+            own.stats().connections > 0
+        }));
+        let pre = neater.preconnection().stacks(&[stack]);
+        let listener = pre.clone().security(server).local(loopback(0)).listen().expect("listening");
+        let pre = pre.security(client).remote(loopback(listener.port()));
+        let result = tokio::time::timeout(LIMIT, pre.initiate()).await.expect("it ends");
+        assert!(result.is_err(), "{stack}: nobody said that it may be trusted");
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "{stack}");
+    }
+}

@@ -17,6 +17,8 @@ use neater::{Neater, SecurityNeed};
 use neater_http::{Client, HttpVersion, RequestOptions, Scheme, Url};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use target::Target;
 use transfer::{Done, Job, Outcome};
 
@@ -89,8 +91,9 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
     let client = builder.build();
     let count = jobs.len();
     let files = jobs.iter().any(|j| matches!(j.target, Target::File(_)));
+    let begun: Vec<_> = jobs.iter().map(|j| j.continuable.clone()).collect();
     let mut failures: Vec<Failure> = Vec::new();
-    let mut total = 0;
+    let (mut total, mut done) = (0, 0);
     {
         let transfers = jobs.into_iter().map(|job| {
             let (client, options) = (&client, &options);
@@ -106,19 +109,24 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
             let next = tokio::select! {
                 next = running.next() => next,
                 _ = tokio::signal::ctrl_c() => {
-                    return Err(if files {
-                        Failure::new(Exit::Interrupted, "interrupted", "interrupted: what came is kept")
-                            .advise(format!("go on with: {}", resume_command()))
-                    } else {
-                        Failure::new(Exit::Interrupted, "interrupted", "interrupted")
+                    if output.json {
+                        let summary = json!({ "event": "summary", "files": count, "failed": count - done, "bytes": total });
+                        output.event(&summary);
+                    }
+                    let what = if files { "interrupted: what came is kept" } else { "interrupted" };
+                    let f = Failure::new(Exit::Interrupted, "interrupted", what);
+                    return Err(match begun.iter().any(|b| b.load(Ordering::Relaxed)) {
+                        true => f.advise(format!("go on with: {}", resume_command())),
+                        false => f,
                     });
                 }
             };
             match next {
                 None => break,
-                Some((url, Ok(done))) => {
-                    total += done.written;
-                    report(&url, &done, output);
+                Some((url, Ok(d))) => {
+                    done += 1;
+                    total += d.written;
+                    report(&url, &d, output);
                 }
                 Some((url, Err(f))) => {
                     if output.json {
@@ -205,7 +213,7 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
             ))
             .advise("fetch them one by one"));
         }
-        jobs.push(Job { url, target, resume: args.resume });
+        jobs.push(Job { url, target, resume: args.resume, continuable: Arc::default() });
     }
     Ok(jobs)
 }
@@ -249,7 +257,8 @@ fn report(url: &str, done: &Done, output: &Output) {
         (_, Outcome::AlreadyThere) => format!("{name} is already there; without -C it is fetched again"),
         (None, _) => format!("{name}: complete, {}", bytes(done.written)),
         (Some(t), outcome) => {
-            let resumed = if outcome == Outcome::Continued {
+            // It went on where another run stopped, or was begun again.
+            let resumed = if outcome == Outcome::Continued || done.came != done.written {
                 format!(" ({} in all)", bytes(done.written))
             } else {
                 String::new()

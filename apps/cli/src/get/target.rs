@@ -319,7 +319,12 @@ impl Sink {
 
     /// Whether a later run can go on with what is kept.
     pub(crate) fn can_be_continued(&self) -> bool {
-        self.written > 0 && self.version.validator().is_some()
+        self.written > 0 && self.is_continuable()
+    }
+
+    /// Whether what comes now will be something to go on with.
+    pub(crate) fn is_continuable(&self) -> bool {
+        matches!(self.target, Target::File(_)) && self.version.validator().is_some()
     }
 
     fn bad(&self, e: &io::Error) -> Failure {

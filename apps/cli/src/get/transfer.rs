@@ -14,6 +14,8 @@ use http::header::{ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_RANGE, DATE, ETAG, IF
 use http::{HeaderMap, HeaderValue, StatusCode};
 use neater_http::{Client, Error, RequestOptions, Response, Transport, Url};
 use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// The wait before the first repetition; each further one waits twice as long.
@@ -26,6 +28,8 @@ pub(super) struct Job {
     pub(super) url: Url,
     pub(super) target: Target,
     pub(super) resume: bool,
+    /// Another run could go on with what has come so far.
+    pub(super) continuable: Arc<AtomicBool>,
 }
 
 /// How a transfer came about.
@@ -85,6 +89,7 @@ struct Transfer<'a> {
     sink: Sink,
     transports: Vec<Transport>,
     came: u64,
+    continuable: Arc<AtomicBool>,
 }
 
 pub(super) async fn run(
@@ -95,7 +100,7 @@ pub(super) async fn run(
     output: &Output,
 ) -> Result<Done, Failure> {
     let started = Instant::now();
-    let Job { url, target, resume } = job;
+    let Job { url, target, resume, continuable } = job;
     let done = |written, outcome| Done {
         target: target.clone(),
         transports: Vec::new(),
@@ -116,7 +121,8 @@ pub(super) async fn run(
     let begun = sink.written();
     let name = url.file_name().unwrap_or_else(|| url.origin().host.clone());
     let progress = Progress::new(output, &name);
-    let mut transfer = Transfer { client, options, url: &url, output, progress, sink, transports: Vec::new(), came: 0 };
+    let (transports, came) = (Vec::new(), 0);
+    let mut transfer = Transfer { client, options, url: &url, output, progress, sink, transports, came, continuable };
     let mut tries = 0;
     let mut wait = FIRST_WAIT;
     loop {
@@ -136,6 +142,7 @@ pub(super) async fn run(
             Trouble::Final(f) => return Err(transfer.give_up(f, tries)),
         }
     }
+    transfer.continuable.store(false, Ordering::Relaxed);
     let finished = tokio::task::block_in_place(|| transfer.sink.finish());
     if let Err(f) = finished {
         return Err(transfer.give_up(f, tries));
@@ -167,6 +174,7 @@ impl Transfer<'_> {
             self.connected(t);
         }
         let Some(total) = self.place(&response, offset)? else { return Ok(()) };
+        self.continuable.store(self.sink.is_continuable(), Ordering::Relaxed);
         self.progress.begin(response.transport(), total, self.sink.written());
         self.take(response).await
     }

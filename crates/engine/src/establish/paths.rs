@@ -9,6 +9,13 @@ use neater_race::{Family, PathId, PathSpec};
 use std::net::SocketAddr;
 
 impl<N: Net> Engine<N> {
+    /// Whether the system knows a way to `addr`, as far as can be said before something is sent. Link-local addresses are
+    /// reached by their interface, whatever the routes.
+    pub(crate) fn may_have_route(&mut self, addr: SocketAddr) -> bool {
+        let local = matches!(addr, SocketAddr::V6(a) if a.ip().is_unicast_link_local());
+        local || self.net.source_for(addr.ip()).is_some()
+    }
+
     /// The paths of a race: local endpoints, then interfaces, then remote endpoints.
     pub(super) fn lay_out(
         &mut self,

@@ -55,10 +55,12 @@ impl<N: Net> Engine<N> {
         udp_port: u16,
     ) -> Result<Key, AttemptError> {
         // A UDP socket that is not connected does not tell that there is no route until it sends.
-        if self.net.source_for(addr.ip()).is_none() {
+        if !self.may_have_route(addr) {
             return Err(Self::sctp_cannot(ErrorKind::NetworkUnreachable));
         }
-        let route = SocketAddr::new(addr.ip(), udp_port);
+        // With the scope of a link-local address.
+        let mut route = addr;
+        route.set_port(udp_port);
         let end = self.sctp_client_end(addr, route, request, options)?;
         let now = self.now;
         let Some(e) = self.sctp_ends.get_mut(end) else { return Err(AttemptError::NoAddress) };

@@ -1,0 +1,74 @@
+//! Needs in words: those about security count, alone and beside parameters, and never for less than those.
+
+mod common;
+
+use common::{LIMIT, loopback, security};
+use neater::tls::TlsVersion;
+use neater::{EstablishmentError, Neater, Preconnection, Reason, Role, SecurityParameters, Stack};
+
+/// What stacks are left for these words beside these parameters.
+fn stacks(words: &str, security: Option<SecurityParameters>) -> Result<Vec<Stack>, EstablishmentError> {
+    let neater = Neater::new().expect("engine");
+    let mut pre = neater.preconnection().needs(words).expect("words");
+    if let Some(security) = security {
+        pre = pre.security(security);
+    }
+    Ok(pre.compile(Role::Initiate)?.stacks().to_vec())
+}
+
+#[tokio::test]
+async fn words_decide_where_nothing_else_was_said() {
+    assert_eq!(stacks("reliable, cleartext", None).expect("TCP"), [Stack::Tcp]);
+    let secure = stacks("reliable", None).expect("the default");
+    assert!(secure.contains(&Stack::Tls) && !secure.contains(&Stack::Tcp), "{secure:?}");
+    let both = stacks("reliable, opportunistic", None).expect("either");
+    assert!(both.contains(&Stack::Tls) && both.contains(&Stack::Tcp), "{both:?}");
+}
+
+#[tokio::test]
+async fn words_may_ask_for_more_than_the_parameters_and_not_for_less() {
+    let stronger = stacks("encrypted", Some(SecurityParameters::opportunistic())).expect("stacks");
+    assert!(!stronger.contains(&Stack::Tcp), "{stronger:?}");
+    assert!(stacks("cleartext", Some(SecurityParameters::disabled())).is_ok());
+    for (words, security) in [
+        ("cleartext", SecurityParameters::new()),
+        ("opportunistic", SecurityParameters::new()),
+        ("cleartext", SecurityParameters::opportunistic()),
+        ("encrypted", SecurityParameters::disabled()),
+        ("opportunistic", SecurityParameters::disabled()),
+    ] {
+        let error = stacks(words, Some(security)).expect_err(words);
+        assert_eq!(error.reason, Reason::InvalidConfiguration, "{words}: {error}");
+    }
+    let neater = Neater::new().expect("engine");
+    assert!(neater.preconnection().needs("relaible").is_err());
+}
+
+#[tokio::test]
+async fn a_version_in_words_is_the_least_that_is_spoken() {
+    let neater = Neater::new().expect("engine");
+    let (client, mut server) = security();
+    server.max_version = TlsVersion::Tls12;
+    let pre = neater.preconnection().stacks(&[Stack::Tls]);
+    let listener = pre.clone().security(server).local(loopback(0)).listen().expect("listening");
+    let pre = pre.security(client).remote(loopback(listener.port()));
+    let connect = async |pre: Preconnection| tokio::time::timeout(LIMIT, pre.initiate()).await.expect("it ends");
+    connect(pre.clone().needs("encrypted").expect("words")).await.expect("TLS 1.2 will do");
+    let refused = connect(pre.needs("tls13").expect("words")).await.expect_err("TLS 1.2 was not asked for");
+    // The form that a main prints which returns it.
+    let printed = format!("{refused:?}");
+    assert!(printed.contains("TLS/TCP to 127.0.0.1") && printed.lines().count() > 1, "{printed}");
+}
+
+#[tokio::test]
+async fn what_was_compiled_for_one_role_is_not_used_for_the_other() {
+    let neater = Neater::new().expect("engine");
+    let (mut both, server) = security();
+    both.server_certificates = server.server_certificates;
+    let mut pre = neater.preconnection().stacks(&[Stack::Tls]).security(both).local(loopback(0));
+    let initiating = pre.compile(Role::Initiate).expect("a client's");
+    let listener = pre.listen().expect("a listener's is made");
+    assert_eq!(pre.compile(Role::Listen).expect("a listener's").stacks(), initiating.stacks());
+    let to = pre.remote(loopback(listener.port()));
+    tokio::time::timeout(LIMIT, to.initiate()).await.expect("it ends").expect("a client's is made");
+}
