@@ -10,6 +10,7 @@ mod report;
 
 use self::check::{check_locals, check_remotes, refused_first, server_name};
 pub(crate) use self::lessons::Trial;
+pub(crate) use self::paths::with_scope;
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io, cache_key};
 use crate::engine::Timer;

@@ -210,6 +210,7 @@ impl<N: Net> Engine<N> {
             }
         };
         // A UDP socket that is not connected does not tell that there is no route until it sends.
+        let addr = crate::establish::with_scope(addr, options.interface);
         if !self.may_have_route(addr) {
             self.tidy_quic_socket(socket);
             return Err(AttemptError::Net(ErrorKind::NetworkUnreachable.into()));

@@ -55,6 +55,7 @@ impl<N: Net> Engine<N> {
         udp_port: u16,
     ) -> Result<Key, AttemptError> {
         // A UDP socket that is not connected does not tell that there is no route until it sends.
+        let addr = crate::establish::with_scope(addr, options.interface);
         if !self.may_have_route(addr) {
             return Err(Self::sctp_cannot(ErrorKind::NetworkUnreachable));
         }
