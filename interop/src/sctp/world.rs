@@ -339,6 +339,9 @@ impl World {
         self.read();
         while let Some((id, event)) = self.driver.events.pop_front() {
             assert_eq!(id, self.id, "{event:?}");
+            if let Event::Closed(CloseReason::PeerMisbehaved(what)) = &event {
+                panic!("the peer violates the protocol, we find: {what}; {:?}", self.peer.events);
+            }
             if let Event::Failed { message, .. } = &event {
                 self.failed.push(self.ids[message]);
             } else if !matches!(event, Event::Readable | Event::Writable) {

@@ -152,6 +152,7 @@ fn interleaving(ground: &mut Ground) {
         };
         wish.config.scheduler = Scheduler::RoundRobin;
         // Linux' numbers: first come 0, priority 1, round robin 2.
+        wish.config.linux_fragments = true;
         wish.peer.extend(["--interleave", "--scheduler", "2"]);
         let mut world = open(wish);
         let agreed = world.driver.endpoint().agreed(world.id).expect("it is up").0;
@@ -173,6 +174,7 @@ fn interleaved_loss(ground: &mut Ground) {
     for role in ROLES {
         let mut wish = Wish { seed: 9, ..brisk(ground, role, 0.05) };
         wish.config.scheduler = Scheduler::RoundRobinPerPacket;
+        wish.config.linux_fragments = true;
         wish.peer.extend(["--interleave", "--scheduler", "2"]);
         let mut world = open(wish);
         both(&mut world, &Batch::reliable(100, 20, 1..=20_000));
@@ -187,6 +189,7 @@ fn interleaved_partial(ground: &mut Ground) {
     for role in ROLES {
         let mut wish = Wish { seed: 11, ..brisk(ground, role, 0.05) };
         wish.config.scheduler = Scheduler::RoundRobin;
+        wish.config.linux_fragments = true;
         wish.peer.extend(["--interleave", "--scheduler", "2"]);
         let mut world = open(wish);
         for unordered in [false, true] {
@@ -204,6 +207,7 @@ fn schedulers(ground: &mut Ground) {
     for (n, scheduler) in ours.into_iter().enumerate() {
         let mut wish = brisk(ground, Role::Client, 0.02);
         wish.config.scheduler = scheduler;
+        wish.config.linux_fragments = true;
         wish.peer.extend(["--interleave", "--scheduler", ["0", "1", "2", "0"][n]]);
         let mut world = open(wish);
         both(&mut world, &Batch::reliable(200, 10, 1..=6000));

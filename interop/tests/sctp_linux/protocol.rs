@@ -26,6 +26,7 @@ fn agreed_upon(ground: &mut Ground) {
         let mut wish = Wish::linux(role, &ground.machine);
         wish.config.extensions =
             Extensions { ecn: true, authentication: true, dynamic_addresses: true, ..Extensions::default() };
+        wish.config.linux_fragments = true;
         wish.config.adaptation = Some(0x1234_5678);
         wish.peer.extend(["--interleave", "--auth", "--asconf", "--adaptation", "0x9abcdef0"]);
         let mut world = open(wish);

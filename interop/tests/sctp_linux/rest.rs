@@ -96,6 +96,7 @@ fn tshark(ground: &mut Ground) {
         wish.config.extensions.dynamic_addresses = true;
         wish.peer.extend(["--auth", "--asconf"]);
         if role == Role::Client {
+            wish.config.linux_fragments = true;
             wish.peer.push("--interleave");
         }
         let mut world = open(wish);

@@ -67,6 +67,10 @@ pub(crate) struct Receiver {
     limit: usize,
     sizing: Sizing,
     streams: u16,
+    /// The peer may give messages up.
+    partial: bool,
+    /// Messages that broke off after part of them had been delivered.
+    lost: Vec<(StreamId, u64)>,
     /// What was read and the application keeps in queues of its own.
     held: usize,
     /// What the last SACK chunk advertised.
@@ -83,9 +87,16 @@ impl Receiver {
             limit: limit.min(INITIAL_BUFFER) as usize,
             sizing: Sizing::new(limit as usize),
             streams,
+            partial: false,
+            lost: Vec::new(),
             held: 0,
             advertised: limit.min(INITIAL_BUFFER),
         }
+    }
+
+    /// The peer may give messages up (RFC 3758).
+    pub(crate) const fn allow_giving_up(&mut self) {
+        self.partial = true;
     }
 
     /// What is charged against the buffer.
@@ -147,12 +158,25 @@ impl Receiver {
             self.arrivals.insert(tsn);
             return Ok(Taken::NoSuchStream);
         }
-        let whole = self.reassembly.insert(f, &mut self.buffers)?;
+        let arrivals = self.partial.then_some(&self.arrivals);
+        let whole = self.reassembly.insert(f, &mut self.buffers, arrivals)?;
         self.arrivals.insert(tsn);
+        for run in core::mem::take(&mut self.reassembly.cut) {
+            self.lost.extend(run.continues.map(|number| (run.stream, number)));
+            if !run.unordered {
+                self.order.give_up(run.stream, run.number, &mut self.buffers);
+            }
+            run.discard(&mut self.buffers);
+        }
         if let Some(run) = whole {
             self.order.insert(run, &mut self.buffers)?;
         }
         Ok(Taken::New)
+    }
+
+    /// Streams and numbers of messages that broke off after part of them had been delivered.
+    pub(crate) fn take_lost(&mut self) -> Vec<(StreamId, u64)> {
+        core::mem::take(&mut self.lost)
     }
 
     /// The next message for the application, or the beginning of a long one when the buffer is more than half full.
