@@ -234,6 +234,8 @@ static void *receive(void *unused) {
         if (n <= 0) {
             // On a socket for many, the next association may yet come; an error belongs to the last one.
             say("{\"event\":\"eof\",\"error\":\"%s\"}", n < 0 ? strerror(errno) : "");
+            // One of this style is told no other way.
+            if (opt.one && n == 0) say("{\"event\":\"closed\"}");
             if (!opt.one && n < 0 && errno != ENOTCONN && errno != EBADF) continue;
             free(buffer);
             return NULL;

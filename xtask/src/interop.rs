@@ -170,7 +170,11 @@ fn only(folder: &Path, fits: impl Fn(&str) -> bool) -> Result<PathBuf, String> {
         .collect();
     match all.pop() {
         Some(path) if all.is_empty() => Ok(path),
-        found => Err(format!("{} holds {} of what there should be one", folder.display(), all.len() + usize::from(found.is_some()))),
+        found => Err(format!(
+            "{} holds {} of what there should be one",
+            folder.display(),
+            all.len() + usize::from(found.is_some())
+        )),
     }
 }
 
@@ -195,7 +199,8 @@ mod tests {
 
     #[test]
     fn the_kernel_is_what_the_package_depends_on() {
-        let text = "Package: linux-image-cloud-amd64\nDepends: base (>= 1), linux-image-6.1.0-56-cloud-amd64 (= 6.1.192-2)\n";
+        let text =
+            "Package: linux-image-cloud-amd64\nDepends: base (>= 1), linux-image-6.1.0-56-cloud-amd64 (= 6.1.192-2)\n";
         assert_eq!(newest(text).as_deref(), Some("linux-image-6.1.0-56-cloud-amd64"));
         assert_eq!(newest("Depends: linux-base\n"), None);
     }

@@ -129,6 +129,19 @@ fn a_message_that_breaks_off_without_a_word_is_passed_over() {
     assert!(matches!(raw.closed(), Some(CloseReason::PeerMisbehaved(_))));
 }
 
+/// The same, but another message was given up by FORWARD TSN meanwhile, which moves past what broke off and does not name it.
+#[test]
+fn a_message_that_breaks_off_and_is_not_named_is_passed_over() {
+    let mut raw = connected(false);
+    raw.chunk(&data(0, 0, b"zero"));
+    raw.chunk(&Data { ending: false, ..data(1, 1, b"begins") });
+    raw.chunk(&Data { beginning: false, ending: false, ..data(2, 1, b"and never ends") });
+    raw.chunk(&data(5, 2, b"two"));
+    assert_eq!(read(&mut raw), [b"zero"]);
+    forward(&mut raw, 4, &[Skipped { stream: StreamId(2), ssn: Ssn(0) }]);
+    assert_eq!((read(&mut raw), raw.closed()), (vec![b"two".to_vec()], None));
+}
+
 /// RFC 8260 section 2.1 numbers fragments from 0, the first included; Linux (6.1) begins with 0 behind it.
 #[test]
 fn fragments_are_numbered_as_the_standard_has_it_or_as_linux_does() {

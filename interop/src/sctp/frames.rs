@@ -1,6 +1,7 @@
 //! Ethernet, ARP, neighbour discovery, IP and UDP, as far as one end of a cable to a virtual machine needs them.
 
 use neater_base::net::Ecn;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The address of a network card.
@@ -33,16 +34,64 @@ pub(super) enum Held<'a> {
         /// Who asks.
         from: IpAddr,
     },
+    /// Part of an IPv4 packet.
+    Fragment(Fragment<'a>),
     /// An ICMP message about a packet.
     Icmp,
     /// Something else that machines say unasked.
     Other,
 }
 
+/// Part of an IPv4 packet.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fragment<'a> {
+    key: Key,
+    ecn: Ecn,
+    offset: usize,
+    last: bool,
+    bytes: &'a [u8],
+}
+
+/// What fragments of one packet have in common: addresses, protocol and identification (RFC 791).
+type Key = (IpAddr, IpAddr, u8, u16);
+
+/// Packets of which a part has come.
+#[derive(Debug, Default)]
+pub(super) struct Fragments {
+    /// The parts, by offset; whether it is the last one.
+    waiting: BTreeMap<Key, BTreeMap<usize, (bool, Vec<u8>)>>,
+    /// The packet that was put together last.
+    whole: Vec<u8>,
+}
+
+impl Fragments {
+    /// Takes a part. What the packet holds, if it is complete now.
+    ///
+    /// # Errors
+    /// What is wrong with the packet.
+    pub(super) fn take(&mut self, f: &Fragment<'_>) -> Result<Held<'_>, &'static str> {
+        // Nothing is lost here: what has not come together by now never will.
+        if self.waiting.len() > 64 {
+            self.waiting.pop_first();
+        }
+        let parts = self.waiting.entry(f.key).or_default();
+        parts.insert(f.offset, (f.last, f.bytes.to_vec()));
+        let ends = parts.values().next_back().is_some_and(|(last, _)| *last);
+        let next = parts.iter().try_fold(0, |at, (offset, (_, bytes))| (at == *offset).then_some(at + bytes.len()));
+        if !ends || next.is_none() {
+            return Ok(Held::Other);
+        }
+        let parts = self.waiting.remove(&f.key).unwrap_or_default();
+        self.whole = parts.into_values().flat_map(|(_, bytes)| bytes).collect();
+        let (from, to, protocol, _) = f.key;
+        inner(protocol, from, to, f.ecn, &self.whole)
+    }
+}
+
 /// Reads a frame.
 ///
 /// # Errors
-/// What is wrong with it. A packet in fragments is wrong too: SCTP finds out what fits (RFC 9260 section 7.3).
+/// What is wrong with it.
 pub(super) fn read(frame: &[u8]) -> Result<Held<'_>, &'static str> {
     let (head, rest) = frame.split_at_checked(14).ok_or("no Ethernet header")?;
     match [head[12], head[13]] {
@@ -69,11 +118,20 @@ fn read_v4(packet: &[u8]) -> Result<Held<'_>, &'static str> {
     if sum(0, &packet[..own]) != 0xffff {
         return Err("the sum of the IPv4 header is wrong");
     }
-    if u16::from_be_bytes([head[6], head[7]]) & 0x3fff != 0 {
-        return Err("a fragment");
-    }
+    let number = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
     let address = |at: usize| IpAddr::from([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    inner(head[9], address(12), address(16), Ecn::from_bits(head[1]), &packet[own..])
+    let (from, to, ecn) = (address(12), address(16), Ecn::from_bits(head[1]));
+    if number(6) & 0x3fff != 0 {
+        let (offset, last) = (usize::from(number(6) & 0x1fff) * 8, number(6) & 0x2000 == 0);
+        return Ok(Held::Fragment(Fragment {
+            key: (from, to, head[9], number(4)),
+            ecn,
+            offset,
+            last,
+            bytes: &packet[own..],
+        }));
+    }
+    inner(head[9], from, to, ecn, &packet[own..])
 }
 
 fn read_v6(packet: &[u8]) -> Result<Held<'_>, &'static str> {
@@ -231,7 +289,9 @@ mod tests {
 
     #[test]
     fn packets_come_out_as_they_went_in() {
-        for (from, to) in [("10.9.0.1:19899", "10.9.0.2:9899"), ("10.9.0.1:0", "10.9.0.2:0"), ("[fd09::1]:5", "[fd09::2]:6")] {
+        for (from, to) in
+            [("10.9.0.1:19899", "10.9.0.2:9899"), ("10.9.0.1:0", "10.9.0.2:0"), ("[fd09::1]:5", "[fd09::2]:6")]
+        {
             let (from, to): (SocketAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
             for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ce] {
                 for bytes in [&b"even"[..], b"odd", b""] {
@@ -244,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_or_in_fragments_is_noticed() {
+    fn what_is_damaged_is_noticed() {
         let (from, to) = ("10.9.0.1:1".parse().unwrap(), "10.9.0.2:2".parse().unwrap());
         let good = sctp(CARDS, from, to, Ecn::NotEct, b"something");
         for at in 14..good.len() {
@@ -253,12 +313,36 @@ mod tests {
             assert_ne!(read(&bad), read(&good), "byte {at}");
             assert!(read(&good[..at]).is_err(), "cut at {at}");
         }
-        let mut fragment = good;
-        fragment[20] = 0x20; // More fragments, in place of "don't fragment": 0x2000 less in the sum.
-        fragment[24..26].copy_from_slice(&0u16.to_be_bytes());
-        let check = !sum(0, &fragment[14..34]);
-        fragment[24..26].copy_from_slice(&check.to_be_bytes());
-        assert_eq!(read(&fragment), Err("a fragment"));
+    }
+
+    #[test]
+    fn fragments_come_together_in_any_order() {
+        let (from, to) = ("10.9.0.1:1".parse().unwrap(), "10.9.0.2:2".parse().unwrap());
+        let bytes: Vec<u8> = (0..100).collect();
+        let whole = sctp(CARDS, from, to, Ecn::Ect0, &bytes);
+        let part = |range: std::ops::Range<usize>, more: bool| {
+            let payload = &whole[34..][range.clone()];
+            let (IpAddr::V4(a), IpAddr::V4(b)) = (from.ip(), to.ip()) else { panic!() };
+            let mut head = v4_header(a, b, UDP, Ecn::Ect0, payload.len());
+            let field = (range.start / 8) as u16 | if more { 0x2000 } else { 0 };
+            head[4..6].copy_from_slice(&77u16.to_be_bytes());
+            head[6..8].copy_from_slice(&field.to_be_bytes());
+            head[10..12].copy_from_slice(&[0, 0]);
+            let check = !sum(0, &head);
+            head[10..12].copy_from_slice(&check.to_be_bytes());
+            [&whole[..14], &head, payload].concat()
+        };
+        let parts = [part(0..48, true), part(48..64, true), part(64..108, false)];
+        for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
+            let mut fragments = Fragments::default();
+            for (n, i) in order.into_iter().enumerate() {
+                let Ok(Held::Fragment(f)) = read(&parts[i]) else { panic!("{i}") };
+                let held = fragments.take(&f);
+                let expected = if n < 2 { Held::Other } else { Held::Sctp { from, to, ecn: Ecn::Ect0, bytes: &bytes } };
+                assert_eq!(held, Ok(expected));
+            }
+            assert!(fragments.waiting.is_empty());
+        }
     }
 
     #[test]

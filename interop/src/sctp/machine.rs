@@ -4,7 +4,7 @@
 //! datagram, so that nothing here needs a privilege, an interface or a route. Its only program is `c/linux_guest.c`, which obeys
 //! commands over a port; `cargo xtask interop linux` makes what it boots from.
 
-use super::frames::{self, Held, Mac};
+use super::frames::{self, Fragments, Held, Mac};
 use super::peer::Program;
 use super::wire::{Arrived, Wire, patient};
 use crate::{Running, here, which};
@@ -88,7 +88,9 @@ impl Machine {
         let qemu = which("qemu-system-x86_64").ok_or("no qemu-system-x86_64 (package qemu-system-x86)")?;
         let ours = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|e| format!("a socket: {e}"))?;
         // QEMU wants to be told its ports: free ones, given back just before.
-        let held: Vec<_> = (0..CARDS).map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()
+        let held: Vec<_> = (0..CARDS)
+            .map(|_| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)))
+            .collect::<Result<_, _>>()
             .map_err(|e| format!("a socket: {e}"))?;
         let theirs: Vec<SocketAddr> = held.iter().map(|s| s.local_addr().expect("it is bound")).collect();
         drop(held);
@@ -194,6 +196,7 @@ impl Machine {
             layers: layers.iter().map(|a| (*a, card_of(*a))).collect(),
             port: if udp { OUR_UDP } else { 0 },
             buffer: vec![0; 65_536],
+            fragments: Fragments::default(),
             wrong: Vec::new(),
             icmp: 0,
         };
@@ -238,6 +241,7 @@ pub struct Cable {
     layers: Vec<(IpAddr, usize)>,
     port: u16,
     buffer: Vec<u8>,
+    fragments: Fragments,
     /// Why frames were not as they should be.
     wrong: Vec<&'static str>,
     /// ICMP messages that say that something cannot be reached.
@@ -267,7 +271,11 @@ impl Wire for Cable {
             patient(&self.socket, end.saturating_duration_since(Instant::now()));
             let (len, source) = self.socket.recv_from(&mut self.buffer).ok()?;
             let Some(card) = self.card(source) else { continue };
-            match frames::read(&self.buffer[..len]) {
+            let held = match frames::read(&self.buffer[..len]) {
+                Ok(Held::Fragment(f)) => self.fragments.take(&f),
+                other => other,
+            };
+            match held {
                 Ok(Held::Sctp { from, to, ecn, bytes }) if to.port() == self.port => {
                     let layer = self.layers.iter().position(|(a, c)| *a == to.ip() && *c == card);
                     let Some(layer) = layer else { continue };

@@ -10,8 +10,8 @@ use crate::free_port;
 use bytes::Bytes;
 use neater_link::LinkConfig;
 use neater_sctp::{
-    AssociationConfig, AssociationId, CloseReason, Config, Event, Layer, LayerId, MessageId, Reliability, Route, SendError,
-    SendOptions,
+    AssociationConfig, AssociationId, CloseReason, Config, Event, Layer, LayerId, MessageId, Reliability, Route,
+    SendError, SendOptions,
 };
 use neater_sctp_wire::StreamId;
 use std::collections::{BTreeMap, VecDeque};
@@ -77,8 +77,7 @@ impl Wish {
     /// The same with Linux, over one path in UDP over IPv4.
     #[must_use]
     pub fn linux(role: Role, machine: &Shared) -> Self {
-        let place =
-            Place::Linux { machine: machine.clone(), udp: true, paths: vec![(0, false)], spare: Vec::new() };
+        let place = Place::Linux { machine: machine.clone(), udp: true, paths: vec![(0, false)], spare: Vec::new() };
         Self { place, ..Self::new(role) }
     }
 
@@ -146,8 +145,17 @@ impl Wish {
                 let mut arguments = match self.role {
                     Role::Client => vec!["listen", "--port", &port, "--local", &theirs],
                     Role::Server => vec![
-                        "connect", "--port", &peer_port, "--local", &theirs, "--remote", &ours, "--remote-port", &port,
-                        "--udp", &our_udp,
+                        "connect",
+                        "--port",
+                        &peer_port,
+                        "--local",
+                        &theirs,
+                        "--remote",
+                        &ours,
+                        "--remote-port",
+                        &port,
+                        "--udp",
+                        &our_udp,
                     ],
                 };
                 arguments.extend(&self.peer);
@@ -203,8 +211,10 @@ impl World {
         }
         let peer_udp = free_port();
         let (mut driver, routes) = wish.ours(peer_udp, wish.seed);
-        if let Some(path) = &wish.capture {
-            driver.record(Capture::create(path.clone()));
+        // Whoever looks for a fault wants to see every packet: the last association's.
+        let asked = std::env::var_os("NEATER_INTEROP_CAPTURE").map(PathBuf::from);
+        if let Some(path) = wish.capture.clone().or(asked) {
+            driver.record(Capture::create(path));
         }
         let peer = wish.start(peer_udp, driver.port())?;
         let id = if wish.role == Role::Server { accepted(&mut driver) } else { connected(&mut driver, &routes) };

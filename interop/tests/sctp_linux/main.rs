@@ -61,7 +61,8 @@ fn main() -> ExitCode {
         }
     };
     println!("Linux {} is up after {:.1} s", machine.kernel, begun.elapsed().as_secs_f64());
-    let mut ground = Ground { report: vec![format!("Linux {}", machine.kernel)], machine: Rc::new(RefCell::new(machine)) };
+    let mut ground =
+        Ground { report: vec![format!("Linux {}", machine.kernel)], machine: Rc::new(RefCell::new(machine)) };
     let (mut passed, mut failed) = (0, Vec::new());
     for (name, _, test) in tests {
         let start = Instant::now();
@@ -90,6 +91,9 @@ fn main() -> ExitCode {
 fn summary(passed: usize, failed: &[&str], out: usize) -> ExitCode {
     failed.iter().for_each(|name| println!("    {name}"));
     let word = if failed.is_empty() { "ok" } else { "FAILED" };
-    println!("\ntest result: {word}. {passed} passed; {} failed; 0 ignored; 0 measured; {out} filtered out\n", failed.len());
+    println!(
+        "\ntest result: {word}. {passed} passed; {} failed; 0 ignored; 0 measured; {out} filtered out\n",
+        failed.len()
+    );
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(101) }
 }

@@ -52,9 +52,14 @@ fn agreed_upon(ground: &mut Ground) {
         assert!(!agreed.zero_checksum);
         ground.report.push(format!("| {who} | Zero checksum (RFC 9653) | no | unknown to it |"));
         assert_eq!(adaptation, Some(0x9abc_def0));
-        world.until("our adaptation indication", |w| w.peer.event("adaptation").is_some_and(|e| e["code"] == 0x1234_5678));
+        world.until("our adaptation indication", |w| {
+            w.peer.event("adaptation").is_some_and(|e| e["code"] == 0x1234_5678)
+        });
         assert_eq!((status["out"].as_u64(), status["in"].as_u64()), (Some(inbound.into()), Some(out.into())));
-        ground.report.push(format!("| {who} | Streams, ours and theirs | {out}, {inbound} | {}, {} |", status["in"], status["out"]));
+        ground.report.push(format!(
+            "| {who} | Streams, ours and theirs | {out}, {inbound} | {}, {} |",
+            status["in"], status["out"]
+        ));
         both(&mut world, &Batch::reliable(50, 10, 1..=5000));
         world.settle();
         world.part();

@@ -117,8 +117,9 @@ impl Association {
         }
         if let Some(tsn) = self.forward_to(arrived, forward.cumulative) {
             let skipped = forward.skipped.iter().map(|s| (s.stream, u32::from(s.ssn.0)));
-            let cut = self.rx.skip_data(tsn, skipped);
-            self.tell_cut(&cut);
+            self.rx.skip_data(tsn, skipped);
+            let lost = self.rx.take_lost();
+            self.tell_cut(&lost);
         }
     }
 

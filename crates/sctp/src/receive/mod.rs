@@ -161,6 +161,15 @@ impl Receiver {
         let arrivals = self.partial.then_some(&self.arrivals);
         let whole = self.reassembly.insert(f, &mut self.buffers, arrivals)?;
         self.arrivals.insert(tsn);
+        self.give_up_cut();
+        if let Some(run) = whole {
+            self.order.insert(run, &mut self.buffers)?;
+        }
+        Ok(Taken::New)
+    }
+
+    /// Passes over the messages that will not be complete.
+    fn give_up_cut(&mut self) {
         for run in core::mem::take(&mut self.reassembly.cut) {
             self.lost.extend(run.continues.map(|number| (run.stream, number)));
             if !run.unordered {
@@ -168,10 +177,6 @@ impl Receiver {
             }
             run.discard(&mut self.buffers);
         }
-        if let Some(run) = whole {
-            self.order.insert(run, &mut self.buffers)?;
-        }
-        Ok(Taken::New)
     }
 
     /// Streams and numbers of messages that broke off after part of them had been delivered.
@@ -216,19 +221,16 @@ impl Receiver {
         self.order.trim();
     }
 
-    /// The peer gave up everything up to `tsn` (RFC 3758 section 3.6); returns streams of which part of a message had been
-    /// delivered.
-    pub(crate) fn skip_data(
-        &mut self,
-        tsn: u64,
-        skipped: impl Iterator<Item = (StreamId, u32)>,
-    ) -> Vec<(StreamId, u64)> {
-        let cut = self.reassembly.drop_data_to(tsn, &mut self.buffers);
+    /// The peer gave up everything up to `tsn` (RFC 3758 section 3.6): the messages that it names, and those that have begun and not
+    /// ended, which Linux (6.1) does not name if what it sent of them was acknowledged. Those of which part had been delivered are in
+    /// [`Receiver::take_lost`].
+    pub(crate) fn skip_data(&mut self, tsn: u64, skipped: impl Iterator<Item = (StreamId, u32)>) {
+        self.reassembly.cut_data_to(tsn);
+        self.give_up_cut();
         self.arrivals.skip_to(tsn);
         for (stream, ssn) in skipped.filter(|(s, _)| s.0 < self.streams) {
             self.order.skip_to(stream, ssn, &mut self.buffers);
         }
-        cut
     }
 
     /// The same with message identifiers (RFC 8260 section 2.3.1).

@@ -325,9 +325,15 @@ impl Reassembly {
         cut
     }
 
-    /// Drops the fragments of DATA chunks up to `tsn` (RFC 3758 section 3.6).
-    pub(crate) fn drop_data_to(&mut self, tsn: u64, buffers: &mut Buffers) -> Vec<(StreamId, u64)> {
-        self.drop_where(buffers, |_, p| p.lane == 0 && p.index <= tsn)
+    /// Puts the fragments of DATA chunks up to `tsn` into `cut` (RFC 3758 section 3.6).
+    pub(crate) fn cut_data_to(&mut self, tsn: u64) {
+        self.cool();
+        let kept = self.cold.split_off(&Place::data(tsn + 1));
+        // DATA has one lane, before all others: everything up to there is of DATA chunks.
+        for run in core::mem::replace(&mut self.cold, kept).into_values() {
+            self.charged -= run.charge();
+            self.cut.push(run);
+        }
     }
 
     /// Drops the fragments of messages of a stream up to `mid` (RFC 8260 section 2.3.1).
