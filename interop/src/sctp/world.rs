@@ -17,6 +17,7 @@ use neater_sctp_wire::StreamId;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 /// Who opens the association.
@@ -106,13 +107,13 @@ impl Wish {
     }
 
     /// Our side, and the routes to the peer.
-    fn ours(&self, peer_udp: u16, seed: u64) -> (Driver, Vec<Route>) {
+    fn ours(&self, peer_udp: u16, ports: Ports, seed: u64) -> (Driver, Vec<Route>) {
         let (layers, wire, routes) = self.ground(peer_udp);
         let server = self.role == Role::Server;
         let config = Config {
             tell_addresses: matches!(self.place, Place::Linux { .. }),
             layers,
-            port: if server { PORT } else { PEER_PORT },
+            port: if server { ports.listener } else { ports.opener },
             accept: server,
             association: self.config.clone(),
             ..Config::default()
@@ -121,9 +122,9 @@ impl Wish {
     }
 
     /// What is said to the peer's program: to listen, or to open the association with us.
-    fn start(&self, peer_udp: u16, our_udp: u16) -> Result<Peer, String> {
+    fn start(&self, peer_udp: u16, our_udp: u16, ports: Ports) -> Result<Peer, String> {
         let text = |n: u16| n.to_string();
-        let (port, peer_port, own) = (text(PORT), text(PEER_PORT), text(peer_udp));
+        let (port, peer_port, own) = (text(ports.listener), text(ports.opener), text(peer_udp));
         let our_udp = text(our_udp);
         match &self.place {
             Place::Usrsctp => {
@@ -165,10 +166,23 @@ impl Wish {
     }
 }
 
-/// The SCTP port of the listener.
-const PORT: u16 = 5001;
-/// The SCTP port of the peer, when it opens.
-const PEER_PORT: u16 = 5002;
+/// The SCTP ports of an association: the listener's and the other one's.
+///
+/// Each association has its own: what is left of the one before, where its last packet was lost, is in nobody's way.
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    listener: u16,
+    opener: u16,
+}
+
+impl Ports {
+    fn fresh() -> Self {
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed) % 10_000;
+        Self { listener: 5001 + 2 * n, opener: 5002 + 2 * n }
+    }
+}
+
 /// Nothing lasts longer than this.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -194,6 +208,7 @@ pub struct World {
     /// What has come of messages that come in parts, by our endpoint's number.
     parts: BTreeMap<u64, Vec<u8>>,
     peer_udp: u16,
+    ports: Ports,
     wish: Wish,
 }
 
@@ -210,14 +225,19 @@ impl World {
             super::peer::usrsctp_program()?;
         }
         let peer_udp = free_port();
-        let (mut driver, routes) = wish.ours(peer_udp, wish.seed);
+        let ports = Ports::fresh();
+        let (mut driver, routes) = wish.ours(peer_udp, ports, wish.seed);
         // Whoever looks for a fault wants to see every packet: the last association's.
         let asked = std::env::var_os("NEATER_INTEROP_CAPTURE").map(PathBuf::from);
         if let Some(path) = wish.capture.clone().or(asked) {
             driver.record(Capture::create(path));
         }
-        let peer = wish.start(peer_udp, driver.port())?;
-        let id = if wish.role == Role::Server { accepted(&mut driver) } else { connected(&mut driver, &routes) };
+        let peer = wish.start(peer_udp, driver.port(), ports)?;
+        let id = if wish.role == Role::Server {
+            accepted(&mut driver)
+        } else {
+            connected(&mut driver, ports.listener, &routes)
+        };
         let (out, back) = (Ledger::default(), Ledger::default());
         let mut world = Self {
             driver,
@@ -231,6 +251,7 @@ impl World {
             events: Vec::new(),
             parts: BTreeMap::new(),
             peer_udp,
+            ports,
             wish,
         };
         world.until("the peer to be connected", |w| w.peer.has("connected"));
@@ -260,7 +281,7 @@ impl World {
     /// # Errors
     /// Why there is no peer here.
     pub fn start_peer_again(&mut self) -> Result<(), String> {
-        self.peer = self.wish.start(self.peer_udp, self.driver.port())?;
+        self.peer = self.wish.start(self.peer_udp, self.driver.port(), self.ports)?;
         self.begin_again();
         // It counts from one again.
         self.back = Ledger::default();
@@ -282,9 +303,9 @@ impl World {
     /// If it does not come up.
     pub fn restart_us(&mut self) {
         assert_eq!(self.wish.role, Role::Client, "who opens is who restarts");
-        let (driver, routes) = self.wish.ours(self.peer_udp, self.wish.seed + 1);
+        let (driver, routes) = self.wish.ours(self.peer_udp, self.ports, self.wish.seed + 1);
         self.driver = driver;
-        self.id = connected(&mut self.driver, &routes);
+        self.id = connected(&mut self.driver, self.ports.listener, &routes);
         self.begin_again();
     }
 
@@ -439,9 +460,9 @@ impl World {
     }
 }
 
-fn connected(driver: &mut Driver, routes: &[Route]) -> AssociationId {
+fn connected(driver: &mut Driver, port: u16, routes: &[Route]) -> AssociationId {
     let now = driver.now();
-    let id = driver.endpoint().connect(now, PORT, routes).expect("nothing is in the way");
+    let id = driver.endpoint().connect(now, port, routes).expect("nothing is in the way");
     driver.until("Connected", LIMIT, |d| d.events.iter().any(|e| *e == (id, Event::Connected)).then_some(()));
     id
 }

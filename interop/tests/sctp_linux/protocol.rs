@@ -19,9 +19,9 @@ pub(super) const TESTS: &[Test] = &[
 
 /// Everything that both sides have: what is agreed upon is the same on both sides.
 fn agreed_upon(ground: &mut Ground) {
-    ground.report.push(String::new());
-    ground.report.push("| Opened by | Extension | We | Linux |".to_owned());
-    ground.report.push("|---|---|---|---|".to_owned());
+    ground.agreed.push(String::new());
+    ground.agreed.push("| Opened by | Extension | We | Linux |".to_owned());
+    ground.agreed.push("|---|---|---|---|".to_owned());
     for role in ROLES {
         let mut wish = Wish::linux(role, &ground.machine);
         wish.config.extensions =
@@ -45,18 +45,18 @@ fn agreed_upon(ground: &mut Ground) {
         let yes = |b: bool| if b { "yes" } else { "no" };
         for (name, ours, theirs) in rows {
             let theirs = status[theirs] == 1;
-            ground.report.push(format!("| {who} | {name} | {} | {} |", yes(ours), yes(theirs)));
+            ground.agreed.push(format!("| {who} | {name} | {} | {} |", yes(ours), yes(theirs)));
             assert!(ours && theirs, "{role:?}: {name}: we {ours}, they {theirs}");
         }
         // Linux has no RFC 9653, so that nobody leaves checksums out.
         assert!(!agreed.zero_checksum);
-        ground.report.push(format!("| {who} | Zero checksum (RFC 9653) | no | unknown to it |"));
+        ground.agreed.push(format!("| {who} | Zero checksum (RFC 9653) | no | unknown to it |"));
         assert_eq!(adaptation, Some(0x9abc_def0));
         world.until("our adaptation indication", |w| {
             w.peer.event("adaptation").is_some_and(|e| e["code"] == 0x1234_5678)
         });
         assert_eq!((status["out"].as_u64(), status["in"].as_u64()), (Some(inbound.into()), Some(out.into())));
-        ground.report.push(format!(
+        ground.agreed.push(format!(
             "| {who} | Streams, ours and theirs | {out}, {inbound} | {}, {} |",
             status["in"], status["out"]
         ));
