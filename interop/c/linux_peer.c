@@ -231,12 +231,17 @@ static void *receive(void *unused) {
         struct msghdr m = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
         ssize_t n = recvmsg(so, &m, 0);
         if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == ENOTCONN && !opt.one) {
+            // There is no association yet, or any more: the next one may come.
+            usleep(1000);
+            continue;
+        }
         if (n <= 0) {
-            // On a socket for many, the next association may yet come; an error belongs to the last one.
+            // On a socket for many, an error belongs to the last association.
             say("{\"event\":\"eof\",\"error\":\"%s\"}", n < 0 ? strerror(errno) : "");
             // One of this style is told no other way.
             if (opt.one && n == 0) say("{\"event\":\"closed\"}");
-            if (!opt.one && n < 0 && errno != ENOTCONN && errno != EBADF) continue;
+            if (!opt.one && n < 0 && errno != EBADF) continue;
             free(buffer);
             return NULL;
         }

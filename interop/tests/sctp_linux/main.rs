@@ -16,8 +16,9 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// What the quick tests may take together, with booting: those that would begin later are not begun, which is a failure.
+/// What the quick tests may take together, with booting: those that would begin so late that they may last longer are skipped.
 const QUICK: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_secs(15);
 
 /// What a test is given.
 struct Ground {
@@ -69,11 +70,14 @@ fn main() -> ExitCode {
     let (mut passed, mut failed) = (0, Vec::new());
     for (name, _, test) in tests {
         let start = Instant::now();
-        let late = !full && begun.elapsed() > QUICK;
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            assert!(!late, "{QUICK:?} are over");
-            test(&mut ground);
-        }));
+        if !full && begun.elapsed() > QUICK - LONGEST {
+            neater_interop::say_skipped(format_args!(
+                "{name}: {:.0} s are gone of {QUICK:?}",
+                begun.elapsed().as_secs_f64()
+            ));
+            continue;
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| test(&mut ground)));
         let word = if outcome.is_ok() { "ok" } else { "FAILED" };
         // As the usual harness says it, which ./test reads.
         println!("test {name} ... {word}");

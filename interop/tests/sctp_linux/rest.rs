@@ -11,7 +11,7 @@ use neater_sctp_wire::StreamId;
 use std::time::Duration;
 
 pub(super) const TESTS: &[Test] = &[
-    ("chunks_are_authenticated_in_both_directions", true, authenticated),
+    ("chunks_are_authenticated_in_both_directions", false, authenticated),
     ("a_key_that_both_were_given", false, shared_key),
     ("congestion_marks_are_echoed_and_heeded", false, marks),
     ("tshark_finds_no_fault_with_any_packet", false, tshark),
