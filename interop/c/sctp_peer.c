@@ -5,26 +5,20 @@
 //
 // It has one association, takes commands on its standard input, a line each, and says what happens on its standard
 // output, a JSON object a line. A message is named by its number, which is its payload protocol identifier; its bytes
-// follow from that (see `fill`), and who receives it says its length and FNV-1a hash.
+// follow from that (see `fill` in messages.h), and who receives it says its length and FNV-1a hash.
 //
 // Commands: send COUNT STREAMS SIZE[-SIZE] o|u none|ttl|rtx VALUE | reset out|in|both [STREAM...] | add OUT IN |
 //           heartbeat MS | shutdown | abort | status | end
 
+#include "messages.h"
+
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <usrsctp.h>
 
-#define MESSAGE_MAX (4u << 20)
-#define STREAMS_MAX 65536
 // Not in the installed header, but in the library (RFC 8260 section 4.3.1).
 #define PEER_INTERLEAVING_SUPPORTED 0x00001206
 
@@ -45,37 +39,6 @@ static struct options opt = {
     .nodelay = 1, .scheduler = -1, .auth_chunk = -1,
     .buffer = 8 << 20,
 };
-
-static void say(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    flockfile(stdout);
-    vprintf(format, arguments);
-    putchar_unlocked('\n');
-    fflush(stdout);
-    funlockfile(stdout);
-    va_end(arguments);
-}
-
-static void die(const char *what) {
-    say("{\"event\":\"failed\",\"what\":\"%s\",\"why\":\"%s\"}", what, strerror(errno));
-    exit(1);
-}
-
-// Byte `i` of message `number`: neither the same for all messages nor periodic within a packet.
-static void fill(unsigned char *to, uint32_t number, size_t len) {
-    uint32_t x = number * 2654435761u + 1;
-    for (size_t i = 0; i < len; i++) {
-        x = x * 1664525u + 1013904223u;
-        to[i] = (unsigned char)(x >> 24);
-    }
-}
-
-static uint64_t hash(const unsigned char *bytes, size_t len) {
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < len; i++) h = (h ^ bytes[i]) * 0x100000001b3u;
-    return h;
-}
 
 static void set(struct socket *so, int option, const void *value, socklen_t len, const char *what) {
     if (usrsctp_setsockopt(so, IPPROTO_SCTP, option, value, len) != 0) die(what);
@@ -163,13 +126,6 @@ static void notified(const union sctp_notification *n) {
     }
 }
 
-// What has come of a message that is delivered in parts, one at a time for each stream and order.
-struct partial {
-    unsigned char *bytes;
-    size_t len;
-};
-static struct partial partials[2][STREAMS_MAX];
-
 static void *receive(void *argument) {
     struct socket *so = argument;
     unsigned char *buffer = malloc(MESSAGE_MAX);
@@ -189,54 +145,29 @@ static void *receive(void *argument) {
             notified((union sctp_notification *)buffer);
             continue;
         }
-        int unordered = (info.rcv_flags & SCTP_UNORDERED) != 0;
-        struct partial *part = &partials[unordered][info.rcv_sid];
-        const unsigned char *bytes = buffer;
-        size_t len = (size_t)n;
-        if (part->len != 0 || !(flags & MSG_EOR)) {
-            if (part->len + len > MESSAGE_MAX) die("a message too long");
-            part->bytes = realloc(part->bytes, part->len + len);
-            if (part->bytes == NULL) die("realloc");
-            memcpy(part->bytes + part->len, buffer, len);
-            part->len += len;
-            if (!(flags & MSG_EOR)) continue;
-            bytes = part->bytes, len = part->len;
-        }
-        say("{\"event\":\"message\",\"stream\":%u,\"ppid\":%u,\"unordered\":%s,\"ssn\":%u,\"size\":%zu,\"hash\":\"%016llx\"}",
-            info.rcv_sid, ntohl(info.rcv_ppid), unordered ? "true" : "false", info.rcv_ssn, len,
-            (unsigned long long)hash(bytes, len));
-        part->len = 0;
+        received(buffer, (size_t)n, (flags & MSG_EOR) != 0, (info.rcv_flags & SCTP_UNORDERED) != 0, info.rcv_sid, info.rcv_ssn,
+                 ntohl(info.rcv_ppid));
     }
 }
 
 static uint32_t next_number = 1;
 
-static void send_messages(struct socket *so, char *line) {
-    unsigned count, streams, from, to, value;
-    char size[32], order, policy[8];
-    if (sscanf(line, "%u %u %31s %c %7s %u", &count, &streams, size, &order, policy, &value) != 6) {
-        say("{\"event\":\"failed\",\"what\":\"send\",\"why\":\"not understood\"}");
-        return;
-    }
-    int given = sscanf(size, "%u-%u", &from, &to);
-    if (given == 1) to = from;
-    if (given < 1 || from == 0 || to < from || to > MESSAGE_MAX || streams == 0) {
-        say("{\"event\":\"failed\",\"what\":\"send\",\"why\":\"not understood\"}");
-        return;
-    }
-    unsigned char *bytes = malloc(to);
+static void send_messages(struct socket *so, const char *line) {
+    struct batch batch;
+    if (!read_batch(line, &batch)) return;
+    unsigned char *bytes = malloc(batch.to);
     if (bytes == NULL) die("malloc");
-    for (unsigned i = 0; i < count; i++, next_number++) {
-        size_t len = from + (uint64_t)next_number * 7919 % (to - from + 1);
+    for (unsigned i = 0; i < batch.count; i++, next_number++) {
+        size_t len = batch_len(&batch, next_number);
         fill(bytes, next_number, len);
         struct sctp_sendv_spa spa = {.sendv_flags = SCTP_SEND_SNDINFO_VALID};
-        spa.sendv_sndinfo.snd_sid = (uint16_t)(next_number % streams);
+        spa.sendv_sndinfo.snd_sid = (uint16_t)(next_number % batch.streams);
         spa.sendv_sndinfo.snd_ppid = htonl(next_number);
-        spa.sendv_sndinfo.snd_flags = order == 'u' ? SCTP_UNORDERED : 0;
-        if (strcmp(policy, "none") != 0) {
+        spa.sendv_sndinfo.snd_flags = batch.unordered ? SCTP_UNORDERED : 0;
+        if (strcmp(batch.policy, "none") != 0) {
             spa.sendv_flags |= SCTP_SEND_PRINFO_VALID;
-            spa.sendv_prinfo.pr_policy = strcmp(policy, "ttl") == 0 ? SCTP_PR_SCTP_TTL : SCTP_PR_SCTP_RTX;
-            spa.sendv_prinfo.pr_value = value;
+            spa.sendv_prinfo.pr_policy = strcmp(batch.policy, "ttl") == 0 ? SCTP_PR_SCTP_TTL : SCTP_PR_SCTP_RTX;
+            spa.sendv_prinfo.pr_value = batch.value;
         }
         if (usrsctp_sendv(so, bytes, len, NULL, 0, &spa, sizeof spa, SCTP_SENDV_SPA, 0) != (ssize_t)len) {
             say("{\"event\":\"failed\",\"what\":\"send\",\"ppid\":%u,\"why\":\"%s\"}", next_number, strerror(errno));

@@ -321,6 +321,10 @@ pub struct AssociationConfig {
     pub scheduler: Scheduler,
     /// Extensions.
     pub extensions: Extensions,
+    /// Number the fragments of I-DATA as Linux does (6.1 at least), and expect it: those after the first from 0, and not from 1 as
+    /// RFC 8260 section 2.1 has it. Only for peers that are known to be Linux with interleaving, which nothing tells before it is
+    /// too late: with any other, and with Linux otherwise, a message of several fragments is lost or ends the association.
+    pub linux_fragments: bool,
     /// The adaptation indication that we send (RFC 5061 section 4.2.6).
     pub adaptation: Option<u32>,
     /// Authenticated chunks.
@@ -355,6 +359,7 @@ impl Default for AssociationConfig {
             recovery: Recovery::modern(),
             scheduler: Scheduler::default(),
             extensions: Extensions::default(),
+            linux_fragments: false,
             adaptation: None,
             authentication: Authentication::default(),
         }

@@ -3,7 +3,7 @@
 mod support;
 
 use core::time::Duration;
-use neater_sctp::{AssociationConfig, CloseReason, Event, Extensions};
+use neater_sctp::{AssociationConfig, CloseReason, Event, Extensions, SendOptions};
 use neater_sctp_wire::chunk::{Data, ForwardTsn, IData, IForwardTsn, Part, Sack, Skipped, SkippedMessage};
 use neater_sctp_wire::parameter::{ForwardTsnSupported, SupportedExtensions};
 use neater_sctp_wire::{Array, Chunk, Fsn, Mid, Packet as Wire, Parameters, Ppid, Ssn, StreamId, Tsn};
@@ -103,6 +103,77 @@ fn unordered_fragments_below_it_are_thrown_away() {
     assert!(read(&mut raw).is_empty());
     raw.chunk(&Data { unordered: true, ..data(2, 0, b"whole") });
     assert_eq!((read(&mut raw), raw.closed()), (vec![b"whole".to_vec()], None));
+}
+
+/// Linux (6.1) gives a message up when part of it is acknowledged and the rest was never sent, has nothing left to skip by FORWARD
+/// TSN, and goes on with the next message: found with its kernel as a peer.
+#[test]
+fn a_message_that_breaks_off_without_a_word_is_passed_over() {
+    let mut raw = connected(false);
+    raw.chunk(&data(0, 0, b"zero"));
+    raw.chunk(&Data { ending: false, ..data(1, 1, b"begins") });
+    raw.chunk(&Data { beginning: false, ending: false, ..data(2, 1, b"and never ends") });
+    raw.chunk(&Data { ending: false, ..data(3, 2, b"tw") });
+    raw.chunk(&Data { beginning: false, ..data(4, 2, b"o") });
+    assert_eq!((read(&mut raw), raw.closed()), (vec![b"zero".to_vec(), b"two".to_vec()], None));
+    // In another order: what follows is there before the last of what breaks off.
+    raw.chunk(&data(7, 4, b"four"));
+    raw.chunk(&Data { beginning: false, ending: false, ..data(6, 3, b"and never ends") });
+    assert_eq!((read(&mut raw), raw.closed()), (vec![], None));
+    raw.chunk(&Data { ending: false, ..data(5, 3, b"begins") });
+    assert_eq!((read(&mut raw), raw.closed()), (vec![b"four".to_vec()], None));
+    // Without the extension nobody may do that.
+    let mut raw = Raw::connected(AssociationConfig::rfc9260());
+    raw.chunk(&Data { ending: false, ..data(0, 0, b"begins") });
+    raw.chunk(&data(1, 1, b"one"));
+    assert!(matches!(raw.closed(), Some(CloseReason::PeerMisbehaved(_))));
+}
+
+/// The same, but another message was given up by FORWARD TSN meanwhile, which moves past what broke off and does not name it.
+#[test]
+fn a_message_that_breaks_off_and_is_not_named_is_passed_over() {
+    let mut raw = connected(false);
+    raw.chunk(&data(0, 0, b"zero"));
+    raw.chunk(&Data { ending: false, ..data(1, 1, b"begins") });
+    raw.chunk(&Data { beginning: false, ending: false, ..data(2, 1, b"and never ends") });
+    raw.chunk(&data(5, 2, b"two"));
+    assert_eq!(read(&mut raw), [b"zero"]);
+    forward(&mut raw, 4, &[Skipped { stream: StreamId(2), ssn: Ssn(0) }]);
+    assert_eq!((read(&mut raw), raw.closed()), (vec![b"two".to_vec()], None));
+}
+
+/// RFC 8260 section 2.1 numbers fragments from 0, the first included; Linux (6.1) begins with 0 behind it.
+#[test]
+fn fragments_are_numbered_as_the_standard_has_it_or_as_linux_does() {
+    let mut raw = connected(true);
+    raw.chunk(&idata(0, 0, Part::First(Ppid(0)), false, b"be"));
+    raw.chunk(&idata(1, 0, Part::Later(Fsn(0)), true, b"gin"));
+    assert!(matches!(raw.closed(), Some(CloseReason::PeerMisbehaved(what)) if what.contains("Linux")));
+
+    let config = AssociationConfig {
+        extensions: Extensions { interleaving: true, ..Extensions::NONE },
+        linux_fragments: true,
+        ..AssociationConfig::rfc9260()
+    };
+    let list = [SupportedExtensions(&[IData::KIND]).into()];
+    let mut raw = Raw::connected_with(config, Parameters::new(&list));
+    raw.chunk(&idata(0, 0, Part::First(Ppid(0)), false, b"be"));
+    raw.chunk(&idata(1, 0, Part::Later(Fsn(0)), false, b"g"));
+    raw.chunk(&idata(2, 0, Part::Later(Fsn(1)), true, b"in"));
+    assert_eq!((read(&mut raw), raw.closed()), (vec![b"begin".to_vec()], None));
+    // And ours.
+    raw.take();
+    let id = raw.id.unwrap();
+    raw.server.send(id, StreamId(0), vec![1; 3000].into(), SendOptions::default()).unwrap();
+    let mut numbers = Vec::new();
+    for packet in raw.take() {
+        for chunk in Wire::parse(&packet).unwrap().chunks().flatten() {
+            if let Ok(Chunk::IData(IData { part: Part::Later(fsn), .. })) = Chunk::decode(&chunk) {
+                numbers.push(fsn.0);
+            }
+        }
+    }
+    assert_eq!(numbers.first(), Some(&0), "{numbers:?}");
 }
 
 #[test]

@@ -1,37 +1,36 @@
-//! Our endpoint over a UDP socket, with a link of the simulator's between the two.
+//! Our endpoint over something that carries its packets, with a link of the simulator's between the two.
 
 use super::capture::Capture;
+use super::wire::{Arrived, Loopback, Wire};
 use neater_base::Instant;
 use neater_base::net::Ecn;
 use neater_link::{Corruption, Link, LinkConfig, Output, PacketMeta, Protocol};
 use neater_sctp::{AssociationId, Config, Endpoint, Event, LayerId, Route};
 use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// A packet on its way, and the other end's address.
-type Packet = (SocketAddr, Vec<u8>);
-
-/// What IPv4 and UDP add to a packet, in bytes.
-const OVERHEAD: u32 = 28;
+/// A packet on its way, where to or from, and its congestion mark.
+type Packet = (Route, Ecn, Vec<u8>);
 
 /// No endpoint has so much to send at one time, with the buffers that it has here.
 const PACKETS_MAX: u32 = 20_000;
 
-/// An endpoint, its socket, and the emulated link in both directions.
+/// An endpoint, what carries its packets, and the emulated link in both directions.
 #[derive(Debug)]
 pub struct Driver {
     endpoint: Endpoint,
-    socket: UdpSocket,
-    local: SocketAddr,
+    wire: Box<dyn Wire>,
     origin: std::time::Instant,
     up: Link<Packet>,
     down: Link<Packet>,
     buffer: Vec<u8>,
+    cut: Option<LayerId>,
+    deaf: bool,
     capture: Option<Capture>,
     /// What has happened so far and was not taken.
     pub events: VecDeque<(AssociationId, Event)>,
-    /// Datagrams that the socket did not take.
+    /// Packets that were not taken.
     pub unsent: u64,
 }
 
@@ -42,18 +41,23 @@ impl Driver {
     /// If there is no socket to be had.
     #[must_use]
     pub fn new(config: Config, link: &LinkConfig, seed: u64) -> Self {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-        let local = socket.local_addr().expect("it is bound");
+        Self::over(Box::new(Loopback::new()), config, link, seed)
+    }
+
+    /// An endpoint over `wire`.
+    #[must_use]
+    pub fn over(wire: Box<dyn Wire>, config: Config, link: &LinkConfig, seed: u64) -> Self {
         let mut key = [7; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         Self {
             endpoint: Endpoint::new(config, key, &[9; 32]),
-            socket,
-            local,
+            wire,
             origin: std::time::Instant::now(),
             up: Link::new(link.clone(), seed),
             down: Link::new(link.clone(), seed ^ 0x5555),
             buffer: vec![0; 65_536],
+            cut: None,
+            deaf: false,
             capture: None,
             events: VecDeque::new(),
             unsent: 0,
@@ -70,10 +74,26 @@ impl Driver {
         self.capture.take()
     }
 
-    /// The UDP port.
+    /// The UDP port; 0 without UDP.
     #[must_use]
-    pub const fn port(&self) -> u16 {
-        self.local.port()
+    pub fn port(&self) -> u16 {
+        self.wire.port()
+    }
+
+    /// What has arrived that was not as it should be.
+    #[must_use]
+    pub fn wrong(&self) -> &[&'static str] {
+        self.wire.wrong()
+    }
+
+    /// Loses everything of one layer from now on, in both directions, or of none.
+    pub const fn cut(&mut self, layer: Option<LayerId>) {
+        self.cut = layer;
+    }
+
+    /// Loses everything from now on, or nothing.
+    pub const fn deafen(&mut self, deaf: bool) {
+        self.deaf = deaf;
     }
 
     /// The route to a UDP port of loopback.
@@ -100,8 +120,8 @@ impl Driver {
         self.down.set_config(now, link.clone());
     }
 
-    fn meta(&self, remote: SocketAddr) -> PacketMeta {
-        PacketMeta { protocol: Protocol::Udp, source: self.local, destination: remote, ecn: Ecn::NotEct }
+    const fn lost(&self, layer: LayerId) -> bool {
+        self.deaf || matches!(self.cut, Some(cut) if cut.0 == layer.0)
     }
 
     /// Moves everything that can be moved, and waits at most `patience` for something to arrive first.
@@ -109,24 +129,20 @@ impl Driver {
         self.flush();
         let now = self.now();
         let deadlines = [self.endpoint.next_timeout(), self.up.next_timeout(), self.down.next_timeout()];
-        let wait = deadlines.into_iter().flatten().map(|at| at.saturating_since(now)).fold(patience, Duration::min);
-        if wait.is_zero() {
-            self.socket.set_nonblocking(true).expect("a socket");
-        } else {
-            self.socket.set_nonblocking(false).expect("a socket");
-            self.socket.set_read_timeout(Some(wait.max(Duration::from_micros(200)))).expect("a socket");
-        }
-        let mut datagram = [0; 65_536];
+        let mut wait = deadlines.into_iter().flatten().map(|at| at.saturating_since(now)).fold(patience, Duration::min);
         // A peer that sends without end must not keep the rest waiting.
         for _ in 0..256 {
-            let Ok((len, from)) = self.socket.recv_from(&mut datagram) else { break };
+            let Some(Arrived { route, ecn, bytes }) = self.wire.receive(wait) else { break };
+            wait = Duration::ZERO;
             let now = self.now();
             if let Some(capture) = &mut self.capture {
-                capture.packet(Duration::from_nanos(now.as_nanos()), &datagram[..len]);
+                capture.packet(Duration::from_nanos(now.as_nanos()), &bytes);
             }
-            let meta = self.meta(from);
-            self.down.offer(now, (from, datagram[..len].to_vec()), len as u32 + OVERHEAD, &meta);
-            self.socket.set_nonblocking(true).expect("a socket");
+            if self.lost(route.layer) {
+                continue;
+            }
+            let len = bytes.len() as u32 + self.wire.overhead();
+            self.down.offer(now, (route, ecn, bytes), len, &meta(route, ecn));
         }
         self.flush();
     }
@@ -135,10 +151,9 @@ impl Driver {
     fn flush(&mut self) {
         let now = self.now();
         while let Some(output) = self.down.poll(now) {
-            if let Output::Deliver { packet: (from, bytes), corrupt, ce, .. } = output {
+            if let Output::Deliver { packet: (route, ecn, bytes), corrupt, ce, .. } = output {
                 let Some(bytes) = damaged(bytes, corrupt) else { continue };
-                let route = Route { layer: LayerId(0), remote: from };
-                self.endpoint.handle_packet(now, route, ce, &bytes);
+                self.endpoint.handle_packet(now, route, ce || ecn == Ecn::Ce, &bytes);
             }
         }
         self.endpoint.handle_timeout(now);
@@ -146,14 +161,18 @@ impl Driver {
         while let Some(transmit) = self.endpoint.poll_transmit(now, &mut self.buffer) {
             packets += 1;
             assert!(packets < PACKETS_MAX, "the endpoint sends {packets} packets at one time");
+            if self.lost(transmit.route.layer) {
+                continue;
+            }
             let bytes = self.buffer[..transmit.len].to_vec();
-            let meta = self.meta(transmit.route.remote);
-            self.up.offer(now, (transmit.route.remote, bytes), transmit.len as u32 + OVERHEAD, &meta);
+            let ecn = if transmit.ect { Ecn::Ect0 } else { Ecn::NotEct };
+            let (len, meta) = (transmit.len as u32 + self.wire.overhead(), meta(transmit.route, ecn));
+            self.up.offer(now, (transmit.route, ecn, bytes), len, &meta);
         }
         while let Some(output) = self.up.poll(now) {
-            if let Output::Deliver { packet: (to, bytes), corrupt, .. } = output {
+            if let Output::Deliver { packet: (route, ecn, bytes), corrupt, ce, .. } = output {
                 let Some(bytes) = damaged(bytes, corrupt) else { continue };
-                if self.socket.send_to(&bytes, to).is_err() {
+                if !self.wire.send(route, if ce { Ecn::Ce } else { ecn }, &bytes) {
                     self.unsent += 1;
                 }
                 if let Some(capture) = &mut self.capture {
@@ -179,6 +198,11 @@ impl Driver {
             self.turn(Duration::from_millis(2));
         }
     }
+}
+
+fn meta(route: Route, ecn: Ecn) -> PacketMeta {
+    let source = SocketAddr::from((Ipv4Addr::UNSPECIFIED, route.layer.0));
+    PacketMeta { protocol: Protocol::Udp, source, destination: route.remote, ecn }
 }
 
 /// The packet with the bit flipped that the link flips, as if UDP had no checksum: SCTP's is to find it. Nothing if the bit is in

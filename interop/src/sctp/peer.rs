@@ -1,12 +1,13 @@
-//! The peer on usrsctp: built once, started, told what to do, and listened to.
+//! The peer: started, told what to do, and listened to. The one on usrsctp is built once.
 
 use super::ledger::Received;
+use super::machine::{InMachine, Shared};
 use crate::{Running, here, run, which};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The program in `c/sctp_peer.c`, compiled the first time.
 ///
@@ -40,30 +41,73 @@ pub fn usrsctp_program() -> Result<PathBuf, String> {
     BUILT.get_or_init(build).clone()
 }
 
+/// A program that a peer is: it is told commands and says what happens, a line each.
+pub trait Program: core::fmt::Debug {
+    /// Tells it something.
+    fn tell(&mut self, text: &str);
+
+    /// What it has said since the first `from` bytes.
+    fn said_from(&self, from: usize) -> String;
+
+    /// Ends it.
+    fn kill(&mut self);
+}
+
+impl Program for Running {
+    fn tell(&mut self, text: &str) {
+        Self::tell(self, text);
+    }
+
+    fn said_from(&self, from: usize) -> String {
+        Self::said_from(self, from)
+    }
+
+    fn kill(&mut self) {
+        Self::kill(self);
+    }
+}
+
 /// A peer that runs.
 #[derive(Debug)]
-pub struct Usrsctp {
-    running: Running,
+pub struct Peer {
+    program: Box<dyn Program>,
     heard: usize,
     /// What has happened there so far, but for messages.
     pub events: Vec<Value>,
 }
 
-impl Usrsctp {
-    /// Starts it with these arguments.
+impl Peer {
+    /// Starts the one on usrsctp with these arguments.
     ///
     /// # Errors
     /// Why it cannot be built here.
-    pub fn start(arguments: &[&str]) -> Result<Self, String> {
+    pub fn usrsctp(arguments: &[&str]) -> Result<Self, String> {
         let program = usrsctp_program()?;
         let running = Running::start(Command::new(program).args(arguments));
         let _ = running.wait_to_say("\"ready\"");
-        Ok(Self { running, heard: 0, events: Vec::new() })
+        Ok(Self { program: Box::new(running), heard: 0, events: Vec::new() })
     }
 
-    /// Tells it to do something; see `c/sctp_peer.c`.
+    /// Starts the one on Linux with these arguments, in a machine that has none yet.
+    ///
+    /// # Panics
+    /// If it is not ready after ten seconds.
+    #[must_use]
+    pub fn linux(machine: &Shared, arguments: &[&str]) -> Self {
+        let heard = machine.borrow_mut().start(&arguments.join(" "));
+        let mut peer = Self { program: Box::new(InMachine(machine.clone())), heard, events: Vec::new() };
+        let end = Instant::now() + Duration::from_secs(10);
+        while !peer.has("ready") {
+            assert!(Instant::now() < end, "the peer is not ready: {:?}", peer.events);
+            assert!(peer.listen().is_empty(), "nothing was sent");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        peer
+    }
+
+    /// Tells it to do something; see `c/sctp_peer.c` and `c/linux_peer.c`.
     pub fn tell(&mut self, command: &str) {
-        self.running.tell(&format!("{}\n", command.trim_end()));
+        self.program.tell(&format!("{}\n", command.trim_end()));
     }
 
     /// Takes in what it has said since; returns the messages that it has received.
@@ -71,7 +115,7 @@ impl Usrsctp {
     /// # Panics
     /// If it says something else than objects, or that it has failed.
     pub fn listen(&mut self) -> Vec<Received> {
-        let said = self.running.said_from(self.heard);
+        let said = self.program.said_from(self.heard);
         let Some(end) = said.rfind('\n') else { return Vec::new() };
         self.heard += end + 1;
         let mut messages = Vec::new();
@@ -94,9 +138,9 @@ impl Usrsctp {
         messages
     }
 
-    /// Ends its process, without a word to anybody.
+    /// Ends its process: usrsctp says no word to anybody then, Linux does.
     pub fn kill(&mut self) {
-        self.running.kill();
+        self.program.kill();
     }
 
     /// Whether it has said that this happened.

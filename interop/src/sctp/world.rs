@@ -1,18 +1,23 @@
-//! One association between us and usrsctp, and the ledgers of both directions.
+//! One association between us and a peer, and the ledgers of both directions.
 
 use super::capture::Capture;
 use super::driver::Driver;
 use super::ledger::{Batch, Ledger, Received, fill, hash};
-use super::peer::Usrsctp;
+use super::machine::{MACHINE_UDP, Shared, address};
+use super::peer::Peer;
+use super::wire::{Loopback, Wire};
 use crate::free_port;
 use bytes::Bytes;
 use neater_link::LinkConfig;
 use neater_sctp::{
-    AssociationConfig, AssociationId, CloseReason, Config, Event, Layer, MessageId, Reliability, SendError, SendOptions,
+    AssociationConfig, AssociationId, CloseReason, Config, Event, Layer, LayerId, MessageId, Reliability, Route,
+    SendError, SendOptions,
 };
 use neater_sctp_wire::StreamId;
 use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 /// Who opens the association.
@@ -20,13 +25,33 @@ use std::time::Duration;
 pub enum Role {
     /// We do.
     Client,
-    /// usrsctp does.
+    /// The peer does.
     Server,
+}
+
+/// Where the peer is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// usrsctp, at another UDP port of loopback.
+    Usrsctp,
+    /// Linux' kernel, in a virtual machine.
+    Linux {
+        /// The machine.
+        machine: Shared,
+        /// In UDP (RFC 6951), else in IP itself.
+        udp: bool,
+        /// On which cards, and with IPv6 there or IPv4. Each is a path.
+        paths: Vec<(u8, bool)>,
+        /// More addresses of ours, which the peer is not told of: layers after those of the paths.
+        spare: Vec<IpAddr>,
+    },
 }
 
 /// What a test wants.
 #[derive(Clone, Debug)]
 pub struct Wish {
+    /// Where the peer is.
+    pub place: Place,
     /// Who opens the association.
     pub role: Role,
     /// What lies between.
@@ -46,14 +71,118 @@ impl Wish {
     #[must_use]
     pub fn new(role: Role) -> Self {
         let config = AssociationConfig::default();
-        Self { role, link: LinkConfig::default(), config, peer: vec!["--streams", "1000,2000"], seed: 1, capture: None }
+        let peer = vec!["--streams", "1000,2000"];
+        Self { place: Place::Usrsctp, role, link: LinkConfig::default(), config, peer, seed: 1, capture: None }
+    }
+
+    /// The same with Linux, over one path in UDP over IPv4.
+    #[must_use]
+    pub fn linux(role: Role, machine: &Shared) -> Self {
+        let place = Place::Linux { machine: machine.clone(), udp: true, paths: vec![(0, false)], spare: Vec::new() };
+        Self { place, ..Self::new(role) }
+    }
+
+    /// Our layers, what carries them, and the routes to the peer.
+    fn ground(&self, peer_udp: u16) -> (Vec<Layer>, Box<dyn Wire>, Vec<Route>) {
+        let route = |layer, ip, port| Route { layer: LayerId(layer), remote: SocketAddr::new(ip, port) };
+        match &self.place {
+            Place::Usrsctp => {
+                let layer = Layer { mtu: 1500, overhead: 28, ..Layer::udp() };
+                (vec![layer], Box::new(Loopback::new()), vec![route(0, [127, 0, 0, 1].into(), peer_udp)])
+            }
+            Place::Linux { machine, udp, paths, spare } => {
+                let ours: Vec<_> = paths.iter().map(|(card, v6)| address(*card, *v6, 1)).chain(spare.clone()).collect();
+                let layer = |a: &IpAddr| {
+                    let overhead = if a.is_ipv6() { 40 } else { 20 } + if *udp { 8 } else { 0 };
+                    Layer { address: Some(*a), mtu: 1500, overhead, ..Layer::udp() }
+                };
+                let routes = paths
+                    .iter()
+                    .zip(0..)
+                    .map(|((card, v6), n)| route(n, address(*card, *v6, 2), if *udp { MACHINE_UDP } else { 0 }))
+                    .collect();
+                (ours.iter().map(layer).collect(), Box::new(machine.borrow().wire(&ours, *udp)), routes)
+            }
+        }
+    }
+
+    /// Our side, and the routes to the peer.
+    fn ours(&self, peer_udp: u16, ports: Ports, seed: u64) -> (Driver, Vec<Route>) {
+        let (layers, wire, routes) = self.ground(peer_udp);
+        let server = self.role == Role::Server;
+        let config = Config {
+            tell_addresses: matches!(self.place, Place::Linux { .. }),
+            layers,
+            port: if server { ports.listener } else { ports.opener },
+            accept: server,
+            association: self.config.clone(),
+            ..Config::default()
+        };
+        (Driver::over(wire, config, &self.link, seed), routes)
+    }
+
+    /// What is said to the peer's program: to listen, or to open the association with us.
+    fn start(&self, peer_udp: u16, our_udp: u16, ports: Ports) -> Result<Peer, String> {
+        let text = |n: u16| n.to_string();
+        let (port, peer_port, own) = (text(ports.listener), text(ports.opener), text(peer_udp));
+        let our_udp = text(our_udp);
+        match &self.place {
+            Place::Usrsctp => {
+                let mut arguments = match self.role {
+                    Role::Client => vec!["listen", "--udp", &own, "--port", &port],
+                    Role::Server => {
+                        vec!["connect", "--udp", &own, "--port", &port, "--remote-udp", &our_udp, "--bind", &peer_port]
+                    }
+                };
+                arguments.extend(&self.peer);
+                Peer::usrsctp(&arguments)
+            }
+            Place::Linux { machine, paths, .. } => {
+                let list = |host| {
+                    let all: Vec<_> = paths.iter().map(|(card, v6)| address(*card, *v6, host).to_string()).collect();
+                    all.join(",")
+                };
+                let (theirs, ours) = (list(2), list(1));
+                let mut arguments = match self.role {
+                    Role::Client => vec!["listen", "--port", &port, "--local", &theirs],
+                    Role::Server => vec![
+                        "connect",
+                        "--port",
+                        &peer_port,
+                        "--local",
+                        &theirs,
+                        "--remote",
+                        &ours,
+                        "--remote-port",
+                        &port,
+                        "--udp",
+                        &our_udp,
+                    ],
+                };
+                arguments.extend(&self.peer);
+                Ok(Peer::linux(machine, &arguments))
+            }
+        }
     }
 }
 
-/// The SCTP port of the listener.
-const PORT: u16 = 5001;
-/// The SCTP port of the peer, when it opens.
-const PEER_PORT: u16 = 5002;
+/// The SCTP ports of an association: the listener's and the other one's.
+///
+/// Each association has its own: what is left of the one before, where its last packet was lost, is in nobody's way.
+#[derive(Clone, Copy, Debug)]
+struct Ports {
+    listener: u16,
+    opener: u16,
+}
+
+impl Ports {
+    fn fresh() -> Self {
+        static NEXT: AtomicU16 = AtomicU16::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed) % 10_000;
+        Self { listener: 5001 + 2 * n, opener: 5002 + 2 * n }
+    }
+}
+
 /// Nothing lasts longer than this.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -63,7 +192,7 @@ pub struct World {
     /// Our side.
     pub driver: Driver,
     /// The other side.
-    pub peer: Usrsctp,
+    pub peer: Peer,
     /// The association, on our side.
     pub id: AssociationId,
     /// What we send.
@@ -79,6 +208,7 @@ pub struct World {
     /// What has come of messages that come in parts, by our endpoint's number.
     parts: BTreeMap<u64, Vec<u8>>,
     peer_udp: u16,
+    ports: Ports,
     wish: Wish,
 }
 
@@ -91,30 +221,22 @@ impl World {
     /// # Panics
     /// If it does not come up.
     pub fn open(wish: Wish) -> Result<Self, String> {
-        super::peer::usrsctp_program()?;
-        let layer = Layer { mtu: 1500, overhead: 28, ..Layer::udp() };
-        let server = wish.role == Role::Server;
-        let config = Config {
-            layers: vec![layer],
-            port: if server { PORT } else { PEER_PORT },
-            accept: server,
-            association: wish.config.clone(),
-            ..Config::default()
-        };
-        let mut driver = Driver::new(config, &wish.link, wish.seed);
-        if let Some(path) = &wish.capture {
-            driver.record(Capture::create(path.clone()));
+        if matches!(wish.place, Place::Usrsctp) {
+            super::peer::usrsctp_program()?;
         }
         let peer_udp = free_port();
-        let peer = start_peer(&wish, peer_udp, driver.port())?;
-        let id = if server {
+        let ports = Ports::fresh();
+        let (mut driver, routes) = wish.ours(peer_udp, ports, wish.seed);
+        // Whoever looks for a fault wants to see every packet: the last association's.
+        let asked = std::env::var_os("NEATER_INTEROP_CAPTURE").map(PathBuf::from);
+        if let Some(path) = wish.capture.clone().or(asked) {
+            driver.record(Capture::create(path));
+        }
+        let peer = wish.start(peer_udp, driver.port(), ports)?;
+        let id = if wish.role == Role::Server {
             accepted(&mut driver)
         } else {
-            let route = Driver::route(peer_udp);
-            let now = driver.now();
-            let id = driver.endpoint().connect(now, PORT, &[route]).expect("nothing is in the way");
-            driver.until("Connected", LIMIT, |d| d.events.iter().any(|e| *e == (id, Event::Connected)).then_some(()));
-            id
+            connected(&mut driver, ports.listener, &routes)
         };
         let (out, back) = (Ledger::default(), Ledger::default());
         let mut world = Self {
@@ -129,6 +251,7 @@ impl World {
             events: Vec::new(),
             parts: BTreeMap::new(),
             peer_udp,
+            ports,
             wish,
         };
         world.until("the peer to be connected", |w| w.peer.has("connected"));
@@ -141,12 +264,49 @@ impl World {
     /// Why there is no peer here.
     pub fn restart_peer(&mut self) -> Result<(), String> {
         assert_eq!(self.wish.role, Role::Server, "who opens is who restarts");
+        if matches!(self.wish.place, Place::Linux { .. }) {
+            // Its kernel would say that the association is over. Nobody hears that.
+            self.driver.deafen(true);
+            self.peer.tell("abort");
+            self.until("the peer to have forgotten", |w| w.peer.has("aborted"));
+            self.pass(Duration::from_millis(50));
+        }
         self.peer.kill();
-        self.peer = start_peer(&self.wish, self.peer_udp, self.driver.port())?;
+        self.driver.deafen(false);
+        self.start_peer_again()
+    }
+
+    /// Starts the peer that is no more, in the same place: it opens the association again.
+    ///
+    /// # Errors
+    /// Why there is no peer here.
+    pub fn start_peer_again(&mut self) -> Result<(), String> {
+        self.peer = self.wish.start(self.peer_udp, self.driver.port(), self.ports)?;
+        self.begin_again();
+        // It counts from one again.
         self.back = Ledger::default();
+        Ok(())
+    }
+
+    /// Nothing is under way any more.
+    fn begin_again(&mut self) {
+        self.back.forget();
         self.out.forget();
         self.parts.clear();
-        Ok(())
+        self.ids.clear();
+        self.waiting.clear();
+    }
+
+    /// Forgets our endpoint, without a word to the peer, and opens the association again with a new one.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn restart_us(&mut self) {
+        assert_eq!(self.wish.role, Role::Client, "who opens is who restarts");
+        let (driver, routes) = self.wish.ours(self.peer_udp, self.ports, self.wish.seed + 1);
+        self.driver = driver;
+        self.id = connected(&mut self.driver, self.ports.listener, &routes);
+        self.begin_again();
     }
 
     /// Lets us send these messages.
@@ -210,6 +370,9 @@ impl World {
         self.read();
         while let Some((id, event)) = self.driver.events.pop_front() {
             assert_eq!(id, self.id, "{event:?}");
+            if let Event::Closed(CloseReason::PeerMisbehaved(what)) = &event {
+                panic!("the peer violates the protocol, we find: {what}; {:?}", self.peer.events);
+            }
             if let Event::Failed { message, .. } = &event {
                 self.failed.push(self.ids[message]);
             } else if !matches!(event, Event::Readable | Event::Writable) {
@@ -293,18 +456,15 @@ impl World {
         let endpoint = self.driver.endpoint();
         assert_eq!((endpoint.associations(), endpoint.kept()), (0, 0));
         assert_eq!(self.driver.unsent, 0, "the socket took everything");
+        assert!(self.driver.wrong().is_empty(), "frames of the peer: {:?}", self.driver.wrong());
     }
 }
 
-fn start_peer(wish: &Wish, udp: u16, our_udp: u16) -> Result<Usrsctp, String> {
-    let numbers = [udp, our_udp, PORT, PEER_PORT].map(|n| n.to_string());
-    let [udp, our_udp, port, peer_port] = numbers.each_ref().map(String::as_str);
-    let mut arguments = match wish.role {
-        Role::Client => vec!["listen", "--udp", udp, "--port", port],
-        Role::Server => vec!["connect", "--udp", udp, "--port", port, "--remote-udp", our_udp, "--bind", peer_port],
-    };
-    arguments.extend(&wish.peer);
-    Usrsctp::start(&arguments)
+fn connected(driver: &mut Driver, port: u16, routes: &[Route]) -> AssociationId {
+    let now = driver.now();
+    let id = driver.endpoint().connect(now, port, routes).expect("nothing is in the way");
+    driver.until("Connected", LIMIT, |d| d.events.iter().any(|e| *e == (id, Event::Connected)).then_some(()));
+    id
 }
 
 fn accepted(driver: &mut Driver) -> AssociationId {

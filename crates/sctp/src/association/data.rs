@@ -33,10 +33,10 @@ impl Association {
         let tsn = self.rx.arrivals.unwrap(data.tsn);
         let (begins, fsn, ppid) = match data.part {
             Part::First(ppid) => (true, 0, ppid),
-            Part::Later(fsn) => (false, fsn.0, Ppid(0)),
+            Part::Later(fsn) => (false, fsn.0.wrapping_add(u32::from(self.config.linux_fragments)), Ppid(0)),
         };
         if !begins && fsn == 0 {
-            return self.violation("a later fragment has the number of the first");
+            return self.violation("a later fragment has the number of the first (a Linux peer? see linux_fragments)");
         }
         let Mid(mid) = data.mid;
         let fragment = Fragment {
@@ -71,6 +71,8 @@ impl Association {
                 arrived.new_data = true;
                 self.stats.chunks_received += 1;
                 self.stats.bytes_received += fragment.payload.len() as u64;
+                let lost = self.rx.take_lost();
+                self.tell_cut(&lost);
             }
             Ok(Taken::Duplicate) => self.stats.duplicates += 1,
             Ok(Taken::Dropped) => {
@@ -115,8 +117,9 @@ impl Association {
         }
         if let Some(tsn) = self.forward_to(arrived, forward.cumulative) {
             let skipped = forward.skipped.iter().map(|s| (s.stream, u32::from(s.ssn.0)));
-            let cut = self.rx.skip_data(tsn, skipped);
-            self.tell_cut(&cut);
+            self.rx.skip_data(tsn, skipped);
+            let lost = self.rx.take_lost();
+            self.tell_cut(&lost);
         }
     }
 

@@ -325,6 +325,9 @@ impl Association {
         let numbering = if self.agreed.interleaving { Numbering::Mid } else { Numbering::Ssn };
         self.queues.agree(self.agreed.interleaving, ours.outbound_with(peer));
         self.rx = Receiver::new(first(peer.initial.0), numbering, ours.inbound_with(peer), self.config.receive_buffer);
+        if self.agreed.partial_reliability {
+            self.rx.allow_giving_up();
+        }
         self.reconfig = reconfig::Reconfig::new(self.initial, peer.initial);
         self.addresses = addresses::Addresses::new(self.initial, peer.initial);
         // Which of our layers an address is reached through nobody says: if both sides have as many, they are paired in order.

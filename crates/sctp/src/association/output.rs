@@ -409,7 +409,8 @@ impl Association {
         let tsn = Tsn(tsn as u32);
         let immediate = piece.immediate && piece.ends || self.state == State::ShutdownPending;
         if self.agreed.interleaving {
-            let part = if piece.begins { Part::First(piece.ppid) } else { Part::Later(Fsn(piece.fsn)) };
+            let fsn = Fsn(piece.fsn.wrapping_sub(u32::from(self.config.linux_fragments)));
+            let part = if piece.begins { Part::First(piece.ppid) } else { Part::Later(fsn) };
             return packet.push(&IData {
                 tsn,
                 stream: piece.stream,

@@ -72,9 +72,14 @@ impl Arrivals {
         !self.above.is_empty()
     }
 
+    /// Whether a TSN has arrived, or was given up.
+    pub(crate) fn has(&self, tsn: u64) -> bool {
+        tsn <= self.cumulative || self.above.contains(tsn)
+    }
+
     /// Judges a TSN without counting it as arrived, except as a duplicate.
     pub(crate) fn judge(&mut self, tsn: u64) -> Arrival {
-        if tsn <= self.cumulative || self.above.contains(tsn) {
+        if self.has(tsn) {
             if self.duplicates.len() < MAX_DUPLICATES {
                 self.duplicates.push(Tsn(tsn as u32));
             }

@@ -67,6 +67,10 @@ pub(crate) struct Receiver {
     limit: usize,
     sizing: Sizing,
     streams: u16,
+    /// The peer may give messages up.
+    partial: bool,
+    /// Messages that broke off after part of them had been delivered.
+    lost: Vec<(StreamId, u64)>,
     /// What was read and the application keeps in queues of its own.
     held: usize,
     /// What the last SACK chunk advertised.
@@ -83,9 +87,16 @@ impl Receiver {
             limit: limit.min(INITIAL_BUFFER) as usize,
             sizing: Sizing::new(limit as usize),
             streams,
+            partial: false,
+            lost: Vec::new(),
             held: 0,
             advertised: limit.min(INITIAL_BUFFER),
         }
+    }
+
+    /// The peer may give messages up (RFC 3758).
+    pub(crate) const fn allow_giving_up(&mut self) {
+        self.partial = true;
     }
 
     /// What is charged against the buffer.
@@ -147,12 +158,30 @@ impl Receiver {
             self.arrivals.insert(tsn);
             return Ok(Taken::NoSuchStream);
         }
-        let whole = self.reassembly.insert(f, &mut self.buffers)?;
+        let arrivals = self.partial.then_some(&self.arrivals);
+        let whole = self.reassembly.insert(f, &mut self.buffers, arrivals)?;
         self.arrivals.insert(tsn);
+        self.give_up_cut();
         if let Some(run) = whole {
             self.order.insert(run, &mut self.buffers)?;
         }
         Ok(Taken::New)
+    }
+
+    /// Passes over the messages that will not be complete.
+    fn give_up_cut(&mut self) {
+        for run in core::mem::take(&mut self.reassembly.cut) {
+            self.lost.extend(run.continues.map(|number| (run.stream, number)));
+            if !run.unordered {
+                self.order.give_up(run.stream, run.number, &mut self.buffers);
+            }
+            run.discard(&mut self.buffers);
+        }
+    }
+
+    /// Streams and numbers of messages that broke off after part of them had been delivered.
+    pub(crate) fn take_lost(&mut self) -> Vec<(StreamId, u64)> {
+        core::mem::take(&mut self.lost)
     }
 
     /// The next message for the application, or the beginning of a long one when the buffer is more than half full.
@@ -192,19 +221,16 @@ impl Receiver {
         self.order.trim();
     }
 
-    /// The peer gave up everything up to `tsn` (RFC 3758 section 3.6); returns streams of which part of a message had been
-    /// delivered.
-    pub(crate) fn skip_data(
-        &mut self,
-        tsn: u64,
-        skipped: impl Iterator<Item = (StreamId, u32)>,
-    ) -> Vec<(StreamId, u64)> {
-        let cut = self.reassembly.drop_data_to(tsn, &mut self.buffers);
+    /// The peer gave up everything up to `tsn` (RFC 3758 section 3.6): the messages that it names, and those that have begun and not
+    /// ended, which Linux (6.1) does not name if what it sent of them was acknowledged. Those of which part had been delivered are in
+    /// [`Receiver::take_lost`].
+    pub(crate) fn skip_data(&mut self, tsn: u64, skipped: impl Iterator<Item = (StreamId, u32)>) {
+        self.reassembly.cut_data_to(tsn);
+        self.give_up_cut();
         self.arrivals.skip_to(tsn);
         for (stream, ssn) in skipped.filter(|(s, _)| s.0 < self.streams) {
             self.order.skip_to(stream, ssn, &mut self.buffers);
         }
-        cut
     }
 
     /// The same with message identifiers (RFC 8260 section 2.3.1).

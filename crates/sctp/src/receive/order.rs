@@ -21,8 +21,8 @@ pub(crate) struct Order {
     numbering: Numbering,
     /// The number of the next ordered message of each stream, continued to 64 bits.
     next: Pages<u64>,
-    /// Complete messages whose turn has not come.
-    waiting: BTreeMap<(u16, u64), Run>,
+    /// Complete messages whose turn has not come, and those that will not come.
+    waiting: BTreeMap<(u16, u64), Option<Run>>,
     ready: VecDeque<Message>,
     charged: usize,
     /// Messages delivered so far, in whole or in part.
@@ -88,7 +88,7 @@ impl Order {
             return Ok(());
         }
         let charge = run.charge();
-        if self.waiting.insert((run.stream.0, number), run).is_some() {
+        if self.waiting.insert((run.stream.0, number), Some(run)).is_some() {
             return Err(super::Misfit("two messages of a stream have the same number"));
         }
         self.charged += charge;
@@ -98,13 +98,38 @@ impl Order {
     /// Delivers from `next` on what is there, and remembers what comes then.
     fn continue_stream(&mut self, stream: StreamId, mut next: u64, buffers: &mut Buffers) {
         if !self.waiting.is_empty() {
-            while let Some(run) = self.waiting.remove(&(stream.0, next)) {
-                self.charged -= run.charge();
-                self.deliver(run, buffers);
+            while self.release((stream.0, next), buffers) {
                 next += 1;
             }
         }
         *self.next.get_mut(stream) = next;
+    }
+
+    /// Delivers what waits there. False if that is nothing.
+    fn release(&mut self, key: (u16, u64), buffers: &mut Buffers) -> bool {
+        let Some(waiting) = self.waiting.remove(&key) else { return false };
+        self.charged -= waiting.as_ref().map_or(OVERHEAD, Run::charge);
+        if let Some(run) = waiting {
+            self.deliver(run, buffers);
+        }
+        true
+    }
+
+    /// Of a stream's ordered messages this one will not come; those before it may.
+    pub(crate) fn give_up(&mut self, stream: StreamId, number: u32, buffers: &mut Buffers) {
+        let next = *self.next.get_mut(stream);
+        let number = self.continued(next, number);
+        if number == next {
+            self.continue_stream(stream, next + 1, buffers);
+        } else if number - next < self.half() && !self.waiting.contains_key(&(stream.0, number)) {
+            self.waiting.insert((stream.0, number), None);
+            self.charged += OVERHEAD;
+        }
+    }
+
+    /// What is further away than this is behind.
+    fn half(&self) -> u64 {
+        if self.numbering == Numbering::Ssn { 1 << 15 } else { 1 << 31 }
     }
 
     fn deliver(&mut self, run: Run, buffers: &mut Buffers) {
@@ -129,15 +154,11 @@ impl Order {
     pub(crate) fn skip_to(&mut self, stream: StreamId, number: u32, buffers: &mut Buffers) {
         let next = *self.next.get_mut(stream);
         let last = self.continued(next, number);
-        let half = if self.numbering == Numbering::Ssn { 1 << 15 } else { 1 << 31 };
-        if last - next >= half {
+        if last - next >= self.half() {
             return; // Behind us.
         }
         while let Some((&key, _)) = self.waiting.range((stream.0, next)..=(stream.0, last)).next() {
-            if let Some(run) = self.waiting.remove(&key) {
-                self.charged -= run.charge();
-                self.deliver(run, buffers);
-            }
+            self.release(key, buffers);
         }
         self.continue_stream(stream, last + 1, buffers);
     }
@@ -146,10 +167,7 @@ impl Order {
     /// are delivered as they are.
     pub(crate) fn reset(&mut self, stream: StreamId, buffers: &mut Buffers) {
         while let Some((&key, _)) = self.waiting.range((stream.0, 0)..=(stream.0, u64::MAX)).next() {
-            if let Some(run) = self.waiting.remove(&key) {
-                self.charged -= run.charge();
-                self.deliver(run, buffers);
-            }
+            self.release(key, buffers);
         }
         *self.next.get_mut(stream) = 0;
     }
@@ -194,7 +212,7 @@ mod tests {
             ends: true,
             payload: b"x",
         };
-        order.insert(r.insert(&f, &mut b).unwrap().unwrap(), &mut b)
+        order.insert(r.insert(&f, &mut b, None).unwrap().unwrap(), &mut b)
     }
 
     fn readable(order: &mut Order) -> Vec<(u16, u32)> {
@@ -233,6 +251,23 @@ mod tests {
         let mut order = Order::new(Numbering::Ssn);
         message(&mut order, 1, 1, false).unwrap();
         assert!(message(&mut order, 1, 1, false).is_err());
+    }
+
+    #[test]
+    fn one_that_will_not_come_is_passed_over_when_its_turn_is_there() {
+        let mut order = Order::new(Numbering::Ssn);
+        let mut b = Buffers::default();
+        message(&mut order, 1, 2, false).unwrap();
+        order.give_up(StreamId(1), 1, &mut b);
+        order.give_up(StreamId(1), 1, &mut b);
+        assert!(readable(&mut order).is_empty(), "the first may yet come");
+        message(&mut order, 1, 0, false).unwrap();
+        assert_eq!(readable(&mut order), [(1, 0), (1, 2)]);
+        order.give_up(StreamId(1), 3, &mut b);
+        order.give_up(StreamId(1), 2, &mut b);
+        message(&mut order, 1, 4, false).unwrap();
+        assert_eq!(readable(&mut order), [(1, 4)], "what is behind changes nothing");
+        assert_eq!((order.charged(), order.waiting.len()), (0, 0));
     }
 
     #[test]

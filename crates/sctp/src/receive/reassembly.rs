@@ -6,6 +6,7 @@
 //! Fragments that follow each other form a [`Run`]. The run that grew last is kept apart, so that a message whose fragments
 //! arrive in order is copied once, into one buffer, and nothing is looked up.
 
+use super::arrivals::Arrivals;
 use super::buffers::Buffers;
 use neater_sctp_wire::{Ppid, StreamId};
 use std::collections::{BTreeMap, VecDeque};
@@ -57,6 +58,8 @@ pub(crate) struct Run {
     next: u64,
     begins: bool,
     ends: bool,
+    /// What should extend it belongs to another message: the sender has given this one up.
+    cut: bool,
     pub(crate) stream: StreamId,
     pub(crate) unordered: bool,
     pub(crate) number: u32,
@@ -76,6 +79,7 @@ impl Run {
             next: f.place.index + 1,
             begins: f.begins,
             ends: f.ends,
+            cut: false,
             stream: f.stream,
             unordered: f.unordered,
             number: f.number,
@@ -113,6 +117,7 @@ impl Run {
         self.bytes += right.bytes;
         self.next = right.next;
         self.ends = right.ends;
+        self.cut = right.cut;
         right.tail.push_front(right.head);
         if right.tail.len() <= self.tail.len() + 1 {
             self.tail.append(&mut right.tail);
@@ -142,7 +147,7 @@ impl Run {
         head
     }
 
-    fn discard(self, buffers: &mut Buffers) {
+    pub(crate) fn discard(self, buffers: &mut Buffers) {
         buffers.recycle(self.head);
         for piece in self.tail {
             buffers.recycle(piece);
@@ -161,6 +166,8 @@ pub(crate) struct Reassembly {
     hot: Option<Run>,
     cold: BTreeMap<Place, Run>,
     charged: usize,
+    /// Beginnings of messages whose ends will not come, in the order in which that was noticed.
+    pub(crate) cut: Vec<Run>,
 }
 
 impl Reassembly {
@@ -171,9 +178,18 @@ impl Reassembly {
 
     /// Takes a fragment that was not seen before, and returns the message if it is complete now.
     ///
+    /// With `arrivals`, what has arrived before it, a message may break off: a sender that gives a message up when part of it has
+    /// been acknowledged and the rest has no TSN yet has nothing left to skip by a FORWARD TSN chunk, and Linux (6.1) goes on with
+    /// the next message. Such beginnings are put into `cut`.
+    ///
     /// # Errors
     /// The fragment contradicts its neighbours.
-    pub(crate) fn insert(&mut self, f: &Fragment<'_>, buffers: &mut Buffers) -> Result<Option<Run>, Misfit> {
+    pub(crate) fn insert(
+        &mut self,
+        f: &Fragment<'_>,
+        buffers: &mut Buffers,
+        arrivals: Option<&Arrivals>,
+    ) -> Result<Option<Run>, Misfit> {
         if f.begins && f.ends && self.hot.is_none() && self.cold.is_empty() {
             return Ok(Some(Run::new(f, buffers)));
         }
@@ -185,14 +201,21 @@ impl Reassembly {
             self.hot = fits.and_then(|(p, _)| self.cold.remove(&p));
         }
         let mut run = match self.hot.take() {
-            Some(left) => self.extend(left, f, buffers)?,
+            Some(left) => self.extend(left, f, buffers, arrivals.is_some())?,
             None => {
                 let run = Run::new(f, buffers);
                 self.charged += run.charge();
                 run
             }
         };
-        self.join_right(&mut run)?;
+        self.join_right(&mut run, arrivals.is_some())?;
+        let broken_off = |a: &Arrivals| f.place.lane == 0 && !run.ends && a.has(run.next);
+        run.cut |= arrivals.is_some_and(broken_off);
+        if run.begins && run.cut {
+            self.charged -= run.charge();
+            self.cut.push(run);
+            return Ok(None);
+        }
         if run.complete() {
             self.charged -= run.charge();
             return Ok(Some(run));
@@ -202,11 +225,23 @@ impl Reassembly {
     }
 
     /// Adds the fragment to the run on its left, if they belong together.
-    fn extend(&mut self, mut left: Run, f: &Fragment<'_>, buffers: &mut Buffers) -> Result<Run, Misfit> {
-        match (left.ends, f.begins) {
+    fn extend(
+        &mut self,
+        mut left: Run,
+        f: &Fragment<'_>,
+        buffers: &mut Buffers,
+        may_break_off: bool,
+    ) -> Result<Run, Misfit> {
+        left.cut |= may_break_off && !left.ends && f.begins;
+        match (left.ends || left.cut, f.begins) {
             // They only stand side by side.
             (true, true) => {
-                self.cold.insert(left.first, left);
+                if left.cut && left.begins {
+                    self.charged -= left.charge();
+                    self.cut.push(left);
+                } else {
+                    self.cold.insert(left.first, left);
+                }
                 let run = Run::new(f, buffers);
                 self.charged += run.charge();
                 Ok(run)
@@ -225,10 +260,11 @@ impl Reassembly {
     }
 
     /// Adds the run on the right, if it continues this one.
-    fn join_right(&mut self, run: &mut Run) -> Result<(), Misfit> {
+    fn join_right(&mut self, run: &mut Run, may_break_off: bool) -> Result<(), Misfit> {
         let at = Place { lane: run.first.lane, index: run.next };
         let Some(right) = self.cold.get(&at) else { return Ok(()) };
-        match (run.ends, right.begins) {
+        run.cut |= may_break_off && !run.ends && right.begins;
+        match (run.ends || run.cut, right.begins) {
             (true, true) => Ok(()),
             (true, false) => Err(Misfit("a fragment follows the last one of its message")),
             (false, true) => Err(Misfit("a message begins before the one before it ends")),
@@ -289,9 +325,15 @@ impl Reassembly {
         cut
     }
 
-    /// Drops the fragments of DATA chunks up to `tsn` (RFC 3758 section 3.6).
-    pub(crate) fn drop_data_to(&mut self, tsn: u64, buffers: &mut Buffers) -> Vec<(StreamId, u64)> {
-        self.drop_where(buffers, |_, p| p.lane == 0 && p.index <= tsn)
+    /// Puts the fragments of DATA chunks up to `tsn` into `cut` (RFC 3758 section 3.6).
+    pub(crate) fn cut_data_to(&mut self, tsn: u64) {
+        self.cool();
+        let kept = self.cold.split_off(&Place::data(tsn + 1));
+        // DATA has one lane, before all others: everything up to there is of DATA chunks.
+        for run in core::mem::replace(&mut self.cold, kept).into_values() {
+            self.charged -= run.charge();
+            self.cut.push(run);
+        }
     }
 
     /// Drops the fragments of messages of a stream up to `mid` (RFC 8260 section 2.3.1).

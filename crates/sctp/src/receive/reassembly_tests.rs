@@ -17,7 +17,7 @@ fn fragment(tsn: u64, begins: bool, ends: bool, payload: &[u8]) -> Fragment<'_> 
 #[test]
 fn a_whole_message_passes_through() {
     let (mut r, mut b) = (Reassembly::default(), Buffers::default());
-    let run = r.insert(&fragment(5, true, true, b"hello"), &mut b).unwrap().unwrap();
+    let run = r.insert(&fragment(5, true, true, b"hello"), &mut b, None).unwrap().unwrap();
     assert_eq!((run.stream, run.number, run.ppid), (StreamId(1), 7, Ppid(9)));
     assert_eq!(run.into_payload(&mut b), b"hello");
     assert_eq!((r.charged(), r.is_empty()), (0, true));
@@ -26,10 +26,10 @@ fn a_whole_message_passes_through() {
 #[test]
 fn fragments_in_order_share_one_buffer() {
     let (mut r, mut b) = (Reassembly::default(), Buffers::default());
-    assert!(r.insert(&fragment(5, true, false, b"he"), &mut b).unwrap().is_none());
-    assert!(r.insert(&fragment(6, false, false, b"ll"), &mut b).unwrap().is_none());
+    assert!(r.insert(&fragment(5, true, false, b"he"), &mut b, None).unwrap().is_none());
+    assert!(r.insert(&fragment(6, false, false, b"ll"), &mut b, None).unwrap().is_none());
     assert_eq!(r.charged(), 4 + OVERHEAD);
-    let run = r.insert(&fragment(7, false, true, b"o"), &mut b).unwrap().unwrap();
+    let run = r.insert(&fragment(7, false, true, b"o"), &mut b, None).unwrap().unwrap();
     assert!(run.tail.is_empty());
     assert_eq!(run.into_payload(&mut b), b"hello");
     assert_eq!(r.charged(), 0);
@@ -39,8 +39,8 @@ fn fragments_in_order_share_one_buffer() {
 fn fragments_that_contradict_each_other_are_refused() {
     let misfit = |first: Fragment<'_>, second: Fragment<'_>| {
         let (mut r, mut b) = (Reassembly::default(), Buffers::default());
-        assert!(r.insert(&first, &mut b).unwrap().is_none());
-        r.insert(&second, &mut b).is_err()
+        assert!(r.insert(&first, &mut b, None).unwrap().is_none());
+        r.insert(&second, &mut b, None).is_err()
     };
     assert!(misfit(fragment(5, true, false, b"a"), fragment(6, true, false, b"b")));
     assert!(misfit(fragment(6, true, false, b"a"), fragment(5, true, false, b"b")));
@@ -52,17 +52,50 @@ fn fragments_that_contradict_each_other_are_refused() {
     assert!(!misfit(fragment(6, true, false, b"a"), fragment(5, false, true, b"b")), "neighbours of two messages");
 }
 
+/// Whatever the order in which fragments arrive: messages that break off are found, once each, and nothing of them is left.
+#[test]
+fn messages_that_break_off_are_found_in_any_order() {
+    for seed in 0..300 {
+        let mut rng = Rng::from_number(seed);
+        let (mut r, mut b, mut arrivals) = (Reassembly::default(), Buffers::default(), Arrivals::new(1));
+        let (mut fragments, mut expected, mut tsn) = (Vec::new(), Vec::new(), 1);
+        for number in 0..12 {
+            let len = 1 + rng.u64() % 4;
+            // The last one is whole: what follows a message that breaks off tells that it does.
+            let whole = number == 11 || !rng.u64().is_multiple_of(3);
+            for i in 0..len {
+                fragments.push((tsn, Fragment { number, ..fragment(tsn, i == 0, whole && i == len - 1, b"x") }));
+                tsn += 1;
+            }
+            expected.push((number, whole));
+        }
+        while !fragments.is_empty() {
+            // Mostly in order, as on real paths.
+            let at = if rng.u64().is_multiple_of(3) { (rng.u64() as usize) % fragments.len() } else { 0 };
+            let (tsn, f) = fragments.remove(at);
+            let whole = r.insert(&f, &mut b, Some(&arrivals)).unwrap();
+            arrivals.insert(tsn);
+            let found = whole.map(|run| (run.number, true)).into_iter();
+            for found in found.chain(core::mem::take(&mut r.cut).into_iter().map(|run| (run.number, false))) {
+                let at = expected.iter().position(|e| *e == found);
+                expected.remove(at.unwrap_or_else(|| panic!("seed {seed}: {found:?} is not expected")));
+            }
+        }
+        assert_eq!((expected, r.charged(), r.is_empty()), (vec![], 0, true), "seed {seed}");
+    }
+}
+
 #[test]
 fn part_of_a_long_message_can_be_taken_out() {
     let (mut r, mut b) = (Reassembly::default(), Buffers::default());
-    r.insert(&fragment(5, true, false, b"abc"), &mut b).unwrap();
-    r.insert(&fragment(7, false, true, b"g"), &mut b).unwrap();
+    r.insert(&fragment(5, true, false, b"abc"), &mut b, None).unwrap();
+    r.insert(&fragment(7, false, true, b"g"), &mut b, None).unwrap();
     assert!(r.take_partial(4, &mut b, 77, |_| true).is_none(), "too little");
     assert!(r.take_partial(1, &mut b, 77, |_| false).is_none(), "not its turn");
     let p = r.take_partial(1, &mut b, 77, |_| true).unwrap();
     assert_eq!((p.payload.as_slice(), p.first, p.stream), (&b"abc"[..], true, StreamId(1)));
     assert!(r.take_partial(1, &mut b, 77, |_| true).is_none(), "nothing new");
-    let run = r.insert(&fragment(6, false, false, b"def"), &mut b).unwrap().unwrap();
+    let run = r.insert(&fragment(6, false, false, b"def"), &mut b, None).unwrap().unwrap();
     assert_eq!(run.continues, Some(77));
     assert_eq!(run.into_payload(&mut b), b"defg");
     assert_eq!(r.charged(), 0);
@@ -71,12 +104,19 @@ fn part_of_a_long_message_can_be_taken_out() {
 #[test]
 fn what_the_peer_gave_up_is_dropped() {
     let (mut r, mut b) = (Reassembly::default(), Buffers::default());
-    r.insert(&fragment(5, true, false, b"abc"), &mut b).unwrap();
-    r.insert(&fragment(9, true, false, b"xyz"), &mut b).unwrap();
-    assert!(r.drop_data_to(6, &mut b).is_empty());
+    r.insert(&fragment(5, true, false, b"abc"), &mut b, None).unwrap();
+    r.insert(&fragment(9, true, false, b"xyz"), &mut b, None).unwrap();
+    r.cut_data_to(6);
+    assert!(r.cut.iter().all(|run| run.continues.is_none()));
+    r.cut.clear();
     assert_eq!(r.charged(), 3 + OVERHEAD);
     assert!(r.take_partial(1, &mut b, 77, |_| true).is_some());
-    assert_eq!(r.drop_data_to(9, &mut b), vec![(StreamId(1), 77)], "its beginning had been delivered");
+    r.cut_data_to(9);
+    assert_eq!(
+        r.cut.iter().filter_map(|run| run.continues).collect::<Vec<_>>(),
+        [77],
+        "its beginning had been delivered"
+    );
     assert!(r.is_empty());
     assert_eq!(r.charged(), 0);
     let interleaved = |mid, fsn| Fragment {
@@ -84,8 +124,8 @@ fn what_the_peer_gave_up_is_dropped() {
         number: mid,
         ..fragment(0, fsn == 0, false, b"i")
     };
-    r.insert(&interleaved(u32::MAX, 0), &mut b).unwrap();
-    r.insert(&interleaved(1, 0), &mut b).unwrap();
+    r.insert(&interleaved(u32::MAX, 0), &mut b, None).unwrap();
+    r.insert(&interleaved(1, 0), &mut b, None).unwrap();
     r.drop_messages_to(StreamId(1), true, 5, &mut b);
     r.drop_messages_to(StreamId(2), false, 5, &mut b);
     assert_eq!(r.charged(), 2 * (1 + OVERHEAD));
@@ -133,7 +173,7 @@ fn any_order_of_fragments_gives_the_messages() {
                 ends: *ends,
                 payload,
             };
-            if let Some(run) = r.insert(&f, &mut b).unwrap() {
+            if let Some(run) = r.insert(&f, &mut b, None).unwrap() {
                 let n = run.number as usize;
                 assert!(got[n].is_empty(), "seed {seed}: twice");
                 got[n] = run.into_payload(&mut b);
