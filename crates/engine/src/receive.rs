@@ -29,6 +29,8 @@ pub struct Received {
     pub early: bool,
     /// The stream that it came on, where one connection is a whole SCTP association (see [`crate::SendOptions::stream`]).
     pub stream: Option<u16>,
+    /// The payload protocol identifier that the sender gave it there (see [`crate::SendOptions::ppid`]).
+    pub ppid: Option<u32>,
 }
 
 /// What receiving found.
@@ -311,6 +313,7 @@ impl<N: Net> Engine<N> {
                 ecn: None,
                 early: false,
                 stream: None,
+                ppid: None,
             }),
             Some(n) => ReceiveOutcome::Received(Received {
                 data: Bytes::copy_from_slice(&scratch[..n]),
@@ -319,6 +322,7 @@ impl<N: Net> Engine<N> {
                 ecn: None,
                 early: false,
                 stream: None,
+                ppid: None,
             }),
         });
         self.scratch = scratch;
@@ -340,6 +344,7 @@ impl<N: Net> Engine<N> {
                     ecn: None,
                     early: false,
                     stream: None,
+                    ppid: None,
                 }));
             }
             if c.read_closed && c.ext().receiver.finished() {
@@ -413,6 +418,7 @@ impl<N: Net> Engine<N> {
                     ecn: Some(ext.framed_ecn),
                     early: false,
                     stream: None,
+                    ppid: None,
                 }));
             }
             if let Some((data, ecn)) = c.ext.as_deref_mut().and_then(take_queued) {
@@ -427,6 +433,7 @@ impl<N: Net> Engine<N> {
                     ecn: Some(ecn),
                     early: false,
                     stream: None,
+                    ppid: None,
                 };
                 return Ok(ReceiveOutcome::Received(received));
             }

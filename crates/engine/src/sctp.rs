@@ -1,13 +1,15 @@
 //! SCTP associations over UDP, and the connections that are their streams.
 //!
 //! *Responsible for* sockets and SCTP ports (`socket`), attempts and listeners (`open`), and what connections do with streams
-//! (`stream`); what two of our engines say to each other is in `wire`. *Not responsible for* the protocol (`neater-sctp`).
+//! (`stream`, `sending`, `receiving`); what two of our engines say to each other is in `wire`. *Not responsible for* the protocol (`neater-sctp`).
 //!
 //! *Invariants*: an [`Sctp`] is found from its [`SctpEnd`] as long as both exist, and is dropped when its association is over and
 //! nobody uses it; what was received and not taken counts against the window that the peer is given, so that it is bounded by the
 //! receive buffer; before a connection has won its race, nothing that makes the peer keep state is sent for a withdrawn attempt.
 
 mod open;
+mod receiving;
+mod sending;
 mod socket;
 mod stream;
 mod wire;

@@ -39,6 +39,9 @@ pub struct SendOptions {
     /// The stream of an SCTP association whose peer gives streams no meaning of ours, so that one connection is the whole
     /// association. Elsewhere it means nothing.
     pub stream: Option<u16>,
+    /// The payload protocol identifier that such a peer is told (RFC 9260 section 3.3.1): what the bytes are, by IANA's list;
+    /// 0 unless it is set. Elsewhere it means nothing.
+    pub ppid: Option<u32>,
 }
 
 impl Default for SendOptions {
@@ -53,6 +56,7 @@ impl Default for SendOptions {
             priority: DEFAULT_PRIORITY,
             whole: false,
             stream: None,
+            ppid: None,
         }
     }
 }
@@ -70,6 +74,7 @@ impl From<&MessageProperties> for SendOptions {
             priority: p.priority,
             whole: p.no_segmentation,
             stream: None,
+            ppid: None,
         }
     }
 }
@@ -88,6 +93,7 @@ fn how(properties: &TransportProperties, options: &SendOptions) -> How {
         whole: options.whole,
         priority: u16::try_from(options.priority).unwrap_or(u16::MAX),
         stream: options.stream.unwrap_or(0),
+        ppid: options.ppid.unwrap_or(0),
     }
 }
 

@@ -71,6 +71,7 @@ mod tests {
             end_of_message,
             is_final: end_of_message,
             stream: None,
+            ppid: None,
             ecn: None,
             early: false,
         }
