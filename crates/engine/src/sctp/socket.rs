@@ -94,6 +94,9 @@ impl<N: Net> Engine<N> {
             scheduler: profile.scheduler,
             extensions: Extensions::default(),
             adaptation: Some(ADAPTATION),
+            // The system chooses the source of a packet by where it goes: at another address of a peer that has several, we would
+            // be somebody that it does not know, and be answered as such, with an ABORT chunk (RFC 9260 section 8.4).
+            max_paths: 1,
             ..AssociationConfig::default()
         };
         let config = Config {
