@@ -31,6 +31,9 @@ pub struct Received {
     pub stream: Option<u16>,
     /// The payload protocol identifier that the sender gave it there (see [`crate::SendOptions::ppid`]).
     pub ppid: Option<u32>,
+    /// Which message it is part of there: parts of several may alternate, because the peer sends them at the same time on several
+    /// streams (RFC 8260). Elsewhere those of one message come one after the other.
+    pub message: Option<u64>,
 }
 
 /// What receiving found.
@@ -314,6 +317,7 @@ impl<N: Net> Engine<N> {
                 early: false,
                 stream: None,
                 ppid: None,
+                message: None,
             }),
             Some(n) => ReceiveOutcome::Received(Received {
                 data: Bytes::copy_from_slice(&scratch[..n]),
@@ -323,6 +327,7 @@ impl<N: Net> Engine<N> {
                 early: false,
                 stream: None,
                 ppid: None,
+                message: None,
             }),
         });
         self.scratch = scratch;
@@ -345,6 +350,7 @@ impl<N: Net> Engine<N> {
                     early: false,
                     stream: None,
                     ppid: None,
+                    message: None,
                 }));
             }
             if c.read_closed && c.ext().receiver.finished() {
@@ -419,6 +425,7 @@ impl<N: Net> Engine<N> {
                     early: false,
                     stream: None,
                     ppid: None,
+                    message: None,
                 }));
             }
             if let Some((data, ecn)) = c.ext.as_deref_mut().and_then(take_queued) {
@@ -434,6 +441,7 @@ impl<N: Net> Engine<N> {
                     early: false,
                     stream: None,
                     ppid: None,
+                    message: None,
                 };
                 return Ok(ReceiveOutcome::Received(received));
             }

@@ -120,6 +120,24 @@ fn section_5_2_2_a_restart_must_not_bring_addresses_along() {
     works(&mut w, ids);
 }
 
+/// What the peer has named before is not new, whether we use it or not.
+#[test]
+fn section_5_2_2_a_restart_may_bring_addresses_that_no_path_leads_to() {
+    let one_path = AssociationConfig { max_paths: 1, ..AssociationConfig::default() };
+    let configs = [support::config(0, 2, AssociationConfig::default()), support::config(1, 2, one_path)];
+    let links = vec![LinkConfig::delay(ms(10)), LinkConfig::delay(ms(10))];
+    let mut w = World::with(1, configs.clone(), links);
+    let [_, b] = w.established();
+    w.run(ms(200));
+    assert_eq!(w.ends[1].paths(b).len(), 1);
+    let [client, _] = configs;
+    w.ends[0] = neater_sctp::Endpoint::new(client, [9; 32], &[9; 32]);
+    let a = w.connect(0);
+    w.run(ms(500));
+    assert!(w.saw(1, &Event::Restarted), "{:?}", w.events[0]);
+    works(&mut w, [a, b]);
+}
+
 #[test]
 fn section_5_2_3_an_init_ack_that_nobody_waits_for_is_discarded() {
     let mut w = world();

@@ -21,6 +21,7 @@ pub struct MessageContext {
     early: bool,
     stream: Option<u16>,
     ppid: Option<u32>,
+    message: Option<u64>,
 }
 
 impl MessageContext {
@@ -101,6 +102,13 @@ impl MessageContext {
         self.ppid
     }
 
+    /// Tells messages apart whose parts alternate, which only those of a whole SCTP association do: all parts of one have the same
+    /// number, and no other message has it.
+    #[must_use]
+    pub fn message_number(&self) -> Option<u64> {
+        self.message
+    }
+
     /// Whether it may be delivered more than once.
     #[must_use]
     pub fn safely_replayable(&self) -> bool {
@@ -160,8 +168,8 @@ impl MessageContext {
     }
 
     pub(crate) fn received(remote: Option<SocketAddr>, local: Option<SocketAddr>, part: &Received) -> Self {
-        let Received { ecn, is_final, early, stream, ppid, .. } = *part;
-        Self { remote, local, ecn, received_final: is_final, early, stream, ppid, ..Self::default() }
+        let Received { ecn, is_final, early, stream, ppid, message, .. } = *part;
+        Self { remote, local, ecn, received_final: is_final, early, stream, ppid, message, ..Self::default() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! From associations to connections: messages and bytes that have arrived, and the window that they take.
 
 use super::Sctp;
+use super::stream::Stream;
 use super::wire::{Control, PPID_CONTROL, PPID_EMPTY};
 use crate::Engine;
 use crate::conn::ConnectionState;
@@ -34,11 +35,28 @@ impl Piece {
     }
 }
 
+impl Stream {
+    /// Which piece is the next to be read as bytes. Where parts of several messages may alternate, the one that was begun is read to
+    /// its end, or to that of the peer's direction.
+    fn next_to_read(&self, alternating: bool) -> Option<usize> {
+        let first = self.rx.front().map(|_| 0);
+        match self.partial.filter(|_| alternating) {
+            Some(begun) => self.rx.iter().position(|p| p.number == begun).or(first.filter(|_| self.peer_ended)),
+            None => first,
+        }
+    }
+}
+
 impl Sctp {
-    /// Adds what has arrived to the queue of its stream, parts of a message behind each other.
+    /// Adds what has arrived to the queue of its stream, parts of a message behind each other. Where one connection is the whole
+    /// association, parts of several messages may alternate: were the others to wait for the end of one, the window could be full
+    /// of them before that.
     fn keep(&mut self, stream: u32, piece: Piece) {
         let Some(s) = self.streams.get_mut(&stream) else { return };
         self.held += piece.cost();
+        if !self.mux {
+            return s.rx.push_back(piece);
+        }
         match s.partial {
             Some(n) if n != piece.number => return s.parked.push_back(piece),
             _ => {}
@@ -163,9 +181,11 @@ impl<N: Net> Engine<N> {
     /// The peer has given up a message of which a part was taken out of the endpoint: what follows would be taken for the rest.
     pub(super) fn sctp_part_lost(&mut self, key: Key, number: u16, message: u64) {
         let Some(a) = self.sctps.get_mut(key) else { return };
-        let number = if a.mux { number } else { 0 };
+        let (mux, number) = (a.mux, if a.mux { number } else { 0 });
         let Some(stream) = a.numbers.get(&number).copied() else { return };
-        let Some(s) = a.streams.get_mut(&stream).filter(|s| s.partial == Some(message)) else { return };
+        let Some(s) = a.streams.get_mut(&stream).filter(|s| !mux || s.partial == Some(message)) else {
+            return;
+        };
         if let Some(conn) = s.conn {
             let why = CloseReason::PeerMisbehaved("it gave up a message of which a part was delivered");
             self.fail_connection(conn, ConnectionError::Sctp(why));
@@ -196,7 +216,8 @@ impl<N: Net> Engine<N> {
         if let Some(a) = self.sctps.get_mut(key)
             && let Some(s) = a.streams.get_mut(&stream)
         {
-            while let Some(piece) = s.rx.front_mut() {
+            while let Some(at) = s.next_to_read(!a.mux) {
+                let piece = &mut s.rx[at];
                 let k = piece.data.len().min(buf.len() - n);
                 piece.data.copy_to_slice(&mut buf[n..n + k]);
                 n += k;
@@ -204,8 +225,11 @@ impl<N: Net> Engine<N> {
                 if !piece.data.is_empty() {
                     break;
                 }
+                if !a.mux {
+                    s.partial = (!piece.end).then_some(piece.number);
+                }
                 a.held -= PIECE;
-                s.rx.pop_front();
+                s.rx.remove(at);
             }
         }
         if n > 0 || buf.is_empty() {
@@ -247,6 +271,7 @@ impl<N: Net> Engine<N> {
             ecn: None,
             early: false,
             stream: whole.then_some(piece.stream),
+            message: whole.then_some(piece.number),
             ppid: whole.then_some(piece.ppid),
         }))
     }

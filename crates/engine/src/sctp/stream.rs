@@ -21,7 +21,8 @@ const ENDS_TOGETHER: usize = 128;
 pub(super) struct Stream {
     pub(super) conn: Option<Key>,
     pub(super) rx: VecDeque<Piece>,
-    /// The message of which more is to come, and what must wait until it is complete.
+    /// The message of which more is to come, and what must wait until it is complete; where one connection is the whole association,
+    /// that of which bytes were read.
     pub(super) partial: Option<u64>,
     pub(super) parked: VecDeque<Piece>,
     /// Nobody wants what comes.

@@ -138,6 +138,8 @@ pub(crate) struct Association {
     /// `a_rwnd` of the peer's last SACK chunk.
     peer_window: u32,
     paths: Vec<Path>,
+    /// Addresses that the peer has named and that no path leads to: those of another family, or beyond the most paths.
+    elsewhere: Vec<std::net::IpAddr>,
     /// The path that data goes, as an index; the one that the application or the handshake chose is `preferred`.
     current: usize,
     preferred: usize,
@@ -217,6 +219,7 @@ impl Association {
             queues: Queues::new(config.scheduler, false, config.outbound_streams),
             out: Outstanding::new(first(initial.0)),
             peer_window: 0,
+            elsewhere: Vec::new(),
             paths: Vec::with_capacity(1),
             current: 0,
             preferred: 0,
@@ -337,6 +340,13 @@ impl Association {
                 self.add_path(Route { layer, remote }, room, PathState::Unconfirmed);
             }
         }
+        let unused = peer.addresses.iter().filter(|a| !self.routes().any(|r| r.remote.ip() == **a));
+        self.elsewhere = unused.copied().collect();
+    }
+
+    /// Whether an address is the peer's, by what it has said or by where it sends from.
+    pub(crate) fn is_peers(&self, address: std::net::IpAddr) -> bool {
+        self.elsewhere.contains(&address) || self.routes().any(|r| r.remote.ip() == address)
     }
 
     pub(crate) const fn tag(&self) -> Tag {

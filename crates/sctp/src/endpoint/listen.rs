@@ -80,10 +80,9 @@ impl Endpoint {
         if *entry.association.state() == State::CookieWait {
             return false;
         }
-        let known: Vec<IpAddr> = entry.association.routes().map(|r| r.remote.ip()).collect();
         let source = route.remote.ip();
         let all = peer.addresses.iter().chain(core::iter::once(&source));
-        let new: Vec<IpAddr> = all.filter(|a| !known.contains(a)).copied().collect();
+        let new: Vec<IpAddr> = all.filter(|a| !entry.association.is_peers(**a)).copied().collect();
         if new.is_empty() {
             return false;
         }
