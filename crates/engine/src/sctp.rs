@@ -61,6 +61,8 @@ pub(crate) struct Profile {
 struct Train {
     route: Route,
     ect: bool,
+    /// It must not be cut on the way.
+    whole: bool,
     len: usize,
     segment: usize,
 }
@@ -71,6 +73,10 @@ pub(crate) struct SctpSocket {
     sock: Sock,
     /// By SCTP port.
     ends: BTreeMap<u16, Key>,
+    /// Answers for the ports that nobody has; made for the first packet to one.
+    nobody: Option<Key>,
+    /// The system is told not to cut packets.
+    whole: bool,
     writable: bool,
     /// What the socket could not take; endpoints wait for it.
     blocked: Option<(Train, Vec<u8>)>,
@@ -449,6 +455,16 @@ impl<N: Net> Engine<N> {
         let a = self.sctps.get(key)?;
         let path = self.sctp_ends.get(a.end)?.endpoint.paths(a.id).into_iter().next()?;
         Some((path.srtt, path.window))
+    }
+
+    /// `connTimeout` (RFC 9622 section 8.1.3), which is one for all connections of an association: for how long what was sent may
+    /// wait to be acknowledged.
+    pub(crate) fn sctp_set_patience(&mut self, key: Key, patience: Option<Duration>) {
+        let Some(a) = self.sctps.get(key) else { return };
+        if let Some(e) = self.sctp_ends.get_mut(a.end) {
+            e.endpoint.set_patience(a.id, patience);
+        }
+        self.mark_sctp_of(key);
     }
 
     /// A number that grows with what the peer has acknowledged.

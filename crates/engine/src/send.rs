@@ -84,7 +84,7 @@ const DEFAULT_PRIORITY: u32 = 100;
 
 /// What of this matters when the message is written, with what the connection says where the message does not (RFC 9622
 /// sections 9.1.3.3 and 9.1.3.7).
-fn how(properties: &TransportProperties, options: &SendOptions) -> How {
+pub(crate) fn how(properties: &TransportProperties, options: &SendOptions) -> How {
     let unwanted = |p| properties.preference(p, Role::Initiate) < Preference::NoPreference;
     How {
         replayable: options.safely_replayable,
@@ -238,8 +238,10 @@ impl<N: Net> Engine<N> {
             }
         } else if !c.tx.is_empty() {
             let room = limit.saturating_sub(c.tx.waiting());
-            if len + PIECE > room {
-                c.wants_room = true;
+            if len + PIECE > room && !self.sctp_give_way(conn.0, len + PIECE - room, &options) {
+                if let Some(c) = self.conns.get_mut(conn.0) {
+                    c.wants_room = true;
+                }
                 return Err(SendError::Blocked { room: room.saturating_sub(PIECE) });
             }
         } else if crowded && len > limits.send_buffer && c.tx.held == 0 && c.state != ConnectionState::Establishing {

@@ -430,6 +430,9 @@ pub struct Config {
     pub cookie_life: Duration,
     /// The most associations at once.
     pub max_associations: usize,
+    /// The most of those that peers at one address (for IPv6, in one network of 64 bits) have opened: who can receive at one address
+    /// gets through the cookies as often as it likes, and must not have them all. Many hosts may be behind one address.
+    pub max_per_source: usize,
     /// The most stateless answers that wait to be sent.
     pub max_replies: usize,
     /// Stateless answers to packets out of the blue, and INIT ACK chunks larger than three times their INIT, per second.
@@ -450,6 +453,7 @@ impl Default for Config {
             engine: None,
             cookie_life: Duration::from_secs(60),
             max_associations: 100_000,
+            max_per_source: usize::MAX,
             max_replies: 256,
             replies_per_second: 1000,
             replies_per_source: 100,

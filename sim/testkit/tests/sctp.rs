@@ -5,7 +5,7 @@ use neater_base::Rng;
 use neater_engine::{
     ConnectionError, Event, Limits, LocalEndpoint, SctpClose, SendError, SendOptions, Stack, StreamDirection,
 };
-use neater_link::LinkConfig;
+use neater_link::{LinkConfig, TooBig};
 use neater_property::{Role, TransportProperties};
 use neater_testkit::town::server_v4;
 use neater_testkit::{Ask, Fault, FlowId, Manner, Over, Plan, Town, WhenEnded, for_each_seed};
@@ -263,11 +263,36 @@ fn silence_and_refusal_are_errors_in_bounded_time() {
         assert!(matches!(town.play.flow(f).end(), Some(Over::NotEstablished(_))), "{fault:?}");
         town.play.end();
     }
-    // Somebody is at the UDP port, and nobody at that of SCTP.
+    // Somebody is at the UDP port, and nobody at that of SCTP: INIT is answered with ABORT (RFC 9260 section 8.4).
     let mut town = Plan::new(11).build();
     town.listen(&ask(), 444, Manner::echo());
-    let f = town.open(&ask().within(10 * S), Manner::default());
-    assert!(town.play.run_until(12 * S, |p| p.flow(f).is_over()));
+    for _ in 0..3 {
+        let f = town.open(&ask().within(10 * S), Manner::default());
+        assert!(town.play.run_until(100 * MS, |p| p.flow(f).is_over()));
+        let why = town.play.flow(f).establishment_error().expect("not established").to_string();
+        assert!(why.contains("the peer aborted"), "{why}");
+    }
+    town.play.end();
+}
+
+/// The path becomes narrower than what is under way: chunks that were cut for longer packets must be cut on the way (RFC 9260
+/// section 7.3), so that the system is told not to forbid that.
+#[test]
+fn a_path_that_becomes_narrow_carries_what_was_cut_for_a_wider_one() {
+    let mut town = Plan::new(31).rate(10_000_000).build();
+    let (c, s) = town.pair(&ask(), Manner::patient(), Manner::echo());
+    for i in 0..20 {
+        town.play.say(c, random(i, 20_000), message());
+        town.play.run_for(10 * MS);
+        if i == 5 {
+            for link in [town.v4.to, town.v4.from] {
+                let narrow = LinkConfig::delay(10 * MS).with_mtu(700, TooBig::BlackHole);
+                town.play.world().set_link(link, narrow);
+            }
+        }
+    }
+    assert!(town.play.run_until(60 * S, |p| p.flow(c).messages.len() == 20), "{}", town.play.flow(s).messages.len());
+    assert!((0..20).all(|i| town.play.flow(c).messages[i as usize] == random(i, 20_000)));
     town.play.end();
 }
 
@@ -325,7 +350,8 @@ fn a_thousand_stalled_readers_of_as_many_associations_cost_what_they_may() {
     let data = Bytes::from(vec![9; 8 << 10]);
     let peers = town.play.accepted(me).to_vec();
     for s in &peers {
-        for _ in 0..16 {
+        // More than the windows and the buffers, which follow the path, take.
+        for _ in 0..32 {
             town.play.say(*s, data.clone(), message());
         }
     }

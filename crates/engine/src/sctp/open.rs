@@ -179,8 +179,12 @@ impl<N: Net> Engine<N> {
             early: false,
             started: self.now,
         });
+        let patience = self.sctps.get(key).and_then(|a| a.request.properties.connection.timeout);
         if let Some(e) = self.sctp_ends.get_mut(end) {
             e.associations.insert(id, key);
+            if patience.is_some() {
+                e.endpoint.set_patience(id, patience);
+            }
         }
         key
     }

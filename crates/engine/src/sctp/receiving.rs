@@ -15,8 +15,10 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// What a piece that waits costs beside its bytes.
 const PIECE: usize = 64;
-/// How far the endpoint's idea of what is held may be from the truth: a quarter of what makes it say so to the peer.
+/// How far the endpoint's idea of what is held may be from the truth, in bytes; and at most this part of the receive buffer, so that
+/// the peer is not told of room that there is not.
 const HELD_STEP: usize = 64 << 10;
+const HELD_PART: usize = 16;
 
 /// Part of a message that waits for the program.
 #[derive(Debug)]
@@ -167,8 +169,9 @@ impl<N: Net> Engine<N> {
 
     /// Tells the endpoint how much is held, if that has changed enough to matter.
     pub(super) fn sctp_tell_held(&mut self, key: Key) {
+        let step = HELD_STEP.min(self.sctp_receive_buffer() as usize / HELD_PART);
         let Some(a) = self.sctps.get_mut(key) else { return };
-        if a.held != a.told && (a.held == 0 || a.held.abs_diff(a.told) >= HELD_STEP) {
+        if a.held != a.told && (a.held == 0 || a.held.abs_diff(a.told) >= step) {
             a.told = a.held;
             let (end, id, held) = (a.end, a.id, a.held);
             if let Some(e) = self.sctp_ends.get_mut(end) {

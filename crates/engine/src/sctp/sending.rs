@@ -2,10 +2,11 @@
 
 use super::wire::{PPID_DATA, PPID_EMPTY};
 use super::{SEND_BUFFER_MAX, SctpEnd};
-use crate::Engine;
-use crate::conn::{How, Tx};
+use crate::conn::{How, PIECE, Segment, Tx};
 use crate::event::{ConnectionError, Event, SendError};
+use crate::send::how;
 use crate::transport::{Budget, Flushed};
+use crate::{Engine, Stack};
 use bytes::Bytes;
 use neater_base::net::{ErrorKind, Net, NetError};
 use neater_base::{Instant, Key};
@@ -90,6 +91,49 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// Gives up messages that wait, need not arrive and are less important than one that need not either, until `needed` bytes are
+    /// free; the least important first, and of those the oldest. False: there are not enough of them, and all stay.
+    pub(crate) fn sctp_give_way(&mut self, conn: Key, needed: usize, options: &crate::SendOptions) -> bool {
+        let Some(c) = self.conns.get_mut(conn) else { return false };
+        let how = how(&c.request.properties, options);
+        if c.stack != Some(Stack::Sctp) || !how.unreliable || !options.end_of_message || c.tx.in_message || c.framed() {
+            return false;
+        }
+        let mut less = Vec::new();
+        let mut begins = true;
+        for (i, s) in c.tx.queue.iter().enumerate() {
+            if let Some(id) = s.completes.filter(|_| begins && s.how.unreliable && s.how.priority > how.priority) {
+                less.push((core::cmp::Reverse(s.how.priority), i, id, s.data.len() + PIECE));
+            }
+            begins = s.completes.is_some();
+        }
+        less.sort_unstable();
+        let (mut free, mut enough) = (0, 0);
+        for (.., cost) in &less {
+            if free >= needed {
+                break;
+            }
+            (free, enough) = (free + cost, enough + 1);
+        }
+        if free < needed {
+            return false;
+        }
+        less.truncate(enough);
+        // From behind, so that the places of the others stay what they are.
+        less.sort_unstable_by_key(|m| core::cmp::Reverse(m.1));
+        for (_, i, ..) in &less {
+            if let Some(s) = c.tx.queue.remove(*i) {
+                c.tx.bytes -= s.data.len();
+                c.tx.spent.push(s.data);
+            }
+        }
+        self.recount(conn);
+        for (_, _, id, _) in less.into_iter().rev() {
+            self.notify(conn, Event::Expired(id));
+        }
+        true
+    }
+
     /// Hands over as many messages of a connection's queue as there is room for.
     pub(crate) fn flush_sctp(
         &mut self,
@@ -104,7 +148,9 @@ impl<N: Net> Engine<N> {
         let Some(a) = self.sctps.get_mut(key) else { return };
         let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
         let mut share = a.share;
-        while let Some(front) = tx.queue.front().filter(|_| !a.blocked && share > 0) {
+        // What is more important than what waits there makes room for itself (RFC 7496 section 3.2).
+        let goes = |s: &Segment| s.expires.is_none() && ranks(s.how);
+        while let Some(front) = tx.queue.front().filter(|s| (!a.blocked || goes(s)) && share > 0) {
             // Without a framer a message may have come in parts; the end of the direction is the end of the last.
             let parts = match tx.queue.iter().position(|s| s.completes.is_some()) {
                 _ if framed => 1,
@@ -202,6 +248,11 @@ impl<N: Net> Engine<N> {
     }
 }
 
+/// Whether a message is given up for more important ones only.
+fn ranks(how: How) -> bool {
+    how.unreliable && how.priority != How::default().priority
+}
+
 /// Why the endpoint did not take a message.
 enum Refusal {
     Blocked,
@@ -217,9 +268,7 @@ fn options(how: How, expires: Option<Instant>, framed: bool) -> SendOptions {
     }
     let reliability = match expires {
         Some(at) => Reliability::Until(at),
-        None if how.unreliable && how.priority != How::default().priority => {
-            Reliability::Priority(u32::from(how.priority))
-        }
+        None if ranks(how) => Reliability::Priority(u32::from(how.priority)),
         None if how.unreliable => Reliability::Retransmissions(0),
         None => Reliability::Full,
     };

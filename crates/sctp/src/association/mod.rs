@@ -36,6 +36,7 @@ use crate::send::Queues;
 use crate::serial::first;
 use crate::stats::{AssociationStats, PathStats};
 use core::cmp::Reverse;
+use core::time::Duration;
 use neater_base::Instant;
 use neater_sctp_wire::{StreamId, Tag, Tsn};
 use std::collections::{BinaryHeap, VecDeque};
@@ -78,6 +79,8 @@ struct Outbox {
     cwr: Option<Tsn>,
     /// FORWARD TSN or I-FORWARD-TSN.
     forward: bool,
+    /// The last that was sent and has not been acknowledged.
+    forwarded: Option<partial::Forwarded>,
 }
 
 /// The timers that are the association's and not a path's (RFC 9260 section 6.3, 9.2, 6.1).
@@ -156,6 +159,9 @@ pub(crate) struct Association {
     tries: u32,
     /// Transmissions in a row that were not answered: the counter of section 8.1.
     errors: u32,
+    /// For how long data may be outstanding without any of it being acknowledged, and since when that is so.
+    patience: Option<Duration>,
+    unanswered: Instant,
     /// Messages with a deadline.
     expiries: BinaryHeap<Reverse<(Instant, u16, MessageId)>>,
     reconfig: reconfig::Reconfig,
@@ -231,6 +237,8 @@ impl Association {
             timers: Deadlines::default(),
             tries: 0,
             errors: 0,
+            patience: None,
+            unanswered: Instant::ZERO,
             expiries: BinaryHeap::new(),
             reconfig: reconfig::Reconfig::default(),
             addresses: addresses::Addresses::default(),
