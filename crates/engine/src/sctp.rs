@@ -53,6 +53,8 @@ pub(crate) type Sharing = (bool, Option<u32>, u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Profile {
     heartbeats: bool,
+    /// How often at least, if the program has asked for them itself.
+    keep_alive: Option<Duration>,
     scheduler: Scheduler,
 }
 

@@ -85,6 +85,26 @@ fn the_program_says_for_how_long_an_acknowledgment_is_waited_for() {
     }
 }
 
+/// Who asks for keep-alives hears that nobody answers them, although it has nothing to say; who does not waits for minutes.
+#[test]
+fn keep_alives_that_nobody_answers_are_the_end() {
+    for (every, most) in [(Some(15.0), 46), (Some(1.0), 11), (None, 600)] {
+        let mut properties = TransportProperties::new();
+        if let Some(seconds) = every {
+            properties.set("keepAliveTimeout", seconds).unwrap();
+        }
+        let mut town = Plan::new(45).build();
+        let (c, _) = town.pair(&ask().properties(properties), Manner::patient(), Manner::patient());
+        town.play.run_for(200 * S);
+        assert_eq!(town.play.flow(c).end(), None, "{every:?}: while they are answered");
+        block(&town);
+        let over = town.play.run_until(most * S, |p| p.flow(c).is_over());
+        assert!(over, "{every:?}: not after {most} s");
+        assert_eq!(town.play.flow(c).end(), Some(&Over::Failed(ConnectionError::Sctp(SctpClose::Unreachable))));
+        town.play.end();
+    }
+}
+
 /// A peer that answers and does not read is alive, however long that lasts.
 #[test]
 fn a_reader_that_stalls_is_waited_for_whatever_the_patience() {

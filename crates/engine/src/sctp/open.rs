@@ -8,8 +8,9 @@ use crate::establish::{Trial, What};
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
 use crate::ids::GroupId;
-use crate::request::Compiled;
+use crate::request::{Compiled, keep_alive};
 use crate::{ConnectionId, Engine, RemoteEndpoint, Stack};
+use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, SocketOptions};
 use neater_property::{Preference, Role, SelectionProperty as P};
@@ -19,6 +20,11 @@ use neater_sctp::{AssociationId, CloseReason, ConnectError, LayerId, Route, Sche
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// A program that asks for keep-alives wants to know when nobody answers them: after so many times their interval.
+const UNANSWERED: u32 = 3;
+/// And not sooner than this: between two of them there is a retransmission timeout more (RFC 9260 section 8.3).
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// What of a request an endpoint is made for.
 fn profile(request: &Compiled, role: Role) -> Profile {
@@ -32,7 +38,11 @@ fn profile(request: &Compiled, role: Role) -> Profile {
         S::FairCapacity => Scheduler::FairBandwidth,
         S::WeightedFairQueueing => Scheduler::WeightedFair,
     };
-    Profile { heartbeats: properties.preference(P::KeepAlive, role) >= Preference::NoPreference, scheduler }
+    Profile {
+        heartbeats: properties.preference(P::KeepAlive, role) >= Preference::NoPreference,
+        keep_alive: keep_alive(properties, role),
+        scheduler,
+    }
 }
 
 /// What the scheduler makes of `connPriority`, of which 100 is the default and less goes first: a weight, where it weighs.
@@ -179,11 +189,15 @@ impl<N: Net> Engine<N> {
             early: false,
             started: self.now,
         });
+        let now = self.now;
         let patience = self.sctps.get(key).and_then(|a| a.request.properties.connection.timeout);
         if let Some(e) = self.sctp_ends.get_mut(end) {
             e.associations.insert(id, key);
             if patience.is_some() {
                 e.endpoint.set_patience(id, patience);
+            }
+            if let Some(every) = e.profile.keep_alive {
+                e.endpoint.set_silence(now, id, Some((every * UNANSWERED).max(SILENCE)));
             }
         }
         key

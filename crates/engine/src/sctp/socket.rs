@@ -109,7 +109,7 @@ impl<N: Net> Engine<N> {
             receive_buffer: self.sctp_receive_buffer(),
             send_buffer: self.limits.send_buffer,
             max_message: self.limits.message,
-            heartbeat_interval: profile.heartbeats.then_some(HEARTBEAT),
+            heartbeat_interval: profile.heartbeats.then(|| profile.keep_alive.map_or(HEARTBEAT, |k| k.min(HEARTBEAT))),
             scheduler: profile.scheduler,
             extensions: Extensions::default(),
             adaptation: Some(ADAPTATION),
@@ -153,7 +153,7 @@ impl<N: Net> Engine<N> {
         let key = match known {
             Some(key) => key,
             None => {
-                let profile = Profile { heartbeats: false, scheduler: Scheduler::FirstCome };
+                let profile = Profile { heartbeats: false, keep_alive: None, scheduler: Scheduler::FirstCome };
                 let key = self.make_sctp_end(socket, port, profile, None);
                 self.sctp_sockets.get_mut(socket)?.nobody = Some(key);
                 key

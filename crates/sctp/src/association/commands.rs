@@ -130,6 +130,10 @@ impl Association {
         self.patience = patience;
     }
 
+    pub(crate) const fn set_silence(&mut self, now: Instant, silence: Option<Duration>) {
+        (self.silence, self.heard) = (silence, now);
+    }
+
     pub(crate) fn set_send_buffer(&mut self, bytes: usize) {
         self.send_buffer = bytes;
         self.tell_writable();

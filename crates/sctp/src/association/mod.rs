@@ -162,6 +162,9 @@ pub(crate) struct Association {
     /// For how long data may be outstanding without any of it being acknowledged, and since when that is so.
     patience: Option<Duration>,
     unanswered: Instant,
+    /// For how long the peer may say nothing at all once the association is up, and when it has spoken last.
+    silence: Option<Duration>,
+    heard: Instant,
     /// Messages with a deadline.
     expiries: BinaryHeap<Reverse<(Instant, u16, MessageId)>>,
     reconfig: reconfig::Reconfig,
@@ -239,6 +242,8 @@ impl Association {
             errors: 0,
             patience: None,
             unanswered: Instant::ZERO,
+            silence: None,
+            heard: Instant::ZERO,
             expiries: BinaryHeap::new(),
             reconfig: reconfig::Reconfig::default(),
             addresses: addresses::Addresses::default(),

@@ -26,10 +26,13 @@ impl Association {
         [own, paths].into_iter().flatten().min()
     }
 
-    /// When the application has waited long enough for an acknowledgment of what is outstanding. Nothing can be said of a peer whose
-    /// window is closed: probes of it become seldom.
+    /// When the application has waited long enough for an acknowledgment of what is outstanding, or for any word. Nothing can be said
+    /// of a peer whose window is closed: probes of it become seldom.
     fn hopeless_at(&self) -> Option<Instant> {
-        self.patience.filter(|_| !self.out.is_empty() && self.peer_window > 0).map(|p| self.unanswered + p)
+        let unanswered = self.patience.filter(|_| !self.out.is_empty() && self.peer_window > 0);
+        let opening = matches!(self.state, State::CookieWait | State::CookieEchoed(_));
+        let silent = self.silence.filter(|_| !opening).map(|s| self.heard + s);
+        [unanswered.map(|p| self.unanswered + p), silent].into_iter().flatten().min()
     }
 
     /// Does what is due. Early or repeated calls have no effect.

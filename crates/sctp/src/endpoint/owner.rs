@@ -4,6 +4,7 @@ use super::Endpoint;
 use crate::association::Association;
 use crate::ids::{AssociationId, Route};
 use core::time::Duration;
+use neater_base::Instant;
 use neater_sctp_wire::StreamId;
 
 impl Endpoint {
@@ -65,6 +66,13 @@ impl Endpoint {
     /// answers and keeps its window closed is waited for (RFC 9260 section 6.1, rule A).
     pub fn set_patience(&mut self, id: AssociationId, patience: Option<Duration>) {
         self.act(id, |a| a.set_patience(patience));
+    }
+
+    /// The association is over ([`crate::CloseReason::Unreachable`]) when it is up and nothing at all has come of the peer for so long.
+    /// Heartbeats must be more frequent than that, and are answered by every peer; `None`, as at first: as many of them as
+    /// [`crate::AssociationConfig::max_association_retransmits`] says may be lost, which takes minutes.
+    pub fn set_silence(&mut self, now: Instant, id: AssociationId, silence: Option<Duration>) {
+        self.act(id, |a| a.set_silence(now, silence));
     }
 
     /// The congestion window of the path that data goes, in bytes.
