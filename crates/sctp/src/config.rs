@@ -325,6 +325,10 @@ pub struct AssociationConfig {
     pub adaptation: Option<u32>,
     /// Authenticated chunks.
     pub authentication: Authentication,
+    /// What was handed over before the peer has lost its memory and was not begun is sent to who it is now, and an end that was asked for
+    /// is still wanted (RFC 9260 section 5.2.4, action A). Otherwise all of that is given up: for who says different things on different
+    /// associations, it would reach the wrong one.
+    pub outlives_restart: bool,
 }
 
 impl Default for AssociationConfig {
@@ -357,6 +361,7 @@ impl Default for AssociationConfig {
             extensions: Extensions::default(),
             adaptation: None,
             authentication: Authentication::default(),
+            outlives_restart: true,
         }
     }
 }

@@ -342,3 +342,26 @@ fn section_5_2_4_a_restart_does_not_make_us_forget_that_we_are_ending() {
     assert_eq!(w.closed(1), Some(neater_sctp::CloseReason::Shutdown));
     let _ = a;
 }
+
+/// For who says different things on different associations.
+#[test]
+fn section_5_2_4_what_waits_is_given_up_at_a_restart_where_that_was_asked_for() {
+    let association = AssociationConfig { outlives_restart: false, ..AssociationConfig::default() };
+    let mut w = World::new(1, association, LinkConfig::delay(ms(10)));
+    let [_, b] = w.established();
+    w.run(ms(100));
+    // The client is gone; more than the window takes waits for it, and the end after that.
+    w.ends[0] = neater_sctp::Endpoint::new(support::config(0, 1, AssociationConfig::default()), [9; 32], &[9; 32]);
+    for i in 0..50 {
+        w.send(1, b, 0, &[i; 1000]);
+    }
+    let now = w.now;
+    w.ends[1].shutdown(now, b);
+    let a = w.connect(0);
+    w.run(Duration::from_secs(10));
+    assert!(w.saw(1, &Event::Restarted));
+    assert_eq!(w.events[1].iter().filter(|(_, e)| matches!(e, Event::Failed { .. })).count(), 50);
+    assert_eq!(w.closed(1), None, "the end was of the other one");
+    assert!(w.read(0, a).is_empty());
+    works(&mut w, [a, b]);
+}

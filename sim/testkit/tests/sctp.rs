@@ -1,6 +1,7 @@
 //! SCTP over UDP between two engines: streams as connections, messages, losses, ends, and nothing left behind.
 
 use bytes::Bytes;
+use neater_base::net::InterfaceAddr;
 use neater_base::Rng;
 use neater_engine::{
     ConnectionError, Event, Limits, LocalEndpoint, SctpClose, SendError, SendOptions, Stack, StreamDirection,
@@ -293,6 +294,32 @@ fn a_path_that_becomes_narrow_carries_what_was_cut_for_a_wider_one() {
     }
     assert!(town.play.run_until(60 * S, |p| p.flow(c).messages.len() == 20), "{}", town.play.flow(s).messages.len());
     assert!((0..20).all(|i| town.play.flow(c).messages[i as usize] == random(i, 20_000)));
+    town.play.end();
+}
+
+/// Two addresses may be of one host, which can have one association with an SCTP port of ours: a second would be taken for a restart
+/// of the first, and be given what was meant for it.
+#[test]
+fn associations_with_two_addresses_of_one_host_do_not_meet() {
+    let mut town = Plan::new(32).build();
+    let second: std::net::IpAddr = "198.51.100.2".parse().unwrap();
+    town.play.world().add_address(town.v4.iface, InterfaceAddr {
+        addr: second,
+        prefix: 24,
+        temporary: false,
+        deprecated: false,
+    });
+    town.listen(&ask(), 443, Manner::echo());
+    let other = std::net::SocketAddr::new(second, 443).into();
+    let flows = [town.open(&ask(), Manner::patient()), town.open_to(&ask(), &[other], Manner::patient())];
+    assert!(town.play.run_until(5 * S, |p| flows.iter().all(|f| p.flow(*f).is_ready())));
+    for (i, f) in flows.iter().enumerate() {
+        town.play.say(*f, random(i as u64, 100_000), message());
+    }
+    assert!(town.play.run_until(20 * S, |p| flows.iter().all(|f| p.flow(*f).messages.len() == 1)));
+    for (i, f) in flows.iter().enumerate() {
+        assert!(town.play.flow(*f).messages[0] == random(i as u64, 100_000));
+    }
     town.play.end();
 }
 

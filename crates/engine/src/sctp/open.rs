@@ -21,6 +21,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+/// How many endpoints of a socket are looked at for one that can take another association, before a new one is made.
+const ENDS_ASKED: usize = 8;
 /// A program that asks for keep-alives wants to know when nobody answers them: after so many times their interval.
 const UNANSWERED: u32 = 3;
 /// And not sooner than this: between two of them there is a retransmission timeout more (RFC 9260 section 8.3).
@@ -69,7 +71,7 @@ impl<N: Net> Engine<N> {
             return Err(Self::sctp_cannot(ErrorKind::NetworkUnreachable));
         }
         let route = SocketAddr::new(addr.ip(), udp_port);
-        let end = self.sctp_client_end(addr, route, request, options)?;
+        let end = self.sctp_client_end(addr, request, options)?;
         let now = self.now;
         let Some(e) = self.sctp_ends.get_mut(end) else { return Err(AttemptError::NoAddress) };
         let to = Route { layer: LayerId(0), remote: route };
@@ -105,7 +107,6 @@ impl<N: Net> Engine<N> {
     fn sctp_client_end(
         &mut self,
         addr: SocketAddr,
-        route: SocketAddr,
         request: &Arc<Compiled>,
         options: &SocketOptions,
     ) -> Result<Key, AttemptError> {
@@ -127,9 +128,8 @@ impl<N: Net> Engine<N> {
         };
         let profile = profile(request, Role::Initiate);
         let ends = self.sctp_sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
-        let free = |e: &SctpEnd| e.profile == profile && !self.is_sctp_peer(e, addr, route);
-        // Few have more than a handful: more than one is needed only for several associations with one peer.
-        let found = ends.into_iter().flatten().find(|k| self.sctp_ends.get(*k).is_some_and(free));
+        let free = |e: &SctpEnd| e.profile == profile && !self.is_sctp_peer(e, addr.port());
+        let found = ends.into_iter().flatten().take(ENDS_ASKED).find(|k| self.sctp_ends.get(*k).is_some_and(free));
         match found.or_else(|| self.open_sctp_end(socket, 0, profile, None)) {
             Some(end) => Ok(end),
             None => {
@@ -139,9 +139,10 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Whether an endpoint has an association with this peer.
-    fn is_sctp_peer(&self, end: &SctpEnd, addr: SocketAddr, route: SocketAddr) -> bool {
-        end.endpoint.is_peer(Route { layer: LayerId(0), remote: route }, addr.port())
+    /// Whether an endpoint has an association with this SCTP port of anybody. Two endpoints have one association at most (RFC 9260
+    /// section 1.3), and two addresses may be of one host: the second would be taken for a restart of the first.
+    fn is_sctp_peer(&self, end: &SctpEnd, port: u16) -> bool {
+        end.associations.values().any(|k| self.sctps.get(*k).is_none_or(|a| a.remote.port() == port))
     }
 
     #[allow(clippy::too_many_arguments, reason = "the parts of an association")]

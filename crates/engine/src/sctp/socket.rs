@@ -36,6 +36,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The receive buffer of an association, which is one for all its streams, by what is kept of datagrams: 1 MB if nothing else
 /// was said.
 const RECEIVE_FACTOR: usize = 4;
+/// How often INIT and COOKIE ECHO are sent again: for 63 seconds, as a SYN. RFC 9260 section 16 suggests 8 times, which is four
+/// minutes for who waits.
+const INITS: u32 = 5;
 /// How many streams each side may open: half of these numbers are one side's.
 const STREAMS: u16 = 4096;
 /// The longest SCTP packet that is ever written.
@@ -113,6 +116,9 @@ impl<N: Net> Engine<N> {
             scheduler: profile.scheduler,
             extensions: Extensions::default(),
             adaptation: Some(ADAPTATION),
+            max_init_retransmits: INITS,
+            // It is another connection's then.
+            outlives_restart: false,
             // The system chooses the source of a packet by where it goes: at another address of a peer that has several, we would
             // be somebody that it does not know, and be answered as such, with an ABORT chunk (RFC 9260 section 8.4).
             max_paths: 1,
