@@ -34,6 +34,9 @@ pub struct Limits {
     pub untaken: usize,
     /// Peers of one shared UDP socket. Default 65,536.
     pub udp_peers: usize,
+    /// SCTP associations at one port that peers at one address (for IPv6, in one network of 64 bits) have opened: more are refused.
+    /// Many hosts may be behind one address. Default 4,096.
+    pub sctp_per_source: usize,
     /// Connections in all. Default 1,000,000.
     pub connections: usize,
 }
@@ -49,6 +52,7 @@ impl Default for Limits {
             handshakes: 1024,
             untaken: 1024,
             udp_peers: 65_536,
+            sctp_per_source: 4096,
             connections: 1_000_000,
         }
     }

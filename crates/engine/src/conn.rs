@@ -96,11 +96,13 @@ pub(crate) struct How {
     pub(crate) priority: u16,
     /// The stream, where one connection is a whole association.
     pub(crate) stream: u16,
+    /// And the payload protocol identifier there.
+    pub(crate) ppid: u32,
 }
 
 impl Default for How {
     fn default() -> Self {
-        Self { replayable: true, unordered: false, unreliable: false, whole: false, priority: 100, stream: 0 }
+        Self { replayable: true, unordered: false, unreliable: false, whole: false, priority: 100, stream: 0, ppid: 0 }
     }
 }
 

@@ -258,12 +258,20 @@ impl<N: Net> Engine<N> {
         if self.turns_behind.is_multiple_of(TURNS_BEHIND) {
             self.run_timers();
         }
-        self.settle();
+        self.finish_turn();
     }
 
     /// Finishes what calls have begun and arms the network's timer. [`Engine::turn`] does it; after other calls it is
     /// enough to do it once, before waiting.
     pub fn settle(&mut self) {
+        if self.needs_settling() {
+            // Since the last turn much time may have passed: packets that leave now have not been under way for as long.
+            self.now = self.net.now();
+        }
+        self.finish_turn();
+    }
+
+    fn finish_turn(&mut self) {
         self.drive_dirty();
         self.drive_dirty_sctp();
         self.arm();

@@ -146,7 +146,8 @@ impl<N: Net> Engine<N> {
         }
         let network = self.network?;
         let at = cache_key(network, remote, &request.0);
-        let addr = &self.outcomes.look_up(self.now, &at).filter(|o| o.stack.0 == Stack::Tcp as u16)?.addr;
+        let outcome = self.outcomes.look_up(self.now, &at).filter(|o| o.stack.0 == Stack::Tcp as u16)?;
+        let (addr, patience) = (&outcome.addr, cached::patience(outcome, request.0.attempt_delay));
         self.stats.attempts += 1;
         let (now, net, channels) = (self.now, &mut self.net, &mut self.channels);
         let conn = self.conns.try_insert_with(|conn| {
@@ -163,7 +164,7 @@ impl<N: Net> Engine<N> {
         let conn = conn?;
         self.stats.initiated += 1;
         self.stats.cache_hits += 1;
-        self.timers.push_in_order(now.after_nanos(request.0.attempt_delay), Timer::Cached(conn));
+        self.timers.push_in_order(now.after_nanos(patience), Timer::Cached(conn));
         Some(conn)
     }
 
@@ -205,10 +206,9 @@ impl<N: Net> Engine<N> {
             let key = cache_key(network, &remotes[0], &request.0);
             conn.network = Some(network);
             if let Some(outcome) = self.outcomes.get(self.now, &key) {
-                let (stack, addr) = (Stack::from_number(outcome.stack.0), outcome.addr);
                 let conn = self.conns.insert(conn);
-                if let Some(stack) = stack
-                    && self.try_cached(conn, stack, addr, &first)
+                if let Some(stack) = Stack::from_number(outcome.stack.0)
+                    && self.try_cached(conn, stack, &outcome, &first)
                 {
                     return Ok(ConnectionId(conn));
                 }

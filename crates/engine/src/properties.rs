@@ -215,6 +215,10 @@ impl<N: Net> Engine<N> {
             "keepAliveTimeout" => self.set_option(id, SocketOption::KeepAlive(now.keep_alive_timeout)),
             "connTimeout" => match self.conns.get(conn).map(|c| c.io) {
                 Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => self.limit_silence(quic, now.timeout),
+                Some(Io::Sctp { sctp, .. }) => {
+                    self.sctp_set_patience(sctp, now.timeout);
+                    Ok(())
+                }
                 _ => self.set_option(id, SocketOption::UserTimeout(now.timeout)),
             },
             "connCapacityProfile" => self.apply_profile(id, now),

@@ -29,6 +29,11 @@ pub struct Received {
     pub early: bool,
     /// The stream that it came on, where one connection is a whole SCTP association (see [`crate::SendOptions::stream`]).
     pub stream: Option<u16>,
+    /// The payload protocol identifier that the sender gave it there (see [`crate::SendOptions::ppid`]).
+    pub ppid: Option<u32>,
+    /// Which message it is part of there: parts of several may alternate, because the peer sends them at the same time on several
+    /// streams (RFC 8260). Elsewhere those of one message come one after the other.
+    pub message: Option<u64>,
 }
 
 /// What receiving found.
@@ -311,6 +316,8 @@ impl<N: Net> Engine<N> {
                 ecn: None,
                 early: false,
                 stream: None,
+                ppid: None,
+                message: None,
             }),
             Some(n) => ReceiveOutcome::Received(Received {
                 data: Bytes::copy_from_slice(&scratch[..n]),
@@ -319,6 +326,8 @@ impl<N: Net> Engine<N> {
                 ecn: None,
                 early: false,
                 stream: None,
+                ppid: None,
+                message: None,
             }),
         });
         self.scratch = scratch;
@@ -340,6 +349,8 @@ impl<N: Net> Engine<N> {
                     ecn: None,
                     early: false,
                     stream: None,
+                    ppid: None,
+                    message: None,
                 }));
             }
             if c.read_closed && c.ext().receiver.finished() {
@@ -413,6 +424,8 @@ impl<N: Net> Engine<N> {
                     ecn: Some(ext.framed_ecn),
                     early: false,
                     stream: None,
+                    ppid: None,
+                    message: None,
                 }));
             }
             if let Some((data, ecn)) = c.ext.as_deref_mut().and_then(take_queued) {
@@ -427,6 +440,8 @@ impl<N: Net> Engine<N> {
                     ecn: Some(ecn),
                     early: false,
                     stream: None,
+                    ppid: None,
+                    message: None,
                 };
                 return Ok(ReceiveOutcome::Received(received));
             }

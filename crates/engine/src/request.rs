@@ -348,7 +348,7 @@ fn wants(properties: &TransportProperties, p: P, role: Role) -> bool {
 
 /// After how much silence to probe; `None`: never. A time beyond `connTimeout` switches keep-alives off (RFC 9622
 /// section 8.1.4).
-fn keep_alive(properties: &TransportProperties, role: Role) -> Option<Duration> {
+pub(crate) fn keep_alive(properties: &TransportProperties, role: Role) -> Option<Duration> {
     let connection = &properties.connection;
     (wants(properties, P::KeepAlive, role) || connection.keep_alive_timeout.is_some())
         .then(|| connection.keep_alive_timeout.unwrap_or(DEFAULT_KEEP_ALIVE))

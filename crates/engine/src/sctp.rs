@@ -1,13 +1,15 @@
 //! SCTP associations over UDP, and the connections that are their streams.
 //!
 //! *Responsible for* sockets and SCTP ports (`socket`), attempts and listeners (`open`), and what connections do with streams
-//! (`stream`); what two of our engines say to each other is in `wire`. *Not responsible for* the protocol (`neater-sctp`).
+//! (`stream`, `sending`, `receiving`); what two of our engines say to each other is in `wire`. *Not responsible for* the protocol (`neater-sctp`).
 //!
 //! *Invariants*: an [`Sctp`] is found from its [`SctpEnd`] as long as both exist, and is dropped when its association is over and
 //! nobody uses it; what was received and not taken counts against the window that the peer is given, so that it is bounded by the
 //! receive buffer; before a connection has won its race, nothing that makes the peer keep state is sent for a withdrawn attempt.
 
 mod open;
+mod receiving;
+mod sending;
 mod socket;
 mod stream;
 mod wire;
@@ -51,6 +53,8 @@ pub(crate) type Sharing = (bool, Option<u32>, u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Profile {
     heartbeats: bool,
+    /// How often at least, if the program has asked for them itself.
+    keep_alive: Option<Duration>,
     scheduler: Scheduler,
 }
 
@@ -59,6 +63,8 @@ pub(crate) struct Profile {
 struct Train {
     route: Route,
     ect: bool,
+    /// It must not be cut on the way.
+    whole: bool,
     len: usize,
     segment: usize,
 }
@@ -69,6 +75,10 @@ pub(crate) struct SctpSocket {
     sock: Sock,
     /// By SCTP port.
     ends: BTreeMap<u16, Key>,
+    /// Answers for the ports that nobody has; made for the first packet to one.
+    nobody: Option<Key>,
+    /// The system is told not to cut packets.
+    whole: bool,
     writable: bool,
     /// What the socket could not take; endpoints wait for it.
     blocked: Option<(Train, Vec<u8>)>,
@@ -447,6 +457,16 @@ impl<N: Net> Engine<N> {
         let a = self.sctps.get(key)?;
         let path = self.sctp_ends.get(a.end)?.endpoint.paths(a.id).into_iter().next()?;
         Some((path.srtt, path.window))
+    }
+
+    /// `connTimeout` (RFC 9622 section 8.1.3), which is one for all connections of an association: for how long what was sent may
+    /// wait to be acknowledged.
+    pub(crate) fn sctp_set_patience(&mut self, key: Key, patience: Option<Duration>) {
+        let Some(a) = self.sctps.get(key) else { return };
+        if let Some(e) = self.sctp_ends.get_mut(a.end) {
+            e.endpoint.set_patience(a.id, patience);
+        }
+        self.mark_sctp_of(key);
     }
 
     /// A number that grows with what the peer has acknowledged.

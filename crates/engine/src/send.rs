@@ -39,6 +39,9 @@ pub struct SendOptions {
     /// The stream of an SCTP association whose peer gives streams no meaning of ours, so that one connection is the whole
     /// association. Elsewhere it means nothing.
     pub stream: Option<u16>,
+    /// The payload protocol identifier that such a peer is told (RFC 9260 section 3.3.1): what the bytes are, by IANA's list;
+    /// 0 unless it is set. Elsewhere it means nothing.
+    pub ppid: Option<u32>,
 }
 
 impl Default for SendOptions {
@@ -53,6 +56,7 @@ impl Default for SendOptions {
             priority: DEFAULT_PRIORITY,
             whole: false,
             stream: None,
+            ppid: None,
         }
     }
 }
@@ -70,6 +74,7 @@ impl From<&MessageProperties> for SendOptions {
             priority: p.priority,
             whole: p.no_segmentation,
             stream: None,
+            ppid: None,
         }
     }
 }
@@ -79,7 +84,7 @@ const DEFAULT_PRIORITY: u32 = 100;
 
 /// What of this matters when the message is written, with what the connection says where the message does not (RFC 9622
 /// sections 9.1.3.3 and 9.1.3.7).
-fn how(properties: &TransportProperties, options: &SendOptions) -> How {
+pub(crate) fn how(properties: &TransportProperties, options: &SendOptions) -> How {
     let unwanted = |p| properties.preference(p, Role::Initiate) < Preference::NoPreference;
     How {
         replayable: options.safely_replayable,
@@ -88,6 +93,7 @@ fn how(properties: &TransportProperties, options: &SendOptions) -> How {
         whole: options.whole,
         priority: u16::try_from(options.priority).unwrap_or(u16::MAX),
         stream: options.stream.unwrap_or(0),
+        ppid: options.ppid.unwrap_or(0),
     }
 }
 
@@ -232,8 +238,10 @@ impl<N: Net> Engine<N> {
             }
         } else if !c.tx.is_empty() {
             let room = limit.saturating_sub(c.tx.waiting());
-            if len + PIECE > room {
-                c.wants_room = true;
+            if len + PIECE > room && !self.sctp_give_way(conn.0, len + PIECE - room, &options) {
+                if let Some(c) = self.conns.get_mut(conn.0) {
+                    c.wants_room = true;
+                }
                 return Err(SendError::Blocked { room: room.saturating_sub(PIECE) });
             }
         } else if crowded && len > limits.send_buffer && c.tx.held == 0 && c.state != ConnectionState::Establishing {

@@ -329,6 +329,10 @@ pub struct AssociationConfig {
     pub adaptation: Option<u32>,
     /// Authenticated chunks.
     pub authentication: Authentication,
+    /// What was handed over before the peer has lost its memory and was not begun is sent to who it is now, and an end that was asked for
+    /// is still wanted (RFC 9260 section 5.2.4, action A). Otherwise all of that is given up: for who says different things on different
+    /// associations, it would reach the wrong one.
+    pub outlives_restart: bool,
 }
 
 impl Default for AssociationConfig {
@@ -362,6 +366,7 @@ impl Default for AssociationConfig {
             linux_fragments: false,
             adaptation: None,
             authentication: Authentication::default(),
+            outlives_restart: true,
         }
     }
 }
@@ -435,6 +440,9 @@ pub struct Config {
     pub cookie_life: Duration,
     /// The most associations at once.
     pub max_associations: usize,
+    /// The most of those that peers at one address (for IPv6, in one network of 64 bits) have opened: who can receive at one address
+    /// gets through the cookies as often as it likes, and must not have them all. Many hosts may be behind one address.
+    pub max_per_source: usize,
     /// The most stateless answers that wait to be sent.
     pub max_replies: usize,
     /// Stateless answers to packets out of the blue, and INIT ACK chunks larger than three times their INIT, per second.
@@ -455,6 +463,7 @@ impl Default for Config {
             engine: None,
             cookie_life: Duration::from_secs(60),
             max_associations: 100_000,
+            max_per_source: usize::MAX,
             max_replies: 256,
             replies_per_second: 1000,
             replies_per_source: 100,

@@ -8,8 +8,8 @@ use core::time::Duration;
 use neater_base::Rng;
 use neater_link::LinkConfig;
 use neater_sctp::{AssociationConfig, CloseReason, Layer};
-use neater_sctp_wire::chunk::{Data, Sack, Shutdown};
-use neater_sctp_wire::{Array, Packet as Wire, StreamId, Tag};
+use neater_sctp_wire::chunk::{CookieEcho, Data, Init, Sack, Shutdown};
+use neater_sctp_wire::{Array, Chunk, Packet as Wire, Parameter, Parameters, StreamId, Tag, Tsn};
 use support::raw::{FIRST, Raw, data};
 use support::{World, config, ms};
 
@@ -46,6 +46,63 @@ fn strangers_from_one_source_are_answered_seldom_and_others_all_the_same() {
     assert_eq!(answers(&mut raw, "2001:db8::1", 2) + answers(&mut raw, "2001:db8::2", 2), 3, "one network of IPv6");
     raw.now += Duration::from_secs(1);
     assert_eq!(answers(&mut raw, "192.0.2.66", 100), 3, "in every second");
+}
+
+/// Who can receive at an address gets its cookies back: only a bound keeps it from having all the associations that there may be.
+#[test]
+fn one_source_has_no_more_associations_than_it_may_and_others_are_taken_all_the_same() {
+    let mut raw = Raw::listening(AssociationConfig::default());
+    let limits = neater_sctp::Config { max_per_source: 3, ..config(1, 1, AssociationConfig::default()) };
+    raw.server = neater_sctp::Endpoint::new(limits, [3; 32], &[4; 32]);
+    let remote = |host: &str, port: u16| std::net::SocketAddr::new(host.parse().unwrap(), port);
+    let ask = |raw: &mut Raw, from| {
+        let init = Init {
+            tag: Tag(7),
+            a_rwnd: 100_000,
+            outbound_streams: 10,
+            inbound_streams: 10,
+            initial_tsn: Tsn(FIRST),
+            parameters: Parameters::EMPTY,
+        };
+        raw.give_from(from, Tag::ZERO, &init);
+        raw.take().remove(0)
+    };
+    let cookie = |answer: &[u8]| {
+        let chunk = Wire::parse(answer).unwrap().chunks().next().unwrap().unwrap();
+        let Ok(Chunk::InitAck(ack)) = Chunk::decode(&chunk) else { return None };
+        let cookie = ack.0.parameters.iter().flatten().find_map(|p| match p {
+            Parameter::StateCookie(c) => Some(c.0.to_vec()),
+            _ => None,
+        });
+        Some((ack.0.tag, cookie?))
+    };
+    // Cookies cost nothing, and all are given before one has come back.
+    let cookies: Vec<_> = (0..10u16)
+        .map(|i| {
+            let from = remote("192.0.2.66", 1000 + i);
+            (from, cookie(&ask(&mut raw, from)).unwrap())
+        })
+        .collect();
+    for (from, (tag, bytes)) in &cookies {
+        raw.give_from(*from, *tag, &CookieEcho { cookie: bytes });
+    }
+    assert_eq!(raw.server.associations(), 3);
+    let aborts = raw.take().iter().filter(|p| support::kinds(p)[0] == 6).count();
+    assert_eq!(aborts, 7, "the others are told");
+    // From then on there are no cookies either; elsewhere there are.
+    assert!(cookie(&ask(&mut raw, remote("192.0.2.66", 2000))).is_none());
+    let other = remote("198.51.100.9", 1000);
+    let (tag, bytes) = cookie(&ask(&mut raw, other)).unwrap();
+    raw.give_from(other, tag, &CookieEcho { cookie: &bytes });
+    assert_eq!(raw.server.associations(), 4);
+    // One that is over makes room for another.
+    let ids: Vec<_> = core::iter::from_fn(|| raw.server.poll_event()).map(|(id, _)| id).collect();
+    raw.server.release(ids[0]);
+    raw.take();
+    let from = remote("192.0.2.66", 3000);
+    let (tag, bytes) = cookie(&ask(&mut raw, from)).unwrap();
+    raw.give_from(from, tag, &CookieEcho { cookie: &bytes });
+    assert_eq!(raw.server.associations(), 4);
 }
 
 #[test]

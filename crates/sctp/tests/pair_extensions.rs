@@ -106,6 +106,35 @@ fn a_short_message_passes_a_long_one_only_with_interleaving() {
     }
 }
 
+/// What is behind a message that was given up waits for FORWARD TSN; one that is lost itself is repeated with a round trip's delay by
+/// what the peer answers to later messages (RFC 3758 section 3.5, C3 and F2), and not by a timer that doubles.
+#[test]
+fn forward_tsn_is_repeated_while_the_peer_shows_that_it_has_not_come() {
+    for interleaving in [false, true] {
+        let lossy = LinkConfig::delay(ms(10)).with_loss(0.2);
+        let (mut w, [a, b]) = world(interleaving, Scheduler::FirstCome, LinkConfig::delay(ms(10)));
+        let now = w.now;
+        w.links.iter_mut().for_each(|way| way[0].set_config(now, lossy.clone()));
+        let options = SendOptions { reliability: Reliability::Retransmissions(0), ..SendOptions::default() };
+        let (mut sent, mut waited) = (Vec::new(), Vec::new());
+        for i in 0..3000u32 {
+            w.ends[0].send(a, StreamId(2), Bytes::copy_from_slice(&i.to_be_bytes()), options).unwrap();
+            sent.push(w.now);
+            w.run(ms(20));
+            for message in w.read(1, b) {
+                let number = u32::from_be_bytes(message.payload[..4].try_into().unwrap());
+                waited.push(w.now - sent[number as usize]);
+            }
+        }
+        waited.sort_unstable();
+        assert!(waited.len() > 2000, "{} of 3000 have come", waited.len());
+        let (median, most) = (waited[waited.len() / 2], waited[waited.len() - 1]);
+        let late = waited[waited.len() * 99 / 100];
+        println!("interleaving {interleaving}: median {median:?}, 99 % {late:?}, most {most:?}");
+        assert!(late <= ms(250) && most <= ms(500), "median {median:?}, 99 % {late:?}, most {most:?}");
+    }
+}
+
 #[test]
 fn a_peer_without_partial_reliability_is_not_asked_for_it() {
     let mut w = World::new(1, AssociationConfig::rfc9260(), LinkConfig::delay(ms(10)));

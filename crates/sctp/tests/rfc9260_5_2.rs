@@ -120,6 +120,24 @@ fn section_5_2_2_a_restart_must_not_bring_addresses_along() {
     works(&mut w, ids);
 }
 
+/// What the peer has named before is not new, whether we use it or not.
+#[test]
+fn section_5_2_2_a_restart_may_bring_addresses_that_no_path_leads_to() {
+    let one_path = AssociationConfig { max_paths: 1, ..AssociationConfig::default() };
+    let configs = [support::config(0, 2, AssociationConfig::default()), support::config(1, 2, one_path)];
+    let links = vec![LinkConfig::delay(ms(10)), LinkConfig::delay(ms(10))];
+    let mut w = World::with(1, configs.clone(), links);
+    let [_, b] = w.established();
+    w.run(ms(200));
+    assert_eq!(w.ends[1].paths(b).len(), 1);
+    let [client, _] = configs;
+    w.ends[0] = neater_sctp::Endpoint::new(client, [9; 32], &[9; 32]);
+    let a = w.connect(0);
+    w.run(ms(500));
+    assert!(w.saw(1, &Event::Restarted), "{:?}", w.events[0]);
+    works(&mut w, [a, b]);
+}
+
 #[test]
 fn section_5_2_3_an_init_ack_that_nobody_waits_for_is_discarded() {
     let mut w = world();
@@ -323,4 +341,27 @@ fn section_5_2_4_a_restart_does_not_make_us_forget_that_we_are_ending() {
     assert!(w.saw(1, &Event::Restarted));
     assert_eq!(w.closed(1), Some(neater_sctp::CloseReason::Shutdown));
     let _ = a;
+}
+
+/// For who says different things on different associations.
+#[test]
+fn section_5_2_4_what_waits_is_given_up_at_a_restart_where_that_was_asked_for() {
+    let association = AssociationConfig { outlives_restart: false, ..AssociationConfig::default() };
+    let mut w = World::new(1, association, LinkConfig::delay(ms(10)));
+    let [_, b] = w.established();
+    w.run(ms(100));
+    // The client is gone; more than the window takes waits for it, and the end after that.
+    w.ends[0] = neater_sctp::Endpoint::new(support::config(0, 1, AssociationConfig::default()), [9; 32], &[9; 32]);
+    for i in 0..50 {
+        w.send(1, b, 0, &[i; 1000]);
+    }
+    let now = w.now;
+    w.ends[1].shutdown(now, b);
+    let a = w.connect(0);
+    w.run(Duration::from_secs(10));
+    assert!(w.saw(1, &Event::Restarted));
+    assert_eq!(w.events[1].iter().filter(|(_, e)| matches!(e, Event::Failed { .. })).count(), 50);
+    assert_eq!(w.closed(1), None, "the end was of the other one");
+    assert!(w.read(0, a).is_empty());
+    works(&mut w, [a, b]);
 }

@@ -198,7 +198,8 @@ impl Connection {
     }
 
     /// Receives what has arrived of the next message, at most `max` bytes of a byte stream; `None` when the peer will send
-    /// no more. What a [`Connection::receive`] that was given up had gathered comes first.
+    /// no more. What a [`Connection::receive`] that was given up had gathered comes first. Where the connection is a whole SCTP
+    /// association, parts of several messages may alternate: [`MessageContext::message_number`] tells them apart.
     ///
     /// # Errors
     /// Why the connection is over.

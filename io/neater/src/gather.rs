@@ -3,44 +3,52 @@
 //! *Responsible for* keeping what was gathered whatever becomes of the receiver: a future that was dropped, a message that is
 //! too long, a receiver that takes parts from then on. *Not responsible for* reading.
 //!
-//! *Invariants*: bytes come out in the order in which they went in, each once, and none of one message with those of another.
+//! *Invariants*: the bytes of a message come out in the order in which they went in, each once, and none of one message with those
+//! of another; messages whose parts alternated come out in the order of their ends.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use neater_engine::{ConnectionError, Received};
 
 /// The most that whole-message receiving gathers, in bytes; `Connection::receive_partial` takes a longer message.
 pub(crate) const GATHER_MAX: usize = 64 << 20;
 
-/// Parts of one message that have come and have not been taken.
+/// Parts of messages that have come and have not been taken. Mostly they are of one.
 #[derive(Default)]
 pub(crate) struct Gathered {
+    begun: Vec<Begun>,
+}
+
+/// Parts of one message.
+struct Begun {
     data: BytesMut,
-    /// What came with the last part. `None`: nothing is here.
-    last: Option<Received>,
+    /// What came with the last part.
+    last: Received,
 }
 
 impl Gathered {
     /// Takes what is here for a receiver: `Some` if that answers it, so that nothing needs to be read.
     pub(crate) fn take(&mut self, max: usize, whole: bool) -> Option<Result<Received, ConnectionError>> {
-        let last = self.last.as_ref()?;
         if !whole {
-            return Some(Ok(self.take_part(max)?));
+            return if self.is_empty() { None } else { self.take_part(0, max).map(Ok) };
         }
-        if self.data.len() > GATHER_MAX {
+        let complete = self.begun.iter().position(|b| b.last.end_of_message && b.data.len() <= GATHER_MAX);
+        if let Some(at) = complete {
+            return self.take_part(at, usize::MAX).map(Ok);
+        }
+        if self.begun.iter().map(|b| b.data.len()).sum::<usize>() > GATHER_MAX {
             return Some(Err(ConnectionError::Unsupported("the message is over 64 MB: receive it in parts")));
         }
-        last.end_of_message.then(|| self.take_part(usize::MAX)).flatten().map(Ok)
+        None
     }
 
-    fn take_part(&mut self, max: usize) -> Option<Received> {
-        let n = self.data.len().min(max.max(1));
-        let data = self.data.split_to(n).freeze();
-        if !self.data.is_empty() {
-            let last = self.last.as_ref()?;
-            return Some(Received { data, end_of_message: false, is_final: false, ..last.clone() });
+    fn take_part(&mut self, at: usize, max: usize) -> Option<Received> {
+        let begun = self.begun.get_mut(at)?;
+        let n = begun.data.len().min(max.max(1));
+        let data = begun.data.split_to(n).freeze();
+        if !begun.data.is_empty() {
+            return Some(Received { data, end_of_message: false, is_final: false, ..begun.last.clone() });
         }
-        let last = self.last.take()?;
-        self.data = BytesMut::new();
+        let Begun { last, .. } = self.begun.remove(at);
         // Parts that were all empty and did not end the message say nothing.
         (last.end_of_message || !data.is_empty()).then_some(Received { data, ..last })
     }
@@ -48,22 +56,28 @@ impl Gathered {
     /// Adds a part, for a receiver of whole messages. What [`Gathered::take`] says then is its answer, or there is more to be
     /// read.
     pub(crate) fn add(&mut self, mut part: Received) {
-        self.data.extend_from_slice(&part.data);
-        part.data = Bytes::new();
-        // A message is early data if any of it was.
-        part.early |= self.last.as_ref().is_some_and(|l| l.early);
-        self.last = Some(part);
+        let data = core::mem::take(&mut part.data);
+        match self.begun.iter_mut().find(|b| b.last.message == part.message && !b.last.end_of_message) {
+            Some(begun) => {
+                begun.data.extend_from_slice(&data);
+                // A message is early data if any of it was.
+                part.early |= begun.last.early;
+                begun.last = part;
+            }
+            None => self.begun.push(Begun { data: BytesMut::from(&data[..]), last: part }),
+        }
     }
 
     /// Whether a part waits for the rest of its message.
     pub(crate) fn is_empty(&self) -> bool {
-        self.last.is_none()
+        self.begun.is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
 
     fn part(data: &'static [u8], end_of_message: bool) -> Received {
         Received {
@@ -71,6 +85,8 @@ mod tests {
             end_of_message,
             is_final: end_of_message,
             stream: None,
+            ppid: None,
+            message: None,
             ecn: None,
             early: false,
         }
@@ -84,6 +100,21 @@ mod tests {
         assert!(g.take(9, true).is_none() && !g.is_empty());
         g.add(part(b"cd", true));
         assert_eq!(g.take(1, true), Some(Ok(part(b"abcd", true))), "the most is for parts");
+        assert!(g.is_empty());
+    }
+
+    #[test]
+    fn parts_of_several_messages_are_told_apart() {
+        let of = |message, data, end| Received { message: Some(message), ..part(data, end) };
+        let mut g = Gathered::default();
+        for one in [of(1, b"a", false), of(2, b"x", false), of(1, b"b", false), of(2, b"y", true)] {
+            assert!(g.take(9, true).is_none());
+            g.add(one);
+        }
+        assert_eq!(g.take(9, true), Some(Ok(of(2, b"xy", true))));
+        assert!(g.take(9, true).is_none() && !g.is_empty());
+        g.add(of(1, b"c", true));
+        assert_eq!(g.take(9, true), Some(Ok(of(1, b"abc", true))));
         assert!(g.is_empty());
     }
 

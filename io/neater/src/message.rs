@@ -20,6 +20,8 @@ pub struct MessageContext {
     received_final: bool,
     early: bool,
     stream: Option<u16>,
+    ppid: Option<u32>,
+    message: Option<u64>,
 }
 
 impl MessageContext {
@@ -86,6 +88,27 @@ impl MessageContext {
         self.stream
     }
 
+    /// Tells such a peer what the bytes are: a payload protocol identifier of SCTP (RFC 9260 section 3.3.1), from IANA's list
+    /// or as both ends have agreed. 0 unless it is set; like the stream it means something only where the peer is not one of ours.
+    #[must_use]
+    pub fn with_payload_protocol(mut self, ppid: u32) -> Self {
+        self.ppid = Some(ppid);
+        self
+    }
+
+    /// The payload protocol identifier of a received message, where the connection is a whole SCTP association.
+    #[must_use]
+    pub fn payload_protocol(&self) -> Option<u32> {
+        self.ppid
+    }
+
+    /// Tells messages apart whose parts alternate, which only those of a whole SCTP association do: all parts of one have the same
+    /// number, and no other message has it.
+    #[must_use]
+    pub fn message_number(&self) -> Option<u64> {
+        self.message
+    }
+
     /// Whether it may be delivered more than once.
     #[must_use]
     pub fn safely_replayable(&self) -> bool {
@@ -140,12 +163,13 @@ impl MessageContext {
             priority: says(MessageProperty::MsgPriority).then_some(self.properties.priority),
             whole: says(MessageProperty::NoSegmentation).then_some(self.properties.no_segmentation),
             stream: self.stream,
+            ppid: self.ppid,
         }
     }
 
     pub(crate) fn received(remote: Option<SocketAddr>, local: Option<SocketAddr>, part: &Received) -> Self {
-        let Received { ecn, is_final, early, stream, .. } = *part;
-        Self { remote, local, ecn, received_final: is_final, early, stream, ..Self::default() }
+        let Received { ecn, is_final, early, stream, ppid, message, .. } = *part;
+        Self { remote, local, ecn, received_final: is_final, early, stream, ppid, message, ..Self::default() }
     }
 }
 
@@ -160,6 +184,7 @@ pub(crate) struct Stated {
     priority: Option<u32>,
     whole: Option<bool>,
     stream: Option<u16>,
+    ppid: Option<u32>,
 }
 
 impl Stated {
@@ -174,6 +199,7 @@ impl Stated {
             priority: self.priority.unwrap_or(defaults.priority),
             whole: self.whole.unwrap_or(defaults.whole),
             stream: self.stream.or(defaults.stream),
+            ppid: self.ppid.or(defaults.ppid),
             ..defaults
         }
     }

@@ -9,11 +9,21 @@ use crate::{Engine, Stack};
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::{Net, NetError};
-use std::net::SocketAddr;
+use neater_race::{MAX_ATTEMPT_DELAY, Outcome};
+
+/// How long the cached outcome is tried alone, in nanoseconds: as long as between two attempts, and not less than its peer needs
+/// to answer as quickly as last time, with a quarter of that for the vagaries of queues. Without that, every connect over a path
+/// that is longer than the delay between attempts would race again, and wait for a better candidate that is silent.
+#[inline]
+pub(super) fn patience(outcome: &Outcome, attempt_delay: u64) -> u64 {
+    let rtt = outcome.rtt.unwrap_or_default().min(MAX_ATTEMPT_DELAY * 4 / 5);
+    attempt_delay.max((rtt + rtt / 4).as_nanos() as u64)
+}
 
 impl<N: Net> Engine<N> {
     /// Tries what worked last time, alone. False: it failed at once.
-    pub(super) fn try_cached(&mut self, conn: Key, stack: Stack, addr: SocketAddr, first: &Option<Bytes>) -> bool {
+    pub(super) fn try_cached(&mut self, conn: Key, stack: Stack, outcome: &Outcome, first: &Option<Bytes>) -> bool {
+        let addr = outcome.addr;
         if self.conns.get(conn).is_some_and(|c| c.request.observe) {
             self.step(conn, Step::FromCache { stack, addr });
         }
@@ -33,8 +43,8 @@ impl<N: Net> Engine<N> {
                         What::Sctp(sctp) => Io::SctpPending { sctp },
                         What::Dtls(dtls) => Io::Dtls { dtls },
                     };
-                    let at = self.now.after_nanos(c.request.attempt_delay);
-                    self.timers.push_in_order(at, Timer::Cached(conn));
+                    let at = self.now.after_nanos(patience(outcome, c.request.attempt_delay));
+                    self.timers.push(at, Timer::Cached(conn));
                 }
                 true
             }
@@ -45,7 +55,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The cached outcome has not answered within an attempt delay: race the rest, without giving it up.
+    /// The cached outcome has not answered in time: race the rest, without giving it up.
     pub(crate) fn cached_timeout(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.state != ConnectionState::Establishing || c.est.is_some() || c.is_greeting() {

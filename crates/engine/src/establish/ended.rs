@@ -74,7 +74,8 @@ impl<N: Net> Engine<N> {
         }
         // An outcome that was used is no news: it is tried anew when its lifetime ends.
         if let Some(key) = cache_key.filter(|_| raced) {
-            let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(establishment));
+            let rtt = lessons.answered_after.unwrap_or(establishment);
+            let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(rtt));
             self.outcomes.record_success(now, key, outcome);
             if let Some(until) = self.resolved_until(conn, addr.is_ipv4()) {
                 self.outcomes.expire_by(&key, until);

@@ -45,6 +45,8 @@ pub(crate) struct Trial {
 pub(super) struct Lessons {
     /// What has got through.
     won: Option<(CacheKey, StackId, SocketAddr)>,
+    /// How long its peer took to its first answer.
+    pub(super) answered_after: Option<Duration>,
     now: Vec<(CacheKey, Lesson)>,
     /// Attempts over QUIC and SCTP whose time is up later.
     trials: Vec<(What, CacheKey, Lesson, Instant)>,
@@ -150,6 +152,8 @@ impl<N: Net> Engine<N> {
         // Without an entry, it is the cached outcome, and there is one path.
         let won_path = entry.map_or(PathId(0), |r| r.candidate.path);
         let won_rtt = entry.and_then(|r| r.rtt);
+        let handshake = entry.and_then(|r| Some(r.established_at? - r.started_at?));
+        lessons.answered_after = won_rtt.or(handshake);
         lessons.won = path_key(c, est, won_path).map(|key| (key, StackId(won.0 as u16), won.1));
         let fair = FAIR_TIME.max(won_rtt.unwrap_or_default() * FAIR_ROUND_TRIPS).min(MAX_ATTEMPT_DELAY);
         let lesson = |path, stack, addr, cause| lesson(stack, addr, cause, (path == won_path).then_some(won));

@@ -8,8 +8,9 @@ use crate::establish::{Trial, What};
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
 use crate::ids::GroupId;
-use crate::request::Compiled;
+use crate::request::{Compiled, keep_alive};
 use crate::{ConnectionId, Engine, RemoteEndpoint, Stack};
+use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, SocketOptions};
 use neater_property::{Preference, Role, SelectionProperty as P};
@@ -19,6 +20,13 @@ use neater_sctp::{AssociationId, CloseReason, ConnectError, LayerId, Route, Sche
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// How many endpoints of a socket are looked at for one that can take another association, before a new one is made.
+const ENDS_ASKED: usize = 8;
+/// A program that asks for keep-alives wants to know when nobody answers them: after so many times their interval.
+const UNANSWERED: u32 = 3;
+/// And not sooner than this: between two of them there is a retransmission timeout more (RFC 9260 section 8.3).
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// What of a request an endpoint is made for.
 fn profile(request: &Compiled, role: Role) -> Profile {
@@ -32,7 +40,11 @@ fn profile(request: &Compiled, role: Role) -> Profile {
         S::FairCapacity => Scheduler::FairBandwidth,
         S::WeightedFairQueueing => Scheduler::WeightedFair,
     };
-    Profile { heartbeats: properties.preference(P::KeepAlive, role) >= Preference::NoPreference, scheduler }
+    Profile {
+        heartbeats: properties.preference(P::KeepAlive, role) >= Preference::NoPreference,
+        keep_alive: keep_alive(properties, role),
+        scheduler,
+    }
 }
 
 /// What the scheduler makes of `connPriority`, of which 100 is the default and less goes first: a weight, where it weighs.
@@ -62,7 +74,7 @@ impl<N: Net> Engine<N> {
         // With the scope of a link-local address.
         let mut route = addr;
         route.set_port(udp_port);
-        let end = self.sctp_client_end(addr, route, request, options)?;
+        let end = self.sctp_client_end(addr, request, options)?;
         let now = self.now;
         let Some(e) = self.sctp_ends.get_mut(end) else { return Err(AttemptError::NoAddress) };
         let to = Route { layer: LayerId(0), remote: route };
@@ -98,7 +110,6 @@ impl<N: Net> Engine<N> {
     fn sctp_client_end(
         &mut self,
         addr: SocketAddr,
-        route: SocketAddr,
         request: &Arc<Compiled>,
         options: &SocketOptions,
     ) -> Result<Key, AttemptError> {
@@ -120,9 +131,8 @@ impl<N: Net> Engine<N> {
         };
         let profile = profile(request, Role::Initiate);
         let ends = self.sctp_sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
-        let free = |e: &SctpEnd| e.profile == profile && !self.is_sctp_peer(e, addr, route);
-        // Few have more than a handful: more than one is needed only for several associations with one peer.
-        let found = ends.into_iter().flatten().find(|k| self.sctp_ends.get(*k).is_some_and(free));
+        let free = |e: &SctpEnd| e.profile == profile && !self.is_sctp_peer(e, addr.port());
+        let found = ends.into_iter().flatten().take(ENDS_ASKED).find(|k| self.sctp_ends.get(*k).is_some_and(free));
         match found.or_else(|| self.open_sctp_end(socket, 0, profile, None)) {
             Some(end) => Ok(end),
             None => {
@@ -132,9 +142,10 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Whether an endpoint has an association with this peer.
-    fn is_sctp_peer(&self, end: &SctpEnd, addr: SocketAddr, route: SocketAddr) -> bool {
-        end.endpoint.is_peer(Route { layer: LayerId(0), remote: route }, addr.port())
+    /// Whether an endpoint has an association with this SCTP port of anybody. Two endpoints have one association at most (RFC 9260
+    /// section 1.3), and two addresses may be of one host: the second would be taken for a restart of the first.
+    fn is_sctp_peer(&self, end: &SctpEnd, port: u16) -> bool {
+        end.associations.values().any(|k| self.sctps.get(*k).is_none_or(|a| a.remote.port() == port))
     }
 
     #[allow(clippy::too_many_arguments, reason = "the parts of an association")]
@@ -182,8 +193,16 @@ impl<N: Net> Engine<N> {
             early: false,
             started: self.now,
         });
+        let now = self.now;
+        let patience = self.sctps.get(key).and_then(|a| a.request.properties.connection.timeout);
         if let Some(e) = self.sctp_ends.get_mut(end) {
             e.associations.insert(id, key);
+            if patience.is_some() {
+                e.endpoint.set_patience(id, patience);
+            }
+            if let Some(every) = e.profile.keep_alive {
+                e.endpoint.set_silence(now, id, Some((every * UNANSWERED).max(SILENCE)));
+            }
         }
         key
     }

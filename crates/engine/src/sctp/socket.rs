@@ -14,8 +14,8 @@ use crate::ids::Owner;
 use core::time::Duration;
 use hashbrown::HashMap;
 use neater_base::Key;
-use neater_base::net::{Ecn, ErrorKind, IcmpError, Net, Ready, RecvBatch, SocketOption, SocketOptions, Transmit};
-use neater_sctp::{AssociationConfig, Config, Endpoint, Extensions, Layer, LayerId, Route};
+use neater_base::net::{self, Ecn, ErrorKind, IcmpError, Net, Ready, RecvBatch, SocketOption, SocketOptions};
+use neater_sctp::{AssociationConfig, Config, Endpoint, Extensions, Layer, LayerId, Route, Scheduler, Transmit};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -36,6 +36,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The receive buffer of an association, which is one for all its streams, by what is kept of datagrams: 1 MB if nothing else
 /// was said.
 const RECEIVE_FACTOR: usize = 4;
+/// How often INIT and COOKIE ECHO are sent again: for 63 seconds, as a SYN. RFC 9260 section 16 suggests 8 times, which is four
+/// minutes for who waits.
+const INITS: u32 = 5;
 /// How many streams each side may open: half of these numbers are one side's.
 const STREAMS: u16 = 4096;
 /// The longest SCTP packet that is ever written.
@@ -61,8 +64,17 @@ impl<N: Net> Engine<N> {
         let key = self.sctp_sockets.next_key();
         let sock = self.net.udp(Owner::SctpSocket(key).token(), family, &with).map_err(AttemptError::Net)?;
         let options = options.clone();
-        let (ends, waiting) = (BTreeMap::new(), Vec::new());
-        self.sctp_sockets.insert(SctpSocket { sock, ends, writable: true, blocked: None, waiting, server, options });
+        self.sctp_sockets.insert(SctpSocket {
+            sock,
+            ends: BTreeMap::new(),
+            nobody: None,
+            whole: true,
+            writable: true,
+            blocked: None,
+            waiting: Vec::new(),
+            server,
+            options,
+        });
         Ok(key)
     }
 
@@ -82,18 +94,34 @@ impl<N: Net> Engine<N> {
             p if s.ends.contains_key(&p) => return None,
             p => p,
         };
+        let key = self.make_sctp_end(socket, port, profile, listener);
+        self.sctp_sockets.get_mut(socket)?.ends.insert(port, key);
+        Some(key)
+    }
+
+    /// The most that the receive buffer of an association grows to.
+    pub(super) fn sctp_receive_buffer(&self) -> u32 {
+        u32::try_from(self.limits.datagram_buffer.saturating_mul(RECEIVE_FACTOR)).unwrap_or(u32::MAX)
+    }
+
+    fn make_sctp_end(&mut self, socket: Key, port: u16, profile: Profile, listener: Option<Key>) -> Key {
         let secret = self.config.shared_secret.unwrap_or(self.config.seed);
         let association = AssociationConfig {
             outbound_streams: STREAMS,
             inbound_streams: STREAMS,
-            receive_buffer: u32::try_from(self.limits.datagram_buffer.saturating_mul(RECEIVE_FACTOR))
-                .unwrap_or(u32::MAX),
+            receive_buffer: self.sctp_receive_buffer(),
             send_buffer: self.limits.send_buffer,
             max_message: self.limits.message,
-            heartbeat_interval: profile.heartbeats.then_some(HEARTBEAT),
+            heartbeat_interval: profile.heartbeats.then(|| profile.keep_alive.map_or(HEARTBEAT, |k| k.min(HEARTBEAT))),
             scheduler: profile.scheduler,
             extensions: Extensions::default(),
             adaptation: Some(ADAPTATION),
+            max_init_retransmits: INITS,
+            // It is another connection's then.
+            outlives_restart: false,
+            // The system chooses the source of a packet by where it goes: at another address of a peer that has several, we would
+            // be somebody that it does not know, and be answered as such, with an ABORT chunk (RFC 9260 section 8.4).
+            max_paths: 1,
             ..AssociationConfig::default()
         };
         let config = Config {
@@ -101,6 +129,7 @@ impl<N: Net> Engine<N> {
             port,
             accept: listener.is_some(),
             max_associations: self.limits.connections,
+            max_per_source: self.limits.sctp_per_source,
             association,
             ..Config::default()
         };
@@ -109,7 +138,7 @@ impl<N: Net> Engine<N> {
         let [_, _, cookies] = core::array::from_fn(|_| secrets.seed());
         let endpoint = Endpoint::new(config, self.rng.seed(), &cookies);
         let associations = HashMap::with_hasher(foldhash::fast::FixedState::with_seed(self.rng.u64()));
-        let key = self.sctp_ends.insert(SctpEnd {
+        self.sctp_ends.insert(SctpEnd {
             socket,
             endpoint,
             associations,
@@ -120,8 +149,23 @@ impl<N: Net> Engine<N> {
             ending: VecDeque::new(),
             hungry: Vec::new(),
             left: None,
-        });
-        self.sctp_sockets.get_mut(socket)?.ends.insert(port, key);
+        })
+    }
+
+    /// Whoever answers packets to a port that nobody has, as RFC 9260 section 8.4 says: INIT with ABORT, so that a peer need not find
+    /// out by its timers, and within the bounds on answers to a source.
+    fn sctp_nobody(&mut self, socket: Key, port: u16) -> Option<Key> {
+        let known = self.sctp_sockets.get(socket)?.nobody;
+        let key = match known {
+            Some(key) => key,
+            None => {
+                let profile = Profile { heartbeats: false, keep_alive: None, scheduler: Scheduler::FirstCome };
+                let key = self.make_sctp_end(socket, port, profile, None);
+                self.sctp_sockets.get_mut(socket)?.nobody = Some(key);
+                key
+            }
+        };
+        self.sctp_ends.get_mut(key)?.endpoint.set_port(port);
         Some(key)
     }
 
@@ -140,6 +184,11 @@ impl<N: Net> Engine<N> {
             let most = self.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX);
             let Some(train) = gather(end, now, most, &mut self.packet) else { return false };
             let contents = &self.packet[..train.len];
+            if train.whole != s.whole {
+                // Rare: chunks that were cut when packets could be longer. Without the option they travel like any UDP datagram.
+                s.whole = train.whole;
+                let _ = self.net.set(s.sock, SocketOption::DontFragment(train.whole));
+            }
             match self.net.send(s.sock, &train.transmit(contents)) {
                 Ok(()) => {}
                 Err(e) if e.is_would_block() => {
@@ -222,7 +271,8 @@ impl<N: Net> Engine<N> {
         let now = self.now;
         let Some(s) = self.sctp_sockets.get(socket) else { return };
         let Some(port) = data.get(2..4).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
-        let Some(key) = s.ends.get(&port).copied() else { return };
+        let known = s.ends.get(&port).copied();
+        let Some(key) = known.or_else(|| self.sctp_nobody(socket, port)) else { return };
         let Some(end) = self.sctp_ends.get_mut(key) else { return };
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         end.endpoint.handle_packet(now, Route { layer: LayerId(0), remote: from }, marked, data);
@@ -284,6 +334,9 @@ impl<N: Net> Engine<N> {
         if self.sctp_sockets.get(socket).is_some_and(|s| s.ends.is_empty()) {
             self.sctp_clients.retain(|(_, k)| *k != socket);
             if let Some(s) = self.sctp_sockets.remove(socket) {
+                if let Some(nobody) = s.nobody {
+                    self.sctp_ends.remove(nobody);
+                }
                 self.net.close(s.sock);
             }
         }
@@ -309,12 +362,20 @@ fn gather(end: &mut SctpEnd, now: neater_base::Instant, most: usize, packet: &mu
             },
         };
         match &mut train {
-            None if most == 1 => return Some(Train { route: one.route, ect: one.ect, len: one.len, segment: one.len }),
-            None => train = Some(Train { route: one.route, ect: one.ect, len: one.len, segment: one.len }),
+            None => {
+                let Transmit { route, ect, whole, len } = one;
+                let first = Train { route, ect, whole, len, segment: len };
+                // The system cuts a train into packets as they are, but not those packets.
+                if most == 1 || !whole {
+                    return Some(first);
+                }
+                train = Some(first);
+            }
             Some(t) => {
                 let count = t.len / t.segment;
                 let fits = one.route == t.route
                     && one.ect == t.ect
+                    && one.whole
                     && one.len <= t.segment
                     && count < most
                     && t.len + one.len <= UDP_MAX;
@@ -333,8 +394,8 @@ fn gather(end: &mut SctpEnd, now: neater_base::Instant, most: usize, packet: &mu
 }
 
 impl Train {
-    fn transmit<'a>(&self, contents: &'a [u8]) -> Transmit<'a> {
-        Transmit {
+    fn transmit<'a>(&self, contents: &'a [u8]) -> net::Transmit<'a> {
+        net::Transmit {
             destination: self.route.remote,
             source: None,
             ecn: if self.ect { Ecn::Ect0 } else { Ecn::NotEct },

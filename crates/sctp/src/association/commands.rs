@@ -9,6 +9,7 @@ use crate::receive::Message;
 use crate::send::{Pending, Reliability, SendOptions};
 use bytes::Bytes;
 use core::cmp::Reverse;
+use core::time::Duration;
 use neater_base::Instant;
 use neater_sctp_wire::cause::UserAbort;
 use neater_sctp_wire::{Ppid, StreamId};
@@ -123,6 +124,14 @@ impl Association {
         if self.is_receiving() && self.rx.has_opened(self.silly()) {
             self.rx.arrivals.acknowledge_now();
         }
+    }
+
+    pub(crate) const fn set_patience(&mut self, patience: Option<Duration>) {
+        self.patience = patience;
+    }
+
+    pub(crate) const fn set_silence(&mut self, now: Instant, silence: Option<Duration>) {
+        (self.silence, self.heard) = (silence, now);
     }
 
     pub(crate) fn set_send_buffer(&mut self, bytes: usize) {

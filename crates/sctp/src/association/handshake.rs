@@ -219,7 +219,8 @@ impl Association {
             return false;
         }
         // The application's wish to end it outlives the peer's memory.
-        let ending = matches!(self.state, State::ShutdownPending | State::ShutdownSent);
+        let keeps = self.config.outlives_restart;
+        let ending = keeps && matches!(self.state, State::ShutdownPending | State::ShutdownSent);
         // What was sent may or may not have arrived; what was not sent at all can still be.
         let sent = self.out.drain().into_iter().filter(|s| s.fate != Fate::Abandoned);
         let sent: Vec<_> = sent.map(|s| (s.piece.id, s.piece.stream)).collect();
@@ -230,6 +231,10 @@ impl Association {
         failed.dedup();
         for (message, stream) in failed {
             self.events.push_back(Event::Failed { message, stream, sent: true });
+        }
+        let (waiting, never) = if keeps { (waiting, Vec::new()) } else { (Vec::new(), waiting) };
+        for (stream, message) in never.into_iter().filter(|(_, m)| m.started.is_none()) {
+            self.events.push_back(Event::Failed { message: message.id, stream, sent: false });
         }
         (self.tag, self.initial, self.random) = (cookie.tag, cookie.initial, random);
         self.out = Outstanding::new(first(cookie.initial.0));

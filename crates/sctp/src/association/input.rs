@@ -51,6 +51,7 @@ impl Association {
             return;
         }
         let path = self.path_of(route);
+        self.heard = now;
         self.stats.packets_received += 1;
         self.stats.marked += u64::from(marked);
         let mut arrived =

@@ -70,6 +70,24 @@ impl Association {
         self.late = lost;
     }
 
+    /// The peer's window was closed and is open again: what it has not acknowledged after a round trip are probes that it had no room
+    /// for. They go again at once, and not when a timer expires that has been doubled with each of them; the network has lost nothing.
+    pub(super) fn probes_were_dropped(&mut self, now: Instant) {
+        let mut dropped = core::mem::take(&mut self.late);
+        for (tsn, sent) in self.out.iter().filter(|(_, s)| s.fate == Fate::InFlight) {
+            let rtt = self.paths[usize::from(sent.path.0)].rtt.smoothed().unwrap_or_default();
+            if now - sent.sent_at > rtt {
+                dropped.push(tsn);
+            }
+        }
+        for tsn in dropped.drain(..) {
+            if let Some((path, size)) = self.out.lose(tsn, false) {
+                self.paths[usize::from(path.0)].leave(size);
+            }
+        }
+        self.late = dropped;
+    }
+
     /// A chunk is lost.
     fn lose(&mut self, tsn: u64, timed_out: bool) {
         if let Some((path, size)) = self.out.lose(tsn, timed_out) {

@@ -36,6 +36,7 @@ use crate::send::Queues;
 use crate::serial::first;
 use crate::stats::{AssociationStats, PathStats};
 use core::cmp::Reverse;
+use core::time::Duration;
 use neater_base::Instant;
 use neater_sctp_wire::{StreamId, Tag, Tsn};
 use std::collections::{BinaryHeap, VecDeque};
@@ -78,6 +79,8 @@ struct Outbox {
     cwr: Option<Tsn>,
     /// FORWARD TSN or I-FORWARD-TSN.
     forward: bool,
+    /// The last that was sent and has not been acknowledged.
+    forwarded: Option<partial::Forwarded>,
 }
 
 /// The timers that are the association's and not a path's (RFC 9260 section 6.3, 9.2, 6.1).
@@ -138,6 +141,8 @@ pub(crate) struct Association {
     /// `a_rwnd` of the peer's last SACK chunk.
     peer_window: u32,
     paths: Vec<Path>,
+    /// Addresses that the peer has named and that no path leads to: those of another family, or beyond the most paths.
+    elsewhere: Vec<std::net::IpAddr>,
     /// The path that data goes, as an index; the one that the application or the handshake chose is `preferred`.
     current: usize,
     preferred: usize,
@@ -154,6 +159,12 @@ pub(crate) struct Association {
     tries: u32,
     /// Transmissions in a row that were not answered: the counter of section 8.1.
     errors: u32,
+    /// For how long data may be outstanding without any of it being acknowledged, and since when that is so.
+    patience: Option<Duration>,
+    unanswered: Instant,
+    /// For how long the peer may say nothing at all once the association is up, and when it has spoken last.
+    silence: Option<Duration>,
+    heard: Instant,
     /// Messages with a deadline.
     expiries: BinaryHeap<Reverse<(Instant, u16, MessageId)>>,
     reconfig: reconfig::Reconfig,
@@ -217,6 +228,7 @@ impl Association {
             queues: Queues::new(config.scheduler, false, config.outbound_streams),
             out: Outstanding::new(first(initial.0)),
             peer_window: 0,
+            elsewhere: Vec::new(),
             paths: Vec::with_capacity(1),
             current: 0,
             preferred: 0,
@@ -228,6 +240,10 @@ impl Association {
             timers: Deadlines::default(),
             tries: 0,
             errors: 0,
+            patience: None,
+            unanswered: Instant::ZERO,
+            silence: None,
+            heard: Instant::ZERO,
             expiries: BinaryHeap::new(),
             reconfig: reconfig::Reconfig::default(),
             addresses: addresses::Addresses::default(),
@@ -340,6 +356,13 @@ impl Association {
                 self.add_path(Route { layer, remote }, room, PathState::Unconfirmed);
             }
         }
+        let unused = peer.addresses.iter().filter(|a| !self.routes().any(|r| r.remote.ip() == **a));
+        self.elsewhere = unused.copied().collect();
+    }
+
+    /// Whether an address is the peer's, by what it has said or by where it sends from.
+    pub(crate) fn is_peers(&self, address: std::net::IpAddr) -> bool {
+        self.elsewhere.contains(&address) || self.routes().any(|r| r.remote.ip() == address)
     }
 
     pub(crate) const fn tag(&self) -> Tag {

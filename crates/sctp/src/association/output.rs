@@ -267,11 +267,10 @@ impl Association {
             self.outbox.cwr = None;
         }
         if self.outbox.forward && !matches!(self.state, State::CookieEchoed(_)) {
-            let said = self.is_sending() && self.write_forward(packet)?;
+            let said = if self.is_sending() { self.write_forward(packet)? } else { None };
             self.outbox.forward = false;
-            let path = &mut self.paths[self.current];
-            if said {
-                path.t3.get_or_insert(now + path.rtt.rto());
+            if let Some(to) = said {
+                self.has_forwarded(now, to);
             }
         }
         self.write_reconfig(now, packet)?;
@@ -398,6 +397,9 @@ impl Association {
         let piece = self.queues.take(room)?;
         let size = (header + piece.payload.len()).next_multiple_of(4) as u16;
         let tsn = self.out.next();
+        if self.out.is_empty() {
+            self.unanswered = now;
+        }
         // It fits, for that was asked before.
         self.write_chunk(packet, tsn, &piece).ok()?;
         self.out.push(now, self.paths[index].id, size, piece);

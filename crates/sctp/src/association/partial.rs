@@ -12,7 +12,50 @@ use neater_sctp_wire::chunk::{ForwardTsn, IForwardTsn, Skipped, SkippedMessage};
 use neater_sctp_wire::{Array, Full, Mid, PacketBuilder, Ppid, Ssn, StreamId, Tsn};
 use std::collections::BTreeMap;
 
+/// A FORWARD TSN or I-FORWARD-TSN chunk that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Forwarded {
+    /// The cumulative TSN that it moves the peer to.
+    to: u64,
+    /// When it was sent last.
+    at: Instant,
+    /// It was sent before.
+    again: bool,
+    /// The path, as an index.
+    path: usize,
+}
+
 impl Association {
+    /// A SACK chunk has come; `advanced`: it has moved the cumulative TSN. What was given up and is not acknowledged is said again
+    /// (RFC 3758 section 3.5, C3), but the same not more than once in a round trip (F2).
+    pub(super) fn forward_again(&mut self, now: Instant, advanced: bool) {
+        if let Some(f) = self.outbox.forwarded.filter(|f| f.to < self.out.base()) {
+            self.outbox.forwarded = None;
+            // The peer is there. What was sent once measures the round trip, like any chunk (RFC 9260 section 6.3.1, C5).
+            self.errors = 0;
+            if !f.again {
+                self.paths[f.path].rtt.sample(now - f.at);
+            }
+            if self.paths[f.path].errors > 0 {
+                self.answered(f.path);
+            }
+        }
+        let Some(to) = self.out.advanced() else { return };
+        let rtt = &self.paths[self.current].rtt;
+        let patience = rtt.smoothed().unwrap_or(rtt.rto());
+        let waits = self.outbox.forwarded.is_some_and(|f| f.to >= to && now < f.at + patience);
+        self.outbox.forward |= advanced || !waits;
+    }
+
+    /// The chunk that says that the peer is to move on has been written.
+    pub(super) fn has_forwarded(&mut self, now: Instant, to: u64) {
+        let again = self.outbox.forwarded.is_some_and(|f| f.to >= to);
+        let path = self.current;
+        self.outbox.forwarded = Some(Forwarded { to, at: now, again, path });
+        let path = &mut self.paths[path];
+        path.t3.get_or_insert(now + path.rtt.rto());
+    }
+
     /// Gives up a message: what waits of it is dropped, what was sent is not sent again.
     pub(super) fn abandon(&mut self, stream: StreamId, id: MessageId) {
         let waiting = self.queues.remove(stream, id);
@@ -105,9 +148,9 @@ impl Association {
     }
 
     /// Writes a FORWARD TSN or I-FORWARD-TSN chunk that moves the peer's cumulative TSN over what was given up, with as many
-    /// streams as fit. Returns whether there was anything to say.
-    pub(super) fn write_forward(&self, packet: &mut PacketBuilder<'_>) -> Result<bool, Full> {
-        let Some(mut last) = self.out.advanced() else { return Ok(false) };
+    /// streams as fit. Returns where to, if there was anything to say.
+    pub(super) fn write_forward(&self, packet: &mut PacketBuilder<'_>) -> Result<Option<u64>, Full> {
+        let Some(mut last) = self.out.advanced() else { return Ok(None) };
         let per_stream = if self.agreed.interleaving { 8 } else { 4 };
         let most = (packet.room().saturating_sub(8)) / per_stream;
         let mut streams: BTreeMap<(u16, bool), u32> = BTreeMap::new();
@@ -137,6 +180,6 @@ impl Association {
                 streams.iter().map(|((s, _), n)| Skipped { stream: StreamId(*s), ssn: Ssn(*n as u16) }).collect();
             packet.push(&ForwardTsn { cumulative, skipped: Array::from(&list[..]) })?;
         }
-        Ok(true)
+        Ok(Some(last))
     }
 }

@@ -48,10 +48,14 @@ impl Association {
         if self.out.has_reneged() {
             self.out.forget_received();
         }
+        let opened = self.peer_window == 0 && window.is_some_and(|w| w > 0);
         if let Some(window) = window {
             self.peer_window = window;
         }
         let any = self.paths.iter().any(|p| p.ack.delivered > 0);
+        if any || advanced || opened {
+            self.unanswered = now;
+        }
         if any {
             self.errors = 0;
         }
@@ -67,14 +71,15 @@ impl Association {
         for index in 0..self.paths.len() {
             self.path_acknowledged(now, index, advanced, duplicates);
         }
+        if opened {
+            self.probes_were_dropped(now);
+        }
         self.tail_probe_acknowledged(now, duplicates);
         self.after_losses(now);
         for index in 0..self.paths.len() {
             self.path_timers(now, index);
         }
-        if self.out.advanced().is_some() && advanced {
-            self.outbox.forward = true; // RFC 3758 section 3.5, C3 and A2.
-        }
+        self.forward_again(now, advanced);
     }
 
     /// Marks what has arrived, and collects what it means to each path.

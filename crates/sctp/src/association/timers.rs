@@ -18,10 +18,21 @@ impl Association {
         let expiry = self.expiries.peek().map(|e| e.0.0);
         let answering = self.is_receiving() && !matches!(self.state, State::CookieEchoed(_));
         let sack = if answering { self.rx.arrivals.deadline() } else { None };
-        let own = [t.t1, t.t2, t.guard, t.reconfig, t.asconf, probe, expiry, sack].into_iter().flatten().min();
+        let hopeless = self.hopeless_at();
+        let own =
+            [t.t1, t.t2, t.guard, t.reconfig, t.asconf, probe, expiry, sack, hopeless].into_iter().flatten().min();
         let paths =
             self.paths.iter().filter_map(|p| [p.next_timeout(), p.paced_until].into_iter().flatten().min()).min();
         [own, paths].into_iter().flatten().min()
+    }
+
+    /// When the application has waited long enough for an acknowledgment of what is outstanding, or for any word. Nothing can be said
+    /// of a peer whose window is closed: probes of it become seldom.
+    fn hopeless_at(&self) -> Option<Instant> {
+        let unanswered = self.patience.filter(|_| !self.out.is_empty() && self.peer_window > 0);
+        let opening = matches!(self.state, State::CookieWait | State::CookieEchoed(_));
+        let silent = self.silence.filter(|_| !opening).map(|s| self.heard + s);
+        [unanswered.map(|p| self.unanswered + p), silent].into_iter().flatten().min()
     }
 
     /// Does what is due. Early or repeated calls have no effect.
@@ -30,6 +41,9 @@ impl Association {
             return;
         }
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        if due(self.hopeless_at()) {
+            return self.close(CloseReason::Unreachable);
+        }
         if due(self.timers.t1) {
             self.t1_timeout();
         }

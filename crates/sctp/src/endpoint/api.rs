@@ -60,6 +60,7 @@ impl Endpoint {
             scheduled: Instant::FAR_FUTURE,
             gone: false,
             released: false,
+            opened_from: None,
         });
         self.touch(key);
         key

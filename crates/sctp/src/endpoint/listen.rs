@@ -1,6 +1,7 @@
 //! INIT and COOKIE ECHO chunks: associations that peers open (RFC 9260 sections 5.1 and 5.2).
 
 use super::Endpoint;
+use super::sources::Source;
 use crate::association::{Association, Resolution, Setup, State};
 use crate::handshake::{Cookie, CookieError, Offer, Refusal, write_init};
 use crate::ids::Route;
@@ -24,6 +25,12 @@ impl Endpoint {
     fn known_by(&self, route: Route, port: u16, addresses: &[IpAddr]) -> Option<Key> {
         let named = addresses.iter().map(|a| SocketAddr::new(*a, route.remote.port()));
         core::iter::once(route.remote).chain(named).find_map(|a| self.index.by_peer(a, port))
+    }
+
+    /// Whether no association more is taken from there.
+    fn is_full_for(&self, route: Route) -> bool {
+        let own = self.sources.of(Source::of(route.remote.ip()));
+        self.associations.len() >= self.config.max_associations || own >= self.config.max_per_source
     }
 
     pub(super) fn on_init(&mut self, now: Instant, route: Route, packet: &Packet<'_>, raw: &RawChunk<'_>) {
@@ -59,7 +66,7 @@ impl Endpoint {
                 }
             }
             None if !self.config.accept => return self.abort_init(now, route, port, peer.tag, &[]),
-            None if self.associations.len() >= self.config.max_associations => {
+            None if self.is_full_for(route) => {
                 return self.abort_init(now, route, port, peer.tag, &[OutOfResource.into()]);
             }
             None => (Tag::ZERO, Tsn(0), (0, 0)),
@@ -80,10 +87,9 @@ impl Endpoint {
         if *entry.association.state() == State::CookieWait {
             return false;
         }
-        let known: Vec<IpAddr> = entry.association.routes().map(|r| r.remote.ip()).collect();
         let source = route.remote.ip();
         let all = peer.addresses.iter().chain(core::iter::once(&source));
-        let new: Vec<IpAddr> = all.filter(|a| !known.contains(a)).copied().collect();
+        let new: Vec<IpAddr> = all.filter(|a| !entry.association.is_peers(**a)).copied().collect();
         if new.is_empty() {
             return false;
         }
@@ -208,7 +214,7 @@ impl Endpoint {
         if !self.config.accept || layer >= self.config.layers.len() {
             return;
         }
-        if self.associations.len() >= self.config.max_associations {
+        if self.is_full_for(cookie.route) {
             let causes = [OutOfResource.into()];
             return self.abort_init(now, route, cookie.peer_port, cookie.peer.tag, &causes);
         }
@@ -231,6 +237,11 @@ impl Endpoint {
         }
         self.stats.accepted += 1;
         let key = self.insert(association);
+        let source = Source::of(cookie.route.remote.ip());
+        self.sources.add(source);
+        if let Some(entry) = self.associations.get_mut(key) {
+            entry.opened_from = Some(source);
+        }
         self.deliver(now, key, route, marked, packet, taken(auth));
     }
 

@@ -12,6 +12,7 @@ mod index;
 mod listen;
 mod owner;
 mod replies;
+mod sources;
 mod spent;
 mod train;
 
@@ -58,6 +59,8 @@ struct Entry {
     gone: bool,
     /// The application wants nothing more of it.
     released: bool,
+    /// Where the peer was that has opened it, if it has.
+    opened_from: Option<sources::Source>,
 }
 
 /// How many packets one association sends before the next has its turn.
@@ -73,6 +76,7 @@ pub struct Endpoint {
     associations: Slab<Entry>,
     index: Index,
     replies: Replies,
+    sources: sources::Sources,
     spent: spent::Spent,
     eager: VecDeque<Key>,
     turn: u32,
@@ -101,6 +105,7 @@ impl Endpoint {
             associations: Slab::new(),
             index: Index::new(rng.u64()),
             replies: Replies::new(config.max_replies, config.replies_per_second, config.replies_per_source, rng.u64()),
+            sources: sources::Sources::new(rng.u64()),
             spent: spent::Spent::default(),
             rng,
             eager: VecDeque::new(),
@@ -170,8 +175,8 @@ impl Endpoint {
             .associations
             .get(key)
             .is_some_and(|e| e.association.is_closed() && (e.released || e.association.is_drained() && !e.eventful));
-        if forget {
-            self.associations.remove(key);
+        if forget && let Some(source) = self.associations.remove(key).and_then(|e| e.opened_from) {
+            self.sources.remove(source);
         }
     }
 

@@ -3,6 +3,8 @@
 use super::Endpoint;
 use crate::association::Association;
 use crate::ids::{AssociationId, Route};
+use core::time::Duration;
+use neater_base::Instant;
 use neater_sctp_wire::StreamId;
 
 impl Endpoint {
@@ -10,6 +12,11 @@ impl Endpoint {
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.config.port
+    }
+
+    /// Lets an endpoint without associations answer for another SCTP port: one for all the ports of a UDP socket that nobody has.
+    pub const fn set_port(&mut self, port: u16) {
+        self.config.port = port;
     }
 
     /// Whether associations that peers open are taken from now on. Those that are there go on.
@@ -52,6 +59,20 @@ impl Endpoint {
     /// How many bytes may wait to be sent or acknowledged from now on; [`crate::AssociationConfig::send_buffer`] until it is set.
     pub fn set_send_buffer(&mut self, id: AssociationId, bytes: usize) {
         self.act(id, |a| a.set_send_buffer(bytes));
+    }
+
+    /// The association is over ([`crate::CloseReason::Unreachable`]) when data has been outstanding for so long and none of it was
+    /// acknowledged, even if the limits on retransmissions would let it wait longer; `None`, as at first: they alone decide. A peer that
+    /// answers and keeps its window closed is waited for (RFC 9260 section 6.1, rule A).
+    pub fn set_patience(&mut self, id: AssociationId, patience: Option<Duration>) {
+        self.act(id, |a| a.set_patience(patience));
+    }
+
+    /// The association is over ([`crate::CloseReason::Unreachable`]) when it is up and nothing at all has come of the peer for so long.
+    /// Heartbeats must be more frequent than that, and are answered by every peer; `None`, as at first: as many of them as
+    /// [`crate::AssociationConfig::max_association_retransmits`] says may be lost, which takes minutes.
+    pub fn set_silence(&mut self, now: Instant, id: AssociationId, silence: Option<Duration>) {
+        self.act(id, |a| a.set_silence(now, silence));
     }
 
     /// The congestion window of the path that data goes, in bytes.

@@ -1,0 +1,281 @@
+//! From associations to connections: messages and bytes that have arrived, and the window that they take.
+
+use super::Sctp;
+use super::stream::Stream;
+use super::wire::{Control, PPID_CONTROL, PPID_EMPTY};
+use crate::Engine;
+use crate::conn::ConnectionState;
+use crate::event::ConnectionError;
+use crate::receive::{ReceiveOutcome, Received};
+use bytes::{Buf, Bytes};
+use neater_base::Key;
+use neater_base::net::Net;
+use neater_sctp::{CloseReason, Message};
+use std::collections::{BTreeSet, VecDeque};
+
+/// What a piece that waits costs beside its bytes.
+const PIECE: usize = 64;
+/// How far the endpoint's idea of what is held may be from the truth, in bytes; and at most this part of the receive buffer, so that
+/// the peer is not told of room that there is not.
+const HELD_STEP: usize = 64 << 10;
+const HELD_PART: usize = 16;
+
+/// Part of a message that waits for the program.
+#[derive(Debug)]
+pub(super) struct Piece {
+    data: Bytes,
+    end: bool,
+    /// The message: pieces of it have the same.
+    number: u64,
+    stream: u16,
+    ppid: u32,
+}
+
+impl Piece {
+    fn cost(&self) -> usize {
+        self.data.len() + PIECE
+    }
+}
+
+impl Stream {
+    /// Which piece is the next to be read as bytes. Where parts of several messages may alternate, the one that was begun is read to
+    /// its end, or to that of the peer's direction.
+    fn next_to_read(&self, alternating: bool) -> Option<usize> {
+        let first = self.rx.front().map(|_| 0);
+        match self.partial.filter(|_| alternating) {
+            Some(begun) => self.rx.iter().position(|p| p.number == begun).or(first.filter(|_| self.peer_ended)),
+            None => first,
+        }
+    }
+}
+
+impl Sctp {
+    /// Adds what has arrived to the queue of its stream, parts of a message behind each other. Where one connection is the whole
+    /// association, parts of several messages may alternate: were the others to wait for the end of one, the window could be full
+    /// of them before that.
+    fn keep(&mut self, stream: u32, piece: Piece) {
+        let Some(s) = self.streams.get_mut(&stream) else { return };
+        self.held += piece.cost();
+        if !self.mux {
+            return s.rx.push_back(piece);
+        }
+        match s.partial {
+            Some(n) if n != piece.number => return s.parked.push_back(piece),
+            _ => {}
+        }
+        s.partial = (!piece.end).then_some(piece.number);
+        s.rx.push_back(piece);
+        // What was parked may be parts itself.
+        while s.partial.is_none()
+            && let Some(next) = s.parked.pop_front()
+        {
+            s.partial = (!next.end).then_some(next.number);
+            let (number, whole) = (next.number, next.end);
+            s.rx.push_back(next);
+            if !whole {
+                let (same, rest): (VecDeque<_>, VecDeque<_>) =
+                    core::mem::take(&mut s.parked).into_iter().partition(|p| p.number == number);
+                s.parked = rest;
+                s.partial = (!same.back().is_some_and(|p| p.end)).then_some(number);
+                s.rx.extend(same);
+            }
+        }
+    }
+
+    /// Throws away what has arrived on a stream.
+    pub(super) fn discard(&mut self, stream: u32) {
+        let Some(s) = self.streams.get_mut(&stream) else { return };
+        s.deaf = true;
+        let cost: usize = s.rx.iter().chain(&s.parked).map(Piece::cost).sum();
+        self.held -= cost;
+        (s.rx, s.parked, s.partial) = (VecDeque::new(), VecDeque::new(), None);
+    }
+}
+
+impl<N: Net> Engine<N> {
+    /// Takes what has arrived to the connections that it is for.
+    pub(super) fn sctp_take(&mut self, key: Key) {
+        let mut told = BTreeSet::new();
+        let mut opened = false;
+        while let Some(a) = self.sctps.get(key)
+            && let (end, id) = (a.end, a.id)
+            && let Some(message) = self.sctp_ends.get_mut(end).and_then(|e| e.endpoint.receive(id))
+        {
+            let Some((stream, new)) = self.sctp_stream_for(key, message.stream.0) else {
+                if let Some(e) = self.sctp_ends.get_mut(end) {
+                    e.endpoint.recycle(id, message.payload);
+                }
+                continue;
+            };
+            opened |= new;
+            self.sctp_arrived(key, stream, message);
+            told.insert(stream);
+        }
+        self.sctp_tell_held(key);
+        for stream in told {
+            self.sctp_tell(key, stream);
+        }
+        if opened {
+            self.sctp_accept(key);
+        }
+    }
+
+    /// The stream that a message on this number is for, and whether it is new. `None`: nobody's.
+    fn sctp_stream_for(&mut self, key: Key, number: u16) -> Option<(u32, bool)> {
+        let a = self.sctps.get(key)?;
+        let number = if a.mux { number } else { 0 };
+        let current = a.numbers.get(&number).copied();
+        if let Some(stream) = current {
+            let s = a.streams.get(&stream)?;
+            if !s.peer_ended {
+                return Some((stream, false));
+            }
+            // A new use of the number: the peer would not do that before it knew of our end.
+            if !s.ended {
+                self.sctp_ended(key, number);
+                let a = self.sctps.get_mut(key).filter(|a| a.mux && a.is_peers(number) && a.lost.is_none())?;
+                let stream = a.open(number);
+                a.streams.get_mut(&stream)?.stale = true;
+                a.unaccepted.push_back(stream);
+                return Some((stream, true));
+            }
+        }
+        let a = self.sctps.get_mut(key).filter(|a| a.mux && a.is_peers(number) && a.lost.is_none())?;
+        let stream = a.open(number);
+        a.unaccepted.push_back(stream);
+        Some((stream, true))
+    }
+
+    fn sctp_arrived(&mut self, key: Key, stream: u32, message: Message) {
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(s) = a.streams.get_mut(&stream) else { return };
+        if a.mux && message.ppid.0 == PPID_CONTROL {
+            return match Control::parse(&message.payload) {
+                Some(Control::Reset(code)) => s.reset = Some(code),
+                Some(Control::Stop(code)) => self.sctp_stopped(key, stream, code),
+                None => {}
+            };
+        }
+        let gone = s.conn.is_some_and(|c| self.conns.get(c).is_none_or(|c| c.state == ConnectionState::Closing));
+        if s.deaf || gone {
+            return;
+        }
+        let empty = a.mux && message.ppid.0 == PPID_EMPTY;
+        let data = if empty { Bytes::new() } else { Bytes::from(message.payload) };
+        let piece =
+            Piece { data, end: message.last, number: message.number, stream: message.stream.0, ppid: message.ppid.0 };
+        a.keep(stream, piece);
+    }
+
+    /// Tells the endpoint how much is held, if that has changed enough to matter.
+    pub(super) fn sctp_tell_held(&mut self, key: Key) {
+        let step = HELD_STEP.min(self.sctp_receive_buffer() as usize / HELD_PART);
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        if a.held != a.told && (a.held == 0 || a.held.abs_diff(a.told) >= step) {
+            a.told = a.held;
+            let (end, id, held) = (a.end, a.id, a.held);
+            if let Some(e) = self.sctp_ends.get_mut(end) {
+                e.endpoint.set_held(id, held);
+            }
+            self.mark_sctp(end);
+        }
+    }
+
+    /// The peer has given up a message of which a part was taken out of the endpoint: what follows would be taken for the rest.
+    pub(super) fn sctp_part_lost(&mut self, key: Key, number: u16, message: u64) {
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        let (mux, number) = (a.mux, if a.mux { number } else { 0 });
+        let Some(stream) = a.numbers.get(&number).copied() else { return };
+        let Some(s) = a.streams.get_mut(&stream).filter(|s| !mux || s.partial == Some(message)) else {
+            return;
+        };
+        if let Some(conn) = s.conn {
+            let why = CloseReason::PeerMisbehaved("it gave up a message of which a part was delivered");
+            self.fail_connection(conn, ConnectionError::Sctp(why));
+        }
+    }
+
+    /// What there is when nothing waits to be read: the end, an error, or nothing yet.
+    fn sctp_nothing(&self, key: Key, stream: u32) -> Result<bool, ConnectionError> {
+        let Some(a) = self.sctps.get(key) else { return Err(ConnectionError::Closed) };
+        let Some(s) = a.streams.get(&stream) else { return Err(ConnectionError::Closed) };
+        match (s.reset, &a.lost) {
+            (Some(code), _) => Err(ConnectionError::StreamReset(code)),
+            _ if s.peer_ended => Ok(true),
+            (None, Some(CloseReason::Shutdown)) => Ok(a.over),
+            (None, Some(reason)) => Err(ConnectionError::Sctp(reason.clone())),
+            (None, None) => Ok(false),
+        }
+    }
+
+    /// Reads bytes: messages one after the other, without their boundaries.
+    pub(crate) fn sctp_read(
+        &mut self,
+        key: Key,
+        stream: u32,
+        buf: &mut [u8],
+    ) -> Result<Option<usize>, ConnectionError> {
+        let mut n = 0;
+        if let Some(a) = self.sctps.get_mut(key)
+            && let Some(s) = a.streams.get_mut(&stream)
+        {
+            while let Some(at) = s.next_to_read(!a.mux) {
+                let piece = &mut s.rx[at];
+                let k = piece.data.len().min(buf.len() - n);
+                piece.data.copy_to_slice(&mut buf[n..n + k]);
+                n += k;
+                a.held -= k;
+                if !piece.data.is_empty() {
+                    break;
+                }
+                if !a.mux {
+                    s.partial = (!piece.end).then_some(piece.number);
+                }
+                a.held -= PIECE;
+                s.rx.remove(at);
+            }
+        }
+        if n > 0 || buf.is_empty() {
+            self.sctp_tell_held(key);
+            return Ok(Some(n));
+        }
+        Ok(self.sctp_nothing(key, stream)?.then_some(0))
+    }
+
+    /// Takes the next message of a connection, or the next part of a long one.
+    pub(crate) fn receive_sctp(&mut self, conn: Key, key: Key, stream: u32) -> Result<ReceiveOutcome, ConnectionError> {
+        if self.conns.get(conn).is_some_and(|c| c.read_closed) {
+            return Ok(ReceiveOutcome::End);
+        }
+        let next = self.sctps.get_mut(key).and_then(|a| {
+            let s = a.streams.get_mut(&stream)?;
+            let piece = s.rx.pop_front()?;
+            a.held -= piece.cost();
+            let is_final = piece.end && s.rx.is_empty() && s.peer_ended && s.reset.is_none();
+            Some((piece, is_final, !a.mux))
+        });
+        let Some((piece, is_final, whole)) = next else {
+            let read = self.sctp_nothing(key, stream).map(|end| end.then_some(0));
+            return match self.after_read(conn, true, read) {
+                Ok(None) => Ok(ReceiveOutcome::Blocked),
+                Ok(Some(_)) => Ok(ReceiveOutcome::End),
+                Err(e) => Err(e),
+            };
+        };
+        self.sctp_tell_held(key);
+        if let Some(c) = self.conns.get_mut(conn) {
+            c.bytes_received += piece.data.len() as u64;
+            c.messages_received += u32::from(piece.end);
+        }
+        Ok(ReceiveOutcome::Received(Received {
+            data: piece.data,
+            end_of_message: piece.end,
+            is_final,
+            ecn: None,
+            early: false,
+            stream: whole.then_some(piece.stream),
+            message: whole.then_some(piece.number),
+            ppid: whole.then_some(piece.ppid),
+        }))
+    }
+}

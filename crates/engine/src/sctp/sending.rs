@@ -1,0 +1,307 @@
+//! From connections to associations: messages and bytes, whose turn it is, and what has become of what was handed over.
+
+use super::wire::{PPID_DATA, PPID_EMPTY};
+use super::{SEND_BUFFER_MAX, SctpEnd};
+use crate::conn::{How, PIECE, Segment, Tx};
+use crate::event::{ConnectionError, Event, SendError};
+use crate::send::how;
+use crate::transport::{Budget, Flushed};
+use crate::{Engine, Stack};
+use bytes::Bytes;
+use neater_base::net::{ErrorKind, Net, NetError};
+use neater_base::{Instant, Key};
+use neater_sctp::{AssociationId, CloseReason, Reliability, Scheduler, SendOptions, StreamId};
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+/// How many bytes a connection hands over at a time while others wait, too.
+const SHARE: usize = 16 << 10;
+/// The longest message that a write of bytes makes.
+const BYTES_MAX: usize = 64 << 10;
+
+impl<N: Net> Engine<N> {
+    /// There is room again: everybody who waits gets a share in turn, the most important first if that is what was asked for.
+    pub(super) fn sctp_writable(&mut self, key: Key) {
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        a.blocked = false;
+        let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
+        // The buffer follows the path: twice what may be in flight.
+        let window = usize::try_from(2 * e.endpoint.window(a.id)).unwrap_or(usize::MAX);
+        let want = window.clamp(self.limits.send_buffer, SEND_BUFFER_MAX.max(self.limits.send_buffer));
+        if want > a.send_buffer + a.send_buffer / 4 {
+            a.send_buffer = want;
+            e.endpoint.set_send_buffer(a.id, want);
+        }
+        let ranked = e.profile.scheduler == Scheduler::Priority;
+        let (before, after): (Vec<_>, Vec<_>) =
+            a.streams.iter().filter_map(|(k, s)| Some((*k, s.conn?))).partition(|(k, _)| *k < a.turn);
+        let mut waiting: VecDeque<(u32, Key)> = after.into_iter().chain(before).collect();
+        waiting.retain(|(_, c)| self.conns.get(*c).is_some_and(|c| !c.tx.is_empty() || c.wants_room));
+        if ranked {
+            let rank = |c: &Key| self.conns.get(*c).map_or(u32::MAX, crate::conn::Conn::priority);
+            waiting.make_contiguous().sort_by_key(|(_, c)| rank(c));
+        }
+        while let Some((stream, conn)) = waiting.pop_front() {
+            let Some(a) = self.sctps.get_mut(key).filter(|a| !a.blocked) else { return };
+            a.turn = stream;
+            a.share = SHARE;
+            let before = self.conns.get(conn).map_or(0, |c| c.bytes_sent);
+            self.conn_ready_stream(conn, false);
+            if let Some(a) = self.sctps.get_mut(key) {
+                a.share = usize::MAX;
+            }
+            let more = self.conns.get(conn).is_some_and(|c| !c.tx.is_empty() && c.bytes_sent > before);
+            match (more, ranked) {
+                (true, true) => waiting.push_front((stream, conn)),
+                (true, false) => waiting.push_back((stream, conn)),
+                (false, _) => {}
+            }
+        }
+    }
+
+    /// Where what is more important goes first, its turn comes as soon as there is room, and not when half the buffer is empty:
+    /// otherwise the rest of the buffer would be sent before it.
+    pub(super) fn sctp_feed_ranked(&mut self, end: Key) {
+        let Some(e) = self.sctp_ends.get_mut(end) else { return };
+        for key in core::mem::take(&mut e.hungry) {
+            let Some(a) = self.sctps.get(key).filter(|a| a.blocked && a.lost.is_none()) else { continue };
+            let Some(e) = self.sctp_ends.get_mut(end) else { return };
+            if e.endpoint.buffered(a.id) + SHARE <= a.send_buffer {
+                self.sctp_writable(key);
+            } else {
+                e.hungry.push(key);
+            }
+        }
+    }
+
+    /// What has become of a message that might have been given up.
+    pub(super) fn sctp_reported(&mut self, key: Key, message: u64, delivered: bool) {
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some((conn, id)) = a.reports.remove(&message) else { return };
+        let over = self.sctp_ends.get(a.end).is_none_or(|e| e.endpoint.is_over(a.id));
+        if delivered {
+            if let Some(c) = self.conns.get_mut(conn) {
+                c.messages_sent += 1;
+            }
+            self.notify(conn, Event::Sent(id));
+        } else if over {
+            self.notify(conn, Event::SendError(id, SendError::Connection(ConnectionError::Closed)));
+        } else {
+            self.notify(conn, Event::Expired(id));
+        }
+    }
+
+    /// Gives up messages that wait, need not arrive and are less important than one that need not either, until `needed` bytes are
+    /// free; the least important first, and of those the oldest. False: there are not enough of them, and all stay.
+    pub(crate) fn sctp_give_way(&mut self, conn: Key, needed: usize, options: &crate::SendOptions) -> bool {
+        let Some(c) = self.conns.get_mut(conn) else { return false };
+        let how = how(&c.request.properties, options);
+        if c.stack != Some(Stack::Sctp) || !how.unreliable || !options.end_of_message || c.tx.in_message || c.framed() {
+            return false;
+        }
+        let mut less = Vec::new();
+        let mut begins = true;
+        for (i, s) in c.tx.queue.iter().enumerate() {
+            if let Some(id) = s.completes.filter(|_| begins && s.how.unreliable && s.how.priority > how.priority) {
+                less.push((core::cmp::Reverse(s.how.priority), i, id, s.data.len() + PIECE));
+            }
+            begins = s.completes.is_some();
+        }
+        less.sort_unstable();
+        let (mut free, mut enough) = (0, 0);
+        for (.., cost) in &less {
+            if free >= needed {
+                break;
+            }
+            (free, enough) = (free + cost, enough + 1);
+        }
+        if free < needed {
+            return false;
+        }
+        less.truncate(enough);
+        // From behind, so that the places of the others stay what they are.
+        less.sort_unstable_by_key(|m| core::cmp::Reverse(m.1));
+        for (_, i, ..) in &less {
+            if let Some(s) = c.tx.queue.remove(*i) {
+                c.tx.bytes -= s.data.len();
+                c.tx.spent.push(s.data);
+            }
+        }
+        self.recount(conn);
+        for (_, _, id, _) in less.into_iter().rev() {
+            self.notify(conn, Event::Expired(id));
+        }
+        true
+    }
+
+    /// Hands over as many messages of a connection's queue as there is room for.
+    pub(crate) fn flush_sctp(
+        &mut self,
+        conn: Key,
+        (key, stream): (Key, u32),
+        tx: &mut Tx,
+        budget: &mut Budget,
+        done: &mut Flushed,
+    ) {
+        let Some(c) = self.conns.get(conn) else { return };
+        let (framed, last) = (c.framed() || c.is_greeting(), c.final_sent);
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
+        let mut share = a.share;
+        // What is more important than what waits there makes room for itself (RFC 7496 section 3.2).
+        let goes = |s: &Segment| s.expires.is_none() && ranks(s.how);
+        while let Some(front) = tx.queue.front().filter(|s| (!a.blocked || goes(s)) && share > 0) {
+            // Without a framer a message may have come in parts; the end of the direction is the end of the last.
+            let parts = match tx.queue.iter().position(|s| s.completes.is_some()) {
+                _ if framed => 1,
+                Some(at) => at + 1,
+                None if last => tx.queue.len(),
+                None => break,
+            };
+            let (how, expires) = (front.how, front.expires);
+            let len: usize = tx.queue.iter().take(parts).map(|s| s.data.len()).sum();
+            if !budget.take_datagram(len) {
+                break;
+            }
+            // Copied, because what the endpoint keeps it drops when it likes, and the program may own it.
+            let mut data = Vec::with_capacity(len.max(1));
+            tx.queue.iter().take(parts).for_each(|s| data.extend_from_slice(&s.data));
+            let sent = match (len, framed, a.mux) {
+                (0, true, _) => Ok(None),
+                (0, false, false) => Err(SendError::InvalidMessageProperties(
+                    "a message of SCTP has at least one byte (RFC 9260 section 6.2)".into(),
+                )),
+                _ => {
+                    let options = SendOptions {
+                        ppid: if a.mux { ppid(len == 0) } else { how.ppid },
+                        ..options(how, expires.map(|e| e.0), framed)
+                    };
+                    if len == 0 {
+                        data.push(0);
+                    }
+                    let number = a.number_of(stream, how);
+                    match hand_over(e, a.id, number, Bytes::from(data), options) {
+                        Ok(message) => Ok(message),
+                        Err(Refusal::Blocked) => {
+                            a.blocked = true;
+                            if e.profile.scheduler == Scheduler::Priority && !e.hungry.contains(&key) {
+                                e.hungry.push(key);
+                            }
+                            break;
+                        }
+                        Err(Refusal::Message(error)) => Err(error),
+                        Err(Refusal::Over) => {
+                            let why = a.lost.clone().unwrap_or(CloseReason::Shutdown);
+                            done.error = Some(ConnectionError::Sctp(why));
+                            break;
+                        }
+                    }
+                }
+            };
+            share = share.saturating_sub(len.max(1));
+            let mut id = None;
+            for _ in 0..parts {
+                id = tx.pop().or(id);
+            }
+            match (sent, id) {
+                (Ok(None), id) => {
+                    done.bytes += len;
+                    done.sent.extend(id);
+                }
+                (Ok(Some(message)), id) => {
+                    done.bytes += len;
+                    a.reports.extend(id.map(|id| (message, (conn, id))));
+                }
+                (Err(error), Some(id)) => done.failed.push((id, error)),
+                (Err(_), None) => {}
+            }
+        }
+        self.mark_sctp_of(key);
+    }
+
+    /// Writes bytes: each write is a message, and what they mean together is the receiver's business.
+    pub(crate) fn sctp_write(
+        &mut self,
+        key: Key,
+        stream: u32,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<Result<usize, NetError>, ConnectionError> {
+        let blocked = NetError::new(ErrorKind::WouldBlock);
+        let Some(a) = self.sctps.get_mut(key) else { return Err(ConnectionError::Closed) };
+        let Some(e) = self.sctp_ends.get_mut(a.end) else { return Err(ConnectionError::Closed) };
+        let mut total = 0;
+        for piece in bufs.iter().flat_map(|b| b.chunks(BYTES_MAX)) {
+            if a.blocked {
+                break;
+            }
+            let number = a.number_of(stream, How::default());
+            let options = SendOptions { ppid: PPID_DATA, ..SendOptions::default() };
+            match hand_over(e, a.id, number, Bytes::copy_from_slice(piece), options) {
+                Ok(_) => total += piece.len(),
+                Err(Refusal::Blocked) => a.blocked = true,
+                Err(_) if total > 0 => break,
+                Err(_) => return Err(a.lost.clone().map_or(ConnectionError::Closed, ConnectionError::Sctp)),
+            }
+        }
+        self.mark_sctp_of(key);
+        Ok(if total > 0 || bufs.iter().all(|b| b.is_empty()) { Ok(total) } else { Err(blocked) })
+    }
+}
+
+/// Whether a message is given up for more important ones only.
+fn ranks(how: How) -> bool {
+    how.unreliable && how.priority != How::default().priority
+}
+
+/// Why the endpoint did not take a message.
+enum Refusal {
+    Blocked,
+    Over,
+    Message(SendError),
+}
+
+/// How a message is sent that was asked for like this.
+fn options(how: How, expires: Option<Instant>, framed: bool) -> SendOptions {
+    if framed {
+        // Bytes of a stream, whatever the messages in it are.
+        return SendOptions::default();
+    }
+    let reliability = match expires {
+        Some(at) => Reliability::Until(at),
+        None if ranks(how) => Reliability::Priority(u32::from(how.priority)),
+        None if how.unreliable => Reliability::Retransmissions(0),
+        None => Reliability::Full,
+    };
+    let report = reliability != Reliability::Full;
+    SendOptions { unordered: how.unordered, reliability, whole: how.whole, report, ..SendOptions::default() }
+}
+
+/// What tells our own messages apart.
+const fn ppid(empty: bool) -> u32 {
+    if empty { PPID_EMPTY } else { PPID_DATA }
+}
+
+/// Hands a message to the endpoint; returns its number if what becomes of it will be reported.
+fn hand_over(
+    end: &mut SctpEnd,
+    id: AssociationId,
+    stream: StreamId,
+    data: Bytes,
+    options: SendOptions,
+) -> Result<Option<u64>, Refusal> {
+    use neater_sctp::SendError as E;
+    match end.endpoint.send(id, stream, data.clone(), options) {
+        Ok(message) => Ok(options.report.then_some(message.0)),
+        Err(E::NotPartiallyReliable) => {
+            // It need not be given up.
+            let options = SendOptions { reliability: Reliability::Full, report: false, ..options };
+            hand_over(end, id, stream, data, options)
+        }
+        Err(E::Blocked) => Err(Refusal::Blocked),
+        Err(E::TooLong { most }) => Err(Refusal::Message(SendError::MessageTooLarge { max: most })),
+        Err(e @ (E::NoSuchStream { .. } | E::Empty)) => {
+            Err(Refusal::Message(SendError::InvalidMessageProperties(e.to_string())))
+        }
+        Err(_) => Err(Refusal::Over),
+    }
+}

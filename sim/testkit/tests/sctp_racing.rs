@@ -1,0 +1,102 @@
+//! SCTP raced against TCP: who wins, what losers leave, and what the next connect has learnt.
+
+use neater_engine::{SendOptions, Stack};
+use neater_property::TransportProperties;
+use neater_testkit::{Ask, Fault, Manner, Plan, Town};
+use std::time::Duration;
+
+const S: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+
+fn last() -> SendOptions {
+    SendOptions { is_final: true, ..SendOptions::default() }
+}
+
+/// SCTP preferred, TCP started ten milliseconds later.
+fn raced() -> Ask {
+    let mut properties = TransportProperties::new();
+    properties.set("multistreaming", "prefer").unwrap();
+    properties.set("_neater.attemptDelay", 10.0).unwrap();
+    Ask::over(&[Stack::Sctp, Stack::Tcp]).properties(properties)
+}
+
+/// Connects and uses the connection: which stack, and how long it took.
+fn race(town: &mut Town) -> (Stack, Duration) {
+    let f = town.open(&raced(), Manner::default());
+    assert!(town.play.run_until(10 * S, |p| p.flow(f).is_ready()), "{:?}", town.play.flow(f).end());
+    let result = (town.play.engine(f.node).stack(f.conn).unwrap(), town.play.flow(f).establishment().unwrap());
+    town.play.say(f, "ping", last());
+    assert!(town.play.run_until(10 * S, |p| p.flow(f).is_over()));
+    assert_eq!(town.play.flow(f).received, b"ping");
+    result
+}
+
+#[test]
+fn where_sctp_is_preferred_it_wins_a_race_although_its_handshake_is_longer() {
+    let mut town = Plan::new(24).build();
+    town.listen(&raced(), 443, Manner::echo());
+    assert_eq!(race(&mut town), (Stack::Sctp, 40 * MS));
+    assert_eq!(race(&mut town), (Stack::Sctp, 40 * MS), "from the cache");
+    town.play.end();
+}
+
+#[test]
+fn where_sctp_does_not_get_through_tcp_wins_and_the_loser_leaves_nothing() {
+    let unanswered = || {
+        let mut plan = Plan::new(25);
+        plan.v4.1.filters.push(neater_link::Filter::drop(neater_link::Match::Protocol(neater_link::Protocol::Udp)));
+        plan
+    };
+    let plans = [Plan::new(25).fault(Fault::UdpBlocked), unanswered(), Plan::new(25).fault(Fault::UdpRejected)];
+    for (i, plan) in plans.into_iter().enumerate() {
+        let mut town = plan.build();
+        town.listen(&raced(), 443, Manner::echo());
+        let (stack, took) = race(&mut town);
+        // TCP's start and its round trip; then at most as long as between the starts.
+        assert!(stack == Stack::Tcp && took <= 40 * MS, "plan {i}: {stack} after {took:?}");
+        assert_eq!(town.play.stats(town.server).sctp_associations, 0, "plan {i}");
+        if i == 0 {
+            // The delay between attempts is shorter than TCP's round trip, and nothing counts against SCTP yet.
+            assert_eq!(race(&mut town), (Stack::Tcp, 20 * MS), "at once: what has won is tried alone");
+        }
+        // Silence is known as such after a while.
+        town.play.run_for(2 * S);
+        assert_eq!(race(&mut town), (Stack::Tcp, 20 * MS), "plan {i}: from the cache nothing is added");
+        town.play.end();
+    }
+}
+
+/// A race by the preferences alone, with the attempt delay that is usual.
+fn usual() -> Ask {
+    let mut properties = TransportProperties::new();
+    properties.set("multistreaming", "prefer").unwrap();
+    Ask::over(&[Stack::Sctp, Stack::Tcp]).properties(properties)
+}
+
+/// A handshake of SCTP has two round trips: the second connect must not take the first of them for silence, nor the second.
+#[test]
+fn the_second_connect_makes_one_attempt() {
+    let delays = [1, 10, 70, 110, 300];
+    for (ask, delay) in [usual(), raced()].into_iter().flat_map(|ask| delays.map(|ms| (ask.clone(), ms * MS))) {
+        let mut town = Plan::new(26).delay(delay).build();
+        town.listen(&ask, 443, Manner::echo());
+        for round in 0..4 {
+            let before = town.play.stats(town.client);
+            let f = town.open(&ask, Manner::default());
+            assert!(town.play.run_until(10 * S, |p| p.flow(f).is_ready()), "{:?}", town.play.flow(f).end());
+            let after = town.play.stats(town.client);
+            let steps: Vec<_> = town.play.engine(f.node).timeline(f.conn);
+            assert_eq!(town.play.engine(f.node).stack(f.conn), Some(Stack::Sctp), "{delay:?} {steps:#?}");
+            if round > 0 {
+                assert_eq!(after.attempts - before.attempts, 1, "{delay:?}, round {round}: {steps:#?}");
+                assert_eq!(after.cache_hits - before.cache_hits, 1, "{delay:?}, round {round}: {steps:#?}");
+            }
+            // Every other one while the last is still open.
+            if round != 1 {
+                town.play.say(f, "ping", last());
+                assert!(town.play.run_until(10 * S, |p| p.flow(f).is_over()));
+            }
+        }
+        town.play.end();
+    }
+}
