@@ -36,6 +36,8 @@ pub use file::{Fault, MAX_UID, Node, Rule};
 pub use loader::{FileKind, Loader, MAX_FILES, Report, SourceFile, check};
 pub use pib::Table;
 pub use ready::{READY, add_ready};
+pub(crate) use sockopt::by_number as socket_option_number;
+pub(crate) use story::difference;
 pub use trace::{Event, MAX_EVENTS, Miss, Origin, Stage, Trace, Traced};
 
 use cache::Cache;
