@@ -1,6 +1,7 @@
 //! From where and by which interface a race goes.
 
 use super::Path;
+use crate::advised::{self, AdviceOf};
 use crate::event::{EstablishmentError, Reason};
 use crate::{Engine, LocalEndpoint, RemoteEndpoint};
 use neater_base::Key;
@@ -38,9 +39,69 @@ impl<N: Net> Engine<N> {
                         expect_services: r.addr.is_none() && request.services,
                     });
                     let addr = local.addr.map(|a| SocketAddr::new(a, local.port));
-                    paths.push(Path { remote, interface: interface.or(scope), local: addr, port: local.port });
+                    let (interface, port) = (interface.or(scope), local.port);
+                    paths.push(Path { remote, interface, local: addr, port, way: None });
                 }
             }
+        }
+        Ok((paths, specs))
+    }
+
+    /// The paths of a race as policies say: local endpoints, then remote endpoints, then the ways there. What the program
+    /// itself says of addresses and interfaces holds: a way that contradicts it is none.
+    pub(super) fn lay_out_as_advised(
+        &mut self,
+        request: &crate::request::Compiled,
+        remotes: &[RemoteEndpoint],
+        locals: &[LocalEndpoint],
+        advice: &AdviceOf,
+    ) -> Result<(Vec<Path>, Vec<PathSpec>), EstablishmentError> {
+        let anywhere = LocalEndpoint::new();
+        let locals = if locals.is_empty() { core::slice::from_ref(&anywhere) } else { locals };
+        let (mut paths, mut specs) = (Vec::new(), Vec::new());
+        for local in locals {
+            let named = local.interface.as_deref();
+            for (remote, r) in remotes.iter().enumerate() {
+                let scope = r.interface.as_deref().map(|n| self.zone_index(n)).transpose()?;
+                for way in advice.get(remote).and_then(Option::as_ref).into_iter().flat_map(advised::ways) {
+                    let Some(advised) = way.path() else { continue };
+                    let own = named.map(|n| self.interface_index(n).ok_or_else(|| no_interface(n))).transpose()?;
+                    let bound = own.or(scope);
+                    let contradicts = |(said, asked): (u32, u32)| said != asked;
+                    if advised.interface.zip(bound).is_some_and(contradicts)
+                        || advised.local.zip(local.addr).is_some_and(|(said, asked)| said != asked)
+                    {
+                        continue;
+                    }
+                    let interfaces = match advised.interface.or(bound) {
+                        Some(one) => vec![Some(one)],
+                        None => self.interfaces_for(request, None)?,
+                    };
+                    let source = local.addr.or(advised.local);
+                    let fits = |v4: bool| {
+                        r.addr.is_none_or(|a| a.is_ipv4() == v4) && source.is_none_or(|a| a.is_ipv4() == v4)
+                    };
+                    if !fits(true) && !fits(false) {
+                        continue;
+                    }
+                    for interface in interfaces {
+                        specs.push(PathSpec {
+                            id: PathId(paths.len() as u16),
+                            port: r.port,
+                            expect_v4: fits(true) && !request.only_v6,
+                            expect_v6: fits(false),
+                            expect_services: r.addr.is_none() && request.services,
+                        });
+                        let addr = source.map(|a| SocketAddr::new(a, local.port));
+                        let way = Some(way.clone());
+                        paths.push(Path { remote, interface, local: addr, port: local.port, way });
+                    }
+                }
+            }
+        }
+        if paths.is_empty() {
+            let why = "the policies allow none of the local endpoints and interfaces that the program asks for";
+            return Err(EstablishmentError::new(Reason::PolicyProhibited, why));
         }
         Ok((paths, specs))
     }

@@ -6,7 +6,7 @@ use crate::path::rank_paths;
 use crate::stack::StackFeatures;
 use neater_base::net::{Interface, InterfaceKind};
 use neater_property::neat::{NeatArray, NeatProperty, NeatValue};
-use neater_property::{CapacityProfile, Needs, Preference, SecurityNeed, SelectionProperty};
+use neater_property::{CapacityProfile, Needs, Preference, SelectionProperty};
 use std::net::IpAddr;
 
 /// A stack that may serve, and what policies call it: `TCP` with and without `security` are two stacks.
@@ -40,8 +40,6 @@ impl Named {
 pub struct Ask<'a> {
     /// What the program needs, of RFC 9622.
     pub needs: &'a Needs,
-    /// What security it asked for.
-    pub security: SecurityNeed,
     /// The stacks that may serve, in the order that the needs alone give them. Nothing else is ever advised.
     pub stacks: &'a [Named],
     /// The program; empty where that is not known.

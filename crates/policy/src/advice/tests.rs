@@ -6,7 +6,7 @@ use neater_property::neat::NeatProperty;
 use neater_base::Rng;
 use neater_base::net::{InterfaceAddr, InterfaceKind, SocketOption};
 use neater_property::{
-    Needs, PropertySet, Role, SecurityLevel, SecurityNeed, SelectionProperty as P, TransportProperties,
+    Needs, PropertySet, Role, SecurityLevel, SelectionProperty as P, TransportProperties,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -71,7 +71,6 @@ fn ways(adviser: &mut Adviser, stacks: &[Named], host: &str) -> Result<Vec<Strin
     let needs = needs("");
     let ask = Ask {
         needs: &needs,
-        security: SecurityNeed::Opportunistic,
         stacks,
         app: "test",
         host: Some(host),
@@ -176,7 +175,6 @@ fn profiles_may_make_keys_immutable_that_rows_do_not_have() {
     let stacks = web();
     let ask = Ask {
         needs: &ask_needs,
-        security: SecurityNeed::Opportunistic,
         stacks: &stacks,
         app: "",
         host: Some("h"),
@@ -195,7 +193,6 @@ fn options_reach_the_sockets_that_have_them() {
     let (needs, stacks) = (needs(""), web());
     let ask = Ask {
         needs: &needs,
-        security: SecurityNeed::Opportunistic,
         stacks: &stacks,
         app: "",
         host: Some("h"),
@@ -223,7 +220,6 @@ fn a_policy_may_require_what_programs_may_require() {
     let (needs, ask_stacks) = (needs(""), stacks);
     let ask = Ask {
         needs: &needs,
-        security: SecurityNeed::Opportunistic,
         stacks: &ask_stacks,
         app: "",
         host: Some("h"),
@@ -258,7 +254,6 @@ fn advice_follows_interfaces_and_time() {
     let (needs, stacks) = (needs(""), web());
     let ask = Ask {
         needs: &needs,
-        security: SecurityNeed::Opportunistic,
         stacks: &stacks,
         app: "",
         host: Some("h"),
