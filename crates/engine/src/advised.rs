@@ -12,7 +12,7 @@ use core::hash::{BuildHasher, Hash, Hasher};
 use neater_base::Key;
 use neater_base::net::Net;
 use neater_policy::advice::{Advice, AdvisedPath, Adviser, Ask, Denied, Named, Story};
-use neater_policy::manager::{Report, SourceFile};
+use neater_policy::manager::{FileKind, Report, SourceFile};
 use neater_property::neat::NeatProperty;
 use std::sync::Arc;
 
@@ -96,6 +96,12 @@ impl<N: Net> Engine<N> {
         self.adviser.as_mut().map(|a| a.0.load(pib, cib, wall)).unwrap_or_default()
     }
 
+    /// The file that says what a rule is, by the name under which it was given.
+    #[must_use]
+    pub fn policy_file(&self, kind: FileKind, uid: &str) -> Option<String> {
+        self.adviser.as_ref()?.0.file_of(kind, uid)
+    }
+
     pub(crate) fn advise_of_interfaces(&mut self) {
         let wall = self.net.wall();
         if let Some(adviser) = &mut self.adviser {
@@ -123,9 +129,8 @@ impl<N: Net> Engine<N> {
         let Some((adviser, app)) = self.adviser.as_deref_mut() else { return Ok(None) };
         let (mut advice, mut denied) = (Vec::with_capacity(remotes.len()), None);
         for remote in remotes {
-            let mut h = foldhash::fast::FixedState::with_seed(request.0.asked.number).build_hasher();
-            remote.hash.hash(&mut h);
-            match adviser.advise(&ask(&request.0, remote, app), h.finish().max(1), wall) {
+            let number = foldhash::fast::FixedState::with_seed(request.0.asked.number).hash_one(remote.hash).max(1);
+            match adviser.advise(&ask(&request.0, remote, app), number, wall) {
                 Ok(one) => advice.push(Some(one)),
                 Err(why) => {
                     denied = Some(why);

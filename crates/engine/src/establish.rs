@@ -63,6 +63,8 @@ struct Path {
     port: u16,
     /// The way that policies say, if they change anything.
     way: Option<Way>,
+    /// The one family that the interface of such a way has addresses of.
+    family: Option<Family>,
 }
 
 impl Path {
@@ -143,7 +145,11 @@ impl<N: Net> Engine<N> {
         remotes: &Arc<[RemoteEndpoint]>,
         remote: &RemoteEndpoint,
     ) -> Option<Key> {
-        if !request.0.direct || remote.interface.is_some() || self.adviser.is_some() || self.conns.len() >= self.limits.connections {
+        if !request.0.direct
+            || remote.interface.is_some()
+            || self.adviser.is_some()
+            || self.conns.len() >= self.limits.connections
+        {
             return None;
         }
         let network = self.network?;
@@ -211,7 +217,8 @@ impl<N: Net> Engine<N> {
             let network = self.network();
             conn.network = Some(network);
             if let Some(key) = conn.cache_key()
-                && let Some(outcome) = self.outcomes.get(self.now, &key) {
+                && let Some(outcome) = self.outcomes.get(self.now, &key)
+            {
                 let (stack, addr) = (Stack::from_number(outcome.stack.0), outcome.addr);
                 let conn = self.conns.insert(conn);
                 self.tell_advice(conn);

@@ -22,7 +22,7 @@ impl<N: Net> Engine<N> {
             self.keep_first(conn, data.clone());
         }
         let way = Way::first_of(self.conns.get(conn).and_then(|c| c.advice()));
-        let path = Path { remote: 0, interface: None, local: None, port: 0, way };
+        let path = Path { remote: 0, interface: None, local: None, port: 0, way, family: None };
         match self.open_attempt(conn, None, stack, addr, &path) {
             Ok(what) => {
                 self.stats.cache_hits += 1;

@@ -40,7 +40,7 @@ impl<N: Net> Engine<N> {
                     });
                     let addr = local.addr.map(|a| SocketAddr::new(a, local.port));
                     let (interface, port) = (interface.or(scope), local.port);
-                    paths.push(Path { remote, interface, local: addr, port, way: None });
+                    paths.push(Path { remote, interface, local: addr, port, way: None, family: None });
                 }
             }
         }
@@ -78,13 +78,16 @@ impl<N: Net> Engine<N> {
                         None => self.interfaces_for(request, None)?,
                     };
                     let source = local.addr.or(advised.local);
-                    let fits = |v4: bool| {
-                        r.addr.is_none_or(|a| a.is_ipv4() == v4) && source.is_none_or(|a| a.is_ipv4() == v4)
-                    };
-                    if !fits(true) && !fits(false) {
-                        continue;
-                    }
                     for interface in interfaces {
+                        let family = interface.and_then(|index| self.only_family(index));
+                        let fits = |v4: bool| {
+                            r.addr.is_none_or(|a| a.is_ipv4() == v4)
+                                && source.is_none_or(|a| a.is_ipv4() == v4)
+                                && family.is_none_or(|f| (f == Family::V4) == v4)
+                        };
+                        if !fits(true) && !fits(false) {
+                            continue;
+                        }
                         specs.push(PathSpec {
                             id: PathId(paths.len() as u16),
                             port: r.port,
@@ -94,7 +97,7 @@ impl<N: Net> Engine<N> {
                         });
                         let addr = source.map(|a| SocketAddr::new(a, local.port));
                         let way = Some(way.clone());
-                        paths.push(Path { remote, interface, local: addr, port: local.port, way });
+                        paths.push(Path { remote, interface, local: addr, port: local.port, way, family });
                     }
                 }
             }
@@ -104,6 +107,22 @@ impl<N: Net> Engine<N> {
             return Err(EstablishmentError::new(Reason::PolicyProhibited, why));
         }
         Ok((paths, specs))
+    }
+
+    /// The family of all addresses of an interface that others can reach, if it has one family only: what would leave it
+    /// by the other one never comes back.
+    fn only_family(&self, index: u32) -> Option<Family> {
+        let interface = self.net.interfaces().iter().find(|i| i.index == index)?;
+        let far = |a: &std::net::IpAddr| match a {
+            std::net::IpAddr::V4(four) => !four.is_link_local(),
+            std::net::IpAddr::V6(six) => !six.is_unicast_link_local(),
+        };
+        let has = |v4: bool| interface.addrs.iter().any(|a| a.addr.is_ipv4() == v4 && far(&a.addr));
+        match (has(true), has(false)) {
+            (true, false) => Some(Family::V4),
+            (false, true) => Some(Family::V6),
+            _ => None,
+        }
     }
 
     /// The interface that a remote endpoint names, by its name or, as the zone of an address may (RFC 4007 section 11.2), by
@@ -116,7 +135,8 @@ impl<N: Net> Engine<N> {
     /// Of which family the addresses must be that this path leads to; `None`: of either.
     pub(crate) fn path_family(&self, conn: Key, path: PathId) -> Option<Family> {
         let est = self.conns.get(conn)?.est.as_deref()?;
-        Some(Family::of(&est.paths.get(path.0 as usize)?.local?.ip()))
+        let path = est.paths.get(path.0 as usize)?;
+        path.local.map(|l| Family::of(&l.ip())).or(path.family)
     }
 
     /// The interfaces a connection may use, in rank order; `None` leaves it to the system.

@@ -171,7 +171,12 @@ pub(super) fn candidate(decision: &Decision, i: usize, ask: &Ask<'_>, usable: &[
             let local = match local {
                 Some(NeatValue::Text(text)) => {
                     let has = |a: &IpAddr| usable[at].addrs.contains(a);
-                    Some(text.parse().ok().filter(has).ok_or_else(|| format!("{name} does not lead there from {text}"))?)
+                    Some(
+                        text.parse()
+                            .ok()
+                            .filter(has)
+                            .ok_or_else(|| format!("{name} does not lead there from {text}"))?,
+                    )
                 }
                 _ => None,
             };

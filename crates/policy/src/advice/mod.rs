@@ -19,7 +19,7 @@ pub use ask::{Ask, Named};
 pub use story::{Place, Story};
 
 use crate::daemon::{INTERFACE_PREFIX, interface_rows};
-use crate::manager::{Decision, Limits, Loader, Manager, Node, Report, Requests, SourceFile, add_ready};
+use crate::manager::{Decision, FileKind, Limits, Loader, Manager, Node, Report, Requests, SourceFile, add_ready};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use neater_base::WallTime;
@@ -68,6 +68,12 @@ impl Adviser {
         let report = self.loader.load(&mut self.manager, pib, cib, now);
         self.renew_rows(now);
         report
+    }
+
+    /// The file that says what a rule is, by the name under which it was given.
+    #[must_use]
+    pub fn file_of(&self, kind: FileKind, uid: &str) -> Option<String> {
+        self.loader.file_of(kind, uid)
     }
 
     /// The tables, to look at.

@@ -42,7 +42,8 @@ pub(super) fn read(property: &Decided, over_tcp: bool) -> Result<SocketOption, &
     }
     let option = property.key.strip_prefix("so/").unwrap_or_default();
     let option = crate::manager::socket_option_number(option).ok_or("no option of this system has this name")?;
-    let tcp = |option: Result<SocketOption, &'static str>| if over_tcp { option } else { Err("it is an option of TCP") };
+    let tcp =
+        |option: Result<SocketOption, &'static str>| if over_tcp { option } else { Err("it is an option of TCP") };
     // Levels and options as Linux numbers them: SOL_SOCKET is 1, IPPROTO_TCP 6.
     match option.as_str() {
         "1/7" => number(u32::MAX).map(|n| SocketOption::SendBuffer(n as usize)),

@@ -1,6 +1,6 @@
 //! Which policy did what to a connection, for people and for programs that show it to people.
 
-use super::answer::{self, Advice, Denied, Found};
+use super::answer::{self, Advice, AdvisedPath, Denied, Found, Pick};
 use super::ask::{Ask, Usable};
 use crate::manager::{Decision, Event, Origin, Stage, Trace, difference};
 use neater_property::neat::NeatValue;
@@ -86,12 +86,10 @@ impl Story {
         trace: Trace,
         advised: Result<Arc<Advice>, Denied>,
     ) -> Self {
-        let (mut told, mut unfit) = (Vec::new(), BTreeSet::new());
-        let bound = advised.as_ref().is_ok_and(|a| a.paths.iter().any(|p| p.interface.is_some()));
+        let (mut found, mut unfit) = (Vec::new(), BTreeSet::new());
         for (i, (number, _)) in trace.ranked.iter().enumerate() {
             match answer::candidate(decision, i, ask, usable) {
-                Ok(found) if found.place.is_some() == bound => told.push(tell(&found, *number, ask, usable, &trace)),
-                Ok(_) => {}
+                Ok(candidate) => found.push((candidate, *number)),
                 Err(why) => {
                     unfit.insert(why);
                 }
@@ -99,7 +97,34 @@ impl Story {
         }
         // Rows of interfaces that do not lead there say nothing to people.
         unfit.retain(|why| !why.contains("does not lead there"));
+        // Rows first: a candidate without one stands for what rows do not tell.
+        found.sort_by_key(|(f, _)| f.place.is_none());
+        let ways =
+            advised.iter().flat_map(|a| &a.paths).flat_map(|path| path.picks.iter().map(move |pick| (path, pick)));
+        let of_way = |(path, pick): (&AdvisedPath, &Pick)| {
+            let is = |(f, _): &&(Found, usize)| {
+                let interface = f.place.and_then(|(at, _)| usable.get(at)).map(|u| u.index);
+                let local = f.place.and_then(|(_, local)| local);
+                ask.stacks.get(f.stack).is_some_and(|s| s.features.id == pick.stack)
+                    && (path.interface.is_none() || path.interface == interface)
+                    && (path.local.is_none() || path.local == local)
+            };
+            let (found, number) = found.iter().find(is)?;
+            let mut told = tell(found, *number, ask, usable, &trace);
+            if path.interface.is_none() {
+                told.interface = None;
+            }
+            told.local = path.local.map(|l| l.to_string());
+            Some(told)
+        };
+        let told = ways.filter_map(of_way).collect();
         Self { denied: denied(&trace, usable), advised, trace, told, unfit }
+    }
+
+    /// Where rules said something that is part of the story.
+    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        let changes = self.told.iter().flat_map(|t| &t.changes).map(|c| &c.place);
+        changes.chain(self.denied.iter().map(|(_, place)| place)).cloned()
     }
 
     /// The story in lines of plain text; `whence` gives the file and the line where a rule says something, if it can.
@@ -131,9 +156,7 @@ impl Story {
     /// The story for programs.
     #[must_use]
     pub fn to_json(&self, whence: &dyn Fn(&Place) -> Option<String>) -> Value {
-        let rule = |place: &Place| {
-            json!({"table": place.stage.as_str(), "uid": place.uid, "property": place.key, "at": whence(place)})
-        };
+        let rule = |place: &Place| json!({"table": place.stage.as_str(), "uid": place.uid, "property": place.key, "at": whence(place)});
         let candidate = |(i, told): (usize, &Told)| {
             let change = |c: &Change| {
                 let mut json = rule(&c.place);

@@ -2,12 +2,10 @@
 
 use super::*;
 use crate::stack::StackFeatures;
-use neater_property::neat::NeatProperty;
 use neater_base::Rng;
 use neater_base::net::{InterfaceAddr, InterfaceKind, SocketOption};
-use neater_property::{
-    Needs, PropertySet, Role, SecurityLevel, SelectionProperty as P, TransportProperties,
-};
+use neater_property::neat::NeatProperty;
+use neater_property::{Needs, PropertySet, Role, SecurityLevel, SelectionProperty as P, TransportProperties};
 use serde_json::json;
 use std::time::Duration;
 
@@ -69,15 +67,7 @@ fn adviser(files: &[(&str, serde_json::Value)]) -> Adviser {
 /// The ways in order: interface, address, stacks.
 fn ways(adviser: &mut Adviser, stacks: &[Named], host: &str) -> Result<Vec<String>, String> {
     let needs = needs("");
-    let ask = Ask {
-        needs: &needs,
-        stacks,
-        app: "test",
-        host: Some(host),
-        addr: None,
-        port: 443,
-        extra: &[],
-    };
+    let ask = Ask { needs: &needs, stacks, app: "test", host: Some(host), addr: None, port: 443, extra: &[] };
     told(adviser, &ask)
 }
 
@@ -156,8 +146,11 @@ fn who_denies_everything_is_named() {
 
 #[test]
 fn no_policy_brings_back_what_the_needs_have_ruled_out() {
-    let clear = rule(json!({}), json!({"transport": {"value": "TCP", "precedence": 2, "score": 50},
-        "security": {"value": false, "precedence": 2, "score": 50}}));
+    let clear = rule(
+        json!({}),
+        json!({"transport": {"value": "TCP", "precedence": 2, "score": 50},
+        "security": {"value": false, "precedence": 2, "score": 50}}),
+    );
     let mut adviser = adviser(&[("clear.policy", clear)]);
     let why = ways(&mut adviser, &web(), "example.com").unwrap_err();
     assert!(why.starts_with("the policies leave no transport"), "{why}");
@@ -173,33 +166,24 @@ fn profiles_may_make_keys_immutable_that_rows_do_not_have() {
     let ask_needs = needs("");
     let extra = [NeatProperty::new("profile", "confidential")];
     let stacks = web();
-    let ask = Ask {
-        needs: &ask_needs,
-        stacks: &stacks,
-        app: "",
-        host: Some("h"),
-        addr: None,
-        port: 1,
-        extra: &extra,
-    };
-    assert_eq!(told(&mut self::adviser(&[]), &ask).unwrap(), ["0 - 2,1", "neutral"], "the ready-made one leads somewhere");
+    let ask = Ask { needs: &ask_needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &extra };
+    assert_eq!(
+        told(&mut self::adviser(&[]), &ask).unwrap(),
+        ["0 - 2,1", "neutral"],
+        "the ready-made one leads somewhere"
+    );
 }
 
 #[test]
 fn options_reach_the_sockets_that_have_them() {
-    let policy = rule(json!({}), json!({"dscp": {"value": 10}, "so/IPPROTO_TCP/TCP_NODELAY": {"value": 1},
-        "so/SOL_SOCKET/SO_LINGER": {"value": 1}}));
+    let policy = rule(
+        json!({}),
+        json!({"dscp": {"value": 10}, "so/IPPROTO_TCP/TCP_NODELAY": {"value": 1},
+        "so/SOL_SOCKET/SO_LINGER": {"value": 1}}),
+    );
     let mut adviser = adviser(&[("a.policy", policy)]);
     let (needs, stacks) = (needs(""), web());
-    let ask = Ask {
-        needs: &needs,
-        stacks: &stacks,
-        app: "",
-        host: Some("h"),
-        addr: None,
-        port: 1,
-        extra: &[],
-    };
+    let ask = Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &[] };
     let advice = adviser.advise(&ask, 0, NOW).unwrap();
     let options: Vec<&[SocketOption]> = advice.paths[0].picks.iter().map(|p| &*p.options).collect();
     let both = [SocketOption::Dscp(10), SocketOption::NoDelay(true)];
@@ -218,15 +202,7 @@ fn a_policy_may_require_what_programs_may_require() {
     let mut adviser = adviser(&[("a.policy", policy)]);
     assert_eq!(ways(&mut adviser, &stacks, "h").unwrap(), ["0 - 2"]);
     let (needs, ask_stacks) = (needs(""), stacks);
-    let ask = Ask {
-        needs: &needs,
-        stacks: &ask_stacks,
-        app: "",
-        host: Some("h"),
-        addr: None,
-        port: 1,
-        extra: &[],
-    };
+    let ask = Ask { needs: &needs, stacks: &ask_stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &[] };
     let lines = adviser.explain(&ask, NOW).unwrap().lines(&|_| None).join("\n");
     assert!(lines.contains("a policy requires multistreaming, which TLS/TCP does not have"), "{lines}");
 }
@@ -252,15 +228,7 @@ fn advice_follows_interfaces_and_time() {
     file["expire"] = json!(NOW.0.as_secs() + 60);
     let mut adviser = adviser(&[("modem.cib", file)]);
     let (needs, stacks) = (needs(""), web());
-    let ask = Ask {
-        needs: &needs,
-        stacks: &stacks,
-        app: "",
-        host: Some("h"),
-        addr: None,
-        port: 1,
-        extra: &[],
-    };
+    let ask = Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &[] };
     let first = |adviser: &mut Adviser, at: u64| {
         let now = WallTime(NOW.0 + Duration::from_secs(at));
         adviser.advise(&ask, 7, now).unwrap().paths[0].interface
@@ -269,7 +237,9 @@ fn advice_follows_interfaces_and_time() {
     assert_eq!(first(&mut adviser, 61), None, "the fact has ended");
     let mut adviser = self::adviser(&[]);
     let policy = rule(json!({"interface": {"value": "eth0"}}), json!({"interface": {"value": "eth0", "score": 1}}));
-    adviser.manager_mut().insert_rule(crate::manager::Stage::Policy, crate::manager::Rule::from_json(policy, "", "").unwrap().0);
+    adviser
+        .manager_mut()
+        .insert_rule(crate::manager::Stage::Policy, crate::manager::Rule::from_json(policy, "", "").unwrap().0);
     assert_eq!(first(&mut adviser, 0), Some(2));
     let mut interfaces = two();
     interfaces[1].up = false;
@@ -300,7 +270,9 @@ fn random_rules_lead_to_nothing_that_was_not_asked_for() {
                 "transport" => {
                     json!({"transport": {"value": pick(&["TCP", "TLS", "SCTP", "UDP"]), "score": score, "precedence": precedence}})
                 }
-                "security" => json!({"security": {"value": pick(&["", "x"]).is_empty(), "score": score, "precedence": precedence}}),
+                "security" => {
+                    json!({"security": {"value": pick(&["", "x"]).is_empty(), "score": score, "precedence": precedence}})
+                }
                 "interface" => json!({"interface": {"value": pick(&["eth0", "tun9"]), "score": score}}),
                 _ => json!({"remote_ip": {"value": "203.0.113.1", "score": score}}),
             };
