@@ -12,6 +12,7 @@ use core::hash::{BuildHasher, Hash, Hasher};
 use neater_base::Key;
 use neater_base::net::Net;
 use neater_policy::advice::{Advice, AdvisedPath, Adviser, Ask, Denied, Named, Story};
+use neater_policy::daemon::Tables;
 use neater_policy::manager::{FileKind, Report, SourceFile};
 use neater_property::neat::NeatProperty;
 use std::sync::Arc;
@@ -94,6 +95,14 @@ impl<N: Net> Engine<N> {
     pub fn load_policies(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>]) -> Report {
         let wall = self.net.wall();
         self.adviser.as_mut().map(|a| a.0.load(pib, cib, wall)).unwrap_or_default()
+    }
+
+    /// Takes the tables of a daemon in place of those it was given before. Without an adviser nothing is taken.
+    pub fn share_policies(&mut self, tables: Tables) {
+        let wall = self.net.wall();
+        if let Some(adviser) = &mut self.adviser {
+            adviser.0.share(tables, wall);
+        }
     }
 
     /// The file that says what a rule is, by the name under which it was given.

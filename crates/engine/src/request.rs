@@ -242,10 +242,9 @@ impl<N: Net> Engine<N> {
         security.alpn().hash(&mut h);
         // What has worked with one choice of stacks says nothing where that stack is not eligible.
         ranked.hash(&mut h);
-        let fingerprint = h.finish();
         Ok(Request(Arc::new(Compiled {
-            asked: Asked::new(&ranked, &options.policy, fingerprint),
-            fingerprint,
+            asked: Asked::new(&ranked, &options.policy, h.finish()),
+            fingerprint: h.finish(),
             stacks: ranked,
             properties: properties.clone(),
             framer: options.framer.clone(),

@@ -14,6 +14,7 @@ use neater_engine::{
     TimelineEntry,
 };
 use neater_policy::advice::{Adviser, Denied, Story};
+use neater_policy::daemon::Tables;
 use neater_policy::manager::{FileKind, Report, SourceFile};
 use neater_property::{Role, TransportProperties, Value};
 use neater_tls::{Crypto, SecurityParameters};
@@ -52,6 +53,7 @@ machine! {
     fn compile(&mut self, properties: &TransportProperties, security: &SecurityParameters, role: Role, options: &RequestOptions) -> Result<Request, EstablishmentError>;
     fn set_adviser(&mut self, adviser: Option<Adviser>, app: &str);
     fn load_policies(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>]) -> Report;
+    fn share_policies(&mut self, tables: Tables);
     fn policy_story(&mut self, request: &Request, remote: &RemoteEndpoint) -> Option<Result<Story, Denied>>;
     fn policy_file(&mut self, kind: FileKind, uid: &str) -> Option<String>;
     fn initiate_from(&mut self, request: &Request, remotes: &Arc<[RemoteEndpoint]>, locals: &[LocalEndpoint], first: Option<Bytes>) -> Result<ConnectionId, EstablishmentError>;

@@ -18,13 +18,16 @@ pub use answer::{Advice, AdvisedPath, Denied, Pick};
 pub use ask::{Ask, Named};
 pub use story::{Place, Story};
 
-use crate::daemon::{INTERFACE_PREFIX, interface_rows};
-use crate::manager::{Decision, FileKind, Limits, Loader, Manager, Node, Report, Requests, SourceFile, add_ready};
+use crate::daemon::{INTERFACE_PREFIX, Tables, interface_rows};
+use crate::manager::{
+    Cib, Decision, FileKind, Limits, Loader, Manager, Node, Report, Requests, Rule, SourceFile, Stage, Table, add_ready,
+};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use neater_base::WallTime;
 use neater_base::net::Interface;
 use neater_property::neat::{NeatArray, NeatValue};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Candidates that one connection may have: more rows and alternatives than NEAT keeps, because interfaces that are cut
@@ -41,6 +44,8 @@ type Advised = Result<Arc<Advice>, Denied>;
 pub struct Adviser {
     manager: Manager,
     loader: Loader,
+    /// What a daemon has told.
+    shared: BTreeSet<(FileKind, String)>,
     interfaces: Vec<Interface>,
     remembered: HashMap<u64, Advised, FixedState>,
     /// When the first fact that the remembered advice may depend on ends.
@@ -52,7 +57,14 @@ impl Default for Adviser {
         let mut manager = Manager::new(LIMITS);
         add_ready(&mut manager);
         let remembered = HashMap::with_hasher(FixedState::with_seed(0x6164_7669));
-        Self { manager, loader: Loader::default(), interfaces: Vec::new(), remembered, until: None }
+        Self {
+            manager,
+            loader: Loader::default(),
+            shared: BTreeSet::new(),
+            interfaces: Vec::new(),
+            remembered,
+            until: None,
+        }
     }
 }
 
@@ -68,6 +80,34 @@ impl Adviser {
         let report = self.loader.load(&mut self.manager, pib, cib, now);
         self.renew_rows(now);
         report
+    }
+
+    /// Takes the tables of a daemon in place of those it was given before. Files of this program's own count more.
+    pub fn share(&mut self, tables: Tables, now: WallTime) {
+        let Tables { profiles, policies, nodes } = tables;
+        let told = core::mem::take(&mut self.shared);
+        let mut make = |stage: Stage, kind: FileKind, rules: Vec<Rule>| -> Table {
+            let old = |uid: &str| told.contains(&(kind, uid.to_owned()));
+            let loader = &self.loader;
+            let held = self.manager.table(stage).rules().iter().filter(|r| loader.says(kind, &r.uid) || !old(&r.uid));
+            let (own, before): (Vec<&Rule>, Vec<&Rule>) = held.partition(|r| loader.says(kind, &r.uid));
+            self.shared.extend(rules.iter().map(|r| (kind, r.uid.clone())));
+            before.into_iter().cloned().chain(rules).chain(own.into_iter().cloned()).collect()
+        };
+        let profiles = make(Stage::Profile, FileKind::Profile, profiles);
+        let policies = make(Stage::Policy, FileKind::Policy, policies);
+        let mut cib = Cib::default();
+        let says = |uid: &str| self.loader.says(FileKind::Cib, uid);
+        let before = |uid: &str| says(uid) || !told.contains(&(FileKind::Cib, uid.to_owned()));
+        for node in nodes.into_iter().filter(|n| n.counts(now) && !says(&n.uid)) {
+            self.shared.insert((FileKind::Cib, node.uid.clone()));
+            cib.insert(node);
+        }
+        for node in self.manager.cib().nodes().filter(|n| before(&n.uid)) {
+            cib.insert(node.clone());
+        }
+        self.manager.install(profiles, policies, cib);
+        self.renew_rows(now);
     }
 
     /// The file that says what a rule is, by the name under which it was given.

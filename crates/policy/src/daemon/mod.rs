@@ -17,6 +17,7 @@ pub mod rest;
 mod session;
 mod sources;
 mod store;
+mod tables;
 pub mod wire;
 
 pub use metadata::{MAX_LINE, metadata_node};
@@ -27,6 +28,8 @@ pub(crate) use sources::{PREFIX as INTERFACE_PREFIX, interface_rows, row_address
 pub use store::{
     Daemon, Effect, MAX_GUEST_NODES, MAX_GUEST_RULES, MAX_GUESTS, MAX_REQUESTS, MAX_VIEWS, Options, Refusal,
 };
+
+pub use tables::{Follower, Tables};
 
 #[cfg(test)]
 mod tests;

@@ -179,6 +179,12 @@ impl Loader {
         found.map(|((_, order), _)| order.name())
     }
 
+    /// Whether a file says what something of this uid is.
+    #[must_use]
+    pub fn says(&self, kind: FileKind, uid: &str) -> bool {
+        self.installed.get(&kind).is_some_and(|uids| uids.contains(uid))
+    }
+
     /// Says which files take the place of others.
     fn doubles(&self, report: &mut Report) {
         let mut seen: BTreeMap<(FileKind, &str), String> = BTreeMap::new();

@@ -7,11 +7,13 @@
 //! without; a folder that other users may write to is not read; a file that cannot be understood leaves what it said before.
 
 pub mod folder;
+mod link;
 
 use crate::Neater;
+use link::Link;
 use neater_engine::{RemoteEndpoint, Request, Stack};
 use neater_policy::advice::{Adviser, Denied, Place, Story};
-use neater_policy::manager::{Fault, FileKind, SourceFile, Stage, line_of};
+use neater_policy::manager::{Fault, FileKind, READY, SourceFile, Stage, line_of};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -93,6 +95,8 @@ pub(crate) struct Watch {
     seen: BTreeMap<PathBuf, Stamp>,
     next: Instant,
     faults: Vec<Fault>,
+    /// A manager that runs.
+    link: Option<Link>,
 }
 
 /// The texts of all files by the names under which the adviser knows them: the folder's number, and the name within it.
@@ -102,11 +106,13 @@ struct Texts {
 }
 
 impl Watch {
-    /// Looks for folders of policies; `None`: there are none.
+    /// Looks for folders of policies and for a manager that runs; `None`: there are neither. A program that names its
+    /// folders means these and no others.
     pub(crate) fn begin(whence: Whence) -> io::Result<Option<Self>> {
+        let link = if matches!(whence, Whence::Usual) { Link::find() } else { None };
         let folders = whence.folders()?;
-        let begin = Self { folders, seen: BTreeMap::new(), next: Instant::now(), faults: Vec::new() };
-        Ok((!begin.folders.is_empty()).then_some(begin))
+        let begin = Self { folders, seen: BTreeMap::new(), next: Instant::now(), faults: Vec::new(), link };
+        Ok((!begin.folders.is_empty() || begin.link.is_some()).then_some(begin))
     }
 
     /// The files, if any has come, gone or changed since they were last looked at.
@@ -224,8 +230,11 @@ impl PolicyStory {
 
 impl Neater {
     /// Begins to follow the policies of these folders.
-    pub(crate) fn follow(&self, watch: Watch, app: &str) {
+    pub(crate) fn follow(&self, mut watch: Watch, app: &str) {
         self.handle.with(|s| s.engine.set_adviser(Some(Adviser::new()), app));
+        if let Some(tables) = watch.link.as_mut().and_then(Link::begin) {
+            self.handle.with(|s| s.engine.share_policies(tables));
+        }
         // Whoever is first has made the engine.
         let _ = self.handle.policies.set(Mutex::new(watch));
         self.look_at_policies();
@@ -263,7 +272,10 @@ impl Neater {
                     let line = folder::read(&path).map_or(1, |text| line_of(&text, place.key.as_deref()));
                     format!("{}:{line}", path.display())
                 }
-                None => "ready-made".to_owned(),
+                None if READY.iter().any(|f| f.name.rsplit_once('.').is_some_and(|(uid, _)| uid == place.uid)) => {
+                    "ready-made".to_owned()
+                }
+                None => "of the policy manager".to_owned(),
             };
             places.insert(place, at);
         }
@@ -276,6 +288,9 @@ pub(crate) fn look(shared: &crate::shared::Shared) {
     let Some(watch) = shared.policies.get() else { return };
     // Somebody else is looking already.
     let Ok(mut watch) = watch.try_lock() else { return };
+    if let Some(tables) = watch.link.as_mut().and_then(Link::poll) {
+        shared.with(|s| s.engine.share_policies(tables));
+    }
     let Some(texts) = watch.changed() else { return };
     let (pib, cib) = (Texts::sources(&texts.pib), Texts::sources(&texts.cib));
     let mut report = shared.with(|s| s.engine.load_policies(&pib, &cib));
