@@ -5,6 +5,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the system's figures; the crate does not")]
 
+#[allow(dead_code, reason = "the other example uses the rest")]
 #[path = "decision/workload.rs"]
 mod workload;
 
