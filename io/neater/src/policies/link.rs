@@ -78,9 +78,7 @@ impl Link {
                 return Some(tables);
             }
             let left = until.saturating_duration_since(Instant::now());
-            let Some(stream) = self.stream.as_ref().filter(|_| self.follower.is_asking() && !left.is_zero()) else {
-                return None;
-            };
+            let stream = self.stream.as_ref().filter(|_| self.follower.is_asking() && !left.is_zero())?;
             let wanted = if self.unsent.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
             let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
             if rustix::event::poll(&mut [PollFd::new(stream, wanted)], Some(&timeout)).is_err() {
