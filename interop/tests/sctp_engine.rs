@@ -5,7 +5,7 @@ use neater::{
     Connection, ConnectionError, Listener, LocalEndpoint, MessageContext, Neater, Preconnection, RemoteEndpoint,
     SecurityParameters, SendError, Stack,
 };
-use neater_interop::sctp::{Batch, Ledger, Received, Usrsctp, fill, hash};
+use neater_interop::sctp::{Batch, Ledger, Peer, Received, fill, hash};
 use neater_interop::{free_port, nothing_left, skip, within_limit};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct World {
     neater: Neater,
     conn: Connection,
-    peer: Usrsctp,
+    peer: Peer,
     listener: Option<Listener>,
     udp: u16,
     out: Ledger,
@@ -55,7 +55,7 @@ impl World {
             all.extend(more.iter().map(|s| (*s).to_owned()));
             all
         };
-        let start = |all: Vec<String>| Usrsctp::start(&all.iter().map(String::as_str).collect::<Vec<_>>());
+        let start = |all: Vec<String>| Peer::usrsctp(&all.iter().map(String::as_str).collect::<Vec<_>>());
         let (conn, peer, listener) = match role {
             Role::Client => {
                 let peer = start(arguments("listen", 5001))?;
@@ -325,7 +325,7 @@ fn a_peer_that_starts_again_is_a_new_connection() {
             "--bind",
             "5002",
         ];
-        world.peer = match Usrsctp::start(&all) {
+        world.peer = match Peer::usrsctp(&all) {
             Ok(peer) => peer,
             Err(why) => skip!("{why}"),
         };

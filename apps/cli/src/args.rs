@@ -86,12 +86,28 @@ pub(crate) struct ConnectArgs {
     /// Another hosts file than /etc/hosts
     #[arg(long, value_name = "FILE")]
     pub(crate) hosts: Option<PathBuf>,
+    /// Policies, profiles and CIB files of this folder instead of those of NEATER_POLICY, /etc/neater/policy and
+    /// ~/.config/neater/policy; may be given more than once, later folders count more
+    #[arg(long, value_name = "DIR")]
+    pub(crate) policy: Vec<PathBuf>,
+    /// No policies at all
+    #[arg(long, conflicts_with = "policy")]
+    pub(crate) no_policy: bool,
+    /// A property for policies to look at, such as profile=bulk or flow_size=20000000
+    #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
+    pub(crate) property: Vec<(String, String)>,
     /// Seconds that establishment may take, and that nothing may come after that
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) timeout: Option<core::time::Duration>,
     /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
+}
+
+fn property(text: &str) -> Result<(String, String), String> {
+    let wrong = || "a name and a value are wanted, such as profile=bulk".to_owned();
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    if name.trim().is_empty() { Err(wrong()) } else { Ok((name.trim().to_owned(), value.trim().to_owned())) }
 }
 
 fn seconds(text: &str) -> Result<core::time::Duration, String> {

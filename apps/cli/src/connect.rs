@@ -2,6 +2,7 @@
 
 use crate::args::ConnectArgs;
 use crate::failure::Failure;
+use crate::output::Output;
 use neater::tls::{Pin, certificates_from_pem};
 use neater::{Neater, SecurityNeed, SecurityParameters, Stack, TransportProperties, Trust};
 use std::io::Read;
@@ -66,7 +67,23 @@ pub(crate) fn neater(args: &ConnectArgs) -> Result<Neater, Failure> {
     if let Some(path) = &args.hosts {
         builder = builder.hosts(path);
     }
-    builder.build().map_err(|e| Failure::new(crate::Exit::Failed, "local", format!("this system: {e}")))
+    if args.no_policy {
+        builder = builder.without_policies();
+    } else if !args.policy.is_empty() {
+        for folder in &args.policy {
+            std::fs::read_dir(folder).map_err(|e| Failure::usage(format!("--policy {}: {e}", folder.display())))?;
+        }
+        builder = builder.policies(&args.policy);
+    }
+    let neater = builder.application("neater").build();
+    neater.map_err(|e| Failure::new(crate::Exit::Failed, "local", format!("this system: {e}")))
+}
+
+/// What is wrong with files of policies, for people; `neater policy check` tells more.
+pub(crate) fn tell_policy_faults(neater: &Neater, output: &Output) {
+    for fault in neater.policy_faults() {
+        output.note(&fault.to_string());
+    }
 }
 
 /// A file that is read whole.

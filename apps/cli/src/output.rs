@@ -149,6 +149,7 @@ pub(crate) fn step(entry: &TimelineEntry) -> Value {
     let (name, place) = match &entry.step {
         Step::Resolving { .. } => ("resolving", None),
         Step::Resolved { .. } => ("resolved", None),
+        Step::Policy { .. } => ("policy", None),
         Step::FromCache { stack, addr } => ("from-cache", Some((stack, addr))),
         Step::Doubted { stack, addr, .. } => ("doubted", Some((stack, addr))),
         Step::Started { stack, addr } => ("started", Some((stack, addr))),

@@ -1,5 +1,6 @@
 //! A connection's own state.
 
+use crate::advised::{self, AdviceOf};
 use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
 use crate::rate::Rates;
@@ -293,6 +294,8 @@ pub(crate) struct Ext {
     pub(crate) rates: Option<Box<Rates>>,
     /// Where the connection was to come from, if that was said: needed again for a clone.
     pub(crate) locals: Arc<[LocalEndpoint]>,
+    /// What policies said, if they changed anything.
+    pub(crate) advice: Option<AdviceOf>,
     /// The Connection Properties, if they are not those of the request any more.
     pub(crate) changed: Option<Box<neater_property::ConnectionProperties>>,
     /// The defaults for its messages, if they are not those of the request any more.
@@ -472,7 +475,19 @@ impl Conn {
 
     /// Under which the outcome of its race is remembered, if it is.
     pub(crate) fn cache_key(&self) -> Option<CacheKey> {
-        Some(cache_key(self.network?, self.remotes.first()?, &self.request))
+        self.cache_key_of(self.network?, 0)
+    }
+
+    /// Where outcomes of this connection with one of its remote endpoints are remembered.
+    pub(crate) fn cache_key_of(&self, network: NonZeroU64, remote: usize) -> Option<CacheKey> {
+        let mut key = cache_key(network, self.remotes.get(remote)?, &self.request);
+        key.request ^= advised::number(self.advice(), remote);
+        Some(key)
+    }
+
+    /// What policies said, if they changed anything.
+    pub(crate) fn advice(&self) -> Option<&AdviceOf> {
+        self.ext.as_ref()?.advice.as_ref()
     }
 
     /// The rarely needed part, made when first asked for.

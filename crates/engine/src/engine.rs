@@ -109,6 +109,8 @@ pub struct Engine<N> {
     pub(crate) foreign: Vec<crate::ForeignDatagram>,
     pub(crate) names: Names,
     pub(crate) outcomes: OutcomeCache,
+    /// Policies, and what they call this program.
+    pub(crate) adviser: Option<Box<(neater_policy::advice::Adviser, Box<str>)>>,
     /// A hash of what this host is attached to; `None`: to be found out.
     pub(crate) network: Option<NonZeroU64>,
     pub(crate) timers: Timers<Timer>,
@@ -153,6 +155,7 @@ impl<N: Net> Engine<N> {
             names,
             limits: config.limits.usable(),
             outcomes: OutcomeCache::new(rng.u64()),
+            adviser: None,
             rng,
             config,
             net,
@@ -529,6 +532,7 @@ impl<N: Net> Engine<N> {
     }
 
     fn paths_changed(&mut self) {
+        self.advise_of_interfaces();
         let before = self.network;
         self.network = None;
         let after = self.network();

@@ -11,6 +11,7 @@ mod report;
 use self::check::{check_locals, check_remotes, refused_first, server_name};
 pub(crate) use self::lessons::Trial;
 pub(crate) use self::paths::with_scope;
+use crate::advised::{self, Way};
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io, cache_key};
 use crate::engine::Timer;
@@ -61,6 +62,10 @@ struct Path {
     local: Option<SocketAddr>,
     /// The local port, where there is no local address: 0 is any.
     port: u16,
+    /// The way that policies say, if they change anything.
+    way: Option<Way>,
+    /// The one family that the interface of such a way has addresses of.
+    family: Option<Family>,
 }
 
 impl Path {
@@ -141,7 +146,11 @@ impl<N: Net> Engine<N> {
         remotes: &Arc<[RemoteEndpoint]>,
         remote: &RemoteEndpoint,
     ) -> Option<Key> {
-        if !request.0.direct || remote.interface.is_some() || self.conns.len() >= self.limits.connections {
+        if !request.0.direct
+            || remote.interface.is_some()
+            || self.adviser.is_some()
+            || self.conns.len() >= self.limits.connections
+        {
             return None;
         }
         let network = self.network?;
@@ -197,17 +206,25 @@ impl<N: Net> Engine<N> {
                 format!("this engine has {} connections, its limit", self.limits.connections),
             ));
         }
+        let advice = self.advice_for(request, remotes)?;
         self.stats.initiated += 1;
         let mut conn = Conn::new(request.0.clone(), remotes.clone(), self.now);
         // An outcome does not tell by which interface it came about.
-        let anywhere = request.0.properties.interfaces().is_empty() && remotes[0].interface.is_none();
+        let mut anywhere = request.0.properties.interfaces().is_empty() && remotes[0].interface.is_none();
+        if let Some(advice) = advice {
+            anywhere &= advised::binds_nothing(&advice);
+            conn.ext().advice = Some(advice);
+        }
         if remotes.len() == 1 && locals.is_empty() && anywhere {
             let network = self.network();
-            let key = cache_key(network, &remotes[0], &request.0);
             conn.network = Some(network);
-            if let Some(outcome) = self.outcomes.get(self.now, &key) {
+            if let Some(key) = conn.cache_key()
+                && let Some(outcome) = self.outcomes.get(self.now, &key)
+            {
+                let stack = Stack::from_number(outcome.stack.0);
                 let conn = self.conns.insert(conn);
-                if let Some(stack) = Stack::from_number(outcome.stack.0)
+                self.tell_advice(conn);
+                if let Some(stack) = stack
                     && self.try_cached(conn, stack, &outcome, &first)
                 {
                     return Ok(ConnectionId(conn));
@@ -220,6 +237,7 @@ impl<N: Net> Engine<N> {
             conn.ext().locals = locals.into();
         }
         let conn = self.conns.insert(conn);
+        self.tell_advice(conn);
         self.begin_race(conn, locals, first, None);
         Ok(ConnectionId(conn))
     }
@@ -249,8 +267,12 @@ impl<N: Net> Engine<N> {
     /// takes part as the candidate that it is, and counts from its own start.
     fn begin_race(&mut self, conn: Key, locals: &[LocalEndpoint], first: Option<Bytes>, direct: Option<Attempt>) {
         let Some(c) = self.conns.get(conn) else { return };
-        let (request, remotes, since) = (c.request.clone(), c.remotes.clone(), c.since);
-        let (paths, specs) = match self.lay_out(&request, &remotes, locals) {
+        let (request, remotes, since, advice) = (c.request.clone(), c.remotes.clone(), c.since, c.advice().cloned());
+        let laid = match &advice {
+            Some(advice) => self.lay_out_as_advised(&request, &remotes, locals, advice),
+            None => self.lay_out(&request, &remotes, locals),
+        };
+        let (paths, specs) = match laid {
             Ok(laid) => laid,
             Err(error) => {
                 if let Some(direct) = direct {
@@ -277,7 +299,11 @@ impl<N: Net> Engine<N> {
         };
         let network = self.network();
         let ways: Vec<_> = paths.iter().map(|p| (p.remote, p.interface)).collect();
-        let race = Race::new(self.now, config, specs, stacks, self.rng.seed());
+        let mut race = Race::new(self.now, config, specs, stacks, self.rng.seed());
+        for (i, way) in paths.iter().enumerate().filter_map(|(i, p)| Some((i, p.way.as_ref()?.path()?))) {
+            let picks: Vec<_> = way.picks.iter().map(|p| StackId(p.stack)).collect();
+            race.restrict(PathId(i as u16), &picks);
+        }
         if let Some(c) = self.conns.get_mut(conn) {
             c.est = Some(Box::new(Establishing {
                 race,
@@ -452,9 +478,16 @@ impl<N: Net> Engine<N> {
             _ => &request.udp_options,
         };
         let custom;
-        let local = path.local_for(addr);
-        let options = if path.interface.is_some() || local.is_some() {
-            custom = SocketOptions { interface: path.interface, local, ..base.clone() };
+        let pick = path.way.as_ref().and_then(|w| w.path()?.picks.iter().find(|p| p.stack == stack as u16));
+        let more = pick.map_or(&[][..], |p| &p.options);
+        // What policies say of other interfaces does not hold for what never leaves this host.
+        let here = path.way.is_some() && addr.ip().is_loopback();
+        let local = path.local_for(addr).filter(|l| !here || l.ip().is_loopback() || l.ip().is_unspecified());
+        let interface = path.interface.filter(|_| !here);
+        let options = if interface.is_some() || local.is_some() || !more.is_empty() {
+            let mut with = SocketOptions { interface, local, ..base.clone() };
+            with.set.extend_from_slice(more);
+            custom = with;
             &custom
         } else {
             base

@@ -430,6 +430,11 @@ pub enum Step {
         /// Why.
         doubt: Doubt,
     },
+    /// What policies have said of the connection.
+    Policy {
+        /// In words.
+        text: String,
+    },
     /// An attempt was started.
     Started {
         /// The stack.
@@ -484,6 +489,7 @@ impl fmt::Display for Step {
             Self::Resolving { name } => write!(f, "resolving {name}"),
             Self::Resolved { record, found } => write!(f, "{record}: {found}"),
             Self::FromCache { stack, addr } => write!(f, "{stack} to {addr}: worked before, tried alone"),
+            Self::Policy { text } => write!(f, "policy: {text}"),
             Self::Doubted { stack, addr, doubt } => write!(f, "{stack} to {addr}: put back: {doubt}"),
             Self::Started { stack, addr } => write!(f, "{stack} to {addr}: started"),
             Self::Reachable { stack, addr, rtt } => {

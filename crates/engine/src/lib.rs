@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod advised;
 mod backlog;
 mod channel;
 mod closing;

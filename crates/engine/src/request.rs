@@ -1,5 +1,6 @@
 //! Needs, compiled once and used for many connections.
 
+use crate::advised::Asked;
 use crate::event::{EstablishmentError, Reason};
 use crate::isolate::{Isolate, Sessions};
 use crate::quic::silence;
@@ -8,6 +9,7 @@ use core::hash::{BuildHasher, Hash, Hasher};
 use core::time::Duration;
 use neater_base::net::{Net, SocketOption, SocketOptions};
 use neater_framing::FramerSpec;
+use neater_property::neat::NeatProperty;
 use neater_property::{
     CapacityProfile, Preference, Role, SecurityLevel, SecurityNeed, SelectionProperty as P, TransportProperties,
 };
@@ -65,6 +67,8 @@ pub(crate) struct Compiled {
     pub(crate) only_v6: bool,
     /// Each connection is to share no cached state: it is compiled anew from this.
     pub(crate) isolate: Option<Box<Isolate>>,
+    /// What policies are asked with.
+    pub(crate) asked: Asked,
     /// On a request of such a connection.
     pub(crate) own_sessions: Option<Sessions>,
 }
@@ -85,6 +89,8 @@ pub struct RequestOptions {
     pub isolation: u64,
     /// Only these stacks are eligible; empty: all.
     pub stacks: Vec<Stack>,
+    /// Properties beyond those of RFC 9622 that policies may look at, such as `profile` and `flow_size`.
+    pub policy: Vec<NeatProperty>,
 }
 
 impl Request {
@@ -237,6 +243,7 @@ impl<N: Net> Engine<N> {
         // What has worked with one choice of stacks says nothing where that stack is not eligible.
         ranked.hash(&mut h);
         Ok(Request(Arc::new(Compiled {
+            asked: Asked::new(&ranked, &options.policy, h.finish()),
             fingerprint: h.finish(),
             stacks: ranked,
             properties: properties.clone(),

@@ -62,6 +62,19 @@ impl Stack {
         }
     }
 
+    /// What policies call it: the transport that carries the program's data. TCP and UDP have it with and without security,
+    /// which policies name beside it.
+    #[must_use]
+    pub const fn policy_word(self) -> &'static str {
+        match self {
+            Self::Tcp | Self::Tls => "TCP",
+            Self::Quic => "QUIC",
+            Self::QuicDatagram => "QUIC-DATAGRAM",
+            Self::Udp | Self::Dtls => "UDP",
+            Self::Sctp => "SCTP",
+        }
+    }
+
     /// Whether the stack runs over UDP: such stacks tend to be blocked together.
     #[must_use]
     pub const fn over_udp(self) -> bool {

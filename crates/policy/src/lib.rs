@@ -5,8 +5,8 @@
 //! the past taught; [`rank_paths`] for interfaces; [`explain`] for people.
 //!
 //! *Not responsible for* knowing any protocol (the engine states what its stacks provide, as [`StackFeatures`]), for
-//! racing candidates, or for opening anything. [`manager`] is NEAT's policy manager, [`daemon`] what of it many programs
-//! share.
+//! racing candidates, or for opening anything. [`manager`] is NEAT's policy manager, [`advice`] what it says of real
+//! connections, [`daemon`] what of it many programs share.
 //!
 //! *Invariants*: no ranked candidate ever lacks a required property or has a prohibited one, and security filters and is
 //! never traded; every exclusion names its property; the outcome is a function of the arguments and does not depend on
@@ -16,6 +16,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "json")]
+pub mod advice;
 #[cfg(feature = "json")]
 pub mod daemon;
 mod explain;

@@ -12,7 +12,7 @@ use crate::order::{Planned, plan, shares};
 use crate::resolution::Resolution;
 use crate::{
     Address, Candidate, CandidateId, CandidateOutcome, CandidateReport, Config, Doubt, Family, Input, MAX_PATHS,
-    MAX_STACKS, Mark, Output, PathId, PathSpec, Progress, ResolutionReport, StackOption,
+    MAX_STACKS, Mark, Output, PathId, PathSpec, Progress, ResolutionReport, StackId, StackOption,
 };
 use core::fmt::Debug;
 use core::time::Duration;
@@ -89,6 +89,8 @@ pub struct Race<F> {
     paths: Vec<Resolution<F>>,
     /// In rank order.
     stacks: Vec<StackOption>,
+    /// The stacks of paths that do not take all of them in this order, by the path's rank.
+    own_stacks: Vec<(u16, Vec<StackOption>)>,
     /// In the order in which they are started. At most `config.max_candidates`.
     nodes: Vec<Node<F>>,
     next_id: u32,
@@ -116,6 +118,7 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
             config: config.clamped(),
             paths: paths.map(|(i, spec)| Resolution::new(spec, of_path(seed, i))).collect(),
             stacks: distinct(stacks, MAX_STACKS, |s| s.id),
+            own_stacks: Vec::new(),
             nodes: Vec::new(),
             next_id: 0,
             last_start: None,
@@ -128,6 +131,22 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         };
         race.advance();
         race
+    }
+
+    /// Lets only these stacks be tried by a path, in this order, to be called before its first answer. What the race does not
+    /// have is left out; no stack at all leaves the path without candidates. Ranks of stacks are compared within a path only.
+    pub fn restrict(&mut self, path: PathId, stacks: &[StackId]) {
+        let Some(rank) = self.paths.iter().position(|r| r.spec.id == path) else { return };
+        let known = |id: &StackId| self.stacks.iter().find(|s| s.id == *id).copied();
+        let own = distinct(stacks.iter().filter_map(known).collect(), MAX_STACKS, |s| s.id);
+        self.own_stacks.retain(|(of, _)| usize::from(*of) != rank);
+        self.own_stacks.push((rank as u16, own));
+    }
+
+    /// The stacks of the path with this rank, best first.
+    fn stacks_of(&self, path: usize) -> &[StackOption] {
+        let own = self.own_stacks.iter().find(|(of, _)| usize::from(*of) == path);
+        own.map_or(&self.stacks, |(_, stacks)| stacks)
     }
 
     /// Tells what earlier races say against candidates of a path, to be called before its first answer. It is advice: what is
@@ -231,8 +250,11 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
 
     /// Takes in an answer about a path of the race.
     fn resolve(&mut self, path: PathId, answer: impl FnOnce(&mut Resolution<F>, &[StackOption])) {
-        let Some(r) = self.paths.iter_mut().find(|r| r.spec.id == path) else { return };
-        answer(r, &self.stacks);
+        let Some(rank) = self.paths.iter().position(|r| r.spec.id == path) else { return };
+        let own = self.own_stacks.iter().find(|(of, _)| usize::from(*of) == rank);
+        let stacks = own.map_or(&self.stacks, |(_, stacks)| stacks);
+        let Some(r) = self.paths.get_mut(rank) else { return };
+        answer(r, stacks);
         if r.open {
             self.rebuild();
         }
@@ -285,7 +307,7 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
     /// started stay.
     fn rebuild(&mut self) {
         let open = self.paths.iter().enumerate().filter(|(_, r)| r.open);
-        let plans: Vec<Vec<Planned>> = open.map(|(i, r)| plan(&self.config, i as u16, r, &self.stacks)).collect();
+        let plans: Vec<Vec<Planned>> = open.map(|(i, r)| plan(&self.config, i as u16, r, self.stacks_of(i))).collect();
         let wanted: Vec<usize> = plans.iter().map(Vec::len).collect();
         let shares = shares(self.config.max_candidates, &wanted);
         let places = plans.iter().zip(shares).flat_map(|(plan, share)| plan.iter().take(share));
@@ -316,14 +338,14 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
     /// What earlier races say against a place of the plan.
     fn doubt(&self, place: &Planned) -> Option<Doubt> {
         let path = self.paths.get(usize::from(place.path))?.spec.id;
-        let stack = self.stacks.get(usize::from(place.stack))?.id;
+        let stack = self.stacks_of(usize::from(place.path)).get(usize::from(place.stack))?.id;
         let marks = self.marks.iter().filter(|(p, _)| *p == path).map(|(_, m)| m);
         judge(marks, stack, place.addr, |id| self.stacks.iter().find(|s| s.id == id).map(|s| s.group))
     }
 
     fn new_node(&mut self, place: &Planned, doubt: Option<Doubt>) -> Option<Node<F>> {
         let path = self.paths.get(usize::from(place.path))?.spec.id;
-        let stack = self.stacks.get(usize::from(place.stack))?.id;
+        let stack = self.stacks_of(usize::from(place.path)).get(usize::from(place.stack))?.id;
         let id = CandidateId(self.next_id);
         // Names are never used twice: after 2³² of them no candidate is added any more.
         self.next_id = self.next_id.checked_add(1)?;

@@ -1,6 +1,7 @@
 //! The transport system as a program holds it.
 
 use crate::machine::Machine;
+use crate::policies::{Watch, Whence};
 use crate::shared::{Driving, Handle, Shared};
 use crate::{Preconnection, Siblings};
 use neater_engine::{Engine, EngineConfig, EngineStats, Limits};
@@ -34,6 +35,10 @@ pub struct Builder {
     hosts: Option<PathBuf>,
     key_log: Option<PathBuf>,
     qlog: Option<PathBuf>,
+    policies: Option<Whence>,
+    application: Option<String>,
+    /// No policies count.
+    unadvised: bool,
 }
 
 impl Builder {
@@ -101,6 +106,32 @@ impl Builder {
         self
     }
 
+    /// Has connections opened as the policies of these folders say, of which each must be there; later ones count more. Without this, it is the
+    /// folders that the environment names in `NEATER_POLICY` (with `:` between them; empty, none), and without that
+    /// `/etc/neater/policy` and `neater/policy` in the user's folder of configurations, where they are there. Files that
+    /// change are read anew, a second later at most, when the next connection is opened.
+    ///
+    /// No policy has a connection opened that is less secure than the program asked.
+    #[must_use]
+    pub fn policies(mut self, folders: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        self.policies = Some(Whence::These(folders.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// No policies, wherever they may lie.
+    #[must_use]
+    pub fn without_policies(mut self) -> Self {
+        self.unadvised = true;
+        self
+    }
+
+    /// What policies call this program (`app`), instead of the name of its file.
+    #[must_use]
+    pub fn application(mut self, name: impl Into<String>) -> Self {
+        self.application = Some(name.into());
+        self
+    }
+
     fn engine_over(&self, net: OsNet) -> io::Result<Engine<OsNet>> {
         let key_log = self.key_log.as_deref().map(crate::logs::KeyFile::open).transpose()?;
         let crypto = Crypto { key_log, ..Crypto::system() };
@@ -151,6 +182,10 @@ impl Builder {
     }
 
     fn make(&self, siblings: Option<Siblings>) -> io::Result<(Neater, Driver)> {
+        let watch = match &self.policies {
+            _ if self.unadvised => None,
+            whence => Watch::begin(whence.clone().unwrap_or_default())?,
+        };
         let net = self.net()?;
         let fd = std::os::fd::AsFd::as_fd(&net).try_clone_to_owned()?;
         let waker = net.waker();
@@ -159,6 +194,9 @@ impl Builder {
         let forked = Box::new(move || guard.is_forked());
         let shared = Shared::new(Box::new(engine), siblings, Box::new(move || waker.wake()), forked);
         let neater = Neater { handle: Handle::new(shared.clone()) };
+        if let Some(watch) = watch {
+            neater.follow(watch, &self.application.clone().unwrap_or_else(crate::policies::own_name));
+        }
         Ok((neater, Driver { shared: Driving(shared), fd }))
     }
 

@@ -41,6 +41,7 @@ mod listener;
 mod logs;
 mod machine;
 mod message;
+pub mod policies;
 mod preconnection;
 mod reentry;
 mod roots;
@@ -53,6 +54,7 @@ pub use connection::Connection;
 pub use context::{Builder, Driver, Neater, Turner};
 pub use listener::{Accepted, Group, Listener};
 pub use message::{Message, MessageContext};
+pub use policies::PolicyStory;
 pub use preconnection::{Initiate, Preconnection, security_for};
 pub use siblings::Siblings;
 
@@ -64,6 +66,7 @@ pub use neater_engine::{
     TimelineEntry,
 };
 pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Outbound, Readiness};
+pub use neater_policy::manager::Fault as PolicyFault;
 pub use neater_policy::{Explanation, explain, explanation};
 pub use neater_property::{
     CapacityProfile, Direction, Effect, Multipath, ParseError, Parsed, Preference, Role, SecurityLevel, SecurityNeed,

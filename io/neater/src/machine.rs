@@ -13,6 +13,9 @@ use neater_engine::{
     RemoteEndpoint, Request, RequestOptions, SendError, SendOptions, SetPropertyError, Spent, Stack, StreamDirection,
     TimelineEntry,
 };
+use neater_policy::advice::{Adviser, Denied, Story};
+use neater_policy::daemon::Tables;
+use neater_policy::manager::{FileKind, Report, SourceFile};
 use neater_property::{Role, TransportProperties, Value};
 use neater_tls::{Crypto, SecurityParameters};
 use std::io::IoSlice;
@@ -48,6 +51,11 @@ machine! {
     fn crypto(&mut self) -> Crypto;
     fn set_crypto(&mut self, crypto: Crypto);
     fn compile(&mut self, properties: &TransportProperties, security: &SecurityParameters, role: Role, options: &RequestOptions) -> Result<Request, EstablishmentError>;
+    fn set_adviser(&mut self, adviser: Option<Adviser>, app: &str);
+    fn load_policies(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>]) -> Report;
+    fn share_policies(&mut self, tables: Tables);
+    fn policy_story(&mut self, request: &Request, remote: &RemoteEndpoint) -> Option<Result<Story, Denied>>;
+    fn policy_file(&mut self, kind: FileKind, uid: &str) -> Option<String>;
     fn initiate_from(&mut self, request: &Request, remotes: &Arc<[RemoteEndpoint]>, locals: &[LocalEndpoint], first: Option<Bytes>) -> Result<ConnectionId, EstablishmentError>;
     fn listen(&mut self, request: &Request, local: &[LocalEndpoint]) -> Result<ListenerId, EstablishmentError>;
     fn listener_addrs(&mut self, listener: ListenerId) -> Vec<(Stack, SocketAddr)>;

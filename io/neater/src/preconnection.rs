@@ -11,6 +11,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
 use neater_engine::{ConnectionId, ConnectionState, Event, RequestOptions, SendOptions, Stack};
+use neater_property::neat::{NeatProperty, NeatValue};
 use neater_property::{ParseError, Role, SecurityLevel, SecurityNeed};
 use neater_tls::{Protection, TlsVersion};
 use std::borrow::Cow;
@@ -126,6 +127,21 @@ impl Preconnection {
         self
     }
 
+    /// Properties beyond those of RFC 9622 for policies to look at, such as `profile` and `flow_size`: a name, and a text or, where it reads
+    /// as one, a number or a Boolean. What connections have themselves (`transport`, `port`) is not changed by them.
+    #[must_use]
+    pub fn policy_property(mut self, name: &str, value: &str) -> Self {
+        let value: NeatValue = match (value.parse::<bool>(), value.parse::<f64>()) {
+            (Ok(b), _) => b.into(),
+            (_, Ok(n)) if n.is_finite() => n.into(),
+            _ => value.into(),
+        };
+        self.options.policy.retain(|p| p.key != name.to_lowercase());
+        self.options.policy.push(NeatProperty::new(name, value));
+        self.request = None;
+        self
+    }
+
     /// How long establishment may take in all. By default as long as the candidates themselves do.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -216,6 +232,7 @@ impl Preconnection {
                 Err(e) => return Initiate { state: Err(Some(Box::new(e))) },
             },
         };
+        crate::policies::look(&self.handle);
         let id = self.handle.with(|s| self.begin(s, request, None));
         self.begun(id)
     }
@@ -262,6 +279,7 @@ impl Preconnection {
             Ok(r) => r,
             Err(e) => return Initiate { state: Err(Some(Box::new(e))) },
         };
+        crate::policies::look(&self.handle);
         let (data, options) = (data.into(), context.stated().over(request.message_defaults()));
         // Whatever becomes of it in there, it is dropped out here.
         let kept = data.clone();

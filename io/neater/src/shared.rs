@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     wake_fd: Box<dyn Fn() + Send + Sync>,
     /// Whether this process is a child of the one that made the engine, without its lock.
     forked: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Where policies come from, if there are any.
+    pub(crate) policies: OnceLock<Mutex<crate::policies::Watch>>,
     /// What stands in such a child for what another thread of the parent's had locked.
     inherited: OnceLock<Mutex<State>>,
     callbacks: Mutex<crate::reentry::Callbacks>,
@@ -187,6 +189,7 @@ impl Shared {
             users: AtomicUsize::new(0),
             wake_fd,
             forked,
+            policies: OnceLock::new(),
             inherited: OnceLock::new(),
             callbacks: Mutex::default(),
         })

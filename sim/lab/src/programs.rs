@@ -25,7 +25,7 @@ const C_PEERS: [(&str, &str, &[&str]); 2] =
     [("epoll", include_str!("../peers/epoll.c"), &[]), ("libuv", include_str!("../peers/libuv.c"), &["-luv"])];
 /// Only the experiments with SCTP need it, so that it may be missing.
 const USRSCTP: (&str, &str, &[&str]) = ("usrsctp", include_str!("../peers/usrsctp.c"), &["-lusrsctp"]);
-const RUST_PEERS: [&str; 4] = ["peer-tokio", "peer-quinn", "peer-neater", "peer-sctp"];
+const RUST_PEERS: [&str; 5] = ["peer-tokio", "peer-quinn", "peer-neater", "peer-sctp", "peer-policy"];
 /// The command that users run.
 const NEATER: &str = "neater";
 /// Building everything from nothing takes minutes on a small machine.
@@ -46,6 +46,8 @@ pub enum Program {
     Usrsctp,
     /// This project's SCTP over UDP, without the rest of it.
     Sctp,
+    /// This project's policy manager alone.
+    Policy,
     /// This project, driven by its descriptor.
     NeaterFd,
     /// This project, through its futures on tokio.
@@ -63,6 +65,7 @@ impl Program {
             Self::Quinn => "quinn",
             Self::Usrsctp => "usrsctp",
             Self::Sctp => "neater-sctp",
+            Self::Policy => "neater-policy",
             Self::NeaterFd => "neater-fd",
             Self::Neater => "neater",
         }
@@ -76,6 +79,7 @@ impl Program {
             Self::Quinn => "peer-quinn",
             Self::Usrsctp => "usrsctp",
             Self::Sctp => "peer-sctp",
+            Self::Policy => "peer-policy",
             Self::NeaterFd | Self::Neater => "peer-neater",
         }
     }

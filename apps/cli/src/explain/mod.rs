@@ -12,7 +12,8 @@ use crate::failure::{Exit, Failure, establishment};
 use crate::output::{Output, ms, step};
 use crate::why::why;
 use neater::{
-    Connection, Explanation, Fate, Neater, Preconnection, Protection, RemoteEndpoint, Request, Role, Stack, Step,
+    Connection, Explanation, Fate, Neater, PolicyStory, Preconnection, Protection, RemoteEndpoint, Request, Role,
+    Stack, Step,
 };
 use neater_http::{HttpVersion, Scheme, Url};
 use serde_json::json;
@@ -32,15 +33,44 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
         .properties(asked.properties)
         .security(asked.security)
         .stacks(&asked.stacks);
+    for (name, value) in &args.connect.property {
+        preconnection = preconnection.policy_property(name, value);
+    }
     if let Some(t) = args.connect.timeout {
         preconnection = preconnection.timeout(t);
     }
     let request = preconnection.compile(Role::Initiate).map_err(|e| excluded(&e, output))?;
     show_decision(&endpoint, &request, output);
+    connect::tell_policy_faults(&neater, output);
+    let story = show_policies(&neater, &request, &endpoint, output);
     if args.attempt {
         return attempt(&neater, &preconnection, &endpoint, &args, output).await;
     }
-    show_addresses(&endpoint, &request, &args, output).await
+    let order = match story {
+        Some(story) if story.prohibited().is_some() => return Ok(Exit::Failed),
+        Some(story) => story.stacks(),
+        None => request.stacks().to_vec(),
+    };
+    show_addresses(&endpoint, &order, &args, output).await
+}
+
+/// What policies change, and which of them, where there are any.
+fn show_policies(
+    neater: &Neater,
+    request: &Request,
+    endpoint: &RemoteEndpoint,
+    output: &Output,
+) -> Option<PolicyStory> {
+    let story = neater.explain_policies(request, endpoint)?;
+    if output.json {
+        let mut json = story.to_json();
+        json["event"] = "policies".into();
+        output.event(&json);
+    } else {
+        output.line("Policies:");
+        story.lines().iter().for_each(|l| output.line(l));
+    }
+    Some(story)
 }
 
 /// HOST:PORT or a URL; whether it is in the clear.
@@ -112,7 +142,7 @@ fn show_decision(endpoint: &RemoteEndpoint, request: &Request, output: &Output) 
 
 async fn show_addresses(
     endpoint: &RemoteEndpoint,
-    request: &Request,
+    order: &[Stack],
     args: &ExplainArgs,
     output: &Output,
 ) -> Result<Exit, Failure> {
@@ -131,8 +161,7 @@ async fn show_addresses(
         Ok(addresses) => {
             let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             output.line(&format!("Addresses: {}", list.join(", ")));
-            let first = request.stacks().first().map_or("", |s| s.as_str());
-            if let [_, second, ..] = request.stacks() {
+            if let [first, second, ..] = order {
                 output.line(&format!(
                     "{first} is tried first; {} follows if it has not answered within the attempt delay, or at once if it \
                      fails. --try shows it.",

@@ -73,10 +73,14 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
     }
     let options = RequestOptions { headers: headers(&args.headers)?, ..RequestOptions::default() };
     let neater = connect::neater(&args.connect)?;
+    connect::tell_policy_faults(&neater, output);
     let mut builder =
         Client::builder(neater.clone()).properties(asked.properties).security(asked.security).stacks(&asked.stacks);
     if let Some(port) = args.connect.udp_port {
         builder = builder.udp_port(port);
+    }
+    for (name, value) in &args.connect.property {
+        builder = builder.policy_property(name, value);
     }
     if let Some(v) = args.http.as_deref().and_then(HttpVersion::from_name) {
         builder = builder.version(v);

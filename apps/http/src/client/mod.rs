@@ -38,6 +38,7 @@ pub struct Builder {
     pub(crate) security: SecurityParameters,
     pub(crate) stacks: Vec<Stack>,
     pub(crate) udp_port: Option<u16>,
+    pub(crate) policy: Vec<(String, String)>,
     pub(crate) version: Option<HttpVersion>,
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) silence: Duration,
@@ -63,6 +64,13 @@ impl Builder {
     #[must_use]
     pub fn udp_port(mut self, port: u16) -> Self {
         self.udp_port = Some(port);
+        self
+    }
+
+    /// A property for policies to look at: see [`neater::Preconnection::policy_property`].
+    #[must_use]
+    pub fn policy_property(mut self, name: &str, value: &str) -> Self {
+        self.policy.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -141,6 +149,7 @@ impl Client {
             security: SecurityParameters::new(),
             stacks: Vec::new(),
             udp_port: None,
+            policy: Vec::new(),
             version: None,
             connect_timeout: None,
             silence: SILENCE,

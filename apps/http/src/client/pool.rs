@@ -346,6 +346,9 @@ impl Pool {
             .properties(c.properties.clone())
             .security(security)
             .stacks(&stacks);
+        for (name, value) in &c.policy {
+            preconnection = preconnection.policy_property(name, value);
+        }
         if let Some(t) = c.connect_timeout {
             preconnection = preconnection.timeout(t);
         }

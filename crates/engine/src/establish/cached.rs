@@ -1,6 +1,7 @@
 //! The outcome of an earlier race, tried alone.
 
 use super::{Attempt, Path, What};
+use crate::advised::Way;
 use crate::channel::Behind;
 use crate::conn::{ConnectionState, Io};
 use crate::engine::Timer;
@@ -30,7 +31,8 @@ impl<N: Net> Engine<N> {
         if let Some(data) = first {
             self.keep_first(conn, data.clone());
         }
-        let path = Path { remote: 0, interface: None, local: None, port: 0 };
+        let way = Way::first_of(self.conns.get(conn).and_then(|c| c.advice()));
+        let path = Path { remote: 0, interface: None, local: None, port: 0, way, family: None };
         match self.open_attempt(conn, None, stack, addr, &path) {
             Ok(what) => {
                 self.stats.cache_hits += 1;

@@ -6,7 +6,7 @@
 //! race makes of it (`neater-race`).
 
 use super::{Attempt, Establishing, What};
-use crate::conn::{Conn, Io, cache_key};
+use crate::conn::{Conn, Io};
 use crate::engine::Timer;
 use crate::event::{AttemptError, ConnectionError};
 use crate::{Engine, Stack};
@@ -55,7 +55,7 @@ pub(super) struct Lessons {
 /// Where marks of a path's candidates are kept: where its outcome would be, had the race no other path.
 fn path_key(c: &Conn, est: &Establishing, path: PathId) -> Option<CacheKey> {
     let path = est.paths.get(usize::from(path.0))?;
-    let mut key = cache_key(est.network, c.remotes.get(path.remote)?, &c.request);
+    let mut key = c.cache_key_of(est.network, path.remote)?;
     if let Some(interface) = path.interface {
         // By another interface it is another network.
         key.network = foldhash::fast::FixedState::with_seed(key.network).hash_one(interface);

@@ -1,6 +1,7 @@
 //! From where and by which interface a race goes.
 
 use super::Path;
+use crate::advised::{self, AdviceOf};
 use crate::event::{EstablishmentError, Reason};
 use crate::{Engine, LocalEndpoint, RemoteEndpoint};
 use neater_base::Key;
@@ -57,11 +58,90 @@ impl<N: Net> Engine<N> {
                         expect_services: r.addr.is_none() && request.services,
                     });
                     let addr = local.addr.map(|a| SocketAddr::new(a, local.port));
-                    paths.push(Path { remote, interface: interface.or(scope), local: addr, port: local.port });
+                    let (interface, port) = (interface.or(scope), local.port);
+                    paths.push(Path { remote, interface, local: addr, port, way: None, family: None });
                 }
             }
         }
         Ok((paths, specs))
+    }
+
+    /// The paths of a race as policies say: local endpoints, then remote endpoints, then the ways there. What the program
+    /// itself says of addresses and interfaces holds: a way that contradicts it is none.
+    pub(super) fn lay_out_as_advised(
+        &mut self,
+        request: &crate::request::Compiled,
+        remotes: &[RemoteEndpoint],
+        locals: &[LocalEndpoint],
+        advice: &AdviceOf,
+    ) -> Result<(Vec<Path>, Vec<PathSpec>), EstablishmentError> {
+        let anywhere = LocalEndpoint::new();
+        let locals = if locals.is_empty() { core::slice::from_ref(&anywhere) } else { locals };
+        let (mut paths, mut specs) = (Vec::new(), Vec::new());
+        for local in locals {
+            let named = local.interface.as_deref();
+            for (remote, r) in remotes.iter().enumerate() {
+                let scope = r.interface.as_deref().map(|n| self.zone_index(n)).transpose()?;
+                for way in advice.get(remote).and_then(Option::as_ref).into_iter().flat_map(advised::ways) {
+                    let Some(advised) = way.path() else { continue };
+                    let own = named.map(|n| self.interface_index(n).ok_or_else(|| no_interface(n))).transpose()?;
+                    let bound = own.or(scope);
+                    let contradicts = |(said, asked): (u32, u32)| said != asked;
+                    if advised.interface.zip(bound).is_some_and(contradicts)
+                        || advised.local.zip(local.addr).is_some_and(|(said, asked)| said != asked)
+                    {
+                        continue;
+                    }
+                    let interfaces = match advised.interface.or(bound) {
+                        Some(one) => vec![Some(one)],
+                        None => self.interfaces_for(request, None)?,
+                    };
+                    let source = local.addr.or(advised.local);
+                    for interface in interfaces {
+                        let family = interface.and_then(|index| self.only_family(index));
+                        let fits = |v4: bool| {
+                            r.addr.is_none_or(|a| a.is_ipv4() == v4)
+                                && source.is_none_or(|a| a.is_ipv4() == v4)
+                                && family.is_none_or(|f| (f == Family::V4) == v4)
+                        };
+                        if !fits(true) && !fits(false) {
+                            continue;
+                        }
+                        specs.push(PathSpec {
+                            id: PathId(paths.len() as u16),
+                            port: r.port,
+                            expect_v4: fits(true) && !request.only_v6,
+                            expect_v6: fits(false),
+                            expect_services: r.addr.is_none() && request.services,
+                        });
+                        let addr = source.map(|a| SocketAddr::new(a, local.port));
+                        let way = Some(way.clone());
+                        paths.push(Path { remote, interface, local: addr, port: local.port, way, family });
+                    }
+                }
+            }
+        }
+        if paths.is_empty() {
+            let why = "the policies allow none of the local endpoints and interfaces that the program asks for";
+            return Err(EstablishmentError::new(Reason::PolicyProhibited, why));
+        }
+        Ok((paths, specs))
+    }
+
+    /// The family of all addresses of an interface that others can reach, if it has one family only: what would leave it
+    /// by the other one never comes back.
+    fn only_family(&self, index: u32) -> Option<Family> {
+        let interface = self.net.interfaces().iter().find(|i| i.index == index)?;
+        let far = |a: &std::net::IpAddr| match a {
+            std::net::IpAddr::V4(four) => !four.is_link_local(),
+            std::net::IpAddr::V6(six) => !six.is_unicast_link_local(),
+        };
+        let has = |v4: bool| interface.addrs.iter().any(|a| a.addr.is_ipv4() == v4 && far(&a.addr));
+        match (has(true), has(false)) {
+            (true, false) => Some(Family::V4),
+            (false, true) => Some(Family::V6),
+            _ => None,
+        }
     }
 
     /// The interface that a remote endpoint names, by its name or, as the zone of an address may (RFC 4007 section 11.2), by
@@ -74,7 +154,8 @@ impl<N: Net> Engine<N> {
     /// Of which family the addresses must be that this path leads to; `None`: of either.
     pub(crate) fn path_family(&self, conn: Key, path: PathId) -> Option<Family> {
         let est = self.conns.get(conn)?.est.as_deref()?;
-        Some(Family::of(&est.paths.get(path.0 as usize)?.local?.ip()))
+        let path = est.paths.get(path.0 as usize)?;
+        path.local.map(|l| Family::of(&l.ip())).or(path.family)
     }
 
     /// The interfaces a connection may use, in rank order; `None` leaves it to the system.

@@ -249,6 +249,11 @@ impl Session {
                 let decision = daemon.decide(self.user, &requests, now).map_err(|e| e.to_string())?;
                 wire::frame(&mut self.output, Kind::Decision, frame.id, |out| wire::put_decision(out, &decision));
             }
+            (Door::Requests, Kind::Tables) => {
+                let mut page = Vec::new();
+                daemon.put_page(self.user, frame.payload, &mut page, now).map_err(malformed)?;
+                wire::frame(&mut self.output, Kind::Page, frame.id, |out| out.extend(page));
+            }
             (Door::Cib, Kind::Node) => {
                 let node = wire::node(frame.payload, now).map_err(malformed)?;
                 daemon.put_nodes(self.user, vec![node], now).map_err(|e| e.to_string())?;

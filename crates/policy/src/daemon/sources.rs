@@ -11,7 +11,7 @@ use neater_property::neat::{NeatArray, NeatMultiArray, NeatProperty, NeatValue};
 use std::net::IpAddr;
 
 /// What the uids of these nodes begin with.
-const PREFIX: &str = "interface-";
+pub(crate) const PREFIX: &str = "interface-";
 /// How many addresses of one interface make rows.
 const MAX_ADDRESSES: usize = 16;
 
@@ -23,7 +23,23 @@ const MAX_ADDRESSES: usize = 16;
 /// what leads to the world before bridges of containers.
 #[must_use]
 pub fn interface_nodes(interfaces: &[Interface]) -> Vec<Node> {
-    interfaces.iter().filter_map(node).collect()
+    interfaces.iter().filter(|i| i.kind != InterfaceKind::Loopback).filter_map(|i| node(i, Vec::new(), 1.0)).collect()
+}
+
+/// The same for an engine that asks about its own connections: the loopback has a node, too, because what leads to this
+/// host goes by no other; default routes have no score; and each row says *any* of `transport` and `security`, so that a
+/// profile which makes these immutable does not take all rows away.
+#[must_use]
+pub(crate) fn interface_rows(interfaces: &[Interface]) -> Vec<Node> {
+    let any = |key| NeatProperty::new(key, NeatValue::Any).with_precedence(NeatProperty::BASE);
+    interfaces.iter().filter_map(|i| node(i, vec![any("transport"), any("security")], 0.0)).collect()
+}
+
+/// The addresses of an interface that have rows.
+pub(crate) fn row_addresses(interface: &Interface) -> impl Iterator<Item = IpAddr> {
+    let loopback = interface.kind == InterfaceKind::Loopback;
+    let usable = move |a: &IpAddr| is_usable(*a) || loopback && a.is_loopback();
+    interface.addrs.iter().filter(|a| !a.deprecated).map(|a| a.addr).filter(usable).take(MAX_ADDRESSES)
 }
 
 fn is_usable(addr: IpAddr) -> bool {
@@ -35,18 +51,19 @@ fn is_usable(addr: IpAddr) -> bool {
     !(link_local || addr.is_loopback() || addr.is_unspecified() || addr.is_multicast())
 }
 
-fn node(interface: &Interface) -> Option<Node> {
-    if !interface.up || interface.kind == InterfaceKind::Loopback {
+/// `more` stands in every row; a default route counts `route` points.
+fn node(interface: &Interface, more: Vec<NeatProperty>, route: f64) -> Option<Node> {
+    if !interface.up {
         return None;
     }
     let fixed = |key: &str, value: NeatValue| NeatProperty::new(key, value).with_precedence(NeatProperty::IMMUTABLE);
-    let usable = interface.addrs.iter().filter(|a| !a.deprecated && is_usable(a.addr)).take(MAX_ADDRESSES);
-    let addresses: Vec<NeatArray> = usable
-        .map(|a| {
+    let addresses: Vec<NeatArray> = row_addresses(interface)
+        .map(|addr| {
             let (version, leads_out) =
-                if a.addr.is_ipv4() { (4.0, interface.default_v4) } else { (6.0, interface.default_v6) };
-            let route = NeatProperty::new("default_route", leads_out).with_score(f64::from(u8::from(leads_out)));
-            let text = a.addr.to_string();
+                if addr.is_ipv4() { (4.0, interface.default_v4) } else { (6.0, interface.default_v6) };
+            let score = if leads_out { route } else { 0.0 };
+            let route = NeatProperty::new("default_route", leads_out).with_score(score);
+            let text = addr.to_string();
             [fixed("local_ip", text.as_str().into()), fixed("ip_version", NeatValue::Number(version)), route]
                 .into_iter()
                 .map(|p| (p.key.clone(), p))
@@ -66,8 +83,10 @@ fn node(interface: &Interface) -> Option<Node> {
         InterfaceKind::WiFi => ("wifi", Some(false), None),
         InterfaceKind::Cellular => ("cellular", Some(false), Some(true)),
         InterfaceKind::Tunnel => ("tunnel", None, None),
+        InterfaceKind::Loopback => ("loopback", None, Some(false)),
         _ => ("other", None, None),
     };
+    shared.extend(more);
     shared.push(NeatProperty::new("link_type", kind));
     shared.extend(wired.map(|wired| NeatProperty::new("wired", wired)));
     shared.extend(metered.map(|metered| NeatProperty::new("metered", metered)));

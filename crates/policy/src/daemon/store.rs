@@ -116,6 +116,8 @@ pub struct Daemon {
     effects: Vec<Effect>,
     /// The files that were to be written since the directories were read last.
     saved: BTreeMap<(Stage, String), String>,
+    /// How often a table may have changed, from 1.
+    version: u64,
     /// What happened so far.
     pub counters: Counters,
 }
@@ -135,6 +137,7 @@ impl Daemon {
             options,
             effects: Vec::new(),
             saved: BTreeMap::new(),
+            version: 1,
             counters: Counters::default(),
         }
     }
@@ -173,6 +176,7 @@ impl Daemon {
     pub fn load(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>], now: WallTime) -> Report {
         let report = self.loader.load(&mut self.base, pib, cib, now);
         if report.changed {
+            self.version += 1;
             self.forget_views();
         }
         self.saved.clear();
@@ -230,6 +234,7 @@ impl Daemon {
     /// # Errors
     /// [`Refusal`] when one of the uids is not the user's, or there is no room.
     pub fn put_rules(&mut self, user: u32, rules: Vec<(Stage, Rule)>, now: WallTime) -> Result<(), Refusal> {
+        self.version += 1;
         if self.is_trusted(user) {
             for (stage, rule) in rules {
                 if self.options.keeps_rules {
@@ -260,6 +265,7 @@ impl Daemon {
     /// [`Refusal`] when there is none, or it is not the user's.
     pub fn remove_rule(&mut self, user: u32, stage: Stage, uid: &str) -> Result<(), Refusal> {
         let uid = uid.to_lowercase();
+        self.version += 1;
         if self.is_trusted(user) {
             self.base.remove_rule(stage, &uid).ok_or(Refusal::Unknown)?;
             if let Some(file) = self.file_of(stage, &uid) {
@@ -288,6 +294,7 @@ impl Daemon {
     /// [`Refusal`] when one of the uids is not the user's, or there is no room.
     pub fn put_nodes(&mut self, user: u32, nodes: Vec<Node>, now: WallTime) -> Result<(), Refusal> {
         self.counters.nodes_told += nodes.len() as u64;
+        self.version += 1;
         if self.is_trusted(user) {
             for node in nodes {
                 for guest in self.guests.values_mut() {
@@ -326,6 +333,7 @@ impl Daemon {
     /// # Errors
     /// [`Refusal`] when there is none, or it is not the user's.
     pub fn remove_node(&mut self, user: u32, uid: &str) -> Result<(), Refusal> {
+        self.version += 1;
         if self.is_trusted(user) {
             self.base.remove_node(uid).ok_or(Refusal::Unknown)?;
             self.guests.values_mut().filter_map(|g| g.view.as_mut()).for_each(|view| drop(view.remove_node(uid)));
@@ -352,6 +360,15 @@ impl Daemon {
         }
         self.counters.decisions += 1;
         let asked = self.counters.decisions;
+        let manager = self.view_for(user, asked, now);
+        let before = manager.cache_hits();
+        let decision = manager.decide(requests, now);
+        self.counters.cached += manager.cache_hits() - before;
+        decision
+    }
+
+    /// The tables that steer a user.
+    fn view_for(&mut self, user: u32, asked: u64, now: WallTime) -> &mut Manager {
         let guest = self.guests.get_mut(&user).filter(|guest| !guest.rules.is_empty() || !guest.nodes.is_empty());
         if let Some(guest) = guest {
             guest.asked = asked;
@@ -361,11 +378,19 @@ impl Daemon {
             }
         }
         let view = self.guests.get_mut(&user).and_then(|guest| guest.view.as_deref_mut());
-        let manager = view.unwrap_or(&mut self.base);
-        let before = manager.cache_hits();
-        let decision = manager.decide(requests, now);
-        self.counters.cached += manager.cache_hits() - before;
-        decision
+        view.unwrap_or(&mut self.base)
+    }
+
+    /// The tables that steer a user, to look at.
+    pub(super) fn view_of(&mut self, user: u32, now: WallTime) -> &Manager {
+        let asked = self.counters.decisions;
+        self.view_for(user, asked, now)
+    }
+
+    /// What tells the tables of one time from those of another: never the same twice in a run of the daemon.
+    #[must_use]
+    pub const fn version(&self) -> u64 {
+        self.version
     }
 
     /// How many views there are.

@@ -3,7 +3,7 @@
 use super::rest::{PORT, Request, Response};
 use super::wire::{self, Frame, Kind};
 use super::*;
-use crate::manager::{Limits, Node, Requests, SourceFile, Stage};
+use crate::manager::{Limits, Node, Requests, Rule, SourceFile, Stage};
 use neater_base::WallTime;
 use neater_property::neat::{NeatArray, NeatProperty, NeatValue};
 use proptest::prelude::*;
@@ -492,4 +492,103 @@ fn frames_belong_to_their_sockets_and_nonsense_ends_the_connection() {
     let mut session = Session::new(Door::Cib, ANN);
     session.receive(&[wire::MARK, 2, 0, 0, 0xff, 0xff, 0xff, 0x7f], &mut d, NOW);
     assert!(session.is_closed());
+}
+
+/// Everything a follower is told by a session, as often as there are questions.
+fn follow(follower: &mut Follower, session: &mut Session, daemon: &mut Daemon) -> Option<Tables> {
+    let (mut questions, mut tables) = (Vec::new(), None);
+    follower.ask(&mut questions);
+    while !questions.is_empty() {
+        session.receive(&core::mem::take(&mut questions), daemon, NOW);
+        let answer = session.take_output();
+        // In pieces, as a stream has them.
+        for piece in answer.chunks(1000) {
+            tables = follower.receive(piece, &mut questions, NOW).expect("a page").or(tables);
+        }
+    }
+    assert!(!follower.is_asking());
+    tables
+}
+
+#[test]
+fn a_program_follows_the_tables_of_its_user() {
+    let mut d = daemon();
+    let rule = |i: usize| {
+        json!({"uid": format!("r{i}"), "match": {"app": {"value": format!("program {i}")}},
+        "properties": {"transport": {"value": "TCP", "score": i}}})
+    };
+    let rules: Vec<Rule> = (0..2000).map(|i| Rule::from_json(rule(i), "", "").expect("a rule").0).collect();
+    d.put_rules(0, rules.iter().map(|r| (Stage::Policy, r.clone())).collect(), NOW).expect("root may");
+    let (mut mine, mut theirs) = (Session::new(Door::Requests, 1000), Session::new(Door::Requests, 1001));
+    let own = Rule::from_json(json!({"uid": "own", "properties": {}}), "", "").expect("a rule").0;
+    d.put_rules(1000, vec![(Stage::Profile, own.clone())], NOW).expect("a guest may");
+    let mut follower = Follower::new();
+    let tables = follow(&mut follower, &mut mine, &mut d).expect("tables");
+    assert_eq!(tables.policies.len(), 2000);
+    assert!(rules.iter().all(|r| tables.policies.contains(r)), "rules are told whole");
+    assert!(tables.profiles.contains(&own));
+    assert_eq!(follow(&mut follower, &mut mine, &mut d), None, "nothing is new");
+    let tables = follow(&mut Follower::new(), &mut theirs, &mut d).expect("tables");
+    assert!(!tables.profiles.contains(&own), "that is another user's");
+    d.remove_rule(0, Stage::Policy, "r7").expect("root may");
+    assert_eq!(follow(&mut follower, &mut mine, &mut d).expect("what is new").policies.len(), 1999);
+}
+
+#[test]
+fn tables_that_change_on_the_way_are_asked_for_again() {
+    let mut d = daemon();
+    let rule =
+        |i: usize| Rule::from_json(json!({"uid": format!("rule-{i:05}"), "properties": {}}), "", "").expect("a rule").0;
+    d.put_rules(0, (0..2000).map(|i| (Stage::Policy, rule(i))).collect(), NOW).expect("root may");
+    let (mut session, mut follower) = (Session::new(Door::Requests, 0), Follower::new());
+    let (mut questions, mut tables, mut pages) = (Vec::new(), None, 0);
+    follower.ask(&mut questions);
+    while tables.is_none() {
+        session.receive(&core::mem::take(&mut questions), &mut d, NOW);
+        pages += 1;
+        assert!(pages < 100);
+        if pages == 2 {
+            d.remove_rule(0, Stage::Policy, "rule-00000").expect("root may");
+        }
+        tables = follower.receive(&session.take_output(), &mut questions, NOW).expect("a page");
+    }
+    assert!(pages > 3, "{pages}");
+    assert_eq!(tables.expect("whole ones").policies.len(), 1999);
+}
+
+#[test]
+fn a_daemon_that_lies_about_its_tables_is_found_out() {
+    let frame = |payload: &[u8]| {
+        let mut out = Vec::new();
+        wire::frame(&mut out, wire::Kind::Page, 0, |out| out.extend(payload));
+        out
+    };
+    let page = |version: u64, table: u8, from: u32, rest: &[u8]| {
+        let mut page = version.to_le_bytes().to_vec();
+        page.push(table);
+        page.extend(from.to_le_bytes());
+        page.extend(rest);
+        frame(&page)
+    };
+    let hear = |bytes: &[u8]| {
+        let (mut follower, mut out) = (Follower::new(), Vec::new());
+        follower.ask(&mut out);
+        follower.receive(bytes, &mut out, NOW)
+    };
+    assert!(hear(&page(5, 3, 0, &[])).expect("empty tables").is_some());
+    assert!(hear(&page(5, 0, 0, &[])).is_err(), "it does not go on");
+    assert!(hear(&page(5, 3, 0, &[1, 9, 0, 0, 0, b'{'])).is_err(), "it ends too early");
+    assert!(hear(&frame(&[1, 2, 3])).is_err());
+    assert!(hear(b"HTTP/1.1 200").is_err());
+    // What is no rule of ours is left out.
+    let text = b"{\"match\": 7}";
+    let mut rest = vec![1, text.len() as u8, 0, 0, 0];
+    rest.extend(text);
+    assert_eq!(hear(&page(5, 3, 0, &rest)).expect("a page").expect("tables").policies, []);
+    // Nobody asked.
+    assert!(Follower::new().receive(&page(5, 3, 0, &[]), &mut Vec::new(), NOW).is_err());
+    let (mut follower, mut out) = (Follower::new(), Vec::new());
+    follower.ask(&mut out);
+    let endless = vec![wire::MARK; 3 * wire::MAX_PAYLOAD];
+    assert!(follower.receive(&endless, &mut out, NOW).is_err());
 }

@@ -21,8 +21,10 @@
 //! | 1 decide | how many requests (2 bytes), then an array for each |
 //! | 2 node | uid (a text); one byte: 1 root, 2 link; seconds to live (4 bytes, 0 for ever); matches: how many (2 bytes), arrays; groups: how many (2 bytes), and for each how many alternatives (2 bytes), arrays |
 //! | 3 forget | uid (a text) of a node |
+//! | 4 tables | the version that is known (8 bytes, 0 for none); a table (1 byte: 0 profiles, 1 policies, 2 nodes); from which entry on (4 bytes) |
 //! | 0x81 decision | properties: how many (2 bytes), each once; candidates: how many (2 bytes), and for each the score of evaluated properties and of the others (numbers), how many properties (2 bytes), their places among those above (2 bytes each) |
 //! | 0x82 done | nothing |
+//! | 0x83 page | the version (8 bytes); which table (1 byte, 3 where this is the last page) and entry (4 bytes) come next; then for each entry its table (1 byte), the length of its text (4 bytes) and the text, NEAT's JSON. Nothing but the version where it is the one that is known |
 //! | 0xFF refused | why (the bytes of a text) |
 
 use crate::manager::{Decision, MAX_UID, Node, Ranked, Requests, told, told_key};
@@ -52,19 +54,23 @@ pub enum Kind {
     Node = 2,
     /// A node to forget.
     Forget = 3,
+    /// The tables, from somewhere on.
+    Tables = 4,
     /// What was decided.
     Decision = 0x81,
     /// It was done.
     Done = 0x82,
+    /// A part of the tables.
+    Page = 0x83,
     /// It was not done, and why.
     Refused = 0xFF,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Self> {
-        [Self::Decide, Self::Node, Self::Forget, Self::Decision, Self::Done, Self::Refused]
-            .into_iter()
-            .find(|k| *k as u8 == byte)
+        let all = [Self::Decide, Self::Node, Self::Forget, Self::Tables];
+        let answers = [Self::Decision, Self::Done, Self::Page, Self::Refused];
+        all.into_iter().chain(answers).find(|k| *k as u8 == byte)
     }
 }
 

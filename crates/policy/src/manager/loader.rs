@@ -179,6 +179,12 @@ impl Loader {
         found.map(|((_, order), _)| order.name())
     }
 
+    /// Whether a file says what something of this uid is.
+    #[must_use]
+    pub fn says(&self, kind: FileKind, uid: &str) -> bool {
+        self.installed.get(&kind).is_some_and(|uids| uids.contains(uid))
+    }
+
     /// Says which files take the place of others.
     fn doubles(&self, report: &mut Report) {
         let mut seen: BTreeMap<(FileKind, &str), String> = BTreeMap::new();
@@ -258,4 +264,25 @@ pub fn check(file: &SourceFile<'_>, now: WallTime) -> Vec<Fault> {
         Ok((Item::Rule(_), warnings)) => warnings,
         Err(fault) => vec![fault],
     }
+}
+
+/// The line, from 1, on which the text of a policy or profile says something of a property; that of what it says at all, if
+/// no property is named or the text does not name it.
+#[must_use]
+pub fn line_of(text: &str, key: Option<&str>) -> usize {
+    fn find(value: &serde_json::Value, key: &str, pointer: &str) -> Option<String> {
+        match value {
+            serde_json::Value::Object(map) => map.keys().find(|k| k.eq_ignore_ascii_case(key)).map(|name| {
+                let escaped = name.replace('~', "~0").replace('/', "~1");
+                format!("{pointer}/{escaped}")
+            }),
+            serde_json::Value::Array(list) => {
+                list.iter().enumerate().find_map(|(i, inner)| find(inner, key, &format!("{pointer}/{i}")))
+            }
+            _ => None,
+        }
+    }
+    let json = neater_property::neat::read(text).unwrap_or_default();
+    let found = key.and_then(|key| find(json.get("properties")?, key, "/properties"));
+    neater_property::neat::locate(text, found.as_deref().unwrap_or("/properties")).0.max(1)
 }

@@ -33,9 +33,11 @@ pub(crate) use document::told_key;
 pub use document::{MAX_CANDIDATES, Requests, to_text, told};
 pub use expect::{Tested, test};
 pub use file::{Fault, MAX_UID, Node, Rule};
-pub use loader::{FileKind, Loader, MAX_FILES, Report, SourceFile, check};
+pub use loader::{FileKind, Loader, MAX_FILES, Report, SourceFile, check, line_of};
 pub use pib::Table;
 pub use ready::{READY, add_ready};
+pub(crate) use sockopt::by_number as socket_option_number;
+pub(crate) use story::difference;
 pub use trace::{Event, MAX_EVENTS, Miss, Origin, Stage, Trace, Traced};
 
 use cache::Cache;

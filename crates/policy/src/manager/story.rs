@@ -23,18 +23,19 @@ fn shown(p: &NeatProperty) -> String {
     format!("{} = {}{precedence}{score}", p.key, p.value)
 }
 
-/// What is different in `after`.
-fn difference(before: &NeatArray, after: &NeatArray) -> Vec<String> {
+/// What is different in `after`: the key, and the difference in words.
+pub(crate) fn difference(before: &NeatArray, after: &NeatArray) -> Vec<(String, String)> {
     let mut out = Vec::new();
     for p in after.iter() {
         match before.get(&p.key) {
             Some(b) if b.value == p.value && b.precedence == p.precedence && b.score == p.score => {}
-            Some(b) => out.push(format!("{} (was {})", shown(p), b.value)),
-            None => out.push(shown(p)),
+            Some(b) if b.value == p.value => out.push((p.key.clone(), shown(p))),
+            Some(b) => out.push((p.key.clone(), format!("{} (was {})", shown(p), b.value))),
+            None => out.push((p.key.clone(), shown(p))),
         }
     }
     let gone = before.iter().filter(|p| after.get(&p.key).is_none());
-    out.extend(gone.map(|p| format!("without {}", p.key)));
+    out.extend(gone.map(|p| (p.key.clone(), format!("without {}", p.key))));
     out
 }
 
@@ -51,7 +52,10 @@ impl Trace {
     /// One line for how a candidate came about, and what that changed.
     fn step(&self, candidate: usize) -> String {
         let Some(c) = self.candidates.get(candidate) else { return String::new() };
-        let changes = || c.parent.map_or_else(Vec::new, |p| difference(self.of(p), &c.properties));
+        let changes = || -> Vec<String> {
+            let changes = c.parent.map_or_else(Vec::new, |p| difference(self.of(p), &c.properties));
+            changes.into_iter().map(|(_, text)| text).collect()
+        };
         match &c.origin {
             Origin::Request(i) => {
                 let all: Vec<String> = c.properties.iter().map(shown).collect();

@@ -336,7 +336,7 @@ fn an_explanation_names_every_step() {
             "1. score 5 + 0: wired +5",
             "   request 1: interface = eth0 immutable, transport = TCP",
             "   row eth0: wired = true",
-            "   policy fast: wired = true +5 (was true)",
+            "   policy fast: wired = true +5",
             "2. score 0 + 0: no property has a score",
             "   request 1: interface = eth0 immutable, transport = TCP",
             "   no row: nothing changes",

@@ -4,7 +4,7 @@
 //! under emulation; **F** the browser demonstration. They are among the founding documents of this project.
 
 use super::{
-    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, memory, router, s1, s2, s3, x1, x2,
+    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, memory, p1, router, s1, s2, s3, x1, x2,
 };
 
 const TOOLS: &[Need] =
@@ -450,6 +450,47 @@ pub const ALL: &[Experiment] = &[
         needs: &[Need::Lab, Need::Peers],
         minutes: (0.9, 60.0),
         run: s3::run,
+    },
+    Experiment {
+        id: "F1",
+        title: "F1: which modem, by what it says of itself",
+        asked: "Do the shipped policies score modems as the founding document says, and what is a choice by these scores worth?",
+        note: "Scores are those of the policy manager with the ready-made tables. Gain: two modems whose rates and round trips wander \
+               for 30 minutes (a decision every 10 s), metadata that follow the rate with a stated correlation of their logarithms and \
+               normal scores; mean rate and round trip of the choice over the mean of both modems, which a fixed choice has on average. Generated, not \
+               measured: it tells what the choice makes of metadata, not what metadata are worth.",
+        parameters: &[
+            ("modems", "20, at random"),
+            ("correlations", "0, 0.3, 0.6, 0.9"),
+            ("traces", "200; 20 with --quick"),
+        ],
+        published: &[(
+            "RTT -11.4 to +23.3 %, throughput -4.3 to +46.7 %",
+            "NEAT, Final Version of Use Cases, 2018, table 7",
+        )],
+        metrics: &[
+            metric("score", "points", "64 exactly"),
+            metric("agreeing_modems", "1", "1"),
+            metric("rate_gain", "%", "0 within the interval where the correlation is 0"),
+            metric("rtt_gain", "%", "likewise"),
+        ],
+        needs: &[],
+        minutes: (0.1, 0.5),
+        run: f1::run,
+    },
+    Experiment {
+        id: "P1",
+        title: "P1: what a decision of the policy manager costs",
+        asked: "How long does a decision take with 10,000 policies: anew, kept, and through the daemon's socket?",
+        note: "10,000 policies of which 20 match the request and 200 some row, 100 rows, 100 candidates of which the first 10 are ranked \
+               out. Medians of a process, median over processes; instructions by callgrind. Socket: round trip of the compact form \
+               to neater pm, over that of the same bytes to a process that answers at once, in the same run.",
+        parameters: &[("runs", "15; 3 with --quick"), ("network", "none")],
+        published: &[("8 to 16 ms", "measured with NEAT's manager at commit a5e1662")],
+        metrics: &[metric("decision_us", "us", "cold_10k 10, cached 1, socket 20 over the ping-pong")],
+        needs: &[Need::Peers, Need::Neater, Need::Tool("valgrind", "valgrind")],
+        minutes: (0.5, 3.0),
+        run: p1::run,
     },
     Experiment {
         id: "X1",

@@ -1,0 +1,184 @@
+//! What policies say of connections, between the engine and its [`Adviser`].
+//!
+//! An engine without an adviser asks nobody, and pays nothing. With one, a connection that is initiated, and each clone,
+//! is opened as its advice says: by which interfaces, from which addresses, with which stacks in which order and with
+//! which options. What worked is remembered for each advice by itself; where the advice binds interfaces or addresses, an
+//! outcome is not used again, because it does not tell by which of them it came about.
+
+use crate::event::{EstablishmentError, Reason, Step};
+use crate::request::Compiled;
+use crate::{Engine, RemoteEndpoint, Request, Stack};
+use core::hash::{BuildHasher, Hash, Hasher};
+use neater_base::Key;
+use neater_base::net::Net;
+use neater_policy::advice::{Advice, AdvisedPath, Adviser, Ask, Denied, Named, Story};
+use neater_policy::daemon::Tables;
+use neater_policy::manager::{FileKind, Report, SourceFile};
+use neater_property::neat::NeatProperty;
+use std::sync::Arc;
+
+/// What is asked with every request: computed once, when needs are compiled.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The stacks as policies call them.
+    stacks: Vec<Named>,
+    /// What the program says beyond RFC 9622.
+    extra: Vec<NeatProperty>,
+    number: u64,
+}
+
+impl Asked {
+    /// `fingerprint` is that of the rest of the request.
+    pub(crate) fn new(stacks: &[Stack], extra: &[NeatProperty], fingerprint: u64) -> Self {
+        let named = |s: &Stack| Named { features: s.features(), transport: s.policy_word() };
+        let mut h = foldhash::fast::FixedState::with_seed(fingerprint).build_hasher();
+        for p in extra {
+            (&p.key, p.value.to_string(), p.precedence, p.score.to_bits()).hash(&mut h);
+        }
+        Self { stacks: stacks.iter().map(named).collect(), extra: extra.to_vec(), number: h.finish() }
+    }
+}
+
+/// The advice of a connection, one for each of its remote endpoints; `None`: there is no way there.
+pub(crate) type AdviceOf = Arc<[Option<Arc<Advice>>]>;
+
+/// A way of a piece of advice.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    advice: Arc<Advice>,
+    at: usize,
+}
+
+impl Way {
+    /// The first way of advice that binds nothing: the cached outcome goes there.
+    pub(crate) fn first_of(advice: Option<&AdviceOf>) -> Option<Self> {
+        let advice = advice?.first()?.clone()?;
+        Some(Self { advice, at: 0 })
+    }
+
+    pub(crate) fn path(&self) -> Option<&AdvisedPath> {
+        self.advice.paths.get(self.at)
+    }
+}
+
+/// All ways of a piece of advice, best first.
+pub(crate) fn ways(advice: &Arc<Advice>) -> impl Iterator<Item = Way> + '_ {
+    (0..advice.paths.len()).map(|at| Way { advice: advice.clone(), at })
+}
+
+/// What the outcome cache's key of a remote endpoint is changed by.
+pub(crate) fn number(advice: Option<&AdviceOf>, remote: usize) -> u64 {
+    advice.and_then(|a| a.get(remote)?.as_ref()).map_or(0, |a| a.number)
+}
+
+/// Whether every way leaves interface and address to the system.
+pub(crate) fn binds_nothing(advice: &AdviceOf) -> bool {
+    let free = |p: &AdvisedPath| p.interface.is_none() && p.local.is_none();
+    advice.iter().flatten().all(|a| a.paths.iter().all(free))
+}
+
+impl<N: Net> Engine<N> {
+    /// Has connections opened as policies say, or asks nobody any more. `app` is what policies call this program.
+    pub fn set_adviser(&mut self, adviser: Option<Adviser>, app: &str) {
+        self.adviser = adviser.map(|adviser| Box::new((adviser, app.into())));
+        self.advise_of_interfaces();
+    }
+
+    /// Whether policies are asked.
+    #[must_use]
+    pub fn is_advised(&self) -> bool {
+        self.adviser.is_some()
+    }
+
+    /// Takes policy, profile and CIB files in place of those it was given before: see
+    /// [`Loader::load`](neater_policy::manager::Loader::load). Without an adviser nothing is taken.
+    pub fn load_policies(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>]) -> Report {
+        let wall = self.net.wall();
+        self.adviser.as_mut().map(|a| a.0.load(pib, cib, wall)).unwrap_or_default()
+    }
+
+    /// Takes the tables of a daemon in place of those it was given before. Without an adviser nothing is taken.
+    pub fn share_policies(&mut self, tables: Tables) {
+        let wall = self.net.wall();
+        if let Some(adviser) = &mut self.adviser {
+            adviser.0.share(tables, wall);
+        }
+    }
+
+    /// The file that says what a rule is, by the name under which it was given.
+    #[must_use]
+    pub fn policy_file(&self, kind: FileKind, uid: &str) -> Option<String> {
+        self.adviser.as_ref()?.0.file_of(kind, uid)
+    }
+
+    pub(crate) fn advise_of_interfaces(&mut self) {
+        let wall = self.net.wall();
+        if let Some(adviser) = &mut self.adviser {
+            adviser.0.set_interfaces(self.net.interfaces(), wall);
+        }
+    }
+
+    /// What policies say of a connection that is to be opened, for people; `None`: they are not asked.
+    pub fn policy_story(&mut self, request: &Request, remote: &RemoteEndpoint) -> Option<Result<Story, Denied>> {
+        let wall = self.net.wall();
+        let (adviser, app) = self.adviser.as_deref_mut()?;
+        Some(adviser.explain(&ask(&request.0, remote, app), wall))
+    }
+
+    /// The advice for a connection that is to be opened; `None`: there are no policies, or they change nothing.
+    ///
+    /// # Errors
+    /// [`Reason::PolicyProhibited`], and which rules left no way to any of the endpoints.
+    pub(crate) fn advice_for(
+        &mut self,
+        request: &Request,
+        remotes: &[RemoteEndpoint],
+    ) -> Result<Option<AdviceOf>, EstablishmentError> {
+        let wall = self.net.wall();
+        let Some((adviser, app)) = self.adviser.as_deref_mut() else { return Ok(None) };
+        let (mut advice, mut denied) = (Vec::with_capacity(remotes.len()), None);
+        for remote in remotes {
+            let number = foldhash::fast::FixedState::with_seed(request.0.asked.number).hash_one(remote.hash).max(1);
+            match adviser.advise(&ask(&request.0, remote, app), number, wall) {
+                Ok(one) => advice.push(Some(one)),
+                Err(why) => {
+                    denied = Some(why);
+                    advice.push(None);
+                }
+            }
+        }
+        if let (Some(why), true) = (denied, advice.iter().all(Option::is_none)) {
+            return Err(EstablishmentError::new(Reason::PolicyProhibited, why.to_string()));
+        }
+        let changes = advice.iter().any(|a| a.as_ref().is_none_or(|a| !a.is_neutral()));
+        Ok(changes.then(|| advice.into()))
+    }
+
+    /// Writes into a connection's timeline what policies have said.
+    pub(crate) fn tell_advice(&mut self, conn: Key) {
+        let Some(c) = self.conns.get(conn) else { return };
+        if !c.request.observe || c.ext.as_ref().is_none_or(|e| e.advice.is_none()) {
+            return;
+        }
+        let (request, remotes) = (Request(c.request.clone()), c.remotes.clone());
+        for remote in remotes.iter() {
+            let Some(story) = self.policy_story(&request, remote) else { return };
+            let lines = story.map_or_else(|denied| vec![denied.to_string()], |story| story.lines(&|_| None));
+            for text in lines {
+                self.step(conn, Step::Policy { text: text.trim().to_owned() });
+            }
+        }
+    }
+}
+
+fn ask<'a>(request: &'a Compiled, remote: &'a RemoteEndpoint, app: &'a str) -> Ask<'a> {
+    Ask {
+        needs: &request.policy.needs,
+        stacks: &request.asked.stacks,
+        app,
+        host: remote.host.as_deref(),
+        addr: remote.addr,
+        port: remote.port,
+        extra: &request.asked.extra,
+    }
+}

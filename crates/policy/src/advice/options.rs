@@ -1,0 +1,58 @@
+//! Options of sockets, in NEAT's words and in ours.
+
+use crate::manager::Decided;
+use core::time::Duration;
+use neater_base::net::SocketOption;
+use neater_property::CapacityProfile;
+use neater_property::neat::NeatValue;
+
+/// DSCP for a capacity profile (RFC 9622 section 8.1.6; the lowest drop precedence of each class, RFC 2597), as the engine
+/// sets it.
+#[must_use]
+pub(super) const fn dscp_of(profile: CapacityProfile) -> u8 {
+    match profile {
+        CapacityProfile::Default => 0,
+        CapacityProfile::Scavenger => 1,                 // LE, RFC 8622
+        CapacityProfile::LowLatencyInteractive => 34,    // AF41
+        CapacityProfile::LowLatencyNonInteractive => 18, // AF21
+        CapacityProfile::ConstantRateStreaming => 26,    // AF31
+        CapacityProfile::CapacitySeeking => 10,          // AF11
+    }
+}
+
+/// Whether a property asks for an option of the socket.
+pub(super) fn is_option(key: &str) -> bool {
+    key == "dscp" || key.starts_with("so/")
+}
+
+fn whole(value: &NeatValue, most: f64) -> Option<u64> {
+    match value {
+        NeatValue::Number(n) if n.fract() == 0.0 && (0.0..=most).contains(n) => Some(*n as u64),
+        NeatValue::Bool(b) => Some(u64::from(*b)),
+        _ => None,
+    }
+}
+
+/// The option that a property of a candidate asks for; why there is none otherwise.
+pub(super) fn read(property: &Decided, over_tcp: bool) -> Result<SocketOption, &'static str> {
+    const NOT_A_NUMBER: &str = "its value is no number that this option takes";
+    let number = |most: u32| whole(&property.value, f64::from(most)).ok_or(NOT_A_NUMBER);
+    if &*property.key == "dscp" {
+        return number(63).map(|n| SocketOption::Dscp(n as u8));
+    }
+    let option = property.key.strip_prefix("so/").unwrap_or_default();
+    let option = crate::manager::socket_option_number(option).ok_or("no option of this system has this name")?;
+    let tcp =
+        |option: Result<SocketOption, &'static str>| if over_tcp { option } else { Err("it is an option of TCP") };
+    // Levels and options as Linux numbers them: SOL_SOCKET is 1, IPPROTO_TCP 6.
+    match option.as_str() {
+        "1/7" => number(u32::MAX).map(|n| SocketOption::SendBuffer(n as usize)),
+        "1/8" => number(u32::MAX).map(|n| SocketOption::ReceiveBuffer(n as usize)),
+        "1/12" => number(6).map(|n| SocketOption::Priority(n as u8)),
+        "6/1" => tcp(number(1).map(|n| SocketOption::NoDelay(n == 1))),
+        "6/4" => tcp(number(86_400).map(|n| SocketOption::KeepAlive((n > 0).then(|| Duration::from_secs(n))))),
+        "6/18" => tcp(number(u32::MAX).map(|n| SocketOption::UserTimeout((n > 0).then(|| Duration::from_millis(n))))),
+        "6/25" => tcp(number(u32::MAX).map(|n| SocketOption::NotSentLowWater(n as u32))),
+        _ => Err("neater does not set this option for a policy"),
+    }
+}

@@ -1,0 +1,303 @@
+//! Advice by examples, and against the rules that no policy may break.
+
+use super::*;
+use crate::stack::StackFeatures;
+use neater_base::Rng;
+use neater_base::net::{InterfaceAddr, InterfaceKind, SocketOption};
+use neater_property::neat::NeatProperty;
+use neater_property::{Needs, PropertySet, Role, SecurityLevel, SelectionProperty as P, TransportProperties};
+use serde_json::json;
+use std::time::Duration;
+
+const NOW: WallTime = WallTime(Duration::from_secs(1_800_000_000));
+const TLS: u16 = 1;
+const QUIC: u16 = 2;
+const TCP: u16 = 0;
+
+fn stack(id: u16, name: &'static str, transport: &'static str, secure: bool) -> Named {
+    let features = StackFeatures {
+        id,
+        name,
+        provides: PropertySet::EMPTY.with(P::Reliability),
+        configurable: PropertySet::EMPTY,
+        security: if secure { SecurityLevel::Tls13 } else { SecurityLevel::None },
+        secure,
+        bytes: true,
+        messages: false,
+        handshake_rtts: 1,
+        duplicates: false,
+        base_score: 0,
+    };
+    Named { features, transport }
+}
+
+fn web() -> Vec<Named> {
+    vec![stack(QUIC, "QUIC", "QUIC", true), stack(TLS, "TLS/TCP", "TCP", true)]
+}
+
+fn needs(words: &str) -> Needs {
+    TransportProperties::parse(words).unwrap().properties.compile(Role::Initiate).unwrap()
+}
+
+fn interface(index: u32, name: &str, kind: InterfaceKind, addrs: &[&str]) -> Interface {
+    let addr = |a: &&str| InterfaceAddr { addr: a.parse().unwrap(), prefix: 24, temporary: false, deprecated: false };
+    let default_v4 = kind != InterfaceKind::Loopback;
+    let addrs = addrs.iter().map(addr).collect();
+    Interface { index, name: name.into(), kind, up: true, addrs, mtu: 1500, default_v4, default_v6: false }
+}
+
+fn two() -> Vec<Interface> {
+    vec![
+        interface(1, "lo", InterfaceKind::Loopback, &["127.0.0.1", "::1"]),
+        interface(2, "eth0", InterfaceKind::Wired, &["192.0.2.1"]),
+        interface(3, "wwan0", InterfaceKind::Cellular, &["198.51.100.1", "198.51.100.2"]),
+    ]
+}
+
+fn adviser(files: &[(&str, serde_json::Value)]) -> Adviser {
+    let mut adviser = Adviser::new();
+    let texts: Vec<(String, String)> = files.iter().map(|(n, j)| (n.to_string(), j.to_string())).collect();
+    let sources: Vec<SourceFile<'_>> = texts.iter().map(|(name, text)| SourceFile { name, text }).collect();
+    let report = adviser.load(&sources, &sources, NOW);
+    assert_eq!(report.faults, []);
+    adviser.set_interfaces(&two(), NOW);
+    adviser
+}
+
+/// The ways in order: interface, address, stacks.
+fn ways(adviser: &mut Adviser, stacks: &[Named], host: &str) -> Result<Vec<String>, String> {
+    let needs = needs("");
+    let ask = Ask { needs: &needs, stacks, app: "test", host: Some(host), addr: None, port: 443, extra: &[] };
+    told(adviser, &ask)
+}
+
+fn told(adviser: &mut Adviser, ask: &Ask<'_>) -> Result<Vec<String>, String> {
+    let advice = adviser.advise(ask, 0, NOW).map_err(|e| e.to_string())?;
+    let way = |p: &AdvisedPath| {
+        let stacks: Vec<String> = p.picks.iter().map(|p| p.stack.to_string()).collect();
+        let local = p.local.map_or("-".into(), |l| l.to_string());
+        format!("{} {local} {}", p.interface.unwrap_or_default(), stacks.join(","))
+    };
+    let mut ways: Vec<String> = advice.paths.iter().map(way).collect();
+    if advice.is_neutral() {
+        ways.push("neutral".into());
+    }
+    Ok(ways)
+}
+
+fn rule(wanted: serde_json::Value, properties: serde_json::Value) -> serde_json::Value {
+    json!({"uid": "rule", "match": wanted, "properties": properties})
+}
+
+#[test]
+fn without_policies_nothing_changes() {
+    assert_eq!(ways(&mut adviser(&[]), &web(), "example.com").unwrap(), ["0 - 2,1", "neutral"]);
+}
+
+#[test]
+fn a_score_for_one_host_changes_the_order_there_alone() {
+    let policy = rule(
+        json!({"domain_name": {"value": "example.com"}, "transport": {"value": "TCP"}}),
+        json!({"transport": {"value": "TCP", "score": 10}}),
+    );
+    let mut adviser = adviser(&[("tcp.policy", policy)]);
+    assert_eq!(ways(&mut adviser, &web(), "Example.com.").unwrap(), ["0 - 1,2"]);
+    assert_eq!(ways(&mut adviser, &web(), "example.org").unwrap(), ["0 - 2,1", "neutral"]);
+}
+
+#[test]
+fn what_is_denied_on_one_interface_is_tried_on_the_other() {
+    let policy = rule(json!({"transport": {"value": "QUIC"}, "interface": {"value": "eth0"}}), json!([[]]));
+    let mut adviser = adviser(&[("no-quic.policy", policy)]);
+    assert_eq!(ways(&mut adviser, &web(), "example.com").unwrap(), ["2 - 1", "3 - 2,1"]);
+    assert_eq!(ways(&mut adviser, &web(), "localhost").unwrap(), ["0 - 2,1", "neutral"], "that goes by lo");
+}
+
+#[test]
+fn the_loopback_has_policies_of_its_own() {
+    let policy = rule(json!({"transport": {"value": "QUIC"}, "link_type": {"value": "loopback"}}), json!([[]]));
+    let mut adviser = adviser(&[("no-quic.policy", policy)]);
+    assert_eq!(ways(&mut adviser, &web(), "localhost").unwrap(), ["0 - 1"]);
+    assert_eq!(ways(&mut adviser, &web(), "example.com").unwrap(), ["0 - 2,1", "neutral"]);
+}
+
+#[test]
+fn an_interface_may_be_forbidden_and_an_address_preferred() {
+    let no_mobile = rule(json!({"link_type": {"value": "cellular"}}), json!([[]]));
+    assert_eq!(ways(&mut adviser(&[("a.policy", no_mobile)]), &web(), "h").unwrap(), ["2 - 2,1"]);
+    let second = rule(
+        json!({"local_ip": {"value": "198.51.100.2"}}),
+        json!({"local_ip": {"value": "198.51.100.2", "score": 5}}),
+    );
+    let expected = ["3 198.51.100.2 2,1", "2 - 2,1", "3 198.51.100.1 2,1"];
+    assert_eq!(ways(&mut adviser(&[("a.policy", second)]), &web(), "h").unwrap(), expected);
+}
+
+#[test]
+fn who_denies_everything_is_named() {
+    let policy = rule(json!({"domain_name": {"value": "bad.example"}}), json!([[]]));
+    let mut adviser = adviser(&[("no.policy", policy)]);
+    let why = ways(&mut adviser, &web(), "bad.example").unwrap_err();
+    assert_eq!(why, "the policies leave no transport and no interface for bad.example:443: denied by policy rule");
+    // Each interface by itself, too: what is left without a row is not what was meant.
+    let policy = rule(json!({"interface": {"value": null}}), json!([[]]));
+    assert!(ways(&mut self::adviser(&[("no.policy", policy)]), &web(), "h").is_err());
+}
+
+#[test]
+fn no_policy_brings_back_what_the_needs_have_ruled_out() {
+    let clear = rule(
+        json!({}),
+        json!({"transport": {"value": "TCP", "precedence": 2, "score": 50},
+        "security": {"value": false, "precedence": 2, "score": 50}}),
+    );
+    let mut adviser = adviser(&[("clear.policy", clear)]);
+    let why = ways(&mut adviser, &web(), "example.com").unwrap_err();
+    assert!(why.starts_with("the policies leave no transport"), "{why}");
+    let all = [web(), vec![stack(TCP, "TCP", "TCP", false)]].concat();
+    assert_eq!(ways(&mut adviser, &all, "example.com").unwrap(), ["0 - 0"], "where the program allows it, it may");
+}
+
+#[test]
+fn profiles_may_make_keys_immutable_that_rows_do_not_have() {
+    let profile = rule(json!({}), json!({"dscp": {"value": 8, "precedence": 2}}));
+    let mut adviser = adviser(&[("a.profile", profile)]);
+    assert_eq!(ways(&mut adviser, &web(), "h").unwrap(), ["0 - 2,1"]);
+    let ask_needs = needs("");
+    let extra = [NeatProperty::new("profile", "confidential")];
+    let stacks = web();
+    let ask = Ask { needs: &ask_needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &extra };
+    assert_eq!(
+        told(&mut self::adviser(&[]), &ask).unwrap(),
+        ["0 - 2,1", "neutral"],
+        "the ready-made one leads somewhere"
+    );
+}
+
+#[test]
+fn options_reach_the_sockets_that_have_them() {
+    let policy = rule(
+        json!({}),
+        json!({"dscp": {"value": 10}, "so/IPPROTO_TCP/TCP_NODELAY": {"value": 1},
+        "so/SOL_SOCKET/SO_LINGER": {"value": 1}}),
+    );
+    let mut adviser = adviser(&[("a.policy", policy)]);
+    let (needs, stacks) = (needs(""), web());
+    let ask = Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &[] };
+    let advice = adviser.advise(&ask, 0, NOW).unwrap();
+    let options: Vec<&[SocketOption]> = advice.paths[0].picks.iter().map(|p| &*p.options).collect();
+    let both = [SocketOption::Dscp(10), SocketOption::NoDelay(true)];
+    assert_eq!(options, [&both[..1], &both[..]]);
+    let lines = adviser.explain(&ask, NOW).unwrap().lines(&|place| Some(format!("{}.policy:3", place.uid)));
+    let all = lines.join("\n");
+    assert!(all.contains("so/sol_socket/so_linger = 1 has no effect: neater does not set"), "{all}");
+    assert!(all.contains("policy rule (rule.policy:3): dscp = 10"), "{all}");
+}
+
+#[test]
+fn a_policy_may_require_what_programs_may_require() {
+    let policy = rule(json!({}), json!({"multistreaming": {"value": true, "precedence": 2}}));
+    let mut stacks = web();
+    stacks[0].features.provides.insert(P::Multistreaming);
+    let mut adviser = adviser(&[("a.policy", policy)]);
+    assert_eq!(ways(&mut adviser, &stacks, "h").unwrap(), ["0 - 2"]);
+    let (needs, ask_stacks) = (needs(""), stacks);
+    let ask = Ask { needs: &needs, stacks: &ask_stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &[] };
+    let lines = adviser.explain(&ask, NOW).unwrap().lines(&|_| None).join("\n");
+    assert!(lines.contains("a policy requires multistreaming, which TLS/TCP does not have"), "{lines}");
+}
+
+#[test]
+fn facts_of_a_node_that_links_count_for_the_interface() {
+    let hotspot = json!({"uid": "hotspot", "link": true, "expire": -1, "match": [{"interface": {"value": "eth0"}}],
+        "properties": {"metered": {"value": true}}});
+    let policy = rule(json!({"metered": {"value": true}}), json!({"metered": {"value": true, "score": -10}}));
+    let mut adviser = adviser(&[("a.policy", policy), ("hotspot.cib", hotspot)]);
+    // The cable's own fact stands nearer the root: it is a cable, and not metered.
+    assert_eq!(ways(&mut adviser, &web(), "h").unwrap(), ["2 - 2,1", "3 - 2,1"]);
+    let modem = json!({"uid": "modem", "root": true, "expire": -1,
+        "properties": {"interface": {"value": "wwan0", "precedence": 2}, "mode": {"value": "4G"}, "quality_indicator": {"value": 2}}});
+    let mut adviser = self::adviser(&[("modem.cib", modem)]);
+    assert_eq!(ways(&mut adviser, &web(), "h").unwrap(), ["3 - 2,1", "2 - 2,1"], "30 points for quality");
+}
+
+#[test]
+fn advice_follows_interfaces_and_time() {
+    let mut file = json!({"uid": "modem", "link": true, "match": [{"interface": {"value": "wwan0"}}],
+        "properties": {"mode": {"value": "4G"}, "quality_indicator": {"value": 2}}});
+    file["expire"] = json!(NOW.0.as_secs() + 60);
+    let mut adviser = adviser(&[("modem.cib", file)]);
+    let (needs, stacks) = (needs(""), web());
+    let ask = Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &[] };
+    let first = |adviser: &mut Adviser, at: u64| {
+        let now = WallTime(NOW.0 + Duration::from_secs(at));
+        adviser.advise(&ask, 7, now).unwrap().paths[0].interface
+    };
+    assert_eq!(first(&mut adviser, 0), Some(3));
+    assert_eq!(first(&mut adviser, 61), None, "the fact has ended");
+    let mut adviser = self::adviser(&[]);
+    let policy = rule(json!({"interface": {"value": "eth0"}}), json!({"interface": {"value": "eth0", "score": 1}}));
+    adviser
+        .manager_mut()
+        .insert_rule(crate::manager::Stage::Policy, crate::manager::Rule::from_json(policy, "", "").unwrap().0);
+    assert_eq!(first(&mut adviser, 0), Some(2));
+    let mut interfaces = two();
+    interfaces[1].up = false;
+    adviser.set_interfaces(&interfaces, NOW);
+    assert_eq!(first(&mut adviser, 0), None);
+}
+
+/// Whatever rules say, advice has eligible stacks and usable interfaces only, and none of them twice by one way.
+#[test]
+fn random_rules_lead_to_nothing_that_was_not_asked_for() {
+    let mut rng = Rng::from_number(11);
+    let (mut changed, mut denied) = (0, 0);
+    for _ in 0..400 {
+        let mut pick = |list: &[&str]| list[rng.below(list.len() as u64) as usize].to_string();
+        let mut files = Vec::new();
+        for i in 0..4 {
+            let wanted = match &*pick(&["any", "transport", "interface", "security", "host"]) {
+                "transport" => json!({"transport": {"value": pick(&["TCP", "QUIC", "SCTP"])}}),
+                "interface" => json!({"interface": {"value": pick(&["eth0", "wwan0", "lo"])}}),
+                "security" => json!({"security": {"value": true}}),
+                "host" => json!({"domain_name": {"value": "h"}}),
+                _ => json!({}),
+            };
+            let precedence = if pick(&["1", "2"]) == "2" { 2 } else { 1 };
+            let score: i64 = pick(&["0", "3", "-3"]).parse().unwrap();
+            let properties = match &*pick(&["deny", "transport", "security", "interface", "remote_ip"]) {
+                "deny" => json!([[]]),
+                "transport" => {
+                    json!({"transport": {"value": pick(&["TCP", "TLS", "SCTP", "UDP"]), "score": score, "precedence": precedence}})
+                }
+                "security" => {
+                    json!({"security": {"value": pick(&["", "x"]).is_empty(), "score": score, "precedence": precedence}})
+                }
+                "interface" => json!({"interface": {"value": pick(&["eth0", "tun9"]), "score": score}}),
+                _ => json!({"remote_ip": {"value": "203.0.113.1", "score": score}}),
+            };
+            let mut rule = rule(wanted, properties);
+            rule["uid"] = json!(format!("r{i}"));
+            rule["replace_matched"] = json!(pick(&["t", "f"]) == "t");
+            files.push((["a.policy", "b.policy", "c.profile", "d.policy"][i], rule));
+        }
+        let mut adviser = adviser(&files);
+        match ways(&mut adviser, &web(), "h") {
+            Ok(ways) if ways.last().is_some_and(|w| w == "neutral") => {}
+            Ok(ways) => {
+                changed += 1;
+                let mut seen = std::collections::BTreeSet::new();
+                for way in &ways {
+                    let parts: Vec<&str> = way.split(' ').collect();
+                    assert!(["0", "2", "3"].contains(&parts[0]), "{ways:?}");
+                    for stack in parts[2].split(',') {
+                        assert!(["1", "2"].contains(&stack), "{ways:?} in {files:?}");
+                        assert!(seen.insert((parts[0], parts[1], stack)), "{ways:?} twice");
+                    }
+                }
+            }
+            Err(_) => denied += 1,
+        }
+    }
+    assert!(changed > 40 && denied > 10, "{changed} {denied}");
+}

@@ -1,0 +1,227 @@
+//! The tables of a daemon for programs that decide themselves: asked for page by page, and given again when they change.
+//!
+//! A program that asked the daemon about every connection would wait for it, and share its fate. With the tables it decides
+//! as the daemon would, at its own speed; what the daemon's users say reaches it a moment later. [`Follower`] is the
+//! program's side.
+
+use super::store::Daemon;
+use super::wire::{self, Frame, HEAD, Kind, MAX_PAYLOAD, Malformed};
+use crate::manager::{Manager, Node, Rule, Stage};
+use neater_base::WallTime;
+
+/// How much of a page is filled before the text that is its last.
+const FULL: usize = 64 * 1024;
+/// The longest text of a rule or node that is told; a longer one is left out.
+const MAX_TEXT: usize = MAX_PAYLOAD - FULL - 64;
+/// How many rules and nodes a program takes from a daemon, and how many bytes of texts.
+const MAX_ITEMS: usize = 100_000;
+const MAX_BYTES: usize = 64 << 20;
+/// The number of the table behind the last one.
+const END: u8 = 3;
+
+/// Profiles, policies and nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tables {
+    /// What words mean.
+    pub profiles: Vec<Rule>,
+    /// What is wanted.
+    pub policies: Vec<Rule>,
+    /// What is known, but for this host's interfaces, which a program sees itself.
+    pub nodes: Vec<Node>,
+}
+
+/// The text of entry `at` of a table; `None` behind the last one.
+fn entry(manager: &Manager, table: u8, at: usize) -> Option<Option<String>> {
+    let rule = |stage| manager.table(stage).rules().get(at).map(|r| Some(r.to_json().to_string()));
+    match table {
+        0 => rule(Stage::Profile),
+        1 => rule(Stage::Policy),
+        _ => manager.cib().nodes().nth(at).map(|node| {
+            let own = node.uid.starts_with(super::INTERFACE_PREFIX);
+            (!own).then(|| node.to_json().to_string())
+        }),
+    }
+}
+
+impl Daemon {
+    /// Adds to `out` the page that a user asks for: see [`wire`].
+    ///
+    /// # Errors
+    /// [`Malformed`].
+    pub(super) fn put_page(
+        &mut self,
+        user: u32,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+        now: WallTime,
+    ) -> Result<(), Malformed> {
+        let [known, table, from] = asked(payload)?;
+        let version = self.version();
+        let mut page = Vec::new();
+        let (mut table, mut at) = (u8::try_from(table).unwrap_or(END), usize::try_from(from).unwrap_or(usize::MAX));
+        if known == version {
+            table = END;
+        }
+        let manager = self.view_of(user, now);
+        while table < END && page.len() < FULL {
+            match entry(manager, table, at) {
+                None => (table, at) = (table + 1, 0),
+                Some(text) => {
+                    at += 1;
+                    if let Some(text) = text.filter(|t| t.len() <= MAX_TEXT) {
+                        page.push(table);
+                        page.extend((text.len() as u32).to_le_bytes());
+                        page.extend(text.as_bytes());
+                    }
+                }
+            }
+        }
+        out.extend(version.to_le_bytes());
+        out.push(table);
+        out.extend(u32::try_from(at).unwrap_or(u32::MAX).to_le_bytes());
+        out.extend(page);
+        Ok(())
+    }
+}
+
+/// Adds the payload of a question for a page.
+fn put_question(out: &mut Vec<u8>, known: u64, table: u8, from: u32) {
+    out.extend(known.to_le_bytes());
+    out.push(table);
+    out.extend(from.to_le_bytes());
+}
+
+fn asked(payload: &[u8]) -> Result<[u64; 3], Malformed> {
+    let (Some(known), Some(table), Some(from), 13) =
+        (payload.first_chunk::<8>(), payload.get(8), payload.last_chunk::<4>(), payload.len())
+    else {
+        return Err(if payload.len() > 13 { Malformed::Trailing } else { Malformed::Short });
+    };
+    Ok([u64::from_le_bytes(*known), u64::from(*table), u64::from(u32::from_le_bytes(*from))])
+}
+
+/// What a program has of tables that it is being told.
+#[derive(Debug, Default)]
+struct Fetch {
+    version: u64,
+    table: u8,
+    from: u32,
+    bytes: usize,
+    items: usize,
+    tables: Tables,
+}
+
+/// A program's side of a connection to a daemon: bytes in, bytes and tables out.
+///
+/// *Invariants*: at most one question is under way; whatever the daemon says, memory stays bounded; tables are given when
+/// they are whole, all of one version.
+#[derive(Debug, Default)]
+pub struct Follower {
+    input: Vec<u8>,
+    /// The version that was given last; 0 is none.
+    version: u64,
+    fetch: Option<Fetch>,
+}
+
+impl Follower {
+    /// A program that knows nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether an answer is awaited.
+    #[must_use]
+    pub const fn is_asking(&self) -> bool {
+        self.fetch.is_some()
+    }
+
+    /// Asks for what is new, unless an answer is awaited: adds to `out` what is to be sent.
+    pub fn ask(&mut self, out: &mut Vec<u8>) {
+        if self.fetch.is_none() {
+            self.fetch = Some(Fetch::default());
+            let known = self.version;
+            wire::frame(out, Kind::Tables, 0, |out| put_question(out, known, 0, 0));
+        }
+    }
+
+    /// Takes bytes that came, adds to `out` what is to be sent, and gives the tables if they are whole and new.
+    ///
+    /// # Errors
+    /// [`Malformed`]: this is no daemon that can be followed, and the connection is of no use any more.
+    pub fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>, now: WallTime) -> Result<Option<Tables>, Malformed> {
+        if self.input.len() + bytes.len() > 2 * (HEAD + MAX_PAYLOAD) {
+            return Err(Malformed::TooMany);
+        }
+        self.input.extend(bytes);
+        let mut whole = None;
+        while let Some(frame) = Frame::first(&self.input)? {
+            if frame.kind != Kind::Page {
+                return Err(Malformed::Kind(frame.kind as u8));
+            }
+            let (length, page) = (frame.len(), frame.payload.to_vec());
+            self.input.drain(..length);
+            whole = self.page(&page, out, now)?.or(whole);
+        }
+        Ok(whole)
+    }
+
+    fn page(&mut self, page: &[u8], out: &mut Vec<u8>, now: WallTime) -> Result<Option<Tables>, Malformed> {
+        let mut fetch = self.fetch.take().ok_or(Malformed::Trailing)?;
+        let (Some(version), Some(table), Some(from)) =
+            (page.first_chunk::<8>(), page.get(8), page.get(9..).and_then(|rest| rest.first_chunk::<4>()))
+        else {
+            return Err(Malformed::Short);
+        };
+        let (version, next) = (u64::from_le_bytes(*version), (*table, u32::from_le_bytes(*from)));
+        if version == self.version {
+            return Ok(None);
+        }
+        let begun = (fetch.table, fetch.from) != (0, 0);
+        if begun && version != fetch.version {
+            // They have changed meanwhile: from the beginning.
+            self.ask(out);
+            return Ok(None);
+        }
+        fetch.version = version;
+        fetch.take(page.get(13..).unwrap_or_default(), now)?;
+        if next.0 >= END {
+            self.version = version;
+            return Ok(Some(fetch.tables));
+        }
+        if next <= (fetch.table, fetch.from) {
+            return Err(Malformed::Value);
+        }
+        (fetch.table, fetch.from) = next;
+        let known = self.version;
+        wire::frame(out, Kind::Tables, 0, |out| put_question(out, known, next.0, next.1));
+        self.fetch = Some(fetch);
+        Ok(None)
+    }
+}
+
+impl Fetch {
+    /// Takes the texts of a page. What is neither a rule nor a node is left out: it may be of a later version than ours.
+    fn take(&mut self, mut texts: &[u8], now: WallTime) -> Result<(), Malformed> {
+        while let Some(([table, length @ ..], rest)) = texts.split_first_chunk::<5>() {
+            let length = u32::from_le_bytes(*length) as usize;
+            let (Some(text), Some(rest)) = (rest.get(..length), rest.get(length..)) else {
+                return Err(Malformed::Short);
+            };
+            texts = rest;
+            self.bytes += length;
+            self.items += 1;
+            if self.bytes > MAX_BYTES || self.items > MAX_ITEMS {
+                return Err(Malformed::TooMany);
+            }
+            let text = core::str::from_utf8(text).map_err(|_| Malformed::Value)?;
+            let Ok(json) = neater_property::neat::read(text) else { continue };
+            match table {
+                0 => self.tables.profiles.extend(Rule::from_json(json, "", "").ok().map(|(rule, _)| rule)),
+                1 => self.tables.policies.extend(Rule::from_json(json, "", "").ok().map(|(rule, _)| rule)),
+                _ => self.tables.nodes.extend(Node::from_json(json, "", "", now).ok().map(|(node, _)| node)),
+            }
+        }
+        if texts.is_empty() { Ok(()) } else { Err(Malformed::Short) }
+    }
+}

@@ -1,0 +1,64 @@
+//! Folders of policy, profile and CIB files.
+
+use neater_policy::manager::{FileKind, MAX_FILES};
+use neater_property::neat::MAX_JSON;
+use std::fs::Metadata;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// How deep the folders of a CIB are followed.
+const MAX_DEPTH: usize = 16;
+
+/// A file of a folder.
+#[derive(Debug)]
+pub struct Listed {
+    /// Its path within the folder, with `/` between the parts.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// What the system says of it.
+    pub metadata: Metadata,
+}
+
+/// A text file of a size that a reader takes; of a longer one, so much that the reader refuses it.
+///
+/// # Errors
+/// It cannot be read, or is no text.
+pub fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(MAX_JSON as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The files of a folder that count by their names; of the folders in it, too, if `deep`. What went away meanwhile is left
+/// out.
+///
+/// # Errors
+/// A folder cannot be read, or there are more than [`MAX_FILES`]; with the folder's path.
+pub fn list(dir: &Path, deep: bool) -> io::Result<Vec<Listed>> {
+    let mut files = Vec::new();
+    let mut folders = vec![(dir.to_path_buf(), String::new(), 0)];
+    while let Some((path, prefix, depth)) = folders.pop() {
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let entries = match std::fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(e) if depth > 0 && e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) => return Err(named(e)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(named)?;
+            let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
+            let Ok(metadata) = std::fs::metadata(entry.path()) else { continue };
+            if metadata.is_dir() && deep && depth < MAX_DEPTH {
+                folders.push((entry.path(), format!("{name}/"), depth + 1));
+            } else if metadata.is_file() && FileKind::of(&name).is_some() {
+                if files.len() >= MAX_FILES {
+                    let why = format!("{} holds more than {MAX_FILES} files", dir.display());
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+                }
+                files.push(Listed { name, path: entry.path(), metadata });
+            }
+        }
+    }
+    Ok(files)
+}

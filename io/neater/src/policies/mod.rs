@@ -1,0 +1,310 @@
+//! Policies of this host and its user: where they lie, and what they do to a connection.
+//!
+//! *Responsible for* finding the files ([`Whence`]), for reading them when they change, and for saying file and line.
+//! *Not responsible for* what they mean (`neater-policy`) and for opening connections accordingly (the engine).
+//!
+//! *Invariants*: where there is no folder of policies, nothing is ever looked at and connections cost what they cost
+//! without; a folder that other users may write to is not read; a file that cannot be understood leaves what it said before.
+
+pub mod folder;
+mod link;
+
+use crate::Neater;
+use link::Link;
+use neater_engine::{RemoteEndpoint, Request, Stack};
+use neater_policy::advice::{Adviser, Denied, Place, Story};
+use neater_policy::manager::{Fault, FileKind, READY, SourceFile, Stage, line_of};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The variable that names folders, with `:` between them; empty, there are none.
+pub const VARIABLE: &str = "NEATER_POLICY";
+/// Where an administrator's policies lie.
+pub const SYSTEM: &str = "/etc/neater/policy";
+/// How long policies count unseen, at least; and a hundred times as long as looking takes.
+const REST: Duration = Duration::from_secs(1);
+
+/// Which folders hold policies.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Whence {
+    /// Those that `NEATER_POLICY` names; without it `/etc/neater/policy` and `neater/policy` in the user's folder of
+    /// configurations, as far as they are there.
+    #[default]
+    Usual,
+    /// These, which must be there.
+    These(Vec<PathBuf>),
+}
+
+impl Whence {
+    /// The folders, those that count more behind the others.
+    fn folders(self) -> io::Result<Vec<PathBuf>> {
+        let of_variable = || std::env::var_os(VARIABLE);
+        let (folders, must) = match self {
+            Self::These(folders) => (folders, true),
+            Self::Usual => match of_variable() {
+                Some(named) => (std::env::split_paths(&named).filter(|p| !p.as_os_str().is_empty()).collect(), true),
+                None => ([Some(PathBuf::from(SYSTEM)), of_user()].into_iter().flatten().collect(), false),
+            },
+        };
+        let mut good = Vec::new();
+        for folder in folders {
+            match looked_at(&folder) {
+                Ok(()) => good.push(folder),
+                Err(e) if !must && e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) if !must => tracing::warn!(target: "neater::policy", "{e}; its policies do not count"),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(good)
+    }
+}
+
+/// `neater/policy` in the folder of this user's configurations (XDG Base Directory Specification 0.8).
+fn of_user() -> Option<PathBuf> {
+    let absolute = |p: PathBuf| p.is_absolute().then_some(p);
+    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).and_then(absolute);
+    let config = config.or_else(|| Some(absolute(std::env::home_dir()?)?.join(".config")))?;
+    Some(config.join("neater").join("policy"))
+}
+
+/// Whether a folder is there, and its policies are those of somebody who may say something.
+fn looked_at(folder: &Path) -> io::Result<()> {
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", folder.display()));
+    let metadata = std::fs::metadata(folder).map_err(named)?;
+    if !metadata.is_dir() {
+        return Err(named(io::ErrorKind::NotADirectory.into()));
+    }
+    if metadata.mode() & 0o002 != 0 {
+        let why = format!("{}: every user may write to this folder of policies (chmod o-w)", folder.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(())
+}
+
+/// What tells one state of a file from another.
+type Stamp = (u64, i64, i64, u64);
+
+/// The folders as they were last looked at.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    folders: Vec<PathBuf>,
+    seen: BTreeMap<PathBuf, Stamp>,
+    next: Instant,
+    faults: Vec<Fault>,
+    /// A manager that runs.
+    link: Option<Link>,
+}
+
+/// The texts of all files by the names under which the adviser knows them: the folder's number, and the name within it.
+struct Texts {
+    pib: Vec<(String, String)>,
+    cib: Vec<(String, String)>,
+}
+
+impl Watch {
+    /// Looks for folders of policies and for a manager that runs; `None`: there are neither. A program that names its
+    /// folders means these and no others.
+    pub(crate) fn begin(whence: Whence) -> io::Result<Option<Self>> {
+        let link = if matches!(whence, Whence::Usual) { Link::find() } else { None };
+        let folders = whence.folders()?;
+        let begin = Self { folders, seen: BTreeMap::new(), next: Instant::now(), faults: Vec::new(), link };
+        Ok((!begin.folders.is_empty() || begin.link.is_some()).then_some(begin))
+    }
+
+    /// The files, if any has come, gone or changed since they were last looked at.
+    fn changed(&mut self) -> Option<Texts> {
+        let began = Instant::now();
+        if began < self.next {
+            return None;
+        }
+        let texts = self.look();
+        self.next = began + REST.max(began.elapsed() * 100);
+        texts
+    }
+
+    fn look(&mut self) -> Option<Texts> {
+        let mut listed = Vec::new();
+        for (i, dir) in self.folders.iter().enumerate() {
+            match looked_at(dir).and_then(|()| folder::list(dir, true)) {
+                Ok(files) => listed.extend(files.into_iter().map(|f| (i, f))),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => {
+                    tracing::warn!(target: "neater::policy", "{e}; what its policies said before goes on to count");
+                    return None;
+                }
+            }
+        }
+        let stamp = |m: &std::fs::Metadata| (m.len(), m.mtime(), m.mtime_nsec(), m.ino());
+        let seen: BTreeMap<PathBuf, Stamp> = listed.iter().map(|(_, f)| (f.path.clone(), stamp(&f.metadata))).collect();
+        if seen == self.seen {
+            return None;
+        }
+        let mut texts = Texts { pib: Vec::new(), cib: Vec::new() };
+        for (i, file) in listed {
+            let list = match FileKind::of(&file.name) {
+                Some(FileKind::Profile | FileKind::Policy) if !file.name.contains('/') => &mut texts.pib,
+                Some(FileKind::Cib) => &mut texts.cib,
+                _ => continue,
+            };
+            match folder::read(&file.path) {
+                Ok(text) => list.push((format!("{i}:{}", file.name), text)),
+                Err(e) => tracing::warn!(target: "neater::policy", "{}: {e}", file.path.display()),
+            }
+        }
+        self.seen = seen;
+        Some(texts)
+    }
+
+    /// Where a file lies that the adviser knows by this name.
+    fn path_of(&self, name: &str) -> Option<PathBuf> {
+        let (folder, name) = name.split_once(':')?;
+        Some(self.folders.get(folder.parse::<usize>().ok()?)?.join(name))
+    }
+}
+
+impl Texts {
+    fn sources(list: &[(String, String)]) -> Vec<SourceFile<'_>> {
+        list.iter().map(|(name, text)| SourceFile { name, text }).collect()
+    }
+}
+
+/// What policies do to a connection, with the files and lines that say so.
+#[derive(Clone, Debug)]
+pub struct PolicyStory {
+    story: Result<Story, Denied>,
+    places: BTreeMap<Place, String>,
+}
+
+impl PolicyStory {
+    /// In lines of plain text.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        match &self.story {
+            Ok(story) => story.lines(&|place| self.places.get(place).cloned()),
+            Err(denied) => vec![denied.to_string()],
+        }
+    }
+
+    /// For programs.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        match &self.story {
+            Ok(story) => story.to_json(&|place| self.places.get(place).cloned()),
+            Err(denied) => serde_json::json!({"prohibited": denied.to_string()}),
+        }
+    }
+
+    /// Why the connection may not be opened, if it may not.
+    #[must_use]
+    pub fn prohibited(&self) -> Option<String> {
+        match &self.story {
+            Ok(story) => story.advised.as_ref().err().map(ToString::to_string),
+            Err(denied) => Some(denied.to_string()),
+        }
+    }
+
+    /// The stacks that are left, in the order in which they are first tried.
+    #[must_use]
+    pub fn stacks(&self) -> Vec<Stack> {
+        let advice = self.story.as_ref().ok().and_then(|s| s.advised.as_ref().ok());
+        let picks = advice.into_iter().flat_map(|a| &a.paths).flat_map(|p| &p.picks);
+        let mut stacks: Vec<Stack> = Vec::new();
+        for stack in picks.filter_map(|p| Stack::from_number(p.stack)) {
+            if !stacks.contains(&stack) {
+                stacks.push(stack);
+            }
+        }
+        stacks
+    }
+
+    /// Whether policies change anything.
+    #[must_use]
+    pub fn is_neutral(&self) -> bool {
+        self.story.as_ref().is_ok_and(|s| s.advised.as_ref().is_ok_and(|a| a.is_neutral()))
+    }
+}
+
+impl Neater {
+    /// Begins to follow the policies of these folders.
+    pub(crate) fn follow(&self, mut watch: Watch, app: &str) {
+        self.handle.with(|s| s.engine.set_adviser(Some(Adviser::new()), app));
+        if let Some(tables) = watch.link.as_mut().and_then(Link::begin) {
+            self.handle.with(|s| s.engine.share_policies(tables));
+        }
+        // Whoever is first has made the engine.
+        let _ = self.handle.policies.set(Mutex::new(watch));
+        self.look_at_policies();
+    }
+
+    /// Reads policies that have changed. Nothing where there are none.
+    pub(crate) fn look_at_policies(&self) {
+        crate::policies::look(&self.handle);
+    }
+
+    /// What is wrong with the files of policies, or odd about them, as of when they were last read.
+    #[must_use]
+    pub fn policy_faults(&self) -> Vec<Fault> {
+        let Some(watch) = self.handle.policies.get() else { return Vec::new() };
+        watch.lock().unwrap_or_else(PoisonError::into_inner).faults.clone()
+    }
+
+    /// What policies say of a connection with these needs to this endpoint; `None` where there are no policies. Nothing is
+    /// sent.
+    #[must_use]
+    pub fn explain_policies(&self, request: &Request, remote: &RemoteEndpoint) -> Option<PolicyStory> {
+        self.look_at_policies();
+        let story = self.handle.with(|s| s.engine.policy_story(request, remote))?;
+        let watch = self.handle.policies.get().map(|w| w.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut places = BTreeMap::new();
+        for place in story.iter().flat_map(Story::places) {
+            let kind = match place.stage {
+                Stage::Profile => FileKind::Profile,
+                Stage::Policy => FileKind::Policy,
+            };
+            let name = self.handle.with(|s| s.engine.policy_file(kind, &place.uid));
+            let path = name.and_then(|name| watch.as_ref()?.path_of(&name));
+            let at = match path {
+                Some(path) => {
+                    let line = folder::read(&path).map_or(1, |text| line_of(&text, place.key.as_deref()));
+                    format!("{}:{line}", path.display())
+                }
+                None if READY.iter().any(|f| f.name.rsplit_once('.').is_some_and(|(uid, _)| uid == place.uid)) => {
+                    "ready-made".to_owned()
+                }
+                None => "of the policy manager".to_owned(),
+            };
+            places.insert(place, at);
+        }
+        Some(PolicyStory { story, places })
+    }
+}
+
+/// See [`Neater::look_at_policies`].
+pub(crate) fn look(shared: &crate::shared::Shared) {
+    let Some(watch) = shared.policies.get() else { return };
+    // Somebody else is looking already.
+    let Ok(mut watch) = watch.try_lock() else { return };
+    if let Some(tables) = watch.link.as_mut().and_then(Link::poll) {
+        shared.with(|s| s.engine.share_policies(tables));
+    }
+    let Some(texts) = watch.changed() else { return };
+    let (pib, cib) = (Texts::sources(&texts.pib), Texts::sources(&texts.cib));
+    let mut report = shared.with(|s| s.engine.load_policies(&pib, &cib));
+    for fault in &mut report.faults {
+        if let Some(path) = watch.path_of(&fault.file) {
+            fault.file = path.display().to_string();
+        }
+        tracing::warn!(target: "neater::policy", "{fault}");
+    }
+    watch.faults = report.faults;
+}
+
+/// What policies call this program where it does not say: the name of its file.
+pub(crate) fn own_name() -> String {
+    let path = std::env::args_os().next().map(PathBuf::from);
+    path.and_then(|p| Some(p.file_name()?.to_string_lossy().into_owned())).unwrap_or_default()
+}

@@ -1,0 +1,162 @@
+//! What policies make of connections: which transport, by which interface, and none at all; whatever was remembered.
+
+use neater_base::net::InterfaceKind;
+use neater_engine::{Reason, SendOptions, Stack};
+use neater_link::LinkConfig;
+use neater_netsim::IfaceId;
+use neater_policy::advice::Adviser;
+use neater_policy::manager::{Rule, Stage};
+use neater_testkit::town::{SERVER_NAME, SERVER_PORT};
+use neater_testkit::{Ask, FlowId, Manner, Plan, Town, for_each_seed};
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::time::Duration;
+
+const S: Duration = Duration::from_secs(1);
+const SECOND_V4: &str = "203.0.113.9";
+
+fn town(seed: u64) -> Town {
+    let mut town = Plan::new(seed).build();
+    town.listen(&Ask::over(&[]), SERVER_PORT, Manner::echo());
+    town
+}
+
+/// A second interface of the client's.
+fn mobile(town: &mut Town) -> IfaceId {
+    let world = town.play.world().clone();
+    let host = town.play.host(town.client);
+    let iface = world.add_interface(host, "wwan0", InterfaceKind::Cellular, &[second()]);
+    world.attach(iface, LinkConfig::delay(Duration::from_millis(5)), LinkConfig::delay(Duration::from_millis(5)));
+    world.set_default_routes(iface, true, false);
+    town.play.run_for(S);
+    iface
+}
+
+fn second() -> IpAddr {
+    SECOND_V4.parse().unwrap()
+}
+
+/// Gives the client's engine these policies and no others.
+fn advise(town: &mut Town, rules: &[(&str, Value, Value)]) {
+    let mut adviser = Adviser::new();
+    for (uid, wanted, properties) in rules {
+        let rule = json!({"uid": uid, "match": wanted, "properties": properties});
+        adviser.manager_mut().insert_rule(Stage::Policy, Rule::from_json(rule, "", "").unwrap().0);
+    }
+    let client = town.client;
+    town.play.engine(client).set_adviser(Some(adviser), "test");
+}
+
+/// Connects by name, uses the connection and ends it: by what, and whether the server has seen it come from the second
+/// interface, and none from elsewhere.
+fn visit(town: &mut Town) -> (FlowId, Stack, bool) {
+    let before = town.play.accepted(town.server).len();
+    let flow = town.open_by_name(&Ask::over(&[]), Manner::default());
+    assert!(town.play.run_until(30 * S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
+    let stack = town.play.engine(flow.node).stack(flow.conn).unwrap();
+    town.play.say(flow, "ping", SendOptions { is_final: true, ..SendOptions::default() });
+    let server = town.server;
+    assert!(town.play.run_until(30 * S, |p| p.accepted(server).len() > before));
+    let accepted = town.play.accepted(server)[before..].to_vec();
+    let from = |f: &FlowId| town.play.engine(f.node).remote_addr(f.conn).map(|a| a.ip());
+    let from = accepted.iter().map(from).collect::<Vec<_>>() == [Some(second())];
+    assert!(town.play.run_until(30 * S, |p| p.flow(flow).is_over()), "{:?}", town.play.flow(flow));
+    assert_eq!(town.play.flow(flow).received, b"ping");
+    (flow, stack, from)
+}
+
+/// What was tried for a connection, in order.
+fn tried(town: &mut Town, flow: FlowId) -> Vec<Stack> {
+    let mut all = town.play.engine(flow.node).candidates(flow.conn);
+    all.retain(|c| c.started.is_some());
+    all.sort_by_key(|c| c.started);
+    all.iter().map(|c| c.stack).collect()
+}
+
+fn tcp_first() -> (&'static str, Value, Value) {
+    let wanted = json!({"domain_name": {"value": SERVER_NAME}, "transport": {"value": "TCP"}});
+    ("tcp-first", wanted, json!({"transport": {"value": "TCP", "score": 10}}))
+}
+
+#[test]
+fn a_policy_ranks_tcp_over_quic_for_one_host_and_what_it_brought_is_remembered_for_it_alone() {
+    let name = "a_policy_ranks_tcp_over_quic_for_one_host_and_what_it_brought_is_remembered_for_it_alone";
+    for_each_seed("policies", name, 20, |seed| {
+        let mut town = town(seed);
+        assert_eq!(visit(&mut town).1, Stack::Quic);
+        advise(&mut town, &[tcp_first()]);
+        let (flow, stack, _) = visit(&mut town);
+        assert_eq!((stack, tried(&mut town, flow)), (Stack::Tls, vec![Stack::Tls]), "not what had worked before");
+        let hits = town.play.stats(town.client).cache_hits;
+        assert_eq!(visit(&mut town).1, Stack::Tls);
+        assert_eq!(town.play.stats(town.client).cache_hits, hits + 1, "its own outcome is remembered");
+        advise(&mut town, &[]);
+        assert_eq!(visit(&mut town).1, Stack::Quic, "the policy is gone, and what it brought with it");
+        let client = town.client;
+        town.play.engine(client).set_adviser(None, "");
+        assert_eq!(visit(&mut town).1, Stack::Quic);
+        town.play.end();
+    });
+}
+
+#[test]
+fn a_policy_forbids_quic_on_one_interface_and_prefers_the_other() {
+    for_each_seed("policies", "a_policy_forbids_quic_on_one_interface_and_prefers_the_other", 20, |seed| {
+        let mut town = town(seed);
+        let iface = mobile(&mut town);
+        let no_quic = json!({"interface": {"value": "eth0"}, "transport": {"value": "QUIC"}});
+        advise(&mut town, &[("no-quic", no_quic.clone(), json!([[]]))]);
+        let (flow, stack, from) = visit(&mut town);
+        assert_eq!(stack, Stack::Tls, "the better interface first, by what it may");
+        assert!(!from);
+        assert_eq!(tried(&mut town, flow), [Stack::Tls]);
+        let mobile = (
+            "mobile",
+            json!({"link_type": {"value": "cellular"}}),
+            json!({"link_type": {"value": "cellular", "score": 5}}),
+        );
+        advise(&mut town, &[("no-quic", no_quic, json!([[]])), mobile]);
+        let (_, stack, from) = visit(&mut town);
+        assert_eq!((stack, from), (Stack::Quic, true));
+        // The interface goes: the next connection finds the other.
+        town.play.world().set_interface_up(iface, false);
+        town.play.run_for(S);
+        let (_, stack, from) = visit(&mut town);
+        assert_eq!((stack, from), (Stack::Tls, false));
+        town.play.end();
+    });
+}
+
+#[test]
+fn what_policies_forbid_is_not_tried() {
+    let mut town = town(1);
+    visit(&mut town);
+    let before = town.play.stats(town.client).attempts;
+    advise(&mut town, &[("nobody", json!({"domain_name": {"value": SERVER_NAME}}), json!([[]]))]);
+    let request = town.request(&Ask::over(&[]));
+    let remote = neater_engine::RemoteEndpoint::new().with_host_name(SERVER_NAME).with_port(SERVER_PORT);
+    let client = town.client;
+    let error = town.play.engine(client).initiate(&request, &[remote].into(), None, None).unwrap_err();
+    assert_eq!(error.reason, Reason::PolicyProhibited);
+    assert!(error.to_string().contains("denied by policy nobody"), "{error}");
+    assert_eq!(town.play.stats(client).attempts, before);
+    town.play.end();
+}
+
+#[test]
+fn a_way_that_does_not_work_is_left_for_the_next() {
+    let mut town = town(2);
+    mobile(&mut town);
+    // Only what fails is preferred: the interface that leads nowhere.
+    let world = town.play.world().clone();
+    for link in [town.client_links.0, town.client_links.1] {
+        let mut config = world.link_config(link);
+        config.filters.push(neater_link::Filter::drop(neater_link::Match::Protocol(neater_link::Protocol::Tcp)));
+        config.filters.push(neater_link::Filter::drop(neater_link::Match::DestinationPort(SERVER_PORT)));
+        world.set_link(link, config);
+    }
+    let wired = json!({"wired": {"value": true}});
+    advise(&mut town, &[("wired", wired, json!({"wired": {"value": true, "score": 5}}))]);
+    assert!(visit(&mut town).2);
+    town.play.end();
+}
