@@ -1,6 +1,6 @@
 //! Policies of this host and its user: where they lie, and what they do to a connection.
 //!
-//! *Responsible for* finding the files ([`Whence`]), for reading them when they change, and for saying file and line.
+//! *Responsible for* finding the files (`Whence`), for reading them when they change, and for saying file and line.
 //! *Not responsible for* what they mean (`neater-policy`) and for opening connections accordingly (the engine).
 //!
 //! *Invariants*: where there is no folder of policies, nothing is ever looked at and connections cost what they cost
