@@ -10,7 +10,7 @@
 mod workload;
 
 use neater_policy::manager::{Loader, Manager, SourceFile};
-use workload::{LIMITS, NOW, nodes, policies, profiles, request};
+use workload::{LIMITS, NOW, nodes, policy, profiles, request};
 
 /// Anonymous memory in kB.
 fn anonymous() -> u64 {
@@ -20,15 +20,14 @@ fn anonymous() -> u64 {
 }
 
 fn main() {
-    let count = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1000);
+    let count: i32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1000);
     let begin = anonymous();
     let (mut manager, mut loader) = (Manager::new(LIMITS), Loader::default());
     {
-        // One file at a time is in memory in the daemon, too, but for what it is made of.
-        let texts = |all: Vec<(String, serde_json::Value)>| -> Vec<(String, String)> {
-            all.into_iter().take(count).map(|(name, json)| (name, json.to_string())).collect()
-        };
-        let (pib, cib) = (texts(profiles().into_iter().chain(policies()).collect()), texts(nodes()));
+        // Their texts are in memory meanwhile, as in the daemon.
+        let text = |(name, json): (String, serde_json::Value)| (name, json.to_string());
+        let pib: Vec<_> = profiles().into_iter().chain((0..count).map(policy)).map(text).collect();
+        let cib: Vec<_> = nodes().into_iter().map(text).collect();
         let sources = |all| -> Vec<SourceFile<'_>> {
             let all: &[(String, String)] = all;
             all.iter().map(|(name, text)| SourceFile { name, text }).collect()

@@ -23,24 +23,26 @@ pub(crate) fn profiles() -> Vec<(String, Value)> {
     vec![("default.profile".into(), default), ("reliable.profile".into(), reliable)]
 }
 
-/// The policies, likewise.
-pub(crate) fn policies() -> Vec<(String, Value)> {
-    let policy = |i: i32| {
-        // Every one wants two things. 20 want what the request says, 200 what two rows say, the others what nobody says.
-        let wanted = match i {
-            0..20 => json!({"app": {"value": "video"}, "port": {"value": {"start": i, "end": 1000}}}),
-            20..220 => json!({"local_ip": {"value": format!("10.0.{}.1", i / 2)}, "app": {"value": "video"}}),
-            _ => json!({"remote_ip": {"value": format!("192.0.{}.{}", i / 250, i % 250)}, "app": {"value": "video"}}),
-        };
-        let properties = match i % 3 {
-            0 => json!({"tos": {"value": 8, "score": 0.5}}),
-            1 => json!({"transport": {"value": "TCP", "score": 1}}),
-            _ => json!({"rank": {"value": i, "score": 0.25}}),
-        };
-        let uid = format!("p{i:05}");
-        let file = format!("{uid}.policy");
-        (file, json!({"uid": uid, "priority": i % 7, "match": wanted, "properties": properties}))
+/// A policy of the 10,000, likewise.
+pub(crate) fn policy(i: i32) -> (String, Value) {
+    // Every one wants two things. 20 want what the request says, 200 what two rows say, the others what nobody says.
+    let wanted = match i {
+        0..20 => json!({"app": {"value": "video"}, "port": {"value": {"start": i, "end": 1000}}}),
+        20..220 => json!({"local_ip": {"value": format!("10.0.{}.1", i / 2)}, "app": {"value": "video"}}),
+        _ => json!({"remote_ip": {"value": format!("192.0.{}.{}", i / 250, i % 250)}, "app": {"value": "video"}}),
     };
+    let properties = match i % 3 {
+        0 => json!({"tos": {"value": 8, "score": 0.5}}),
+        1 => json!({"transport": {"value": "TCP", "score": 1}}),
+        _ => json!({"rank": {"value": i, "score": 0.25}}),
+    };
+    let uid = format!("p{i:05}");
+    let file = format!("{uid}.policy");
+    (file, json!({"uid": uid, "priority": i % 7, "match": wanted, "properties": properties}))
+}
+
+/// All of them.
+pub(crate) fn policies() -> Vec<(String, Value)> {
     (0..10_000).map(policy).collect()
 }
 

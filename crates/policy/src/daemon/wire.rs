@@ -378,16 +378,10 @@ impl<'a> Rest<'a> {
 
     fn array(&mut self) -> Result<NeatArray, Malformed> {
         let n = self.count()?;
-        let mut array = NeatArray::new();
-        for _ in 0..n {
-            // Two of one key in one array are one too many.
-            let property = self.property()?;
-            if array.get(&property.key).is_some() {
-                return Err(Malformed::Value);
-            }
-            array.replace(property);
-        }
-        Ok(array)
+        let properties = (0..n).map(|_| self.property().map(|p| (String::new(), p)));
+        let array: NeatArray = properties.collect::<Result<_, _>>()?;
+        // Two of one key in one array are one too many.
+        if array.len() == n { Ok(array) } else { Err(Malformed::Value) }
     }
 
     fn arrays(&mut self) -> Result<Vec<NeatArray>, Malformed> {
@@ -480,7 +474,7 @@ pub fn decision(payload: &[u8]) -> Result<Vec<Ranked>, Malformed> {
     let mut unfolded = 0;
     for _ in 0..n {
         let score = Score { evaluated: rest.number()?, others: rest.number()? };
-        let mut array = NeatArray::new();
+        let mut array = Vec::new();
         for _ in 0..rest.count()? {
             let place = usize::from(u16::from_le_bytes(rest.bytes()?));
             let (property, length) = properties.get(place).ok_or(Malformed::Value)?;
@@ -488,9 +482,9 @@ pub fn decision(payload: &[u8]) -> Result<Vec<Ranked>, Malformed> {
             if unfolded > MAX_UNFOLDED {
                 return Err(Malformed::TooMany);
             }
-            array.replace(property.clone());
+            array.push((String::new(), property.clone()));
         }
-        ranked.push(Ranked { properties: array, score });
+        ranked.push(Ranked { properties: array.into_iter().collect(), score });
     }
     rest.end()?;
     Ok(ranked)

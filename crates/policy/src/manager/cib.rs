@@ -260,14 +260,8 @@ impl Walk<'_> {
                 return;
             }
             let below = |row: &NeatArray| -> Vec<NeatArray> {
-                let add = |alternative: &NeatArray| {
-                    let mut row = row.clone();
-                    for p in alternative.iter().filter(|p| row.get(&p.key).is_none()).cloned().collect::<Vec<_>>() {
-                        row.replace(p);
-                    }
-                    row
-                };
-                alternatives.iter().map(add).collect()
+                // The node nearer the root wins.
+                alternatives.iter().map(|alternative| row.over(alternative)).collect()
             };
             joined = joined.iter().flat_map(below).collect();
         }
@@ -286,8 +280,7 @@ impl Walk<'_> {
                 }
                 let path = row.path.clone();
                 let over = |alternative: &NeatArray| {
-                    let mut properties = row.properties.clone();
-                    alternative.iter().cloned().for_each(|p| properties.replace(p));
+                    let mut properties = alternative.over(&row.properties);
                     properties.remove("uid");
                     Row { properties, path: path.clone(), extended_by: Some(node.uid.clone()) }
                 };

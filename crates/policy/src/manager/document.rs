@@ -166,13 +166,12 @@ pub(crate) fn told_key(key: &str) -> Option<Cow<'_, str>> {
 /// A candidate as it is told: without what is for the manager alone, and with socket options by number.
 #[must_use]
 pub fn told(candidate: &NeatArray) -> NeatArray {
-    let mut told = NeatArray::new();
-    for property in candidate.iter() {
-        let Some(key) = told_key(&property.key).map(Cow::into_owned) else { continue };
-        // Two spellings of one option: the later one of two that clash is lost.
-        let _ = told.insert(NeatProperty { key, ..property.clone() });
-    }
-    told
+    let told = |property: &NeatProperty| {
+        let key = told_key(&property.key)?.into_owned();
+        Some(NeatProperty { key, ..property.clone() })
+    };
+    // Two spellings of one option: the later one of two that clash is lost.
+    NeatArray::gather(candidate.iter().filter_map(told))
 }
 
 /// Candidates as NEAT's library expects them: one list, members in the order of their names, ASCII only.

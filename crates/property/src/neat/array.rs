@@ -3,7 +3,6 @@
 use super::property::{Conflict, NeatProperty};
 use core::cmp::Ordering;
 use core::fmt;
-use std::collections::BTreeMap;
 
 /// How many arrays an expansion may have.
 pub const MAX_EXPANSION: usize = 10_000;
@@ -13,8 +12,11 @@ pub const MAX_EXPANDED_PROPERTIES: usize = 200_000;
 pub const MAX_GROUPS: usize = 1024;
 
 /// Properties by key.
+///
+/// They stand in the order of their keys: most arrays have a handful, of which a tree would take more memory than they do
+/// themselves. What comes in numbers is sorted or merged, so that no list takes longer than its length asks.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct NeatArray(BTreeMap<String, NeatProperty>);
+pub struct NeatArray(Vec<NeatProperty>);
 
 /// The score of an array: that of its evaluated properties counts first, that of the others decides between equals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,7 +39,7 @@ impl Score {
 
 impl NeatArray {
     /// An array without properties.
-    pub const EMPTY: Self = Self(BTreeMap::new());
+    pub const EMPTY: Self = Self(Vec::new());
 
     /// An array without properties.
     #[must_use]
@@ -50,9 +52,37 @@ impl NeatArray {
     /// # Errors
     /// [`Conflict`] when two immutable properties of one key do not match.
     pub fn fold(properties: impl IntoIterator<Item = NeatProperty>) -> Result<Self, Conflict> {
-        let mut array = Self::new();
-        properties.into_iter().try_for_each(|p| array.insert(p))?;
-        Ok(array)
+        let mut all: Vec<NeatProperty> = properties.into_iter().collect();
+        // Stable: equal keys stay in their order.
+        all.sort_by(|a, b| a.key.cmp(&b.key));
+        let mut array: Vec<NeatProperty> = Vec::with_capacity(all.len());
+        for property in all {
+            match array.last_mut().filter(|held| held.key == property.key) {
+                Some(held) => held.update(&property)?,
+                None => array.push(property),
+            }
+        }
+        array.shrink_to_fit();
+        Ok(Self(array))
+    }
+
+    /// The array of `properties`, as [`fold`](Self::fold) makes it, but that a property which clashes with those before it is left
+    /// out.
+    #[must_use]
+    pub fn gather(properties: impl IntoIterator<Item = NeatProperty>) -> Self {
+        let mut all: Vec<NeatProperty> = properties.into_iter().collect();
+        all.sort_by(|a, b| a.key.cmp(&b.key));
+        // What is updated stays as it was where it clashes.
+        all.dedup_by(|later, held| {
+            let same = later.key == held.key;
+            let _ = held.update(later);
+            same
+        });
+        Self(all)
+    }
+
+    fn find(&self, key: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|p| p.key.as_str().cmp(key))
     }
 
     /// Adds a property; one of the same key is updated by it.
@@ -60,10 +90,10 @@ impl NeatArray {
     /// # Errors
     /// [`Conflict`] as for [`NeatProperty::update`].
     pub fn insert(&mut self, property: NeatProperty) -> Result<(), Conflict> {
-        match self.0.get_mut(&property.key) {
-            Some(held) => held.update(&property),
-            None => {
-                self.0.insert(property.key.clone(), property);
+        match self.find(&property.key) {
+            Ok(at) => self.0[at].update(&property),
+            Err(at) => {
+                self.0.insert(at, property);
                 Ok(())
             }
         }
@@ -71,23 +101,26 @@ impl NeatArray {
 
     /// Sets a property; one of the same key is replaced entirely.
     pub fn replace(&mut self, property: NeatProperty) {
-        self.0.insert(property.key.clone(), property);
+        match self.find(&property.key) {
+            Ok(at) => self.0[at] = property,
+            Err(at) => self.0.insert(at, property),
+        }
     }
 
     /// Takes a property out.
     pub fn remove(&mut self, key: &str) -> Option<NeatProperty> {
-        self.0.remove(&key.to_lowercase())
+        self.find(&key.to_lowercase()).ok().map(|at| self.0.remove(at))
     }
 
     /// A property by key, in any case.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&NeatProperty> {
-        self.0.get(key).or_else(|| self.0.get(&key.to_lowercase()))
+        self.find(key).or_else(|_| self.find(&key.to_lowercase())).ok().map(|at| &self.0[at])
     }
 
     /// The properties in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = &NeatProperty> {
-        self.0.values()
+        self.0.iter()
     }
 
     /// How many properties there are.
@@ -107,21 +140,47 @@ impl NeatArray {
     /// # Errors
     /// [`Conflict`] when one pair clashes: then the whole sum does.
     pub fn sum(&self, other: &Self) -> Result<Self, Conflict> {
-        let mut sum = self.clone();
-        for theirs in other.iter() {
-            let property = match self.0.get(&theirs.key) {
-                Some(ours) => ours.sum(theirs)?,
-                None => theirs.clone(),
+        self.merge(other, NeatProperty::sum)
+    }
+
+    /// Both arrays: of common keys, the properties of this one.
+    #[must_use]
+    pub fn over(&self, other: &Self) -> Self {
+        self.merge(other, |ours, _| Ok(ours.clone())).unwrap_or_default()
+    }
+
+    /// Both arrays in one pass.
+    fn merge(
+        &self,
+        other: &Self,
+        both: impl Fn(&NeatProperty, &NeatProperty) -> Result<NeatProperty, Conflict>,
+    ) -> Result<Self, Conflict> {
+        let mut merged = Vec::with_capacity(self.len() + other.len());
+        let (mut ours, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
+        loop {
+            let order = match (ours.peek(), theirs.peek()) {
+                (Some(a), Some(b)) => a.key.cmp(&b.key),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (None, None) => break,
             };
-            sum.replace(property);
+            match order {
+                Ordering::Less => merged.extend(ours.next().cloned()),
+                Ordering::Greater => merged.extend(theirs.next().cloned()),
+                Ordering::Equal => {
+                    if let (Some(a), Some(b)) = (ours.next(), theirs.next()) {
+                        merged.push(both(a, b)?);
+                    }
+                }
+            }
         }
-        Ok(sum)
+        Ok(Self(merged))
     }
 
     /// Whether every key of this array is in `other` and the values match. The empty array is part of everything.
     #[must_use]
     pub fn is_subset_of(&self, other: &Self) -> bool {
-        self.0.iter().all(|(key, ours)| other.0.get(key).is_some_and(|theirs| ours.matches(theirs)))
+        self.0.iter().all(|ours| other.find(&ours.key).is_ok_and(|at| ours.matches(&other.0[at])))
     }
 
     /// The score, summed in the order of the keys.
@@ -140,9 +199,13 @@ impl NeatArray {
 impl FromIterator<(String, NeatProperty)> for NeatArray {
     /// Later properties replace earlier ones of the same key.
     fn from_iter<I: IntoIterator<Item = (String, NeatProperty)>>(iter: I) -> Self {
-        let mut array = Self::new();
-        iter.into_iter().for_each(|(_, p)| array.replace(p));
-        array
+        let mut all: Vec<NeatProperty> = iter.into_iter().map(|(_, p)| p).collect();
+        // Stable, and backwards, so that the last of equal keys is the one that stays.
+        all.reverse();
+        all.sort_by(|a, b| a.key.cmp(&b.key));
+        all.dedup_by(|later, held| later.key == held.key);
+        all.shrink_to_fit();
+        Self(all)
     }
 }
 
@@ -213,10 +276,7 @@ impl NeatMultiArray {
         let mut arrays = vec![NeatArray::new(); usize::from(self.combinations()? > 0)];
         for group in &self.groups {
             let with_each = |array: &NeatArray| -> Vec<NeatArray> {
-                let folded = |alternative: &NeatArray| {
-                    let mut array = array.clone();
-                    alternative.iter().cloned().try_for_each(|p| array.insert(p)).ok().map(|()| array)
-                };
+                let folded = |alternative: &NeatArray| array.merge(alternative, NeatProperty::updated).ok();
                 group.iter().filter_map(folded).collect()
             };
             arrays = arrays.iter().flat_map(with_each).collect();

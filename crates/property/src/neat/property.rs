@@ -141,6 +141,13 @@ impl NeatProperty {
         Ok(())
     }
 
+    /// This property, updated by `other`.
+    pub(super) fn updated(&self, other: &Self) -> Result<Self, Conflict> {
+        let mut updated = self.clone();
+        updated.update(other)?;
+        Ok(updated)
+    }
+
     /// This property merged with `other`: as [`update`](Self::update), but a base is only a default here. It gives way to
     /// this property, also to an older base, and does not mark the result as evaluated. Of another key, it has no effect.
     ///
