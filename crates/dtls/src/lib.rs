@@ -7,7 +7,7 @@
 //! before anything is sent that the peer could take for the end of the handshake.
 //!
 //! *Deliberately not* responsible for sockets, for which peer a datagram is from, or for how many handshakes may be under
-//! way at once (the caller bounds those; [`begins_handshake`] tells it what is worth a [`Session`]). There is no session
+//! way at once (the caller bounds those; [`look()`] tells it what is worth a [`Session`], and whose it may be). There is no session
 //! resumption, no connection id (RFC 9146), no ALPN, no server name in the ClientHello, and no RSA or Ed25519 key in the
 //! handshake itself, because dimpl has none of them; `docs/decisions/0024-dtls-is-dimpl-with-our-judgement.md` says what
 //! follows from that.
@@ -26,14 +26,16 @@ mod clock;
 mod config;
 mod crypto;
 mod error;
+mod look;
 mod scope;
 mod session;
 
 pub use config::{ClientConfig, ServerConfig, Tuning};
 pub use error::{DtlsError, SendError};
+pub use look::{HelloRandom, Look, look};
 pub use session::{
     Event, HANDSHAKE_LIMIT, MAX_DATAGRAM, MAX_MESSAGE, OVERHEAD_12_CHACHA, OVERHEAD_12_GCM, OVERHEAD_13, RECEIVE_LIMIT,
-    Session, Version, begins_handshake,
+    Session, Version,
 };
 
 #[cfg(test)]

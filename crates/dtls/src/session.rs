@@ -3,6 +3,7 @@
 use crate::clock::Epoch;
 use crate::config::{ClientConfig, Common, ServerConfig};
 use crate::error::{DtlsError, SendError, translate};
+use crate::look::goes_on;
 use crate::scope::{self, Scope};
 use bytes::Bytes;
 use core::fmt;
@@ -106,8 +107,10 @@ pub struct Session {
     timeout: Option<Instant>,
     /// Bytes of the peer during the handshake.
     taken: usize,
-    /// Bytes of retries sent to a peer that has not proved its address.
-    retried: usize,
+    /// Bytes sent to a peer that has not proved its address.
+    risked: usize,
+    /// The peer has proved that it receives at its address.
+    verified: bool,
     overhead: usize,
     failed: bool,
     buffer: Vec<u8>,
@@ -129,8 +132,8 @@ impl Session {
         session
     }
 
-    /// Waits for a ClientHello. Make one only for a datagram that [`begins_handshake`], and bound their number: each costs
-    /// some kilobytes until its client has proved its address or its time is up.
+    /// Waits for a ClientHello. Make one only for a datagram that is a [`crate::Look::Hello`], give it no other's hellos, and
+    /// bound the number of those that are not [verified](Session::is_verified): each costs some kilobytes.
     #[must_use]
     pub fn server(config: &ServerConfig, now: Instant, rng: &mut Rng) -> Self {
         Self::new(&config.common, Judge::Client(config.verifier.clone()), false, now, rng)
@@ -173,7 +176,8 @@ impl Session {
             dropped: 0,
             timeout: None,
             taken: 0,
-            retried: 0,
+            risked: 0,
+            verified: active,
             overhead: OVERHEAD_12_GCM,
             failed: false,
             buffer: Vec::new(),
@@ -293,6 +297,19 @@ impl Session {
         self.state = State::Over;
     }
 
+    /// Ends the session without a word: whoever is at the peer's address now knows nothing of it.
+    pub fn forget(&mut self) {
+        self.state = State::Over;
+    }
+
+    /// Whether the peer is known to receive at its address: a server knows it when the client has returned its cookie (RFC
+    /// 6347 section 4.2.1, RFC 9147 section 5.1), and has answered with nothing but the request for it before. Of a server,
+    /// a client does not doubt it.
+    #[must_use]
+    pub fn is_verified(&self) -> bool {
+        self.verified
+    }
+
     /// Whether the handshake is still going on.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
@@ -391,12 +408,14 @@ impl Session {
     }
 
     fn transmit(&mut self, packet: &[u8]) {
-        if self.state == State::Handshaking && is_retry(packet) {
+        // A server of ours asks every client for a cookie, and goes on when it has seen it.
+        self.verified |= goes_on(packet);
+        if !self.verified {
             // Whoever has only been heard of so far gets no more bytes than came from there.
-            if self.retried + packet.len() > self.taken {
+            if self.risked + packet.len() > self.taken {
                 return;
             }
-            self.retried += packet.len();
+            self.risked += packet.len();
         }
         self.transmits.push_back(packet.to_vec());
     }
@@ -490,41 +509,5 @@ impl Session {
             (self.state, self.failed) = (State::Over, true);
             self.events.push_back(Event::Failed(error));
         }
-    }
-}
-
-/// Length of the header of a plaintext record (RFC 6347 section 4.1).
-const RECORD_HEADER: usize = 13;
-/// The content type of handshake messages.
-const HANDSHAKE: u8 = 22;
-
-/// The handshake message at the beginning of a plaintext record: type and what of its body is there.
-fn first_message(datagram: &[u8]) -> Option<(u8, usize, &[u8])> {
-    let [HANDSHAKE, 0xfe, _, 0, 0, ..] = datagram else { return None };
-    let record = usize::from(u16::from_be_bytes([*datagram.get(11)?, *datagram.get(12)?]));
-    let message = datagram.get(RECORD_HEADER..RECORD_HEADER + record)?;
-    let (header, body) = message.split_at_checked(12)?;
-    let number = |at: usize| header[at..at + 3].iter().fold(0, |v, b| v << 8 | usize::from(*b));
-    Some((header[0], number(6), body.get(..number(9))?))
-}
-
-/// Whether a datagram of an unknown peer is the beginning of a ClientHello (RFC 6347 section 4.2.2): the only kind for which
-/// a server should set anything up.
-#[must_use]
-pub fn begins_handshake(datagram: &[u8]) -> bool {
-    // The version and the random come first; a fragment without them is nobody's first.
-    matches!(first_message(datagram), Some((1, 0, body)) if body.len() >= 34)
-}
-
-/// The random that makes a ServerHello a HelloRetryRequest (RFC 8446 section 4.1.3): SHA-256 of "HelloRetryRequest".
-const RETRY_RANDOM: [u8; 8] = [0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11];
-
-/// Whether a datagram asks a client to prove its address: a HelloVerifyRequest of 1.2, a HelloRetryRequest of 1.3. A server
-/// sends nothing else before that proof.
-fn is_retry(datagram: &[u8]) -> bool {
-    match first_message(datagram) {
-        Some((3, ..)) => true,
-        Some((2, 0, body)) => body.get(2..10) == Some(RETRY_RANDOM.as_slice()),
-        _ => false,
     }
 }

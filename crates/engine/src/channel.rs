@@ -33,9 +33,8 @@ pub(crate) enum Kind {
     /// A UDP socket shared by the connections of a listener.
     #[allow(clippy::box_collection, reason = "one of thousands: the others are to be small")]
     UdpShared(Box<BTreeMap<SocketAddr, Key>>),
-    /// A UDP socket with the DTLS sessions on it, by peer: one of a client's, any number of a listener's.
-    #[allow(clippy::box_collection, reason = "as above")]
-    Dtls(Box<BTreeMap<SocketAddr, Key>>),
+    /// A UDP socket with the DTLS sessions on it.
+    Dtls(Box<crate::dtls::Peers>),
 }
 
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use neater_tls::Crypto;
 
 /// Bounds of one engine. Each is enforced, and what happens at it is part of the interface. Where nothing would ever move at 0, it
-/// counts as 1: `send_buffer`, `engine_bytes`, `handshakes`, `untaken`.
+/// counts as 1: `send_buffer`, `engine_bytes`, `handshakes`, `unverified`, `untaken`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes that may wait in one connection's send queue, with some 80 for keeping each message; beyond it `send` answers
@@ -26,6 +26,10 @@ pub struct Limits {
     /// Incoming connections per listener whose handshake is not finished. Default 1,024. Beyond it, the oldest that has had
     /// two seconds makes room for the next; connections wait in the kernel until then.
     pub handshakes: usize,
+    /// DTLS clients per socket of a listener's that have said hello and have not proved yet that they receive at their
+    /// address. Default 1,024. Beyond it the oldest is forgotten: somebody who sends so many hellos under false addresses in
+    /// one round trip of a client's keeps that client out. They do not count among `handshakes`.
+    pub unverified: usize,
     /// Connections per listener that were delivered and that the program has not taken ([`crate::Engine::taken`]). Default
     /// 1,024. At this limit TCP's wait in the kernel, streams of QUIC in their connection, new connections of QUIC and
     /// datagrams of new peers are refused; delivery goes on when a quarter is free. Handshakes that are under way then
@@ -50,6 +54,7 @@ impl Default for Limits {
             datagram_buffer: 256 << 10,
             message: 64 << 20,
             handshakes: 1024,
+            unverified: 1024,
             untaken: 1024,
             udp_peers: 65_536,
             sctp_per_source: 4096,
@@ -65,6 +70,7 @@ impl Limits {
             send_buffer: self.send_buffer.max(1),
             engine_bytes: self.engine_bytes.max(1),
             handshakes: self.handshakes.max(1),
+            unverified: self.unverified.max(1),
             untaken: self.untaken.max(1),
             ..self
         }

@@ -5,13 +5,18 @@
 //! listener share one, where each peer that has shaken hands becomes a connection (RFC 9623 section 4.7.2). *Not*
 //! responsible for the protocol, which is `neater-dtls`'s.
 //!
-//! *Invariants*: a listener sets up state for nothing but the beginning of a ClientHello, for at most
-//! [`crate::Limits::handshakes`] handshakes and [`crate::Limits::udp_peers`] peers at once; who makes room is decided as for
-//! other handshakes ([`crate::backlog`]).
+//! *Invariants*: a listener sets up state for nothing but the beginning of a ClientHello: for at most
+//! [`crate::Limits::unverified`] clients that have not proved their address ([`peers`]), [`crate::Limits::handshakes`] that
+//! have, and [`crate::Limits::udp_peers`] peers at once; who makes room is decided as for other handshakes
+//! ([`crate::backlog`]). A session that is over holds no address.
 
-use crate::backlog::who_makes_room;
+mod incoming;
+mod peers;
+
+pub(crate) use peers::Peers;
+
 use crate::channel::{Behind, Channel, Kind};
-use crate::conn::{Conn, ConnectionState, Io, Queued, Tx};
+use crate::conn::{ConnectionState, Io, Queued, Tx};
 use crate::engine::Timer;
 use crate::establish::What;
 use crate::event::{AttemptError, ConnectionError, Event, SendError};
@@ -22,11 +27,10 @@ use crate::{Engine, Stack};
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, Net, NetError, RecvBatch, SocketOptions, Transmit};
 use neater_base::{Instant, Key};
-use neater_dtls::{DtlsError, Event as Said, Session};
+use neater_dtls::{DtlsError, Event as Said, HelloRandom, Session};
 use neater_race::CandidateId;
 use neater_tls::{ServerName, TlsError};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 /// Batches of datagrams taken from one socket in a turn.
 const RECV_BUDGET: usize = 64;
@@ -42,6 +46,8 @@ pub(crate) struct Dtls {
     /// The socket that it uses.
     channel: Key,
     pub(crate) remote: SocketAddr,
+    /// The random of a listener's client.
+    random: Option<HelloRandom>,
     attempt: Option<(Key, Option<CandidateId>)>,
     /// The connection that it carries.
     conn: Option<Key>,
@@ -56,6 +62,22 @@ pub(crate) struct Dtls {
 }
 
 impl Dtls {
+    fn new(session: Session, channel: Key, remote: SocketAddr, started: Instant) -> Self {
+        Self {
+            session,
+            channel,
+            remote,
+            random: None,
+            attempt: None,
+            conn: None,
+            started,
+            answered: None,
+            armed: None,
+            blocked: None,
+            lost: None,
+        }
+    }
+
     pub(crate) fn answered_after(&self) -> Option<Duration> {
         self.answered.map(|at| at - self.started)
     }
@@ -136,19 +158,9 @@ impl<N: Net> Engine<N> {
             return Err(AttemptError::Net(e));
         }
         let session = Session::client(config, name, self.now, &mut self.rng);
-        let dtls = self.dtlses.insert(Dtls {
-            session,
-            channel: key,
-            remote: addr,
-            attempt: Some(attempt),
-            conn: None,
-            started: self.now,
-            answered: None,
-            armed: None,
-            blocked: None,
-            lost: None,
-        });
-        let peers = Box::new([(addr, dtls)].into());
+        let dtls = Dtls { attempt: Some(attempt), ..Dtls::new(session, key, addr, self.now) };
+        let dtls = self.dtlses.insert(dtls);
+        let peers = Box::new(Peers::of(addr, dtls));
         let mut channel = Channel::new(sock, Kind::Dtls(peers), Behind::Attempt(attempt.0, attempt.1), addr, self.now);
         (channel.connected, channel.writable, channel.readable, channel.via) = (true, true, true, via);
         self.channels.insert(channel);
@@ -188,7 +200,7 @@ impl<N: Net> Engine<N> {
 
     fn dtls_peers(&self, channel: Key) -> Vec<Key> {
         match self.channels.get(channel).map(|c| &c.kind) {
-            Some(Kind::Dtls(peers)) => peers.values().copied().collect(),
+            Some(Kind::Dtls(peers)) => peers.keys().collect(),
             _ => Vec::new(),
         }
     }
@@ -244,87 +256,6 @@ impl<N: Net> Engine<N> {
             }
             _ => {}
         }
-    }
-
-    fn dtls_datagram(&mut self, channel: Key, source: SocketAddr, data: &[u8], ecn: Ecn) {
-        let Some(Channel { kind: Kind::Dtls(peers), behind, .. }) = self.channels.get(channel) else { return };
-        let (known, behind) = (peers.get(&source).copied(), *behind);
-        let key = match (known, behind) {
-            (Some(key), _) => key,
-            (None, Behind::Listener(listener)) if neater_dtls::begins_handshake(data) => {
-                match self.dtls_incoming(listener, channel, source) {
-                    Some(key) => key,
-                    None => return,
-                }
-            }
-            _ => return,
-        };
-        let now = self.now;
-        let Some(d) = self.dtlses.get_mut(key) else { return };
-        d.session.handle_datagram(now, data);
-        self.dtls_progress(key, ecn);
-    }
-
-    /// Somebody begins a handshake with a listener.
-    fn dtls_incoming(&mut self, listener: Key, channel: Key, source: SocketAddr) -> Option<Key> {
-        let l = self.listeners.get(listener)?;
-        let request = l.request.clone();
-        let config = request.0.dtls.1.as_ref()?;
-        let full = l.limit == Some(0) || l.backlog.is_full();
-        let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get(channel) else { return None };
-        if full
-            || peers.len() >= self.limits.udp_peers
-            || self.conns.len() >= self.limits.connections
-            || !self.dtls_has_room(channel, source)
-        {
-            self.stats.refused += 1;
-            return None;
-        }
-        let session = Session::server(config, self.now, &mut self.rng);
-        let key = self.dtlses.insert(Dtls {
-            session,
-            channel,
-            remote: source,
-            attempt: None,
-            conn: None,
-            started: self.now,
-            answered: None,
-            armed: None,
-            blocked: None,
-            lost: None,
-        });
-        if let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get_mut(channel) {
-            peers.insert(source, key);
-        }
-        // A client that has sent one datagram and is never heard of again has no timer that would end it.
-        self.timers.push(self.now + INCOMING_TIMEOUT, Timer::DtlsIncoming(key));
-        Some(key)
-    }
-
-    /// An incoming handshake has had its time.
-    pub(crate) fn dtls_incoming_timeout(&mut self, key: Key) {
-        if self.dtlses.get(key).is_some_and(|d| d.conn.is_none() && d.attempt.is_none()) {
-            self.stats.refused += 1;
-            self.dtls_drop(key);
-        }
-    }
-
-    /// Whether another handshake may begin; somebody else's may have to make room.
-    fn dtls_has_room(&mut self, channel: Key, from: SocketAddr) -> bool {
-        // Nearly always far below the limit: only then is it worth counting.
-        if self.dtlses.len() < self.limits.handshakes {
-            return true;
-        }
-        let shaking = |d: &Dtls| d.channel == channel && d.conn.is_none();
-        let all = || self.dtlses.iter().filter(|(_, d)| shaking(d)).map(|(k, d)| (k, d.remote.ip(), d.started));
-        if all().count() < self.limits.handshakes {
-            return true;
-        }
-        let Some(victim) = who_makes_room(all(), Some(from.ip()), self.now) else { return false };
-        self.stats.refused += 1;
-        tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
-        self.dtls_drop(victim);
-        true
     }
 
     /// Takes what a session has to send and to say, and arms its timer.
@@ -384,25 +315,10 @@ impl<N: Net> Engine<N> {
         if let Some((conn, candidate)) = d.attempt {
             return self.attempt_established(conn, candidate, What::Dtls(key));
         }
-        let listener = match self.channels.get(d.channel).map(|c| c.behind) {
-            Some(Behind::Listener(l)) => l,
-            _ => return self.dtls_drop(key),
-        };
-        // The program takes nothing, and no kernel keeps this for it.
-        let room = !self.is_full(listener) && self.conns.len() < self.limits.connections;
-        let Some(l) = self.listeners.get(listener).filter(|_| room) else {
-            self.stats.refused += 1;
-            return self.dtls_drop(key);
-        };
-        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.now);
-        c.stack = Some(Stack::Dtls);
-        c.passive = true;
-        c.io = Io::Dtls { dtls: key };
-        let conn = self.conns.insert(c);
-        if let Some(d) = self.dtlses.get_mut(key) {
-            d.conn = Some(conn);
+        match self.channels.get(d.channel).map(|c| c.behind) {
+            Some(Behind::Listener(listener)) => self.dtls_arrived(listener, key),
+            _ => self.dtls_drop(key),
         }
-        self.deliver_incoming(listener, conn);
     }
 
     /// The session has won the race for a connection.
@@ -440,14 +356,21 @@ impl<N: Net> Engine<N> {
             tracing::debug!(target: "neater::listen", "handshake failed: {error:?}");
             return self.dtls_drop(key);
         };
+        // The program may keep the connection as long as it likes; the address is its next client's.
+        if let Some(ch) = self.channels.get_mut(d.channel)
+            && let (Kind::Dtls(peers), Behind::Listener(_)) = (&mut ch.kind, ch.behind)
+        {
+            peers.remove(d.remote, key);
+        }
         let Some(c) = self.conns.get(conn) else { return };
         if c.is_greeting() {
             return self.greeting_failed(conn, &error.map_or(ConnectionError::Closed, connection_error));
         }
         match (c.state, error) {
-            // What has arrived can still be read.
-            (ConnectionState::Established, None) if c.tx.is_empty() => {
+            // What has arrived can still be read, and then the end; what the peer can no longer take is reported.
+            (ConnectionState::Established, None) => {
                 self.end_message(conn);
+                self.report_unsent(conn, &ConnectionError::Closed);
                 self.notify(conn, Event::Readable);
                 self.notify(conn, Event::Closed);
                 self.set_closed(conn);
@@ -471,7 +394,7 @@ impl<N: Net> Engine<N> {
             }
         }
         let Kind::Dtls(peers) = &mut ch.kind else { return };
-        peers.remove(&d.remote);
+        peers.remove(d.remote, key);
         if peers.is_empty()
             && !matches!(ch.behind, Behind::Listener(l) if self.listeners.contains(l))
             && let Some(ch) = self.channels.remove(d.channel)
@@ -482,6 +405,9 @@ impl<N: Net> Engine<N> {
 
     /// A listener stops: handshakes under way are over. True if its socket is still needed.
     pub(crate) fn dtls_stop_listening(&mut self, channel: Key) -> bool {
+        if let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get_mut(channel) {
+            peers.unverified.clear();
+        }
         for key in self.dtls_peers(channel) {
             if self.dtlses.get(key).is_some_and(|d| d.conn.is_none()) {
                 self.dtls_drop(key);

@@ -59,6 +59,8 @@ pub(crate) enum Timer {
     SctpEnd(Key),
     /// A DTLS session.
     Dtls(Key),
+    /// DTLS clients of a listener's socket that have not proved their address are forgotten.
+    DtlsUnverified(Key),
     /// A DTLS client must have finished its handshake with a listener.
     DtlsIncoming(Key),
 }
@@ -442,6 +444,7 @@ impl<N: Net> Engine<N> {
                 Timer::SctpTrial(key) => self.sctp_trial_over(key),
                 Timer::SctpEnd(end) => self.sctp_end_over(end),
                 Timer::Dtls(dtls) => self.dtls_timeout(dtls),
+                Timer::DtlsUnverified(channel) => self.dtls_unverified_timeout(channel),
                 Timer::DtlsIncoming(dtls) => self.dtls_incoming_timeout(dtls),
             }
         }
@@ -463,7 +466,7 @@ impl<N: Net> Engine<N> {
             Timer::Quic(k) | Timer::Silence(k) => quics.contains(*k),
             Timer::Dtls(k) | Timer::DtlsIncoming(k) => dtlses.contains(*k),
             Timer::Trial(k) => quics.get(*k).is_some_and(|q| q.trial.is_some()),
-            Timer::Channel(k) => channels.contains(*k),
+            Timer::Channel(k) | Timer::DtlsUnverified(k) => channels.contains(*k),
             Timer::Closing(k) => closings.contains_key(k),
             Timer::Accept(k) => listeners.contains(*k),
             Timer::Sctp(k) | Timer::SctpEnd(k) => ends.contains(*k),

@@ -453,6 +453,7 @@ impl<N: Net> Engine<N> {
                 }
                 Io::Datagrams { quic } => {
                     return match self.quics.get(quic).and_then(|q| q.lost.clone()) {
+                        Some(_) if self.has_ended_well(key) => Ok(ReceiveOutcome::End),
                         Some(e) => Err(ConnectionError::Quic(e)),
                         None => Ok(ReceiveOutcome::Blocked),
                     };
@@ -460,6 +461,7 @@ impl<N: Net> Engine<N> {
                 Io::Peer { .. } => return Ok(ReceiveOutcome::Blocked),
                 Io::Dtls { dtls } => {
                     return match self.dtlses.get(dtls).and_then(crate::dtls::Dtls::lost) {
+                        Some(_) if self.has_ended_well(key) => Ok(ReceiveOutcome::End),
                         Some(e) => Err(e),
                         None => Ok(ReceiveOutcome::Blocked),
                     };
@@ -470,6 +472,11 @@ impl<N: Net> Engine<N> {
         self.notify(key, crate::Event::Readable);
         self.again = true;
         Ok(ReceiveOutcome::Blocked)
+    }
+
+    /// Whether a connection over a transport that is lost was closed by the peer in order.
+    fn has_ended_well(&self, key: Key) -> bool {
+        self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Closed && c.error().is_none())
     }
 
     /// Takes datagrams from a connection's own socket to its queue. True if there were any.

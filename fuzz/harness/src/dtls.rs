@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use neater_base::{Instant, Rng, WallTime};
-use neater_dtls::{ClientConfig, Event, ServerConfig, Session, Tuning, begins_handshake};
+use neater_dtls::{ClientConfig, Event, ServerConfig, Session, Tuning, look};
 use neater_tls::{Crypto, SecurityParameters, ServerName, TlsVersion, Trust};
 use std::sync::OnceLock;
 
@@ -106,7 +106,7 @@ pub fn dtls_session(data: &[u8]) {
             // Forged.
             (5, _) => {
                 let forged: Vec<u8> = bytes.by_ref().take(usize::from(which)).collect();
-                let _ = begins_handshake(&forged);
+                let _ = look(&forged);
                 link.ends[usize::from(what >> 7)].handle_datagram(now, &forged);
             }
             (6, _) => {

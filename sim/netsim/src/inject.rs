@@ -1,4 +1,5 @@
-//! Packets that nobody sent: resets and ICMP errors as an attacker on the path, or a middlebox, would make them.
+//! Packets that nobody sent: resets and ICMP errors as an attacker on the path, or a middlebox, would make them, and datagrams
+//! under a false address.
 //!
 //! *Responsible for* making them credible: they carry the numbers that the receiver checks. *Not responsible for* what the
 //! receiver makes of them. They arrive at once and cross no link.
@@ -49,6 +50,12 @@ impl World {
     pub fn forge_icmp(&self, host: HostId, nth: u64, what: ForgedIcmp) -> bool {
         self.with(|sim| sim.forge_icmp(host, nth, what))
     }
+
+    /// A datagram arrives at an address of this world's from wherever `source` says, as anybody can make it who may send
+    /// from false addresses. Answers go to the address's owner. False: nobody has that address.
+    pub fn forge_datagram(&self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) -> bool {
+        self.with(|sim| sim.forge_datagram(source, destination, contents))
+    }
 }
 
 fn pick<T>(mut all: Vec<T>, nth: u64) -> Option<T> {
@@ -57,6 +64,14 @@ fn pick<T>(mut all: Vec<T>, nth: u64) -> Option<T> {
 }
 
 impl Sim {
+    fn forge_datagram(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) -> bool {
+        let Some(to) = self.owners.get(&destination.ip()).copied() else { return false };
+        let payload = bytes::Bytes::copy_from_slice(contents);
+        let body = Body::Udp(payload.clone());
+        self.udp_input(to, &Packet { source, destination, ecn: Ecn::NotEct, pieces: None, body }, &payload);
+        true
+    }
+
     fn forge_reset(&mut self, id: HostId, nth: u64) -> bool {
         let conns: Vec<Key> = self
             .host(id)

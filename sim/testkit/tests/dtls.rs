@@ -206,7 +206,7 @@ fn nobody_there_is_a_failed_attempt() {
 #[test]
 fn a_crowd_of_hellos_costs_a_bounded_number_of_sessions_and_keeps_nobody_out() {
     let mut plan = Plan::new(8);
-    plan.server_limits.handshakes = 64;
+    (plan.server_limits.handshakes, plan.server_limits.unverified) = (64, 64);
     let mut town = plan.build();
     town.listen(&dtls(), 443, Manner::echo());
     // The first flight of a real client, caught, and said again from 300 ports.
@@ -236,8 +236,8 @@ fn a_crowd_of_hellos_costs_a_bounded_number_of_sessions_and_keeps_nobody_out() {
     town.play.run_for(50 * MS);
     assert!(town.play.stats(town.server).refused > 0, "there is a bound");
     let c = town.open(&dtls(), Manner::patient());
-    // Once those that say nothing have had their two seconds, whoever comes with the next flight has room.
-    assert!(town.play.run_until(20 * S, |p| p.flow(c).is_ready()), "{:?}", town.play.flow(c));
+    assert!(town.play.run_until(S, |p| p.flow(c).is_ready()), "{:?}", town.play.flow(c));
+    assert_eq!(town.play.flow(c).establishment(), Some(40 * MS), "whoever is really there need not wait");
     echo(&mut town, c);
     let net = town.play.engine(town.client).net_mut();
     for sock in socks {

@@ -2,7 +2,7 @@
 
 use super::link::{Faults, Pair};
 use super::*;
-use crate::{HANDSHAKE_LIMIT, begins_handshake};
+use crate::{HANDSHAKE_LIMIT, Look, look};
 use neater_base::{Instant, Rng};
 
 fn hello(seed: u64, version: (TlsVersion, TlsVersion)) -> Vec<u8> {
@@ -13,22 +13,93 @@ fn hello(seed: u64, version: (TlsVersion, TlsVersion)) -> Vec<u8> {
     client.poll_transmit().unwrap()
 }
 
+fn begins(datagram: &[u8]) -> bool {
+    matches!(look(datagram), Look::Hello { .. })
+}
+
 #[test]
 fn only_the_beginning_of_a_client_hello_begins_a_handshake() {
     for version in [V12, V13, BOTH] {
         let first = hello(1, version);
-        assert!(begins_handshake(&first), "{version:?}");
+        assert!(begins(&first), "{version:?}");
         for n in 0..47 {
-            assert!(!begins_handshake(&first[..n]), "{n} bytes");
+            assert!(!begins(&first[..n]), "{n} bytes");
         }
         for (at, bits) in [(0, 1), (13, 2), (4, 1), (21, 1)] {
             let mut other = first.clone();
             other[at] ^= bits;
-            assert!(!begins_handshake(&other), "byte {at}");
+            assert!(!begins(&other), "byte {at}");
         }
     }
-    assert!(!begins_handshake(b""));
-    assert!(!begins_handshake(&[22; 1200]));
+    assert!(!begins(b""));
+    assert!(!begins(&[22; 1200]));
+}
+
+#[test]
+fn a_hello_shows_its_random_and_its_fragments_what_they_are() {
+    let first = hello(1, V13);
+    // After the headers of record and message, and the version.
+    let random: crate::HelloRandom = first[27..59].try_into().unwrap();
+    assert_eq!(look(&first), Look::Hello { random, whole: true });
+    // The same message in two fragments.
+    let fragment = |from: usize, to: usize| {
+        let (header, body) = (&first[13..25], &first[25..]);
+        let mut message = [header, &body[from..to]].concat();
+        message[6..9].copy_from_slice(&(from as u32).to_be_bytes()[1..]);
+        message[9..12].copy_from_slice(&((to - from) as u32).to_be_bytes()[1..]);
+        let mut record = first[..13].to_vec();
+        record[11..].copy_from_slice(&(message.len() as u16).to_be_bytes());
+        [record, message].concat()
+    };
+    let end = first.len() - 25;
+    assert_eq!(look(&fragment(0, 50)), Look::Hello { random, whole: false });
+    assert_eq!(look(&fragment(0, 33)), Look::Clear, "no whole random");
+    assert_eq!(look(&fragment(50, end)), Look::HelloFragment);
+    assert_eq!(look(&fragment(0, end)), Look::Hello { random, whole: true });
+    // Records in the clear, and protected ones of both versions.
+    let record = |kind: u8, epoch: u8| [kind, 0xfe, 0xfd, 0, epoch, 0, 0, 0, 0, 0, 1, 0, 2, 1, 0];
+    for (kind, epoch, what) in [
+        (20, 0, Look::Clear),
+        (21, 0, Look::Clear),
+        (22, 0, Look::Clear),
+        (26, 0, Look::Clear),
+        (22, 1, Look::Protected),
+        (21, 1, Look::Protected),
+        (23, 1, Look::Data),
+    ] {
+        assert_eq!(look(&record(kind, epoch)), what, "{kind} {epoch}");
+    }
+    for (first, what) in [(0x2e, Look::Protected), (0x2f, Look::Data), (0x22, Look::Protected), (0x3d, Look::Data)] {
+        assert_eq!(look(&[first; 40]), what, "{first:x}");
+    }
+    assert_eq!(look(b""), Look::Data);
+}
+
+#[test]
+fn an_address_is_verified_by_the_cookie_and_by_nothing_else() {
+    for version in [V12, V13, BOTH] {
+        let mut pair = pair(version, version, 1);
+        let first = pair.client.poll_transmit().unwrap();
+        let Look::Hello { random, .. } = look(&first) else { panic!("no hello") };
+        for _ in 0..3 {
+            pair.server.handle_datagram(pair.now, &first);
+        }
+        assert!(!pair.server.is_verified(), "{version:?}");
+        // What is sent to whoever has only said hello is the request alone, and the client's answer repeats the random.
+        let request = pair.server.poll_transmit().unwrap();
+        pair.client.handle_datagram(pair.now, &request);
+        let second = pair.client.poll_transmit().unwrap();
+        assert!(matches!(look(&second), Look::Hello { random: same, .. } if same == random), "{version:?}");
+        // Somebody else's cookie is none.
+        let config = server_config(&server_parameters(), 2);
+        let mut other = Session::server(&config, pair.now, &mut Rng::from_number(77));
+        other.handle_datagram(pair.now, &second);
+        assert!(!other.is_verified(), "{version:?}");
+        // In 1.2 it is asked again; in 1.3 there is no answer (`specs/exceptions/rfc9147-5.1-invalid-cookie.toml`).
+        assert_eq!(other.poll_transmit().is_some(), version == V12, "{version:?}");
+        pair.server.handle_datagram(pair.now, &second);
+        assert!(pair.server.is_verified(), "{version:?}");
+    }
 }
 
 #[test]
