@@ -180,7 +180,9 @@ impl Node {
     /// What the engine still holds, if it holds anything.
     pub(crate) fn left(&self) -> Option<String> {
         let s = self.place.neater.stats();
-        let held = [s.connections, s.channels, s.quic_connections, s.bytes_queued, s.groups, s.listeners];
+        let transports = [s.channels, s.quic_connections, s.sctp_associations];
+        let held = [s.connections, s.bytes_queued, s.groups, s.listeners].into_iter().chain(transports);
+        let held: Vec<u64> = held.collect();
         held.iter().any(|n| *n != 0).then(|| format!("h{}: {s:?}", self.place.index))
     }
 }

@@ -169,7 +169,7 @@ const fn service(port: u16, stacks: &'static [Stack], framed: bool) -> Service {
 }
 
 /// What every host offers.
-pub const SERVICES: [Service; 9] = [
+pub const SERVICES: [Service; 12] = [
     service(1000, &[Stack::Quic, Stack::Tls], false),
     service(1001, &[Stack::Quic, Stack::Tls], true),
     service(1002, &[Stack::Tcp], false),
@@ -179,6 +179,9 @@ pub const SERVICES: [Service; 9] = [
     Service { early: true, ..service(1006, &[Stack::Tls], false) },
     Service { early: true, ..service(1007, &[Stack::Quic], false) },
     Service { groups: true, ..service(1008, &[Stack::Quic], true) },
+    service(1009, &[Stack::Sctp], false),
+    service(1010, &[Stack::Sctp, Stack::Tcp], true),
+    Service { groups: true, ..service(1011, &[Stack::Sctp], true) },
 ];
 
 /// How a client names its server.
