@@ -3,6 +3,7 @@
 use super::property::{Conflict, NeatProperty};
 use core::cmp::Ordering;
 use core::fmt;
+use std::sync::Arc;
 
 /// How many arrays an expansion may have.
 pub const MAX_EXPANSION: usize = 10_000;
@@ -14,9 +15,16 @@ pub const MAX_GROUPS: usize = 1024;
 /// Properties by key.
 ///
 /// They stand in the order of their keys: most arrays have a handful, of which a tree would take more memory than they do
-/// themselves. What comes in numbers is sorted or merged, so that no list takes longer than its length asks.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NeatArray(Vec<NeatProperty>);
+/// themselves. What comes in numbers is sorted or merged, so that no list takes longer than its length asks. Copies share the
+/// list until one of them is changed: tables, the files they come from and what users see of them say the same.
+#[derive(Clone, Debug, Default)]
+pub struct NeatArray(Option<Arc<Vec<NeatProperty>>>);
+
+impl PartialEq for NeatArray {
+    fn eq(&self, other: &Self) -> bool {
+        self.list() == other.list()
+    }
+}
 
 /// The score of an array: that of its evaluated properties counts first, that of the others decides between equals.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -39,7 +47,7 @@ impl Score {
 
 impl NeatArray {
     /// An array without properties.
-    pub const EMPTY: Self = Self(Vec::new());
+    pub const EMPTY: Self = Self(None);
 
     /// An array without properties.
     #[must_use]
@@ -63,7 +71,7 @@ impl NeatArray {
             }
         }
         array.shrink_to_fit();
-        Ok(Self(array))
+        Ok(Self::of(array))
     }
 
     /// The array of `properties`, as [`fold`](Self::fold) makes it, but that a property which clashes with those before it is left
@@ -78,11 +86,25 @@ impl NeatArray {
             let _ = held.update(later);
             same
         });
-        Self(all)
+        Self::of(all)
+    }
+
+    /// An array of properties that stand in the order of their keys, none twice.
+    fn of(sorted: Vec<NeatProperty>) -> Self {
+        Self((!sorted.is_empty()).then(|| Arc::new(sorted)))
+    }
+
+    fn list(&self) -> &[NeatProperty] {
+        self.0.as_deref().map_or(&[], Vec::as_slice)
+    }
+
+    /// The list, to be changed for this array alone.
+    fn own(&mut self) -> &mut Vec<NeatProperty> {
+        Arc::make_mut(self.0.get_or_insert_default())
     }
 
     fn find(&self, key: &str) -> Result<usize, usize> {
-        self.0.binary_search_by(|p| p.key.as_str().cmp(key))
+        self.list().binary_search_by(|p| p.key.as_str().cmp(key))
     }
 
     /// Adds a property; one of the same key is updated by it.
@@ -91,9 +113,9 @@ impl NeatArray {
     /// [`Conflict`] as for [`NeatProperty::update`].
     pub fn insert(&mut self, property: NeatProperty) -> Result<(), Conflict> {
         match self.find(&property.key) {
-            Ok(at) => self.0[at].update(&property),
+            Ok(at) => self.own()[at].update(&property),
             Err(at) => {
-                self.0.insert(at, property);
+                self.own().insert(at, property);
                 Ok(())
             }
         }
@@ -102,37 +124,37 @@ impl NeatArray {
     /// Sets a property; one of the same key is replaced entirely.
     pub fn replace(&mut self, property: NeatProperty) {
         match self.find(&property.key) {
-            Ok(at) => self.0[at] = property,
-            Err(at) => self.0.insert(at, property),
+            Ok(at) => self.own()[at] = property,
+            Err(at) => self.own().insert(at, property),
         }
     }
 
     /// Takes a property out.
     pub fn remove(&mut self, key: &str) -> Option<NeatProperty> {
-        self.find(&key.to_lowercase()).ok().map(|at| self.0.remove(at))
+        self.find(&key.to_lowercase()).ok().map(|at| self.own().remove(at))
     }
 
     /// A property by key, in any case.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&NeatProperty> {
-        self.find(key).or_else(|_| self.find(&key.to_lowercase())).ok().map(|at| &self.0[at])
+        self.find(key).or_else(|_| self.find(&key.to_lowercase())).ok().map(|at| &self.list()[at])
     }
 
     /// The properties in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = &NeatProperty> {
-        self.0.iter()
+        self.list().iter()
     }
 
     /// How many properties there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.list().len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list().is_empty()
     }
 
     /// Both arrays: properties of one side only as they are, common ones by [`NeatProperty::sum`].
@@ -155,8 +177,13 @@ impl NeatArray {
         other: &Self,
         both: impl Fn(&NeatProperty, &NeatProperty) -> Result<NeatProperty, Conflict>,
     ) -> Result<Self, Conflict> {
+        match (self.is_empty(), other.is_empty()) {
+            (_, true) => return Ok(self.clone()),
+            (true, _) => return Ok(other.clone()),
+            _ => {}
+        }
         let mut merged = Vec::with_capacity(self.len() + other.len());
-        let (mut ours, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let (mut ours, mut theirs) = (self.iter().peekable(), other.iter().peekable());
         loop {
             let order = match (ours.peek(), theirs.peek()) {
                 (Some(a), Some(b)) => a.key.cmp(&b.key),
@@ -174,13 +201,13 @@ impl NeatArray {
                 }
             }
         }
-        Ok(Self(merged))
+        Ok(Self::of(merged))
     }
 
     /// Whether every key of this array is in `other` and the values match. The empty array is part of everything.
     #[must_use]
     pub fn is_subset_of(&self, other: &Self) -> bool {
-        self.0.iter().all(|ours| other.find(&ours.key).is_ok_and(|at| ours.matches(&other.0[at])))
+        self.iter().all(|ours| other.find(&ours.key).is_ok_and(|at| ours.matches(&other.list()[at])))
     }
 
     /// The score, summed in the order of the keys.
@@ -205,7 +232,7 @@ impl FromIterator<(String, NeatProperty)> for NeatArray {
         all.sort_by(|a, b| a.key.cmp(&b.key));
         all.dedup_by(|later, held| later.key == held.key);
         all.shrink_to_fit();
-        Self(all)
+        Self::of(all)
     }
 }
 
