@@ -300,6 +300,7 @@ impl Session {
     /// Ends the session without a word: whoever is at the peer's address now knows nothing of it.
     pub fn forget(&mut self) {
         self.state = State::Over;
+        self.transmits.clear();
     }
 
     /// Whether the peer is known to receive at its address: a server knows it when the client has returned its cookie (RFC

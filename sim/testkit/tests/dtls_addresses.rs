@@ -1,7 +1,7 @@
 //! Whose an address is, for a DTLS listener: clients that come back to theirs, and strangers that pretend to be there.
 
+use neater_base::Rng;
 use neater_base::net::{Ecn, ErrorKind, Net, RecvBatch, Sock, SocketOptions, Token, Transmit};
-use neater_base::{Instant, Rng};
 use neater_dtls::{ClientConfig, Look, Session, Tuning, look};
 use neater_engine::{ConnectionError, LocalEndpoint, SendOptions, Stack};
 use neater_link::LinkConfig;
@@ -54,11 +54,13 @@ fn there() -> SocketAddr {
 }
 
 /// A client that a test drives itself, on this version.
-fn by_hand(version: TlsVersion, seed: u64, now: Instant) -> Session {
+fn by_hand(town: &Town, version: TlsVersion, seed: u64) -> Session {
     let security = only(version).security.unwrap();
-    let config = ClientConfig::new(&security, &security::crypto(seed, 9), Tuning::default()).unwrap();
+    let crypto = security::crypto(seed, 9);
+    crypto.clock.set(town.play.world().wall());
+    let config = ClientConfig::new(&security, &crypto, Tuning::default()).unwrap();
     let name = neater_tls::ServerName::try_from("server.test").unwrap().to_owned();
-    Session::client(&config, name, now, &mut Rng::from_number(seed))
+    Session::client(&config, name, town.play.now(), &mut Rng::from_number(seed))
 }
 
 /// A hello that is nobody's: a real one with a random of its own.
@@ -74,7 +76,7 @@ fn a_forged_hello_does_not_take_an_address() {
     for (version, trips) in VERSIONS {
         let mut town = Plan::new(1).build();
         town.listen(&dtls(), 443, Manner::echo());
-        let hello = forged(&mut Rng::from_number(1), &by_hand(version, 1, Instant::ZERO).poll_transmit().unwrap());
+        let hello = forged(&mut Rng::from_number(1), &by_hand(&town, version, 1).poll_transmit().unwrap());
         assert!(town.play.world().forge_datagram(here(), there(), &hello));
         town.play.run_for(50 * MS);
         let c = open(&mut town, &only(version));
@@ -92,7 +94,7 @@ fn a_flood_of_forged_sources_takes_nobodys_room() {
     let mut town = plan.build();
     town.listen(&dtls(), 443, Manner::echo());
     let mut rng = Rng::from_number(2);
-    let hello = by_hand(TlsVersion::Tls13, 2, Instant::ZERO).poll_transmit().unwrap();
+    let hello = by_hand(&town, TlsVersion::Tls13, 2).poll_transmit().unwrap();
     let mut flood = |town: &mut Town, rounds: u32| {
         // Two a millisecond: the pool lasts for 32 ms, and a round trip takes 20.
         for _ in 0..2 * rounds {
@@ -205,7 +207,7 @@ fn hellos_forged_from_a_connections_address_cost_it_nothing() {
         let c = open(&mut town, &only(version));
         assert!(town.play.run_until(S, |p| p.flow(c).is_ready()));
         let mut rng = Rng::from_number(6);
-        let hello = by_hand(version, 6, Instant::ZERO).poll_transmit().unwrap();
+        let hello = by_hand(&town, version, 6).poll_transmit().unwrap();
         let mut later = forged(&mut rng, &hello);
         // A later fragment, and records in the clear.
         later[21] = 1;
@@ -263,13 +265,17 @@ fn of_two_that_alternate_at_one_address_the_later_one_has_it() {
         let options = SocketOptions { local: Some(here()), ..SocketOptions::default() };
         let net = town.play.engine(town.client).net_mut();
         let sock = net.udp(Token(u64::MAX), there(), &options).unwrap();
-        let now = town.play.now();
-        let mut shared = Shared { sock, clients: [1, 2].map(|seed| by_hand(version, seed, now)) };
-        for _ in 0..=trips {
-            shared.turn(&mut town, 0);
+        let mut shared = Shared { sock, clients: [1, 2].map(|seed| by_hand(&town, version, seed)) };
+        for round in 0..=trips {
+            // Flights in the clear that follow a ServerHello do not show whose they are: in 1.2 the first client is gone by
+            // then. In 1.3 there are none.
+            if version == TlsVersion::Tls13 || round < 2 {
+                shared.turn(&mut town, 0);
+            }
             shared.turn(&mut town, 1);
         }
-        assert!(shared.clients[1].is_connected(), "{version:?}: {:?}", shared.clients[1].poll_event());
+        let said: Vec<_> = core::iter::from_fn(|| shared.clients[1].poll_event()).collect();
+        assert!(shared.clients[1].is_connected(), "{version:?}: {said:?} {:?}", shared.clients);
         let delivered = town.play.accepted(town.server).len();
         assert!((1..=2).contains(&delivered), "{version:?}: {delivered}");
         let now = town.play.now();

@@ -177,6 +177,10 @@ impl<N: Net> Engine<N> {
         let stays = holder.and_then(|k| self.dtlses.get(k)).is_some_and(|d| d.conn.is_some());
         let gone = self.dtls_peers_mut(from.channel).and_then(|peers| peers.verified(from.peer, key, stays));
         if let Some(gone) = gone {
+            // What it said now would be heard by its successor.
+            if let Some(d) = self.dtlses.get_mut(gone) {
+                d.session.forget();
+            }
             self.dtls_drop(gone);
         }
         self.timers.push(p.since + INCOMING_TIMEOUT, Timer::DtlsIncoming(key));
