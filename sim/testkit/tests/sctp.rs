@@ -375,7 +375,7 @@ fn a_thousand_stalled_readers_of_as_many_associations_cost_what_they_may() {
     let peers = town.play.accepted(me).to_vec();
     for s in &peers {
         // More than the windows and the buffers, which follow the path, take.
-        for _ in 0..20 {
+        for _ in 0..32 {
             town.play.say(*s, data.clone(), message());
         }
     }
