@@ -167,16 +167,18 @@ impl Unverified {
 mod tests {
     use super::*;
     use neater_base::{Rng, Slab};
-    use neater_dtls::{ServerConfig, Tuning};
-    use neater_tls::{Crypto, SecurityParameters};
+    use neater_dtls::{ClientConfig, Tuning};
+    use neater_tls::{Crypto, Pin, SecurityParameters, ServerName, Trust};
 
     const A: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 1000);
 
-    fn config() -> ServerConfig {
-        let wall = neater_base::WallTime(Duration::from_secs(1_700_000_000));
+    /// Any session will do, and a client's needs no certificate.
+    fn session(now: Instant) -> Session {
         let mut p = SecurityParameters::new();
-        p.server_certificates = vec![neater_tls::self_signed_p256(&["server.test"], wall).expect("a certificate")];
-        ServerConfig::new(&p, &Crypto::system(), Tuning::default()).expect("a server")
+        p.trust = Trust::Pinned(vec![Pin::Sha256([1; 32])]);
+        let config = ClientConfig::new(&p, &Crypto::system(), Tuning::default()).expect("a client");
+        let name = ServerName::try_from("server.test").expect("a name");
+        Session::client(&config, name, now, &mut Rng::from_number(1))
     }
 
     fn at(ms: u64) -> Instant {
@@ -209,20 +211,18 @@ mod tests {
 
     #[test]
     fn the_oldest_unverified_goes_first_and_all_go_in_time() {
-        let (config, mut rng) = (config(), Rng::from_number(1));
         let mut pool = Unverified::default();
         let name = |n: u8| (A, [n; 32]);
         let life = Duration::from_secs(10);
         for n in 0..8 {
             let now = at(u64::from(n));
-            let thrown_out = pool.insert(name(n), Pending::new(Session::server(&config, now, &mut rng), now), 4);
+            let thrown_out = pool.insert(name(n), Pending::new(session(now), now), 4);
             assert_eq!(thrown_out, n >= 4);
         }
         assert!((0..4).all(|n| pool.get_mut(name(n)).is_none()) && (4..8).all(|n| pool.get_mut(name(n)).is_some()));
         // Who leaves makes room.
         assert!(pool.remove(name(6)).is_some());
-        let session = Session::server(&config, at(9), &mut rng);
-        assert!(!pool.insert(name(9), Pending::new(session, at(9)), 4));
+        assert!(!pool.insert(name(9), Pending::new(session(at(9)), at(9)), 4));
         assert_eq!(pool.expire(at(10_000), life), Some(at(10_004)));
         assert_eq!(pool.expire(at(10_005), life), Some(at(10_007)));
         assert_eq!((pool.sessions.len(), pool.order.len()), (2, 2));
@@ -232,10 +232,9 @@ mod tests {
 
     #[test]
     fn a_fragment_is_shown_to_few() {
-        let (config, mut rng) = (config(), Rng::from_number(1));
         let mut pool = Unverified::default();
         for n in 0..20 {
-            let mut pending = Pending::new(Session::server(&config, at(0), &mut rng), at(0));
+            let mut pending = Pending::new(session(at(0)), at(0));
             pending.unfinished = n % 2 == 0;
             pool.insert((A, [n; 32]), pending, 100);
         }
