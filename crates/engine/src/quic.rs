@@ -73,6 +73,8 @@ pub(crate) struct Quic {
     pub(crate) remotes: Arc<[RemoteEndpoint]>,
     /// The stream on which early data was sent.
     early: Option<StreamId>,
+    /// The peer wants no more of that stream, with this code: heard before a connection had it.
+    early_stopped: Option<u64>,
     dirty: bool,
     /// Something of it is on the wire.
     spoken: bool,
@@ -277,6 +279,7 @@ impl<N: Net> Engine<N> {
             request,
             remotes,
             early: None,
+            early_stopped: None,
             dirty: false,
             spoken: false,
             drained: false,
@@ -421,9 +424,10 @@ impl<N: Net> Engine<N> {
             }
             QuicEvent::Stopped(stream, code) => {
                 if let Some(conn) = self.quic_member(key, stream) {
-                    self.stream_stopped(conn, key, stream, code);
-                    self.find_reset(conn);
-                    self.both_ended(conn);
+                    self.quic_stopped(conn, key, stream, code);
+                } else if let Some(q) = self.quics.get_mut(key).filter(|q| q.early == Some(stream)) {
+                    // It is said once, and the race is not decided.
+                    q.early_stopped = Some(code);
                 }
             }
             QuicEvent::Available(_) => self.open_pending(key),
@@ -433,6 +437,20 @@ impl<N: Net> Engine<N> {
                     self.conn_ready_stream(conn, false);
                 }
             }
+        }
+    }
+
+    fn quic_stopped(&mut self, conn: Key, key: Key, stream: StreamId, code: u64) {
+        self.stream_stopped(conn, key, stream, code);
+        self.find_reset(conn);
+        self.both_ended(conn);
+    }
+
+    /// Tells a connection that has just got the stream of its early data what its peer said of that before.
+    pub(crate) fn quic_heed_early_stop(&mut self, conn: Key, key: Key) {
+        let Some(code) = self.quics.get_mut(key).and_then(|q| q.early_stopped.take()) else { return };
+        if let Some(Io::Stream { stream, .. }) = self.conns.get(conn).map(|c| c.io) {
+            self.quic_stopped(conn, key, stream, code);
         }
     }
 

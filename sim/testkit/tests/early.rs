@@ -281,3 +281,32 @@ fn a_race_gives_a_copy_of_the_first_message_to_each_attempt_and_the_winner_sends
         town.play.end();
     }
 }
+
+#[test]
+fn a_server_that_wants_no_more_is_heard_even_before_the_race_is_decided() {
+    let ask = ask(Stack::Quic, true);
+    let mut town = with_a_session(12, &ask, &ask);
+    town.play.serve(town.server, Manner::patient());
+    let request = town.request(&ask);
+    // The better address is silent: the other one has to wait for it, and its server answers and goes away meanwhile.
+    let silent: std::net::SocketAddr = "192.0.2.99:443".parse().unwrap();
+    let c = town
+        .play
+        .initiate_with(
+            town.client,
+            &request,
+            &[silent.into(), server_v4()],
+            None,
+            Some("early".into()),
+            Manner::patient(),
+        )
+        .unwrap();
+    let s = arrival(&mut town, 1, 5);
+    town.play.say(s, "answer", last());
+    town.play.release(s);
+    assert!(town.play.run_until(20 * S, |p| p.flow(c).ended_at.is_some()));
+    assert_eq!(town.play.flow(c).received, b"answer");
+    town.play.finish(c);
+    assert!(town.play.run_until(20 * S, |p| p.flow(c).is_over()), "it waits for ever");
+    town.play.end();
+}

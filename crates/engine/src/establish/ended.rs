@@ -88,6 +88,7 @@ impl<N: Net> Engine<N> {
             self.quic_accept(k, Direction::Both);
             self.quic_accept(k, Direction::One);
             self.quic_take_datagrams(k);
+            self.quic_heed_early_stop(conn, k);
         }
         if let What::Sctp(k) = what {
             self.sctp_begin(k);
