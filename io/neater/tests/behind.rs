@@ -10,6 +10,14 @@ use std::time::Duration;
 /// More than the engine takes in one turn.
 const FLOWS: usize = 1500;
 
+/// A listener that keeps all of them, as far as the system allows (`net.core.somaxconn`).
+fn listener() -> TcpListener {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+    socket.bind(&loopback(0).into()).expect("a port");
+    socket.listen(2 * FLOWS as i32).expect("a listener");
+    socket.into()
+}
+
 #[tokio::test]
 async fn connects_that_nobody_looked_at_in_time_begin_no_rivals() {
     let limits = std::fs::read_to_string("/proc/self/limits").expect("Linux");
@@ -18,10 +26,10 @@ async fn connects_that_nobody_looked_at_in_time_begin_no_rivals() {
         eprintln!("skipped: this process may open {open:?} files, and {} are needed (ulimit -n)", 3 * FLOWS);
         return;
     }
-    let (first, second) = (TcpListener::bind("127.0.0.1:0"), TcpListener::bind("127.0.0.1:0"));
-    let (first, second) = (first.expect("a port"), second.expect("a port"));
+    let (first, second) = (listener(), listener());
     let port = |l: &TcpListener| l.local_addr().expect("bound").port();
-    // Connections beyond the queue of a listener wait for their peers to try again, which is not what this is about.
+    // Connections beyond the queue of a listener wait for their peers to try again, which is not what this is about: the queue
+    // is long, and somebody empties it.
     let accepted = std::thread::spawn({
         let first = first.try_clone().expect("a descriptor");
         move || (0..FLOWS).map(|_| first.accept().expect("a connection")).collect::<Vec<_>>()
