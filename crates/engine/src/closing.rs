@@ -147,6 +147,11 @@ impl<N: Net> Engine<N> {
         let delivered = code == NO_CODE && c.tx.is_empty() && !q.conn.has_unacknowledged(stream);
         q.conn.reset(stream, code);
         self.mark_dirty(quic);
+        self.given_up_by_peer(conn, delivered, code);
+    }
+
+    /// Nothing more can be sent on a stream: the peer has said so, with this code, and has everything or not.
+    pub(crate) fn given_up_by_peer(&mut self, conn: Key, delivered: bool, code: u64) {
         let error = ConnectionError::StreamReset(code);
         let Some(c) = self.conns.get_mut(conn) else { return };
         (c.final_sent, c.fin_done, c.fin_acked) = (true, true, delivered);

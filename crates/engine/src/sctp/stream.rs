@@ -211,19 +211,7 @@ impl<N: Net> Engine<N> {
         // A peer that closes in order has what it has acknowledged.
         let delivered = code == NO_CODE && c.tx.is_empty() && idle;
         self.sctp_reset(key, stream, code);
-        let error = ConnectionError::StreamReset(code);
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        (c.final_sent, c.fin_done, c.fin_acked) = (true, true, delivered);
-        if c.state == ConnectionState::Closing && delivered {
-            return self.finish_close(conn);
-        }
-        if c.state == ConnectionState::Closing || c.reset {
-            return self.fail_connection(conn, error);
-        }
-        c.ext().error = Some(error.clone());
-        self.report_unsent(conn, &error);
-        // Whoever waits for room learns that there is none to come.
-        self.notify(conn, Event::Writable);
+        self.given_up_by_peer(conn, delivered, code);
     }
 
     /// Tells the peer of the directions that are to end and on which everything is acknowledged. Where streams mean nothing to
