@@ -214,24 +214,15 @@ impl<N: Net> Engine<N> {
     ///
     /// Calling it for no reason has no effect.
     pub fn turn(&mut self) {
-        // Nobody has taken it, so nobody cares.
-        drop(self.notices.take_spent());
-        self.foreign.clear();
+        if self.notices.has_spent() || !self.foreign.is_empty() {
+            self.forget_untaken();
+        }
         self.now = self.net.now();
         self.config.crypto.clock.set(self.net.wall());
-        self.again = false;
-        self.armed.1 = false;
-        for key in core::mem::take(&mut self.pending_reads) {
-            self.quic_socket_ready(key, READABLE);
-        }
-        for key in core::mem::take(&mut self.pending_sctp) {
-            self.sctp_socket_ready(key, READABLE);
-        }
-        for key in core::mem::take(&mut self.pending_lingers) {
-            self.linger(key);
-        }
-        for (listener, key) in core::mem::take(&mut self.pending_shared) {
-            self.shared_ready(listener, key, false);
+        // Whoever leaves work over asks for another turn.
+        if core::mem::take(&mut self.again) {
+            self.armed.1 = false;
+            self.take_up_pending();
         }
         if self.names.has_unread() {
             self.read_unread_transports();
@@ -266,6 +257,30 @@ impl<N: Net> Engine<N> {
         self.finish_turn();
     }
 
+    /// Nobody has taken it, so nobody cares.
+    #[cold]
+    fn forget_untaken(&mut self) {
+        drop(self.notices.take_spent());
+        self.foreign.clear();
+    }
+
+    /// Goes on with what the budget of the last turn has left over.
+    #[cold]
+    fn take_up_pending(&mut self) {
+        for key in core::mem::take(&mut self.pending_reads) {
+            self.quic_socket_ready(key, READABLE);
+        }
+        for key in core::mem::take(&mut self.pending_sctp) {
+            self.sctp_socket_ready(key, READABLE);
+        }
+        for key in core::mem::take(&mut self.pending_lingers) {
+            self.linger(key);
+        }
+        for (listener, key) in core::mem::take(&mut self.pending_shared) {
+            self.shared_ready(listener, key, false);
+        }
+    }
+
     /// Finishes what calls have begun and arms the network's timer. [`Engine::turn`] does it; after other calls it is
     /// enough to do it once, before waiting.
     pub fn settle(&mut self) {
@@ -283,7 +298,12 @@ impl<N: Net> Engine<N> {
     }
 
     fn arm(&mut self) {
-        self.armed = (self.next_timeout(), self.again);
+        let armed = (self.next_timeout(), self.again);
+        // Without a deadline there is nothing that could have come since the network was told.
+        if armed == (None, false) && self.armed == armed {
+            return;
+        }
+        self.armed = armed;
         self.net.arm(self.armed.0, self.armed.1);
     }
 

@@ -81,6 +81,12 @@ impl Notices {
         keep(&mut self.spent);
     }
 
+    /// Whether there is something to be dropped.
+    #[inline]
+    pub(crate) fn has_spent(&self) -> bool {
+        !self.spent.is_empty()
+    }
+
     /// What is to be dropped.
     #[inline]
     pub(crate) fn take_spent(&mut self) -> Spent {

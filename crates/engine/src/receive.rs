@@ -82,6 +82,7 @@ impl<N: Net> Engine<N> {
         match self.net.read(c.quick.sock, buf) {
             Ok(n) if n > 0 => {
                 c.bytes_received += n as u64;
+                c.quick.passed(false);
                 Some(n)
             }
             result => self.quick_read_ended(conn, result),
@@ -89,16 +90,18 @@ impl<N: Net> Engine<N> {
     }
 
     /// Leaves what [`Engine::read_in_full`] has to find.
-    #[cold]
+    #[inline(never)]
     fn quick_read_ended(&mut self, conn: ConnectionId, result: Result<usize, NetError>) -> Option<usize> {
         let result = match result {
             Err(e) if e.is_would_block() => {
-                if let Some(Io::Channel(k)) = self.conns.get_mut(conn.0).map(|c| c.io)
+                if let Some(c) = self.conns.get_quick(conn.0)
+                    && let Io::Channel(k) = c.io
                     && let Some(ch) = self.channels.get_mut(k)
                 {
                     ch.drained();
+                    c.quick.ran_dry();
                 }
-                Ok(None)
+                return None;
             }
             Err(e) => Err(ConnectionError::Net(e)),
             Ok(n) => Ok(Some(n)),
@@ -111,7 +114,7 @@ impl<N: Net> Engine<N> {
     fn read_in_full(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
         self.own()?;
         let Some(c) = self.conns.get(conn.0) else { return Err(ConnectionError::Closed) };
-        if c.state == ConnectionState::Establishing {
+        if c.state == ConnectionState::Establishing || c.quick.dry && !buf.is_empty() {
             return Ok(None);
         }
         if !c.request.may_receive {

@@ -164,14 +164,23 @@ impl<N: Net> Engine<N> {
         }
         // A socket that was never full has nothing to say when it can be written.
         if writable && !c.is_drained() {
-            self.flush_and_report(conn);
+            let Some(c) = self.conns.get_quick(conn) else { return };
+            // Where bytes are quick, nothing is queued.
+            if !c.quick.has_room() {
+                self.flush_and_report(conn);
+            } else if core::mem::take(&mut c.wants_room) {
+                self.notify(conn, Event::Writable);
+            }
         }
         if readable {
-            if self.conns.get(conn).is_some_and(|c| c.request.soft_errors) {
+            let Some(c) = self.conns.get_quick(conn) else { return };
+            c.quick.refilled();
+            let (soft, fin_done) = (c.request.soft_errors, c.fin_done);
+            if soft {
                 self.take_soft_errors(key, conn);
             }
             self.notify(conn, Event::Readable);
-            if self.conns.get(conn).is_some_and(|c| c.fin_done) {
+            if fin_done {
                 self.both_ended(conn);
             }
         }
