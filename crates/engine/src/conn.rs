@@ -418,10 +418,16 @@ impl Quick {
         self.write
     }
 
+    /// Whether bytes may be read quickly, if there are any.
+    #[inline]
+    pub(crate) fn may_be_read(&self) -> bool {
+        self.read || self.dry
+    }
+
     /// The socket has something to be read again.
     #[inline]
     pub(crate) fn refilled(&mut self) {
-        if self.read || self.dry {
+        if self.may_be_read() {
             (self.read, self.dry) = (true, false);
             if let Some(lane) = &self.lane {
                 lane.open(false, true);

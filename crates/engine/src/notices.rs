@@ -56,6 +56,12 @@ impl Notices {
         self.queue.push_back(Waiting { source: Source::Connection(conn), event: Brief::Ready });
     }
 
+    /// [`Event::Readable`], likewise.
+    #[inline]
+    pub(crate) fn push_readable(&mut self, conn: ConnectionId) {
+        self.queue.push_back(Waiting { source: Source::Connection(conn), event: Brief::Readable });
+    }
+
     /// The oldest.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Notice> {

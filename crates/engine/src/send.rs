@@ -423,35 +423,32 @@ impl<N: Net> Engine<N> {
     /// As [`Engine::send`]; [`ConnectionError::Unsupported`] on connections that carry messages.
     #[inline]
     pub fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
+        // The quick half: bytes that the socket of a plain TCP connection takes at once. Nothing else happens, so that nobody
+        // need be told and no timer changes.
         if let [buf] = bufs
-            && let Some(n) = self.write_quick(conn, buf)
+            && let Some(c) = self.conns.get_quick(conn.0)
+            && c.quick.write
         {
-            return Ok(Some(n));
+            return match self.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
+                Ok(n) => {
+                    c.bytes_sent += n as u64;
+                    c.quick.passed(true);
+                    Ok(Some(n))
+                }
+                Err(e) => self.quick_write_failed(conn, &e, bufs),
+            };
         }
         self.write_in_full(conn, bufs)
     }
 
-    /// The quick half of [`Engine::write`]: bytes that the socket of a plain TCP connection takes at once. Nothing else
-    /// happens, so that nobody need be told and no timer changes. `None`: the rest of [`Engine::write`] knows more.
-    #[inline]
-    pub fn write_quick(&mut self, conn: ConnectionId, buf: &[u8]) -> Option<usize> {
-        let c = self.conns.get_quick(conn.0)?;
-        if !c.quick.write {
-            return None;
-        }
-        match self.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
-            Ok(n) => {
-                c.bytes_sent += n as u64;
-                c.quick.passed(true);
-                Some(n)
-            }
-            Err(e) => self.quick_write_failed(conn, &e),
-        }
-    }
-
-    /// Leaves what [`Engine::write_in_full`] has to find.
+    /// Notes that there is no room now, or leaves what [`Engine::write_in_full`] has to find.
     #[inline(never)]
-    fn quick_write_failed(&mut self, conn: ConnectionId, e: &NetError) -> Option<usize> {
+    fn quick_write_failed(
+        &mut self,
+        conn: ConnectionId,
+        e: &NetError,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<Option<usize>, SendError> {
         if !e.is_would_block() {
             self.break_connection(conn.0, ConnectionError::Net(*e));
         } else if let Some(c) = self.conns.get_quick(conn.0)
@@ -461,8 +458,9 @@ impl<N: Net> Engine<N> {
             ch.writable = false;
             c.quick.filled_up();
             c.wants_room = true;
+            return Ok(None);
         }
-        None
+        self.write_in_full(conn, bufs)
     }
 
     /// The connection's bytes have just been written or read: notes whether the next ones may take the quick way.

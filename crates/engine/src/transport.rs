@@ -149,6 +149,22 @@ impl<N: Net> Engine<N> {
         Ok(false)
     }
 
+    /// A connection's socket has become ready: what that means where nothing is to be done but to tell. False: the rest of
+    /// [`Engine::conn_ready`] knows more.
+    #[inline]
+    pub(crate) fn quick_ready(&mut self, conn: Key, readable: bool, writable: bool) -> bool {
+        let Some(c) = self.conns.get_quick(conn) else { return false };
+        let plain = c.quick.may_be_read() && !c.fin_done && !c.released && !c.request.soft_errors;
+        if !plain || writable && !c.is_drained() {
+            return false;
+        }
+        if readable {
+            c.quick.refilled();
+            self.notices.push_readable(crate::ConnectionId(conn));
+        }
+        true
+    }
+
     /// A connection's socket has become ready.
     pub(crate) fn conn_ready(&mut self, key: Key, conn: Key, readable: bool, writable: bool) {
         let Some(c) = self.conns.get(conn) else { return };

@@ -234,6 +234,18 @@ impl OsNet {
         }
     }
 
+    /// Watches what was reported for nothing as long as nobody waits for it.
+    #[cold]
+    fn unwatch_writes(&mut self) {
+        for (fd, sock) in self.idle_writes.drain(..) {
+            if self.poller.watch_writes(fd, sock, false).is_err()
+                && let Ok((_, slot)) = self.slots.get_mut(Sock(sock))
+            {
+                slot.writes = Writes::Watched;
+            }
+        }
+    }
+
     /// A write has to wait: whoever wrote is told when there is room.
     #[cold]
     fn await_writes(&mut self, sock: Sock) -> Result<()> {
@@ -305,12 +317,8 @@ impl OsNet {
                 events.push(NetEvent::Ready { token: slot.token, ready });
             }
         });
-        for (fd, sock) in self.idle_writes.drain(..) {
-            if self.poller.watch_writes(fd, sock, false).is_err()
-                && let Ok((_, slot)) = self.slots.get_mut(Sock(sock))
-            {
-                slot.writes = Writes::Watched;
-            }
+        if !self.idle_writes.is_empty() {
+            self.unwatch_writes();
         }
         if woken {
             self.waker.taken();
@@ -320,7 +328,7 @@ impl OsNet {
             self.armed = None;
         }
         let now = sys::boot_time();
-        if let Some(gap) = self.resume.observe(now, sys::awake_time(), missed) {
+        if let Some(gap) = self.resume.observe(now, sys::awake_time, missed) {
             // It says how to understand what follows.
             events.insert(start, NetEvent::Resumed { gap });
         }
@@ -330,10 +338,10 @@ impl OsNet {
         if names {
             self.names.notice(now);
         }
-        if self.paths.settle(now) {
+        if self.paths.due().is_some() && self.paths.settle(now) {
             events.push(NetEvent::PathsChanged);
         }
-        if self.names.settle(now) {
+        if self.names.due().is_some() && self.names.settle(now) {
             events.push(NetEvent::NamesChanged);
         }
         if fired || paths || names {
