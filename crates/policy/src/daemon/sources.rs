@@ -94,12 +94,7 @@ fn is_usable(addr: IpAddr) -> bool {
 }
 
 /// The addresses that are `meant` make rows; `more` stands in every one; a default route counts `route` points.
-fn node(
-    interface: &Interface,
-    more: Vec<NeatProperty>,
-    route: f64,
-    meant: impl Fn(IpAddr) -> bool,
-) -> Option<Node> {
+fn node(interface: &Interface, more: Vec<NeatProperty>, route: f64, meant: impl Fn(IpAddr) -> bool) -> Option<Node> {
     if !interface.up {
         return None;
     }

@@ -433,7 +433,8 @@ impl PvdOption {
     fn write(&self, out: &mut Vec<u8>) {
         option(out, PVD, |out| {
             let start = out.len() - 2;
-            let flags = u16::from(self.http) << 15 | u16::from(self.legacy) << 14 | u16::from(self.header.is_some()) << 13;
+            let flags =
+                u16::from(self.http) << 15 | u16::from(self.legacy) << 14 | u16::from(self.header.is_some()) << 13;
             out.extend((flags | u16::from(self.delay & 0xf)).to_be_bytes());
             out.extend(self.sequence.to_be_bytes());
             write_name(&self.id, out);

@@ -368,7 +368,8 @@ impl Domains {
         ticket: u64,
         answer: Result<Vec<u8>, Failure>,
     ) -> Result<(), String> {
-        let asked = |n: &Network| n.domains.values().find(|d| d.document.ticket == Some(ticket)).map(|d| d.option.id.clone());
+        let asked =
+            |n: &Network| n.domains.values().find(|d| d.document.ticket == Some(ticket)).map(|d| d.option.id.clone());
         let found = self.networks.values_mut().find_map(|n| asked(n).map(|id| (n, id)));
         let Some((network, id)) = found else { return Ok(()) };
         let Some(domain) = network.domains.get_mut(&id) else { return Ok(()) };
@@ -445,9 +446,8 @@ impl Domains {
             let addrs = network.interface.addrs.iter().filter(|a| !a.deprecated).map(|a| a.addr).filter(belongs);
             let addrs: Vec<IpAddr> = addrs.collect();
             let mut expires = domain.reach()?.wall;
-            let fixed = |key: &str, value: NeatValue| {
-                NeatProperty::new(key, value).with_precedence(NeatProperty::IMMUTABLE)
-            };
+            let fixed =
+                |key: &str, value: NeatValue| NeatProperty::new(key, value).with_precedence(NeatProperty::IMMUTABLE);
             let texts = |all: Vec<String>| NeatValue::set(all.into_iter().map(NeatValue::Text)).ok();
             let mut properties = vec![fixed("pvd", NeatValue::Text(domain.option.id.clone()))];
             let prefixes = texts(domain.prefixes.iter().map(|(p, _)| p.to_string()).collect());

@@ -92,7 +92,12 @@ impl Information {
         }
         // The same name in another case says two things: the first counts.
         let mut known = Vec::new();
-        properties.retain(|p| !known.contains(&p.key) && { known.push(p.key.clone()); true });
+        properties.retain(|p| {
+            !known.contains(&p.key) && {
+                known.push(p.key.clone());
+                true
+            }
+        });
         Ok(Self { expires, prefixes, properties })
     }
 
@@ -152,7 +157,8 @@ fn date(text: &str) -> Option<WallTime> {
         _ => return None,
     };
     // A leap second is the second behind it.
-    if marks != (b'-', b'-', b'T', b':', b':') || !(1..=days).contains(&day) || hour > 23 || minute > 59 || second > 60 {
+    if marks != (b'-', b'-', b'T', b':', b':') || !(1..=days).contains(&day) || hour > 23 || minute > 59 || second > 60
+    {
         return None;
     }
     let mut rest = text.get(19..)?;
@@ -190,9 +196,20 @@ mod tests {
         assert_eq!(at("2026-11-22T12:00:00.25+01:30"), at("2026-11-22T10:30:00Z"));
         assert_eq!(at("1985-04-12T23:20:50.52-08:00"), Some(482_224_850));
         for wrong in [
-            "", "2020-05-23", "2020-05-23 06:00:00Z", "2020-13-23T06:00:00Z", "2021-02-29T06:00:00Z", "2020-05-23T24:00:00Z",
-            "2020-05-23T06:00:00", "2020-05-23T06:00:00.Z", "2020-05-23T06:00:00+1:00", "1969-12-31T23:59:59Z",
-            "2020-05-23T06:00:00+24:00", "20e0-05-23T06:00:00Z", "0000-00-00T00:00:00Z", "2020-05-23T06:00:00Z\u{e9}",
+            "",
+            "2020-05-23",
+            "2020-05-23 06:00:00Z",
+            "2020-13-23T06:00:00Z",
+            "2021-02-29T06:00:00Z",
+            "2020-05-23T24:00:00Z",
+            "2020-05-23T06:00:00",
+            "2020-05-23T06:00:00.Z",
+            "2020-05-23T06:00:00+1:00",
+            "1969-12-31T23:59:59Z",
+            "2020-05-23T06:00:00+24:00",
+            "20e0-05-23T06:00:00Z",
+            "0000-00-00T00:00:00Z",
+            "2020-05-23T06:00:00Z\u{e9}",
         ] {
             assert_eq!(at(wrong), None, "{wrong}");
         }

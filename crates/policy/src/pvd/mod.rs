@@ -14,7 +14,9 @@ mod advertisement;
 mod domains;
 mod information;
 
-pub use advertisement::{Advertisement, BadAdvertisement, Configuration, Header, MAX_ITEMS, Prefix, PrefixInfo, PvdOption};
+pub use advertisement::{
+    Advertisement, BadAdvertisement, Configuration, Header, MAX_ITEMS, Prefix, PrefixInfo, PvdOption,
+};
 pub use domains::{Domains, Failure, Fetch, Heard, MAX_DOMAINS, Provisioned};
 pub use information::{Information, MAX_DOCUMENT, MEDIA_TYPE};
 

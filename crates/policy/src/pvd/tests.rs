@@ -147,9 +147,7 @@ fn lists_are_bounded() {
 }
 
 fn document(more: &str) -> String {
-    format!(
-        r#"{{"identifier": "A.example.", "expires": "2026-11-22T01:00:00Z", "prefixes": ["2001:db8::/32"]{more}}}"#
-    )
+    format!(r#"{{"identifier": "A.example.", "expires": "2026-11-22T01:00:00Z", "prefixes": ["2001:db8::/32"]{more}}}"#)
 }
 
 #[test]
@@ -164,8 +162,15 @@ fn documents_are_what_rfc_8801_wants_or_refused_with_a_reason() {
     let mut said: Vec<String> = told.properties.iter().map(|p| format!("{}={}", p.key, p.value)).collect();
     said.sort();
     let wanted = [
-        "capacity=8000000", "cost=0", "latency=20", "metered=true", "pvd_dns_zones=iot.example", "pvd_interface=eth9",
-        "pvd_internet=false", "pvd_iot=true", "pvd_security=false",
+        "capacity=8000000",
+        "cost=0",
+        "latency=20",
+        "metered=true",
+        "pvd_dns_zones=iot.example",
+        "pvd_interface=eth9",
+        "pvd_internet=false",
+        "pvd_iot=true",
+        "pvd_security=false",
     ];
     assert_eq!(said, wanted, "what is the system's to say begins with pvd_");
     assert!(told.covers([prefix("2001:db8:1::/64")].iter()));
@@ -193,7 +198,8 @@ fn documents_are_what_rfc_8801_wants_or_refused_with_a_reason() {
 
 /// A host with one interface.
 fn interface(addrs: &[&str]) -> Interface {
-    let addr = |a: &&str| InterfaceAddr { addr: a.parse().expect("one"), prefix: 64, temporary: false, deprecated: false };
+    let addr =
+        |a: &&str| InterfaceAddr { addr: a.parse().expect("one"), prefix: 64, temporary: false, deprecated: false };
     Interface {
         index: 3,
         name: "wlan0".into(),
@@ -381,7 +387,8 @@ fn who_cannot_be_reached_is_tried_less_and_less_often() {
     let (mut ms, mut gaps) = (0, Vec::new());
     while let Some(fetch) = host.domains.poll_fetch(host.at(ms)) {
         let now = host.at(ms);
-        let failed = host.domains.fetched(now, Host::wall(ms), fetch.ticket, Err(Failure::Unreachable("nobody".into())));
+        let failed =
+            host.domains.fetched(now, Host::wall(ms), fetch.ticket, Err(Failure::Unreachable("nobody".into())));
         assert!(failed.is_err());
         let due = host.domains.next_timeout().expect("something to do").saturating_since(now).as_secs();
         gaps.push(due);

@@ -8,14 +8,14 @@ use neater_base::net::{ErrorKind, NetError};
 use std::io;
 use std::net::Ipv6Addr;
 #[cfg(unix)]
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 /// The longest message that is received, in bytes.
 pub const MAX_MESSAGE: usize = 65_535;
 /// A router solicitation without options (RFC 4861 section 4.1); the system computes its checksum.
 const SOLICITATION: [u8; 8] = [133, 0, 0, 0, 0, 0, 0, 0];
 
-/// A side of router discovery.
+/// A side of router discovery. What is heard is what the system listens to by itself: for solicitations, it forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Hears advertisements, and asks for them.
@@ -33,19 +33,11 @@ impl Role {
         }
     }
 
-    /// The group that is listened to.
-    pub(crate) const fn listens(self) -> Ipv6Addr {
-        match self {
-            Self::Host => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1),
-            Self::Router => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2),
-        }
-    }
-
-    /// The group that is spoken to.
+    /// The group that is spoken to: all routers or all nodes of the link (RFC 4291 section 2.7.1).
     pub(crate) const fn speaks_to(self) -> Ipv6Addr {
         match self {
-            Self::Host => Self::Router.listens(),
-            Self::Router => Self::Host.listens(),
+            Self::Host => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2),
+            Self::Router => Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1),
         }
     }
 }
@@ -84,14 +76,6 @@ impl RouterDiscovery {
     /// What the system says: there is no such interface.
     pub fn bind_to(&self, interface: &str) -> io::Result<()> {
         self.socket.bind_to(interface).map_err(io_error)
-    }
-
-    /// Hears what is sent to the group of its side on an interface. What routers advertise, hosts hear without.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn join(&self, interface: u32) -> io::Result<()> {
-        self.socket.join(interface).map_err(io_error)
     }
 
     /// Receives a message; `None` when there is none at the moment.
@@ -141,5 +125,12 @@ fn io_error(e: NetError) -> io::Error {
 impl AsFd for RouterDiscovery {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(unix)]
+impl AsRawFd for RouterDiscovery {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }

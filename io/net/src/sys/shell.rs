@@ -146,10 +146,6 @@ impl RouterSocket {
         unsupported()
     }
 
-    pub(crate) fn join(&self, _index: u32) -> Result<()> {
-        match self.0 {}
-    }
-
     pub(crate) fn bind_to(&self, _name: &str) -> Result<()> {
         match self.0 {}
     }

@@ -48,18 +48,6 @@ impl RouterSocket {
         Ok(Self { fd, role })
     }
 
-    /// Listens to the group of the role on an interface.
-    pub(crate) fn join(&self, index: u32) -> Result<()> {
-        let group = libc::ipv6_mreq {
-            ipv6mr_multiaddr: libc::in6_addr { s6_addr: self.role.listens().octets() },
-            ipv6mr_interface: index,
-        };
-        match set_raw(self.fd.as_raw_fd(), libc::IPPROTO_IPV6, libc::IPV6_ADD_MEMBERSHIP, &group) {
-            Err(e) if e.code == Some(libc::EADDRINUSE) => Ok(()),
-            joined => joined,
-        }
-    }
-
     /// Receives one message into `buffer`; its length and where it came from.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<(usize, Neighbour)> {
         let (mut name, mut control) = (RawAddr::empty(), Control([0; CONTROL_LEN]));
@@ -115,8 +103,9 @@ impl RouterSocket {
         let (raw, len) = RawAddr::new(&SocketAddr::V6(SocketAddrV6::new(group, 0, 0, index)));
         let fd = self.fd.as_raw_fd();
         // SAFETY: message and address are readable for the lengths given.
-        let send =
-            || unsafe { libc::sendto(fd, message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL, raw.as_ptr(), len) };
+        let send = || unsafe {
+            libc::sendto(fd, message.as_ptr().cast(), message.len(), libc::MSG_NOSIGNAL, raw.as_ptr(), len)
+        };
         retry(send).map(drop)
     }
 
