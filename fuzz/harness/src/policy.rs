@@ -1,13 +1,16 @@
-//! Targets in `crates/policy`: files and requests of the policy manager.
+//! Targets in `crates/policy`: files and requests of the policy manager, and what networks say of themselves.
 
-use neater_base::WallTime;
+use neater_base::net::{Interface, InterfaceAddr, InterfaceKind};
+use neater_base::{Instant, Rng, WallTime};
 use neater_policy::daemon::rest::{PORT, Request};
 use neater_policy::daemon::wire::{self, Frame, Kind, Malformed};
-use neater_policy::daemon::{Daemon, Door, Follower, Options, Session, Tables};
+use neater_policy::daemon::{Daemon, Door, Follower, Options, Session, Tables, network_nodes};
 use neater_policy::manager::{
-    FileKind, Limits, Loader, Manager, Ranked, Requests, SourceFile, check, test, to_text, told, vectors,
+    FileKind, Limits, Loader, MAX_UID, Manager, Ranked, Requests, SourceFile, check, test, to_text, told, vectors,
 };
+use neater_policy::pvd::{Advertisement, Domains, MAX_DOMAINS};
 use neater_property::neat::{NeatArray, NeatError, NeatValue, locate, read};
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 const NOW: WallTime = WallTime(Duration::from_secs(1_000_000));
@@ -183,4 +186,64 @@ fn decided(daemon: &mut Daemon, user: u32, requests: &Requests) -> Option<Vec<Ra
 fn in_the_text(text: &str, error: &NeatError) {
     let (line, column) = locate(text, error.pointer());
     assert!(line >= 1 && column >= 1 && line <= text.matches('\n').count() + 1, "{error}");
+}
+
+/// A network that says what it likes: each piece begins with what it is (an advertisement of one of two routers, a document,
+/// time that passes). What is read is written and read again; the domains stay within bounds and are asked about no more often
+/// than RFC 8801 section 4.1 allows; and no network speaks in the place of the system.
+pub fn policy_pvd(data: &[u8]) {
+    let host = Interface {
+        index: 2,
+        name: "eth0".into(),
+        kind: InterfaceKind::Wired,
+        up: true,
+        addrs: ["2001:db8:f00d::7", "2001:db8:1::7", "192.0.2.7"]
+            .iter()
+            .map(|a| InterfaceAddr { addr: a.parse().expect("one"), prefix: 64, temporary: false, deprecated: false })
+            .collect(),
+        mtu: 1500,
+        default_v4: true,
+        default_v6: true,
+    };
+    let mut domains = Domains::new(Rng::from_number(1));
+    domains.set_interfaces(std::slice::from_ref(&host));
+    let (mut ms, mut ticket, mut asked) = (0_u64, 0, Vec::new());
+    let mut rest = data;
+    while let Some((head, more)) = rest.split_first() {
+        let (at, wall) = (Instant::from_nanos(ms * 1_000_000), WallTime(NOW.0 + Duration::from_millis(ms)));
+        let len = more.len().min(match head & 3 {
+            0 | 1 => usize::from(head >> 2) * 8,
+            2 => usize::from(head >> 2) * 16,
+            _ => 1,
+        });
+        let (piece, left) = more.split_at(len);
+        rest = left;
+        match head & 3 {
+            0 | 1 => {
+                let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, u16::from(head & 3));
+                if let Ok(read) = Advertisement::parse(source, 255, piece) {
+                    let again = Advertisement::parse(source, 255, &read.to_bytes());
+                    assert_eq!(again, Ok(read), "what is read is written and read again");
+                }
+                let _ = domains.heard(at, wall, 2, source, 255, piece);
+            }
+            2 => drop(domains.fetched(at, wall, ticket, Ok(piece.to_vec()))),
+            _ => ms += u64::from(piece.first().copied().unwrap_or(1)) * 100,
+        }
+        domains.handle_timeout(at);
+        while let Some(fetch) = domains.poll_fetch(at) {
+            ticket = fetch.ticket;
+            asked.push(ms);
+            assert!(!fetch.dns.is_empty() && host.addrs.iter().any(|a| a.addr == IpAddr::V6(fetch.source)));
+        }
+        assert!(asked.iter().filter(|t| **t + 10_000 > ms).count() <= 5, "{asked:?}");
+        assert!(domains.len() <= MAX_DOMAINS);
+        for node in network_nodes(std::slice::from_ref(&host), &domains.provisioned()) {
+            assert!(node.uid.len() <= MAX_UID);
+            for row in &node.alternatives {
+                let interface = row.get("interface").expect("there");
+                assert_eq!(interface.value, NeatValue::Text("eth0".into()));
+            }
+        }
+    }
 }
