@@ -118,7 +118,7 @@ pub(crate) fn stack(name: &str) -> Result<Stack, Failure> {
         [("TCP", Stack::Tcp), ("TLS", Stack::Tls), ("QUIC", Stack::Quic), ("UDP", Stack::Udp), ("SCTP", Stack::Sctp)];
     let found = short.iter().find(|(s, _)| s.eq_ignore_ascii_case(name.trim())).map(|(_, s)| *s);
     found.or_else(|| Stack::from_name(name.trim())).ok_or_else(|| {
-        Failure::usage(format!("--transport {name}: there are TCP, TLS, QUIC, SCTP, UDP and quic-datagram"))
+        Failure::usage(format!("--transport {name}: there are TCP, TLS, QUIC, SCTP, SCTP/IP, UDP and quic-datagram"))
     })
 }
 

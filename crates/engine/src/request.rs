@@ -179,12 +179,15 @@ impl<N: Net> Engine<N> {
         if security.max_version < TlsVersion::Tls13 && !eligible.iter().all(tls13) {
             eligible.retain(|s| !tls13(s));
         }
+        let impossible = self.impossible(&mut eligible);
         let stacks: Vec<_> = eligible.iter().map(|s| s.features()).collect();
-        let policy = neater_policy::compile_with(&needs, need, shape, &stacks).map_err(|e| {
+        let mut policy = neater_policy::compile_with(&needs, need, shape, &stacks).map_err(|e| {
             let mut error = EstablishmentError::new(Reason::NoCandidates, "no protocol stack can serve this request");
-            error.excluded = e.stacks.iter().map(ToString::to_string).collect();
+            error.excluded = e.stacks.iter().chain(&impossible).map(ToString::to_string).collect();
             error
         })?;
+        policy.excluded.extend(impossible);
+        policy.excluded.sort_by_key(|e| e.stack);
         let mut ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
         let connection = &properties.connection;
         let rates = (connection.max_send_rate, connection.max_recv_rate);
@@ -233,7 +236,7 @@ impl<N: Net> Engine<N> {
                         neater_tls::client_config(&parameters, crypto, &alpn, true, &sessions).map_err(bad_security)?;
                     quic = Some(ClientSetup { tls: config, tuning: tuning.clone() });
                 }
-                (Stack::Tcp | Stack::Udp | Stack::Sctp | Stack::Dtls, _) => {}
+                (Stack::Tcp | Stack::Udp | Stack::Sctp | Stack::SctpIp | Stack::Dtls, _) => {}
             }
         }
         let dtls = dtls_configs(&mut ranked, security, crypto, role).map_err(bad_security)?;
@@ -284,6 +287,25 @@ impl<N: Net> Engine<N> {
     }
 }
 
+impl<N: Net> Engine<N> {
+    /// Takes out the stacks that this process cannot have, and says why.
+    fn impossible(&mut self, eligible: &mut Vec<Stack>) -> Vec<neater_policy::Excluded> {
+        let ip = Stack::SctpIp;
+        if !eligible.contains(&ip) {
+            return Vec::new();
+        }
+        let Some(text) = self.net.raw_obstacle(crate::sctp::PROTOCOL) else { return Vec::new() };
+        eligible.retain(|s| *s != ip);
+        let reason = neater_policy::Reason {
+            property: "this host",
+            preference: Preference::NoPreference,
+            verdict: neater_policy::Verdict::Excludes,
+            text: text.to_owned(),
+        };
+        vec![neater_policy::Excluded { stack: ip as u16, name: ip.as_str(), reasons: vec![reason] }]
+    }
+}
+
 /// The stacks that are named, or all; see [`Stack::is_on_request`].
 fn eligible(needs: &neater_property::Needs, named: &[Stack]) -> Vec<Stack> {
     let is = |s: &Stack| match named.is_empty() {
@@ -314,7 +336,7 @@ fn dtls_configs(
 ) -> Result<DtlsConfigs, neater_tls::SecurityError> {
     let Some(at) = ranked.iter().position(|s| *s == Stack::Dtls) else { return Ok((None, None)) };
     // SCTP has a UDP port of its own.
-    if role == Role::Listen && ranked[..at].iter().any(|s| s.over_udp() && *s != Stack::Sctp) {
+    if role == Role::Listen && ranked[..at].iter().any(|s| s.over_udp() && !s.is_sctp()) {
         ranked.remove(at);
         return Ok((None, None));
     }

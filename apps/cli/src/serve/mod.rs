@@ -100,8 +100,8 @@ fn stacks(args: &ServeArgs) -> Result<Vec<Stack>, Failure> {
         return Ok(vec![Stack::Quic, Stack::Tls]);
     }
     let mut stacks = args.transport.iter().map(|t| connect::stack(t)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(s) = stacks.iter().find(|s| !matches!(s, Stack::Tcp | Stack::Sctp)) {
-        return Err(Failure::usage(format!("--transport: with --plain there are TCP and SCTP, not {s}")));
+    if let Some(s) = stacks.iter().find(|s| !matches!(s, Stack::Tcp | Stack::Sctp | Stack::SctpIp)) {
+        return Err(Failure::usage(format!("--transport: with --plain there are TCP, SCTP and SCTP/IP, not {s}")));
     }
     if stacks.is_empty() {
         stacks.push(Stack::Tcp);

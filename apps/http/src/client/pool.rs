@@ -281,7 +281,7 @@ impl Pool {
                 Ok(Made::Shared(Box::new(Open { shared: Shared::H2(sender), transport, alive })))
             }
             HttpVersion::Http11 => {
-                let group = if stack == Stack::Sctp { connection.group().ok() } else { None };
+                let group = if stack.is_sctp() { connection.group().ok() } else { None };
                 if let Some(group) = group.filter(Group::has_streams) {
                     *lock(&place.streams) = Some((group, transport.clone()));
                 }
@@ -300,8 +300,8 @@ impl Pool {
                 }
                 // SCTP is for those who ask for it by name, or for streams (decision 0023).
                 let streams = c.properties.explicit_preference(SelectionProperty::Multistreaming);
-                let asked = c.stacks.contains(&Stack::Sctp) || streams.is_some_and(|p| p >= Preference::Prefer);
-                let eligible: &[Stack] = if asked { &[Stack::Tcp, Stack::Sctp] } else { &[Stack::Tcp] };
+                let asked = c.stacks.iter().any(|s| s.is_sctp()) || streams.is_some_and(|p| p >= Preference::Prefer);
+                let eligible: &[Stack] = if asked { &[Stack::Tcp, Stack::Sctp, Stack::SctpIp] } else { &[Stack::Tcp] };
                 (SecurityParameters::disabled(), eligible)
             }
             Scheme::Https => {
