@@ -76,7 +76,7 @@ impl<N: Net> Engine<N> {
             let ready = match stack {
                 Stack::Tls => request.0.tls_server.is_some(),
                 Stack::Quic | Stack::QuicDatagram => request.0.quic_server.is_some(),
-                Stack::Dtls => request.0.dtls.1.is_some(),
+                Stack::Dtls | Stack::SctpDtls => request.0.dtls.1.is_some(),
                 Stack::Tcp | Stack::Udp | Stack::Sctp | Stack::SctpIp => true,
             };
             if !ready {

@@ -236,7 +236,7 @@ impl<N: Net> Engine<N> {
                         neater_tls::client_config(&parameters, crypto, &alpn, true, &sessions).map_err(bad_security)?;
                     quic = Some(ClientSetup { tls: config, tuning: tuning.clone() });
                 }
-                (Stack::Tcp | Stack::Udp | Stack::Sctp | Stack::SctpIp | Stack::Dtls, _) => {}
+                (Stack::Tcp | Stack::Udp | Stack::Sctp | Stack::SctpIp | Stack::SctpDtls | Stack::Dtls, _) => {}
             }
         }
         let dtls = dtls_configs(&mut ranked, security, crypto, role).map_err(bad_security)?;
@@ -326,33 +326,50 @@ fn asks_for_streams_of_messages(needs: &neater_property::Needs) -> bool {
 /// What DTLS clients and servers are set up with.
 pub(crate) type DtlsConfigs = (Option<neater_dtls::ClientConfig>, Option<neater_dtls::ServerConfig>);
 
-/// What DTLS needs, if it may serve. It can do less than TLS (no application protocols, no keys but ECDSA): where others may
-/// serve, too, it then takes no part. On the port of a listener the better ranked protocol over UDP is alone.
+/// What DTLS needs, if it may serve, alone or below SCTP. It can do less than TLS (no application protocols, no keys but ECDSA):
+/// where others may serve, too, it then takes no part. On the port of a listener the better ranked protocol over UDP is alone, but
+/// for SCTP, which has a UDP port of its own.
 fn dtls_configs(
     ranked: &mut Vec<Stack>,
     security: &SecurityParameters,
     crypto: &neater_tls::Crypto,
     role: Role,
 ) -> Result<DtlsConfigs, neater_tls::SecurityError> {
-    let Some(at) = ranked.iter().position(|s| *s == Stack::Dtls) else { return Ok((None, None)) };
-    // SCTP has a UDP port of its own.
-    if role == Role::Listen && ranked[..at].iter().any(|s| s.over_udp() && !s.is_sctp()) {
+    if let Some(at) = ranked.iter().position(|s| *s == Stack::Dtls)
+        && role == Role::Listen
+        && ranked[..at].iter().any(|s| s.over_udp() && !s.is_sctp())
+    {
         ranked.remove(at);
-        return Ok((None, None));
     }
     let tuning = neater_dtls::Tuning::default();
-    let made = match role {
+    let make = |security: &SecurityParameters| match role {
         Role::Listen => {
             let tuning = neater_dtls::Tuning { handshake_timeout: crate::dtls::INCOMING_TIMEOUT, ..tuning };
             neater_dtls::ServerConfig::new(security, crypto, tuning).map(|c| (None, Some(c)))
         }
         _ => neater_dtls::ClientConfig::new(security, crypto, tuning).map(|c| (Some(c), None)),
     };
-    if made.is_err() && ranked.len() > 1 {
-        ranked.remove(at);
-        return Ok((None, None));
+    let mut made: Option<DtlsConfigs> = None;
+    for stack in [Stack::Dtls, Stack::SctpDtls] {
+        if !ranked.contains(&stack) || made.is_some() {
+            continue;
+        }
+        // HTTP on streams of SCTP is HTTP/1.1, and there is nothing to agree upon.
+        let implied = stack == Stack::SctpDtls && security.alpn().iter().any(|a| a == b"http/1.1");
+        let result = if implied {
+            let mut bare = security.clone();
+            bare.alpn.clear();
+            make(&bare)
+        } else {
+            make(security)
+        };
+        match result {
+            Ok(configs) => made = Some(configs),
+            Err(_) if ranked.len() > 1 => ranked.retain(|s| *s != stack),
+            Err(e) => return Err(e),
+        }
     }
-    made
+    Ok(made.unwrap_or_default())
 }
 
 /// The recommended Connection Attempt Delay of RFC 8305 section 8.

@@ -9,6 +9,7 @@
 
 mod open;
 mod receiving;
+mod secure;
 mod sending;
 mod socket;
 mod stream;
@@ -27,6 +28,9 @@ use neater_base::net::{Net, NetError, Sock, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_race::CandidateId;
 use neater_sctp::{AssociationId, CloseReason, Endpoint, Event as SctpEvent, Scheduler, Train};
+pub(crate) use open::There;
+pub(crate) use secure::SessionEnd;
+pub(crate) use socket::LINGER;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -58,6 +62,8 @@ pub(crate) enum Below {
     Udp,
     /// IP itself.
     Ip,
+    /// DTLS over UDP (RFC 8261).
+    Dtls,
 }
 
 impl Below {
@@ -66,6 +72,7 @@ impl Below {
         match stack {
             Stack::Sctp => Some(Self::Udp),
             Stack::SctpIp => Some(Self::Ip),
+            Stack::SctpDtls => Some(Self::Dtls),
             _ => None,
         }
     }
@@ -75,6 +82,7 @@ impl Below {
         match self {
             Self::Udp => Stack::Sctp,
             Self::Ip => Stack::SctpIp,
+            Self::Dtls => Stack::SctpDtls,
         }
     }
 
@@ -83,6 +91,8 @@ impl Below {
         match self {
             Self::Udp => 8,
             Self::Ip => 0,
+            // Of either version: which it is turns out after the endpoint was made.
+            Self::Dtls => 8 + neater_dtls::OVERHEAD_12_GCM as u16,
         }
     }
 }
@@ -103,6 +113,8 @@ pub(crate) struct Profile {
 pub(crate) struct SctpSocket {
     sock: Sock,
     below: Below,
+    /// Whose socket it is, if DTLS is below.
+    channel: Option<Key>,
     v6: bool,
     /// By SCTP port, and by our address where it is for one alone.
     ends: BTreeMap<(u16, Option<IpAddr>), Key>,
@@ -119,6 +131,23 @@ pub(crate) struct SctpSocket {
 }
 
 impl SctpSocket {
+    fn new(sock: Sock, below: Below, v6: bool, options: &SocketOptions, server: bool) -> Self {
+        Self {
+            sock,
+            below,
+            channel: None,
+            v6,
+            ends: BTreeMap::new(),
+            nobody: None,
+            whole: true,
+            writable: true,
+            blocked: None,
+            waiting: Vec::new(),
+            server,
+            options: options.clone(),
+        }
+    }
+
     /// The endpoint at a port, and at an address of ours where the socket has all.
     fn end_at(&self, at: Option<IpAddr>, port: u16) -> Option<Key> {
         let special = at.and_then(|_| self.ends.get(&(port, at)));
@@ -159,6 +188,8 @@ impl SctpEnd {
 #[derive(Debug)]
 pub(crate) struct Sctp {
     pub(crate) stack: Stack,
+    /// The session below it.
+    pub(crate) dtls: Option<Key>,
     end: Key,
     id: AssociationId,
     /// We have opened it.
@@ -454,8 +485,11 @@ impl<N: Net> Engine<N> {
         if !a.over || a.attempt.is_some() || a.trial.is_some() || a.is_used() {
             return;
         }
-        let (end, id, group) = (a.end, a.id, a.group);
+        let (end, id, group, session) = (a.end, a.id, a.group, a.dtls);
         self.sctps.remove(key);
+        if let Some(session) = session {
+            self.sctp_leaves_session(session);
+        }
         if let Some(e) = self.sctp_ends.get_mut(end)
             && e.associations.get(&id) == Some(&key)
         {

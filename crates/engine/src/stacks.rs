@@ -24,14 +24,25 @@ pub enum Stack {
     /// A stream of an SCTP association straight over IP (RFC 9260), in the clear: protocol 132, where this process may open raw
     /// sockets.
     SctpIp = 6,
+    /// A stream of an SCTP association over DTLS over UDP (RFC 8261).
+    SctpDtls = 7,
     /// DTLS over UDP: secure messages, without reliability (RFC 6347, RFC 9147).
     Dtls = 8,
 }
 
 impl Stack {
     /// All of them.
-    pub const ALL: [Self; 8] =
-        [Self::Tcp, Self::Tls, Self::Quic, Self::QuicDatagram, Self::Udp, Self::Sctp, Self::SctpIp, Self::Dtls];
+    pub const ALL: [Self; 9] = [
+        Self::Tcp,
+        Self::Tls,
+        Self::Quic,
+        Self::QuicDatagram,
+        Self::Udp,
+        Self::Sctp,
+        Self::SctpIp,
+        Self::SctpDtls,
+        Self::Dtls,
+    ];
 
     /// The stack with this number.
     #[must_use]
@@ -46,6 +57,7 @@ impl Stack {
             "tls" | "TLS" => Some(Self::Tls),
             "sctp" | "SCTP" => Some(Self::Sctp),
             "sctp-ip" => Some(Self::SctpIp),
+            "sctp-dtls" => Some(Self::SctpDtls),
             "quic-datagram" => Some(Self::QuicDatagram),
             "dtls" | "DTLS" => Some(Self::Dtls),
             _ => None,
@@ -63,6 +75,7 @@ impl Stack {
             Self::Udp => "UDP",
             Self::Sctp => "SCTP/UDP",
             Self::SctpIp => "SCTP/IP",
+            Self::SctpDtls => "SCTP/DTLS",
             Self::Dtls => "DTLS/UDP",
         }
     }
@@ -76,33 +89,33 @@ impl Stack {
             Self::Quic => "QUIC",
             Self::QuicDatagram => "QUIC-DATAGRAM",
             Self::Udp | Self::Dtls => "UDP",
-            Self::Sctp | Self::SctpIp => "SCTP",
+            Self::Sctp | Self::SctpIp | Self::SctpDtls => "SCTP",
         }
     }
 
     /// Whether the stack runs over UDP: such stacks tend to be blocked together.
     #[must_use]
     pub const fn over_udp(self) -> bool {
-        matches!(self, Self::Quic | Self::QuicDatagram | Self::Udp | Self::Sctp | Self::Dtls)
+        matches!(self, Self::Quic | Self::QuicDatagram | Self::Udp | Self::Sctp | Self::SctpDtls | Self::Dtls)
     }
 
     /// Whether it can carry bytes, and not only datagrams. SCTP carries messages, too: as they are, unless a framer or the byte
     /// view of a connection makes a stream of bytes of them.
     #[must_use]
     pub const fn is_stream(self) -> bool {
-        matches!(self, Self::Tcp | Self::Tls | Self::Quic | Self::Sctp | Self::SctpIp)
+        matches!(self, Self::Tcp | Self::Tls | Self::Quic) || self.is_sctp()
     }
 
     /// Whether it is encrypted and authenticated.
     #[must_use]
     pub const fn is_secure(self) -> bool {
-        matches!(self, Self::Tls | Self::Quic | Self::QuicDatagram | Self::Dtls)
+        matches!(self, Self::Tls | Self::Quic | Self::QuicDatagram | Self::SctpDtls | Self::Dtls)
     }
 
     /// Whether streams are those of SCTP associations.
     #[must_use]
     pub const fn is_sctp(self) -> bool {
-        matches!(self, Self::Sctp | Self::SctpIp)
+        matches!(self, Self::Sctp | Self::SctpIp | Self::SctpDtls)
     }
 
     /// Whether it is among the candidates only of requests that name it, or that ask for what it alone does well: messages with
@@ -170,7 +183,7 @@ impl Stack {
                 duplicates: true,
                 ..base
             },
-            Self::Sctp | Self::SctpIp => StackFeatures {
+            Self::Sctp | Self::SctpIp | Self::SctpDtls => StackFeatures {
                 provides: set(&[
                     P::PreserveMsgBoundaries,
                     P::Multistreaming,
@@ -183,6 +196,10 @@ impl Stack {
                 messages: true,
                 // UDP gets through where nothing but TCP and UDP does.
                 base_score: if matches!(self, Self::SctpIp) { -2 } else { -1 },
+                // Two of them are the session's.
+                handshake_rtts: if self.is_secure() { 4 } else { 2 },
+                security: if self.is_secure() { SecurityLevel::Tls13 } else { SecurityLevel::None },
+                secure: self.is_secure(),
                 ..base
             },
             // Two round trips in 1.3 and three in 1.2, because servers have the client prove its address first. Records are

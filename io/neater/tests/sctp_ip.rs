@@ -23,7 +23,9 @@ fn inside(test: &str, privileged: bool) -> bool {
     let run = command.args(["--exact", test, "--nocapture"]).env(INSIDE, "1").output();
     match run {
         Ok(o) if o.status.success() => {}
-        Ok(o) if String::from_utf8_lossy(&o.stderr).contains("unshare failed") => eprintln!("skipped: no namespaces here"),
+        Ok(o) if String::from_utf8_lossy(&o.stderr).contains("unshare failed") => {
+            eprintln!("skipped: no namespaces here")
+        }
         Ok(o) => panic!("{}{}", String::from_utf8_lossy(&o.stdout), String::from_utf8_lossy(&o.stderr)),
         Err(e) => eprintln!("skipped: unshare: {e}"),
     }
@@ -135,7 +137,7 @@ fn a_host_without_the_protocol_says_so_at_once() {
     }
     // The client's own socket would hear what is sent to any address of its host, so the peer is another one.
     let veth = "ip link add veth0 type veth peer name veth1 && ip addr add 192.0.2.1/24 dev veth0 && ip link set veth0 up && \
-                unshare --net sleep 20 & sleep 0.5; ip link set veth1 netns $! && nsenter --net=/proc/$!/ns/net sh -c \
+                unshare --net sleep 9 >/dev/null 2>&1 & sleep 0.5; ip link set veth1 netns $! && nsenter --net=/proc/$!/ns/net sh -c \
                 'ip addr add 192.0.2.2/24 dev veth1 && ip link set veth1 up'";
     let prepared = Command::new("sh").args(["-c", veth]).stdout(std::process::Stdio::null()).status();
     assert!(prepared.expect("a shell").success());

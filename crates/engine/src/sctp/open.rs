@@ -28,6 +28,18 @@ const UNANSWERED: u32 = 3;
 /// And not sooner than this: between two of them there is a retransmission timeout more (RFC 9260 section 8.3).
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// Where an association is to lead.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct There<'a> {
+    pub(crate) below: Below,
+    /// With the SCTP port.
+    pub(crate) addr: SocketAddr,
+    /// Where there is UDP below.
+    pub(crate) udp_port: u16,
+    /// Who the peer has to be, where there is DTLS below.
+    pub(crate) name: &'a str,
+}
+
 /// What of a request an endpoint is made for.
 fn profile(request: &Compiled, role: Role, mtu: u16) -> Profile {
     use neater_property::Scheduler as S;
@@ -62,10 +74,11 @@ impl<N: Net> Engine<N> {
         &mut self,
         conn: Key,
         candidate: Option<CandidateId>,
-        (below, addr, udp_port): (Below, SocketAddr, u16),
+        there: There<'_>,
         request: &Arc<Compiled>,
         options: &SocketOptions,
     ) -> Result<Key, AttemptError> {
+        let There { below, addr, udp_port, .. } = there;
         // A UDP socket that is not connected does not tell that there is no route until it sends.
         let addr = crate::establish::with_scope(addr, options.interface);
         if !self.may_have_route(addr) {
@@ -74,7 +87,7 @@ impl<N: Net> Engine<N> {
         // With the scope of a link-local address.
         let mut route = addr;
         route.set_port(if below == Below::Ip { 0 } else { udp_port });
-        let end = self.sctp_client_end(below, addr, request, options)?;
+        let end = self.sctp_client_end(There { addr, ..there }, route, request, options)?;
         let now = self.now;
         let Some(e) = self.sctp_ends.get_mut(end) else { return Err(AttemptError::NoAddress) };
         let to = Route { layer: LayerId(0), remote: route };
@@ -109,8 +122,8 @@ impl<N: Net> Engine<N> {
     /// An endpoint on a socket for this way that has no association with the peer yet.
     fn sctp_client_end(
         &mut self,
-        below: Below,
-        addr: SocketAddr,
+        There { below, addr, name, .. }: There<'_>,
+        route: SocketAddr,
         request: &Arc<Compiled>,
         options: &SocketOptions,
     ) -> Result<Key, AttemptError> {
@@ -121,6 +134,7 @@ impl<N: Net> Engine<N> {
         let shared = self.sctp_clients.iter().find(|(of, _)| plain && *of == sharing).map(|(_, k)| *k);
         let socket = match shared.filter(|_| below == Below::Udp) {
             _ if below == Below::Ip => self.sctp_ip_socket(addr, options)?,
+            _ if below == Below::Dtls => self.open_sctp_session((route, name), request, options)?,
             Some(k) => k,
             None => {
                 let k = self.open_sctp_socket(addr, options, below, false)?;
@@ -135,7 +149,9 @@ impl<N: Net> Engine<N> {
         let mtu = self.sctp_mtu(options.local.map(|l| l.ip()), Some(addr.ip()));
         let profile = profile(request, Role::Initiate, mtu);
         let ends = self.sctp_sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
-        let free = |e: &SctpEnd| e.profile == profile && e.at == at && (below == Below::Udp || e.listener.is_none()) && !self.is_sctp_peer(e, addr.port());
+        let free = |e: &SctpEnd| {
+            e.profile == profile && e.at == at && e.listener.is_none() && !self.is_sctp_peer(e, addr.port())
+        };
         let found = ends.into_iter().flatten().take(ENDS_ASKED).find(|k| self.sctp_ends.get(*k).is_some_and(free));
         match found.or_else(|| self.open_sctp_end(socket, (at, 0), profile, None)) {
             Some(end) => Ok(end),
@@ -163,10 +179,15 @@ impl<N: Net> Engine<N> {
         remotes: Arc<[RemoteEndpoint]>,
         client: bool,
     ) -> Key {
-        let socket = self.sctp_ends.get(end).and_then(|e| self.sctp_sockets.get(e.socket));
-        let stack = socket.map_or(Stack::Sctp, |s| s.below.stack());
+        let socket = self.sctp_ends.get(end).map(|e| e.socket);
+        let stack = socket.and_then(|s| self.sctp_sockets.get(s)).map_or(Stack::Sctp, |s| s.below.stack());
+        let dtls = socket.and_then(|s| self.sctp_session(s, route));
+        if let Some(session) = dtls.and_then(|d| self.dtlses.get_mut(d)) {
+            session.join();
+        }
         let key = self.sctps.insert(Sctp {
             stack,
+            dtls,
             end,
             id,
             client,
@@ -222,6 +243,8 @@ impl<N: Net> Engine<N> {
         a.answered = true;
         let (attempt, stack, remote, rtt) = (a.attempt, a.stack, a.remote, now - a.started);
         match attempt {
+            // The answer to the client's hello was the first.
+            Some(_) if stack == Stack::SctpDtls => {}
             Some((conn, candidate)) => self.reachable(conn, candidate, stack, remote, rtt),
             None => self.sctp_trial_passed(key),
         }
@@ -241,6 +264,12 @@ impl<N: Net> Engine<N> {
     pub(crate) fn sctp_abandon(&mut self, key: Key) {
         let Some(a) = self.sctps.get_mut(key) else { return };
         a.attempt = None;
+        if a.stack == Stack::SctpDtls {
+            // The handshake of its session does not go on: it would make the peer keep state.
+            let end = a.end;
+            self.sctp_drop(key);
+            return self.sctp_end_over(end);
+        }
         if a.lost.is_none() && a.answered {
             self.sctp_drop(key);
         } else if a.lost.is_none() {
@@ -344,13 +373,13 @@ impl<N: Net> Engine<N> {
         request: &Arc<Compiled>,
     ) -> Result<(Key, SocketAddr), AttemptError> {
         let Some(addr) = options.local else { return Err(AttemptError::NoAddress) };
-        let same = |s: &super::SctpSocket| {
-            s.server && s.below == below && s.options == *options && addr.port() != 0
-        };
+        let same = |s: &super::SctpSocket| s.server && s.below == below && s.options == *options && addr.port() != 0;
         let shared = self.sctp_sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
         let at = Some(addr.ip()).filter(|ip| below == Below::Ip && !ip.is_unspecified());
         let socket = match shared {
             _ if below == Below::Ip => self.sctp_ip_socket(addr, options)?,
+            // Its clients are shown the certificate of one listener.
+            _ if below == Below::Dtls => self.listen_sctp_sessions(listener, addr, options)?,
             Some(k) => k,
             None => self.open_sctp_socket(addr, options, below, true)?,
         };

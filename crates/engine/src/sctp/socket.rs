@@ -9,7 +9,7 @@
 //! another's, and are passed over.
 
 use super::wire::ADAPTATION;
-use super::{Below, ICMP_BUDGET, Profile, PROTOCOL, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket};
+use super::{Below, ICMP_BUDGET, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket};
 use crate::Engine;
 use crate::engine::Timer;
 use crate::establish::What;
@@ -20,7 +20,7 @@ use hashbrown::HashMap;
 use neater_base::Key;
 use neater_base::net::{self, Ecn, ErrorKind, IcmpError, Net, Ready, RecvBatch, SocketOption, SocketOptions};
 use neater_sctp::{AssociationConfig, Config, Endpoint, Extensions, Layer, LayerId, Route, Scheduler, Train};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 /// What one UDP packet can hold: the packets of a train must fit into it together.
@@ -34,7 +34,7 @@ const EPHEMERAL: (u16, u16) = (49_152, 65_535);
 /// How often a port is drawn that nobody has, before giving up.
 const PORT_TRIES: usize = 64;
 /// A socket whose last association is over answers for as long what the peer may have missed.
-pub(super) const LINGER: Duration = Duration::from_secs(3);
+pub(crate) const LINGER: Duration = Duration::from_secs(3);
 /// NATs forget idle UDP flows within 30 seconds, some sooner (RFC 4787 section 4.3): encapsulated paths speak more often.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The receive buffer of an association, which is one for all its streams, by what is kept of datagrams: 1 MB if nothing else
@@ -52,11 +52,7 @@ const LEAST_MTU: u16 = 1280;
 
 impl<N: Net> Engine<N> {
     /// The socket straight over IP for this family of addresses, opened if there is none.
-    pub(super) fn sctp_ip_socket(
-        &mut self,
-        family: SocketAddr,
-        options: &SocketOptions,
-    ) -> Result<Key, AttemptError> {
+    pub(super) fn sctp_ip_socket(&mut self, family: SocketAddr, options: &SocketOptions) -> Result<Key, AttemptError> {
         let mut options = SocketOptions { local: None, reuse_address: false, ..options.clone() };
         options.set.retain(|o| !matches!(o, SocketOption::NoUdpChecksum(_)));
         let v6 = family.is_ipv6();
@@ -79,35 +75,16 @@ impl<N: Net> Engine<N> {
         below: Below,
         server: bool,
     ) -> Result<Key, AttemptError> {
-        let mut with = options.clone();
-        with.set.push(SocketOption::ReceiveBuffer(SOCKET_BUFFER));
-        with.set.push(SocketOption::SendBuffer(SOCKET_BUFFER));
-        // What the path takes is found out (RFC 8899), and nobody on it is to cut packets.
-        with.set.push(SocketOption::DontFragment(true));
-        // A refused port or a missing route is the end of an attempt, which need not wait for a timeout then; and a path may have
-        // become narrower.
-        with.set.push(SocketOption::IcmpErrors(true));
+        let with = wishes(options);
         let key = self.sctp_sockets.next_key();
         let token = Owner::SctpSocket(key).token();
         let sock = match below {
             Below::Ip => self.net.raw(token, PROTOCOL, family, &with),
-            Below::Udp => self.net.udp(token, family, &with),
+            // DTLS has sockets of its own.
+            Below::Udp | Below::Dtls => self.net.udp(token, family, &with),
         };
         let sock = sock.map_err(AttemptError::Net)?;
-        let options = options.clone();
-        self.sctp_sockets.insert(SctpSocket {
-            sock,
-            below,
-            v6: family.is_ipv6(),
-            ends: BTreeMap::new(),
-            nobody: None,
-            whole: true,
-            writable: true,
-            blocked: None,
-            waiting: Vec::new(),
-            server,
-            options,
-        });
+        self.sctp_sockets.insert(SctpSocket::new(sock, below, family.is_ipv6(), options, server));
         Ok(key)
     }
 
@@ -150,7 +127,8 @@ impl<N: Net> Engine<N> {
     fn sctp_layer(&self, socket: Key, mtu: u16) -> Layer {
         let Some(s) = self.sctp_sockets.get(socket) else { return Layer::udp() };
         let overhead = s.overhead();
-        Layer { mtu: mtu.min(PACKET_MAX + overhead), overhead, ..Layer::udp() }
+        let authenticates = s.below == Below::Dtls;
+        Layer { mtu: mtu.min(PACKET_MAX + overhead), overhead, authenticates, ..Layer::udp() }
     }
 
     /// The most that the receive buffer of an association grows to.
@@ -247,7 +225,9 @@ impl<N: Net> Engine<N> {
                 }
                 return false;
             }
-            let most = self.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX);
+            let sealed = s.below == Below::Dtls;
+            // A session has one datagram for each packet.
+            let most = if sealed { 1 } else { self.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX) };
             self.packet.resize(UDP_MAX, 0);
             let Some(train) = end.endpoint.poll_train(now, &mut self.packet, most) else { return false };
             let contents = &self.packet[..train.len];
@@ -257,20 +237,36 @@ impl<N: Net> Engine<N> {
                 s.whole = train.whole;
                 let _ = self.net.set(s.sock, SocketOption::DontFragment(train.whole));
             }
-            match self.net.send(s.sock, &transmit(&train, from, contents)) {
+            let sent = if sealed {
+                let (socket, packet) = (end.socket, core::mem::take(&mut self.packet));
+                let sent = self.sctp_seal(socket, train.route.remote, &packet[..train.len]);
+                self.packet = packet;
+                sent
+            } else {
+                self.net.send(s.sock, &transmit(&train, from, contents))
+            };
+            match sent {
                 Ok(()) => {}
                 Err(e) if e.is_would_block() => {
+                    // The session keeps its own.
+                    let kept = (!sealed).then(|| (train, from, self.packet[..train.len].to_vec()));
+                    let Some(s) = self.sctp_ends.get(key).and_then(|end| self.sctp_sockets.get_mut(end.socket)) else {
+                        return false;
+                    };
                     s.writable = false;
-                    s.blocked = Some((train, from, contents.to_vec()));
+                    s.blocked = kept;
                     s.waiting.push(key);
                     return false;
                 }
                 Err(e) if e.kind == ErrorKind::MessageTooLarge => self.sctp_too_large(key, train.route),
                 // Lost like any packet.
                 Err(e) if e.kind == ErrorKind::NoBuffers => {}
+                // What strangers say of a session, its peer knows better.
+                Err(_) if sealed => {}
                 Err(e) => {
                     // The socket is shared: what it reports here may be about an earlier datagram to somebody else.
-                    let (socket, to) = (end.socket, train.route.remote);
+                    let to = train.route.remote;
+                    let Some(socket) = self.sctp_ends.get(key).map(|end| end.socket) else { return false };
                     if !self.sctp_icmp_errors(socket) {
                         self.sctp_refused(socket, to, e);
                     }
@@ -289,7 +285,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn sctp_socket_writable(&mut self, key: Key) {
+    pub(super) fn sctp_socket_writable(&mut self, key: Key) {
         let Some(s) = self.sctp_sockets.get_mut(key) else { return };
         s.writable = true;
         if let Some((train, from, contents)) = s.blocked.take()
@@ -306,7 +302,8 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn sctp_socket_readable(&mut self, key: Key) {
-        let Some(sock) = self.sctp_sockets.get(key).map(|s| s.sock) else { return };
+        // A session's packets come by way of the session.
+        let Some(sock) = self.sctp_sockets.get(key).filter(|s| s.channel.is_none()).map(|s| s.sock) else { return };
         let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         let mut budget = RECV_BUDGET;
         loop {
@@ -336,7 +333,14 @@ impl<N: Net> Engine<N> {
     }
 
     /// A packet has come; the port in the common header (RFC 9260 section 3.1) says for which endpoint.
-    fn sctp_datagram(&mut self, socket: Key, from: SocketAddr, to: Option<IpAddr>, marked: bool, data: &[u8]) {
+    pub(crate) fn sctp_datagram(
+        &mut self,
+        socket: Key,
+        from: SocketAddr,
+        to: Option<IpAddr>,
+        marked: bool,
+        data: &[u8],
+    ) {
         let now = self.now;
         let Some(s) = self.sctp_sockets.get(socket) else { return };
         let Some(port) = data.get(2..4).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
@@ -427,7 +431,7 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn sctp_attempt_refused(&mut self, key: Key, error: net::NetError) {
+    pub(super) fn sctp_attempt_refused(&mut self, key: Key, error: net::NetError) {
         match self.sctps.get(key).map(|a| a.attempt) {
             Some(Some((conn, candidate))) => {
                 self.attempt_failed(conn, candidate, What::Sctp(key), AttemptError::Net(error));
@@ -461,10 +465,26 @@ impl<N: Net> Engine<N> {
                 if let Some(nobody) = s.nobody {
                     self.sctp_ends.remove(nobody);
                 }
-                self.net.close(s.sock);
+                match s.channel {
+                    Some(channel) => self.close_sctp_sessions(channel),
+                    None => self.net.close(s.sock),
+                }
             }
         }
     }
+}
+
+/// What every socket that carries SCTP is asked for beside what the program wants.
+pub(super) fn wishes(options: &SocketOptions) -> SocketOptions {
+    let mut with = options.clone();
+    with.set.push(SocketOption::ReceiveBuffer(SOCKET_BUFFER));
+    with.set.push(SocketOption::SendBuffer(SOCKET_BUFFER));
+    // What the path takes is found out (RFC 8899), and nobody on it is to cut packets.
+    with.set.push(SocketOption::DontFragment(true));
+    // A refused port or a missing route is the end of an attempt, which need not wait for a timeout then; and a path may have become
+    // narrower.
+    with.set.push(SocketOption::IcmpErrors(true));
+    with
 }
 
 fn transmit<'a>(train: &Train, source: Option<IpAddr>, contents: &'a [u8]) -> net::Transmit<'a> {

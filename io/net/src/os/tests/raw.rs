@@ -68,7 +68,8 @@ fn an_error_of_the_network_quotes_the_packet() {
         let nobody: IpAddr = if ip.is_ipv4() { [127, 0, 0, 77].into() } else { continue };
         let contents: Vec<u8> = (0..100).collect();
         let destination = SocketAddr::new(nobody, 0);
-        let transmit = Transmit { destination, source: None, ecn: Ecn::NotEct, segment_size: None, contents: &contents };
+        let transmit =
+            Transmit { destination, source: None, ecn: Ecn::NotEct, segment_size: None, contents: &contents };
         net.send(sock, &transmit).unwrap();
         let error = loop {
             if let Some(error) = net.take_icmp_error(sock) {
