@@ -68,7 +68,7 @@ pub(crate) struct ConnectArgs {
     /// Words or RFC 9622 properties: "reliable, low-delay, multistreaming=avoid"
     #[arg(long, value_name = "WORDS")]
     pub(crate) needs: Option<String>,
-    /// Only these transports: TCP, TLS, QUIC, SCTP
+    /// Only these transports: TCP, TLS, QUIC, SCTP (over UDP, or over DTLS for https), SCTP/IP
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
     /// The server's UDP port for SCTP. Default: 9899
@@ -177,6 +177,7 @@ const SERVE_HELP: &str = "Examples:
   neater serve --cert chain.pem --key key.pem --port 443 --bind :: /srv
   neater serve --plain --port 8080 .               HTTP/1.1 in the clear
   neater serve --plain --transport tcp,sctp .      also over streams of SCTP
+  neater serve --transport quic,tls,sctp .         also over streams of SCTP over DTLS
 
 The generated certificate is kept for the next time, so that it can be trusted once:
   neater get --ca CERT https://localhost:4433/
@@ -200,11 +201,12 @@ pub(crate) struct ServeArgs {
     /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
-    /// With --plain, these transports: TCP, SCTP. Default: TCP
-    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',', requires = "plain")]
+    /// These transports: QUIC, TLS, SCTP (over DTLS), and all but the last by default; with --plain TCP, SCTP, SCTP/IP, and TCP alone
+    /// by default
+    #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
     /// The UDP port for SCTP; 0 takes a free one. Default: 9899
-    #[arg(long, value_name = "PORT", requires = "plain")]
+    #[arg(long, value_name = "PORT")]
     pub(crate) udp_port: Option<u16>,
     /// HTTP/1.1 in the clear, over TCP unless --transport says more, and nothing else
     #[arg(long, conflicts_with_all = ["cert", "key", "name", "cert_dir"])]

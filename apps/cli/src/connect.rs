@@ -42,7 +42,7 @@ impl Asked {
             None if pins.is_empty() => {}
             None => security.trust = Trust::Pinned(pins),
         }
-        let stacks = args.transport.iter().map(|t| stack(t)).collect::<Result<_, _>>()?;
+        let stacks = stacks(&args.transport)?;
         Ok(Self { properties, need, security, stacks })
     }
 }
@@ -122,12 +122,27 @@ fn pin(text: &str) -> Result<Pin, Failure> {
     Ok(Pin::Sha256(hash))
 }
 
-pub(crate) fn stack(name: &str) -> Result<Stack, Failure> {
+/// The protocol stacks that are meant: SCTP is over UDP in the clear, and over DTLS where there is security.
+pub(crate) fn stacks(names: &[String]) -> Result<Vec<Stack>, Failure> {
+    let mut all = Vec::new();
+    for name in names {
+        let stack = stack(name)?;
+        all.push(stack);
+        if stack == Stack::Sctp && !name.contains('/') {
+            all.push(Stack::SctpDtls);
+        }
+    }
+    Ok(all)
+}
+
+fn stack(name: &str) -> Result<Stack, Failure> {
     let short =
         [("TCP", Stack::Tcp), ("TLS", Stack::Tls), ("QUIC", Stack::Quic), ("UDP", Stack::Udp), ("SCTP", Stack::Sctp)];
     let found = short.iter().find(|(s, _)| s.eq_ignore_ascii_case(name.trim())).map(|(_, s)| *s);
     found.or_else(|| Stack::from_name(name.trim())).ok_or_else(|| {
-        Failure::usage(format!("--transport {name}: there are TCP, TLS, QUIC, SCTP, UDP and quic-datagram"))
+        Failure::usage(format!(
+            "--transport {name}: there are TCP, TLS, QUIC, SCTP (over UDP or DTLS), SCTP/IP, UDP and quic-datagram"
+        ))
     })
 }
 
@@ -151,6 +166,11 @@ mod tests {
         assert_eq!(stack("tls").ok(), Some(Stack::Tls));
         assert_eq!(stack("Quic").ok(), Some(Stack::Quic));
         assert_eq!(stack("sctp").ok(), Some(Stack::Sctp));
+        let of = |name: &str| stacks(&[name.to_owned()]).ok();
+        assert_eq!(of("SCTP"), Some(vec![Stack::Sctp, Stack::SctpDtls]), "whichever security allows");
+        assert_eq!(of("sctp/udp"), Some(vec![Stack::Sctp]));
+        assert_eq!((of("sctp/ip"), of("sctp-ip")), (Some(vec![Stack::SctpIp]), Some(vec![Stack::SctpIp])));
+        assert_eq!((of("SCTP/DTLS"), of("sctp-dtls")), (Some(vec![Stack::SctpDtls]), Some(vec![Stack::SctpDtls])));
         assert!(stack("dccp").err().is_some_and(|f| f.message.contains("SCTP")));
     }
 }

@@ -154,7 +154,7 @@ fn a_command_line_that_makes_no_sense_is_answered_with_what_would() {
         (&["-O", "https://a/x", "https://b/x"], "same file"),
         (&["-C", "https://a/x"], "-o FILE"),
         (&["-H", "nonsense", "https://a/"], "Name: value"),
-        (&["--transport", "sctp", "https://a/"], "QUIC"),
+        (&["--transport", "sctp-ip", "https://a/"], "QUIC"),
         (&["--pin", "12", "https://a/"], "64 hexadecimal"),
         (&["--needs", "encrypted", "http://a/"], "in the clear"),
         (&["--transport", "UDP", "https://a/"], "can be reached over"),

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Folder, Serving, neater, noise, of, run};
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -246,5 +247,65 @@ fn files_go_over_streams_of_sctp_when_that_is_asked_for() {
     let (code, last) = server.stop();
     assert_eq!((code, last["requests"].as_u64()), (0, Some(6)), "{last}");
     let r = run(neater().args(["serve", "--plain", "--transport", "quic", "--port", "0"]).arg(f.path("srv")));
-    assert!(r.code == 2 && r.err.contains("TCP and SCTP"), "{}", r.err);
+    assert!(r.code == 2 && r.err.contains("TCP, SCTP and SCTP/IP"), "{}", r.err);
+}
+
+/// Over DTLS, `https` and all that belongs to it: the certificate is looked at, and `explain` knows.
+#[test]
+fn files_go_over_streams_of_sctp_over_dtls() {
+    let f = Folder::new("sctp-dtls");
+    let data = noise(700_000, 9);
+    f.put("srv/a", &data);
+    f.put("srv/b", noise(10_000, 10));
+    let more = ["--transport", "tls,sctp", "--udp-port", "0"];
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &more);
+    let udp = server.udp_port.expect("told").to_string();
+    let url = |name: &str| format!("https://127.0.0.1:{}/{name}", server.port);
+    std::fs::create_dir_all(f.path("got")).expect("made");
+    let mut get = server.get();
+    get.args(["--json", "--transport", "sctp", "--udp-port", &udp, "-d"]).arg(f.path("got")).args([url("a"), url("b")]);
+    let r = run(&mut get);
+    assert_eq!(r.code, 0, "{} {}", r.out, r.err);
+    assert!(f.read("got/a") == data && f.read("got/b") == noise(10_000, 10));
+    let events = r.events();
+    let connected = of(&events, "connected");
+    let secure =
+        |e: &&Value| e["transport"] == "SCTP/DTLS" && e["security"].as_str().is_some_and(|s| s.starts_with("DTLS"));
+    assert!(!connected.is_empty() && connected.iter().all(secure), "{}", r.out);
+    // Who does not trust the certificate gets nothing.
+    let mut wary = neater();
+    wary.args(["get", "--transport", "sctp", "--udp-port", &udp, "--timeout", "5", "-o"])
+        .arg(f.path("x"))
+        .arg(url("a"));
+    let r = run(&mut wary);
+    assert!(r.code != 0 && r.err.contains("certificate"), "{} {}", r.code, r.err);
+    let r = run(neater().args(["explain", "127.0.0.1:1", "--needs", "encrypted", "--transport", "sctp"]));
+    assert!(r.code == 0 && r.out.contains("SCTP/DTLS"), "{} {}", r.out, r.err);
+    // Who does not ask for it gets TLS.
+    let r = run(server.get().args(["--json", "-o"]).arg(f.path("plain")).arg(url("b")));
+    assert!(r.code == 0 && r.out.contains("TLS/TCP"), "{} {}", r.out, r.err);
+    server.stop();
+}
+
+/// Straight over IP, where this process may: otherwise the reason names the privilege.
+#[test]
+fn files_go_over_sctp_straight_over_ip() {
+    let f = Folder::new("sctp-ip");
+    let data = noise(700_000, 11);
+    f.put("srv/a", &data);
+    let r = run(neater().args(["explain", "127.0.0.1:1", "--needs", "cleartext", "--transport", "sctp/ip,tcp"]));
+    assert!(r.code == 0 && r.out.contains("SCTP/IP"), "{} {}", r.out, r.err);
+    if r.out.contains("CAP_NET_RAW") || r.out.contains("Linux' own SCTP") {
+        eprintln!("skipped: {}", r.out);
+        return;
+    }
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain", "--transport", "tcp,sctp/ip"]);
+    assert_eq!(server.udp_port, None);
+    let url = format!("http://127.0.0.1:{}/a", server.port);
+    let mut get = neater();
+    get.args(["get", "--json", "--transport", "sctp/ip", "-o"]).arg(f.path("got")).arg(&url);
+    let r = run(&mut get);
+    assert_eq!(r.code, 0, "{} {}", r.out, r.err);
+    assert!(f.read("got") == data && r.out.contains("SCTP/IP"), "{}", r.out);
+    server.stop();
 }

@@ -284,6 +284,8 @@ pub struct RecvMeta {
     pub interface: Option<u32>,
     /// ECN codepoint.
     pub ecn: Ecn,
+    /// Where in its buffer they begin: some systems deliver a header first.
+    pub start: usize,
     /// Bytes received, all segments together.
     pub len: usize,
     /// Length of each datagram but the last (the system may have coalesced several); equals `len` for a single one.
@@ -316,7 +318,44 @@ impl Default for RecvBatch {
 impl RecvBatch {
     /// The filled buffers with what is known of them.
     pub fn filled(&mut self) -> impl Iterator<Item = (RecvMeta, &mut [u8])> {
-        self.metas.iter().zip(self.buffers.iter_mut()).map(|(m, b)| (*m, &mut b[..m.len]))
+        self.metas.iter().zip(self.buffers.iter_mut()).map(|(m, b)| (*m, &mut b[m.start..m.start + m.len]))
+    }
+}
+
+/// What an ICMP error quotes of the offending packet: the beginning of what the socket was given to send.
+///
+/// Whoever sends packets with a secret near their beginning can tell from it that the error is about one of them, and not a
+/// stranger's invention.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quoted {
+    bytes: [u8; Self::MAX],
+    len: u8,
+}
+
+impl Quoted {
+    /// As much as is kept.
+    pub const MAX: usize = 32;
+
+    /// The beginning of `bytes`.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut quoted = Self::default();
+        let len = bytes.len().min(Self::MAX);
+        quoted.bytes[..len].copy_from_slice(&bytes[..len]);
+        quoted.len = len as u8;
+        quoted
+    }
+
+    /// What there is; a router may quote nothing.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for Quoted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes quoted", self.len)
     }
 }
 
@@ -325,6 +364,8 @@ impl RecvBatch {
 pub struct IcmpError {
     /// The destination that the offending packet had.
     pub destination: Option<SocketAddr>,
+    /// What the message quotes of that packet, behind the UDP header if there was one.
+    pub quoted: Quoted,
     /// Who sent the error.
     pub offender: Option<IpAddr>,
     /// ICMP or ICMPv6 type.
@@ -506,6 +547,22 @@ pub trait Net {
     /// # Errors
     /// As [`Net::listen`].
     fn udp(&mut self, token: Token, family: SocketAddr, options: &SocketOptions) -> Result<Sock>;
+    /// Opens a socket for the packets of an IP protocol that the system does not speak itself. It is used like one for
+    /// datagrams, but for the ports, which are 0: it gets what is sent to any of this host's addresses, or to that of
+    /// `options.local`, without the IP header. A packet goes to every such socket.
+    ///
+    /// # Errors
+    /// As [`Net::listen`]; `PermissionDenied` where it takes a privilege, `Unsupported` where there is no such thing.
+    fn raw(&mut self, token: Token, protocol: u8, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
+        let _ = (token, protocol, family, options);
+        Err(NetError::new(ErrorKind::Unsupported))
+    }
+    /// Why this host cannot use [`Net::raw`] for a protocol, in words that fit after "because"; `None`: nothing is known
+    /// against it.
+    fn raw_obstacle(&mut self, protocol: u8) -> Option<&'static str> {
+        let _ = protocol;
+        Some("this network carries TCP and UDP only")
+    }
     /// Fixes the peer of a UDP socket: only its datagrams are received, and its ICMP errors reported.
     ///
     /// # Errors

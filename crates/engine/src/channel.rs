@@ -17,6 +17,8 @@ pub(crate) enum Behind {
     Conn(Key),
     /// A listener: this socket accepts, or its connection is not established yet.
     Listener(Key),
+    /// The SCTP associations of a client.
+    Sctp,
     /// Nobody: what was sent is being delivered.
     Lingering { until: Instant, conn: Option<Key> },
 }

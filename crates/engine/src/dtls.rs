@@ -22,6 +22,7 @@ use crate::establish::What;
 use crate::event::{AttemptError, ConnectionError, Event, SendError};
 use crate::ids::Owner;
 use crate::request::Compiled;
+use crate::sctp::SessionEnd;
 use crate::transport::{Budget, Flushed};
 use crate::{Engine, Stack};
 use core::time::Duration;
@@ -51,6 +52,10 @@ pub(crate) struct Dtls {
     attempt: Option<(Key, Option<CandidateId>)>,
     /// The connection that it carries.
     conn: Option<Key>,
+    /// The socket of SCTP's whose packets it carries.
+    sctp: Option<Key>,
+    /// The associations that use it.
+    associations: usize,
     started: Instant,
     /// When the peer has answered, if it has.
     answered: Option<Instant>,
@@ -70,12 +75,35 @@ impl Dtls {
             random: None,
             attempt: None,
             conn: None,
+            sctp: None,
+            associations: 0,
             started,
             answered: None,
             armed: None,
             blocked: None,
             lost: None,
         }
+    }
+
+    /// A session for the packets of a socket of SCTP's.
+    pub(crate) fn below_sctp(session: Session, channel: Key, remote: SocketAddr, now: Instant, socket: Key) -> Self {
+        Self { sctp: Some(socket), ..Self::new(session, channel, remote, now) }
+    }
+
+    /// Its handshake is finished, and somebody uses it or may.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.conn.is_some() || self.sctp.is_some() && self.session.is_connected()
+    }
+
+    /// An association uses it.
+    pub(crate) fn join(&mut self) {
+        self.associations += 1;
+    }
+
+    /// An association does not use it any more. True: none does.
+    pub(crate) fn leave(&mut self) -> bool {
+        self.associations = self.associations.saturating_sub(1);
+        self.associations == 0
     }
 
     pub(crate) fn answered_after(&self) -> Option<Duration> {
@@ -122,7 +150,7 @@ impl Dtls {
     }
 }
 
-fn attempt_error(error: DtlsError) -> AttemptError {
+pub(crate) fn attempt_error(error: DtlsError) -> AttemptError {
     match error {
         DtlsError::Tls(e) => AttemptError::Tls(e),
         DtlsError::NoAnswer => AttemptError::TimedOut,
@@ -186,6 +214,15 @@ impl<N: Net> Engine<N> {
     /// A socket of DTLS sessions is ready.
     pub(crate) fn dtls_socket_ready(&mut self, channel: Key, readable: bool, writable: bool) {
         if writable {
+            if let Some(socket) = self.dtls_sctp(channel) {
+                for key in self.dtls_peers(channel) {
+                    self.dtls_transmit(key);
+                }
+                let up = |key: &Key| self.dtlses.get(*key).is_some_and(Dtls::is_taken);
+                if self.channels.get(channel).is_some_and(|c| c.writable) && self.dtls_peers(channel).iter().any(up) {
+                    self.sctp_session_up(socket);
+                }
+            }
             for key in self.dtls_peers(channel) {
                 self.dtls_transmit(key);
                 if let Some(conn) = self.dtlses.get(key).and_then(|d| d.conn) {
@@ -198,7 +235,15 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn dtls_peers(&self, channel: Key) -> Vec<Key> {
+    /// The socket of SCTP's whose packets the sessions of a channel carry.
+    fn dtls_sctp(&self, channel: Key) -> Option<Key> {
+        match &self.channels.get(channel)?.kind {
+            Kind::Dtls(peers) => peers.sctp,
+            _ => None,
+        }
+    }
+
+    pub(crate) fn dtls_peers(&self, channel: Key) -> Vec<Key> {
         match self.channels.get(channel).map(|c| &c.kind) {
             Some(Kind::Dtls(peers)) => peers.keys().collect(),
             _ => Vec::new(),
@@ -254,6 +299,16 @@ impl<N: Net> Engine<N> {
                     self.notify(conn, Event::SoftError(icmp));
                 }
             }
+            Behind::Sctp => {
+                let up = |key: &Key| self.dtlses.get(*key).is_some_and(Dtls::is_taken);
+                // The queue of errors is emptied, so that the socket does not go on telling.
+                while self.net.take_icmp_error(sock).is_some() {}
+                if let Some(socket) = self.dtls_sctp(channel)
+                    && !self.dtls_peers(channel).iter().any(up)
+                {
+                    self.sctp_session_refused(socket, error);
+                }
+            }
             _ => {}
         }
     }
@@ -269,7 +324,9 @@ impl<N: Net> Engine<N> {
                 Said::Reachable => {
                     d.answered = Some(now);
                     let (remote, rtt) = (d.remote, now - d.started);
-                    if let Some((conn, candidate)) = d.attempt {
+                    if let Some(socket) = d.sctp {
+                        self.sctp_session_answered(socket);
+                    } else if let Some((conn, candidate)) = d.attempt {
                         self.reachable(conn, candidate, Stack::Dtls, remote, rtt);
                     }
                 }
@@ -317,6 +374,11 @@ impl<N: Net> Engine<N> {
         }
         match self.channels.get(d.channel).map(|c| c.behind) {
             Some(Behind::Listener(listener)) => self.dtls_arrived(listener, key),
+            Some(Behind::Sctp) => {
+                if let Some(socket) = d.sctp {
+                    self.sctp_session_up(socket);
+                }
+            }
             _ => self.dtls_drop(key),
         }
     }
@@ -334,6 +396,13 @@ impl<N: Net> Engine<N> {
 
     /// Gives a connection what has arrived for it.
     pub(crate) fn dtls_take(&mut self, key: Key, ecn: Ecn) {
+        if let Some((socket, remote)) = self.dtlses.get(key).and_then(|d| Some((d.sctp?, d.remote))) {
+            // What a packet says may end the session.
+            while let Some(packet) = self.dtlses.get_mut(key).and_then(|d| d.session.recv()) {
+                self.sctp_datagram(socket, remote, None, ecn == Ecn::Ce, &packet);
+            }
+            return;
+        }
         let Some(conn) = self.dtlses.get(key).and_then(|d| d.conn) else { return };
         let mut got = false;
         while let Some(data) = self.dtlses.get_mut(key).and_then(|d| d.session.recv()) {
@@ -347,6 +416,12 @@ impl<N: Net> Engine<N> {
     /// A session is over: the peer has closed it (`None`), or it has failed.
     fn dtls_lost(&mut self, key: Key, error: Option<DtlsError>) {
         let Some(d) = self.dtlses.get_mut(key) else { return };
+        if let Some(socket) = d.sctp {
+            let remote = d.remote;
+            let end = error.map_or(SessionEnd::Closed, SessionEnd::Failed);
+            self.sctp_session_lost(socket, remote, &end);
+            return self.dtls_drop(key);
+        }
         d.lost = Some(error.clone().map_or(ConnectionError::Closed, connection_error));
         if let Some((conn, candidate)) = d.attempt {
             let error = error.map_or(AttemptError::ClosedByPeer, attempt_error);
@@ -409,11 +484,36 @@ impl<N: Net> Engine<N> {
             peers.unverified.clear();
         }
         for key in self.dtls_peers(channel) {
-            if self.dtlses.get(key).is_some_and(|d| d.conn.is_none()) {
+            if self.dtlses.get(key).is_some_and(|d| !d.is_taken()) {
                 self.dtls_drop(key);
             }
         }
         !self.dtls_peers(channel).is_empty()
+    }
+
+    /// Sends a packet of SCTP's.
+    ///
+    /// # Errors
+    /// What the network says: `WouldBlock` means that the packet is kept until the socket takes it.
+    pub(crate) fn dtls_send_packet(&mut self, key: Key, packet: &[u8]) -> Result<(), NetError> {
+        let now = self.now;
+        let Some(d) = self.dtlses.get_mut(key) else { return Ok(()) };
+        let Some(ch) = self.channels.get_mut(d.channel) else { return Ok(()) };
+        if d.session.send(now, packet).is_err() {
+            // What the session has said about its end is heard in the next turn.
+            self.timers.push(now, Timer::Dtls(key));
+            return Ok(());
+        }
+        let mut result = Ok(());
+        while let Some(datagram) = d.session.poll_transmit() {
+            let sent = self.net.send(ch.sock, &d.transmit(&datagram));
+            if sent.is_err_and(|e| e.is_would_block()) {
+                ch.writable = false;
+                d.blocked = Some(datagram);
+            }
+            result = result.and(sent);
+        }
+        result
     }
 
     /// Writes as much of a connection's queue as the socket takes.

@@ -472,6 +472,8 @@ impl<N: Net> Engine<N> {
                 _ => self.drive_incoming(listener, key),
             },
             Behind::Lingering { .. } => self.linger(key),
+            // Of DTLS, which was seen to above.
+            Behind::Sctp => {}
         }
     }
 

@@ -18,6 +18,7 @@ use crate::engine::Timer;
 use crate::event::{AttemptError, EstablishmentError, Reason, Step};
 use crate::ids::Owner;
 use crate::request::socket_priority;
+use crate::sctp::{Below, There};
 use crate::{ConnectionId, Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
 use bytes::Bytes;
 use core::num::NonZeroU64;
@@ -254,7 +255,7 @@ impl<N: Net> Engine<N> {
                 Some((stack, c.remote))
             }
             What::Quic(k) => self.quics.get(k).map(|q| (q.stack, q.remote)),
-            What::Sctp(k) => self.sctps.get(k).map(|a| (Stack::Sctp, a.remote)),
+            What::Sctp(k) => self.sctps.get(k).map(|a| (a.stack, a.remote)),
             What::Dtls(k) => self.dtlses.get(k).map(|d| (Stack::Dtls, d.remote)),
         }
     }
@@ -524,10 +525,13 @@ impl<N: Net> Engine<N> {
                 let name = server_name(&request, self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)), addr);
                 What::Quic(self.quic_connect(conn, candidate, stack, addr, &name, &request, options)?)
             }
-            Stack::Sctp => {
-                let to = self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)?.udp_port);
-                let to = to.unwrap_or(neater_sctp::UDP_PORT);
-                What::Sctp(self.sctp_connect(conn, candidate, addr, &request, options, to)?)
+            Stack::Sctp | Stack::SctpIp | Stack::SctpDtls => {
+                let remote = self.conns.get(conn).and_then(|c| c.remotes.get(path.remote));
+                let udp_port = remote.and_then(|r| r.udp_port).unwrap_or(neater_sctp::UDP_PORT);
+                let name = server_name(&request, remote, addr);
+                let below = Below::of(stack).unwrap_or(Below::Udp);
+                let there = There { below, addr, udp_port, name: &name };
+                What::Sctp(self.sctp_connect(conn, candidate, there, &request, options)?)
             }
             Stack::Dtls => {
                 let name = server_name(&request, self.conns.get(conn).and_then(|c| c.remotes.get(path.remote)), addr);

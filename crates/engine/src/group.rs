@@ -302,7 +302,7 @@ impl<N: Net> Engine<N> {
     pub fn group_stack(&self, group: GroupId) -> Option<crate::Stack> {
         let g = self.groups.get(group.0)?;
         match g.sctp {
-            Some(_) => Some(crate::Stack::Sctp),
+            Some(sctp) => Some(self.sctps.get(sctp)?.stack),
             None => Some(self.quics.get(g.quic?)?.stack),
         }
     }

@@ -6,6 +6,7 @@ use crate::engine::Timer;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
 use crate::ids::Owner;
+use crate::sctp::Below;
 use crate::{Engine, ListenerId, LocalEndpoint, Request, Stack};
 use bytes::Bytes;
 use core::time::Duration;
@@ -75,8 +76,8 @@ impl<N: Net> Engine<N> {
             let ready = match stack {
                 Stack::Tls => request.0.tls_server.is_some(),
                 Stack::Quic | Stack::QuicDatagram => request.0.quic_server.is_some(),
-                Stack::Dtls => request.0.dtls.1.is_some(),
-                Stack::Tcp | Stack::Udp | Stack::Sctp => true,
+                Stack::Dtls | Stack::SctpDtls => request.0.dtls.1.is_some(),
+                Stack::Tcp | Stack::Udp | Stack::Sctp | Stack::SctpIp => true,
             };
             if !ready {
                 return Err(EstablishmentError::new(
@@ -177,9 +178,9 @@ impl<N: Net> Engine<N> {
         let mut port = port;
         let (mut tcp_taken, mut udp_taken) = (false, false);
         for stack in &request.stacks {
-            // SCTP has a UDP port of its own.
+            // SCTP has a UDP port of its own, or none.
             let taken = match stack {
-                Stack::Sctp => &mut false,
+                s if s.is_sctp() => &mut false,
                 s if s.over_udp() => &mut udp_taken,
                 _ => &mut tcp_taken,
             };
@@ -236,10 +237,10 @@ impl<N: Net> Engine<N> {
             let sock = self.quic_sockets.get(key).map(|s| s.sock).ok_or(AttemptError::NoAddress)?;
             return Ok(self.net.local_addr(sock)?);
         }
-        if stack == Stack::Sctp {
+        if let Some(below) = Below::of(stack) {
             let at = SocketAddr::new(addr.ip(), udp_port.unwrap_or(neater_sctp::UDP_PORT));
             let options = SocketOptions { local: Some(at), ..options };
-            let (end, at) = self.sctp_listen(listener, addr.port(), &options, request)?;
+            let (end, at) = self.sctp_listen(listener, (below, addr.port()), &options, request)?;
             if let Some(l) = self.listeners.get_mut(listener) {
                 l.sctp_ends.push(end);
             }

@@ -179,12 +179,15 @@ impl<N: Net> Engine<N> {
         if security.max_version < TlsVersion::Tls13 && !eligible.iter().all(tls13) {
             eligible.retain(|s| !tls13(s));
         }
+        let impossible = self.impossible(&mut eligible);
         let stacks: Vec<_> = eligible.iter().map(|s| s.features()).collect();
-        let policy = neater_policy::compile_with(&needs, need, shape, &stacks).map_err(|e| {
+        let mut policy = neater_policy::compile_with(&needs, need, shape, &stacks).map_err(|e| {
             let mut error = EstablishmentError::new(Reason::NoCandidates, "no protocol stack can serve this request");
-            error.excluded = e.stacks.iter().map(ToString::to_string).collect();
+            error.excluded = e.stacks.iter().chain(&impossible).map(ToString::to_string).collect();
             error
         })?;
+        policy.excluded.extend(impossible);
+        policy.excluded.sort_by_key(|e| e.stack);
         let mut ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
         let connection = &properties.connection;
         let rates = (connection.max_send_rate, connection.max_recv_rate);
@@ -233,7 +236,7 @@ impl<N: Net> Engine<N> {
                         neater_tls::client_config(&parameters, crypto, &alpn, true, &sessions).map_err(bad_security)?;
                     quic = Some(ClientSetup { tls: config, tuning: tuning.clone() });
                 }
-                (Stack::Tcp | Stack::Udp | Stack::Sctp | Stack::Dtls, _) => {}
+                (Stack::Tcp | Stack::Udp | Stack::Sctp | Stack::SctpIp | Stack::SctpDtls | Stack::Dtls, _) => {}
             }
         }
         let dtls = dtls_configs(&mut ranked, security, crypto, role).map_err(bad_security)?;
@@ -284,6 +287,25 @@ impl<N: Net> Engine<N> {
     }
 }
 
+impl<N: Net> Engine<N> {
+    /// Takes out the stacks that this process cannot have, and says why.
+    fn impossible(&mut self, eligible: &mut Vec<Stack>) -> Vec<neater_policy::Excluded> {
+        let ip = Stack::SctpIp;
+        if !eligible.contains(&ip) {
+            return Vec::new();
+        }
+        let Some(text) = self.net.raw_obstacle(crate::sctp::PROTOCOL) else { return Vec::new() };
+        eligible.retain(|s| *s != ip);
+        let reason = neater_policy::Reason {
+            property: "this host",
+            preference: Preference::NoPreference,
+            verdict: neater_policy::Verdict::Excludes,
+            text: text.to_owned(),
+        };
+        vec![neater_policy::Excluded { stack: ip as u16, name: ip.as_str(), reasons: vec![reason] }]
+    }
+}
+
 /// The stacks that are named, or all; see [`Stack::is_on_request`].
 fn eligible(needs: &neater_property::Needs, named: &[Stack]) -> Vec<Stack> {
     let is = |s: &Stack| match named.is_empty() {
@@ -304,33 +326,50 @@ fn asks_for_streams_of_messages(needs: &neater_property::Needs) -> bool {
 /// What DTLS clients and servers are set up with.
 pub(crate) type DtlsConfigs = (Option<neater_dtls::ClientConfig>, Option<neater_dtls::ServerConfig>);
 
-/// What DTLS needs, if it may serve. It can do less than TLS (no application protocols, no keys but ECDSA): where others may
-/// serve, too, it then takes no part. On the port of a listener the better ranked protocol over UDP is alone.
+/// What DTLS needs, if it may serve, alone or below SCTP. It can do less than TLS (no application protocols, no keys but ECDSA):
+/// where others may serve, too, it then takes no part. On the port of a listener the better ranked protocol over UDP is alone, but
+/// for SCTP, which has a UDP port of its own.
 fn dtls_configs(
     ranked: &mut Vec<Stack>,
     security: &SecurityParameters,
     crypto: &neater_tls::Crypto,
     role: Role,
 ) -> Result<DtlsConfigs, neater_tls::SecurityError> {
-    let Some(at) = ranked.iter().position(|s| *s == Stack::Dtls) else { return Ok((None, None)) };
-    // SCTP has a UDP port of its own.
-    if role == Role::Listen && ranked[..at].iter().any(|s| s.over_udp() && *s != Stack::Sctp) {
+    if let Some(at) = ranked.iter().position(|s| *s == Stack::Dtls)
+        && role == Role::Listen
+        && ranked[..at].iter().any(|s| s.over_udp() && !s.is_sctp())
+    {
         ranked.remove(at);
-        return Ok((None, None));
     }
     let tuning = neater_dtls::Tuning::default();
-    let made = match role {
+    let make = |security: &SecurityParameters| match role {
         Role::Listen => {
             let tuning = neater_dtls::Tuning { handshake_timeout: crate::dtls::INCOMING_TIMEOUT, ..tuning };
             neater_dtls::ServerConfig::new(security, crypto, tuning).map(|c| (None, Some(c)))
         }
         _ => neater_dtls::ClientConfig::new(security, crypto, tuning).map(|c| (Some(c), None)),
     };
-    if made.is_err() && ranked.len() > 1 {
-        ranked.remove(at);
-        return Ok((None, None));
+    let mut made: Option<DtlsConfigs> = None;
+    for stack in [Stack::Dtls, Stack::SctpDtls] {
+        if !ranked.contains(&stack) || made.is_some() {
+            continue;
+        }
+        // HTTP on streams of SCTP is HTTP/1.1, and there is nothing to agree upon.
+        let implied = stack == Stack::SctpDtls && security.alpn().iter().any(|a| a == b"http/1.1");
+        let result = if implied {
+            let mut bare = security.clone();
+            bare.alpn.clear();
+            make(&bare)
+        } else {
+            make(security)
+        };
+        match result {
+            Ok(configs) => made = Some(configs),
+            Err(_) if ranked.len() > 1 => ranked.retain(|s| *s != stack),
+            Err(e) => return Err(e),
+        }
     }
-    made
+    Ok(made.unwrap_or_default())
 }
 
 /// The recommended Connection Attempt Delay of RFC 8305 section 8.

@@ -1,4 +1,4 @@
-//! SCTP associations over UDP, and the connections that are their streams.
+//! SCTP associations over UDP or straight over IP, and the connections that are their streams.
 //!
 //! *Responsible for* sockets and SCTP ports (`socket`), attempts and listeners (`open`), and what connections do with streams
 //! (`stream`, `sending`, `receiving`); what two of our engines say to each other is in `wire`. *Not responsible for* the protocol (`neater-sctp`).
@@ -9,6 +9,7 @@
 
 mod open;
 mod receiving;
+mod secure;
 mod sending;
 mod socket;
 mod stream;
@@ -26,12 +27,17 @@ use hashbrown::HashMap;
 use neater_base::net::{Net, NetError, Sock, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_race::CandidateId;
-use neater_sctp::{AssociationId, CloseReason, Endpoint, Event as SctpEvent, Route, Scheduler};
+use neater_sctp::{AssociationId, CloseReason, Endpoint, Event as SctpEvent, Scheduler, Train};
+pub(crate) use open::There;
+pub(crate) use secure::SessionEnd;
+pub(crate) use socket::LINGER;
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use stream::Stream;
 
+/// SCTP's number among the protocols over IP (RFC 9260 section 1.5).
+pub(crate) const PROTOCOL: u8 = 132;
 /// Receive calls per socket and turn.
 const RECV_BUDGET: usize = 16;
 /// Trains per endpoint and turn.
@@ -49,48 +55,117 @@ const SEND_BUFFER_MAX: usize = 64 << 20;
 /// What client sockets have in common that share one: family (IPv6 or not), interface and isolation.
 pub(crate) type Sharing = (bool, Option<u32>, u64);
 
+/// What lies under the SCTP packets of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Below {
+    /// UDP (RFC 6951).
+    Udp,
+    /// IP itself.
+    Ip,
+    /// DTLS over UDP (RFC 8261).
+    Dtls,
+}
+
+impl Below {
+    /// What lies under SCTP in a protocol stack; `None`: it is not SCTP.
+    pub(crate) const fn of(stack: Stack) -> Option<Self> {
+        match stack {
+            Stack::Sctp => Some(Self::Udp),
+            Stack::SctpIp => Some(Self::Ip),
+            Stack::SctpDtls => Some(Self::Dtls),
+            _ => None,
+        }
+    }
+
+    /// The protocol stack that this makes.
+    pub(crate) const fn stack(self) -> Stack {
+        match self {
+            Self::Udp => Stack::Sctp,
+            Self::Ip => Stack::SctpIp,
+            Self::Dtls => Stack::SctpDtls,
+        }
+    }
+
+    /// Bytes between the headers of IP and SCTP.
+    const fn overhead(self) -> u16 {
+        match self {
+            Self::Udp => 8,
+            Self::Ip => 0,
+            // Of either version: which it is turns out after the endpoint was made.
+            Self::Dtls => 8 + neater_dtls::OVERHEAD_12_GCM as u16,
+        }
+    }
+}
+
 /// What differs between the endpoints of one socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Profile {
+    /// The largest IP packet that the first link takes.
+    mtu: u16,
     heartbeats: bool,
     /// How often at least, if the program has asked for them itself.
     keep_alive: Option<Duration>,
     scheduler: Scheduler,
 }
 
-/// Packets of one length but the last, to one place.
-#[derive(Clone, Copy, Debug)]
-struct Train {
-    route: Route,
-    ect: bool,
-    /// It must not be cut on the way.
-    whole: bool,
-    len: usize,
-    segment: usize,
-}
-
-/// A UDP socket that speaks SCTP.
+/// A socket that speaks SCTP.
 #[derive(Debug)]
 pub(crate) struct SctpSocket {
     sock: Sock,
-    /// By SCTP port.
-    ends: BTreeMap<u16, Key>,
+    below: Below,
+    /// Whose socket it is, if DTLS is below.
+    channel: Option<Key>,
+    v6: bool,
+    /// By SCTP port, and by our address where it is for one alone.
+    ends: BTreeMap<(u16, Option<IpAddr>), Key>,
     /// Answers for the ports that nobody has; made for the first packet to one.
     nobody: Option<Key>,
     /// The system is told not to cut packets.
     whole: bool,
     writable: bool,
     /// What the socket could not take; endpoints wait for it.
-    blocked: Option<(Train, Vec<u8>)>,
+    blocked: Option<(Train, Option<IpAddr>, Vec<u8>)>,
     waiting: Vec<Key>,
     server: bool,
     options: SocketOptions,
+}
+
+impl SctpSocket {
+    fn new(sock: Sock, below: Below, v6: bool, options: &SocketOptions, server: bool) -> Self {
+        Self {
+            sock,
+            below,
+            channel: None,
+            v6,
+            ends: BTreeMap::new(),
+            nobody: None,
+            whole: true,
+            writable: true,
+            blocked: None,
+            waiting: Vec::new(),
+            server,
+            options: options.clone(),
+        }
+    }
+
+    /// The endpoint at a port, and at an address of ours where the socket has all.
+    fn end_at(&self, at: Option<IpAddr>, port: u16) -> Option<Key> {
+        let special = at.and_then(|_| self.ends.get(&(port, at)));
+        special.or_else(|| self.ends.get(&(port, None))).copied()
+    }
+
+    /// Bytes between the beginning of a packet and its SCTP header.
+    fn overhead(&self) -> u16 {
+        self.below.overhead() + if self.v6 { 40 } else { 20 }
+    }
 }
 
 /// One SCTP port on a socket.
 #[derive(Debug)]
 pub(crate) struct SctpEnd {
     socket: Key,
+    /// Our address, if it has one for itself on a socket that has all: what it sends comes from there.
+    at: Option<IpAddr>,
     endpoint: Endpoint,
     associations: HashMap<AssociationId, Key, FixedState>,
     listener: Option<Key>,
@@ -101,8 +176,6 @@ pub(crate) struct SctpEnd {
     ending: VecDeque<Key>,
     /// Associations that had no room for a message, where some are more important than others.
     hungry: Vec<Key>,
-    /// A packet that did not fit into the last train.
-    left: Option<(neater_sctp::Transmit, Vec<u8>)>,
 }
 
 impl SctpEnd {
@@ -114,6 +187,9 @@ impl SctpEnd {
 /// An association: the transport of a group.
 #[derive(Debug)]
 pub(crate) struct Sctp {
+    pub(crate) stack: Stack,
+    /// The session below it.
+    pub(crate) dtls: Option<Key>,
     end: Key,
     id: AssociationId,
     /// We have opened it.
@@ -313,7 +389,7 @@ impl<N: Net> Engine<N> {
             SctpEvent::PartLost { stream, number } => self.sctp_part_lost(key, stream.0, number),
             SctpEvent::Restarted => self.sctp_restarted(key),
             SctpEvent::Closed(reason) => self.sctp_closed(key, reason),
-            // An association over UDP has one path, and its failure is the association's. Streams are not added, and an error
+            // An association has one path here, and its failure is the association's. Streams are not added, and an error
             // that the peer reports without an end is for nobody.
             SctpEvent::Path { .. }
             | SctpEvent::PrimaryPath { .. }
@@ -409,8 +485,11 @@ impl<N: Net> Engine<N> {
         if !a.over || a.attempt.is_some() || a.trial.is_some() || a.is_used() {
             return;
         }
-        let (end, id, group) = (a.end, a.id, a.group);
+        let (end, id, group, session) = (a.end, a.id, a.group, a.dtls);
         self.sctps.remove(key);
+        if let Some(session) = session {
+            self.sctp_leaves_session(session);
+        }
         if let Some(e) = self.sctp_ends.get_mut(end)
             && e.associations.get(&id) == Some(&key)
         {
@@ -449,7 +528,7 @@ impl<N: Net> Engine<N> {
         let a = self.sctps.get(key)?;
         let end = self.sctp_ends.get(a.end)?;
         let bound = self.net.local_addr(self.sctp_sockets.get(end.socket)?.sock).ok()?;
-        Some((a.remote, SocketAddr::new(bound.ip(), end.endpoint.port())))
+        Some((a.remote, SocketAddr::new(end.at.unwrap_or(bound.ip()), end.endpoint.port())))
     }
 
     /// Smoothed round-trip time and congestion window.
@@ -485,7 +564,7 @@ impl<N: Net> Engine<N> {
     fn sctp_conn(&mut self, key: Key, stream: Option<u32>, passive: bool) -> Option<Key> {
         let a = self.sctps.get(key)?;
         let mut c = Conn::new(a.request.clone(), a.remotes.clone(), self.now);
-        c.stack = Some(Stack::Sctp);
+        c.stack = Some(a.stack);
         c.passive = passive;
         c.io = stream.map_or(Io::SctpPending { sctp: key }, |stream| Io::Sctp { sctp: key, stream });
         let group = a.group;

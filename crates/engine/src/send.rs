@@ -229,7 +229,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         let limit = if crowded { limits.send_floor } else { limits.send_buffer };
         // SCTP takes a message when all of it is there: its parts are gathered here.
-        let gathered = c.tx.in_message && c.stack == Some(Stack::Sctp) && !c.framed();
+        let gathered = c.tx.in_message && c.stack.is_some_and(Stack::is_sctp) && !c.framed();
         if gathered {
             let max = limits.message;
             if c.tx.bytes + len > max {

@@ -21,14 +21,28 @@ pub enum Stack {
     Udp = 4,
     /// A stream of an SCTP association over UDP (RFC 9260, RFC 6951), in the clear.
     Sctp = 5,
+    /// A stream of an SCTP association straight over IP (RFC 9260), in the clear: protocol 132, where this process may open raw
+    /// sockets.
+    SctpIp = 6,
+    /// A stream of an SCTP association over DTLS over UDP (RFC 8261).
+    SctpDtls = 7,
     /// DTLS over UDP: secure messages, without reliability (RFC 6347, RFC 9147).
     Dtls = 8,
 }
 
 impl Stack {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Tcp, Self::Tls, Self::Quic, Self::QuicDatagram, Self::Udp, Self::Sctp, Self::Dtls];
+    pub const ALL: [Self; 9] = [
+        Self::Tcp,
+        Self::Tls,
+        Self::Quic,
+        Self::QuicDatagram,
+        Self::Udp,
+        Self::Sctp,
+        Self::SctpIp,
+        Self::SctpDtls,
+        Self::Dtls,
+    ];
 
     /// The stack with this number.
     #[must_use]
@@ -42,6 +56,8 @@ impl Stack {
         Self::ALL.into_iter().find(|s| s.as_str().eq_ignore_ascii_case(name)).or(match name {
             "tls" | "TLS" => Some(Self::Tls),
             "sctp" | "SCTP" => Some(Self::Sctp),
+            "sctp-ip" => Some(Self::SctpIp),
+            "sctp-dtls" => Some(Self::SctpDtls),
             "quic-datagram" => Some(Self::QuicDatagram),
             "dtls" | "DTLS" => Some(Self::Dtls),
             _ => None,
@@ -58,6 +74,8 @@ impl Stack {
             Self::QuicDatagram => "QUIC datagrams",
             Self::Udp => "UDP",
             Self::Sctp => "SCTP/UDP",
+            Self::SctpIp => "SCTP/IP",
+            Self::SctpDtls => "SCTP/DTLS",
             Self::Dtls => "DTLS/UDP",
         }
     }
@@ -71,34 +89,40 @@ impl Stack {
             Self::Quic => "QUIC",
             Self::QuicDatagram => "QUIC-DATAGRAM",
             Self::Udp | Self::Dtls => "UDP",
-            Self::Sctp => "SCTP",
+            Self::Sctp | Self::SctpIp | Self::SctpDtls => "SCTP",
         }
     }
 
     /// Whether the stack runs over UDP: such stacks tend to be blocked together.
     #[must_use]
     pub const fn over_udp(self) -> bool {
-        matches!(self, Self::Quic | Self::QuicDatagram | Self::Udp | Self::Sctp | Self::Dtls)
+        matches!(self, Self::Quic | Self::QuicDatagram | Self::Udp | Self::Sctp | Self::SctpDtls | Self::Dtls)
     }
 
     /// Whether it can carry bytes, and not only datagrams. SCTP carries messages, too: as they are, unless a framer or the byte
     /// view of a connection makes a stream of bytes of them.
     #[must_use]
     pub const fn is_stream(self) -> bool {
-        matches!(self, Self::Tcp | Self::Tls | Self::Quic | Self::Sctp)
+        matches!(self, Self::Tcp | Self::Tls | Self::Quic) || self.is_sctp()
     }
 
     /// Whether it is encrypted and authenticated.
     #[must_use]
     pub const fn is_secure(self) -> bool {
-        matches!(self, Self::Tls | Self::Quic | Self::QuicDatagram | Self::Dtls)
+        matches!(self, Self::Tls | Self::Quic | Self::QuicDatagram | Self::SctpDtls | Self::Dtls)
+    }
+
+    /// Whether streams are those of SCTP associations.
+    #[must_use]
+    pub const fn is_sctp(self) -> bool {
+        matches!(self, Self::Sctp | Self::SctpIp | Self::SctpDtls)
     }
 
     /// Whether it is among the candidates only of requests that name it, or that ask for what it alone does well: messages with
     /// their boundaries on several streams (decision 0023).
     #[must_use]
     pub const fn is_on_request(self) -> bool {
-        matches!(self, Self::Sctp)
+        self.is_sctp()
     }
 
     /// What it provides, in the terms of RFC 9622 section 6.2.
@@ -159,7 +183,7 @@ impl Stack {
                 duplicates: true,
                 ..base
             },
-            Self::Sctp => StackFeatures {
+            Self::Sctp | Self::SctpIp | Self::SctpDtls => StackFeatures {
                 provides: set(&[
                     P::PreserveMsgBoundaries,
                     P::Multistreaming,
@@ -170,7 +194,12 @@ impl Stack {
                 // Message by message, and association by association (heartbeats).
                 configurable: set(&[P::Reliability, P::PreserveOrder, P::KeepAlive]),
                 messages: true,
-                base_score: -1,
+                // UDP gets through where nothing but TCP and UDP does.
+                base_score: if matches!(self, Self::SctpIp) { -2 } else { -1 },
+                // Two of them are the session's.
+                handshake_rtts: if self.is_secure() { 4 } else { 2 },
+                security: if self.is_secure() { SecurityLevel::Tls13 } else { SecurityLevel::None },
+                secure: self.is_secure(),
                 ..base
             },
             // Two round trips in 1.3 and three in 1.2, because servers have the client prove its address first. Records are

@@ -667,6 +667,10 @@ impl<N: Net> Engine<N> {
             Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => {
                 self.quics.get(quic).map(|q| q.conn.peer_certificates()).unwrap_or_default()
             }
+            Some(Io::Sctp { sctp, .. }) => {
+                let session = self.sctps.get(sctp).and_then(|a| self.dtlses.get(a.dtls?));
+                session.map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
+            }
             Some(Io::Dtls { dtls }) => {
                 self.dtlses.get(dtls).map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
             }
@@ -688,6 +692,7 @@ impl<N: Net> Engine<N> {
             },
             Io::Stream { .. } | Io::Datagrams { .. } => Some("TLS 1.3".into()),
             Io::Dtls { dtls } => self.dtlses.get(dtls)?.version(),
+            Io::Sctp { sctp, .. } => self.dtlses.get(self.sctps.get(sctp)?.dtls?)?.version(),
             _ => None,
         }
     }

@@ -309,6 +309,9 @@ pub struct AssociationConfig {
     pub primary_switchover: Option<u32>,
     /// Search for the largest packet that each path takes, up to what its layer does (RFC 8899); else that is believed.
     pub search_mtu: bool,
+    /// The size of packets, in bytes, that every path is believed to take until something larger has been shown to arrive:
+    /// `BASE_PLPMTU` (RFC 8899 section 5.1.2). At first 1,232, which is what the least link of IPv6 takes with UDP.
+    pub base_packet: u16,
     /// `SACK.Delay`, at most 500 ms (RFC 9260 section 6.2).
     pub sack_delay: Duration,
     /// Acknowledge at the latest with this many packets.
@@ -355,6 +358,7 @@ impl Default for AssociationConfig {
             heartbeat_interval: Some(Duration::from_secs(30)),
             encapsulated_heartbeat_interval: Some(Duration::from_secs(15)),
             search_mtu: true,
+            base_packet: crate::path::BASE,
             potentially_failed: Some(0),
             primary_switchover: None,
             sack_delay: Duration::from_millis(100),
@@ -436,6 +440,9 @@ pub struct Config {
     pub tell_addresses: bool,
     /// The first byte of every verification tag of ours: which of several engines on one port an association belongs to.
     pub engine: Option<u8>,
+    /// Says nothing to packets of associations that it does not know, where RFC 9260 section 8.4 wants an ABORT chunk, and nothing to
+    /// INIT chunks unless it accepts: for packet layers where a packet may be another program's.
+    pub reserved: bool,
     /// How long a state cookie may be used: `Valid.Cookie.Life`.
     pub cookie_life: Duration,
     /// The most associations at once.
@@ -461,6 +468,7 @@ impl Default for Config {
             accept: false,
             tell_addresses: false,
             engine: None,
+            reserved: false,
             cookie_life: Duration::from_secs(60),
             max_associations: 100_000,
             max_per_source: usize::MAX,

@@ -252,7 +252,7 @@ impl Connection {
                 ReceiveOutcome::Received(r) => r,
             };
             // The end of a raw byte stream is an empty, final part: to a program that is simply the end.
-            let bytes = part.ecn.is_none() && s.engine.stack(self.id) != Some(Stack::Sctp);
+            let bytes = part.ecn.is_none() && !s.engine.stack(self.id).is_some_and(Stack::is_sctp);
             let raw = bytes && !s.engine.request(self.id).is_some_and(|r| r.framer().frames());
             if raw && part.data.is_empty() && part.is_final {
                 return Poll::Ready(Ok(None));

@@ -181,7 +181,24 @@ fn sctp(neater: &Neater) -> neater::Preconnection {
 #[tokio::test]
 async fn messages_bytes_and_streams_over_sctp() {
     let neater = Neater::new().expect("engine");
-    let listener = sctp(&neater).local(loopback().with_udp_port(0)).listen().expect("listening");
+    streams_over_sctp(Stack::Sctp, || sctp(&neater), || sctp(&neater)).await;
+}
+
+#[tokio::test]
+async fn messages_bytes_and_streams_over_sctp_over_dtls() {
+    let neater = Neater::new().expect("engine");
+    let (client, server) = identity_p256();
+    let of =
+        |security: &SecurityParameters| neater.preconnection().security(security.clone()).stacks(&[Stack::SctpDtls]);
+    streams_over_sctp(Stack::SctpDtls, || of(&client), || of(&server)).await;
+}
+
+async fn streams_over_sctp(
+    stack: Stack,
+    client: impl Fn() -> neater::Preconnection,
+    server: impl Fn() -> neater::Preconnection,
+) {
+    let listener = server().local(loopback().with_udp_port(0)).listen().expect("listening");
     let (addr, udp) = (listener.local_addrs()[0].1, listener.udp_ports()[0]);
     let remote = neater::RemoteEndpoint::from(addr).with_udp_port(udp);
     let server = tokio::spawn(async move {
@@ -201,8 +218,9 @@ async fn messages_bytes_and_streams_over_sctp() {
             e.await.expect("an echo");
         }
     });
-    let first = sctp(&neater).remote(remote).initiate().await.expect("connected");
-    assert_eq!(first.stack(), Some(Stack::Sctp));
+    let first = client().remote(remote).initiate().await.expect("connected");
+    assert_eq!(first.stack(), Some(stack));
+    assert_eq!(first.security().as_deref(), (stack == Stack::SctpDtls).then_some("DTLS 1.3"));
     for size in [1, 0, 1000, 100_000, 2_000_000] {
         first.send(vec![size as u8; size]).await.expect("sent");
         let back = first.receive().await.expect("alive").expect("a message");

@@ -421,6 +421,16 @@ impl<N: Net> Net for FaultNet<N> {
         Ok(self.opened(sock, token))
     }
 
+    fn raw(&mut self, token: Token, protocol: u8, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
+        self.opening()?;
+        let sock = self.inner.raw(token, protocol, family, options)?;
+        Ok(self.opened(sock, token))
+    }
+
+    fn raw_obstacle(&mut self, protocol: u8) -> Option<&'static str> {
+        self.inner.raw_obstacle(protocol)
+    }
+
     fn udp_connect(&mut self, sock: Sock, remote: SocketAddr) -> Result<()> {
         self.inner.udp_connect(sock, remote)
     }

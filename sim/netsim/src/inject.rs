@@ -51,6 +51,18 @@ impl World {
         self.with(|sim| sim.forge_icmp(host, nth, what))
     }
 
+    /// An ICMP error arrives about a datagram that `source` is said to have sent to `destination`, and that began like this. False:
+    /// nobody has the address `source`.
+    pub fn forge_icmp_about(
+        &self,
+        source: SocketAddr,
+        destination: SocketAddr,
+        begins: &[u8],
+        what: ForgedIcmp,
+    ) -> bool {
+        self.with(|sim| sim.forge_icmp_about(source, destination, begins, what))
+    }
+
     /// A datagram arrives at an address of this world's from wherever `source` says, as anybody can make it who may send
     /// from false addresses. Answers go to the address's owner. False: nobody has that address.
     pub fn forge_datagram(&self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) -> bool {
@@ -100,8 +112,18 @@ impl Sim {
         });
         let Some((source, destination, body)) = pick(tcp.chain(udp).collect(), nth) else { return false };
         let packet = Packet { source, destination, ecn: Ecn::NotEct, pieces: None, body };
+        self.forged_icmp(id, &packet, what)
+    }
+
+    fn forge_icmp_about(&mut self, from: SocketAddr, to: SocketAddr, begins: &[u8], what: ForgedIcmp) -> bool {
+        let Some(id) = self.owners.get(&from.ip()).map(|to| to.host) else { return false };
+        let body = Body::Udp(bytes::Bytes::copy_from_slice(begins));
+        self.forged_icmp(id, &Packet { source: from, destination: to, ecn: Ecn::NotEct, pieces: None, body }, what)
+    }
+
+    fn forged_icmp(&mut self, id: HostId, packet: &Packet, what: ForgedIcmp) -> bool {
         let Some(quoted) = packet.quote() else { return false };
-        let offender: IpAddr = match destination {
+        let offender: IpAddr = match packet.destination {
             SocketAddr::V4(_) => Ipv4Addr::new(198, 18, 0, 66).into(),
             SocketAddr::V6(_) => Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0x66).into(),
         };

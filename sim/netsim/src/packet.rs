@@ -12,6 +12,8 @@ pub(crate) const UDP_HEADER: u32 = 8;
 const ICMP_HEADER: u32 = 8;
 /// Bytes of an IPv6 fragment header (RFC 8200 section 4.5).
 const V6_FRAGMENT_HEADER: u32 = 8;
+/// What an ICMP error may grow to (RFC 1812 section 4.3.2.3).
+const MAX_ICMPV4: u32 = 576;
 /// What an ICMPv6 error may grow to: the minimum IPv6 MTU (RFC 4443 section 2.4).
 const MAX_ICMPV6: u32 = 1280;
 
@@ -57,6 +59,8 @@ pub(crate) struct Quoted {
     pub(crate) protocol: Protocol,
     /// The sequence number of a TCP segment.
     pub(crate) seq: Option<Seq>,
+    /// The beginning of what a datagram carries.
+    pub(crate) payload: neater_base::net::Quoted,
     len: u32,
 }
 
@@ -117,9 +121,11 @@ impl Packet {
         ip + match &self.body {
             Body::Udp(payload) => UDP_HEADER + payload.len() as u32,
             Body::Tcp(segment) => segment.wire_len(),
-            // RFC 792 quotes the IP header and 8 bytes; RFC 4443 as much as fits.
-            Body::Icmp(icmp) if self.source.is_ipv4() => ICMP_HEADER + icmp.quoted.len.min(ip + 8),
-            Body::Icmp(icmp) => ICMP_HEADER + icmp.quoted.len.min(MAX_ICMPV6 - ip - ICMP_HEADER),
+            // As much as fits: RFC 1812 section 4.3.2.3, RFC 4443 section 3.
+            Body::Icmp(icmp) => {
+                let most = if self.source.is_ipv4() { MAX_ICMPV4 } else { MAX_ICMPV6 };
+                ICMP_HEADER + icmp.quoted.len.min(most - ip - ICMP_HEADER)
+            }
         }
     }
 
@@ -145,13 +151,14 @@ impl Packet {
 
     /// What an ICMP error about this packet quotes; none for an ICMP error.
     pub(crate) fn quote(&self) -> Option<Quoted> {
-        let seq = match &self.body {
+        let (seq, payload) = match &self.body {
             Body::Icmp(_) => return None,
-            Body::Tcp(segment) => Some(segment.seq),
-            Body::Udp(_) => None,
+            Body::Tcp(segment) => (Some(segment.seq), neater_base::net::Quoted::default()),
+            Body::Udp(payload) => (None, neater_base::net::Quoted::new(payload)),
         };
         let protocol = self.protocol();
-        Some(Quoted { source: self.source, destination: self.destination, protocol, seq, len: self.len() })
+        let (source, destination, len) = (self.source, self.destination, self.len());
+        Some(Quoted { source, destination, protocol, seq, payload, len })
     }
 
     /// How long the packet is, if it crosses a link of `mtu` bytes in one piece; else [`Packet::pieces`] tells.
@@ -197,9 +204,13 @@ mod tests {
         assert_eq!(udp("192.0.2.1:1", 100, None).len(), 128);
         assert_eq!(udp("[2001:db8::1]:1", 100, None).len(), 148);
         let kind = IcmpKind::PortUnreachable;
+        for (payload, len) in [(10, 66), (1000, 576)] {
+            let mut icmp = udp("192.0.2.1:1", payload, None);
+            icmp.body = Body::Icmp(Icmp { kind, quoted: icmp.quote().unwrap() });
+            assert_eq!(icmp.len(), len);
+        }
         let mut icmp = udp("192.0.2.1:1", 1000, None);
         icmp.body = Body::Icmp(Icmp { kind, quoted: icmp.quote().unwrap() });
-        assert_eq!(icmp.len(), 56);
         assert!(icmp.quote().is_none());
         let mut icmp = udp("[2001:db8::1]:1", 4000, None);
         icmp.body = Body::Icmp(Icmp { kind, quoted: icmp.quote().unwrap() });

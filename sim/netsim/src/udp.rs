@@ -248,6 +248,7 @@ impl Sim {
                 local: Some(datagram.local),
                 interface: Some(datagram.interface),
                 ecn: datagram.ecn,
+                start: 0,
                 len,
                 stride: len,
             });
@@ -328,6 +329,7 @@ pub(crate) fn queue_icmp(socket: &mut Socket, icmp: Icmp, offender: IpAddr) -> b
     let (icmp_type, icmp_code) = icmp.kind.type_and_code(v6);
     socket.icmp.push_back(IcmpError {
         destination: Some(icmp.quoted.destination),
+        quoted: icmp.quoted.payload,
         offender: Some(offender),
         icmp_type,
         icmp_code,

@@ -127,7 +127,7 @@ fn tcp(s: &Segment, shift: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// RFC 792, RFC 4443 section 2.1; the quoted packet's payload is zeros but for ports and sequence number.
+/// RFC 792, RFC 4443 section 2.1; of the quoted packet's payload there are ports, sequence number, and how a datagram begins.
 fn icmp_message(icmp: &Icmp, v6: bool, len: u32, out: &mut Vec<u8>) {
     let start = out.len();
     let (kind, code) = icmp.kind.type_and_code(v6);
@@ -160,6 +160,7 @@ fn quoted(q: &Quoted, out: &mut Vec<u8>) {
             let header = if v6 { 40 } else { 20 };
             out.extend((q.len().saturating_sub(header).min(65_535) as u16).to_be_bytes());
             out.extend([0, 0]);
+            out.extend_from_slice(q.payload.as_slice());
         }
     }
 }

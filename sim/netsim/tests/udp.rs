@@ -54,6 +54,7 @@ fn a_datagram_arrives_with_all_that_is_known_of_it() {
             local: Some(addr(remote).ip()),
             interface: Some(p.iface_b.index),
             ecn: Ecn::Ect0,
+            start: 0,
             len: 2,
             stride: 2,
         };

@@ -328,7 +328,7 @@ impl Ask {
             (None, true, _) => security::client_security(),
         };
         if self.security.is_none() {
-            if self.stacks.contains(&Stack::Dtls) {
+            if self.stacks.contains(&Stack::Dtls) || self.stacks.contains(&Stack::SctpDtls) {
                 security = security::on_p256(security);
             }
             security.max_version = self.max_version;

@@ -40,7 +40,7 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     let connections_per_address = connections.div_ceil(4);
     let limits = ServerLimits { connections, connections_per_address, ..ServerLimits::default() };
     let mut server = Server::new(files.listings(!args.no_listings).hidden(args.hidden)).limits(limits);
-    if !args.plain {
+    if !args.plain && stacks(&args)?.contains(&Stack::Quic) {
         server = server.alt_svc(port);
     }
     let summary = server.run(listeners, stop_signal(output)?).await;
@@ -105,12 +105,22 @@ fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> R
 
 /// What is listened to. Encryption brings its own transports.
 fn stacks(args: &ServeArgs) -> Result<Vec<Stack>, Failure> {
+    let mut stacks = connect::stacks(&args.transport)?;
+    // SCTP by that name is what security makes of it.
+    let both = stacks.contains(&Stack::Sctp) && stacks.contains(&Stack::SctpDtls);
+    stacks.retain(|s| !both || *s != if args.plain { Stack::SctpDtls } else { Stack::Sctp });
     if !args.plain {
-        return Ok(vec![Stack::Quic, Stack::Tls]);
+        if let Some(s) = stacks.iter().find(|s| !matches!(s, Stack::Quic | Stack::Tls | Stack::SctpDtls)) {
+            let what = "there are QUIC, TLS and SCTP (over DTLS), and others with --plain";
+            return Err(Failure::usage(format!("--transport: {what}, not {s}")));
+        }
+        if stacks.is_empty() {
+            stacks = vec![Stack::Quic, Stack::Tls];
+        }
+        return Ok(stacks);
     }
-    let mut stacks = args.transport.iter().map(|t| connect::stack(t)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(s) = stacks.iter().find(|s| !matches!(s, Stack::Tcp | Stack::Sctp)) {
-        return Err(Failure::usage(format!("--transport: with --plain there are TCP and SCTP, not {s}")));
+    if let Some(s) = stacks.iter().find(|s| !matches!(s, Stack::Tcp | Stack::Sctp | Stack::SctpIp)) {
+        return Err(Failure::usage(format!("--transport: with --plain there are TCP, SCTP and SCTP/IP, not {s}")));
     }
     if stacks.is_empty() {
         stacks.push(Stack::Tcp);
@@ -131,6 +141,14 @@ fn cannot_listen(e: &EstablishmentError, port: u16) -> Failure {
         // A certificate that its key does not fit, for example.
         Failure { exit: Exit::Usage, ..failure }
     }
+}
+
+/// The versions of HTTP that are spoken.
+fn versions(args: &ServeArgs) -> Vec<&'static str> {
+    let stacks = stacks(args).unwrap_or_default();
+    let of = |s: Stack, words: &'static [&'static str]| if stacks.contains(&s) { words } else { &[] };
+    let special = [of(Stack::Quic, &["h3"]), of(Stack::Tls, &["h2"])].concat();
+    if stacks == [Stack::Quic] { special } else { [special, vec!["http/1.1"]].concat() }
 }
 
 /// What can be typed into a browser.
@@ -173,7 +191,7 @@ fn announce(
             "sctp_udp_ports": udp,
             "event": "serving", "dir": root.display().to_string(), "urls": urls,
             "certificate": shown.map(|s| s.path.display().to_string()), "sha256": shown.map(|s| s.sha256.clone()),
-            "versions": if args.plain { vec!["http/1.1"] } else { vec!["h3", "h2", "http/1.1"] },
+            "versions": versions(args),
             "pid": std::process::id(),
         }));
     }
@@ -189,7 +207,17 @@ fn announce(
             }
         }
         Some(s) => {
-            output.line("  HTTP/3 over QUIC, HTTP/2 and HTTP/1.1 over TLS");
+            let stacks = stacks(args).unwrap_or_default();
+            let spoken = [
+                (Stack::Quic, "HTTP/3 over QUIC"),
+                (Stack::Tls, "HTTP/2 and HTTP/1.1 over TLS"),
+                (Stack::SctpDtls, "HTTP/1.1 over SCTP over DTLS"),
+            ];
+            let spoken: Vec<_> = spoken.iter().filter(|(s, _)| stacks.contains(s)).map(|(_, text)| *text).collect();
+            output.line(&format!("  {}", spoken.join(", ")));
+            if let Some(port) = udp.first() {
+                output.line(&format!("  SCTP is at UDP port {port}"));
+            }
             output.line(&format!("Certificate {}", s.path.display()));
             output.line(&format!("  SHA-256 {}", s.sha256));
             if let Some(url) = urls.first().filter(|_| args.cert.is_none()) {

@@ -281,7 +281,7 @@ impl Pool {
                 Ok(Made::Shared(Box::new(Open { shared: Shared::H2(sender), transport, alive })))
             }
             HttpVersion::Http11 => {
-                let group = if stack == Stack::Sctp { connection.group().ok() } else { None };
+                let group = if stack.is_sctp() { connection.group().ok() } else { None };
                 if let Some(group) = group.filter(Group::has_streams) {
                     *lock(&place.streams) = Some((group, transport.clone()));
                 }
@@ -293,15 +293,15 @@ impl Pool {
     /// Names, addresses, protocols: whatever stands behind an origin, the needs and the race choose.
     async fn establish(&self, origin: &Origin) -> Result<Connection, Error> {
         let c = &self.config;
+        // SCTP is for those who ask for it by name, or for streams (decision 0023).
+        let streams = c.properties.explicit_preference(SelectionProperty::Multistreaming);
+        let sctp = c.stacks.iter().any(|s| s.is_sctp()) || streams.is_some_and(|p| p >= Preference::Prefer);
         let (security, eligible): (SecurityParameters, &[Stack]) = match origin.scheme {
             Scheme::Http => {
                 if let Some(v @ (HttpVersion::Http2 | HttpVersion::Http3)) = c.version {
                     return Err(Error::Needs(format!("{origin}: {v} needs https")));
                 }
-                // SCTP is for those who ask for it by name, or for streams (decision 0023).
-                let streams = c.properties.explicit_preference(SelectionProperty::Multistreaming);
-                let asked = c.stacks.contains(&Stack::Sctp) || streams.is_some_and(|p| p >= Preference::Prefer);
-                let eligible: &[Stack] = if asked { &[Stack::Tcp, Stack::Sctp] } else { &[Stack::Tcp] };
+                let eligible: &[Stack] = if sctp { &[Stack::Tcp, Stack::Sctp, Stack::SctpIp] } else { &[Stack::Tcp] };
                 (SecurityParameters::disabled(), eligible)
             }
             Scheme::Https => {
@@ -316,7 +316,10 @@ impl Pool {
                 security.alpn = versions.iter().map(|v| v.alpn().to_vec()).collect();
                 let eligible: &[Stack] = match c.version {
                     Some(HttpVersion::Http3) => &[Stack::Quic],
+                    // A stream of SCTP is a connection of HTTP/1.1.
+                    Some(HttpVersion::Http11) if sctp => &[Stack::Tls, Stack::SctpDtls],
                     Some(_) => &[Stack::Tls],
+                    None if sctp => &[Stack::Quic, Stack::Tls, Stack::SctpDtls],
                     None => &[Stack::Quic, Stack::Tls],
                 };
                 (security, eligible)

@@ -40,7 +40,7 @@ type H3Request = h3::server::RequestResolver<Session, Bytes>;
 pub(super) async fn serve(common: Arc<Common>, accepted: Accepted, who: Who, stop: watch::Receiver<bool>) {
     let client = Client { common, activity: Activity::new(), who };
     let done = match accepted {
-        Accepted::Group(group) if group.stack() == Some(Stack::Sctp) => serve_streams(client, group, stop).await,
+        Accepted::Group(group) if group.stack().is_some_and(Stack::is_sctp) => serve_streams(client, group, stop).await,
         Accepted::Group(group) => serve_h3(client, group, stop).await,
         // Of a listener that was not asked for sessions: a stream alone is not HTTP/3.
         Accepted::Connection(c) if c.stack() == Some(Stack::Quic) => {
@@ -185,7 +185,7 @@ async fn serve_h1(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
     });
     // A stream of an association ends alone: what is kept of it is dropped with it.
     let whole = match bytes.connection().stack() {
-        Some(Stack::Sctp) => None,
+        Some(s) if s.is_sctp() => None,
         _ => Some(bytes.connection().group().map_err(|e| e.to_string())?),
     };
     let limits = client.common.limits;

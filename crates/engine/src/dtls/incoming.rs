@@ -11,6 +11,7 @@ use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, Io};
 use crate::engine::Timer;
 use crate::event::ConnectionError;
+use crate::sctp::SessionEnd;
 use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::{Ecn, ErrorKind, Net, Transmit};
@@ -164,17 +165,17 @@ impl<N: Net> Engine<N> {
     /// there is a connection: that keeps it until the new handshake is finished.
     fn dtls_verified(&mut self, from: Caller, random: HelloRandom, p: Pending, ecn: Ecn) {
         let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get(from.channel) else { return };
-        let (holder, _) = peers.at(from.peer);
+        let ((holder, _), sctp) = (peers.at(from.peer), peers.sctp);
         if (holder.is_none() && peers.len() >= self.limits.udp_peers) || !self.dtls_has_room(from.channel, from.peer) {
             self.stats.refused += 1;
             return;
         }
-        let d = Dtls { random: Some(random), ..Dtls::new(p.session, from.channel, from.peer, p.since) };
+        let d = Dtls { random: Some(random), sctp, ..Dtls::new(p.session, from.channel, from.peer, p.since) };
         let key = self.dtlses.insert(d);
         // Room may have been made by a handshake from there.
         let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get(from.channel) else { return };
         let (holder, _) = peers.at(from.peer);
-        let stays = holder.and_then(|k| self.dtlses.get(k)).is_some_and(|d| d.conn.is_some());
+        let stays = holder.and_then(|k| self.dtlses.get(k)).is_some_and(Dtls::is_taken);
         let gone = self.dtls_peers_mut(from.channel).and_then(|peers| peers.verified(from.peer, key, stays));
         if let Some(gone) = gone {
             // What it said now would be heard by its successor.
@@ -189,8 +190,12 @@ impl<N: Net> Engine<N> {
 
     /// An incoming handshake has had its time.
     pub(crate) fn dtls_incoming_timeout(&mut self, key: Key) {
-        if self.dtlses.get(key).is_some_and(|d| d.conn.is_none() && d.attempt.is_none()) {
+        let Some(d) = self.dtlses.get(key).filter(|d| d.conn.is_none() && d.attempt.is_none()) else { return };
+        if !d.is_taken() {
             self.stats.refused += 1;
+            self.dtls_drop(key);
+        } else if d.associations == 0 {
+            // Nobody has opened an association in it, or the last one is over.
             self.dtls_drop(key);
         }
     }
@@ -201,7 +206,7 @@ impl<N: Net> Engine<N> {
         if self.dtlses.len() < self.limits.handshakes {
             return true;
         }
-        let shaking = |d: &Dtls| d.channel == channel && d.conn.is_none();
+        let shaking = |d: &Dtls| d.channel == channel && !d.is_taken();
         let all = || self.dtlses.iter().filter(|(_, d)| shaking(d)).map(|(k, d)| (k, d.remote.ip(), d.started));
         if all().count() < self.limits.handshakes {
             return true;
@@ -215,6 +220,15 @@ impl<N: Net> Engine<N> {
 
     /// A client's handshake is finished.
     pub(super) fn dtls_arrived(&mut self, listener: Key, key: Key) {
+        if self.dtlses.get(key).is_some_and(|d| d.sctp.is_some()) {
+            let Some((channel, remote)) = self.dtlses.get(key).map(|d| (d.channel, d.remote)) else { return };
+            if let Some(old) = self.dtls_peers_mut(channel).and_then(|peers| peers.takes_over(remote, key)) {
+                self.dtls_superseded(old);
+            }
+            // It has its time for an association.
+            self.timers.push(self.now + INCOMING_TIMEOUT, Timer::DtlsIncoming(key));
+            return;
+        }
         // The program takes nothing, and no kernel keeps this for it.
         let room = !self.is_full(listener) && self.conns.len() < self.limits.connections;
         let (Some(l), Some(d)) = (self.listeners.get(listener).filter(|_| room), self.dtlses.get(key)) else {
@@ -242,6 +256,11 @@ impl<N: Net> Engine<N> {
         let Some(d) = self.dtlses.get_mut(key) else { return };
         let error = ConnectionError::Net(ErrorKind::ConnectionReset.into());
         d.session.forget();
+        if let Some(socket) = d.sctp {
+            let remote = d.remote;
+            self.sctp_session_lost(socket, remote, &SessionEnd::Superseded);
+            return self.dtls_drop(key);
+        }
         d.lost = Some(error.clone());
         match d.conn {
             Some(conn) => {

@@ -188,7 +188,13 @@ impl<N: Net> Engine<N> {
                 }
                 What::Sctp(k) => {
                     let Some(s) = self.sctps.get(k) else { continue };
-                    if s.answered_after(self.now).is_none() {
+                    let answered = s.answered_after(self.now).is_some();
+                    if s.stack == Stack::SctpDtls {
+                        // It is withdrawn with its session.
+                        if !answered && self.now - s.started >= fair {
+                            lessons.now.push((key, silent));
+                        }
+                    } else if !answered {
                         lessons.trials.push((a.what, key, silent, s.started + fair));
                     }
                 }

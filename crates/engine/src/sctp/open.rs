@@ -1,7 +1,7 @@
 //! Associations that are opened, by us in a race or by a peer at a listener, and the streams that both open on them.
 
 use super::wire::{ADAPTATION, PPID_DATA};
-use super::{Profile, Sctp, SctpEnd};
+use super::{Below, Profile, Sctp, SctpEnd};
 use crate::conn::{ConnectionState, Io};
 use crate::engine::Timer;
 use crate::establish::{Trial, What};
@@ -28,8 +28,20 @@ const UNANSWERED: u32 = 3;
 /// And not sooner than this: between two of them there is a retransmission timeout more (RFC 9260 section 8.3).
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// Where an association is to lead.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct There<'a> {
+    pub(crate) below: Below,
+    /// With the SCTP port.
+    pub(crate) addr: SocketAddr,
+    /// Where there is UDP below.
+    pub(crate) udp_port: u16,
+    /// Who the peer has to be, where there is DTLS below.
+    pub(crate) name: &'a str,
+}
+
 /// What of a request an endpoint is made for.
-fn profile(request: &Compiled, role: Role) -> Profile {
+fn profile(request: &Compiled, role: Role, mtu: u16) -> Profile {
     use neater_property::Scheduler as S;
     let properties = &request.properties;
     let scheduler = match properties.connection.scheduler {
@@ -41,6 +53,7 @@ fn profile(request: &Compiled, role: Role) -> Profile {
         S::WeightedFairQueueing => Scheduler::WeightedFair,
     };
     Profile {
+        mtu,
         heartbeats: properties.preference(P::KeepAlive, role) >= Preference::NoPreference,
         keep_alive: keep_alive(properties, role),
         scheduler,
@@ -61,11 +74,11 @@ impl<N: Net> Engine<N> {
         &mut self,
         conn: Key,
         candidate: Option<CandidateId>,
-        addr: SocketAddr,
+        there: There<'_>,
         request: &Arc<Compiled>,
         options: &SocketOptions,
-        udp_port: u16,
     ) -> Result<Key, AttemptError> {
+        let There { below, addr, udp_port, .. } = there;
         // A UDP socket that is not connected does not tell that there is no route until it sends.
         let addr = crate::establish::with_scope(addr, options.interface);
         if !self.may_have_route(addr) {
@@ -73,8 +86,8 @@ impl<N: Net> Engine<N> {
         }
         // With the scope of a link-local address.
         let mut route = addr;
-        route.set_port(udp_port);
-        let end = self.sctp_client_end(addr, request, options)?;
+        route.set_port(if below == Below::Ip { 0 } else { udp_port });
+        let end = self.sctp_client_end(There { addr, ..there }, route, request, options)?;
         let now = self.now;
         let Some(e) = self.sctp_ends.get_mut(end) else { return Err(AttemptError::NoAddress) };
         let to = Route { layer: LayerId(0), remote: route };
@@ -109,18 +122,22 @@ impl<N: Net> Engine<N> {
     /// An endpoint on a socket for this way that has no association with the peer yet.
     fn sctp_client_end(
         &mut self,
-        addr: SocketAddr,
+        There { below, addr, name, .. }: There<'_>,
+        route: SocketAddr,
         request: &Arc<Compiled>,
         options: &SocketOptions,
     ) -> Result<Key, AttemptError> {
         // Associations share a socket unless the socket itself was asked to be special.
         let plain = options.local.is_none() && options.set.is_empty() && options.temporary_address.is_none();
+        let at = options.local.map(|l| l.ip()).filter(|ip| below == Below::Ip && !ip.is_unspecified());
         let sharing = (addr.is_ipv6(), options.interface, request.isolation);
         let shared = self.sctp_clients.iter().find(|(of, _)| plain && *of == sharing).map(|(_, k)| *k);
-        let socket = match shared {
+        let socket = match shared.filter(|_| below == Below::Udp) {
+            _ if below == Below::Ip => self.sctp_ip_socket(addr, options)?,
+            _ if below == Below::Dtls => self.open_sctp_session((route, name), request, options)?,
             Some(k) => k,
             None => {
-                let k = self.open_sctp_socket(addr, options, false)?;
+                let k = self.open_sctp_socket(addr, options, below, false)?;
                 if plain {
                     self.sctp_clients.push((sharing, k));
                 }
@@ -129,11 +146,14 @@ impl<N: Net> Engine<N> {
                 k
             }
         };
-        let profile = profile(request, Role::Initiate);
+        let mtu = self.sctp_mtu(options.local.map(|l| l.ip()), Some(addr.ip()));
+        let profile = profile(request, Role::Initiate, mtu);
         let ends = self.sctp_sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
-        let free = |e: &SctpEnd| e.profile == profile && !self.is_sctp_peer(e, addr.port());
+        let free = |e: &SctpEnd| {
+            e.profile == profile && e.at == at && e.listener.is_none() && !self.is_sctp_peer(e, addr.port())
+        };
         let found = ends.into_iter().flatten().take(ENDS_ASKED).find(|k| self.sctp_ends.get(*k).is_some_and(free));
-        match found.or_else(|| self.open_sctp_end(socket, 0, profile, None)) {
+        match found.or_else(|| self.open_sctp_end(socket, (at, 0), profile, None)) {
             Some(end) => Ok(end),
             None => {
                 self.tidy_sctp_socket(socket);
@@ -159,7 +179,15 @@ impl<N: Net> Engine<N> {
         remotes: Arc<[RemoteEndpoint]>,
         client: bool,
     ) -> Key {
+        let socket = self.sctp_ends.get(end).map(|e| e.socket);
+        let stack = socket.and_then(|s| self.sctp_sockets.get(s)).map_or(Stack::Sctp, |s| s.below.stack());
+        let dtls = socket.and_then(|s| self.sctp_session(s, route));
+        if let Some(session) = dtls.and_then(|d| self.dtlses.get_mut(d)) {
+            session.join();
+        }
         let key = self.sctps.insert(Sctp {
+            stack,
+            dtls,
             end,
             id,
             client,
@@ -213,9 +241,11 @@ impl<N: Net> Engine<N> {
         let now = self.now;
         let Some(a) = self.sctps.get_mut(key) else { return };
         a.answered = true;
-        let (attempt, remote, rtt) = (a.attempt, a.remote, now - a.started);
+        let (attempt, stack, remote, rtt) = (a.attempt, a.stack, a.remote, now - a.started);
         match attempt {
-            Some((conn, candidate)) => self.reachable(conn, candidate, Stack::Sctp, remote, rtt),
+            // The answer to the client's hello was the first.
+            Some(_) if stack == Stack::SctpDtls => {}
+            Some((conn, candidate)) => self.reachable(conn, candidate, stack, remote, rtt),
             None => self.sctp_trial_passed(key),
         }
     }
@@ -234,6 +264,12 @@ impl<N: Net> Engine<N> {
     pub(crate) fn sctp_abandon(&mut self, key: Key) {
         let Some(a) = self.sctps.get_mut(key) else { return };
         a.attempt = None;
+        if a.stack == Stack::SctpDtls {
+            // The handshake of its session does not go on: it would make the peer keep state.
+            let end = a.end;
+            self.sctp_drop(key);
+            return self.sctp_end_over(end);
+        }
         if a.lost.is_none() && a.answered {
             self.sctp_drop(key);
         } else if a.lost.is_none() {
@@ -328,26 +364,31 @@ impl<N: Net> Engine<N> {
         self.mark_sctp_of(key);
     }
 
-    /// Listens at an SCTP port of a UDP socket, which several listeners of this engine may share.
+    /// Listens at an SCTP port of a socket, which several listeners of this engine may share.
     pub(crate) fn sctp_listen(
         &mut self,
         listener: Key,
-        port: u16,
+        (below, port): (Below, u16),
         options: &SocketOptions,
         request: &Arc<Compiled>,
     ) -> Result<(Key, SocketAddr), AttemptError> {
         let Some(addr) = options.local else { return Err(AttemptError::NoAddress) };
-        let same = |s: &super::SctpSocket| s.server && s.options == *options && addr.port() != 0;
+        let same = |s: &super::SctpSocket| s.server && s.below == below && s.options == *options && addr.port() != 0;
         let shared = self.sctp_sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
+        let at = Some(addr.ip()).filter(|ip| below == Below::Ip && !ip.is_unspecified());
         let socket = match shared {
+            _ if below == Below::Ip => self.sctp_ip_socket(addr, options)?,
+            // Its clients are shown the certificate of one listener.
+            _ if below == Below::Dtls => self.listen_sctp_sessions(listener, addr, options)?,
             Some(k) => k,
-            None => self.open_sctp_socket(addr, options, true)?,
+            None => self.open_sctp_socket(addr, options, below, true)?,
         };
-        let profile = profile(request, Role::Listen);
+        let mtu = self.sctp_mtu(Some(addr.ip()), None);
+        let profile = profile(request, Role::Listen, mtu);
         // A listener that has stopped may have left its port with connections on it.
-        let left = self.sctp_sockets.get(socket).and_then(|s| s.ends.get(&port).copied());
+        let left = self.sctp_sockets.get(socket).and_then(|s| s.ends.get(&(port, at)).copied());
         let left = left.filter(|k| self.sctp_ends.get(*k).is_some_and(|e| e.listener.is_none()));
-        let end = left.or_else(|| self.open_sctp_end(socket, port, profile, Some(listener)));
+        let end = left.or_else(|| self.open_sctp_end(socket, (at, port), profile, Some(listener)));
         let Some(end) = end else {
             self.tidy_sctp_socket(socket);
             return Err(Self::sctp_cannot(ErrorKind::AddrInUse));
@@ -355,15 +396,19 @@ impl<N: Net> Engine<N> {
         let Some(e) = self.sctp_ends.get_mut(end) else { return Err(AttemptError::NoAddress) };
         e.listener = Some(listener);
         e.endpoint.set_accept(true);
+        e.endpoint.set_reserved(false);
         let port = e.endpoint.port();
         let Some(s) = self.sctp_sockets.get(socket) else { return Err(AttemptError::NoAddress) };
         let bound = self.net.local_addr(s.sock).map_err(AttemptError::Net)?;
-        Ok((end, SocketAddr::new(bound.ip(), port)))
+        Ok((end, SocketAddr::new(at.unwrap_or(bound.ip()), port)))
     }
 
-    /// The UDP port of a listener's endpoint.
+    /// The UDP port of a listener's endpoint, if there is UDP under it.
     pub(crate) fn sctp_udp_port(&self, end: Key) -> Option<u16> {
         let s = self.sctp_sockets.get(self.sctp_ends.get(end)?.socket)?;
+        if s.below == Below::Ip {
+            return None;
+        }
         Some(self.net.local_addr(s.sock).ok()?.port())
     }
 
@@ -378,6 +423,9 @@ impl<N: Net> Engine<N> {
     pub(crate) fn release_sctp_listener(&mut self, end: Key) {
         if let Some(e) = self.sctp_ends.get_mut(end) {
             e.endpoint.set_accept(false);
+            // The next listener at the port may be another program's.
+            let below = self.sctp_sockets.get(e.socket).map(|s| s.below);
+            e.endpoint.set_reserved(below == Some(Below::Ip));
             e.listener = None;
             if e.is_unused() {
                 // Whoever listens next at this port is not to wait.

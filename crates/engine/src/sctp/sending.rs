@@ -96,7 +96,8 @@ impl<N: Net> Engine<N> {
     pub(crate) fn sctp_give_way(&mut self, conn: Key, needed: usize, options: &crate::SendOptions) -> bool {
         let Some(c) = self.conns.get_mut(conn) else { return false };
         let how = how(&c.request.properties, options);
-        if c.stack != Some(Stack::Sctp) || !how.unreliable || !options.end_of_message || c.tx.in_message || c.framed() {
+        let sctp = c.stack.is_some_and(Stack::is_sctp);
+        if !sctp || !how.unreliable || !options.end_of_message || c.tx.in_message || c.framed() {
             return false;
         }
         let mut less = Vec::new();

@@ -1,11 +1,15 @@
-//! The UDP sockets that SCTP associations share (RFC 6951), and the SCTP ports on them.
+//! The sockets that SCTP associations share, and the SCTP ports on them: of UDP (RFC 6951), and of IP itself where this process may.
 //!
 //! A socket has several SCTP ports, each with a [`neater_sctp::Endpoint`]: a listener's, or one of a client's. Two associations
 //! with the same peer need two ports of ours (RFC 9260 section 1.3), so a client takes another one when it must. A packet's
 //! destination port leads to the endpoint, which knows its associations.
+//!
+//! Straight over IP there is one socket for each family of addresses (and for each interface and codepoint that somebody insists on),
+//! for listeners and clients alike. It gets the packets of all programs on this host: those to a port that nobody here has are
+//! another's, and are passed over.
 
 use super::wire::ADAPTATION;
-use super::{ICMP_BUDGET, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket, Train};
+use super::{Below, ICMP_BUDGET, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket};
 use crate::Engine;
 use crate::engine::Timer;
 use crate::establish::What;
@@ -15,9 +19,9 @@ use core::time::Duration;
 use hashbrown::HashMap;
 use neater_base::Key;
 use neater_base::net::{self, Ecn, ErrorKind, IcmpError, Net, Ready, RecvBatch, SocketOption, SocketOptions};
-use neater_sctp::{AssociationConfig, Config, Endpoint, Extensions, Layer, LayerId, Route, Scheduler, Transmit};
-use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use neater_sctp::{AssociationConfig, Config, Endpoint, Extensions, Layer, LayerId, Route, Scheduler, Train};
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 
 /// What one UDP packet can hold: the packets of a train must fit into it together.
 const UDP_MAX: usize = 65_507;
@@ -30,7 +34,7 @@ const EPHEMERAL: (u16, u16) = (49_152, 65_535);
 /// How often a port is drawn that nobody has, before giving up.
 const PORT_TRIES: usize = 64;
 /// A socket whose last association is over answers for as long what the peer may have missed.
-pub(super) const LINGER: Duration = Duration::from_secs(3);
+pub(crate) const LINGER: Duration = Duration::from_secs(3);
 /// NATs forget idle UDP flows within 30 seconds, some sooner (RFC 4787 section 4.3): encapsulated paths speak more often.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The receive buffer of an association, which is one for all its streams, by what is kept of datagrams: 1 MB if nothing else
@@ -42,61 +46,89 @@ const INITS: u32 = 5;
 /// How many streams each side may open: half of these numbers are one side's.
 const STREAMS: u16 = 4096;
 /// The longest SCTP packet that is ever written.
-const PACKET_MAX: usize = 9216;
+const PACKET_MAX: u16 = 9216;
+/// What every path takes (RFC 8200 section 5).
+const LEAST_MTU: u16 = 1280;
 
 impl<N: Net> Engine<N> {
-    /// Opens a UDP socket that speaks SCTP; `server`: peers send to it first.
+    /// The socket straight over IP for this family of addresses, opened if there is none.
+    pub(super) fn sctp_ip_socket(&mut self, family: SocketAddr, options: &SocketOptions) -> Result<Key, AttemptError> {
+        let mut options = SocketOptions { local: None, reuse_address: false, ..options.clone() };
+        options.set.retain(|o| !matches!(o, SocketOption::NoUdpChecksum(_)));
+        let v6 = family.is_ipv6();
+        let same = |s: &SctpSocket| s.below == Below::Ip && s.v6 == v6 && s.options == options;
+        let known = self.sctp_sockets.iter().find(|(_, s)| same(s)).map(|(k, _)| k);
+        if let Some(key) = known {
+            return Ok(key);
+        }
+        let key = self.open_sctp_socket(family, &options, Below::Ip, true)?;
+        // Nothing can have come yet, but no event is promised before it was tried.
+        self.sctp_socket_readable(key);
+        Ok(key)
+    }
+
+    /// Opens a socket that speaks SCTP; `server`: peers send to it first.
     pub(super) fn open_sctp_socket(
         &mut self,
         family: SocketAddr,
         options: &SocketOptions,
+        below: Below,
         server: bool,
     ) -> Result<Key, AttemptError> {
-        let mut with = options.clone();
-        with.set.push(SocketOption::ReceiveBuffer(SOCKET_BUFFER));
-        with.set.push(SocketOption::SendBuffer(SOCKET_BUFFER));
-        // Packets are shorter than any path is narrow (RFC 8200 section 5), and nobody on it is to cut them.
-        with.set.push(SocketOption::DontFragment(true));
-        if !server {
-            // A refused port or a missing route is the end of an attempt, which need not wait for a timeout then.
-            with.set.push(SocketOption::IcmpErrors(true));
-        }
+        let with = wishes(options);
         let key = self.sctp_sockets.next_key();
-        let sock = self.net.udp(Owner::SctpSocket(key).token(), family, &with).map_err(AttemptError::Net)?;
-        let options = options.clone();
-        self.sctp_sockets.insert(SctpSocket {
-            sock,
-            ends: BTreeMap::new(),
-            nobody: None,
-            whole: true,
-            writable: true,
-            blocked: None,
-            waiting: Vec::new(),
-            server,
-            options,
-        });
+        let token = Owner::SctpSocket(key).token();
+        let sock = match below {
+            Below::Ip => self.net.raw(token, PROTOCOL, family, &with),
+            // DTLS has sockets of its own.
+            Below::Udp | Below::Dtls => self.net.udp(token, family, &with),
+        };
+        let sock = sock.map_err(AttemptError::Net)?;
+        self.sctp_sockets.insert(SctpSocket::new(sock, below, family.is_ipv6(), options, server));
         Ok(key)
     }
 
-    /// An endpoint on a socket, at this SCTP port or, for 0, at one that nobody has. `None`: the port is taken.
+    /// An endpoint on a socket, at this SCTP port or, for 0, at one that nobody has; and at this address alone, where the socket
+    /// has all. `None`: the port is taken.
     pub(super) fn open_sctp_end(
         &mut self,
         socket: Key,
-        port: u16,
+        (at, port): (Option<IpAddr>, u16),
         profile: Profile,
         listener: Option<Key>,
     ) -> Option<Key> {
         let s = self.sctp_sockets.get(socket)?;
+        let has = |s: &SctpSocket, p: u16| s.ends.range((p, None)..).next().is_some_and(|((port, _), _)| *port == p);
+        // What is sent straight to this host comes to every such socket.
+        let others = |p: u16| self.sctp_sockets.iter().any(|(_, o)| o.below == Below::Ip && has(o, p));
+        let taken = |p: &u16| if s.below == Below::Ip { others(*p) } else { has(s, *p) };
         let port = match port {
             0 => (0..PORT_TRIES)
                 .map(|_| EPHEMERAL.0 + self.rng.below(u64::from(EPHEMERAL.1 - EPHEMERAL.0) + 1) as u16)
-                .find(|p| !s.ends.contains_key(p))?,
-            p if s.ends.contains_key(&p) => return None,
+                .find(|p| !taken(p))?,
+            p if s.ends.contains_key(&(p, at)) => return None,
             p => p,
         };
-        let key = self.make_sctp_end(socket, port, profile, listener);
-        self.sctp_sockets.get_mut(socket)?.ends.insert(port, key);
+        let key = self.make_sctp_end(socket, (at, port), profile, listener);
+        self.sctp_sockets.get_mut(socket)?.ends.insert((port, at), key);
         Some(key)
+    }
+
+    /// The largest IP packet that leaves this host towards an address, as far as can be known here: by the interface of the source
+    /// address, or the largest of all.
+    pub(super) fn sctp_mtu(&mut self, local: Option<IpAddr>, remote: Option<IpAddr>) -> u16 {
+        let local = local.filter(|ip| !ip.is_unspecified()).or_else(|| self.net.source_for(remote?));
+        let of = |i: &&net::Interface| local.is_none_or(|ip| i.addrs.iter().any(|a| a.addr == ip));
+        let mtu = self.net.interfaces().iter().filter(|i| i.up).filter(of).map(|i| i.mtu).max();
+        u16::try_from(mtu.unwrap_or_default()).unwrap_or(u16::MAX).max(LEAST_MTU)
+    }
+
+    /// The packet layer that a socket is (decision 0027).
+    fn sctp_layer(&self, socket: Key, mtu: u16) -> Layer {
+        let Some(s) = self.sctp_sockets.get(socket) else { return Layer::udp() };
+        let overhead = s.overhead();
+        let authenticates = s.below == Below::Dtls;
+        Layer { mtu: mtu.min(PACKET_MAX + overhead), overhead, authenticates, ..Layer::udp() }
     }
 
     /// The most that the receive buffer of an association grows to.
@@ -104,7 +136,15 @@ impl<N: Net> Engine<N> {
         u32::try_from(self.limits.datagram_buffer.saturating_mul(RECEIVE_FACTOR)).unwrap_or(u32::MAX)
     }
 
-    fn make_sctp_end(&mut self, socket: Key, port: u16, profile: Profile, listener: Option<Key>) -> Key {
+    fn make_sctp_end(
+        &mut self,
+        socket: Key,
+        (at, port): (Option<IpAddr>, u16),
+        profile: Profile,
+        listener: Option<Key>,
+    ) -> Key {
+        let layer = self.sctp_layer(socket, profile.mtu);
+        let below = self.sctp_sockets.get(socket).map_or(Below::Udp, |s| s.below);
         let secret = self.config.shared_secret.unwrap_or(self.config.seed);
         let association = AssociationConfig {
             outbound_streams: STREAMS,
@@ -122,12 +162,15 @@ impl<N: Net> Engine<N> {
             // The system chooses the source of a packet by where it goes: at another address of a peer that has several, we would
             // be somebody that it does not know, and be answered as such, with an ABORT chunk (RFC 9260 section 8.4).
             max_paths: 1,
+            base_packet: LEAST_MTU - layer.overhead,
             ..AssociationConfig::default()
         };
         let config = Config {
-            layers: vec![Layer::udp()],
+            layers: vec![layer],
             port,
             accept: listener.is_some(),
+            // A listener has its port for itself; that of a client may also be another program's, of which nothing is known.
+            reserved: below == Below::Ip && listener.is_none(),
             max_associations: self.limits.connections,
             max_per_source: self.limits.sctp_per_source,
             association,
@@ -140,6 +183,7 @@ impl<N: Net> Engine<N> {
         let associations = HashMap::with_hasher(foldhash::fast::FixedState::with_seed(self.rng.u64()));
         self.sctp_ends.insert(SctpEnd {
             socket,
+            at,
             endpoint,
             associations,
             listener,
@@ -148,19 +192,19 @@ impl<N: Net> Engine<N> {
             armed: None,
             ending: VecDeque::new(),
             hungry: Vec::new(),
-            left: None,
         })
     }
 
     /// Whoever answers packets to a port that nobody has, as RFC 9260 section 8.4 says: INIT with ABORT, so that a peer need not find
     /// out by its timers, and within the bounds on answers to a source.
     fn sctp_nobody(&mut self, socket: Key, port: u16) -> Option<Key> {
-        let known = self.sctp_sockets.get(socket)?.nobody;
-        let key = match known {
+        let s = self.sctp_sockets.get(socket).filter(|s| s.below != Below::Ip)?;
+        let key = match s.nobody {
             Some(key) => key,
             None => {
-                let profile = Profile { heartbeats: false, keep_alive: None, scheduler: Scheduler::FirstCome };
-                let key = self.make_sctp_end(socket, port, profile, None);
+                let scheduler = Scheduler::FirstCome;
+                let profile = Profile { heartbeats: false, keep_alive: None, scheduler, mtu: LEAST_MTU };
+                let key = self.make_sctp_end(socket, (None, port), profile, None);
                 self.sctp_sockets.get_mut(socket)?.nobody = Some(key);
                 key
             }
@@ -181,27 +225,48 @@ impl<N: Net> Engine<N> {
                 }
                 return false;
             }
-            let most = self.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX);
-            let Some(train) = gather(end, now, most, &mut self.packet) else { return false };
+            let sealed = s.below == Below::Dtls;
+            // A session has one datagram for each packet.
+            let most = if sealed { 1 } else { self.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX) };
+            self.packet.resize(UDP_MAX, 0);
+            let Some(train) = end.endpoint.poll_train(now, &mut self.packet, most) else { return false };
             let contents = &self.packet[..train.len];
+            let from = end.at;
             if train.whole != s.whole {
                 // Rare: chunks that were cut when packets could be longer. Without the option they travel like any UDP datagram.
                 s.whole = train.whole;
                 let _ = self.net.set(s.sock, SocketOption::DontFragment(train.whole));
             }
-            match self.net.send(s.sock, &train.transmit(contents)) {
+            let sent = if sealed {
+                let (socket, packet) = (end.socket, core::mem::take(&mut self.packet));
+                let sent = self.sctp_seal(socket, train.route.remote, &packet[..train.len]);
+                self.packet = packet;
+                sent
+            } else {
+                self.net.send(s.sock, &transmit(&train, from, contents))
+            };
+            match sent {
                 Ok(()) => {}
                 Err(e) if e.is_would_block() => {
+                    // The session keeps its own.
+                    let kept = (!sealed).then(|| (train, from, self.packet[..train.len].to_vec()));
+                    let Some(s) = self.sctp_ends.get(key).and_then(|end| self.sctp_sockets.get_mut(end.socket)) else {
+                        return false;
+                    };
                     s.writable = false;
-                    s.blocked = Some((train, contents.to_vec()));
+                    s.blocked = kept;
                     s.waiting.push(key);
                     return false;
                 }
+                Err(e) if e.kind == ErrorKind::MessageTooLarge => self.sctp_too_large(key, train.route),
                 // Lost like any packet.
-                Err(e) if matches!(e.kind, ErrorKind::MessageTooLarge | ErrorKind::NoBuffers) => {}
+                Err(e) if e.kind == ErrorKind::NoBuffers => {}
+                // What strangers say of a session, its peer knows better.
+                Err(_) if sealed => {}
                 Err(e) => {
                     // The socket is shared: what it reports here may be about an earlier datagram to somebody else.
-                    let (socket, to) = (end.socket, train.route.remote);
+                    let to = train.route.remote;
+                    let Some(socket) = self.sctp_ends.get(key).map(|end| end.socket) else { return false };
                     if !self.sctp_icmp_errors(socket) {
                         self.sctp_refused(socket, to, e);
                     }
@@ -220,15 +285,15 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    fn sctp_socket_writable(&mut self, key: Key) {
+    pub(super) fn sctp_socket_writable(&mut self, key: Key) {
         let Some(s) = self.sctp_sockets.get_mut(key) else { return };
         s.writable = true;
-        if let Some((train, contents)) = s.blocked.take()
-            && let Err(e) = self.net.send(s.sock, &train.transmit(&contents))
+        if let Some((train, from, contents)) = s.blocked.take()
+            && let Err(e) = self.net.send(s.sock, &transmit(&train, from, &contents))
             && e.is_would_block()
         {
             s.writable = false;
-            s.blocked = Some((train, contents));
+            s.blocked = Some((train, from, contents));
             return;
         }
         for end in core::mem::take(&mut s.waiting) {
@@ -237,7 +302,8 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn sctp_socket_readable(&mut self, key: Key) {
-        let Some(sock) = self.sctp_sockets.get(key).map(|s| s.sock) else { return };
+        // A session's packets come by way of the session.
+        let Some(sock) = self.sctp_sockets.get(key).filter(|s| s.channel.is_none()).map(|s| s.sock) else { return };
         let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         let mut budget = RECV_BUDGET;
         loop {
@@ -251,7 +317,7 @@ impl<N: Net> Engine<N> {
                 Ok(n) => {
                     for (meta, data) in batch.filled() {
                         for one in data.chunks(meta.stride.max(1)) {
-                            self.sctp_datagram(key, meta.source, meta.ecn == Ecn::Ce, one);
+                            self.sctp_datagram(key, meta.source, meta.local, meta.ecn == Ecn::Ce, one);
                         }
                     }
                     if n == 0 {
@@ -266,12 +332,19 @@ impl<N: Net> Engine<N> {
         self.batch = Some(batch);
     }
 
-    /// A UDP datagram has come; the port in the common header (RFC 9260 section 3.1) says for which endpoint.
-    fn sctp_datagram(&mut self, socket: Key, from: SocketAddr, marked: bool, data: &[u8]) {
+    /// A packet has come; the port in the common header (RFC 9260 section 3.1) says for which endpoint.
+    pub(crate) fn sctp_datagram(
+        &mut self,
+        socket: Key,
+        from: SocketAddr,
+        to: Option<IpAddr>,
+        marked: bool,
+        data: &[u8],
+    ) {
         let now = self.now;
         let Some(s) = self.sctp_sockets.get(socket) else { return };
         let Some(port) = data.get(2..4).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
-        let known = s.ends.get(&port).copied();
+        let known = s.end_at(to.filter(|_| s.below == Below::Ip), port);
         let Some(key) = known.or_else(|| self.sctp_nobody(socket, port)) else { return };
         let Some(end) = self.sctp_ends.get_mut(key) else { return };
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
@@ -280,37 +353,92 @@ impl<N: Net> Engine<N> {
     }
 
     /// Takes the ICMP errors of a socket to those whom they concern. True if there were any.
+    ///
+    /// Anybody can send such a message. What is believed quotes a packet of ours, with a tag that no stranger knows (RFC 9260 section
+    /// 10, ICMP5 to ICMP9, and RFC 6951 section 5.5), or is this host's own.
     fn sctp_icmp_errors(&mut self, key: Key) -> bool {
-        let Some(sock) = self.sctp_sockets.get(key).map(|s| s.sock) else { return false };
+        let Some((sock, below)) = self.sctp_sockets.get(key).map(|s| (s.sock, s.below)) else { return false };
         let mut any = false;
         for _ in 0..ICMP_BUDGET {
-            let Some(IcmpError { destination, mtu, error, .. }) = self.net.take_icmp_error(sock) else { break };
+            let Some(error) = self.net.take_icmp_error(sock) else { break };
             any = true;
-            if let (Some(to), None) = (destination, mtu) {
-                self.sctp_refused(key, to, error);
+            let Some(to) = error.destination else { continue };
+            let to = if below == Below::Ip { SocketAddr::new(to.ip(), 0) } else { to };
+            if error.quoted.as_slice().is_empty() {
+                // That a packet is too large is told by the call that sends it, too.
+                if error.offender.is_none() && error.mtu.is_none() {
+                    self.sctp_refused(key, to, error.error);
+                }
+                continue;
             }
+            self.sctp_icmp(key, to, &error);
         }
         any
     }
 
+    /// An ICMP error that quotes a packet.
+    fn sctp_icmp(&mut self, socket: Key, to: SocketAddr, error: &IcmpError) {
+        let now = self.now;
+        let quoted = error.quoted.as_slice();
+        let Some(s) = self.sctp_sockets.get(socket) else { return };
+        let Some(port) = quoted.get(..2).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
+        let route = Route { layer: LayerId(0), remote: to };
+        let of_port = s.ends.range((port, None)..).take_while(|((p, _), _)| *p == port).map(|(_, end)| *end);
+        let ends: Vec<Key> = of_port.collect();
+        for end in ends {
+            let Some(e) = self.sctp_ends.get_mut(end) else { continue };
+            let Some(id) = e.endpoint.quoted(route, quoted) else { continue };
+            let association = e.associations.get(&id).copied();
+            let what = translate(error, to.is_ipv6(), self.sctp_sockets.get(socket).map_or(0, SctpSocket::overhead));
+            if let Some((key, a)) = association.and_then(|k| Some((k, self.sctps.get(k)?)))
+                && !a.connected
+                && !matches!(what, Some(neater_sctp::IcmpError::PacketTooBig { .. }))
+            {
+                // To an attempt it is the end.
+                return self.sctp_attempt_refused(key, error.error);
+            }
+            if let (Some(what), Some(e)) = (what, self.sctp_ends.get_mut(end)) {
+                e.endpoint.handle_icmp(now, route, what, quoted);
+                self.mark_sctp(end);
+            }
+            return;
+        }
+    }
+
+    /// This host does not take packets of that length towards there: what is sent is measured by the interface from now on.
+    fn sctp_too_large(&mut self, end: Key, route: Route) {
+        let (now, at) = (self.now, self.sctp_ends.get(end).and_then(|e| e.at));
+        let mtu = self.sctp_mtu(at, Some(route.remote.ip()));
+        let Some(e) = self.sctp_ends.get_mut(end) else { return };
+        let Some(s) = self.sctp_sockets.get(e.socket) else { return };
+        let size = mtu.saturating_sub(s.overhead());
+        let packet: Vec<u8> = self.packet.iter().take(net::Quoted::MAX).copied().collect();
+        e.endpoint.handle_icmp(now, route, neater_sctp::IcmpError::PacketTooBig { size }, &packet);
+    }
+
     /// The network does not take packets to an address. For an attempt that is the end; an association that works otherwise has
     /// its own timers.
-    fn sctp_refused(&mut self, socket: Key, to: SocketAddr, error: neater_base::net::NetError) {
+    fn sctp_refused(&mut self, socket: Key, to: SocketAddr, error: net::NetError) {
         let hit: Vec<_> = self
             .sctps
             .iter()
             .filter(|(_, a)| a.route == to && !a.connected && !a.over)
             .filter(|(_, a)| self.sctp_ends.get(a.end).is_some_and(|e| e.socket == socket))
-            .map(|(k, a)| (k, a.attempt))
+            .map(|(k, _)| k)
             .collect();
-        for (key, attempt) in hit {
-            match attempt {
-                Some((conn, candidate)) => {
-                    self.attempt_failed(conn, candidate, What::Sctp(key), AttemptError::Net(error));
-                }
-                // It was withdrawn, and is no longer silent.
-                None => self.sctp_trial_passed(key),
+        for key in hit {
+            self.sctp_attempt_refused(key, error);
+        }
+    }
+
+    pub(super) fn sctp_attempt_refused(&mut self, key: Key, error: net::NetError) {
+        match self.sctps.get(key).map(|a| a.attempt) {
+            Some(Some((conn, candidate))) => {
+                self.attempt_failed(conn, candidate, What::Sctp(key), AttemptError::Net(error));
             }
+            // It was withdrawn, and is no longer silent.
+            Some(None) => self.sctp_trial_passed(key),
+            None => {}
         }
     }
 
@@ -323,10 +451,10 @@ impl<N: Net> Engine<N> {
 
     pub(crate) fn sctp_end_over(&mut self, key: Key) {
         let Some(end) = self.sctp_ends.get(key).filter(|e| e.is_unused()) else { return };
-        let (socket, port) = (end.socket, end.endpoint.port());
+        let (socket, at) = (end.socket, (end.endpoint.port(), end.at));
         self.sctp_ends.remove(key);
         let Some(s) = self.sctp_sockets.get_mut(socket) else { return };
-        s.ends.remove(&port);
+        s.ends.remove(&at);
         self.tidy_sctp_socket(socket);
     }
 
@@ -337,70 +465,51 @@ impl<N: Net> Engine<N> {
                 if let Some(nobody) = s.nobody {
                     self.sctp_ends.remove(nobody);
                 }
-                self.net.close(s.sock);
-            }
-        }
-    }
-}
-
-/// Collects packets of one length to one place, which leave as a train. What does not fit to it waits in [`SctpEnd::left`].
-fn gather(end: &mut SctpEnd, now: neater_base::Instant, most: usize, packet: &mut Vec<u8>) -> Option<Train> {
-    if packet.len() < UDP_MAX + PACKET_MAX {
-        packet.resize(UDP_MAX + PACKET_MAX, 0);
-    }
-    let mut train: Option<Train> = None;
-    loop {
-        let at = train.as_ref().map_or(0, |t| t.len);
-        let one = match end.left.take() {
-            Some((one, bytes)) => {
-                packet[at..at + bytes.len()].copy_from_slice(&bytes);
-                one
-            }
-            None => match end.endpoint.poll_transmit(now, &mut packet[at..at + PACKET_MAX]) {
-                Some(one) => one,
-                None => return train,
-            },
-        };
-        match &mut train {
-            None => {
-                let Transmit { route, ect, whole, len } = one;
-                let first = Train { route, ect, whole, len, segment: len };
-                // The system cuts a train into packets as they are, but not those packets.
-                if most == 1 || !whole {
-                    return Some(first);
-                }
-                train = Some(first);
-            }
-            Some(t) => {
-                let count = t.len / t.segment;
-                let fits = one.route == t.route
-                    && one.ect == t.ect
-                    && one.whole
-                    && one.len <= t.segment
-                    && count < most
-                    && t.len + one.len <= UDP_MAX;
-                if !fits {
-                    end.left = Some((one, packet[at..at + one.len].to_vec()));
-                    return train;
-                }
-                t.len += one.len;
-                if one.len < t.segment {
-                    // Only the last may be shorter.
-                    return train;
+                match s.channel {
+                    Some(channel) => self.close_sctp_sessions(channel),
+                    None => self.net.close(s.sock),
                 }
             }
         }
     }
 }
 
-impl Train {
-    fn transmit<'a>(&self, contents: &'a [u8]) -> net::Transmit<'a> {
-        net::Transmit {
-            destination: self.route.remote,
-            source: None,
-            ecn: if self.ect { Ecn::Ect0 } else { Ecn::NotEct },
-            segment_size: (self.len > self.segment).then_some(self.segment),
-            contents,
-        }
+/// What every socket that carries SCTP is asked for beside what the program wants.
+pub(super) fn wishes(options: &SocketOptions) -> SocketOptions {
+    let mut with = options.clone();
+    with.set.push(SocketOption::ReceiveBuffer(SOCKET_BUFFER));
+    with.set.push(SocketOption::SendBuffer(SOCKET_BUFFER));
+    // What the path takes is found out (RFC 8899), and nobody on it is to cut packets.
+    with.set.push(SocketOption::DontFragment(true));
+    // A refused port or a missing route is the end of an attempt, which need not wait for a timeout then; and a path may have become
+    // narrower.
+    with.set.push(SocketOption::IcmpErrors(true));
+    with
+}
+
+fn transmit<'a>(train: &Train, source: Option<IpAddr>, contents: &'a [u8]) -> net::Transmit<'a> {
+    net::Transmit {
+        destination: train.route.remote,
+        source,
+        ecn: if train.ect { Ecn::Ect0 } else { Ecn::NotEct },
+        segment_size: (train.len > train.segment).then_some(train.segment),
+        contents,
     }
+}
+
+/// What an ICMP message means to SCTP (RFC 9260 section 10). `None`: nothing (ICMP1 to ICMP4).
+fn translate(error: &IcmpError, v6: bool, overhead: u16) -> Option<neater_sctp::IcmpError> {
+    use neater_sctp::IcmpError as E;
+    if let Some(mtu) = error.mtu {
+        let size = u16::try_from(mtu).unwrap_or(u16::MAX).saturating_sub(overhead);
+        return Some(E::PacketTooBig { size });
+    }
+    Some(match (v6, error.icmp_type, error.icmp_code) {
+        (false, 3, 2) => E::ProtocolUnreachable,
+        (false, 3, 3) | (true, 1, 4) => E::PortUnreachable,
+        (false, 3, 0 | 1 | 5..) | (true, 1, _) => E::Unreachable,
+        // "Unrecognized Next Header": nobody has the protocol there.
+        (true, 4, 1) => E::ProtocolUnreachable,
+        _ => return None,
+    })
 }

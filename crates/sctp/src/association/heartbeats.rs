@@ -85,7 +85,7 @@ impl Association {
                 path.route = candidate.route;
                 // The way is another one (section 7.2.5.2).
                 path.cc = self.config.recovery.congestion(path.cc.mss());
-                path.mtu = crate::path::Search::new(path.mtu.most(), self.config.search_mtu);
+                path.mtu = crate::path::Search::new(path.mtu.most(), self.config.base_packet, self.config.search_mtu);
                 path.mtu.start();
                 path.recovery = None;
                 path.rtt.sample(arrived.now - candidate.sent_at);

@@ -24,6 +24,7 @@ mod timers;
 
 pub(crate) use addresses::Wish;
 pub(crate) use handshake::Resolution;
+pub(crate) use output::Packed;
 
 use crate::config::{AssociationConfig, Extensions, Layer};
 use crate::event::{CloseReason, Event};

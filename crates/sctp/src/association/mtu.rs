@@ -31,7 +31,7 @@ impl Association {
         self.stats.mtu_probes += 1;
         self.seal(&mut packet);
         let checksum = if self.agreed.zero_checksum { Checksum::Zero } else { Checksum::Crc32c };
-        Some(Packed { route, len: packet.finish(checksum), ect: false, whole: true })
+        Some(Packed { route, len: packet.finish(checksum), ect: false, whole: true, probe: true })
     }
 
     /// A heartbeat came back that no timer waits for: perhaps it was a probe.
@@ -64,7 +64,7 @@ impl Association {
 
     /// Whether a packet that the network quotes was ours (RFC 9260 section 10, ICMP6): by the peer's tag, or in an INIT chunk by
     /// ours.
-    fn is_quoted(&self, quoted: &[u8]) -> bool {
+    pub(crate) fn is_quoted(&self, quoted: &[u8]) -> bool {
         let word = |at: usize| quoted.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_be_bytes);
         match word(4) {
             Some(0) => quoted.get(12) == Some(&Init::KIND) && word(16) == Some(self.tag.0),

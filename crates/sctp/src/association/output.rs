@@ -29,6 +29,8 @@ pub(crate) struct Packed {
     pub(crate) ect: bool,
     /// It must not be cut into fragments on the way.
     pub(crate) whole: bool,
+    /// It asks whether the path takes packets of its length.
+    pub(crate) probe: bool,
 }
 
 /// Where the next packet goes.
@@ -203,7 +205,7 @@ impl Association {
         }
         // What is sent again must not be marked (RFC 3168 section 6.1.5).
         let ect = self.agreed.ecn && bytes > 0 && self.stats.retransmissions == repeated;
-        Some(Packed { route: target.route, len, ect, whole: lone.is_none() })
+        Some(Packed { route: target.route, len, ect, whole: lone.is_none(), probe: false })
     }
 
     /// The length of the packet for a lost chunk that was cut when packets could be larger: it goes alone and may be cut on the way,
@@ -224,7 +226,7 @@ impl Association {
         write_init(&mut packet, &self.offer(), None, INIT_LEN).ok()?;
         self.outbox.state = false;
         self.timers.t1 = Some(now + self.paths[self.current].rtt.rto());
-        Some(Packed { route, len: packet.finish(Checksum::Crc32c), ect: false, whole: true })
+        Some(Packed { route, len: packet.finish(Checksum::Crc32c), ect: false, whole: true, probe: false })
     }
 
     /// Everything but data.

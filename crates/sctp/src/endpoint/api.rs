@@ -1,7 +1,7 @@
 //! What the program calls.
 
 use super::{Endpoint, Entry, TURN, Transmit};
-use crate::association::{Association, Setup, Wish};
+use crate::association::{Association, Packed, Setup, Wish};
 use crate::config::{Layer, SharedKey};
 use crate::error::{AddressError, ConnectError, ReconfigError, SendError};
 use crate::event::{AddressChange, Event};
@@ -96,7 +96,7 @@ impl Endpoint {
         while let Some((route, bytes)) = self.replies.pop() {
             if let Some(space) = buffer.get_mut(..bytes.len()) {
                 space.copy_from_slice(&bytes);
-                return Some(Transmit { route, len: bytes.len(), ect: false, whole: true });
+                return Some(Transmit { route, len: bytes.len(), ect: false, whole: true, probe: false });
             }
         }
         while let Some(&key) = self.eager.front() {
@@ -110,7 +110,8 @@ impl Endpoint {
                     self.turn = 0;
                     self.eager.rotate_left(1);
                 }
-                return Some(Transmit { route: packed.route, len: packed.len, ect: packed.ect, whole: packed.whole });
+                let Packed { route, len, ect, whole, probe } = packed;
+                return Some(Transmit { route, len, ect, whole, probe });
             }
             entry.eager = false;
             self.turn = 0;

@@ -3,7 +3,7 @@
 use super::Endpoint;
 use crate::association::is_unicast;
 use crate::event::IcmpError;
-use crate::ids::Route;
+use crate::ids::{AssociationId, Route};
 use neater_base::{Instant, Key};
 use neater_sctp_wire::chunk::{Abort, Auth, CookieAck, CookieEcho, Error, Init, ShutdownAck, ShutdownComplete};
 use neater_sctp_wire::{
@@ -67,6 +67,16 @@ impl Endpoint {
         }
     }
 
+    /// The association of ours that sent a packet over `route`, as an ICMP message quotes it: by ports and tag.
+    #[must_use]
+    pub fn quoted(&self, route: Route, quoted: &[u8]) -> Option<AssociationId> {
+        let ports = |a: usize| quoted.get(a..a + 2).map(|p| u16::from_be_bytes([p[0], p[1]]));
+        let peer = ports(2).filter(|_| ports(0) == Some(self.config.port))?;
+        let key = self.index.by_peer(route.remote, peer)?;
+        let entry = self.associations.get(key).filter(|e| !e.released && e.association.is_quoted(quoted))?;
+        (!entry.association.is_closed()).then_some(AssociationId(key))
+    }
+
     /// Hands a packet to its association, without chunks at its beginning that have been taken, and whether AUTH was among them.
     pub(super) fn deliver(
         &mut self,
@@ -113,6 +123,9 @@ impl Endpoint {
             }
         }
         self.stats.out_of_the_blue += 1;
+        if self.config.reserved {
+            return;
+        }
         let silent = kinds.any(|c| {
             matches!(c.kind, Abort::KIND | ShutdownComplete::KIND | CookieAck::KIND | Init::KIND) || is_stale(&c)
         });

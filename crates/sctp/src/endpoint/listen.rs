@@ -65,6 +65,7 @@ impl Endpoint {
                     _ => (Tag::ZERO, Tsn(0), association.ties()),
                 }
             }
+            None if !self.config.accept && self.config.reserved => return,
             None if !self.config.accept => return self.abort_init(now, route, port, peer.tag, &[]),
             None if self.is_full_for(route) => {
                 return self.abort_init(now, route, port, peer.tag, &[OutOfResource.into()]);

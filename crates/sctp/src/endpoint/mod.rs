@@ -42,6 +42,8 @@ pub struct Transmit {
     /// Send it so that it is not cut into fragments on the way: with DF on IPv4. It is false only for what was cut for a larger
     /// path MTU and must still arrive.
     pub whole: bool,
+    /// It asks whether the path takes packets of its length, and may be refused by the first link: nothing should share its fate.
+    pub probe: bool,
 }
 
 /// What the endpoint keeps of each association.

@@ -24,6 +24,11 @@ impl Endpoint {
         self.config.accept = accept;
     }
 
+    /// Whether packets that belong to no association are left to others: see [`crate::Config::reserved`].
+    pub const fn set_reserved(&mut self, reserved: bool) {
+        self.config.reserved = reserved;
+    }
+
     /// Whether there is an association with the peer's SCTP port `port` there.
     #[must_use]
     pub fn is_peer(&self, route: Route, port: u16) -> bool {

@@ -49,11 +49,13 @@ impl Endpoint {
     /// Writes the next packets into `buffer`, at most `most` of them, as a train. `None`: there is none now.
     ///
     /// As many are written as have one destination and one length, and as the buffer has room for: it is not filled further than
-    /// the largest packet of every layer would still fit. A train ends behind its first shorter packet.
+    /// the largest packet of every layer would still fit. A train ends behind its first shorter packet. A probe of the path's size
+    /// is alone, and so is what may be cut on the way.
     pub fn poll_train(&mut self, now: Instant, buffer: &mut [u8], most: usize) -> Option<Train> {
         let first = self.poll_transmit(now, buffer)?;
         let mut train =
             Train { route: first.route, len: first.len, segment: first.len, ect: first.ect, whole: first.whole };
+        let most = if first.probe || !first.whole { 1 } else { most };
         for _ in 1..most {
             let rest = &mut buffer[train.len..];
             if rest.len() < self.largest {
@@ -61,7 +63,7 @@ impl Endpoint {
             }
             let Some(next) = self.poll_transmit(now, rest) else { break };
             let same = (next.route, next.ect, next.whole) == (train.route, train.ect, train.whole);
-            let fits = same && next.len <= train.segment;
+            let fits = same && next.len <= train.segment && !next.probe;
             if !fits {
                 self.held.put(next, &rest[..next.len]);
                 break;

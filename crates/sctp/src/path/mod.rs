@@ -8,7 +8,7 @@ mod mtu;
 mod rtt;
 
 pub(crate) use heartbeat::{Heartbeat, Info};
-pub(crate) use mtu::Search;
+pub(crate) use mtu::{BASE, Search};
 pub(crate) use rtt::Rtt;
 
 use crate::config::{AssociationConfig, Burst};
@@ -112,7 +112,7 @@ pub(crate) struct Path {
 impl Path {
     /// `most` is the largest packet that the layer takes.
     pub(crate) fn new(id: PathId, route: Route, most: u16, state: PathState, config: &AssociationConfig) -> Self {
-        let mtu = Search::new(most, config.search_mtu);
+        let mtu = Search::new(most, config.base_packet, config.search_mtu);
         let room = mtu.size();
         let mss = u64::from(room) - 12;
         let mut path = Self {

@@ -9,7 +9,7 @@ use crate::config::MIN_ROOM;
 use core::time::Duration;
 use neater_base::Instant;
 
-/// `BASE_PLPMTU`: what the least link of IPv6 takes (1,280 bytes) with UDP. RFC 8899 section 5.1.2: larger than 1,200.
+/// `BASE_PLPMTU` unless it is configured: what the least link of IPv6 takes (1,280 bytes) with UDP. RFC 8899 section 5.1.2: larger than 1,200.
 pub(crate) const BASE: u16 = 1232;
 /// `MAX_PROBES` (section 5.1.2).
 const MAX_PROBES: u8 = 3;
@@ -52,6 +52,8 @@ pub(crate) struct Search {
     state: State,
     /// The largest that the layer takes: `MAX_PLPMTU`.
     most: u16,
+    /// What every path is believed to take: `BASE_PLPMTU`.
+    base: u16,
     /// In use: `PLPMTU`.
     size: u16,
     /// Everything from here on is too large.
@@ -68,13 +70,15 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// For a layer that takes packets of `most` bytes; without `enabled` that is believed.
-    pub(crate) fn new(most: u16, enabled: bool) -> Self {
+    /// For a layer that takes packets of `most` bytes; without `enabled` that is believed, with it no more than `base` at first.
+    pub(crate) fn new(most: u16, base: u16, enabled: bool) -> Self {
+        let base = base.max(MIN_ROOM).min(most) / 4 * 4;
         Self {
             enabled,
             state: State::Disabled,
             most,
-            size: if enabled { most.min(BASE) } else { most },
+            base,
+            size: if enabled { base } else { most },
             too_large: most.saturating_add(4),
             hint: None,
             probe: None,
@@ -94,15 +98,10 @@ impl Search {
         self.size
     }
 
-    /// What is to be confirmed before anything larger.
-    fn base(&self) -> u16 {
-        self.most.min(BASE)
-    }
-
     /// The path works: the search begins, or goes on. The handshake has shown that it works, not what it takes.
     pub(crate) fn start(&mut self) {
         if self.enabled && self.state == State::Disabled && self.raise.is_none() {
-            self.state = if self.size < self.base() { State::Error } else { State::Searching };
+            self.state = if self.size < self.base { State::Error } else { State::Searching };
             self.lost = 0;
             self.settle();
         }
@@ -121,7 +120,7 @@ impl Search {
         }
         match self.state {
             State::Disabled | State::Complete => None,
-            State::Base | State::Error => Some(self.base()),
+            State::Base | State::Error => Some(self.base),
             State::Searching => Some(self.hint.filter(|h| self.is_candidate(*h)).unwrap_or_else(|| self.middle())),
         }
     }
@@ -153,7 +152,7 @@ impl Search {
         if matches!(self.state, State::Base | State::Error) {
             self.state = State::Searching;
             self.failures = 0;
-            self.size = self.size.max(self.base());
+            self.size = self.size.max(self.base);
         }
         self.size = self.size.max(probe.size);
         self.settle_at(now);
@@ -227,10 +226,10 @@ impl Search {
         if !self.enabled || timeouts < BLACK_HOLE || !timeouts.is_multiple_of(BLACK_HOLE) || self.size <= MIN_ROOM {
             return false;
         }
-        self.too_large = if self.size > self.base() { self.size } else { self.too_large };
+        self.too_large = if self.size > self.base { self.size } else { self.too_large };
         let before = self.size;
-        self.size = if before > self.base() { self.base() } else { MIN_ROOM };
-        self.state = if self.size < self.base() { State::Error } else { State::Base };
+        self.size = if before > self.base { self.base } else { MIN_ROOM };
+        self.state = if self.size < self.base { State::Error } else { State::Base };
         (self.probe, self.raise, self.hint, self.lost) = (None, None, None, 0);
         before != self.size
     }
@@ -240,7 +239,7 @@ impl Search {
     pub(crate) fn too_big(&mut self, now: Instant, size: u16) -> bool {
         let size = size / 4 * 4;
         let asked = self.probe.map_or(self.size, |p| p.size.max(self.size));
-        if !self.enabled || self.state == State::Disabled || size < self.base() || size >= asked {
+        if !self.enabled || self.state == State::Disabled || size < self.base || size >= asked {
             return false;
         }
         if size >= self.size {
@@ -256,7 +255,7 @@ impl Search {
         // Below what is in use: back to the base, and what was named is asked for from there.
         self.too_large = size.saturating_add(4);
         self.hint = Some(size);
-        self.size = self.base();
+        self.size = self.base;
         self.state = State::Searching;
         (self.probe, self.raise, self.lost) = (None, None, 0);
         self.settle_at(now);
@@ -304,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_path_that_takes_everything_is_found_with_one_probe() {
-        let mut s = Search::new(8972, true);
+        let mut s = Search::new(8972, BASE, true);
         assert_eq!((s.size(), s.wanted()), (BASE, None), "nothing before the path works");
         s.start();
         assert_eq!(search(&mut s, u16::MAX, ms(0)), (8972, 1, ms(20)));
@@ -314,7 +313,7 @@ mod tests {
     #[test]
     fn any_limit_is_found_to_within_the_least_gain() {
         for limit in (BASE..=1472).step_by(4) {
-            let mut s = Search::new(1472, true);
+            let mut s = Search::new(1472, BASE, true);
             s.start();
             let (size, probes, _) = search(&mut s, limit, ms(0));
             assert!(limit - size < LEAST_GAIN && probes <= 3 * 6, "{limit}: {size} with {probes}");
@@ -323,7 +322,7 @@ mod tests {
 
     #[test]
     fn one_lost_probe_says_nothing() {
-        let mut s = Search::new(1472, true);
+        let mut s = Search::new(1472, BASE, true);
         s.start();
         for _ in 0..2 {
             assert_eq!(s.wanted(), Some(1472));
@@ -337,7 +336,7 @@ mod tests {
 
     #[test]
     fn the_search_is_resumed_after_ten_minutes() {
-        let mut s = Search::new(1472, true);
+        let mut s = Search::new(1472, BASE, true);
         s.start();
         let (size, _, end) = search(&mut s, 1400, ms(0));
         assert!(size <= 1400);
@@ -350,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_black_hole_leads_to_the_base_and_one_below_that_to_the_least() {
-        let mut s = Search::new(1472, true);
+        let mut s = Search::new(1472, BASE, true);
         s.start();
         search(&mut s, 1472, ms(0));
         assert!(!s.suspect(1));
@@ -379,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_report_shortens_the_search_and_cannot_do_harm() {
-        let mut s = Search::new(1472, true);
+        let mut s = Search::new(1472, BASE, true);
         s.start();
         s.sent(ms(0), 1472, 1, RTO);
         assert!(!s.too_big(ms(10), 1400));
@@ -402,14 +401,14 @@ mod tests {
 
     #[test]
     fn nothing_is_searched_where_nothing_can_be_found_or_it_is_not_wanted() {
-        let mut narrow = Search::new(1000, true);
+        let mut narrow = Search::new(1000, BASE, true);
         narrow.start();
         assert_eq!((narrow.size(), narrow.wanted()), (1000, None));
-        let mut off = Search::new(9000, false);
+        let mut off = Search::new(9000, BASE, false);
         off.start();
         assert_eq!((off.size(), off.wanted(), off.deadline()), (9000, None, None));
         assert!(!off.suspect(2) && !off.too_big(ms(0), 1300));
-        let mut stopped = Search::new(1472, true);
+        let mut stopped = Search::new(1472, BASE, true);
         stopped.start();
         stopped.sent(ms(0), 1472, 1, RTO);
         stopped.stop();

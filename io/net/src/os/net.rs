@@ -72,6 +72,12 @@ fn read_stream(fd: sys::Fd, slot: &mut Slot, buf: &mut [u8]) -> Result<usize> {
     Ok(n)
 }
 
+/// The codepoint that a socket is opened with.
+fn dscp_of(options: &SocketOptions) -> u8 {
+    let of = |o: &SocketOption| if let SocketOption::Dscp(codepoint) = o { Some(*codepoint) } else { None };
+    options.set.iter().rev().find_map(of).unwrap_or(0)
+}
+
 impl OsNet {
     /// A datagram socket's descriptor, family and place in the side table.
     fn datagram(&self, sock: Sock) -> Result<(sys::Fd, bool, u32)> {
@@ -81,6 +87,16 @@ impl OsNet {
             Kind::Datagram(index) => Ok((fd, slot.v6, index)),
             _ => Err(invalid()),
         }
+    }
+
+    /// Takes in the descriptor of a datagram socket.
+    fn adopt_datagram(&mut self, fd: sys::Fd, token: Token, side: Datagram, v6: bool) -> Result<Sock> {
+        let index = self.datagrams.insert(side);
+        let result = self.adopt(fd, token, Kind::Datagram(index), v6);
+        if result.is_err() {
+            self.datagrams.remove(index);
+        }
+        result
     }
 
     fn udp_support(&mut self) -> Result<&UdpSupport> {
@@ -225,16 +241,25 @@ impl Net for OsNet {
         let support = self.udp_support()?;
         let fd = sys::udp_open(support, v6, options)?;
         let offload = support.max_segments() > 1;
-        let dscp = options.set.iter().rev().find_map(|o| match o {
-            SocketOption::Dscp(codepoint) => Some(*codepoint),
-            _ => None,
-        });
-        let index = self.datagrams.insert(Datagram { peer: None, dscp: dscp.unwrap_or(0), offload });
-        let result = self.adopt(fd, token, Kind::Datagram(index), v6);
-        if result.is_err() {
-            self.datagrams.remove(index);
+        let side = Datagram { peer: None, dscp: dscp_of(options), offload, raw: false };
+        self.adopt_datagram(fd, token, side, v6)
+    }
+
+    fn raw(&mut self, token: Token, protocol: u8, family: SocketAddr, options: &SocketOptions) -> Result<Sock> {
+        self.alive()?;
+        let v6 = options.local.map_or(canonical(family), canonical).is_ipv6();
+        // Receiving is as for datagrams.
+        self.udp_support()?;
+        let fd = sys::raw_open(protocol, v6, options)?;
+        let side = Datagram { peer: None, dscp: dscp_of(options), offload: false, raw: true };
+        self.adopt_datagram(fd, token, side, v6)
+    }
+
+    fn raw_obstacle(&mut self, protocol: u8) -> Option<&'static str> {
+        if self.alive().is_err() {
+            return Some("the engine was made in another process");
         }
-        result
+        sys::raw_obstacle(protocol)
     }
 
     fn udp_connect(&mut self, sock: Sock, remote: SocketAddr) -> Result<()> {
@@ -253,7 +278,11 @@ impl Net for OsNet {
     fn send(&mut self, sock: Sock, transmit: &Transmit<'_>) -> Result<()> {
         let (fd, v6, index) = self.datagram(sock)?;
         let side = self.datagrams.get_mut(index).ok_or(NetError::new(ErrorKind::NotConnected))?;
-        let destination = canonical(transmit.destination);
+        let mut destination = canonical(transmit.destination);
+        if side.raw {
+            // To the system it would be the protocol (raw(7)).
+            destination.set_port(0);
+        }
         let source = transmit.source.map(|ip| ip.to_canonical());
         if destination.is_ipv6() != v6 || source.is_some_and(|ip| ip.is_ipv6() != v6) {
             return Err(NetError::new(ErrorKind::FamilyNotSupported));
@@ -272,11 +301,13 @@ impl Net for OsNet {
     }
 
     fn recv(&mut self, sock: Sock, batch: &mut RecvBatch) -> Result<usize> {
-        let (fd, ..) = self.datagram(sock)?;
-        match &self.udp {
-            Some(support) => sys::udp_recv(support, fd, batch),
-            None => Err(NetError::new(ErrorKind::NotConnected)),
+        let (fd, v6, index) = self.datagram(sock)?;
+        let Some(support) = &self.udp else { return Err(NetError::new(ErrorKind::NotConnected)) };
+        let n = sys::udp_recv(support, fd, batch)?;
+        if !v6 && self.datagrams.get(index).is_some_and(|side| side.raw) {
+            sys::strip_headers(batch);
         }
+        Ok(n)
     }
 
     fn max_segments(&self, sock: Sock) -> usize {
@@ -302,7 +333,15 @@ impl Net for OsNet {
 
     fn local_addr(&self, sock: Sock) -> Result<SocketAddr> {
         self.alive()?;
-        sys::local_addr(self.slots.get(sock)?.0)
+        let (fd, slot) = self.slots.get(sock)?;
+        let mut local = sys::local_addr(fd)?;
+        if let Kind::Datagram(index) = slot.kind
+            && self.datagrams.get(index).is_some_and(|side| side.raw)
+        {
+            // The system says the protocol there.
+            local.set_port(0);
+        }
+        Ok(local)
     }
 
     fn set(&mut self, sock: Sock, option: SocketOption) -> Result<()> {

@@ -175,6 +175,8 @@ pub(crate) struct Datagram {
     pub(crate) dscp: u8,
     /// Whether the system may be asked to cut batches up.
     pub(crate) offload: bool,
+    /// It carries the packets of another IP protocol, and has no ports.
+    pub(crate) raw: bool,
 }
 
 /// The [`Datagram`]s, found by the number in [`Kind::Datagram`].
@@ -231,7 +233,7 @@ mod tests {
     #[test]
     fn places_of_closed_datagram_sockets_are_used_again() {
         let mut side = Datagrams::default();
-        let one = Datagram { peer: None, dscp: 0, offload: true };
+        let one = Datagram { peer: None, dscp: 0, offload: true, raw: false };
         let (a, b) = (side.insert(one), side.insert(one));
         assert_ne!(a, b);
         side.remove(a);

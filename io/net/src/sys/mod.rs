@@ -14,6 +14,7 @@
 //! | `close`, `abort`, `local_addr`, `set_option` | of any socket |
 //! | `tcp_*`, `stream_info` | streams and listeners |
 //! | `UdpSupport`, `udp_*`, `take_icmp_error` | datagrams and their errors |
+//! | `raw_*`, `strip_headers` | packets of other IP protocols |
 //! | `PathMonitor`, `list_interfaces`, `SourceProbe` | the host's links, addresses, routes |
 //! | `RouterSocket` | router advertisements and solicitations |
 //! | `NameWatch`, `RESOLV_CONF`, `HOSTS` | the files that say how names are resolved |
@@ -34,9 +35,10 @@ use shell as platform;
 
 pub(crate) use platform::{
     ForkGuard, HOSTS, NameWatch, PathMonitor, Poller, RESOLV_CONF, RouterSocket, SourceProbe, UdpSupport, WakeHandle,
-    abort, awake_time, boot_time, close, io_error, list_interfaces, local_addr, set_option, stream_info,
-    take_icmp_error, tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read, tcp_read_once,
-    tcp_shutdown_write, tcp_write, tcp_write_once, told, udp_connect, udp_open, udp_recv, udp_send, wall_time,
+    abort, awake_time, boot_time, close, io_error, list_interfaces, local_addr, raw_obstacle, raw_open, set_option,
+    stream_info, strip_headers, take_icmp_error, tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read,
+    tcp_read_once, tcp_shutdown_write, tcp_write, tcp_write_once, told, udp_connect, udp_open, udp_recv, udp_send,
+    wall_time,
 };
 
 /// A descriptor of the platform.

@@ -262,6 +262,16 @@ pub(crate) fn udp_open(support: &UdpSupport, _v6: bool, _options: &SocketOptions
     match support.0 {}
 }
 
+pub(crate) fn raw_open(_protocol: u8, _v6: bool, _options: &SocketOptions) -> Result<Fd> {
+    unsupported()
+}
+
+pub(crate) fn raw_obstacle(_protocol: u8) -> Option<&'static str> {
+    Some("this platform has no raw sockets")
+}
+
+pub(crate) fn strip_headers(_batch: &mut RecvBatch) {}
+
 pub(crate) fn udp_connect(_fd: Fd, _remote: &SocketAddr) -> Result<()> {
     unsupported()
 }

@@ -6,7 +6,7 @@
 use super::addr::{RAW_LEN, RawAddr};
 use super::errno::{from_errno, retry};
 use crate::sys::Fd;
-use neater_base::net::IcmpError;
+use neater_base::net::{IcmpError, Quoted};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Entries that are no errors (timestamps, notifications) are passed over, at most this many in one call.
@@ -23,7 +23,7 @@ struct Control([u8; CONTROL_LEN]);
 
 /// One entry: `None` when the queue is empty, `Some(None)` when it is not an error.
 fn next(fd: Fd) -> Option<Option<IcmpError>> {
-    let (mut name, mut control, mut payload) = (RawAddr::empty(), Control([0; CONTROL_LEN]), [0u8; 1]);
+    let (mut name, mut control, mut payload) = (RawAddr::empty(), Control([0; CONTROL_LEN]), [0u8; Quoted::MAX]);
     let mut part = libc::iovec { iov_base: payload.as_mut_ptr().cast(), iov_len: payload.len() };
     // SAFETY: all zero is an empty message.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
@@ -34,7 +34,8 @@ fn next(fd: Fd) -> Option<Option<IcmpError>> {
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = CONTROL_LEN as _;
     // SAFETY: name, payload and control are writable for the lengths given.
-    retry(|| unsafe { libc::recvmsg(fd, &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) }).ok()?;
+    let len = retry(|| unsafe { libc::recvmsg(fd, &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) }).ok()?;
+    let quoted = Quoted::new(payload.get(..len).unwrap_or(&[]));
     let destination = name.get(message.msg_namelen);
     // SAFETY: the kernel has filled the control buffer and said how much of it.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&message) };
@@ -48,7 +49,7 @@ fn next(fd: Fd) -> Option<Option<IcmpError>> {
             ((*header).cmsg_level, (*header).cmsg_type, data.unwrap_or(&[]))
         };
         if matches!((level, kind), (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)) {
-            return Some(decode(destination, data));
+            return Some(decode(destination, data, quoted));
         }
         // SAFETY: as above.
         header = unsafe { libc::CMSG_NXTHDR(&message, header) };
@@ -57,7 +58,7 @@ fn next(fd: Fd) -> Option<Option<IcmpError>> {
 }
 
 /// `struct sock_extended_err` and the address of the offender behind it.
-fn decode(destination: Option<SocketAddr>, data: &[u8]) -> Option<IcmpError> {
+fn decode(destination: Option<SocketAddr>, data: &[u8], quoted: Quoted) -> Option<IcmpError> {
     let (fixed, offender) = data.split_first_chunk::<16>()?;
     let [e0, e1, e2, e3, origin, icmp_type, icmp_code, _, i0, i1, i2, i3, ..] = *fixed;
     let errno = i32::from_ne_bytes([e0, e1, e2, e3]);
@@ -72,6 +73,7 @@ fn decode(destination: Option<SocketAddr>, data: &[u8]) -> Option<IcmpError> {
     };
     Some(IcmpError {
         destination,
+        quoted,
         offender: decode_offender(offender),
         icmp_type,
         icmp_code,
@@ -110,7 +112,8 @@ mod tests {
         bytes.extend((libc::AF_INET as u16).to_ne_bytes());
         bytes.extend([0, 0, 192, 0, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         let to = SocketAddr::from(([198, 51, 100, 1], 443));
-        let error = decode(Some(to), &bytes).unwrap();
+        let error = decode(Some(to), &bytes, Quoted::new(&[7; 40])).unwrap();
+        assert_eq!(error.quoted.as_slice(), [7; Quoted::MAX]);
         assert_eq!((error.mtu, error.offender), (Some(1280), Some(IpAddr::from([192, 0, 2, 1]))));
         assert_eq!((error.error.kind, error.destination), (ErrorKind::MessageTooLarge, Some(to)));
     }
@@ -119,16 +122,17 @@ mod tests {
     fn entries_cut_short_or_of_another_origin_are_not_errors() {
         let whole = entry(libc::ECONNREFUSED, libc::SO_EE_ORIGIN_ICMP6, (1, 4), 0);
         for len in 0..16 {
-            assert_eq!(decode(None, &whole[..len]), None);
+            assert_eq!(decode(None, &whole[..len], Quoted::default()), None);
         }
-        assert_eq!(decode(None, &whole).unwrap().offender, None);
-        assert_eq!(decode(None, &entry(0, libc::SO_EE_ORIGIN_TIMESTAMPING, (0, 0), 0)), None);
+        assert_eq!(decode(None, &whole, Quoted::default()).unwrap().offender, None);
+        assert_eq!(decode(None, &entry(0, libc::SO_EE_ORIGIN_TIMESTAMPING, (0, 0), 0), Quoted::default()), None);
     }
 
     #[test]
     fn a_local_size_error_looks_like_the_routers_message_it_repeats() {
         let to = "[2001:db8::1]:443".parse().ok();
-        let error = decode(to, &entry(libc::EMSGSIZE, libc::SO_EE_ORIGIN_LOCAL, (0, 0), 1400)).unwrap();
+        let local = entry(libc::EMSGSIZE, libc::SO_EE_ORIGIN_LOCAL, (0, 0), 1400);
+        let error = decode(to, &local, Quoted::default()).unwrap();
         assert_eq!((error.icmp_type, error.icmp_code, error.mtu), (2, 0, Some(1400)));
     }
 }

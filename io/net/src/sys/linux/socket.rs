@@ -11,10 +11,21 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// A new socket, with the options that come before an address.
 #[inline]
 pub(super) fn open(traits: Traits, options: &SocketOptions) -> Result<OwnedFd> {
-    let family = if traits.v6 { libc::AF_INET6 } else { libc::AF_INET };
     let kind = if traits.stream { libc::SOCK_STREAM } else { libc::SOCK_DGRAM };
+    open_as(kind, 0, traits, options)
+}
+
+/// The same, of any kind and protocol.
+#[inline]
+pub(super) fn open_as(
+    kind: libc::c_int,
+    protocol: libc::c_int,
+    traits: Traits,
+    options: &SocketOptions,
+) -> Result<OwnedFd> {
+    let family = if traits.v6 { libc::AF_INET6 } else { libc::AF_INET };
     // SAFETY: takes numbers and returns a new descriptor.
-    let fd = unsafe { libc::socket(family, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
+    let fd = unsafe { libc::socket(family, kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, protocol) };
     let fd = super::poller::own(fd).map_err(|e| super::errno::from_io(&e))?;
     options::apply(fd.as_raw_fd(), traits, options)?;
     Ok(fd)

@@ -65,17 +65,24 @@ pub(crate) fn udp_open(support: &UdpSupport, v6: bool, options: &SocketOptions) 
     let raw = fd.as_raw_fd();
     if v6 {
         set_bool(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, true)?;
-        set_bool(raw, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, true)?;
-        set_bool(raw, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, true)?;
-    } else {
-        set_bool(raw, libc::IPPROTO_IP, libc::IP_PKTINFO, true)?;
-        set_bool(raw, libc::IPPROTO_IP, libc::IP_RECVTOS, true)?;
     }
+    tell_all(raw, v6)?;
     if support.state.gro_segments() > 1 {
         set_bool(raw, libc::SOL_UDP, libc::UDP_GRO, true)?;
     }
     bind(&fd, traits, &options.local.unwrap_or(any(v6)))?;
     Ok(fd.into_raw_fd())
+}
+
+/// Has everything told of what arrives that can be: where it was sent to, by which interface it came, how it is marked.
+pub(super) fn tell_all(fd: Fd, v6: bool) -> Result<()> {
+    if v6 {
+        set_bool(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, true)?;
+        set_bool(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, true)
+    } else {
+        set_bool(fd, libc::IPPROTO_IP, libc::IP_PKTINFO, true)?;
+        set_bool(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, true)
+    }
 }
 
 /// Fixes the peer.
@@ -227,6 +234,7 @@ pub(crate) fn udp_recv(support: &UdpSupport, fd: Fd, batch: &mut RecvBatch) -> R
         local: m.dst_ip,
         interface: m.interface_index,
         ecn: m.ecn.map_or(Ecn::NotEct, |e| Ecn::from_bits(e as u8)),
+        start: 0,
         len: m.len,
         stride: m.stride,
     }));

@@ -1,0 +1,207 @@
+//! SCTP over DTLS (RFC 8261): packets are the messages of a session.
+//!
+//! *Responsible for* what ties a socket of [`super`] to a channel of DTLS sessions ([`crate::dtls`]): whose session a packet goes
+//! through, when a client's association may begin to speak, and what the end of a session means to its associations. *Not
+//! responsible for* the sessions: who may begin one, who has proved an address, who makes room.
+//!
+//! *Invariants*: an association has one session, is gone with it, and keeps it; a client's session is used by nobody else, a
+//! listener's share a socket. What a stranger says (ICMP) is heard by a client that has no session yet, and by nobody else: how large
+//! packets may be is found out by probes alone (RFC 8261 section 4.1).
+
+use super::{Below, LINGER, SctpSocket};
+use crate::channel::{Behind, Channel, Kind};
+use crate::dtls::{Dtls, Peers};
+use crate::engine::Timer;
+use crate::establish::What;
+use crate::event::AttemptError;
+use crate::ids::Owner;
+use crate::request::Compiled;
+use crate::{Engine, Stack};
+use neater_base::Key;
+use neater_base::net::{ErrorKind, Net, NetError, Sock, SocketOptions};
+use neater_dtls::{DtlsError, Session};
+use neater_sctp::CloseReason;
+use neater_tls::ServerName;
+use std::net::SocketAddr;
+
+/// Why the session below an association is over.
+#[derive(Clone, Debug)]
+pub(crate) enum SessionEnd {
+    /// The peer has closed it.
+    Closed,
+    /// The peer has come back to its address without it.
+    Superseded,
+    /// It has failed.
+    Failed(DtlsError),
+}
+
+impl SessionEnd {
+    fn reason(&self) -> CloseReason {
+        match self {
+            Self::Closed => {
+                CloseReason::PeerAborted { cause: None, reason: b"it has closed the DTLS session".to_vec() }
+            }
+            Self::Superseded => CloseReason::PeerAborted { cause: None, reason: b"it has restarted".to_vec() },
+            Self::Failed(DtlsError::NoAnswer) => CloseReason::Unreachable,
+            Self::Failed(_) => CloseReason::PeerMisbehaved("the DTLS session has failed"),
+        }
+    }
+}
+
+impl<N: Net> Engine<N> {
+    /// A socket for one association of a client's, with a session that begins to shake hands.
+    pub(super) fn open_sctp_session(
+        &mut self,
+        (addr, name): (SocketAddr, &str),
+        request: &Compiled,
+        options: &SocketOptions,
+    ) -> Result<Key, AttemptError> {
+        let config = request.dtls.0.as_ref().ok_or(AttemptError::Net(ErrorKind::Unsupported.into()))?;
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| AttemptError::NoAddress)?;
+        let with = super::socket::wishes(options);
+        let channel = self.channels.next_key();
+        let sock = self.net.udp(Owner::Channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
+        if let Err(e) = self.net.udp_connect(sock, addr) {
+            self.net.close(sock);
+            return Err(AttemptError::Net(e));
+        }
+        let session = Session::client(config, name, self.now, &mut self.rng);
+        let socket = self.insert_sctp_session_socket(sock, channel, addr, options, false);
+        let dtls = self.dtlses.insert(Dtls::below_sctp(session, channel, addr, self.now, socket));
+        let peers = Box::new(Peers::of(addr, dtls).below_sctp(socket));
+        let mut ch = Channel::new(sock, Kind::Dtls(peers), Behind::Sctp, addr, self.now);
+        (ch.connected, ch.writable, ch.readable) = (true, true, true);
+        self.channels.insert(ch);
+        // The first flight leaves, and an error comes, when the attempt is in the books.
+        self.timers.push(self.now, Timer::Dtls(dtls));
+        Ok(socket)
+    }
+
+    /// A listener's socket, for the sessions of its clients.
+    pub(super) fn listen_sctp_sessions(
+        &mut self,
+        listener: Key,
+        addr: SocketAddr,
+        options: &SocketOptions,
+    ) -> Result<Key, AttemptError> {
+        let channel = self.channels.next_key();
+        let with = super::socket::wishes(options);
+        let sock = self.net.udp(Owner::Channel(channel).token(), addr, &with).map_err(AttemptError::Net)?;
+        let socket = self.insert_sctp_session_socket(sock, channel, addr, options, true);
+        let peers = Box::new(Peers::default().below_sctp(socket));
+        let mut ch = Channel::new(sock, Kind::Dtls(peers), Behind::Listener(listener), addr, self.now);
+        (ch.connected, ch.writable) = (true, true);
+        self.channels.insert(ch);
+        if let Some(l) = self.listeners.get_mut(listener) {
+            l.channels.push(channel);
+        }
+        Ok(socket)
+    }
+
+    fn insert_sctp_session_socket(
+        &mut self,
+        sock: Sock,
+        channel: Key,
+        addr: SocketAddr,
+        options: &SocketOptions,
+        server: bool,
+    ) -> Key {
+        let socket = SctpSocket::new(sock, Below::Dtls, addr.is_ipv6(), options, server);
+        // A client's association has nothing to say before the session is up.
+        self.sctp_sockets.insert(SctpSocket { channel: Some(channel), writable: server, ..socket })
+    }
+
+    /// The session that leads to a peer.
+    pub(super) fn sctp_session(&self, socket: Key, peer: SocketAddr) -> Option<Key> {
+        let channel = self.sctp_sockets.get(socket)?.channel?;
+        match &self.channels.get(channel)?.kind {
+            Kind::Dtls(peers) => peers.at(peer).0,
+            _ => None,
+        }
+    }
+
+    /// Sends a packet through the session that leads there. Without one it is lost, as on the way.
+    pub(super) fn sctp_seal(&mut self, socket: Key, to: SocketAddr, packet: &[u8]) -> Result<(), NetError> {
+        let Some(session) = self.sctp_session(socket, to) else { return Ok(()) };
+        self.dtls_send_packet(session, packet)
+    }
+
+    /// The peer has answered the client's hello.
+    pub(crate) fn sctp_session_answered(&mut self, socket: Key) {
+        let now = self.now;
+        for key in self.sctps_on(socket, None) {
+            let Some(a) = self.sctps.get_mut(key).filter(|a| !a.answered) else { continue };
+            a.answered = true;
+            let (attempt, remote, rtt) = (a.attempt, a.remote, now - a.started);
+            if let Some((conn, candidate)) = attempt {
+                self.reachable(conn, candidate, Stack::SctpDtls, remote, rtt);
+            }
+        }
+    }
+
+    /// The session is up: a client's association says its INIT.
+    pub(crate) fn sctp_session_up(&mut self, socket: Key) {
+        self.sctp_socket_writable(socket);
+        let ends = self.sctp_sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
+        for end in ends.unwrap_or_default() {
+            self.mark_sctp(end);
+        }
+    }
+
+    /// The session that led to a peer is over, and its associations with it.
+    pub(crate) fn sctp_session_lost(&mut self, socket: Key, peer: SocketAddr, end: &SessionEnd) {
+        for key in self.sctps_on(socket, Some(peer)) {
+            let Some(a) = self.sctps.get_mut(key).filter(|a| !a.over) else { continue };
+            // Nothing that it would still say gets there.
+            a.dtls = None;
+            match (a.attempt, end) {
+                (Some((conn, candidate)), SessionEnd::Failed(e)) => {
+                    a.over = true;
+                    let error = crate::dtls::attempt_error(e.clone());
+                    self.attempt_failed(conn, candidate, What::Sctp(key), error);
+                }
+                (Some((conn, candidate)), _) => {
+                    a.over = true;
+                    self.attempt_failed(conn, candidate, What::Sctp(key), AttemptError::ClosedByPeer);
+                }
+                (None, end) => self.sctp_closed(key, end.reason()),
+            }
+            self.tidy_sctp(key);
+        }
+    }
+
+    /// The network does not take a client's hello to where it should go.
+    pub(crate) fn sctp_session_refused(&mut self, socket: Key, error: NetError) {
+        for key in self.sctps_on(socket, None) {
+            if self.sctps.get(key).is_some_and(|a| !a.connected && !a.over) {
+                self.sctp_attempt_refused(key, error);
+            }
+        }
+    }
+
+    /// An association has gone. A listener's session without any is closed after a while in which a peer may still ask for the
+    /// answers that it has missed.
+    pub(super) fn sctp_leaves_session(&mut self, session: Key) {
+        if self.dtlses.get_mut(session).is_some_and(Dtls::leave) {
+            self.timers.push(self.now + LINGER, Timer::DtlsIncoming(session));
+        }
+    }
+
+    /// Closes what a socket has of sessions, and itself, though its listener may be there until it has closed everything.
+    pub(super) fn close_sctp_sessions(&mut self, channel: Key) {
+        for session in self.dtls_peers(channel) {
+            self.dtls_drop(session);
+        }
+        if let Some(ch) = self.channels.remove(channel) {
+            self.net.close(ch.sock);
+        }
+    }
+
+    /// The associations on a socket, with this peer or with all.
+    fn sctps_on(&self, socket: Key, peer: Option<SocketAddr>) -> Vec<Key> {
+        let Some(s) = self.sctp_sockets.get(socket) else { return Vec::new() };
+        let ends = s.ends.values().filter_map(|e| self.sctp_ends.get(*e));
+        let all = ends.flat_map(|e| e.associations.values().copied());
+        all.filter(|k| self.sctps.get(*k).is_some_and(|a| peer.is_none_or(|p| a.route == p))).collect()
+    }
+}

@@ -1,0 +1,225 @@
+//! SCTP over DTLS (RFC 8261) between two engines: establishment, trust, races, losses, and the ends of sessions and associations.
+
+use bytes::Bytes;
+use neater_base::Rng;
+use neater_engine::{ConnectionError, SendOptions, Stack, StreamDirection};
+use neater_link::{LinkConfig, TooBig};
+use neater_property::{Role, TransportProperties};
+use neater_testkit::{Ask, Fault, FlowId, Manner, Over, Plan, Town, for_each_seed, security};
+use neater_tls::{SecurityParameters, TlsVersion, Trust};
+use std::time::Duration;
+
+const S: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+
+fn ask() -> Ask {
+    Ask::over(&[Stack::SctpDtls])
+}
+
+fn message() -> SendOptions {
+    SendOptions::default()
+}
+
+fn last() -> SendOptions {
+    SendOptions { is_final: true, ..message() }
+}
+
+fn random(seed: u64, len: usize) -> Vec<u8> {
+    let mut out = vec![0; len];
+    Rng::from_number(seed).fill(&mut out);
+    out
+}
+
+fn secured(role: Role, change: impl FnOnce(&mut SecurityParameters)) -> Ask {
+    let mut security = ask().security(role);
+    change(&mut security);
+    Ask { security: Some(security), ..ask() }
+}
+
+fn echo(town: &mut Town, c: FlowId) {
+    let before = town.play.flow(c).messages.len();
+    town.play.say(c, "ping", message());
+    let back = town.play.run_until(5 * S, |p| p.flow(c).messages.len() > before);
+    assert!(back, "{:?}", town.play.flow(c));
+}
+
+#[test]
+fn an_association_opens_in_the_round_trips_of_both_and_says_what_secures_it() {
+    // A round trip is 20 ms: two of the session's (three in 1.2), and INIT and COOKIE ECHO.
+    for (max, name, trips) in [(TlsVersion::Tls13, "DTLS 1.3", 4), (TlsVersion::Tls12, "DTLS 1.2", 5)] {
+        let mut town = Plan::new(1).build();
+        town.listen(&secured(Role::Listen, |s| s.min_version = TlsVersion::Tls12), 443, Manner::echo());
+        let client = secured(Role::Initiate, |s| (s.min_version, s.max_version) = (TlsVersion::Tls12, max));
+        let c = town.open(&client, Manner::patient());
+        assert!(town.play.run_until(S, |p| p.flow(c).is_ready()), "{name}: {:?}", town.play.flow(c));
+        assert_eq!(town.play.flow(c).establishment(), Some(20 * MS * trips), "{name}");
+        echo(&mut town, c);
+        let s = town.play.accepted(town.server)[0];
+        for flow in [c, s] {
+            let engine = town.play.engine(flow.node);
+            assert_eq!(engine.stack(flow.conn), Some(Stack::SctpDtls));
+            assert_eq!(engine.security(flow.conn).as_deref(), Some(name));
+        }
+        let shown = town.play.engine(c.node).peer_certificates(c.conn);
+        assert_eq!(shown, [security::identity_p256().chain[0].to_vec()]);
+        // A clone is a stream: no handshake.
+        let clone = town.play.engine(c.node).clone_connection(c.conn, StreamDirection::Both).expect("a stream");
+        let clone = town.play.adopt(c.node, clone, Manner::patient());
+        echo(&mut town, clone);
+        assert_eq!(town.play.stats(town.client).sctp_associations, 1);
+        for flow in [c, clone] {
+            town.play.finish(flow);
+        }
+        let both = town.play.run_until(5 * S, |p| [c, clone, s].iter().all(|f| p.flow(*f).is_over()));
+        assert!(both, "{name}: {:?}", town.play.flow(s));
+        for flow in [c, clone, s] {
+            assert_eq!(town.play.flow(flow).end(), Some(&Over::Closed), "{name}");
+        }
+        town.play.end();
+    }
+}
+
+#[test]
+fn losses_delays_and_doubles_change_nothing_about_what_arrives() {
+    for_each_seed("sctp_dtls", "losses", 12, |seed| {
+        let mut dice = Rng::from_number(seed);
+        let loss = [0.0, 0.01, 0.05, 0.1][dice.below(4) as usize];
+        let mut town = Plan::new(seed).loss(loss).rate(20_000_000).build();
+        town.listen(&ask(), 443, Manner::echo());
+        let f = town.open(&ask(), Manner::default());
+        assert!(town.play.run_until(60 * S, |p| p.flow(f).is_ready()), "{:?}", town.play.flow(f).end());
+        let n = 1 + dice.below(20) as usize;
+        let all: Vec<Bytes> = (0..n).map(|k| random(seed ^ k as u64, dice.below(40_000) as usize).into()).collect();
+        for (k, m) in all.iter().enumerate() {
+            town.play.say(f, m.clone(), if k + 1 == n { last() } else { message() });
+        }
+        assert!(town.play.run_until(300 * S, |p| p.flow(f).is_over()), "still open: {:?}", town.play.flow(f));
+        assert_eq!(town.play.flow(f).end(), Some(&Over::Closed));
+        assert!(town.play.flow(f).messages == all, "not the same messages in the same order");
+        town.play.end();
+    });
+}
+
+/// Packets grow to what the interface takes and the path passes on, and shrink when the path does.
+#[test]
+fn packets_are_as_large_as_the_path_takes() {
+    for (stack, overhead) in [(Stack::Sctp, 28 + 12 + 20), (Stack::SctpDtls, 28 + 37 + 12 + 20)] {
+        for mtu in [1500u32, 1400, 1300, 700] {
+            let ask = Ask::over(&[stack]);
+            let mut town = Plan::new(7).build();
+            town.listen(&ask, 443, Manner::patient());
+            let c = town.open(&ask, Manner::patient());
+            assert!(town.play.run_until(5 * S, |p| p.flow(c).is_ready()));
+            for link in [town.v4.to, town.v4.from] {
+                let narrow = LinkConfig::delay(10 * MS).with_mtu(mtu, TooBig::BlackHole);
+                town.play.world().set_link(link, narrow);
+            }
+            // Time for the probes.
+            for i in 0..40 {
+                town.play.say(c, random(i, 10_000), message());
+                town.play.run_for(S);
+            }
+            let server = town.play.accepted(town.server)[0];
+            let seen = |t: &Town| t.play.flow(server).messages.len();
+            assert!(
+                town.play.run_until(60 * S, |p| p.flow(server).messages.len() == 40),
+                "{stack} {mtu}: {}",
+                seen(&town)
+            );
+            let before = town.play.world().link_counters(town.v4.to);
+            town.play.say(c, random(99, 1_000_000), message());
+            assert!(town.play.run_until(60 * S, |p| p.flow(server).messages.len() == 41), "{stack} {mtu}");
+            let after = town.play.world().link_counters(town.v4.to);
+            let packets = (after.offered - before.offered) as f64;
+            let least = if mtu == 700 { 400.0 } else { f64::from(mtu) - f64::from(overhead) - 40.0 };
+            assert!(1_000_000.0 / packets >= least, "{stack} {mtu}: {packets} packets");
+            town.play.end();
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_not_who_it_should_be_gets_no_association() {
+    let mut town = Plan::new(3).build();
+    town.listen(&ask(), 443, Manner::echo());
+    let client = secured(Role::Initiate, |s| s.trust = Trust::Only(vec![security::stranger().chain[0].clone()]));
+    let c = town.open(&client, Manner::patient());
+    assert!(town.play.run_until(20 * S, |p| p.flow(c).is_over()));
+    assert!(matches!(town.play.flow(c).end(), Some(Over::NotEstablished(_))), "{:?}", town.play.flow(c).end());
+    assert_eq!(town.play.stats(town.server).sctp_associations, 0);
+    assert!(town.play.accepted(town.server).is_empty());
+    town.play.end();
+}
+
+fn raced() -> Ask {
+    let mut properties = TransportProperties::new();
+    properties.set("multistreaming", "prefer").unwrap();
+    properties.set("_neater.attemptDelay", 10.0).unwrap();
+    Ask::over(&[Stack::SctpDtls, Stack::Tls]).properties(properties)
+}
+
+#[test]
+fn it_wins_or_loses_races_as_other_stacks_do_and_a_loser_leaves_nothing() {
+    for (fault, winner) in
+        [(None, Stack::SctpDtls), (Some(Fault::UdpBlocked), Stack::Tls), (Some(Fault::UdpRejected), Stack::Tls)]
+    {
+        let mut plan = Plan::new(5);
+        if let Some(fault) = fault {
+            plan = plan.fault(fault);
+        }
+        let mut town = plan.build();
+        town.listen(&raced(), 443, Manner::echo());
+        for round in 0..2 {
+            let c = town.open(&raced(), Manner::default());
+            assert!(town.play.run_until(10 * S, |p| p.flow(c).is_ready()), "{:?}", town.play.flow(c).end());
+            assert_eq!(town.play.engine(c.node).stack(c.conn), Some(winner), "{fault:?} {round}");
+            town.play.say(c, "ping", last());
+            assert!(town.play.run_until(10 * S, |p| p.flow(c).is_over()));
+            assert_eq!(town.play.flow(c).received, b"ping");
+            if winner == Stack::Tls {
+                assert_eq!(town.play.stats(town.server).sctp_associations, 0);
+                assert!(round == 0 || town.play.flow(c).establishment() <= Some(60 * MS), "the cache adds nothing");
+            }
+            town.play.run_for(2 * S);
+        }
+        town.play.end();
+    }
+}
+
+#[test]
+fn whoever_requires_security_and_streams_of_messages_gets_it_without_naming_it() {
+    let mut town = Plan::new(6).build();
+    let mut properties = TransportProperties::new();
+    properties.set("preserveMsgBoundaries", "require").unwrap();
+    properties.set("multistreaming", "require").unwrap();
+    let needs = Ask { security: Some(ask().security(Role::Initiate)), ..Ask::over(&[]).properties(properties) };
+    let ranked = town.compile(town.client, Role::Initiate, &needs).expect("a stack").stacks().to_vec();
+    assert_eq!(ranked.first(), Some(&Stack::SctpDtls));
+    assert!(!ranked.contains(&Stack::Sctp), "not in the clear");
+}
+
+#[test]
+fn a_session_without_an_association_is_closed_and_one_that_has_died_takes_its_association_along() {
+    let mut town = Plan::new(8).build();
+    town.listen(&ask(), 443, Manner::echo());
+    let c = town.open(&ask(), Manner::patient());
+    assert!(town.play.run_until(S, |p| p.flow(c).is_ready()));
+    echo(&mut town, c);
+    let s = town.play.accepted(town.server)[0];
+    // The client dies: nothing of its farewell arrives. The server finds out by its heartbeats, and forgets session and all.
+    let (up, _) = town.client_links;
+    let way = town.play.world().link_config(up);
+    town.play.world().set_link(up, LinkConfig::default().with_loss(1.0));
+    town.play.abort(c);
+    town.play.say(s, "are you there?", message());
+    assert!(town.play.run_until(600 * S, |p| p.flow(s).is_over()), "{:?}", town.play.flow(s));
+    assert!(matches!(town.play.flow(s).end(), Some(Over::Failed(ConnectionError::Sctp(_)))));
+    town.play.world().set_link(up, way);
+    town.play.run_for(30 * S);
+    // The next one opens as the first did.
+    let again = town.open(&ask(), Manner::patient());
+    assert!(town.play.run_until(S, |p| p.flow(again).is_ready()));
+    assert_eq!(town.play.flow(again).establishment(), Some(80 * MS));
+    echo(&mut town, again);
+    town.play.end();
+}
