@@ -1,7 +1,7 @@
 //! `cargo xtask`: chores of the project that a shell script would do badly.
 //!
 //! *Responsible for* the rules that no compiler checks (`tidy`), the licences of what we link (`licences`), running fuzz
-//! targets with whatever tools are there (`fuzz`), long simulations (`sim`), the whole system under faults (`vopr`), and the peer that
+//! targets with whatever tools are there (`fuzz`), what tests reach (`coverage`), long simulations (`sim`), the whole system under faults (`vopr`), and the peer that
 //! needs a machine of its own (`interop`).
 //!
 //! *Deliberately not*: building, testing, formatting. Cargo does that, and `./test` puts it together.
@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod coverage;
 mod fuzz;
 mod interop;
 mod licences;
@@ -33,6 +34,8 @@ usage: cargo xtask <chore>
   vopr [--seeds N] [--seed FIRST] [--jobs N]
                                    the whole system under random faults, N seeds (default 300) from FIRST (default 0),
                                    in release, in N processes; failing seeds are listed
+  coverage [--list] [PACKAGE...]   which lines and branches the tests of these packages reach (default: SCTP's); --list names those
+                                   they do not; wants LLVM's tools, as CONTRIBUTING.md says; exit code 77: not here
   interop linux [--quick|--prepare] [WORD...]
                                    our SCTP against Linux' in a virtual machine (QEMU, no privilege); --prepare: only make
                                    in target/interop-linux what it boots from; exit code 77: that cannot be had here
@@ -54,6 +57,13 @@ fn main() -> ExitCode {
         },
         Some("vopr") => match vopr::Request::parse(args.get(1..).unwrap_or_default()) {
             Ok(request) => vopr::chore(&request),
+            Err(why) => return usage(&why),
+        },
+        Some("coverage") => match coverage::Request::parse(args.get(1..).unwrap_or_default()) {
+            Ok(request) => match coverage::chore(&request) {
+                Ok(code) => return ExitCode::from(code),
+                Err(why) => Err(why),
+            },
             Err(why) => return usage(&why),
         },
         Some("interop") => match interop::Request::parse(args.get(1..).unwrap_or_default()) {

@@ -10,6 +10,7 @@ mod leftovers;
 mod length;
 mod links;
 mod mask;
+pub(crate) mod tested;
 mod unsafety;
 
 use crate::workspace;
@@ -60,10 +61,11 @@ pub(crate) fn chore() -> Result<bool, String> {
     let packages = workspace::members(&workspace::metadata(&root, &["--no-deps"])?, &root)?;
     let files = workspace::text_files(&root)?;
 
-    let rules: [(&str, Vec<Finding>); 7] = [
+    let rules: [(&str, Vec<Finding>); 8] = [
         ("arrows between the rooms", arrows::check(&packages)),
         ("unsafe only where the system is met", unsafety::check(&files)),
         ("length of files and functions", length::check(&files)),
+        ("tests no shorter than what they test", tested::check(&files)),
         ("nothing left over", leftovers::check(&files)),
         ("crates say what they are", crates::check(&packages, &files)),
         ("the sans-IO ban covers its rooms", clippy_ban::check(&packages, &files)),

@@ -8,10 +8,10 @@ pub enum Counting {
     /// Each acknowledgment counts as one segment, however much it covers: stacks before RFC 3465. With delayed
     /// acknowledgments growth is half as fast.
     Packets,
-    /// Appropriate byte counting (RFC 3465). In slow start one acknowledgment adds at most `limit` segments, L in section 2.2:
-    /// 1 in RFC 5681, 2 in RFC 3465, without limit (`u32::MAX`) in Linux.
+    /// Appropriate byte counting (RFC 3465). One acknowledgment adds at most `limit` segments, L in section 2.2: 1 in RFC 5681, 2 in
+    /// RFC 3465, without limit (`u32::MAX`) in Linux.
     Bytes {
-        /// L, in segments, at least 1.
+        /// L, in segments, at least 1; in congestion avoidance too.
         limit: u32,
     },
 }
@@ -76,11 +76,18 @@ impl NewReno {
         match self.config.counting {
             // Equation 3 of RFC 5681 section 3.1, in whole bytes.
             Counting::Packets => window.cwnd += (window.mss * window.mss / window.cwnd.max(1)).max(1),
-            Counting::Bytes { .. } => {
+            Counting::Bytes { limit } => {
                 self.counted += acked;
-                while self.counted >= window.cwnd {
+                let mut steps = 0;
+                while self.counted >= window.cwnd && steps < limit.max(1) {
                     self.counted -= window.cwnd;
                     window.cwnd += window.mss;
+                    steps += 1;
+                }
+                // The acknowledgment that ends a recovery covers more than a window, which is half of what was under way. What it has
+                // beyond its steps is not kept for the next one, or the window would grow twice in one round trip.
+                if self.counted >= window.cwnd {
+                    self.counted = 0;
                 }
             }
         }
@@ -174,6 +181,21 @@ mod tests {
     fn the_step_from_slow_start_to_avoidance_stops_at_the_threshold() {
         let course = course(NewRenoConfig::linux(), window(4000, 5000), 3000, 2);
         assert_eq!(course, [5000, 6000], "two thousand left over, then three: five thousand are a window");
+    }
+
+    #[test]
+    fn an_acknowledgment_of_more_than_a_window_adds_one_segment_and_leaves_nothing_over() {
+        // As the one that ends a recovery: half of what was under way is the window now.
+        let mut reno = NewReno::new(NewRenoConfig::rfc5681());
+        let mut w = window(8000, 8000);
+        reno.grow(&mut w, &ack(24_000));
+        assert_eq!(w.cwnd, 9000);
+        reno.grow(&mut w, &ack(2000));
+        assert_eq!(w.cwnd, 9000, "the rest does not count for the next");
+        reno.grow(&mut w, &ack(7000));
+        assert_eq!(w.cwnd, 10_000);
+        // Linux does not limit it.
+        assert_eq!(course(NewRenoConfig::linux(), window(8000, 8000), 26_000, 1), [10_000]);
     }
 
     #[test]

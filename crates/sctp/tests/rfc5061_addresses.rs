@@ -11,6 +11,7 @@ use neater_sctp::{
 use neater_sctp_wire::chunk::{Asconf, AsconfAck, Auth};
 use neater_sctp_wire::{AsconfSerial, Chunk, Packet as Wire, Parameter, Parameters, Tag};
 use std::net::{IpAddr, Ipv4Addr};
+use support::keys::{Handshake, handshake, signed};
 use support::{PORTS, Packet, World, address, kinds, ms, record};
 
 const ONE: LayerId = LayerId(1);
@@ -245,22 +246,12 @@ fn ask(w: &mut World, requests: &[Parameter<'_>]) -> Option<Answers> {
 
 /// Gives the server an ASCONF chunk, authenticated with keys that we compute here as RFC 4895 section 6.1 says.
 fn ask_with(w: &mut World, more: AsconfSerial, requests: &[Parameter<'_>]) -> Option<Answers> {
-    let secrets =
-        HANDSHAKE.with(|h| h.borrow().clone()).filter(|h| h.seed_now >= w.now).unwrap_or_else(|| handshake(w));
-    let mut buffer = vec![0; 1400];
-    let header =
-        neater_sctp_wire::CommonHeader { source_port: PORTS[0], destination_port: PORTS[1], tag: secrets.server_tag };
-    let mut packet = neater_sctp_wire::PacketBuilder::new(&mut buffer, header).unwrap();
-    let slot = packet.push_auth(0, neater_sctp_wire::chunk::HmacId::SHA256, 32).unwrap();
-    let serial = AsconfSerial(secrets.client_initial.wrapping_add(more.0));
+    let secrets = watched();
+    let serial = AsconfSerial(secrets.initials[0].wrapping_add(more.0));
     let nowhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    packet.push(&Asconf { serial, address: nowhere, requests: Parameters::new(requests) }).unwrap();
-    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secrets.key);
-    let digest = ring::hmac::sign(&key, packet.signed(&slot));
-    packet.set_digest(&slot, digest.as_ref());
-    let len = packet.finish(neater_sctp_wire::Checksum::Crc32c);
-    let packet =
-        Packet { from: address_of_client(), to: address(1, 0), bytes: buffer[..len].to_vec(), ect: false, whole: true };
+    let asconf = Asconf { serial, address: nowhere, requests: Parameters::new(requests) };
+    let bytes = signed(PORTS, secrets.tags[1], &secrets.key, &[&asconf]);
+    let packet = Packet { from: address_of_client(), to: address(1, 0), bytes, ect: false, whole: true };
     w.deliver(1, 0, &packet, false);
     let mut out = vec![0; 2000];
     let mut answers = None;
@@ -287,68 +278,17 @@ fn address_of_client() -> std::net::SocketAddr {
     address(0, 0)
 }
 
-#[derive(Clone)]
-struct Secrets {
-    key: Vec<u8>,
-    server_tag: Tag,
-    client_initial: u32,
-    seed_now: neater_base::Instant,
-}
-
-thread_local! {
-    static HANDSHAKE: std::cell::RefCell<Option<Secrets>> = const { std::cell::RefCell::new(None) };
-}
-
-/// Watches the handshake of a world like this one, and computes the association key from what it sees.
-fn handshake(w: &World) -> Secrets {
+/// Watches the handshake of a world like those of these tests: it is the same in all of them.
+fn watched() -> Handshake {
     let mut client = support::config(0, 2, movable());
     client.tell_addresses = false;
-    let mut twin = World::with(
-        4,
-        [client, support::config(1, 1, movable())],
-        vec![LinkConfig::delay(ms(10)), LinkConfig::delay(ms(15))],
-    );
+    let links = vec![LinkConfig::delay(ms(10)), LinkConfig::delay(ms(15))];
+    let mut twin = World::with(4, [client, support::config(1, 1, movable())], links);
     let log = record(&mut twin);
     let route = twin.route(1, 0);
     twin.ends[0].connect(twin.now, PORTS[1], &[route]).unwrap();
     twin.run(Duration::from_secs(2));
-    assert_eq!(twin.now, w.now, "the same world");
-    let mut vectors = Vec::new();
-    let (mut server_tag, mut client_initial) = (Tag::ZERO, 0);
-    for (_, bytes) in log.borrow().iter() {
-        for raw in Wire::parse(bytes).unwrap().chunks().flatten() {
-            let init = match Chunk::decode(&raw) {
-                Ok(Chunk::Init(init)) => {
-                    client_initial = init.initial_tsn.0;
-                    init
-                }
-                Ok(Chunk::InitAck(ack)) => {
-                    server_tag = ack.0.tag;
-                    ack.0
-                }
-                _ => continue,
-            };
-            let mut vector = Vec::new();
-            for kind in [0x8002, 0x8003, 0x8004] {
-                for p in init.parameters.iter().flatten().filter(|p| p.kind() == kind) {
-                    let value = match p {
-                        Parameter::Random(r) => r.0.to_vec(),
-                        Parameter::ChunkList(c) => c.0.to_vec(),
-                        Parameter::HmacAlgo(h) => h.algorithms.iter().flat_map(|a| a.0.to_be_bytes()).collect(),
-                        _ => unreachable!(),
-                    };
-                    vector.extend_from_slice(&kind.to_be_bytes());
-                    vector.extend_from_slice(&(value.len() as u16 + 4).to_be_bytes());
-                    vector.extend(value);
-                }
-            }
-            vectors.push(vector);
-        }
-    }
-    vectors.sort();
-    let secrets = Secrets { key: vectors.concat(), server_tag, client_initial, seed_now: w.now };
-    HANDSHAKE.with(|h| *h.borrow_mut() = Some(secrets.clone()));
-    secrets
+    handshake(&log)
 }
 
 #[test]
@@ -356,23 +296,13 @@ fn an_answer_to_nothing_ends_the_association() {
     // F0: nothing is outstanding, and the number is not an old one.
     let (mut w, [_, b]) = world(false);
     let _ = b;
-    let secrets = handshake(&w);
-    let mut buffer = vec![0; 1400];
-    let header =
-        neater_sctp_wire::CommonHeader { source_port: PORTS[0], destination_port: PORTS[1], tag: secrets.server_tag };
-    let mut packet = neater_sctp_wire::PacketBuilder::new(&mut buffer, header).unwrap();
-    let slot = packet.push_auth(0, neater_sctp_wire::chunk::HmacId::SHA256, 32).unwrap();
+    let secrets = watched();
     let ids = w.ends[1].agreed(w.events[1][0].0).unwrap();
     assert!(ids.0.dynamic_addresses);
-    // The server's numbers begin at its first TSN, which is unknown here: half the circle is ahead of it whatever it is.
-    for serial in [0u32, 1 << 30, 1 << 31, 3 << 30] {
-        packet.push(&AsconfAck { serial: AsconfSerial(serial), responses: Parameters::EMPTY }).unwrap();
-    }
-    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &secrets.key);
-    let digest = ring::hmac::sign(&key, packet.signed(&slot));
-    packet.set_digest(&slot, digest.as_ref());
-    let len = packet.finish(neater_sctp_wire::Checksum::Crc32c);
-    let bytes = buffer[..len].to_vec();
+    // Half the circle of numbers is ahead of the server's, wherever it is.
+    let acks = [0u32, 1 << 30, 1 << 31, 3 << 30]
+        .map(|serial| AsconfAck { serial: AsconfSerial(serial), responses: Parameters::EMPTY });
+    let bytes = signed(PORTS, secrets.tags[1], &secrets.key, &[&acks[0], &acks[1], &acks[2], &acks[3]]);
     w.deliver(1, 0, &Packet { from: address(0, 0), to: address(1, 0), bytes, ect: false, whole: true }, false);
     w.flush();
     assert!(matches!(w.closed(1), Some(CloseReason::PeerMisbehaved(_))));
@@ -381,16 +311,16 @@ fn an_answer_to_nothing_ends_the_association() {
 #[test]
 fn asconf_without_auth_is_dropped_with_all_that_follows() {
     let (mut w, [_, b]) = world(false);
-    let secrets = handshake(&w);
+    let secrets = watched();
     let request =
         [neater_sctp_wire::parameter::AddIp { correlation: 1, address: IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9)) }.into()];
     let asconf = Asconf {
-        serial: AsconfSerial(secrets.client_initial),
+        serial: AsconfSerial(secrets.initials[0]),
         address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         requests: Parameters::new(&request),
     };
     let abort = neater_sctp_wire::chunk::Abort { reflected: false, causes: neater_sctp_wire::Causes::EMPTY };
-    let bytes = support::packet(PORTS, secrets.server_tag, &[asconf.into(), abort.into()]);
+    let bytes = support::packet(PORTS, Tag(secrets.tags[1]), &[asconf.into(), abort.into()]);
     w.deliver(1, 0, &Packet { from: address(0, 0), to: address(1, 0), bytes, ect: false, whole: true }, false);
     w.flush();
     assert_eq!((w.closed(1), w.ends[1].paths(b).len()), (None, 1));

@@ -73,12 +73,14 @@ pub(super) struct Addresses {
     deleted: VecDeque<SocketAddr>,
     /// The peer does not do as we ask with SET PRIMARY (F3b).
     no_primary: bool,
+    /// Where the peer has asked in the handshake that data goes first (section 4.2.4): looked at when the association is up.
+    initial_primary: Option<IpAddr>,
 }
 
 impl Addresses {
     /// Chunks are numbered from the initial TSNs on (section 5.1, A2).
-    pub(super) fn new(ours: Tsn, theirs: Tsn) -> Self {
-        Self { ours: AsconfSerial(ours.0), theirs: AsconfSerial(theirs.0), ..Self::default() }
+    pub(super) fn new(ours: Tsn, theirs: Tsn, initial_primary: Option<IpAddr>) -> Self {
+        Self { ours: AsconfSerial(ours.0), theirs: AsconfSerial(theirs.0), initial_primary, ..Self::default() }
     }
 
     /// Where the next answer goes.
@@ -121,6 +123,7 @@ impl Association {
                     }
                 }
                 AddressChange::KeepOnly(layer) => layers.retain(|l| *l == layer),
+                AddressChange::Prefer(_) if self.addresses.no_primary => return Err(AddressError::NotSupported),
                 AddressChange::Prefer(layer) if !layers.contains(&layer) => return Err(AddressError::NoSuchLayer),
                 AddressChange::Prefer(_) => {}
             }
@@ -262,26 +265,41 @@ impl Association {
             _ => self.agreed.dynamic_addresses &= !unknown,
         }
         self.events.push_back(Event::AddressChanged { change: wish.change, done });
-        if self.agreed.dynamic_addresses {
-            self.next_change();
-        } else {
-            self.give_up_changes();
+        if !self.agreed.dynamic_addresses {
+            self.give_up_changes(|_| true);
+        } else if self.addresses.no_primary {
+            self.give_up_changes(|change| matches!(change, AddressChange::Prefer(_)));
         }
-        if self.addresses.no_primary {
-            let events = &mut self.events;
-            self.addresses.waiting.retain(|wish| {
-                let keep = !matches!(wish.change, AddressChange::Prefer(_));
-                if !keep {
-                    events.push_back(Event::AddressChanged { change: wish.change, done: false });
-                }
-                keep
-            });
-        }
+        self.next_change();
     }
 
-    fn give_up_changes(&mut self) {
-        for wish in self.addresses.waiting.drain(..) {
-            self.events.push_back(Event::AddressChanged { change: wish.change, done: false });
+    /// Those of the changes that wait are not made.
+    fn give_up_changes(&mut self, which: impl Fn(AddressChange) -> bool) {
+        let events = &mut self.events;
+        self.addresses.waiting.retain(|wish| {
+            let gone = which(wish.change);
+            if gone {
+                events.push_back(Event::AddressChanged { change: wish.change, done: false });
+            }
+            !gone
+        });
+    }
+
+    /// The peer that was asked has lost its memory: none of the changes is made.
+    pub(super) fn forget_changes(&mut self) {
+        let under_way = self.addresses.pending.take().map(|p| p.wish.change);
+        self.events.extend(under_way.map(|change| Event::AddressChanged { change, done: false }));
+        self.give_up_changes(|_| true);
+    }
+
+    /// The association is up: data goes where the peer has asked for in the handshake, as soon as that path is verified (section
+    /// 4.2.4). The wildcard means the source of that packet, which is where data goes anyway.
+    pub(super) fn prefer_initial(&mut self) {
+        let wanted = self.addresses.initial_primary.take().filter(|_| self.agreed.dynamic_addresses);
+        let is = |p: &crate::path::Path| p.state != PathState::Removed && Some(p.route.remote.ip()) == wanted;
+        if let Some(index) = self.paths.iter().position(is) {
+            self.preferred = index;
+            self.choose_path();
         }
     }
 
@@ -289,7 +307,6 @@ impl Association {
     pub(super) fn asconf_unknown(&mut self, now: Instant) {
         self.agreed.dynamic_addresses = false;
         self.finish_change(now, Some(UnrecognizedParameters::CODE));
-        self.give_up_changes();
     }
 
     /// The peer changes its addresses (section 5.2). The chunk is behind an AUTH chunk, or it would not have come here.

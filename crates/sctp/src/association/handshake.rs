@@ -236,6 +236,8 @@ impl Association {
         for (stream, message) in never.into_iter().filter(|(_, m)| m.started.is_none()) {
             self.events.push_back(Event::Failed { message: message.id, stream, sent: false });
         }
+        self.forget_changes();
+        let request = self.forget_request();
         (self.tag, self.initial, self.random) = (cookie.tag, cookie.initial, random);
         self.out = Outstanding::new(first(cookie.initial.0));
         self.queues = Queues::new(self.config.scheduler, false, self.config.outbound_streams);
@@ -265,6 +267,7 @@ impl Association {
         self.state = State::Established;
         self.acknowledge_cookie(from);
         self.routes_changed = true;
+        self.tell_forgotten(request);
         self.events.push_back(Event::Restarted);
         self.start_heartbeats(now);
         if ending {

@@ -29,6 +29,7 @@ impl Association {
                 if unconfirmed { Some(now + path.rtt.rto()) } else { interval.map(|i| now + i + path.rtt.rto()) };
             path.heartbeat.schedule(now, next);
         }
+        self.prefer_initial();
     }
 
     /// Heartbeats are answered as they are (section 8.3).

@@ -23,7 +23,7 @@ const MAX_STREAMS: usize = 128;
 
 /// A request of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Request {
+pub(super) enum Request {
     /// Our outgoing streams begin anew; in answer to the peer's request of this number.
     Outgoing { streams: Vec<StreamId>, asked: Option<ReconfigSeq> },
     /// The peer's outgoing streams are to begin anew.
@@ -292,6 +292,24 @@ impl Association {
         self.timers.reconfig = None;
         self.errors = 0;
         self.reconfig.pending.take()
+    }
+
+    /// The peer that was asked has lost its memory.
+    pub(super) fn forget_request(&mut self) -> Option<Request> {
+        self.reconfig.pending.take()
+    }
+
+    /// A request was not done, because the peer has forgotten it; there are as many streams now as it and we have agreed anew.
+    pub(super) fn tell_forgotten(&mut self, request: Option<Request>) {
+        match request {
+            Some(Request::Outgoing { streams, .. }) => {
+                self.events.push_back(Event::OutgoingReset { streams, done: false });
+            }
+            Some(Request::AddOutgoing { .. }) => {
+                self.events.push_back(Event::StreamsAdded { outbound: self.queues.count(), done: false });
+            }
+            Some(Request::Incoming { .. } | Request::AddIncoming { .. }) | None => {}
+        }
     }
 
     fn on_response(&mut self, now: Instant, response: ReconfigSeq, result: ReconfigResult) {

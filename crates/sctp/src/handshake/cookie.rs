@@ -14,9 +14,11 @@ use ring::hmac;
 use std::net::{IpAddr, SocketAddr};
 
 /// The first byte: the version of the layout.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// The MAC is cut to this many bytes (RFC 2104 section 5: at least half of the hash).
 const MAC_LEN: usize = 16;
+/// In the number of addresses: the one that data should go to first stands behind them.
+const HAS_PRIMARY: u8 = 0x80;
 /// How long one key is used (RFC 9260 section 5.1.3: "hourly").
 const KEY_LIFE: Duration = Duration::from_secs(3600);
 
@@ -172,10 +174,11 @@ impl Cookie {
             out.extend_from_slice(&code.to_be_bytes());
         }
         write_ip(out, self.route.remote.ip());
-        out.push(p.addresses.len() as u8);
+        out.push(p.addresses.len() as u8 | if p.primary.is_some() { HAS_PRIMARY } else { 0 });
         for address in &p.addresses {
             write_ip(out, *address);
         }
+        p.primary.into_iter().for_each(|primary| write_ip(out, primary));
         out.push(p.auth.len() as u8);
         out.extend_from_slice(&p.auth);
     }
@@ -190,8 +193,10 @@ impl Cookie {
         let on = |i: u8| bits & 1 << i != 0;
         let adaptation = if on(5) { Some(r.u32()?) } else { None };
         let remote = SocketAddr::new(read_ip(r)?, udp_port);
-        let count = usize::from(r.u8()?).min(MAX_ADDRESSES);
-        let addresses = (0..count).map(|_| read_ip(r)).collect::<Result<_, _>>()?;
+        let count = r.u8()?;
+        let addresses =
+            (0..usize::from(count & !HAS_PRIMARY).min(MAX_ADDRESSES)).map(|_| read_ip(r)).collect::<Result<_, _>>()?;
+        let primary = if count & HAS_PRIMARY == 0 { None } else { Some(read_ip(r)?) };
         let len = r.u8()?;
         let auth = r.take(usize::from(len))?.to_vec();
         let peer = Offer {
@@ -211,6 +216,7 @@ impl Cookie {
             },
             adaptation,
             addresses,
+            primary,
             auth,
         };
         Ok(Self { created, route: Route { layer, remote }, peer_port, tag, initial, peer, ties })
@@ -250,6 +256,20 @@ mod tests {
         assert_eq!(Keys::new(&[7; 32]).open(at(3600), LIFE, &sealed).unwrap().0.tag, Tag(1), "shared by engines");
         assert_eq!(Keys::new(&[8; 32]).open(at(3600), LIFE, &sealed), Err(CookieError::Forged));
         assert_eq!(keys.open(at(3598), LIFE, &sealed), Err(CookieError::Forged), "from the future");
+    }
+
+    #[test]
+    fn the_longest_cookie_comes_back_with_everything_that_a_peer_can_say() {
+        let mut keys = Keys::new(&[7; 32]);
+        let addresses: Vec<IpAddr> = (0..MAX_ADDRESSES).map(|i| format!("2001:db8::{i:x}").parse().unwrap()).collect();
+        for primary in [None, Some(addresses[15]), Some("0.0.0.0".parse().unwrap())] {
+            let plain = cookie(at(5));
+            let peer =
+                Offer { addresses: addresses.clone(), primary, adaptation: None, auth: vec![9; 90], ..plain.peer };
+            let full = Cookie { peer, ..plain };
+            let sealed = keys.seal(&full);
+            assert_eq!(keys.open(at(6), LIFE, &sealed), Ok((full, Ok(()))));
+        }
     }
 
     #[test]

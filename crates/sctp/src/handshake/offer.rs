@@ -28,6 +28,8 @@ pub(crate) struct Offer {
     pub(crate) extensions: Extensions,
     pub(crate) adaptation: Option<u32>,
     pub(crate) addresses: Vec<IpAddr>,
+    /// The address that data should go to first (RFC 5061 section 4.2.4).
+    pub(crate) primary: Option<IpAddr>,
     /// The key vector of RFC 4895 section 6.1: the RANDOM, CHUNKS and HMAC-ALGO parameters as they were sent; empty without
     /// [`Extensions::authentication`].
     pub(crate) auth: Vec<u8>,
@@ -66,6 +68,7 @@ impl Offer {
             },
             adaptation: config.adaptation,
             addresses: Vec::new(),
+            primary: None,
             auth: Vec::new(),
         }
     }
@@ -112,6 +115,7 @@ impl Offer {
             extensions: Extensions::NONE,
             adaptation: None,
             addresses: Vec::new(),
+            primary: None,
             auth: Vec::new(),
         };
         let (mut cookie, mut report) = (None, Vec::new());
@@ -158,6 +162,7 @@ impl Offer {
             Parameter::EcnCapable(_) => e.ecn = true,
             Parameter::ZeroChecksumAcceptable(z) => e.zero_checksum |= z.method == ErrorDetection::DTLS,
             Parameter::Adaptation(a) => self.adaptation = Some(a.code),
+            Parameter::SetPrimary(p) => self.primary = Some(p.address),
             other => {
                 if let Some(address) = other.address().filter(|_| self.addresses.len() < MAX_ADDRESSES) {
                     self.addresses.push(address);

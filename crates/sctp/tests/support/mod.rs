@@ -1,7 +1,9 @@
 //! Two endpoints over links, in virtual time.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod keys;
 pub mod raw;
+pub mod watch;
 
 use bytes::Bytes;
 use core::time::Duration;

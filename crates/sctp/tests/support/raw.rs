@@ -3,10 +3,10 @@
 use super::{PORTS, address, config};
 use core::time::Duration;
 use neater_sctp::{AssociationConfig, CloseReason, Endpoint, Event, LayerId, Route};
-use neater_sctp_wire::chunk::{CookieEcho, Data, Init};
+use neater_sctp_wire::chunk::{CookieEcho, Data, GapBlock, Init, Sack};
 use neater_sctp_wire::{
-    Checksum, Chunk, CommonHeader, Emit, Packet as Wire, PacketBuilder, Parameter, Parameters, Ppid, Ssn, StreamId,
-    Tag, Tsn,
+    Array, Checksum, Chunk, CommonHeader, Emit, Packet as Wire, PacketBuilder, Parameter, Parameters, Ppid, Ssn,
+    StreamId, Tag, Tsn,
 };
 use std::net::SocketAddr;
 
@@ -99,6 +99,51 @@ impl Raw {
 
     pub fn chunk(&mut self, chunk: &impl Emit) {
         self.give(9899, self.tag, chunk);
+    }
+
+    /// Several chunks in one packet.
+    pub fn together(&mut self, chunks: &[Chunk<'_>]) {
+        let bytes = super::packet([PORTS[0], PORTS[1]], self.tag, chunks);
+        self.server.handle_packet(self.now, Route { layer: LayerId(0), remote: address(0, 0) }, false, &bytes);
+    }
+
+    /// Acknowledges the server's first `count` chunks with data, and of those behind them what the blocks say, counted from the
+    /// same beginning: the first chunk is number 1.
+    pub fn sack(&mut self, count: u32, a_rwnd: u32, blocks: &[(u16, u16)]) {
+        let relative = |n: u16| n - count as u16;
+        let gaps: Vec<GapBlock> =
+            blocks.iter().map(|(a, b)| GapBlock { start: relative(*a), end: relative(*b) }).collect();
+        let cumulative = Tsn(self.initial.0.wrapping_add(count).wrapping_sub(1));
+        self.chunk(&Sack { cumulative, a_rwnd, gaps: Array::new(&gaps), duplicates: Array::EMPTY });
+    }
+
+    /// Hands messages of so many bytes each to the server's stream 0; the first byte is the message's number.
+    pub fn send(&mut self, lengths: &[usize]) {
+        let id = self.id.unwrap();
+        for (i, len) in lengths.iter().enumerate() {
+            let options = neater_sctp::SendOptions::default();
+            self.server.send(id, StreamId(0), vec![i as u8; *len].into(), options).unwrap();
+        }
+    }
+
+    /// The numbers, from 1, of the chunks with data that are sent now.
+    pub fn sent(&mut self) -> Vec<u32> {
+        let packets = self.take();
+        super::watch::datas(&packets).iter().map(|d| d.tsn.wrapping_sub(self.initial.0).wrapping_add(1)).collect()
+    }
+
+    pub fn path(&self) -> neater_sctp::PathStats {
+        self.server.paths(self.id.unwrap())[0]
+    }
+
+    pub fn stats(&self) -> neater_sctp::AssociationStats {
+        self.server.association_stats(self.id.unwrap()).unwrap()
+    }
+
+    /// Everything that can be read.
+    pub fn read(&mut self) -> Vec<neater_sctp::Message> {
+        let id = self.id.unwrap();
+        core::iter::from_fn(|| self.server.receive(id)).collect()
     }
 
     /// Gives a packet with bytes in place of chunks.
