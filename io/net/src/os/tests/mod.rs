@@ -9,6 +9,7 @@ mod forged;
 mod host;
 mod options;
 mod raw;
+mod routers;
 mod streams;
 
 use super::OsNet;

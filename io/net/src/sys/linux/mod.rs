@@ -20,6 +20,7 @@ mod netlink;
 mod options;
 mod poller;
 mod raw;
+mod routers;
 mod socket;
 mod source;
 mod tcp;
@@ -36,6 +37,7 @@ pub(crate) use netlink::PathMonitor;
 pub(crate) use options::set_option;
 pub(crate) use poller::{Poller, WakeHandle};
 pub(crate) use raw::{raw_obstacle, raw_open, strip_headers};
+pub(crate) use routers::RouterSocket;
 pub(crate) use socket::{abort, close, local_addr};
 pub(crate) use source::SourceProbe;
 pub(crate) use tcp::{
