@@ -179,15 +179,7 @@ impl<N: Net> Engine<N> {
         if security.max_version < TlsVersion::Tls13 && !eligible.iter().all(tls13) {
             eligible.retain(|s| !tls13(s));
         }
-        let impossible = self.impossible(&mut eligible);
-        let stacks: Vec<_> = eligible.iter().map(|s| s.features()).collect();
-        let mut policy = neater_policy::compile_with(&needs, need, shape, &stacks).map_err(|e| {
-            let mut error = EstablishmentError::new(Reason::NoCandidates, "no protocol stack can serve this request");
-            error.excluded = e.stacks.iter().chain(&impossible).map(ToString::to_string).collect();
-            error
-        })?;
-        policy.excluded.extend(impossible);
-        policy.excluded.sort_by_key(|e| e.stack);
+        let policy = self.rank(&needs, need, shape, eligible)?;
         let mut ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
         let connection = &properties.connection;
         let rates = (connection.max_send_rate, connection.max_recv_rate);
@@ -288,6 +280,26 @@ impl<N: Net> Engine<N> {
 }
 
 impl<N: Net> Engine<N> {
+    /// Ranks the stacks that may serve, of those that this process can have.
+    fn rank(
+        &mut self,
+        needs: &neater_property::Needs,
+        need: SecurityNeed,
+        shape: neater_policy::Shape,
+        mut eligible: Vec<Stack>,
+    ) -> Result<neater_policy::Request, EstablishmentError> {
+        let impossible = self.impossible(&mut eligible);
+        let stacks: Vec<_> = eligible.iter().map(|s| s.features()).collect();
+        let mut policy = neater_policy::compile_with(needs, need, shape, &stacks).map_err(|e| {
+            let mut error = EstablishmentError::new(Reason::NoCandidates, "no protocol stack can serve this request");
+            error.excluded = e.stacks.iter().chain(&impossible).map(ToString::to_string).collect();
+            error
+        })?;
+        policy.excluded.extend(impossible);
+        policy.excluded.sort_by_key(|e| e.stack);
+        Ok(policy)
+    }
+
     /// Takes out the stacks that this process cannot have, and says why.
     fn impossible(&mut self, eligible: &mut Vec<Stack>) -> Vec<neater_policy::Excluded> {
         let ip = Stack::SctpIp;

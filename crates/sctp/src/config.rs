@@ -309,6 +309,8 @@ pub struct AssociationConfig {
     pub primary_switchover: Option<u32>,
     /// Search for the largest packet that each path takes, up to what its layer does (RFC 8899); else that is believed.
     pub search_mtu: bool,
+    /// Search also while there is next to nothing to send: many associations that are opened at once and say little need no probes.
+    pub search_idle: bool,
     /// The size of packets, in bytes, that every path is believed to take until something larger has been shown to arrive:
     /// `BASE_PLPMTU` (RFC 8899 section 5.1.2). At first 1,232, which is what the least link of IPv6 takes with UDP.
     pub base_packet: u16,
@@ -358,6 +360,7 @@ impl Default for AssociationConfig {
             heartbeat_interval: Some(Duration::from_secs(30)),
             encapsulated_heartbeat_interval: Some(Duration::from_secs(15)),
             search_mtu: true,
+            search_idle: true,
             base_packet: crate::path::BASE,
             potentially_failed: Some(0),
             primary_switchover: None,

@@ -261,3 +261,37 @@ fn without_the_search_the_layer_is_believed() {
     w.run(Duration::from_secs(5));
     assert_eq!((room(&w, 0, a), w.ends[0].association_stats(a).unwrap().mtu_probes), (1472, 0));
 }
+
+#[test]
+fn who_has_nothing_to_send_need_not_search() {
+    let configs = [0, 1].map(|end| {
+        let association = AssociationConfig { search_idle: false, ..AssociationConfig::default() };
+        let mut c = support::config(end, 1, association);
+        c.layers = vec![Layer { mtu: 1500, overhead: OVERHEAD, ..support::layer(0, end) }];
+        c
+    });
+    let mut w = World::with(6, configs, vec![LinkConfig::delay(ms(10)).with_mtu(1500, TooBig::BlackHole)]);
+    let ids = w.established();
+    let probes = |w: &World, end: usize| w.ends[end].association_stats(ids[end]).unwrap().mtu_probes;
+    transfer(&mut w, ids, 2000, Duration::from_secs(5));
+    w.run(Duration::from_secs(60));
+    assert_eq!((probes(&w, 0), probes(&w, 1), room(&w, 0, ids[0])), (0, 0, 1232));
+    transfer(&mut w, ids, 100_000, Duration::from_secs(5));
+    assert_eq!((probes(&w, 0), probes(&w, 1), room(&w, 0, ids[0])), (1, 0, 1472));
+}
+
+#[test]
+fn the_base_is_what_is_configured() {
+    let configs = [0, 1].map(|end| {
+        let association = AssociationConfig { base_packet: 1195, ..AssociationConfig::default() };
+        let mut c = support::config(end, 1, association);
+        c.layers = vec![Layer { mtu: 1500, overhead: OVERHEAD, ..support::layer(0, end) }];
+        c
+    });
+    let mut w = World::with(6, configs, vec![LinkConfig::delay(ms(10)).with_mtu(1280, TooBig::BlackHole)]);
+    let ids = w.established();
+    assert_eq!(room(&w, 0, ids[0]), 1192, "whole words");
+    w.run(Duration::from_secs(60));
+    assert!((1236..=1252).contains(&room(&w, 0, ids[0])), "{}", room(&w, 0, ids[0]));
+    transfer(&mut w, ids, 100_000, Duration::from_secs(5));
+}

@@ -163,6 +163,7 @@ impl<N: Net> Engine<N> {
             // be somebody that it does not know, and be answered as such, with an ABORT chunk (RFC 9260 section 8.4).
             max_paths: 1,
             base_packet: LEAST_MTU - layer.overhead,
+            search_idle: false,
             ..AssociationConfig::default()
         };
         let config = Config {

@@ -54,9 +54,31 @@ struct Pending {
     times: u32,
 }
 
-/// Both directions.
+/// Both directions; nothing, and no memory, as long as nothing is changed and nothing may be. Most associations never do, and idle ones
+/// are to be small.
 #[derive(Debug, Default)]
-pub(super) struct Addresses {
+pub(super) struct Addresses(Option<Box<Both>>);
+
+/// Before anything has happened.
+static NOTHING: Both = Both::new(0, 0);
+
+impl core::ops::Deref for Addresses {
+    type Target = Both;
+
+    fn deref(&self) -> &Both {
+        self.0.as_deref().unwrap_or(&NOTHING)
+    }
+}
+
+impl core::ops::DerefMut for Addresses {
+    fn deref_mut(&mut self) -> &mut Both {
+        self.0.get_or_insert_with(|| Box::new(Both::new(0, 0)))
+    }
+}
+
+/// What there is where addresses may change.
+#[derive(Debug)]
+pub(super) struct Both {
     /// The number of our next chunk, or of the one under way.
     ours: AsconfSerial,
     /// The number of the peer's next chunk.
@@ -80,7 +102,24 @@ pub(super) struct Addresses {
 impl Addresses {
     /// Chunks are numbered from the initial TSNs on (section 5.1, A2).
     pub(super) fn new(ours: Tsn, theirs: Tsn, initial_primary: Option<IpAddr>) -> Self {
-        Self { ours: AsconfSerial(ours.0), theirs: AsconfSerial(theirs.0), initial_primary, ..Self::default() }
+        Self(Some(Box::new(Both { initial_primary, ..Both::new(ours.0, theirs.0) })))
+    }
+}
+
+impl Both {
+    const fn new(ours: u32, theirs: u32) -> Self {
+        Self {
+            ours: AsconfSerial(ours),
+            theirs: AsconfSerial(theirs),
+            pending: None,
+            waiting: VecDeque::new(),
+            wanted: false,
+            answers: VecDeque::new(),
+            answered: VecDeque::new(),
+            deleted: VecDeque::new(),
+            no_primary: false,
+            initial_primary: None,
+        }
     }
 
     /// Where the next answer goes.
@@ -295,7 +334,7 @@ impl Association {
     /// The association is up: data goes where the peer has asked for in the handshake, as soon as that path is verified (section
     /// 4.2.4). The wildcard means the source of that packet, which is where data goes anyway.
     pub(super) fn prefer_initial(&mut self) {
-        let wanted = self.addresses.initial_primary.take().filter(|_| self.agreed.dynamic_addresses);
+        let wanted = if self.agreed.dynamic_addresses { self.addresses.initial_primary.take() } else { None };
         let is = |p: &crate::path::Path| p.state != PathState::Removed && Some(p.route.remote.ip()) == wanted;
         if let Some(index) = self.paths.iter().position(is) {
             self.preferred = index;

@@ -346,7 +346,11 @@ impl Association {
             self.rx.allow_giving_up();
         }
         self.reconfig = reconfig::Reconfig::new(self.initial, peer.initial);
-        self.addresses = addresses::Addresses::new(self.initial, peer.initial, peer.primary);
+        self.addresses = if self.agreed.dynamic_addresses {
+            addresses::Addresses::new(self.initial, peer.initial, peer.primary)
+        } else {
+            addresses::Addresses::default()
+        };
         // Which of our layers an address is reached through nobody says: if both sides have as many, they are paired in order.
         let paired = peer.addresses.len() == self.rooms.len();
         for (i, address) in peer.addresses.iter().enumerate() {

@@ -9,10 +9,19 @@ use neater_base::{Instant, Rng};
 use neater_sctp_wire::chunk::{Heartbeat, Init};
 use neater_sctp_wire::{Checksum, ChunkSet, CommonHeader, PacketBuilder, Tag};
 
+/// With so many packets' data to send or unacknowledged, the size of packets matters.
+const WORTH_A_SEARCH: usize = 4;
+
 impl Association {
     /// Writes a probe, if one is to be sent: it has nothing in it that would be missed.
     pub(super) fn poll_probe(&mut self, now: Instant, buffer: &mut [u8], rng: &mut Rng) -> Option<Packed> {
         if !matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived) {
+            return None;
+        }
+        // A search costs some packets, and is worth them where larger ones would be used.
+        let least =
+            if self.config.search_idle { 0 } else { WORTH_A_SEARCH * usize::from(self.paths[self.current].room) };
+        if self.buffered() < least {
             return None;
         }
         let wanted = |p: &crate::path::Path| p.mtu.wanted().filter(|_| p.is_active() && p.heartbeat.is_idle());

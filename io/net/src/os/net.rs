@@ -52,6 +52,12 @@ fn segments(transmit: &Transmit<'_>) -> Result<Option<u16>> {
     size.map(|size| u16::try_from(size).map_err(|_| too_large)).transpose()
 }
 
+/// The codepoint that a socket is opened with.
+fn dscp_of(options: &SocketOptions) -> u8 {
+    let of = |o: &SocketOption| if let SocketOption::Dscp(codepoint) = o { Some(*codepoint) } else { None };
+    options.set.iter().rev().find_map(of).unwrap_or(0)
+}
+
 /// Reads from a stream.
 #[inline(always)]
 fn read_stream(fd: sys::Fd, slot: &mut Slot, buf: &mut [u8]) -> Result<usize> {
@@ -70,12 +76,6 @@ fn read_stream(fd: sys::Fd, slot: &mut Slot, buf: &mut [u8]) -> Result<usize> {
         slot.drained = n > 0 && !slot.wary;
     }
     Ok(n)
-}
-
-/// The codepoint that a socket is opened with.
-fn dscp_of(options: &SocketOptions) -> u8 {
-    let of = |o: &SocketOption| if let SocketOption::Dscp(codepoint) = o { Some(*codepoint) } else { None };
-    options.set.iter().rev().find_map(of).unwrap_or(0)
 }
 
 impl OsNet {
