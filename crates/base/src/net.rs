@@ -7,9 +7,10 @@
 //!
 //! * **Nothing blocks.** An operation that cannot proceed returns [`ErrorKind::WouldBlock`].
 //! * **Readiness is edge-triggered.** After `WouldBlock`, and only then, a [`NetEvent::Ready`] with the socket's token is
-//!   promised when it may be worth trying again. A new stream socket reports writability once when its connection is made or
-//!   has failed. Spurious events are allowed. That an established stream is gone because of an error is reported once, with
-//!   [`Ready::error`], though nothing was tried; so is that both its directions have ended, with [`Ready::hangup`].
+//!   promised when it may be worth trying again. A stream socket that connects reports writability once when its connection
+//!   is made or has failed; one that was accepted may be written at once, and need not report it. Spurious events are allowed.
+//!   That an established stream is gone because of an error is reported once, with [`Ready::error`], though nothing was tried;
+//!   so is that both its directions have ended, with [`Ready::hangup`].
 //! * **Sockets are handles**, valid until closed; a handle that names nothing gives [`ErrorKind::NotConnected`].
 //! * **Writes never raise a signal**, descriptors are not inherited over `exec`.
 

@@ -389,14 +389,6 @@ impl Quick {
         self.write || self.full || self.read || self.dry
     }
 
-    /// Bytes took this way, so that others may take the lane, which may have been closed by what is over.
-    #[inline(always)]
-    pub(crate) fn passed(&self, written: bool) {
-        if let Some(lane) = &self.lane {
-            lane.open(written, !written);
-        }
-    }
-
     /// The socket has nothing to be read now.
     pub(crate) fn ran_dry(&mut self) {
         (self.read, self.dry) = (false, true);
@@ -409,7 +401,8 @@ impl Quick {
 
     /// The socket takes something again. False: it is not known whether bytes may be written.
     pub(crate) fn has_room(&mut self) -> bool {
-        if self.full {
+        // A lane may have been full before this was told of it.
+        if self.write || self.full {
             (self.write, self.full) = (true, false);
             if let Some(lane) = &self.lane {
                 lane.open(true, false);

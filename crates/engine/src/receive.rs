@@ -71,7 +71,6 @@ impl<N: Net> Engine<N> {
             Some(c) if c.quick.read && !buf.is_empty() => match self.net.read(c.quick.sock, buf) {
                 Ok(n) if n > 0 => {
                     c.bytes_received += n as u64;
-                    c.quick.passed(false);
                     Ok(Some(n))
                 }
                 result => self.quick_read_ended(conn, result, buf),

@@ -432,7 +432,6 @@ impl<N: Net> Engine<N> {
             return match self.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
                 Ok(n) => {
                     c.bytes_sent += n as u64;
-                    c.quick.passed(true);
                     Ok(Some(n))
                 }
                 Err(e) => self.quick_write_failed(conn, &e, bufs),

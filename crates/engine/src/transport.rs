@@ -158,6 +158,9 @@ impl<N: Net> Engine<N> {
         if !plain || writable && !c.is_drained() {
             return false;
         }
+        if writable {
+            c.quick.has_room();
+        }
         if readable {
             c.quick.refilled();
             self.notices.push_readable(crate::ConnectionId(conn));

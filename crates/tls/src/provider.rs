@@ -34,7 +34,7 @@ impl Clock {
         Self::default()
     }
 
-    /// Sets the time. The engine does so at the start of each turn.
+    /// Sets the time. The engine does so at the start of a turn, when what it set last is some hundredths of a second old.
     pub fn set(&self, now: WallTime) {
         let millis = u64::try_from(now.0.as_millis()).unwrap_or(UNSET - 1).min(UNSET - 1);
         self.0.store(millis, Ordering::Relaxed);

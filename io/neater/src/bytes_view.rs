@@ -2,7 +2,8 @@
 
 use crate::shared::Wait;
 use crate::{Connection, ConnectionError, SendError};
-use core::future::poll_fn;
+use core::future::{Future, poll_fn};
+use core::pin::Pin;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Context, Poll};
 use neater_base::net::Lane;
@@ -26,6 +27,35 @@ pub struct ByteStream {
     lane: OnceLock<Option<Arc<dyn Lane>>>,
     /// How many reads and writes there were since the last that had to wait.
     in_a_row: AtomicU32,
+}
+
+/// See [`ByteStream::write_all`]. By hand, because a program that writes little at a time makes one for each write.
+struct WriteAll<'a> {
+    stream: &'a ByteStream,
+    /// What is left.
+    buf: &'a [u8],
+}
+
+impl Future for WriteAll<'_> {
+    type Output = io::Result<()>;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        while !this.buf.is_empty() {
+            let quick = this.stream.lane_in_budget().and_then(|lane| lane.write(this.buf));
+            let n = match quick {
+                Some(n) => n,
+                None => match this.stream.poll_write_in_full(cx, &[IoSlice::new(this.buf)]) {
+                    Poll::Ready(Ok(n)) => n,
+                    Poll::Ready(Err(e)) => return Poll::Ready(Err(write_error(e))),
+                    Poll::Pending => return Poll::Pending,
+                },
+            };
+            this.buf = this.buf.get(n..).unwrap_or_default();
+        }
+        Poll::Ready(Ok(()))
+    }
 }
 
 /// Reads and writes in a row before others have their turn.
@@ -84,16 +114,9 @@ impl ByteStream {
     ///
     /// # Errors
     /// Why nothing can be written any more.
-    pub async fn write_all(&self, mut buf: &[u8]) -> io::Result<()> {
-        while !buf.is_empty() {
-            let quick = self.lane_in_budget().and_then(|lane| lane.write(buf));
-            let n = match quick {
-                Some(n) => n,
-                None => poll_fn(|cx| self.poll_write_bytes(cx, &[IoSlice::new(buf)])).await.map_err(write_error)?,
-            };
-            buf = buf.get(n..).unwrap_or_default();
-        }
-        Ok(())
+    #[inline]
+    pub fn write_all<'a>(&'a self, buf: &'a [u8]) -> impl Future<Output = io::Result<()>> + Send + 'a {
+        WriteAll { stream: self, buf }
     }
 
     /// Ends this side's direction, and waits until that end needs this process no more, as [`ByteStream::poll_end`] does.

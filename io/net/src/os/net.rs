@@ -99,6 +99,26 @@ impl OsNet {
         result
     }
 
+    /// As [`Net::write`], of what has a lane or comes in pieces.
+    #[inline(never)]
+    fn write_otherwise(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
+        let fd = match self.plain(sock) {
+            Some(fd) => Ok(fd),
+            None => self.laned(sock, Lane::take_write_error),
+        };
+        let result = fd.and_then(|fd| if bufs.is_empty() { Ok(0) } else { sys::tcp_write(fd, bufs) });
+        self.not_written(sock, result)
+    }
+
+    /// Sees to it that whoever cannot write is told when he can.
+    #[inline(never)]
+    fn not_written(&mut self, sock: Sock, result: Result<usize>) -> Result<usize> {
+        if result.as_ref().is_err_and(NetError::is_would_block) {
+            self.await_writes(sock)?;
+        }
+        result
+    }
+
     fn udp_support(&mut self) -> Result<&UdpSupport> {
         match &mut self.udp {
             Some(support) => Ok(support),
@@ -180,17 +200,17 @@ impl Net for OsNet {
 
     #[inline(always)]
     fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
-        let result = match self.plain(sock) {
-            Some(fd) => Ok(fd),
-            None => self.laned(sock, Lane::take_write_error),
-        };
-        let result = result.and_then(|fd| if bufs.is_empty() { Ok(0) } else { sys::tcp_write(fd, bufs) });
-        if let Err(error) = &result
-            && error.is_would_block()
+        // Small on purpose: this is what most writes cost here.
+        if let [buf] = bufs
+            && let Some(fd) = self.plain(sock)
         {
-            self.await_writes(sock)?;
+            let first = sys::tcp_write_once(fd, buf);
+            return match usize::try_from(first) {
+                Ok(n) => Ok(n),
+                Err(_) => self.not_written(sock, sys::told(first, || sys::tcp_write_once(fd, buf))),
+            };
         }
-        result
+        self.write_otherwise(sock, bufs)
     }
 
     fn shutdown_write(&mut self, sock: Sock) -> Result<()> {
