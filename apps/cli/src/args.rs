@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Show which transports could serve, in which order, and why; try them with --try
     Explain(ExplainArgs),
+    /// How long TCP takes to connect, by each interface that leads to a host
+    Ping(PingArgs),
     /// Look at policies: check files, explain a decision, run tests
     Policy(PolicyArgs),
     /// Manage policies for the programs of this host: NEAT's sockets, and REST
@@ -124,6 +126,7 @@ const GET_HELP: &str = "Examples:
   neater get https://example.com/ | less           one URL, to standard output
   neater get -d music https://h/a.flac https://h/b.flac
   neater get --needs low-delay -v https://example.com/
+  neater get --multi -O https://example.com/big.iso     by all interfaces at once
   neater get --transport sctp http://localhost:8080/file
   neater get --ca cert.pem https://localhost:4433/file
   neater get --json -O https://example.com/a       for programs
@@ -134,7 +137,7 @@ that the file is still the same, and given up only when its answer says that it 
 another URL, or one that neater did not write, is never touched. Redirections are followed, but never
 from https to http.
 
-JSON events: connected, timeline (with -v), retry, done, failed, summary. With -o - they go to
+JSON events: connected, timeline (with -v), retry, way (with --multi), done, failed, summary. With -o - they go to
 standard error, as standard output carries the data.";
 
 #[derive(Debug, Args)]
@@ -155,6 +158,10 @@ pub(crate) struct GetArgs {
     /// Go on with FILE.part, or fail if nothing tells whether it is of the same file; what is complete is left alone
     #[arg(short = 'C', long = "continue")]
     pub(crate) resume: bool,
+    /// By all interfaces at once that policies choose, or else all there are: pieces of the file by each, and what one does
+    /// not bring, another does. Needs a file (-o or -O) and a server that sends parts; is not continued (-C)
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) multi: bool,
     /// How many files at once
     #[arg(short = 'P', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) parallel: u8,
@@ -266,6 +273,51 @@ pub(crate) struct ExplainArgs {
     pub(crate) connect: ConnectArgs,
 }
 
+const PING_HELP: &str = "Examples:
+  neater ping example.com                          port 443, by every interface that leads there
+  neater ping -c 20 -i 0.2 192.0.2.1:22
+  neater ping --interface wwan0 --interface eth0 example.com:80
+  neater ping --json example.com | jq 'select(.event == \"way\")'
+
+Each probe is a handshake of TCP, which goes where data would go; nothing is sent after it. All ways are
+asked at the same times. What is lost did not connect in time, or was refused or unreachable: the summary
+says which, and names the best way first.
+
+Exit code 0 says that a probe connected, 1 that none did.
+JSON events: pinging, probe, way.";
+
+#[derive(Clone, Debug, Args)]
+#[command(after_help = PING_HELP, after_long_help = format!("{PING_HELP}\n\n{EXITS}"))]
+pub(crate) struct PingArgs {
+    /// A name or address, with a port if it is not 443
+    #[arg(value_name = "HOST[:PORT]")]
+    pub(crate) target: String,
+    /// How many probes by each way
+    #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) count: u32,
+    /// Seconds from one probe to the next
+    #[arg(short, long, value_name = "S", default_value = "1", value_parser = seconds)]
+    pub(crate) interval: core::time::Duration,
+    /// Seconds that a probe may take
+    #[arg(short, long, value_name = "S", default_value = "3", value_parser = seconds)]
+    pub(crate) timeout: core::time::Duration,
+    /// Only by this interface, whether or not a route leads there; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: Vec<String>,
+    /// Only addresses of IPv4
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    pub(crate) ipv4: bool,
+    /// Only addresses of IPv6
+    #[arg(short = '6', long)]
+    pub(crate) ipv6: bool,
+    /// Another resolver configuration than /etc/resolv.conf
+    #[arg(long, value_name = "FILE")]
+    pub(crate) resolv_conf: Option<PathBuf>,
+    /// Another hosts file than /etc/hosts
+    #[arg(long, value_name = "FILE")]
+    pub(crate) hosts: Option<PathBuf>,
+}
+
 const POLICY_HELP: &str = "Examples:
   neater policy check /etc/neater/pib/*.policy
   neater policy explain '[{\"profile\": {\"value\": \"low-latency\"}}]' --cib /etc/neater/cib
@@ -363,6 +415,7 @@ pub(crate) enum PolicyCommand {
 const PM_HELP: &str = "Examples:
   neater pm --pib /etc/neater/pib --cib /etc/neater/cib
   neater pm --sock /run/neater --shared --no-rest
+  neater pm --source /run/modem.json --source https://site.example/cib.json --source-every 5
   curl http://127.0.0.1:45888/cib/rows
   curl -X PUT -H \"Authorization: Bearer $(cat ~/.neat/rest_token)\" -H 'Content-Type: application/json' \\
        -d '{\"match\": {}, \"properties\": {\"dscp\": {\"value\": 10}}}' http://127.0.0.1:45888/pib/site
@@ -372,7 +425,7 @@ reported, and what it said before goes on to count. What a user tells over the s
 alone; what root, the daemon's user and who has the token tell counts for everybody. docs/policy.md tells
 the rest, and how to run it as a service.
 
-JSON events: managing, loaded, interfaces, domains, provisioning, fault, stopped; with -v also refused.";
+JSON events: managing, loaded, interfaces, domains, provisioning, source, fault, stopped; with -v also refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = PM_HELP, after_long_help = format!("{PM_HELP}\n\n{EXITS}"))]
@@ -391,6 +444,16 @@ pub(crate) struct PmArgs {
     /// No REST
     #[arg(long)]
     pub(crate) no_rest: bool,
+    /// A file or URL (http, https) that tells nodes of the CIB: an object or a list, read again and again. What it says takes
+    /// the place of what it said before, and ends when it has been silent three times; may be given up to 16 times
+    #[arg(long, value_name = "FILE|URL")]
+    pub(crate) source: Vec<String>,
+    /// Seconds from one look at the sources to the next
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds)]
+    pub(crate) source_every: core::time::Duration,
+    /// Trust these authorities (PEM) instead of the system's, for sources of https
+    #[arg(long, value_name = "FILE", requires = "source")]
+    pub(crate) source_ca: Option<PathBuf>,
     /// Do not tell of the interfaces of this host: only files and programs fill the CIB
     #[arg(long)]
     pub(crate) no_interfaces: bool,

@@ -17,6 +17,7 @@ mod get;
 mod lab;
 mod man;
 mod output;
+mod ping;
 mod pm;
 mod policy;
 mod serve;
@@ -77,6 +78,7 @@ fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Get(args) => on_tokio(get::run(args, output)),
         Command::Serve(args) => on_tokio(serve::run(args, output)),
         Command::Explain(args) => on_tokio(explain::run(args, output)),
+        Command::Ping(args) => on_tokio(ping::run(args, output)),
         Command::Policy(args) => policy::run(args.command, output),
         Command::Pm(args) => pm::run(args, output),
         Command::Lab(args) => lab::run(&args),

@@ -471,3 +471,70 @@ fn clients_find_it_again_after_it_was_killed() {
     assert!(m.event("refused")["why"].as_str().expect("why").contains("line 1 column 2"));
     assert!(m.say("neat_pib_socket", "nonsense").contains("line 1 column 2"));
 }
+
+#[test]
+fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
+    let folder = Folder::new("pm-sources");
+    let node = |uid: &str| {
+        json!({"uid": uid, "root": true, "properties": {"interface": {"value": uid, "score": 1}}}).to_string()
+    };
+    let file = folder.put("modem.json", node("wwan0"));
+    std::fs::create_dir_all(folder.path("www")).expect("made");
+    folder.put("www/cib.json", format!("[{}]", node("site0")));
+    let serving = common::Serving::new(&folder.path("www"), &folder.path("state"), &["--plain"]);
+    let url = format!("http://localhost:{}/cib.json", serving.port);
+    let file_text = file.display().to_string();
+    let mut manager =
+        Manager::start("pm-sources-d", &["--source", &file_text, "--source", &url, "--source-every", "0.1"]);
+    let told = |manager: &Manager, source: &str| loop {
+        let event = manager.event("source");
+        if event["source"] == source {
+            return event;
+        }
+    };
+    let until = |manager: &Manager, wanted: &[&str]| {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            let mut seen: Vec<String> =
+                manager.candidates("interface").iter().filter_map(|v| Some(v.as_str()?.to_owned())).collect();
+            seen.sort();
+            if seen == wanted {
+                return;
+            }
+            assert!(Instant::now() < end, "{seen:?}, not {wanted:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    until(&manager, &["site0", "wwan0"]);
+    // A document takes the place of the one before; a broken one is told, once and with its place, and changes nothing.
+    folder.put("modem.json", node("wwan1"));
+    until(&manager, &["site0", "wwan1"]);
+    folder.put("modem.json", "{\n  \"uid\": tru}");
+    let event = loop {
+        let event = told(&manager, &file_text);
+        if event["why"].is_string() {
+            break event;
+        }
+    };
+    assert!(event["why"].as_str().is_some_and(|why| why.contains("line 2")), "{event}");
+    until(&manager, &["site0", "wwan1"]);
+    std::fs::remove_file(folder.path("www/cib.json")).expect("removed");
+    let event = loop {
+        let event = told(&manager, &url);
+        if event["why"].is_string() {
+            break event;
+        }
+    };
+    assert!(event["why"].as_str().is_some_and(|why| why.contains("404")), "{event}");
+    until(&manager, &["site0", "wwan1"]);
+    folder.put("modem.json", format!("[{}, {}]", node("wwan2"), node("site0")));
+    let event = told(&manager, &file_text);
+    assert!(event["why"].as_str().is_some_and(|why| why.contains("site0 is somebody else's")), "{event}");
+    let _ = manager.child.kill();
+
+    for (source, says) in [("ftp://host/x", "http or https"), ("http://", "--source http://")] {
+        let ran = run(neater().args(["pm", "--no-rest", "--sock"]).arg(folder.path("s")).args(["--source", source]));
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(ran.err.contains(says), "{}", ran.err);
+    }
+}

@@ -57,6 +57,8 @@ pub(crate) enum Timer {
     SctpTrial(Key),
     /// An SCTP port that nobody uses has answered for long enough.
     SctpEnd(Key),
+    /// The connections that policies want to know of.
+    Flows,
     /// A DTLS session.
     Dtls(Key),
     /// DTLS clients of a listener's socket that have not proved their address are forgotten.
@@ -115,6 +117,8 @@ pub struct Engine<N> {
     pub(crate) outcomes: OutcomeCache,
     /// Policies, and what they call this program.
     pub(crate) adviser: Option<Box<(neater_policy::advice::Adviser, Box<str>)>>,
+    /// The connections whose figures policies want to know.
+    pub(crate) flows: crate::measured::Flows,
     /// A hash of what this host is attached to; `None`: to be found out.
     pub(crate) network: Option<NonZeroU64>,
     pub(crate) timers: Timers<Timer>,
@@ -162,6 +166,7 @@ impl<N: Net> Engine<N> {
             limits: config.limits.usable(),
             outcomes: OutcomeCache::new(rng.u64()),
             adviser: None,
+            flows: crate::measured::Flows::default(),
             rng,
             config,
             net,
@@ -489,6 +494,7 @@ impl<N: Net> Engine<N> {
                 Timer::Quic(quic) => self.quic_timeout(quic),
                 Timer::Trial(quic) => self.trial_over(quic),
                 Timer::Resolver => self.resolver_timeout(),
+                Timer::Flows => self.flows_timeout(),
                 Timer::Channel(channel) => self.channel_timeout(channel),
                 Timer::Closing(conn) => self.closing_timeout(conn),
                 Timer::Greeting(conn) => self.greeting_timeout(conn),
@@ -529,7 +535,7 @@ impl<N: Net> Engine<N> {
             Timer::Accept(k) => listeners.contains(*k),
             Timer::Sctp(k) | Timer::SctpEnd(k) => ends.contains(*k),
             Timer::SctpTrial(k) => sctps.contains(*k),
-            Timer::Resolver => true,
+            Timer::Resolver | Timer::Flows => true,
         });
     }
 

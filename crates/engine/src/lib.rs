@@ -36,6 +36,7 @@ mod group;
 mod ids;
 mod isolate;
 mod listen;
+mod measured;
 mod notices;
 mod properties;
 mod quic;

@@ -160,3 +160,70 @@ fn a_way_that_does_not_work_is_left_for_the_next() {
     assert!(visit(&mut town).2);
     town.play.end();
 }
+
+/// A way on which round trips have taken long lately comes behind the others.
+fn avoid_slow() -> (&'static str, Value, Value) {
+    let slow = json!({"measured_rtt": {"value": {"start": 150, "end": "inf"}}});
+    ("avoid-slow", slow, json!({"measured_rtt": {"value": null, "score": -5}}))
+}
+
+/// Makes the way by the client's first interface so much slower.
+fn slow_down(town: &mut Town, delay: Duration) {
+    let world = town.play.world().clone();
+    let (up, down) = town.client_links;
+    [up, down].into_iter().for_each(|link| world.set_link(link, LinkConfig::delay(delay)));
+}
+
+#[test]
+fn a_choice_follows_the_network_as_connections_see_it() {
+    for_each_seed("policies", "a_choice_follows_the_network_as_connections_see_it", 20, |seed| {
+        let mut town = town(seed);
+        mobile(&mut town);
+        advise(&mut town, &[avoid_slow()]);
+        assert!(!visit(&mut town).2, "nothing is known, and the first interface is the system's choice");
+        slow_down(&mut town, Duration::from_millis(200));
+        assert!(!visit(&mut town).2, "this one finds out");
+        assert!(visit(&mut town).2, "and this one knows");
+        town.play.run_for(601 * S);
+        assert!(!visit(&mut town).2, "what was seen so long ago counts no more");
+        slow_down(&mut town, Duration::from_millis(5));
+        visit(&mut town);
+        town.play.run_for(601 * S);
+        assert!(!visit(&mut town).2);
+        assert!(!visit(&mut town).2, "it is quick again");
+        town.play.end();
+    });
+}
+
+#[test]
+fn a_connection_that_runs_tells_the_next_what_it_sees() {
+    for_each_seed("policies", "a_connection_that_runs_tells_the_next_what_it_sees", 20, |seed| {
+        let mut town = town(seed);
+        mobile(&mut town);
+        advise(&mut town, &[avoid_slow()]);
+        let flow = town.open_by_name(&Ask::over(&[]), Manner::default());
+        assert!(town.play.run_until(30 * S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
+        slow_down(&mut town, Duration::from_millis(250));
+        for _ in 0..20 {
+            town.play.say(flow, "ping", SendOptions::default());
+            town.play.run_for(S);
+        }
+        assert!(visit(&mut town).2, "the smoothed round trip of the first has risen meanwhile");
+        // A connection that is silent is looked at no more, so that nothing wakes the engine for it.
+        town.play.say(flow, "", SendOptions { is_final: true, ..SendOptions::default() });
+        town.play.run_for(60 * S);
+        town.play.end();
+    });
+}
+
+#[test]
+fn without_a_policy_that_wants_to_know_nothing_is_looked_at() {
+    let mut town = town(3);
+    mobile(&mut town);
+    advise(&mut town, &[tcp_first()]);
+    slow_down(&mut town, Duration::from_millis(200));
+    for _ in 0..3 {
+        assert!(!visit(&mut town).2);
+    }
+    town.play.end();
+}

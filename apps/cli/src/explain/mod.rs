@@ -4,7 +4,7 @@
 //! decision: policy and race make it, and say why.
 
 mod drawing;
-mod resolve;
+pub(crate) mod resolve;
 
 use crate::args::ExplainArgs;
 use crate::connect::{self, Asked};
@@ -158,7 +158,10 @@ async fn show_addresses(
 ) -> Result<Exit, Failure> {
     let found = match (endpoint.host_name(), endpoint.ip_address()) {
         (_, Some(ip)) => Ok(vec![ip]),
-        (Some(name), None) => resolve::addresses(name, &args.connect).await?,
+        (Some(name), None) => {
+            let (args, config) = (&args.connect, args.connect.resolv_conf.as_deref());
+            resolve::addresses(name, config, args.hosts.as_deref(), args.timeout).await?
+        }
         (None, None) => Ok(Vec::new()),
     };
     match found {

@@ -1,6 +1,5 @@
 //! Addresses of a name, without connecting: the resolver of the engine, driven over this program's own sockets.
 
-use crate::args::ConnectArgs;
 use crate::failure::{Exit, Failure};
 use core::time::Duration;
 use neater_base::Instant;
@@ -26,16 +25,21 @@ type Arrival = (TransportId, Result<Vec<u8>, std::io::ErrorKind>);
 /// What is found of a name: its addresses, or why there are none.
 type Found = Result<Vec<IpAddr>, String>;
 
-/// The addresses of `name`; why there are none otherwise. What can be no name is an error.
-pub(super) async fn addresses(name: &str, args: &ConnectArgs) -> Result<Found, Failure> {
+/// The addresses of `name`, looked for in other files than the usual ones where these are given; why there are none otherwise. What can be no name is an error.
+pub(crate) async fn addresses(
+    name: &str,
+    resolv_conf: Option<&Path>,
+    hosts: Option<&Path>,
+    patience: Option<Duration>,
+) -> Result<Found, Failure> {
     let read = |path: Option<&Path>, usual: &str| std::fs::read(path.unwrap_or(Path::new(usual))).unwrap_or_default();
-    let (config, _) = Config::parse(&read(args.resolv_conf.as_deref(), "/etc/resolv.conf"));
-    let hosts = Hosts::parse(&read(args.hosts.as_deref(), "/etc/hosts"));
+    let (config, _) = Config::parse(&read(resolv_conf, "/etc/resolv.conf"));
+    let hosts = Hosts::parse(&read(hosts, "/etc/hosts"));
     let mut seed = [0; 32];
     ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut seed)
         .map_err(|_| Failure::new(Exit::Failed, "local", "the system gives no random numbers"))?;
     let resolver = Resolver::new(config, hosts, seed);
-    let patience = args.timeout.unwrap_or(PATIENCE);
+    let patience = patience.unwrap_or(PATIENCE);
     tokio::time::timeout(patience, drive(resolver, name))
         .await
         .unwrap_or_else(|_| Ok(Err(format!("no answer within {:.1} s", patience.as_secs_f64()))))

@@ -3,6 +3,7 @@
 //! *Responsible for* which URL goes into which file, how many at once, and the sum of it. *Not responsible for* one
 //! transfer ([`transfer`]) or one file ([`target`]).
 
+mod multi;
 mod progress;
 mod target;
 mod transfer;
@@ -13,7 +14,9 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Output, bytes, failed, ms};
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use neater::{Neater, SecurityNeed};
+use multi::{Multi, Way};
+use neater::{Neater, Preference, Protection, RemoteEndpoint, Role, SecurityNeed};
+use neater_base::net::{Interface, InterfaceKind};
 use neater_http::{Client, HttpVersion, RequestOptions, Scheme, Url};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -24,6 +27,9 @@ use transfer::{Done, Job, Outcome};
 
 /// How long connections may need to end in order, at most.
 const GOODBYE: core::time::Duration = core::time::Duration::from_millis(100);
+
+/// By how many interfaces one file is fetched.
+const MAX_WAYS: usize = 16;
 
 /// Sent to whoever writes beyond the limit on the size of files, and fatal. Its number differs on a few architectures, where
 /// a file that is too large ends the command in silence, as it does most others.
@@ -74,25 +80,10 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
     let options = RequestOptions { headers: headers(&args.headers)?, ..RequestOptions::default() };
     let neater = connect::neater(&args.connect)?;
     connect::tell_policy_faults(&neater, output);
-    let mut builder =
-        Client::builder(neater.clone()).properties(asked.properties).security(asked.security).stacks(&asked.stacks);
-    if let Some(port) = args.connect.udp_port {
-        builder = builder.udp_port(port);
+    if args.multi {
+        return by_several_ways(&args, &asked, &neater, jobs, &options, output).await;
     }
-    for (name, value) in &args.connect.property {
-        builder = builder.policy_property(name, value);
-    }
-    if let Some(v) = args.http.as_deref().and_then(HttpVersion::from_name) {
-        builder = builder.version(v);
-    }
-    if let Some(t) = args.connect.timeout {
-        builder = builder.connect_timeout(t).silence(t);
-    }
-    if output.verbose {
-        let told = output.clone();
-        builder = builder.on_event(move |origin, event| told.step(&origin.to_string(), event));
-    }
-    let client = builder.build();
+    let client = client(&args, &asked, &neater, None, output)?;
     let count = jobs.len();
     let files = jobs.iter().any(|j| matches!(j.target, Target::File(_)));
     let begun: Vec<_> = jobs.iter().map(|j| j.continuable.clone()).collect();
@@ -157,6 +148,139 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
         Some(_) if failures.len() < count => Exit::Partial,
         Some(f) => f.exit,
     })
+}
+
+/// A client as the command line wants it, by one interface if that is said.
+fn client(
+    args: &GetArgs,
+    asked: &Asked,
+    neater: &Neater,
+    interface: Option<&str>,
+    output: &Output,
+) -> Result<Client, Failure> {
+    let mut properties = asked.properties.clone();
+    if let Some(name) = interface {
+        properties.interface(Preference::Require, name).map_err(|e| Failure::usage(format!("{name}: {e}")))?;
+    }
+    let security = asked.security.clone();
+    let mut builder = Client::builder(neater.clone()).properties(properties).security(security).stacks(&asked.stacks);
+    if let Some(port) = args.connect.udp_port {
+        builder = builder.udp_port(port);
+    }
+    for (name, value) in &args.connect.property {
+        builder = builder.policy_property(name, value);
+    }
+    if let Some(v) = args.http.as_deref().and_then(HttpVersion::from_name) {
+        builder = builder.version(v);
+    }
+    if let Some(t) = args.connect.timeout {
+        builder = builder.connect_timeout(t).silence(t);
+    }
+    if output.verbose {
+        let told = output.clone();
+        builder = builder.on_event(move |origin, event| told.step(&origin.to_string(), event));
+    }
+    Ok(builder.build())
+}
+
+/// Fetches files one after the other, each by several interfaces at once.
+async fn by_several_ways(
+    args: &GetArgs,
+    asked: &Asked,
+    neater: &Neater,
+    jobs: Vec<Job>,
+    options: &RequestOptions,
+    output: &Output,
+) -> Result<Exit, Failure> {
+    let (count, mut total, mut failures) = (jobs.len(), 0, Vec::new());
+    for job in jobs {
+        let url = job.url.clone();
+        let fetched = async {
+            let named = interfaces(args, asked, neater, &url)?;
+            let way = |interface: String| {
+                client(args, asked, neater, Some(&interface), output).map(|client| Way { interface, client })
+            };
+            let ways = named.into_iter().map(way).collect::<Result<Vec<_>, _>>()?;
+            match multi::run(&ways, options, &url, &job.target, args.retries, output).await? {
+                Multi::Done(done) => Ok(done),
+                Multi::Whole(why) => {
+                    output.note(&format!("neater: {url}: {why}: fetched by one way"));
+                    transfer::run(&client(args, asked, neater, None, output)?, options, job, args.retries, output).await
+                }
+            }
+        };
+        let fetched = tokio::select! {
+            fetched = fetched => fetched,
+            _ = tokio::signal::ctrl_c() => {
+                return Err(Failure::new(Exit::Interrupted, "interrupted", "interrupted: pieces are not kept"));
+            }
+        };
+        match fetched {
+            Ok(done) => {
+                total += done.written;
+                report(&url.to_string(), &done, output);
+            }
+            Err(f) if output.json => {
+                output.event(&failed(Some(&url.to_string()), &f));
+                failures.push(f);
+            }
+            Err(f) => {
+                output.note(&format!("neater: {url}: {}", f.message));
+                f.advice.iter().for_each(|a| output.note(&format!("  {a}")));
+                failures.push(f);
+            }
+        }
+    }
+    goodbye(neater).await;
+    if output.json {
+        let failed = failures.len();
+        output.event(&json!({ "event": "summary", "files": count, "failed": failed, "bytes": total }));
+    }
+    Ok(match failures.first() {
+        None => Exit::Ok,
+        Some(_) if failures.len() < count => Exit::Partial,
+        Some(f) => f.exit,
+    })
+}
+
+/// By which interfaces a file is fetched: those that policies choose, in their order; where they leave that to the system,
+/// all that are up and have an address.
+fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -> Result<Vec<String>, Failure> {
+    let origin = url.origin();
+    let endpoint = RemoteEndpoint::new().with_host_name(&origin.host).with_port(origin.port);
+    let mut security = asked.security.clone();
+    if origin.scheme == Scheme::Http {
+        security.protection = Protection::Disabled;
+    }
+    let mut preconnection = neater
+        .preconnection()
+        .remote(endpoint.clone())
+        .properties(asked.properties.clone())
+        .security(security)
+        .stacks(&asked.stacks);
+    for (name, value) in &args.connect.property {
+        preconnection = preconnection.policy_property(name, value);
+    }
+    let request = preconnection.compile(Role::Initiate).map_err(|e| crate::failure::establishment(&e))?;
+    let story = neater.explain_policies(&request, &endpoint);
+    if let Some(why) = story.as_ref().and_then(neater::PolicyStory::prohibited) {
+        return Err(Failure::new(Exit::Failed, "policy", why).advise("`neater explain URL` says which file and line"));
+    }
+    let all = crate::ping::ways::interfaces()?;
+    let chosen = story.map_or_else(Vec::new, |story| story.interfaces());
+    let by_policy = chosen.iter().filter_map(|index| all.iter().find(|i| i.index == *index));
+    let mut names: Vec<String> = by_policy.map(|i| i.name.clone()).collect();
+    if names.is_empty() {
+        let host = origin.host.trim_matches(['[', ']']);
+        let here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|a| a.is_loopback());
+        let fits = |i: &&Interface| i.up && !i.addrs.is_empty() && (i.kind == InterfaceKind::Loopback) == here;
+        names = all.iter().filter(fits).map(|i| i.name.clone()).collect();
+    }
+    names.truncate(MAX_WAYS);
+    if names.is_empty() {
+        return Err(Failure::new(Exit::Failed, "interfaces", "no interface is up and has an address"));
+    }
+    Ok(names)
 }
 
 /// Which URL goes where.

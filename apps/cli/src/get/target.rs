@@ -52,6 +52,12 @@ impl Version {
         }
     }
 
+    /// Whether another answer speaks of the same version: nothing that both say differs.
+    pub(crate) fn is_also(&self, other: &Self) -> bool {
+        let agree = |a: &Option<String>, b: &Option<String>| a.is_none() || b.is_none() || a == b;
+        agree(&self.etag, &other.etag) && agree(&self.modified, &other.modified)
+    }
+
     fn is_well_after(&self, modified: &str) -> bool {
         let date = self.date.as_deref().and_then(|d| httpdate::parse_http_date(d).ok());
         match (httpdate::parse_http_date(modified), date) {
@@ -412,7 +418,7 @@ fn is_shared(m: &std::fs::Metadata) -> bool {
 }
 
 /// Whoever may read and write what was there may do so with what takes its place, and nobody else.
-fn keep_mode(path: &Path, file: &File) -> io::Result<()> {
+pub(super) fn keep_mode(path: &Path, file: &File) -> io::Result<()> {
     #[cfg(unix)]
     if let Ok(there) = std::fs::metadata(path)
         && there.is_file()

@@ -352,20 +352,20 @@ impl Transfer<'_> {
     }
 }
 
-fn version(headers: &HeaderMap) -> Version {
+pub(super) fn version(headers: &HeaderMap) -> Version {
     let text = |name| headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok()).map(str::to_owned);
     Version { etag: text(ETAG), modified: text(LAST_MODIFIED), date: text(DATE), total: None }
 }
 
 /// `bytes 5-9/10`; the whole length may be `*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Range {
-    first: u64,
-    last: u64,
-    total: Option<u64>,
+pub(super) struct Range {
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) total: Option<u64>,
 }
 
-fn content_range(headers: &HeaderMap) -> Option<Range> {
+pub(super) fn content_range(headers: &HeaderMap) -> Option<Range> {
     let text = headers.get(CONTENT_RANGE)?.to_str().ok()?;
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;

@@ -6,6 +6,7 @@ mod interfaces;
 mod place;
 mod rest;
 mod sockets;
+mod source;
 mod watch;
 
 use crate::args::PmArgs;
@@ -127,6 +128,7 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
     let owner = rustix::process::geteuid().as_raw();
     let stop = stop_signal(output)?;
     let options = Options { limits, owner, ready: !args.tables.bare, keeps_rules: args.tables.pib.is_some() };
+    let sources = source::Sources::new(&args.source, args.source_every, args.source_ca.as_deref())?;
     let rest = if args.no_rest { None } else { Some(rest::listen(args.rest).await?) };
     let dir = place::prepare(args.sock.as_deref(), args.shared || owner == 0)?;
     let token = place::token(&dir)?;
@@ -157,6 +159,7 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
     if let Some(net) = interfaces {
         tokio::spawn(interfaces::follow(net, listener, shared.clone()));
     }
+    sources.follow(&shared);
     tokio::spawn(watch::keep_looking(shared.clone()));
     stop.await;
     dir.remove();

@@ -81,8 +81,12 @@ impl<N: Net> Engine<N> {
                 self.outcomes.expire_by(&key, until);
             }
         }
+        let (answered_after, by) = (lessons.answered_after.unwrap_or(establishment), lessons.by);
         self.learn(conn, lessons);
         self.enter_established(conn);
+        if self.adviser.is_some() {
+            self.follow_flow(conn, by, answered_after);
+        }
         if let What::Quic(k) = what {
             // What the peer sent while the race was being decided.
             self.quic_accept(k, Direction::Both);

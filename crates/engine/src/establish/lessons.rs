@@ -47,6 +47,8 @@ pub(super) struct Lessons {
     won: Option<(CacheKey, StackId, SocketAddr)>,
     /// How long its peer took to its first answer.
     pub(super) answered_after: Option<Duration>,
+    /// Which remote endpoint was reached, and by which interface if the connection is bound to one.
+    pub(super) by: Option<(usize, Option<u32>)>,
     now: Vec<(CacheKey, Lesson)>,
     /// Attempts over QUIC and SCTP whose time is up later.
     trials: Vec<(What, CacheKey, Lesson, Instant)>,
@@ -154,6 +156,7 @@ impl<N: Net> Engine<N> {
         let won_rtt = entry.and_then(|r| r.rtt);
         let handshake = entry.and_then(|r| Some(r.established_at? - r.started_at?));
         lessons.answered_after = won_rtt.or(handshake);
+        lessons.by = est.paths.get(usize::from(won_path.0)).map(|path| (path.remote, path.interface));
         lessons.won = path_key(c, est, won_path).map(|key| (key, StackId(won.0 as u16), won.1));
         let fair = FAIR_TIME.max(won_rtt.unwrap_or_default() * FAIR_ROUND_TRIPS).min(MAX_ATTEMPT_DELAY);
         let lesson = |path, stack, addr, cause| lesson(stack, addr, cause, (path == won_path).then_some(won));

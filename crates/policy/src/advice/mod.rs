@@ -11,11 +11,13 @@
 
 mod answer;
 mod ask;
+mod measured;
 mod options;
 mod story;
 
 pub use answer::{Advice, AdvisedPath, Denied, Pick};
 pub use ask::{Ask, Named};
+pub use measured::{MEASURED, Seen};
 pub use story::{Place, Story};
 
 use crate::daemon::{DOMAIN_PREFIX, INTERFACE_PREFIX, Tables, interface_rows};
@@ -49,6 +51,10 @@ pub struct Adviser {
     shared: BTreeSet<(FileKind, String)>,
     interfaces: Vec<Interface>,
     remembered: HashMap<u64, Advised, FixedState>,
+    /// What was seen of other connections.
+    measured: measured::Measured,
+    /// Whether any rule wants to know of that; `None` where that is to be found out.
+    heeds: Option<bool>,
     /// When the first fact that the remembered advice may depend on ends.
     until: Option<WallTime>,
 }
@@ -64,6 +70,8 @@ impl Default for Adviser {
             shared: BTreeSet::new(),
             interfaces: Vec::new(),
             remembered,
+            measured: measured::Measured::default(),
+            heeds: None,
             until: None,
         }
     }
@@ -126,7 +134,25 @@ impl Adviser {
     /// The tables, to change: what was advised before is forgotten.
     pub fn manager_mut(&mut self) -> &mut Manager {
         self.forget();
+        self.heeds = None;
         &mut self.manager
+    }
+
+    /// Whether any profile or policy wants to know what connections have seen: a property whose name begins with
+    /// [`MEASURED`]. Where none does, nobody need look.
+    pub fn heeds_measurements(&mut self) -> bool {
+        let tables = [Stage::Profile, Stage::Policy].map(|stage| self.manager.table(stage));
+        let wants = |rule: &Rule| rule.matches.iter().any(|p| p.key.starts_with(MEASURED));
+        *self.heeds.get_or_insert_with(|| tables.iter().any(|table| table.rules().iter().any(wants)))
+    }
+
+    /// Takes what a connection to this host, or else this address, has seen by an interface. What was advised before is
+    /// forgotten if that makes a difference.
+    pub fn learn(&mut self, interface: &str, host: Option<&str>, addr: Option<IpAddr>, seen: &Seen, now: WallTime) {
+        let Some(end) = measured::end_of(host, addr) else { return };
+        if self.measured.learn(interface, &end, seen, now) {
+            self.forget();
+        }
     }
 
     /// Takes the interfaces of this host as they are now.
@@ -141,6 +167,7 @@ impl Adviser {
     /// Gives each interface a row, but for those of which a root of somebody's tells: two rows of one interface would be two
     /// candidates, of which a policy that denies one leaves the other. The domains of a network tell of their own addresses.
     fn renew_rows(&mut self, now: WallTime) {
+        self.heeds = None;
         let ours = |uid: &str| uid.starts_with(INTERFACE_PREFIX);
         let domains = |n: &Node| n.uid.starts_with(DOMAIN_PREFIX) && n.counts(now);
         let is = |a: &NeatArray, key: &str, text: &str| {
@@ -174,6 +201,7 @@ impl Adviser {
 
     fn forget(&mut self) {
         self.remembered.clear();
+        self.until = None;
     }
 
     /// What the policies say of a connection.
@@ -191,8 +219,11 @@ impl Adviser {
         if let Some(known) = self.remembered.get(&number).filter(|_| number != 0) {
             return known.clone();
         }
+        self.recall(ask, now);
         let advised = self.advise_anew(ask, now);
-        self.until = self.manager.rows(now).until;
+        // Of all that is remembered, the first to end.
+        let until = self.manager.rows(now).until;
+        self.until = [self.until, until].into_iter().flatten().min();
         if number != 0 {
             if self.remembered.len() >= MAX_REMEMBERED {
                 self.forget();
@@ -200,6 +231,14 @@ impl Adviser {
             self.remembered.insert(number, advised.clone());
         }
         advised
+    }
+
+    /// Puts what was seen of the other end into the rows, where anybody wants to know.
+    fn recall(&mut self, ask: &Ask<'_>, now: WallTime) {
+        if self.heeds_measurements() {
+            let end = measured::end_of(ask.host, ask.addr);
+            self.measured.put(&mut self.manager, end.as_deref(), now);
+        }
     }
 
     fn advise_anew(&mut self, ask: &Ask<'_>, now: WallTime) -> Advised {

@@ -301,3 +301,43 @@ fn random_rules_lead_to_nothing_that_was_not_asked_for() {
     }
     assert!(changed > 40 && denied > 10, "{changed} {denied}");
 }
+
+#[test]
+fn a_choice_follows_what_connections_have_seen_of_the_same_end() {
+    let quick = rule(
+        json!({"measured_rtt": {"value": {"start": 0, "end": 50}}}),
+        json!({"measured_rtt": {"value": null, "score": 5}}),
+    );
+    let mut adviser = adviser(&[("quick.policy", quick)]);
+    assert!(adviser.heeds_measurements());
+    let seen = |ms: u64| Seen { rtt: Some(Duration::from_millis(ms)), ..Seen::default() };
+    assert_eq!(ways(&mut adviser, &web(), "h").unwrap(), ["0 - 2,1", "neutral"], "nothing was seen");
+    adviser.learn("eth0", Some("h"), None, &seen(120), NOW);
+    adviser.learn("wwan0", Some("H."), None, &seen(30), NOW);
+    assert_eq!(ways(&mut adviser, &web(), "h").unwrap()[0], "3 - 2,1");
+    assert_eq!(ways(&mut adviser, &web(), "other").unwrap(), ["0 - 2,1", "neutral"], "of another end");
+    adviser.learn("eth0", Some("h"), None, &seen(10), NOW);
+    adviser.learn("wwan0", Some("h"), None, &seen(300), NOW);
+    assert_eq!(ways(&mut adviser, &web(), "h").unwrap()[0], "2 - 2,1", "the networks have changed");
+    // With a number, advice is remembered until a fact ends.
+    let needs = needs("");
+    let ask = Ask { needs: &needs, stacks: &web(), app: "test", host: Some("h"), addr: None, port: 443, extra: &[] };
+    let first = |adviser: &mut Adviser, after: u64| {
+        let now = WallTime(NOW.0 + Duration::from_secs(after));
+        adviser.advise(&ask, 7, now).unwrap().paths[0].interface
+    };
+    assert_eq!((first(&mut adviser, 0), first(&mut adviser, 599)), (Some(2), Some(2)));
+    assert_eq!(first(&mut adviser, 601), None, "what was seen counts no more");
+    adviser.learn("wwan0", Some("h"), None, &seen(20), WallTime(NOW.0 + Duration::from_secs(700)));
+    assert_eq!(first(&mut adviser, 700), Some(3));
+}
+
+#[test]
+fn nobody_looks_where_no_policy_wants_to_know() {
+    let plain = rule(json!({"transport": {"value": "TCP"}}), json!({"transport": {"value": "TCP", "score": 1}}));
+    let mut adviser = adviser(&[("a.policy", plain)]);
+    assert!(!adviser.heeds_measurements());
+    let wanting = json!({"uid": "w", "match": {"Measured_Rate": {"value": null}}, "properties": {}});
+    adviser.manager_mut().insert_rule(Stage::Policy, Rule::from_json(wanting, "", "").unwrap().0);
+    assert!(adviser.heeds_measurements());
+}

@@ -10,6 +10,7 @@
 //! but them changes what they wrote; whatever clients send, memory stays within bounds that do not depend on how often
 //! they send it; a document counts as a whole or not at all.
 
+mod feeds;
 mod metadata;
 mod metrics;
 mod openapi;
@@ -20,6 +21,7 @@ mod store;
 mod tables;
 pub mod wire;
 
+pub use feeds::{MAX_SOURCE_TEXT, MAX_SOURCES};
 pub use metadata::{MAX_LINE, metadata_node};
 pub use metrics::{Counters, Door};
 pub use session::{MAX_BATCH, Session};

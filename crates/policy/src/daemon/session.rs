@@ -284,7 +284,7 @@ fn placed(text: &str, error: &NeatError) -> String {
 }
 
 /// The objects of a document: it is one, or a list of them. A uid that is given takes the place of what one object says.
-fn objects(text: &str, uid: Option<&str>) -> Result<Vec<Value>, String> {
+pub(super) fn objects(text: &str, uid: Option<&str>) -> Result<Vec<Value>, String> {
     let mut objects = match read(text).map_err(|e| placed(text, &e))? {
         Value::Array(list) => list,
         object => vec![object],
@@ -301,7 +301,7 @@ fn objects(text: &str, uid: Option<&str>) -> Result<Vec<Value>, String> {
 }
 
 /// Where in a document an error is, of the object of this number.
-fn within(text: &str, i: usize, e: NeatError) -> String {
+pub(super) fn within(text: &str, i: usize, e: NeatError) -> String {
     placed(text, &if text.trim_start().starts_with('[') { e.within(&i.to_string()) } else { e })
 }
 

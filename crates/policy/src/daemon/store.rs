@@ -12,7 +12,7 @@ use core::fmt;
 use neater_base::WallTime;
 use neater_property::Fingerprint;
 use neater_property::neat::TooMany;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How many users besides root and the daemon's own may have written something at one time.
@@ -116,6 +116,8 @@ pub struct Daemon {
     effects: Vec<Effect>,
     /// The files that were to be written since the directories were read last.
     saved: BTreeMap<(Stage, String), String>,
+    /// The nodes of each source of one's own, by uid.
+    pub(super) sources: BTreeMap<String, BTreeSet<String>>,
     /// How often a table may have changed, from 1.
     version: u64,
     /// What happened so far.
@@ -137,6 +139,7 @@ impl Daemon {
             options,
             effects: Vec::new(),
             saved: BTreeMap::new(),
+            sources: BTreeMap::new(),
             version: 1,
             counters: Counters::default(),
         }

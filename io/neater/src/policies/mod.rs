@@ -221,6 +221,20 @@ impl PolicyStory {
         stacks
     }
 
+    /// The interfaces that policies choose, by their indices and in the order in which they are first tried; none where
+    /// they leave the choice to the system.
+    #[must_use]
+    pub fn interfaces(&self) -> Vec<u32> {
+        let advice = self.story.as_ref().ok().and_then(|s| s.advised.as_ref().ok());
+        let mut interfaces: Vec<u32> = Vec::new();
+        for interface in advice.into_iter().flat_map(|a| &a.paths).filter_map(|p| p.interface) {
+            if !interfaces.contains(&interface) {
+                interfaces.push(interface);
+            }
+        }
+        interfaces
+    }
+
     /// Whether policies change anything.
     #[must_use]
     pub fn is_neutral(&self) -> bool {

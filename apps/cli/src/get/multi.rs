@@ -1,0 +1,421 @@
+//! One file by several interfaces at once: each fetches pieces of it, and what one does not bring, another does.
+//!
+//! *Invariants*: every piece is of the version that the first answer named, because each answer vouches for it (RFC 9110
+//! section 14.2, If-Range with a strong validator); pieces are written where they belong, and the file appears under its name
+//! only when all of them are there. A way that breaks gives its piece back; one that hangs does not keep the end waiting,
+//! because ways without work fetch again what others have not finished.
+
+use super::target::{Target, Version, beside, keep_mode};
+use super::transfer::{Done, Outcome, content_range, version};
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use core::time::Duration;
+use futures_util::future::select_ok;
+use http::HeaderValue;
+use http::StatusCode;
+use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
+use neater_http::{Client, Error, RequestOptions, Transport, Url};
+use serde_json::json;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+/// The smallest and the largest piece, in bytes: requests cost a round trip each, and a slow way must not hold too much.
+const PIECE: (u64, u64) = (128 << 10, 4 << 20);
+/// How many pieces each way has, if they are neither too small nor too large.
+const PIECES_EACH: u64 = 16;
+/// The wait after a failure; each further one in a row waits twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+
+/// One way to the server.
+#[derive(Clone)]
+pub(super) struct Way {
+    pub(super) interface: String,
+    pub(super) client: Client,
+}
+
+/// What a way has done.
+#[derive(Clone, Debug, Default)]
+struct Deeds {
+    bytes: u64,
+    pieces: u64,
+    failures: u32,
+    transport: Option<Transport>,
+    /// Why it does nothing any more.
+    gave_up: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Wanted,
+    /// By so many ways.
+    Asked(u32),
+    There,
+}
+
+/// Who does what.
+#[derive(Debug)]
+struct Board {
+    pieces: Vec<State>,
+    left: usize,
+    deeds: Vec<Deeds>,
+    /// What ends it all: a disk that is full, a file that has changed.
+    fatal: Option<Failure>,
+}
+
+struct Shared {
+    board: Mutex<Board>,
+    changed: Notify,
+    file: File,
+    url: Url,
+    options: RequestOptions,
+    version: Version,
+    total: u64,
+    piece: u64,
+    retries: u8,
+}
+
+/// Why a piece did not come.
+enum Trouble {
+    /// Another way, or another try, may bring it.
+    Broken(String),
+    Fatal(Failure),
+}
+
+/// What becomes of a download by several ways.
+pub(super) enum Multi {
+    Done(Done),
+    /// It cannot be taken apart, and why.
+    Whole(String),
+}
+
+/// The file while it is not complete; removed unless it became one.
+struct Draft {
+    path: PathBuf,
+    done: bool,
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.done {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Board {
+    /// A piece to be fetched: one that nobody has asked for, or else one that the fewest others are at. None if all are there.
+    fn take(&mut self) -> Option<usize> {
+        let open = |i: &usize| self.pieces[*i] != State::There;
+        let asked = |i: &usize| match self.pieces[*i] {
+            State::Asked(n) => n,
+            _ => 0,
+        };
+        let piece = (0..self.pieces.len()).filter(open).min_by_key(asked)?;
+        self.pieces[piece] = State::Asked(asked(&piece) + 1);
+        Some(piece)
+    }
+
+    fn give_back(&mut self, piece: usize) {
+        self.pieces[piece] = match self.pieces[piece] {
+            State::There => State::There,
+            State::Asked(n) if n > 1 => State::Asked(n - 1),
+            _ => State::Wanted,
+        };
+    }
+
+    fn has_come(&mut self, piece: usize) {
+        if self.pieces[piece] != State::There {
+            self.pieces[piece] = State::There;
+            self.left -= 1;
+        }
+    }
+
+    /// Nothing more will happen.
+    fn is_over(&self) -> bool {
+        self.left == 0 || self.fatal.is_some() || self.deeds.iter().all(|d| d.gave_up.is_some())
+    }
+}
+
+impl Shared {
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first and the last byte of a piece.
+    fn span(&self, piece: usize) -> (u64, u64) {
+        let first = piece as u64 * self.piece;
+        (first, (first + self.piece).min(self.total) - 1)
+    }
+
+    /// Fetches a piece by one way; false if another was quicker. What came of it is written, even if the rest does not come.
+    async fn fetch(&self, way: usize, client: &Client, piece: usize) -> Result<bool, Trouble> {
+        let (first, last) = self.span(piece);
+        let options = asking(&self.options, first, last, self.version.validator());
+        let mut response = client.get(&self.url, &options).await.map_err(|e| trouble(&e))?;
+        let changed = |what: &str| Trouble::Fatal(Failure::new(Exit::Failed, "changed", what).advise("fetch it again"));
+        match response.status() {
+            StatusCode::PARTIAL_CONTENT => {}
+            StatusCode::OK | StatusCode::RANGE_NOT_SATISFIABLE => {
+                return Err(changed("the file on the server changed while it was being fetched"));
+            }
+            status => return Err(Trouble::Broken(format!("the server answered {status}"))),
+        }
+        let range = content_range(response.headers()).filter(|r| r.first == first && r.last <= last);
+        let Some(range) = range else {
+            return Err(Trouble::Broken(format!("bytes {first} to {last} were asked for, and others came")));
+        };
+        if range.total.is_some_and(|t| t != self.total) || !self.version.is_also(&version(response.headers())) {
+            return Err(changed("the server sends parts of different versions of the file"));
+        }
+        self.board().deeds[way].transport = Some(response.transport().clone());
+        let mut at = first;
+        while let Some(data) = response.chunk().await.map_err(|e| trouble(&e))? {
+            if at + data.len() as u64 > range.last + 1 {
+                return Err(Trouble::Broken("more came than was asked for".into()));
+            }
+            tokio::task::block_in_place(|| self.file.write_all_at(&data, at))
+                .map_err(|e| Trouble::Fatal(Failure::file("write", Path::new("the part"), &e)))?;
+            at += data.len() as u64;
+            let mut board = self.board();
+            board.deeds[way].bytes += data.len() as u64;
+            if board.pieces[piece] == State::There {
+                return Ok(false);
+            }
+        }
+        if at == last + 1 {
+            Ok(true)
+        } else {
+            Err(Trouble::Broken(format!("only {} of {} bytes came", at - first, last + 1 - first)))
+        }
+    }
+
+    /// What one way does until everything is there, or it has failed too often in a row.
+    async fn work(self: Arc<Self>, way: usize, client: Client) {
+        let (mut failures, mut wait) = (0, FIRST_WAIT);
+        loop {
+            let Some(piece) = self.board().take() else { return };
+            let done = self.fetch(way, &client, piece).await;
+            failures = if done.is_ok() { 0 } else { failures + 1 };
+            let goes_on = self.note(way, piece, done, failures);
+            if self.board().is_over() {
+                self.changed.notify_one();
+                return;
+            }
+            if !goes_on {
+                return;
+            }
+            if failures == 0 {
+                wait = FIRST_WAIT;
+                continue;
+            }
+            tokio::time::sleep(wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    /// Writes down what became of a piece; whether the way goes on.
+    fn note(&self, way: usize, piece: usize, done: Result<bool, Trouble>, failures: u32) -> bool {
+        let mut board = self.board();
+        match done {
+            Ok(whole) => {
+                if whole && board.pieces[piece] != State::There {
+                    board.has_come(piece);
+                    board.deeds[way].pieces += 1;
+                }
+                true
+            }
+            Err(Trouble::Fatal(failure)) => {
+                board.fatal = board.fatal.take().or(Some(failure));
+                false
+            }
+            Err(Trouble::Broken(why)) => {
+                board.give_back(piece);
+                board.deeds[way].failures += 1;
+                if failures > u32::from(self.retries) {
+                    board.deeds[way].gave_up = Some(why);
+                    return false;
+                }
+                true
+            }
+        }
+    }
+}
+
+fn trouble(e: &Error) -> Trouble {
+    // Security fails on one way alone where somebody sits on it; the others may still bring the file.
+    Trouble::Broken(e.to_string())
+}
+
+/// What is asked for: bytes from the first to the last, of this version alone.
+fn asking(options: &RequestOptions, first: u64, last: u64, validator: Option<&str>) -> RequestOptions {
+    let mut options = options.clone();
+    options.headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
+    if let Ok(range) = HeaderValue::from_str(&format!("bytes={first}-{last}")) {
+        options.headers.insert(RANGE, range);
+    }
+    if let Some(Ok(validator)) = validator.map(HeaderValue::from_str) {
+        options.headers.insert(IF_RANGE, validator);
+    }
+    options
+}
+
+/// The version of the file and its length, from whichever way answers first; or why it cannot be taken apart.
+async fn probe(ways: &[Way], url: &Url, options: &RequestOptions) -> Result<Result<(Version, u64), String>, Failure> {
+    let first = asking(options, 0, 0, None);
+    let asked = ways.iter().map(|way| {
+        let (way, first) = (way.clone(), first.clone());
+        Box::pin(async move { way.client.get(url, &first).await })
+    });
+    let (response, _) = select_ok(asked).await.map_err(Failure::from)?;
+    let status = response.status();
+    if status.as_u16() >= 400 && status != StatusCode::RANGE_NOT_SATISFIABLE {
+        return Err(Failure::new(Exit::Status, "status", format!("the server answered {status}")));
+    }
+    let fresh = version(response.headers());
+    let total = content_range(response.headers()).and_then(|r| r.total);
+    Ok(match (status, total) {
+        (StatusCode::PARTIAL_CONTENT, Some(total)) if fresh.validator().is_some() => {
+            Ok((Version { total: Some(total), ..fresh }, total))
+        }
+        (StatusCode::PARTIAL_CONTENT, Some(_)) => Err("the server does not say which version its parts are of".into()),
+        _ => Err("the server sends only whole files".into()),
+    })
+}
+
+/// Fetches one file by several ways.
+///
+/// # Errors
+/// When no way brings all of it; nothing is left behind then.
+pub(super) async fn run(
+    ways: &[Way],
+    options: &RequestOptions,
+    url: &Url,
+    target: &Target,
+    retries: u8,
+    output: &Output,
+) -> Result<Multi, Failure> {
+    let Target::File(path) = target else {
+        return Err(Failure::usage("--multi writes pieces as they come, which needs a file: give -o FILE or -O"));
+    };
+    let started = Instant::now();
+    let (version, total) = match probe(ways, url, options).await? {
+        Ok(found) => found,
+        Err(why) => return Ok(Multi::Whole(why)),
+    };
+    let mut draft = Draft { path: beside(path, ".multi"), done: false };
+    let file = match OpenOptions::new().write(true).create_new(true).open(&draft.path) {
+        Ok(file) => file,
+        Err(e) => {
+            // It is not ours to remove.
+            draft.done = true;
+            let failure = Failure::file("write", &draft.path, &e);
+            return Err(failure.advise("if no other neater is fetching this file, remove what is there"));
+        }
+    };
+    let bad = |e: &std::io::Error| Failure::file("write", &draft.path, e);
+    keep_mode(path, &file).and_then(|()| file.set_len(total)).map_err(|e| bad(&e))?;
+    let piece = (total / (ways.len() as u64 * PIECES_EACH)).clamp(PIECE.0, PIECE.1);
+    let pieces = usize::try_from(total.div_ceil(piece)).map_err(|_| Failure::usage("the file is too large"))?;
+    let board = Board {
+        pieces: vec![State::Wanted; pieces],
+        left: pieces,
+        deeds: vec![Deeds::default(); ways.len()],
+        fatal: None,
+    };
+    let (url, options) = (url.clone(), options.clone());
+    let (board, changed) = (Mutex::new(board), Notify::new());
+    let shared = Arc::new(Shared { board, changed, file, url, options, version, total, piece, retries });
+    let mut tasks = JoinSet::new();
+    for (i, way) in ways.iter().enumerate() {
+        tasks.spawn(shared.clone().work(i, way.client.clone()));
+    }
+    while !shared.board().is_over() {
+        tokio::select! {
+            () = shared.changed.notified() => {}
+            // A way that has ended may have been the last.
+            Some(_) = tasks.join_next() => {}
+        }
+    }
+    // Ways that hang have nothing to bring any more.
+    tasks.shutdown().await;
+    tell(ways, &shared.board().deeds, output);
+    let mut board = shared.board();
+    if let Some(failure) = board.fatal.take() {
+        return Err(failure);
+    }
+    if board.left > 0 {
+        let reasons =
+            board.deeds.iter().zip(ways).filter_map(|(d, w)| Some(format!("{}: {}", w.interface, d.gave_up.as_ref()?)));
+        let what = format!("no way brought all of it: {}", reasons.collect::<Vec<_>>().join("; "));
+        return Err(Failure::new(Exit::Failed, "interrupted", what).advise("--retries lets each way try more often"));
+    }
+    tokio::task::block_in_place(|| shared.file.sync_data()).map_err(|e| bad(&e))?;
+    std::fs::rename(&draft.path, path).map_err(|e| Failure::file("rename", &draft.path, &e))?;
+    draft.done = true;
+    Ok(Multi::Done(Done {
+        target: target.clone(),
+        transports: board.deeds.iter().filter_map(|d| d.transport.clone()).collect(),
+        written: total,
+        came: board.deeds.iter().map(|d| d.bytes).sum(),
+        took: started.elapsed(),
+        retries: board.deeds.iter().map(|d| d.failures).sum::<u32>().try_into().unwrap_or(u8::MAX),
+        outcome: Outcome::Fetched,
+    }))
+}
+
+fn tell(ways: &[Way], deeds: &[Deeds], output: &Output) {
+    for (way, d) in ways.iter().zip(deeds) {
+        let transport = d.transport.as_ref().map(|t| t.stack.as_str());
+        if output.json {
+            output.event(&json!({"event": "way", "interface": way.interface, "bytes": d.bytes, "pieces": d.pieces,
+                "failures": d.failures, "transport": transport, "gave_up": d.gave_up}));
+            continue;
+        }
+        let end = d.gave_up.as_ref().map_or_else(String::new, |why| format!("; gave up: {why}"));
+        let over = transport.map_or_else(String::new, |t| format!(" over {t}"));
+        let brought = crate::output::bytes(d.bytes);
+        output.note(&format!("{}: {brought} in {} pieces{over}{end}", way.interface, d.pieces));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(pieces: usize) -> Board {
+        let deeds = vec![Deeds::default(); 2];
+        Board { pieces: vec![State::Wanted; pieces], left: pieces, deeds, fatal: None }
+    }
+
+    #[test]
+    fn what_nobody_has_asked_for_comes_first_and_what_hangs_is_asked_for_again() {
+        let mut b = board(2);
+        assert_eq!((b.take(), b.take()), (Some(0), Some(1)));
+        b.has_come(1);
+        assert_eq!(b.take(), Some(0), "by a second way");
+        b.give_back(0);
+        assert_eq!(b.pieces[0], State::Asked(1));
+        b.has_come(0);
+        b.has_come(0);
+        assert!(b.is_over());
+        assert_eq!((b.left, b.take()), (0, None));
+        b.give_back(0);
+        assert_eq!(b.pieces[0], State::There, "what is there stays");
+    }
+
+    #[test]
+    fn it_is_over_when_the_last_way_gives_up() {
+        let mut b = board(1);
+        b.deeds[0].gave_up = Some("x".into());
+        assert!(!b.is_over());
+        b.deeds[1].gave_up = Some("y".into());
+        assert!(b.is_over());
+    }
+}

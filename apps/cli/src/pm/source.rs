@@ -1,0 +1,163 @@
+//! Sources of one's own for the CIB: files and HTTP endpoints that are asked again and again.
+//!
+//! What is wrong with a source is told once, until it is something else; what the source said before goes on to count until
+//! it ends. Nobody waits for a source: each is asked by a task of its own.
+
+use super::{PATIENCE, Shared, now};
+use crate::connect;
+use crate::failure::{Exit, Failure};
+use neater::{Neater, SecurityParameters, Trust, tls::certificates_from_pem};
+use neater_http::{Client, RequestOptions, Url};
+use neater_policy::daemon::{MAX_SOURCE_TEXT, MAX_SOURCES};
+use serde_json::json;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// How often in a row a source may be silent before what it said ends.
+const MISSES: u32 = 3;
+
+/// A source as it stands on the command line.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Source {
+    File(PathBuf),
+    Http(Url),
+}
+
+impl Source {
+    fn new(text: &str) -> Result<Self, Failure> {
+        let wrong = |why: String| Failure::usage(format!("--source {text}: {why}"));
+        if !text.contains("://") {
+            return Ok(Self::File(text.into()));
+        }
+        if !text.starts_with("http://") && !text.starts_with("https://") {
+            return Err(wrong("a file, or a URL of http or https".into()));
+        }
+        Url::parse(text).map(Self::Http).map_err(|e| wrong(e.to_string()))
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::File(path) => path.display().to_string(),
+            Self::Http(url) => url.to_string(),
+        }
+    }
+}
+
+/// What asks the sources.
+pub(super) struct Sources {
+    all: Vec<Source>,
+    every: Duration,
+    client: Option<Client>,
+}
+
+impl Sources {
+    /// Reads the command line. Must be called on tokio.
+    pub(super) fn new(named: &[String], every: Duration, ca: Option<&Path>) -> Result<Self, Failure> {
+        if named.len() > MAX_SOURCES {
+            return Err(Failure::usage(format!("--source: at most {MAX_SOURCES}, not {}", named.len())));
+        }
+        let all = named.iter().map(|text| Source::new(text)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(twice) = (1..all.len()).find(|i| all[..*i].contains(&all[*i])) {
+            return Err(Failure::usage(format!("--source {} stands there twice", all[twice].name())));
+        }
+        let http = all.iter().any(|s| matches!(s, Source::Http(_)));
+        let client = if http { Some(client(ca)?) } else { None };
+        Ok(Self { all, every, client })
+    }
+
+    /// Asks each for as long as the program runs.
+    pub(super) fn follow(self, shared: &Arc<Shared>) {
+        for source in self.all {
+            tokio::spawn(follow(source, self.every, self.client.clone(), shared.clone()));
+        }
+    }
+}
+
+/// A client that asks no policies: they are made here.
+fn client(ca: Option<&Path>) -> Result<Client, Failure> {
+    let neater = Neater::builder().without_policies().build();
+    let neater = neater.map_err(|e| Failure::new(Exit::Failed, "local", format!("this system: {e}")))?;
+    let mut security = SecurityParameters::new();
+    if let Some(path) = ca {
+        let authorities = certificates_from_pem(&connect::read(path)?)
+            .map_err(|e| Failure::usage(format!("--source-ca {}: {e}", path.display())))?;
+        security.trust = Trust::Only(authorities);
+    }
+    Ok(Client::builder(neater).security(security).silence(PATIENCE).connect_timeout(PATIENCE).build())
+}
+
+async fn follow(source: Source, every: Duration, client: Option<Client>, shared: Arc<Shared>) {
+    let name = source.name();
+    let silence = (every * MISSES).max(Duration::from_secs(1)) + PATIENCE;
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // What was told last, so that it is told once.
+    let mut last: Option<Result<usize, String>> = None;
+    loop {
+        ticks.tick().await;
+        let text = match &source {
+            Source::File(path) => read(path).map_err(|e| plain(&e)),
+            Source::Http(url) => match &client {
+                Some(client) => timeout(PATIENCE, fetch(client, url))
+                    .await
+                    .unwrap_or_else(|_| Err(format!("no whole answer within {} s", PATIENCE.as_secs()))),
+                None => Err("there is no client for it".into()),
+            },
+        };
+        let came = text.and_then(|text| shared.daemon().set_source(&name, &text, silence, now()));
+        if last.as_ref() != Some(&came) {
+            tell(&name, &came, &shared);
+            last = Some(came);
+        }
+    }
+}
+
+fn tell(name: &str, came: &Result<usize, String>, shared: &Shared) {
+    let output = &shared.output;
+    match came {
+        Ok(nodes) if output.json => output.event(&json!({"event": "source", "source": name, "nodes": nodes})),
+        Ok(nodes) => output.note(&format!("{name}: {nodes} nodes")),
+        Err(why) if output.json => output.event(&json!({"event": "source", "source": name, "why": why})),
+        Err(why) => output.note(&format!("{name}: {why}; what it said before counts until it ends")),
+    }
+}
+
+/// The system's words without its number.
+fn plain(e: &io::Error) -> String {
+    let text = e.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+/// A file as a whole. What is no file could keep everybody waiting.
+fn read(path: &Path) -> io::Result<String> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut text = Vec::new();
+    File::open(path)?.take(MAX_SOURCE_TEXT as u64 + 1).read_to_end(&mut text)?;
+    if text.len() > MAX_SOURCE_TEXT {
+        return Err(io::Error::other(format!("more than {MAX_SOURCE_TEXT} bytes")));
+    }
+    String::from_utf8(text).map_err(|_| io::Error::other("it is not UTF-8"))
+}
+
+/// An answer as a whole. Redirections are not followed: who is asked is who was named.
+async fn fetch(client: &Client, url: &Url) -> Result<String, String> {
+    let options = RequestOptions { redirects: 0, ..RequestOptions::default() };
+    let mut response = client.get(url, &options).await.map_err(|e| e.to_string())?;
+    if response.status() != 200 {
+        return Err(format!("the answer is {}, not 200", response.status()));
+    }
+    let mut text = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|e| e.to_string())? {
+        if text.len() + piece.len() > MAX_SOURCE_TEXT {
+            return Err(format!("more than {MAX_SOURCE_TEXT} bytes"));
+        }
+        text.extend_from_slice(&piece);
+    }
+    String::from_utf8(text).map_err(|_| "it is not UTF-8".into())
+}

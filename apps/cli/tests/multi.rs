@@ -1,0 +1,172 @@
+//! `neater get --multi`: one file by two interfaces of a namespace, with one of them failing before and in the middle.
+
+mod common;
+
+use common::{Folder, neater, noise, of, parse, run};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// Two namespaces with two links between them, a server in one, and what is served. They go with this.
+struct Two {
+    spaces: [String; 2],
+    server: Option<Child>,
+    folder: Folder,
+    file: Vec<u8>,
+}
+
+fn ip(args: &[&str]) -> bool {
+    Command::new("ip").args(args).output().is_ok_and(|out| out.status.success())
+}
+
+impl Two {
+    /// `None` where that is not allowed. Both links carry `mbit`, and the file has so many bytes.
+    fn new(name: &str, mbit: u32, bytes: usize) -> Option<Self> {
+        let spaces = ["a", "b"].map(|side| format!("neater-multi-{name}-{}-{side}", std::process::id()));
+        if !ip(&["netns", "add", &spaces[0]]) {
+            eprintln!("not run: making namespaces is for root");
+            return None;
+        }
+        let mut two = Self { spaces, server: None, folder: Folder::new(name), file: noise(bytes, 7) };
+        let [here, there] = two.spaces.clone();
+        let mut done = ip(&["netns", "add", &there]);
+        for n in ["1", "2"] {
+            let (a, b) = (format!("a{n}"), format!("b{n}"));
+            done &= ip(&["-n", &here, "link", "add", &a, "type", "veth", "peer", "name", &b, "netns", &there]);
+            for (space, link, host) in [(&here, &a, "1"), (&there, &b, "2")] {
+                done &= ip(&["-n", space, "address", "add", &format!("10.78.{n}.{host}/24"), "dev", link]);
+                done &= ip(&["-n", space, "link", "set", link, "up"]);
+            }
+            let rate = format!("{mbit}mbit");
+            let shaped = [
+                "-n", &there, "qdisc", "add", "dev", &b, "root", "tbf", "rate", &rate, "burst", "64k", "latency",
+                "100ms",
+            ];
+            done &= Command::new("tc").args(shaped).status().is_ok_and(|s| s.success());
+        }
+        assert!(done, "the namespace is there, but not what belongs into it");
+        two.folder.put("www/big", &two.file);
+        two.folder.put("hosts", "10.78.1.2 two.test\n10.78.2.2 two.test\n");
+        let mut server = two
+            .inside(&there)
+            .args(["serve", "--json", "--plain", "--port", "8080", "--bind", "0.0.0.0"])
+            .arg(two.folder.path("www"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a server");
+        let mut first = String::new();
+        BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut first).expect("it says where it is");
+        two.server = Some(server);
+        Some(two)
+    }
+
+    fn inside(&self, space: &str) -> Command {
+        let mut c = Command::new("ip");
+        c.args(["netns", "exec", space, env!("CARGO_BIN_EXE_neater")]).env_remove("NEATER_POLICY");
+        c
+    }
+
+    fn get(&self, more: &[&str]) -> Command {
+        let mut c = self.inside(&self.spaces[0]);
+        c.args(["get", "--json", "--multi", "--timeout", "3", "--hosts"]).arg(self.folder.path("hosts"));
+        c.args(more).arg("-o").arg(self.folder.path("out")).arg("http://two.test:8080/big");
+        c
+    }
+
+    /// From now on, nothing comes back by the first link.
+    fn cut(&self) {
+        assert!(ip(&["-n", &self.spaces[1], "route", "add", "blackhole", "10.78.1.1/32"]));
+    }
+
+    /// The pieces that the interfaces brought, and that the whole is there and nothing else.
+    fn pieces(&self, code: Option<i32>, out: &str) -> Vec<(String, u64)> {
+        assert_eq!(code, Some(0), "{out}");
+        assert!(self.folder.read("out") == self.file, "the file is another");
+        assert!(!self.folder.path("out.multi").exists());
+        let events = parse(out);
+        let way =
+            |w: &&Value| (w["interface"].as_str().unwrap_or_default().to_owned(), w["pieces"].as_u64().unwrap_or(0));
+        of(&events, "way").iter().map(way).collect()
+    }
+}
+
+impl Drop for Two {
+    fn drop(&mut self) {
+        if let Some(server) = &mut self.server {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+        for space in &self.spaces {
+            ip(&["netns", "delete", space]);
+        }
+    }
+}
+
+#[test]
+fn both_interfaces_bring_pieces_and_a_policy_chooses_among_them() {
+    let Some(two) = Two::new("both", 80, 6 << 20) else { return };
+    let ran = run(&mut two.get(&["--no-policy"]));
+    let mut brought = two.pieces(Some(ran.code), &ran.out);
+    brought.sort();
+    assert_eq!(brought.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a1", "a2"]);
+    assert!(brought.iter().all(|(_, pieces)| *pieces >= 3), "{brought:?}");
+
+    let denied = r#"{"uid": "not-a1", "match": {"interface": {"value": "a1"}}, "properties": [[]]}"#;
+    two.folder.put("policy/not-a1.policy", denied);
+    let policy = two.folder.path("policy").display().to_string();
+    let ran = run(&mut two.get(&["--policy", &policy]));
+    let brought = two.pieces(Some(ran.code), &ran.out);
+    assert_eq!(brought.len(), 1, "{brought:?}");
+    assert_eq!(brought[0].0, "a2");
+}
+
+#[test]
+fn an_interface_that_leads_nowhere_leaves_its_pieces_to_the_other() {
+    let Some(two) = Two::new("dead", 200, 4 << 20) else { return };
+    two.cut();
+    let ran = run(&mut two.get(&["--no-policy"]));
+    let brought = two.pieces(Some(ran.code), &ran.out);
+    let of = |name: &str| brought.iter().find(|(n, _)| n == name).map(|(_, pieces)| *pieces);
+    assert_eq!(of("a1"), Some(0), "{brought:?}");
+    assert!(of("a2").is_some_and(|pieces| pieces > 0));
+}
+
+#[test]
+fn an_interface_that_fails_in_the_middle_leaves_the_rest_to_the_other() {
+    // 16 MB at twice 20 Mbit/s are more than three seconds.
+    let Some(two) = Two::new("middle", 20, 16 << 20) else { return };
+    let mut child = two.get(&["--no-policy"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(child.try_wait().expect("a state").is_none(), "it is on its way");
+    two.cut();
+    let mut out = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut out).expect("text");
+    let code = child.wait().expect("ended").code();
+    let brought = two.pieces(code, &out);
+    let of = |name: &str| brought.iter().find(|(n, _)| n == name).map_or(0, |(_, pieces)| *pieces);
+    assert!(of("a1") > 0 && of("a2") > of("a1"), "{brought:?}");
+}
+
+#[test]
+fn what_cannot_be_taken_apart_is_fetched_as_usual_and_what_makes_no_sense_refused() {
+    let folder = Folder::new("multi-plain");
+    folder.put("www/a", noise(300_000, 3));
+    let serving = common::Serving::new(&folder.path("www"), &folder.path("state"), &["--plain"]);
+    let url = format!("http://localhost:{}/a", serving.port);
+    let ran = run(neater().args(["get", "--multi", "--json", "-o"]).arg(folder.path("out")).arg(&url));
+    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    assert_eq!(folder.read("out"), noise(300_000, 3));
+    let ran = run(neater().args(["get", "--multi", &url]));
+    assert_eq!(ran.code, 2, "standard output takes no pieces: {}", ran.err);
+    let missing = format!("http://localhost:{}/none", serving.port);
+    let ran = run(neater().args(["get", "--multi", "-o"]).arg(folder.path("none")).arg(&missing));
+    assert_eq!(ran.code, 5, "{}", ran.err);
+    assert!(!folder.path("none").exists() && !folder.path("none.multi").exists());
+    // What lies there is perhaps another's.
+    folder.put("out.multi", "mine");
+    let ran = run(neater().args(["get", "--multi", "-o"]).arg(folder.path("out")).arg(&url));
+    assert_eq!(ran.code, 4, "{}", ran.err);
+    assert_eq!(folder.read("out.multi"), b"mine");
+}

@@ -1,0 +1,163 @@
+//! What connections see of their ways, for policies that want to know.
+//!
+//! A connection that was initiated tells how soon it was answered, and as long as it carries something its round trip, rate and
+//! loss, once a second. Nothing is looked at where no policy wants a property of these ([`MEASURED`]), and never more than
+//! [`MAX_FLOWS`] connections; looking is reading counters, so that no byte waits for it.
+//!
+//! [`MEASURED`]: neater_policy::advice::MEASURED
+
+use crate::conn::Io;
+use crate::engine::Timer;
+use crate::{ConnectionId, ConnectionState, Engine};
+use core::time::Duration;
+use neater_base::net::{Interface, Net};
+use neater_base::{Instant, Key};
+use neater_policy::advice::Seen;
+use neater_quic::ConnectionApi;
+
+/// How many connections are looked at.
+const MAX_FLOWS: usize = 64;
+/// How often.
+const LOOK: Duration = Duration::from_secs(1);
+/// How many looks a connection may carry nothing until nobody looks any more.
+const SILENT_LOOKS: u8 = 10;
+/// What must have come or gone between two looks to say something of a rate, in bytes.
+const ENOUGH_BYTES: u64 = 64 * 1024;
+/// What must have gone to say something of losses, in packets.
+const ENOUGH_PACKETS: u64 = 32;
+
+/// The counters of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    /// To and from the other end.
+    bytes: (u64, u64),
+    /// Packets sent, and those that were lost: counted by QUIC, estimated from bytes and retransmissions of TCP.
+    packets: (u64, u64),
+}
+
+/// Which of a connection's remote endpoints it has reached, and by which interface.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    remote: usize,
+    interface: u32,
+}
+
+/// A connection that is looked at.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    conn: Key,
+    way: Way,
+    at: Instant,
+    counters: Counters,
+    silent: u8,
+}
+
+/// The connections that are looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Flows {
+    all: Vec<Flow>,
+    armed: bool,
+}
+
+impl<N: Net> Engine<N> {
+    /// Takes what the establishment of a connection has shown, and begins to look at it, where policies want to know.
+    ///
+    /// `by` is the remote endpoint by its number, and the interface if the connection is bound to one.
+    pub(crate) fn follow_flow(&mut self, conn: Key, by: Option<(usize, Option<u32>)>, answered_after: Duration) {
+        let heeds = self.adviser.as_mut().is_some_and(|adviser| adviser.0.heeds_measurements());
+        if !heeds {
+            return;
+        }
+        let Some((remote, bound)) = by else { return };
+        let Some(interface) = bound.or_else(|| self.interface_of(conn)) else { return };
+        let way = Way { remote, interface };
+        self.report_flow(conn, way, &Seen { rtt: Some(answered_after), ..Seen::default() });
+        if self.flows.all.len() >= MAX_FLOWS {
+            return;
+        }
+        let counters = self.counters_of(conn).unwrap_or_default();
+        self.flows.all.push(Flow { conn, way, at: self.now, counters, silent: 0 });
+        if !self.flows.armed {
+            self.flows.armed = true;
+            self.timers.push(self.now + LOOK, Timer::Flows);
+        }
+    }
+
+    /// Looks at all of them.
+    pub(crate) fn flows_timeout(&mut self) {
+        let heeds = self.adviser.as_mut().is_some_and(|adviser| adviser.0.heeds_measurements());
+        let mut all = core::mem::take(&mut self.flows.all);
+        all.retain_mut(|flow| heeds && self.look_at(flow));
+        self.flows.armed = !all.is_empty();
+        self.flows.all = all;
+        if self.flows.armed {
+            self.timers.push(self.now + LOOK, Timer::Flows);
+        }
+    }
+
+    /// Looks at one; false if there is no more to see.
+    fn look_at(&mut self, flow: &mut Flow) -> bool {
+        let Some(counters) = self.counters_of(flow.conn) else { return false };
+        let (before, time) = (core::mem::replace(&mut flow.counters, counters), self.now - flow.at);
+        flow.at = self.now;
+        let moved = |now: (u64, u64), then: (u64, u64)| (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1));
+        let bytes = moved(counters.bytes, before.bytes);
+        let (sent, lost) = moved(counters.packets, before.packets);
+        if bytes == (0, 0) {
+            flow.silent += 1;
+            return flow.silent < SILENT_LOOKS;
+        }
+        flow.silent = 0;
+        let most = bytes.0.max(bytes.1);
+        let seconds = time.as_secs_f64();
+        let rate = (most >= ENOUGH_BYTES && seconds > 0.0).then(|| most as f64 * 8.0 / seconds);
+        let loss = (sent >= ENOUGH_PACKETS).then(|| (lost as f64 / sent as f64).min(1.0));
+        let rtt = self.connection_stats(ConnectionId(flow.conn)).and_then(|stats| stats.rtt);
+        self.report_flow(flow.conn, flow.way, &Seen { rtt, rate, loss });
+        true
+    }
+
+    /// The counters of a connection that is open; `None` for others.
+    fn counters_of(&self, conn: Key) -> Option<Counters> {
+        let c = self.conns.get(conn).filter(|c| c.state == ConnectionState::Established)?;
+        let stats = self.connection_stats(ConnectionId(conn))?;
+        let packets = match c.io {
+            Io::Channel(k) => {
+                let info = self.channels.get(k).and_then(|ch| self.net.stream_info(ch.sock).ok()).unwrap_or_default();
+                // Headers of IP and TCP with timestamps.
+                let segment = u64::from(info.path_mtu.unwrap_or(1500)).saturating_sub(52).max(1);
+                info.retransmits.map_or((0, 0), |lost| (stats.bytes_sent / segment + lost, lost))
+            }
+            Io::Stream { quic, .. } | Io::Datagrams { quic } => {
+                self.quics.get(quic).map(|q| q.conn.stats()).map_or((0, 0), |s| (s.sent.0, s.lost.0))
+            }
+            _ => (0, 0),
+        };
+        Some(Counters { bytes: (stats.bytes_sent, stats.bytes_received), packets })
+    }
+
+    /// The interface that has the connection's address; where the system has not said which that is, the one that the
+    /// system would take.
+    fn interface_of(&mut self, conn: Key) -> Option<u32> {
+        let local = self.local_addr(ConnectionId(conn)).map(|a| a.ip()).filter(|ip| !ip.is_unspecified());
+        let local = match local {
+            Some(local) => local,
+            None => {
+                let remote = self.remote_addr(ConnectionId(conn))?.ip();
+                self.net.source_for(remote)?
+            }
+        };
+        let has = |i: &&Interface| i.addrs.iter().any(|a| a.addr == local);
+        self.net.interfaces().iter().find(has).map(|i| i.index)
+    }
+
+    /// Tells the adviser.
+    fn report_flow(&mut self, conn: Key, way: Way, seen: &Seen) {
+        let Some(remote) = self.conns.get(conn).and_then(|c| c.remotes.get(way.remote)) else { return };
+        let Some(interface) = self.net.interfaces().iter().find(|i| i.index == way.interface) else { return };
+        let wall = self.net.wall();
+        if let Some(adviser) = &mut self.adviser {
+            adviser.0.learn(&interface.name, remote.host.as_deref(), remote.addr, seen, wall);
+        }
+    }
+}
