@@ -85,6 +85,8 @@ pub(super) fn day(lab: &Lab, day: &Day, scenario: &Scenario, seed: u64, dir: &Pa
         let (attempts, seconds) = stay(lab, day, scenario, &there, &left)?;
         course.attempts.extend(attempts);
         course.places.push(seconds);
+        drop(there);
+        std::fs::remove_dir_all(&folder)?;
     }
     Ok(course)
 }
