@@ -3,7 +3,8 @@
 use neater_base::net::{Interface, InterfaceAddr, InterfaceKind};
 use neater_base::{Instant, Rng, WallTime};
 use neater_policy::daemon::rest::{PORT, Request};
-use neater_policy::daemon::{Daemon, Door, Options, Session, network_nodes};
+use neater_policy::daemon::wire::{self, Frame, Kind, Malformed};
+use neater_policy::daemon::{Daemon, Door, Follower, Options, Session, Tables, network_nodes};
 use neater_policy::manager::{
     FileKind, Limits, Loader, MAX_UID, Manager, Ranked, Requests, SourceFile, check, test, to_text, told, vectors,
 };
@@ -107,6 +108,73 @@ pub fn policy_daemon(data: &[u8]) {
         }
     }
     assert!(daemon.metrics(NOW).lines().count() > 8);
+}
+
+/// Pieces that a daemon says to a program: bytes as they are where the first byte is above 127, and else a page of tables of
+/// which it tells version, next table and, at 64, that it is cut short; the second byte is the next entry, then come texts.
+/// How a stream is cut does not matter; a program asks once for each page, and again only when it may go on.
+pub fn policy_follower(data: &[u8]) {
+    let mut said = Vec::new();
+    for piece in data.split(|b| *b == 0).take(64) {
+        match piece {
+            [] => {}
+            [head, raw @ ..] if head & 0x80 != 0 => said.extend(raw.iter().map(|b| if *b == 0x1a { 0 } else { *b })),
+            [head, texts @ ..] => wire::frame(&mut said, Kind::Page, 0, |out| {
+                let (from, texts) = texts.split_first().unwrap_or((&0, &[]));
+                out.extend(u64::from(head & 3).to_le_bytes());
+                out.push(head >> 2 & 3);
+                out.extend(u32::from(*from).to_le_bytes());
+                for text in texts.split(|b| *b == b'\n') {
+                    out.push(text.first().unwrap_or(&0) % 4);
+                    out.extend((text.len().saturating_sub(1) as u32).to_le_bytes());
+                    out.extend(text.get(1..).unwrap_or_default());
+                }
+                let whole = out.len() - usize::from(head & 0x40 != 0);
+                out.truncate(whole);
+            }),
+        }
+    }
+    let (whole, asked) = followed(&said, said.len().max(1));
+    for size in [1, 7, 64] {
+        let (parts, questions) = followed(&said, size);
+        match (&whole, &parts) {
+            (Ok(tables), Ok(last)) => {
+                assert_eq!(tables, last, "in pieces of {size} bytes");
+                assert_eq!(asked, questions);
+            }
+            (whole, parts) => {
+                assert_eq!(whole.is_err(), parts.is_err(), "in pieces of {size} bytes: {whole:?}, {parts:?}")
+            }
+        }
+    }
+}
+
+/// The last tables that a program has after hearing `said` in pieces of this size, and what it asked.
+fn followed(said: &[u8], size: usize) -> (Result<Option<Tables>, Malformed>, Vec<u8>) {
+    let (mut follower, mut asked, mut last) = (Follower::new(), Vec::new(), None);
+    follower.ask(&mut asked);
+    for piece in said.chunks(size) {
+        match follower.receive(piece, &mut asked, NOW) {
+            Ok(tables) => last = tables.or(last),
+            Err(e) => return (Err(e), asked),
+        }
+    }
+    let pages = frames(said, Kind::Page);
+    let questions = frames(&asked, Kind::Tables);
+    assert!(questions <= pages + 1, "{questions} questions for {pages} pages");
+    assert!(questions == pages + 1 || !follower.is_asking(), "an answer is awaited that has come");
+    (Ok(last), asked)
+}
+
+/// How many whole frames there are, all of one kind.
+fn frames(mut bytes: &[u8], kind: Kind) -> usize {
+    let mut count = 0;
+    while let Ok(Some(frame)) = Frame::first(bytes) {
+        assert_eq!(frame.kind, kind);
+        bytes = &bytes[frame.len()..];
+        count += 1;
+    }
+    count
 }
 
 /// What one user's request comes to.

@@ -139,3 +139,11 @@ pub(crate) const POLICY_DAEMON: Seeds = &[
     b"\x81/pib/site\n{\"match\": {\"app\": {\"value\": \"x\"}}, \"properties\": {\"dscp\": {\"value\": 10}}}\0\x80/pib\0\x82/pib/site\0\x80/metrics\0\x85/cib/a\n{}",
     b"\x14\xb5\x01\x07\x1a\x10\x1a\x1a\x1a\x01\x1a\x01\x1a\x01\x1ak\x1a\x1a\x1a\x1a\x1a\x1a\x1a\x1a\x1a\x02\0\x07{\"interface\": \"wwan0\", \"mode\": \"4G\", \"rsrp\": -87, \"ttl\": 60}\x0a{\"interface\": 3}\x0a",
 ];
+
+/// Pieces of a head and what follows: tables in three pages, tables that change on the way, a page cut short, bytes that are none.
+pub(crate) const POLICY_FOLLOWER: Seeds = &[
+    b"\x05\x01\x30{\"uid\": \"p\", \"properties\": {}}\0\x09\x02\x31{\"uid\": \"q\", \"match\": {}, \"properties\": {\"x\": {\"value\": 1}}}\0\x0d\x02\x32{\"uid\": \"n\", \"root\": true, \"properties\": {\"interface\": {\"value\": \"eth0\"}}}\n\x31{}",
+    b"\x05\x01\0\x0a\x02\0\x0e\x01\x30{\"uid\": \"p\", \"properties\": {}}",
+    b"\x45\x01\x30{\"uid\": \"p\"}\0\xff\xb5\x83\x1a\x1a\x0d\x1a\x1a\x1a\x01\x1a\x1a\x1a\x1a\x1a\x1a\x1a\x03\x1a\x1a\x1a\x1a",
+    b"\xff\xb5\x83\x1a\x1a\x0d\x1a\x1a\x1a\x01\x1a\x1a\x1a\x1a\x1a\x1a\x1a\x03\x1a\x1a\x1a\x1a",
+];

@@ -96,7 +96,11 @@ impl Poller {
         match self.0 {}
     }
 
-    pub(crate) fn add_socket(&self, _fd: Fd, _data: u64) -> Result<()> {
+    pub(crate) fn add_socket(&self, _fd: Fd, _data: u64, _writes: bool) -> Result<()> {
+        match self.0 {}
+    }
+
+    pub(crate) fn watch_writes(&self, _fd: Fd, _data: u64, _writes: bool) -> Result<()> {
         match self.0 {}
     }
 
