@@ -15,6 +15,7 @@
 )]
 
 pub mod calibrate;
+pub mod call;
 pub mod credentials;
 pub mod experiments;
 pub mod live;

@@ -76,7 +76,8 @@ enum Command {
         /// Make all runs again; earlier raw data is kept as runs.csv.old.
         #[arg(long)]
         fresh: bool,
-        /// Only the points of A8, or the parts of B0, whose names contain this: send-10MB, 1kB-writes; delay, rate.
+        /// Only the points of A8, the parts of B0 or the scenarios of F3 whose names contain this: send-10MB, 1kB-writes; delay,
+        /// rate; one, two, domains.
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },
@@ -88,6 +89,9 @@ enum Command {
         #[arg(long)]
         out: PathBuf,
     },
+    /// The audio conference of F3, for F3.
+    #[command(hide = true)]
+    Call(neater_lab::call::CallArgs),
     /// Run a scenario in the simulator.
     Sim(simulate::Arguments),
     Net(live::cli::NetArgs),
@@ -139,9 +143,9 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
         Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
         Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh, only } => {
-            if only.is_some() && ids != ["A8"] && ids != ["B0"] {
+            if only.is_some() && ids != ["A8"] && ids != ["B0"] && ids != ["F3"] {
                 eprintln!(
-                    "neater-lab: --only chooses among the points of A8 or B0; run that one alone, or leave it out"
+                    "neater-lab: --only chooses among the points of A8, B0 or F3; run that one alone, or leave it out"
                 );
                 return ExitCode::from(2);
             }
@@ -152,6 +156,15 @@ fn main() -> ExitCode {
         }
         Command::Replay { seed, out } => {
             neater_lab::experiments::x2::write(seed, &out).map(|()| Ended::Measured).map_err(Into::into)
+        }
+        Command::Call(args) => {
+            return match neater_lab::call::run(&args) {
+                Ok(well) => ExitCode::from(u8::from(!well)),
+                Err(e) => {
+                    eprintln!("neater-lab: {e}");
+                    ExitCode::from(2)
+                }
+            };
         }
         Command::Sim(arguments) => return simulate::command(&arguments),
         Command::Report { dir, output } => {

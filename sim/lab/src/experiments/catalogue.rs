@@ -4,7 +4,8 @@
 //! under emulation; **F** the browser demonstration. They are among the founding documents of this project.
 
 use super::{
-    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, memory, p1, router, s1, s2, s3, x1, x2,
+    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f3, memory, p1, router, s1, s2, s3, x1,
+    x2,
 };
 
 const TOOLS: &[Need] =
@@ -477,6 +478,36 @@ pub const ALL: &[Experiment] = &[
         needs: &[],
         minutes: (0.1, 0.5),
         run: f1::run,
+    },
+    Experiment {
+        id: "F3",
+        title: "F3: a day with and without provisioning domains",
+        asked: "Which of four workloads succeed, fail or are not attempted at four places, with one network, with two, and with two that \
+                say what they are; and what do the attempts cost that were doomed?",
+        note: "Capacities, thresholds, requirements and the time limit stand in sim/lab/data/f3.toml with their reasons, and were fixed \
+               before the first run. Namespaces and emulated links, IPv6; gateways advertise domains (RFC 8801) and serve their documents \
+               over HTTPS, neater pm hears and asks, neater get and a caller of neater's datagrams obey. What was attempted over a network is \
+               what tcpdump saw leave the host for the workload's server; done work is not tried again. Boxes: seconds, ours; a * where \
+               the published table expects another result.",
+        parameters: &[
+            ("days", "5; 1 with --quick"),
+            ("kernel TCP", "CUBIC, named in every host"),
+            ("order", "all workloads that are left at once; without domains the first network, then the second"),
+        ],
+        published: &[(
+            "with domains no doomed attempt is made; tables 11 to 13",
+            "NEAT, Validation and Evaluation Results, 2018, section 2.2 (expected results)",
+        )],
+        metrics: &[
+            metric("doomed_attempts", "attempts", "0 with domains"),
+            metric("doomed_mb", "MB", ""),
+            metric("workloads_done", "workloads", "4 with domains"),
+            metric("day_seconds", "s", ""),
+            metric("cells_as_published", "cells", ""),
+        ],
+        needs: &[Need::Lab, Need::Neater, Need::Tool("nginx", "nginx-light"), Need::Tool("tcpdump", "tcpdump")],
+        minutes: (5.0, 25.0),
+        run: f3::run,
     },
     Experiment {
         id: "P1",

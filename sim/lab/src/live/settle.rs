@@ -110,7 +110,7 @@ fn route_lines(host: &Node, routes: &Routes, ipv6: bool, only: Option<usize>) ->
                     let family = if address.is_ipv6() { "-6 " } else { "" };
                     let _ = writeln!(out, "{family}rule add from {address} table {table}");
                     // While the interface is down, nothing leaves over another one with this address.
-                    let _ = writeln!(out, "route add unreachable {all} table {table} metric {NEVER_METRIC}");
+                    let _ = writeln!(out, "route replace unreachable {all} table {table} metric {NEVER_METRIC}");
                 }
                 let _ = writeln!(out, "route replace {all} dev {} src {address} table {table}{options}", i.name);
             }

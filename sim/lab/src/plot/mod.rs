@@ -1,4 +1,4 @@
-//! Drawings as SVG and PNG: bars with bounds ([`Bars`]), curves over a parameter with error bars, distributions and courses
+//! Drawings as SVG and PNG: bars with bounds ([`Bars`]), boxes with what became of something ([`Grid`]), curves over a parameter with error bars, distributions and courses
 //! over time ([`Lines`]).
 //!
 //! *Invariants*: a drawing is a function of its data; legends stand outside the field, so they never cover data; series are
@@ -6,6 +6,7 @@
 
 mod bars;
 mod canvas;
+mod grid;
 mod lines;
 mod png;
 mod scale;
@@ -13,6 +14,7 @@ pub mod style;
 
 pub use bars::{Bars, Row};
 pub use canvas::{TEXT, WIDTH, escape, width_of};
+pub use grid::{Box3, Fill, Grid};
 pub use lines::{Axis, Curve, Lines, Point};
 pub use png::{PngError, png};
 pub use scale::Spread;
@@ -30,6 +32,8 @@ pub enum Panel {
     Bars(Bars),
     /// Curves.
     Lines(Lines),
+    /// Boxes.
+    Grid(Grid),
 }
 
 /// A drawing: panels below each other under a title and a caption.
@@ -81,6 +85,7 @@ pub fn draw(drawing: &Drawing) -> String {
         y = match panel {
             Panel::Bars(b) => bars::draw(&mut out, b, &series, left, y + GAP),
             Panel::Lines(l) => lines::draw(&mut out, l, y + GAP),
+            Panel::Grid(g) => grid::draw(&mut out, g, y + GAP),
         };
     }
     out.finish(&drawing.title, y + 12.0)
