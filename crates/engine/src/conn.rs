@@ -367,21 +367,78 @@ pub(crate) struct Conn {
 pub(crate) struct Quick {
     /// The socket of the connection's own TCP.
     pub(crate) sock: Sock,
-    /// Bytes may be written, nothing waits before them, and the socket has taken what it was given last.
+    /// Bytes may be written, nothing waits before them, and the socket may take some.
     pub(crate) write: bool,
-    /// Bytes may be read, and the last read found some.
+    /// Bytes may be written, nothing waits before them, and the socket takes none: an event will tell, and whoever wants room is
+    /// told, as if nothing had been between.
+    pub(crate) full: bool,
+    /// Bytes may be read, and there may be some.
     pub(crate) read: bool,
+    /// Bytes may be read, and there are none: an event will tell, and then they may be read as if nothing had been between.
+    pub(crate) dry: bool,
     /// For those who would not even come here: open in the directions that are quick. In a box because most have none.
     pub(crate) lane: Option<Box<Arc<dyn Lane>>>,
 }
 
 impl Quick {
-    const NO: Self = Self { sock: Sock(0), write: false, read: false, lane: None };
+    const NO: Self = Self { sock: Sock(0), write: false, full: false, read: false, dry: false, lane: None };
+
+    /// Whether anything is known that need not hold any more when the connection changes.
+    #[inline]
+    fn knows(&self) -> bool {
+        self.write || self.full || self.read || self.dry
+    }
+
+    /// Bytes took this way, so that others may take the lane, which may have been closed by what is over.
+    #[inline(always)]
+    pub(crate) fn passed(&self, written: bool) {
+        if let Some(lane) = &self.lane {
+            lane.open(written, !written);
+        }
+    }
+
+    /// The socket has nothing to be read now.
+    pub(crate) fn ran_dry(&mut self) {
+        (self.read, self.dry) = (false, true);
+    }
+
+    /// The socket takes nothing now.
+    pub(crate) fn filled_up(&mut self) {
+        (self.write, self.full) = (false, true);
+    }
+
+    /// The socket takes something again. False: it is not known whether bytes may be written.
+    pub(crate) fn has_room(&mut self) -> bool {
+        if self.full {
+            (self.write, self.full) = (true, false);
+            if let Some(lane) = &self.lane {
+                lane.open(true, false);
+            }
+        }
+        self.write
+    }
+
+    /// Whether bytes may be read quickly, if there are any.
+    #[inline]
+    pub(crate) fn may_be_read(&self) -> bool {
+        self.read || self.dry
+    }
+
+    /// The socket has something to be read again.
+    #[inline]
+    pub(crate) fn refilled(&mut self) {
+        if self.may_be_read() {
+            (self.read, self.dry) = (true, false);
+            if let Some(lane) = &self.lane {
+                lane.open(false, true);
+            }
+        }
+    }
 
     /// It need not hold any more.
     #[inline(never)]
     fn forget(&mut self) {
-        (self.write, self.read) = (false, false);
+        (self.write, self.full, self.read, self.dry) = (false, false, false, false);
         if let Some(lane) = &self.lane {
             lane.close();
         }
@@ -397,13 +454,13 @@ impl Conns {
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Conn> {
         let c = self.0.get_mut(key)?;
-        if c.quick.write || c.quick.read {
+        if c.quick.knows() {
             c.quick.forget();
         }
         Some(c)
     }
 
-    /// The connection, to count its bytes and change nothing else.
+    /// The connection, to count its bytes, to note whether there are any and who waits for them, and to change nothing else.
     #[inline]
     pub(crate) fn get_quick(&mut self, key: Key) -> Option<&mut Conn> {
         self.0.get_mut(key)

@@ -67,6 +67,8 @@ pub(crate) enum Timer {
 
 /// How many events one turn takes before it lets the program have its turn.
 const EVENTS_PER_TURN: usize = 1024;
+/// How old the time may be by which certificates and tickets are judged, in whole seconds: a clock is not read for every packet.
+const WALL_EVERY: Duration = Duration::from_millis(50);
 /// For how many turns in a row events that wait keep deadlines from being looked at.
 const TURNS_BEHIND: u32 = 16;
 /// A closing connection is given up when nothing of what was sent is taken for this long; its socket waits no longer than
@@ -125,6 +127,8 @@ pub struct Engine<N> {
     pub(crate) again: bool,
     /// What the network was last told to wake for, so that it need not be told again.
     armed: (Option<Instant>, bool),
+    /// When cryptography is to be told the time again.
+    wall_due: Instant,
     /// Turns in a row that have left events.
     turns_behind: u32,
     /// Bytes queued in all connections.
@@ -190,6 +194,7 @@ impl<N: Net> Engine<N> {
             net_events: Vec::new(),
             again: false,
             armed: (None, false),
+            wall_due: Instant::ZERO,
             turns_behind: 0,
             queued: 0,
             orphaned: false,
@@ -214,24 +219,17 @@ impl<N: Net> Engine<N> {
     ///
     /// Calling it for no reason has no effect.
     pub fn turn(&mut self) {
-        // Nobody has taken it, so nobody cares.
-        drop(self.notices.take_spent());
-        self.foreign.clear();
+        if self.notices.has_spent() || !self.foreign.is_empty() {
+            self.forget_untaken();
+        }
         self.now = self.net.now();
-        self.config.crypto.clock.set(self.net.wall());
-        self.again = false;
-        self.armed.1 = false;
-        for key in core::mem::take(&mut self.pending_reads) {
-            self.quic_socket_ready(key, READABLE);
+        if self.now >= self.wall_due {
+            self.set_wall();
         }
-        for key in core::mem::take(&mut self.pending_sctp) {
-            self.sctp_socket_ready(key, READABLE);
-        }
-        for key in core::mem::take(&mut self.pending_lingers) {
-            self.linger(key);
-        }
-        for (listener, key) in core::mem::take(&mut self.pending_shared) {
-            self.shared_ready(listener, key, false);
+        // Whoever leaves work over asks for another turn.
+        if core::mem::take(&mut self.again) {
+            self.armed.1 = false;
+            self.take_up_pending();
         }
         if self.names.has_unread() {
             self.read_unread_transports();
@@ -266,24 +264,69 @@ impl<N: Net> Engine<N> {
         self.finish_turn();
     }
 
+    /// Tells cryptography the time.
+    #[inline(never)]
+    fn set_wall(&mut self) {
+        self.config.crypto.clock.set(self.net.wall());
+        self.wall_due = self.now + WALL_EVERY;
+    }
+
+    /// Nobody has taken it, so nobody cares.
+    #[cold]
+    fn forget_untaken(&mut self) {
+        drop(self.notices.take_spent());
+        self.foreign.clear();
+    }
+
+    /// Goes on with what the budget of the last turn has left over.
+    #[cold]
+    fn take_up_pending(&mut self) {
+        for key in core::mem::take(&mut self.pending_reads) {
+            self.quic_socket_ready(key, READABLE);
+        }
+        for key in core::mem::take(&mut self.pending_sctp) {
+            self.sctp_socket_ready(key, READABLE);
+        }
+        for key in core::mem::take(&mut self.pending_lingers) {
+            self.linger(key);
+        }
+        for (listener, key) in core::mem::take(&mut self.pending_shared) {
+            self.shared_ready(listener, key, false);
+        }
+    }
+
     /// Finishes what calls have begun and arms the network's timer. [`Engine::turn`] does it; after other calls it is
     /// enough to do it once, before waiting.
     pub fn settle(&mut self) {
-        if self.needs_settling() {
-            // Since the last turn much time may have passed: packets that leave now have not been under way for as long.
-            self.now = self.net.now();
+        if !self.needs_settling() {
+            return self.rearm();
         }
+        // Since the last turn much time may have passed: packets that leave now have not been under way for as long.
+        self.now = self.net.now();
         self.finish_turn();
     }
 
+    #[inline]
     fn finish_turn(&mut self) {
-        self.drive_dirty();
-        self.drive_dirty_sctp();
+        if self.needs_settling() {
+            self.drive_all_dirty();
+        }
         self.arm();
     }
 
+    #[inline(never)]
+    fn drive_all_dirty(&mut self) {
+        self.drive_dirty();
+        self.drive_dirty_sctp();
+    }
+
     fn arm(&mut self) {
-        self.armed = (self.next_timeout(), self.again);
+        let armed = (self.next_timeout(), self.again);
+        // Without a deadline there is nothing that could have come since the network was told.
+        if armed == (None, false) && self.armed == armed {
+            return;
+        }
+        self.armed = armed;
         self.net.arm(self.armed.0, self.armed.1);
     }
 
@@ -320,6 +363,7 @@ impl<N: Net> Engine<N> {
     /// Replaces cryptography and roots of trust, for requests compiled from now on.
     pub fn set_crypto(&mut self, crypto: neater_tls::Crypto) {
         self.config.crypto = crypto;
+        self.wall_due = Instant::ZERO;
     }
 
     /// When [`Engine::turn`] must be called at the latest, if nothing happens before.
@@ -339,6 +383,13 @@ impl<N: Net> Engine<N> {
     #[inline]
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop()
+    }
+
+    /// Whether there is something for [`Engine::take_spent`].
+    #[must_use]
+    #[inline]
+    pub fn has_spent(&self) -> bool {
+        self.notices.has_spent()
     }
 
     /// Takes what the engine needs no more of the program's data and objects. Dropping it runs the program's destructors,
@@ -362,7 +413,10 @@ impl<N: Net> Engine<N> {
             },
             NetEvent::PathsChanged => self.paths_changed(),
             NetEvent::NamesChanged => self.names_changed(),
-            NetEvent::Resumed { .. } => self.paths_changed(),
+            NetEvent::Resumed { .. } => {
+                self.set_wall();
+                self.paths_changed();
+            }
             #[allow(unreachable_patterns, reason = "the enum may grow")]
             _ => {}
         }
@@ -407,8 +461,10 @@ impl<N: Net> Engine<N> {
             Behind::Attempt(..) => self.drive_attempt(key),
             Behind::Conn(conn) if ready.error => self.conn_error(key, conn),
             Behind::Conn(conn) => {
-                let readable = readable || ready.readable || ready.hangup;
-                self.conn_ready(key, conn, readable, writable || ready.writable);
+                let (readable, writable) = (readable || ready.readable || ready.hangup, writable || ready.writable);
+                if !self.quick_ready(conn, readable, writable) {
+                    self.conn_ready(key, conn, readable, writable);
+                }
             }
             Behind::Listener(listener) => match c.kind {
                 Kind::Accept => self.accept(listener, key),

@@ -56,6 +56,12 @@ impl Notices {
         self.queue.push_back(Waiting { source: Source::Connection(conn), event: Brief::Ready });
     }
 
+    /// [`Event::Readable`], likewise.
+    #[inline]
+    pub(crate) fn push_readable(&mut self, conn: ConnectionId) {
+        self.queue.push_back(Waiting { source: Source::Connection(conn), event: Brief::Readable });
+    }
+
     /// The oldest.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<Notice> {
@@ -79,6 +85,12 @@ impl Notices {
             self.queue.push_back(Waiting { source: Source::Connection(conn), event: Brief::Spent });
         }
         keep(&mut self.spent);
+    }
+
+    /// Whether there is something to be dropped.
+    #[inline]
+    pub(crate) fn has_spent(&self) -> bool {
+        !self.spent.is_empty()
     }
 
     /// What is to be dropped.

@@ -65,53 +65,52 @@ impl<N: Net> Engine<N> {
     /// Why the connection is over, or [`ConnectionError::Unsupported`] on connections that carry messages.
     #[inline]
     pub fn read(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
-        match self.read_quick(conn, buf) {
-            Some(n) => Ok(Some(n)),
-            None => self.read_in_full(conn, buf),
+        // The quick half: bytes that the socket of a plain TCP connection has. Nothing else happens, so that nobody need be
+        // told and no timer changes.
+        match self.conns.get_quick(conn.0) {
+            Some(c) if c.quick.read && !buf.is_empty() => match self.net.read(c.quick.sock, buf) {
+                Ok(n) if n > 0 => {
+                    c.bytes_received += n as u64;
+                    c.quick.passed(false);
+                    Ok(Some(n))
+                }
+                result => self.quick_read_ended(conn, result, buf),
+            },
+            _ => self.read_in_full(conn, buf),
         }
     }
 
-    /// The quick half of [`Engine::read`]: bytes that the socket of a plain TCP connection has. Nothing else happens, so
-    /// that nobody need be told and no timer changes. `None`: the rest of [`Engine::read`] knows more.
-    #[inline]
-    pub fn read_quick(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Option<usize> {
-        let c = self.conns.get_quick(conn.0)?;
-        if !c.quick.read || buf.is_empty() {
-            return None;
-        }
-        match self.net.read(c.quick.sock, buf) {
-            Ok(n) if n > 0 => {
-                c.bytes_received += n as u64;
-                Some(n)
-            }
-            result => self.quick_read_ended(conn, result),
-        }
-    }
-
-    /// Leaves what [`Engine::read_in_full`] has to find.
-    #[cold]
-    fn quick_read_ended(&mut self, conn: ConnectionId, result: Result<usize, NetError>) -> Option<usize> {
+    /// Notes that there is nothing now, or leaves what [`Engine::read_in_full`] has to find.
+    #[inline(never)]
+    fn quick_read_ended(
+        &mut self,
+        conn: ConnectionId,
+        result: Result<usize, NetError>,
+        buf: &mut [u8],
+    ) -> Result<Option<usize>, ConnectionError> {
         let result = match result {
             Err(e) if e.is_would_block() => {
-                if let Some(Io::Channel(k)) = self.conns.get_mut(conn.0).map(|c| c.io)
+                if let Some(c) = self.conns.get_quick(conn.0)
+                    && let Io::Channel(k) = c.io
                     && let Some(ch) = self.channels.get_mut(k)
                 {
                     ch.drained();
+                    c.quick.ran_dry();
                 }
-                Ok(None)
+                return Ok(None);
             }
             Err(e) => Err(ConnectionError::Net(e)),
             Ok(n) => Ok(Some(n)),
         };
         let _ = self.after_read(conn.0, true, result);
-        None
+        self.read_in_full(conn, buf)
     }
 
     #[inline(never)]
     fn read_in_full(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
         self.own()?;
         let Some(c) = self.conns.get(conn.0) else { return Err(ConnectionError::Closed) };
-        if c.state == ConnectionState::Establishing {
+        if c.state == ConnectionState::Establishing || c.quick.dry && !buf.is_empty() {
             return Ok(None);
         }
         if !c.request.may_receive {

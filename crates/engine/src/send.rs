@@ -423,42 +423,44 @@ impl<N: Net> Engine<N> {
     /// As [`Engine::send`]; [`ConnectionError::Unsupported`] on connections that carry messages.
     #[inline]
     pub fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
+        // The quick half: bytes that the socket of a plain TCP connection takes at once. Nothing else happens, so that nobody
+        // need be told and no timer changes.
         if let [buf] = bufs
-            && let Some(n) = self.write_quick(conn, buf)
+            && let Some(c) = self.conns.get_quick(conn.0)
+            && c.quick.write
         {
-            return Ok(Some(n));
+            return match self.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
+                Ok(n) => {
+                    c.bytes_sent += n as u64;
+                    c.quick.passed(true);
+                    Ok(Some(n))
+                }
+                Err(e) => self.quick_write_failed(conn, &e, bufs),
+            };
         }
         self.write_in_full(conn, bufs)
     }
 
-    /// The quick half of [`Engine::write`]: bytes that the socket of a plain TCP connection takes at once. Nothing else
-    /// happens, so that nobody need be told and no timer changes. `None`: the rest of [`Engine::write`] knows more.
-    #[inline]
-    pub fn write_quick(&mut self, conn: ConnectionId, buf: &[u8]) -> Option<usize> {
-        let c = self.conns.get_quick(conn.0)?;
-        if !c.quick.write {
-            return None;
-        }
-        match self.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
-            Ok(n) => {
-                c.bytes_sent += n as u64;
-                Some(n)
-            }
-            Err(e) => self.quick_write_failed(conn, &e),
-        }
-    }
-
-    /// Leaves what [`Engine::write_in_full`] has to find.
-    #[cold]
-    fn quick_write_failed(&mut self, conn: ConnectionId, e: &NetError) -> Option<usize> {
+    /// Notes that there is no room now, or leaves what [`Engine::write_in_full`] has to find.
+    #[inline(never)]
+    fn quick_write_failed(
+        &mut self,
+        conn: ConnectionId,
+        e: &NetError,
+        bufs: &[IoSlice<'_>],
+    ) -> Result<Option<usize>, SendError> {
         if !e.is_would_block() {
             self.break_connection(conn.0, ConnectionError::Net(*e));
-        } else if let Some(Io::Channel(k)) = self.conns.get_mut(conn.0).map(|c| c.io)
+        } else if let Some(c) = self.conns.get_quick(conn.0)
+            && let Io::Channel(k) = c.io
             && let Some(ch) = self.channels.get_mut(k)
         {
             ch.writable = false;
+            c.quick.filled_up();
+            c.wants_room = true;
+            return Ok(None);
         }
-        None
+        self.write_in_full(conn, bufs)
     }
 
     /// The connection's bytes have just been written or read: notes whether the next ones may take the quick way.
@@ -468,8 +470,10 @@ impl<N: Net> Engine<N> {
             && let Some(ch) = self.channels.get(k)
             && matches!(ch.kind, Kind::Tcp)
         {
-            let (write, read) = (ch.writable && c.may_write_bytes(), ch.readable && c.may_read_bytes());
+            let (may_write, may_read) = (c.may_write_bytes(), c.may_read_bytes());
+            let (write, read) = (ch.writable && may_write, ch.readable && may_read);
             (c.quick.sock, c.quick.write, c.quick.read) = (ch.sock, write, read);
+            (c.quick.full, c.quick.dry) = (may_write && !write, may_read && !read);
             if let Some(lane) = &c.quick.lane {
                 lane.open(write, read);
             }
@@ -499,6 +503,12 @@ impl<N: Net> Engine<N> {
     #[inline(never)]
     fn write_in_full(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
         self.own_to_send()?;
+        if let Some(c) = self.conns.get_quick(conn.0)
+            && c.quick.full
+        {
+            c.wants_room = true;
+            return Ok(None);
+        }
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         match c.state {
             ConnectionState::Established if !c.final_sent => {}

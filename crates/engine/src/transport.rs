@@ -149,6 +149,22 @@ impl<N: Net> Engine<N> {
         Ok(false)
     }
 
+    /// A connection's socket has become ready: what that means where nothing is to be done but to tell. False: the rest of
+    /// [`Engine::conn_ready`] knows more.
+    #[inline]
+    pub(crate) fn quick_ready(&mut self, conn: Key, readable: bool, writable: bool) -> bool {
+        let Some(c) = self.conns.get_quick(conn) else { return false };
+        let plain = c.quick.may_be_read() && !c.fin_done && !c.released && !c.request.soft_errors;
+        if !plain || writable && !c.is_drained() {
+            return false;
+        }
+        if readable {
+            c.quick.refilled();
+            self.notices.push_readable(crate::ConnectionId(conn));
+        }
+        true
+    }
+
     /// A connection's socket has become ready.
     pub(crate) fn conn_ready(&mut self, key: Key, conn: Key, readable: bool, writable: bool) {
         let Some(c) = self.conns.get(conn) else { return };
@@ -164,14 +180,23 @@ impl<N: Net> Engine<N> {
         }
         // A socket that was never full has nothing to say when it can be written.
         if writable && !c.is_drained() {
-            self.flush_and_report(conn);
+            let Some(c) = self.conns.get_quick(conn) else { return };
+            // Where bytes are quick, nothing is queued.
+            if !c.quick.has_room() {
+                self.flush_and_report(conn);
+            } else if core::mem::take(&mut c.wants_room) {
+                self.notify(conn, Event::Writable);
+            }
         }
         if readable {
-            if self.conns.get(conn).is_some_and(|c| c.request.soft_errors) {
+            let Some(c) = self.conns.get_quick(conn) else { return };
+            c.quick.refilled();
+            let (soft, fin_done) = (c.request.soft_errors, c.fin_done);
+            if soft {
                 self.take_soft_errors(key, conn);
             }
             self.notify(conn, Event::Readable);
-            if self.conns.get(conn).is_some_and(|c| c.fin_done) {
+            if fin_done {
                 self.both_ended(conn);
             }
         }

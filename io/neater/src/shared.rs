@@ -154,7 +154,7 @@ struct GroupSlot {
 /// What must happen after the lock is released: nothing of the program's runs while the engine is borrowed.
 #[derive(Default)]
 struct After {
-    wakers: Vec<Waker>,
+    wakers: Wakers,
     /// Events wait for the program's own functions.
     calls: bool,
     wake_fd: bool,
@@ -164,7 +164,38 @@ struct After {
     /// What has arrived here and is for other engines.
     foreign: Vec<ForeignDatagram>,
     /// The program's data that the engine has finished with, likewise.
-    spent: Spent,
+    spent: Option<Spent>,
+}
+
+/// Who is to be woken: mostly one, or nobody, which takes no memory.
+#[derive(Default)]
+struct Wakers {
+    first: Option<Waker>,
+    more: Vec<Waker>,
+}
+
+impl Wakers {
+    fn push(&mut self, waker: Waker) {
+        if self.first.is_none() {
+            self.first = Some(waker);
+        } else {
+            self.more.push(waker);
+        }
+    }
+
+    fn wake(self) {
+        for waker in self.first.into_iter().chain(self.more) {
+            waker.wake();
+        }
+    }
+}
+
+impl Extend<Waker> for Wakers {
+    fn extend<T: IntoIterator<Item = Waker>>(&mut self, wakers: T) {
+        for waker in wakers {
+            self.push(waker);
+        }
+    }
 }
 
 impl After {
@@ -260,7 +291,7 @@ impl Shared {
             state.engine.rearm();
         }
         after.discarded = core::mem::take(&mut state.discarded);
-        after.spent = state.engine.take_spent();
+        after.spent = state.spent();
         drop(state);
         self.finish(after);
     }
@@ -281,7 +312,7 @@ impl Shared {
                 state.discard(replaced);
             }
             after.discarded = core::mem::take(&mut state.discarded);
-            after.spent = state.engine.take_spent();
+            after.spent = state.spent();
         }
         self.finish(after);
     }
@@ -300,7 +331,7 @@ impl Shared {
                 after.wakers.extend(group.waiters.take());
             }
             after.discarded = core::mem::take(&mut state.discarded);
-            after.spent = state.engine.take_spent();
+            after.spent = state.spent();
         }
         self.finish(after);
     }
@@ -324,9 +355,7 @@ impl Shared {
             // locked, and there is no such thread here to unlock it.
             return core::mem::forget(after);
         }
-        for waker in after.wakers {
-            waker.wake();
-        }
+        after.wakers.wake();
         if let Some(siblings) = &self.siblings {
             siblings.pass_on(after.foreign);
         }
@@ -391,6 +420,12 @@ impl State {
             calling: false,
             discarded: Vec::new(),
         }
+    }
+
+    /// What the engine has finished with.
+    #[inline]
+    fn spent(&mut self) -> Option<Spent> {
+        self.engine.has_spent().then(|| self.engine.take_spent())
     }
 
     fn dispatch(&mut self, after: &mut After) {

@@ -33,12 +33,19 @@ struct Side {
     /// A read that is short may leave something behind.
     wary: AtomicBool,
     bytes: AtomicU64,
-    /// What the system last said, if its owner has not been told, and the reports when it was asked.
-    said: Mutex<Option<(NetError, u32)>>,
+    /// That nothing could be done, if its owner has not been told: [`BLOCKED`], and the reports when the system was asked.
+    blocked: AtomicU64,
+    /// There is something in `said`.
+    failed: AtomicBool,
+    /// Why the connection is gone, if its owner has not been told.
+    said: Mutex<Option<NetError>>,
 }
 
+/// In [`Side::blocked`]; the low half are the reports.
+const BLOCKED: u64 = 1 << 32;
+
 impl Side {
-    fn said(&self) -> std::sync::MutexGuard<'_, Option<(NetError, u32)>> {
+    fn said(&self) -> std::sync::MutexGuard<'_, Option<NetError>> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,7 +58,8 @@ impl Side {
         }
         let reports = self.reports.load(Ordering::Acquire);
         if guard.forked() {
-            return self.stop(Ok(0), reports);
+            self.stop(None);
+            return None;
         }
         let n = call();
         if n <= 0 {
@@ -67,8 +75,15 @@ impl Side {
     #[inline]
     fn moved_last(&self, n: usize, reports: u32) -> usize {
         self.bytes.store(self.bytes.load(Ordering::Relaxed) + n as u64, Ordering::Relaxed);
-        self.stop(Err(NetError::new(net::ErrorKind::WouldBlock)), reports);
+        self.stop_blocked(reports);
         n
+    }
+
+    /// The direction carries nothing until more is reported than so much.
+    #[inline]
+    fn stop_blocked(&self, reports: u32) {
+        self.blocked.store(BLOCKED | u64::from(reports), Ordering::Relaxed);
+        self.state.store(CLOSED, Ordering::Release);
     }
 
     /// So many bytes went through, and the call is over.
@@ -87,19 +102,22 @@ impl Side {
     #[inline(never)]
     fn not_at_once(&self, first: isize, call: impl FnMut() -> isize, reports: u32) -> Option<usize> {
         match sys::told(first, call) {
-            Ok(n) if n > 0 => Some(self.moved(n)),
-            result => self.stop(result, reports),
+            Ok(n) if n > 0 => return Some(self.moved(n)),
+            Err(e) if e.is_would_block() => self.stop_blocked(reports),
+            result => self.stop(result.err()),
         }
+        None
     }
 
-    /// The direction carries nothing now. Nothing (the end of a stream, a child of `fork`) is for its owner to find again.
+    /// The direction carries nothing any more. Without an error (the end of a stream, a child of `fork`) its owner finds out
+    /// again.
     #[cold]
-    fn stop(&self, result: Result<usize, NetError>, reports: u32) -> Option<usize> {
-        if let Err(error) = result {
-            *self.said() = Some((error, reports));
+    fn stop(&self, error: Option<NetError>) {
+        if error.is_some() {
+            *self.said() = error;
+            self.failed.store(true, Ordering::Release);
         }
         self.state.store(CLOSED, Ordering::Release);
-        None
     }
 
     fn open(&self) {
@@ -125,8 +143,12 @@ impl Side {
 
     /// What the owner has not been told; that nothing can be done now is told only as long as it is true.
     fn take_said(&self) -> Option<NetError> {
-        let (error, reports) = self.said().take()?;
-        (!error.is_would_block() || reports == self.reports.load(Ordering::Relaxed)).then_some(error)
+        if self.failed.swap(false, Ordering::Acquire) {
+            return self.said().take();
+        }
+        let blocked = self.blocked.swap(0, Ordering::Relaxed);
+        let still = blocked == BLOCKED | u64::from(self.reports.load(Ordering::Relaxed));
+        still.then_some(NetError::new(net::ErrorKind::WouldBlock))
     }
 }
 

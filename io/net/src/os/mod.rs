@@ -15,11 +15,13 @@ mod names;
 mod net;
 mod paths;
 mod resume;
+mod routers;
 mod slots;
 #[cfg(all(test, target_os = "linux", not(feature = "shell")))]
 mod tests;
 mod waker;
 
+pub use routers::{MAX_MESSAGE, Neighbour, Role, RouterDiscovery};
 pub use waker::Waker;
 
 use crate::sys::{self, Fd, ForkGuard, Poller, UdpSupport};
@@ -29,7 +31,7 @@ use neater_base::Instant;
 use neater_base::net::{ErrorKind, NetError, NetEvent, Ready, Sock, Token};
 use paths::Paths;
 use resume::ResumeWatch;
-use slots::{Datagrams, Kind, Slots};
+use slots::{Datagrams, Kind, Slots, Writes};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,6 +76,8 @@ pub struct OsNet {
     deadline: Option<Instant>,
     /// What the timer is set to, if it has not been seen to fire.
     armed: Option<Armed>,
+    /// Sockets, and what they are watched with, that were reported only because they may be written. Empty between turns.
+    idle_writes: Vec<(Fd, u64)>,
     /// `arm` has made an edge for work left over since the last `poll`.
     again: bool,
     /// A child has been told that it is one.
@@ -116,6 +120,7 @@ impl OsNet {
             resume: ResumeWatch::new(sys::boot_time(), sys::awake_time()),
             deadline: None,
             armed: None,
+            idle_writes: Vec::new(),
             again: false,
             told_forked: false,
         })
@@ -169,7 +174,8 @@ impl OsNet {
     #[inline(always)]
     fn adopt(&mut self, fd: Fd, token: Token, kind: Kind, v6: bool) -> Result<Sock> {
         let sock = self.slots.predict(fd);
-        if let Err(error) = self.poller.add_socket(fd, sock.0) {
+        // What was accepted is mostly read first, and a socket that is new takes what is written.
+        if let Err(error) = self.poller.add_socket(fd, sock.0, kind != Kind::Stream) {
             sys::close(fd);
             return Err(error);
         }
@@ -230,6 +236,28 @@ impl OsNet {
         }
     }
 
+    /// Watches what was reported for nothing as long as nobody waits for it.
+    #[cold]
+    fn unwatch_writes(&mut self) {
+        for (fd, sock) in self.idle_writes.drain(..) {
+            if self.poller.watch_writes(fd, sock, false).is_err()
+                && let Ok((_, slot)) = self.slots.get_mut(Sock(sock))
+            {
+                slot.writes = Writes::Watched;
+            }
+        }
+    }
+
+    /// A write has to wait: whoever wrote is told when there is room.
+    #[cold]
+    fn await_writes(&mut self, sock: Sock) -> Result<()> {
+        let (fd, slot) = self.slots.get_mut(sock)?;
+        if core::mem::replace(&mut slot.writes, Writes::Awaited) == Writes::Unwatched {
+            self.poller.watch_writes(fd, sock.0, true)?;
+        }
+        Ok(())
+    }
+
     /// A stream that has no lane.
     #[inline]
     fn plain(&self, sock: Sock) -> Option<Fd> {
@@ -255,7 +283,7 @@ impl OsNet {
             return false;
         }
         self.again = false;
-        let (slots, lanes) = (&mut self.slots, &self.lanes);
+        let (slots, lanes, idle) = (&mut self.slots, &self.lanes, &mut self.idle_writes);
         let (mut fired, mut woken, mut paths, mut names) = (false, false, false, false);
         let start = events.len();
         let full = self.poller.wait(|data, ready, wary| match data {
@@ -276,9 +304,24 @@ impl OsNet {
                     let over = ready.error || ready.hangup;
                     lane.reported(ready.readable || over, ready.writable || over, slot.wary);
                 }
+                if ready.writable {
+                    let only = !ready.readable && !wary;
+                    slot.writes = match slot.writes {
+                        Writes::Watched if only && matches!(slot.kind, Kind::Stream | Kind::Laned) => {
+                            // Nobody asked, and there is nothing else: a wake-up for nothing, and the last of its kind.
+                            idle.push((fd, sock));
+                            Writes::Unwatched
+                        }
+                        Writes::Unwatched => Writes::Unwatched,
+                        Writes::Watched | Writes::Awaited => Writes::Watched,
+                    };
+                }
                 events.push(NetEvent::Ready { token: slot.token, ready });
             }
         });
+        if !self.idle_writes.is_empty() {
+            self.unwatch_writes();
+        }
         if woken {
             self.waker.taken();
         }
@@ -287,7 +330,7 @@ impl OsNet {
             self.armed = None;
         }
         let now = sys::boot_time();
-        if let Some(gap) = self.resume.observe(now, sys::awake_time(), missed) {
+        if let Some(gap) = self.resume.observe(now, sys::awake_time, missed) {
             // It says how to understand what follows.
             events.insert(start, NetEvent::Resumed { gap });
         }
@@ -297,10 +340,10 @@ impl OsNet {
         if names {
             self.names.notice(now);
         }
-        if self.paths.settle(now) {
+        if self.paths.due().is_some() && self.paths.settle(now) {
             events.push(NetEvent::PathsChanged);
         }
-        if self.names.settle(now) {
+        if self.names.due().is_some() && self.names.settle(now) {
             events.push(NetEvent::NamesChanged);
         }
         if fired || paths || names {

@@ -1,7 +1,7 @@
 //! The operations of [`Net`], checked and passed on.
 
 use super::lane::Lane;
-use super::slots::{Datagram, Kind};
+use super::slots::{Datagram, Kind, Slot};
 use super::{OsNet, Result};
 use crate::sys::{self, MAX_SEGMENTS, Outgoing, UdpSupport};
 use neater_base::net::{
@@ -50,6 +50,26 @@ fn segments(transmit: &Transmit<'_>) -> Result<Option<u16>> {
         return Err(too_large);
     }
     size.map(|size| u16::try_from(size).map_err(|_| too_large)).transpose()
+}
+
+/// Reads from a stream.
+#[inline(always)]
+fn read_stream(fd: sys::Fd, slot: &mut Slot, buf: &mut [u8]) -> Result<usize> {
+    if buf.is_empty() {
+        // The answer could not be told from the end of the stream.
+        return Err(invalid());
+    }
+    if slot.drained {
+        slot.drained = false;
+        return Err(NetError::new(ErrorKind::WouldBlock));
+    }
+    let n = sys::tcp_read(fd, buf)?;
+    if n < buf.len() {
+        // A call that is saved for each piece that arrives: epoll(7) says of streams that a read of less than was asked for
+        // has taken all there was. What comes after it makes an edge, which `turn` sees before anybody reads again.
+        slot.drained = n > 0 && !slot.wary;
+    }
+    Ok(n)
 }
 
 impl OsNet {
@@ -133,35 +153,28 @@ impl Net for OsNet {
 
     #[inline(always)]
     fn read(&mut self, sock: Sock, buf: &mut [u8]) -> Result<usize> {
-        let fd = match self.plain(sock) {
-            Some(fd) => fd,
-            None => self.laned(sock, Lane::take_read_error)?,
-        };
-        if buf.is_empty() {
-            // The answer could not be told from the end of the stream.
-            return Err(invalid());
+        match self.slots.get_mut(sock) {
+            Ok((fd, slot)) if slot.kind == Kind::Stream && !self.guard.forked() => read_stream(fd, slot, buf),
+            _ => {
+                let fd = self.laned(sock, Lane::take_read_error)?;
+                read_stream(fd, self.slots.get_mut(sock)?.1, buf)
+            }
         }
-        let (_, slot) = self.slots.get_mut(sock)?;
-        if core::mem::take(&mut slot.drained) {
-            return Err(NetError::new(ErrorKind::WouldBlock));
-        }
-        let n = sys::tcp_read(fd, buf)?;
-        // A call that is saved for each piece that arrives: epoll(7) says of streams that a read of less than was asked for
-        // has taken all there was. What comes after it makes an edge, which `turn` sees before anybody reads again.
-        slot.drained = n < buf.len() && n > 0 && !slot.wary;
-        Ok(n)
     }
 
     #[inline(always)]
     fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
-        let fd = match self.plain(sock) {
-            Some(fd) => fd,
-            None => self.laned(sock, Lane::take_write_error)?,
+        let result = match self.plain(sock) {
+            Some(fd) => Ok(fd),
+            None => self.laned(sock, Lane::take_write_error),
         };
-        if bufs.is_empty() {
-            return Ok(0);
+        let result = result.and_then(|fd| if bufs.is_empty() { Ok(0) } else { sys::tcp_write(fd, bufs) });
+        if let Err(error) = &result
+            && error.is_would_block()
+        {
+            self.await_writes(sock)?;
         }
-        sys::tcp_write(fd, bufs)
+        result
     }
 
     fn shutdown_write(&mut self, sock: Sock) -> Result<()> {

@@ -37,6 +37,18 @@ impl Kind {
     }
 }
 
+/// Whether the poller watches a stream for room to write. Watching what nobody waits for is not free: a socket that is read while
+/// more arrives is reported once more, because it may be written as ever, and whoever drives wakes up for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writes {
+    /// It does not.
+    Unwatched,
+    /// It does, and nobody waits for it.
+    Watched,
+    /// It does, because the last write, or the connection attempt, has to wait.
+    Awaited,
+}
+
 /// One descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
@@ -50,14 +62,22 @@ pub(crate) struct Slot {
     /// A stream of which something was reported that makes a read short and leaves something behind it: the peer's end,
     /// an error, urgent data.
     pub(crate) wary: bool,
+    pub(crate) writes: Writes,
 }
 
 // Each idle connection pays for this.
 const _: () = assert!(size_of::<Slot>() <= 24);
 
 impl Slot {
-    const FREE: Self =
-        Self { token: Token(0), generation: 0, kind: Kind::Failed, v6: false, drained: false, wary: false };
+    const FREE: Self = Self {
+        token: Token(0),
+        generation: 0,
+        kind: Kind::Failed,
+        v6: false,
+        drained: false,
+        wary: false,
+        writes: Writes::Unwatched,
+    };
 
     const fn in_use(&self) -> bool {
         self.generation & 1 == 1
@@ -90,12 +110,14 @@ impl Slots {
     /// Takes in a descriptor that the system has just made.
     #[inline]
     pub(crate) fn insert(&mut self, fd: Fd, token: Token, kind: Kind, v6: bool) -> Sock {
+        let writes = if kind == Kind::Stream { Writes::Unwatched } else { Writes::Awaited };
         let sock = self.predict(fd);
         let index = fd as usize;
         if index >= self.slots.len() {
             self.grow(index);
         }
-        self.slots[index] = Slot { token, generation: (sock.0 >> 32) as u32, kind, v6, drained: false, wary: false };
+        let generation = (sock.0 >> 32) as u32;
+        self.slots[index] = Slot { token, generation, kind, v6, drained: false, wary: false, writes };
         sock
     }
 

@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 /// Events taken by one call of [`Poller::wait`].
 const EVENTS: usize = 256;
-const SOCKET_EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET) as u32;
+const SOCKET_EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET) as u32;
+const WRITE_EVENTS: u32 = libc::EPOLLOUT as u32;
 const SIGNAL_EVENTS: u32 = (libc::EPOLLIN | libc::EPOLLET) as u32;
 
 /// Readiness of many descriptors, a timer and a wake-up behind one descriptor.
@@ -44,6 +45,10 @@ impl WakeHandle {
         // SAFETY: eight readable bytes. The counter is never read; it would take 2^64 writes to fill it.
         unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
     }
+}
+
+const fn socket_events(writes: bool) -> u32 {
+    if writes { SOCKET_EVENTS | WRITE_EVENTS } else { SOCKET_EVENTS }
 }
 
 /// Takes the descriptor that a call returned.
@@ -96,13 +101,27 @@ impl Poller {
         self.wake.notify();
     }
 
-    /// Watches a socket; its events carry `data`. It is unwatched when it is closed.
+    /// Watches a socket; its events carry `data`. It is unwatched when it is closed. `writes`: it is watched for room to write,
+    /// too.
     ///
     /// # Errors
     /// No memory, or the user's limit of watched descriptors.
     #[inline]
-    pub(crate) fn add_socket(&self, fd: Fd, data: u64) -> Result<()> {
-        self.register(fd, data, SOCKET_EVENTS)
+    pub(crate) fn add_socket(&self, fd: Fd, data: u64, writes: bool) -> Result<()> {
+        self.register(fd, data, socket_events(writes))
+    }
+
+    /// Watches a socket that is watched already for room to write, too, or for that no more. What is there to be told at this
+    /// time makes an edge, whether it was told or not.
+    ///
+    /// # Errors
+    /// None is documented for a socket that is watched.
+    #[cold]
+    pub(crate) fn watch_writes(&self, fd: Fd, data: u64, writes: bool) -> Result<()> {
+        let mut event = libc::epoll_event { events: socket_events(writes), u64: data };
+        // SAFETY: `event` is a valid event for the duration of the call.
+        check(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_MOD, fd, &mut event) })?;
+        Ok(())
     }
 
     /// Watches something that only becomes readable.
