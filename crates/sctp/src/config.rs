@@ -187,8 +187,10 @@ pub struct Extensions {
     pub partial_reliability: bool,
     /// RE-CONFIG (RFC 6525).
     pub reconfiguration: bool,
-    /// ECN (RFC 4960 appendix A, RFC 3168): for packet layers that send [`crate::Transmit::ect`] and say what arrived marked; off
-    /// unless asked for, because a layer that does only the former would hide congestion.
+    /// ECN (RFC 4960 appendix A, RFC 3168), for packet layers that send [`crate::Transmit::ect`] and say what arrived marked: one that
+    /// does only the former would hide congestion. Off unless asked for: RFC 9260 has taken the appendix out and only reserves the types
+    /// of its chunks, so that no standard in force says how peers react; where both ends have it the window comes down without a loss
+    /// (`tests/ecn.rs`, `tests/rfc9260_7.rs`).
     pub ecn: bool,
     /// No checksum over a layer that authenticates (RFC 9653).
     pub zero_checksum: bool,

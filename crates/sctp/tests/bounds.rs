@@ -313,9 +313,10 @@ fn however_an_association_ends_nothing_of_it_is_left() {
                 let what = format!("{end:?}, secured {secured}, end {e}");
                 assert_eq!((w.ends[e].associations(), w.ends[e].kept()), (0, 0), "{what}");
                 assert_eq!((w.ends[e].next_timeout(), w.ends[e].is_idle()), (None, true), "{what}");
-                // The used cookie is remembered, and who was answered is counted in 1,024 groups.
+                // The used cookie is remembered, who was answered is counted in 1,024 groups, and the table of associations
+                // has 32 free places.
                 let left = entries(&w.ends[e]).saturating_sub(before[e]);
-                assert!(left <= 1024 + 20, "{what}: {left} entries");
+                assert!(left <= 1024 + 2 * 32 + 20, "{what}: {left} entries");
             }
             let over = |e: usize| w.events[e].iter().filter(|(_, x)| matches!(x, Event::Closed(_))).count();
             assert!(over(0) <= 1 && over(1) <= 1, "the last event comes once");
@@ -379,5 +380,5 @@ fn many_associations_come_and_go_and_leave_nothing() {
     assert!(peak >= 50, "they were there at once: {peak}");
     // The cookies of the last round are remembered until the next one is used.
     let left = entries(&endpoint) - before;
-    assert!(left <= 1024 + 3 * 50 + 100, "{left}");
+    assert!(left <= 1024 + 3 * 50 + 2 * 64 + 20, "{left}");
 }

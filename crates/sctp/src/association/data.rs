@@ -99,7 +99,7 @@ impl Association {
         if !self.is_receiving() {
             return None;
         }
-        if !self.agreed.partial_reliability {
+        if !self.rx.may_give_up() {
             self.violation("FORWARD TSN although it was not agreed");
             return None;
         }

@@ -342,7 +342,8 @@ impl Association {
         let numbering = if self.agreed.interleaving { Numbering::Mid } else { Numbering::Ssn };
         self.queues.agree(self.agreed.interleaving, ours.outbound_with(peer));
         self.rx = Receiver::new(first(peer.initial.0), numbering, ours.inbound_with(peer), self.config.receive_buffer);
-        if self.agreed.partial_reliability {
+        // A peer that does not name I-FORWARD-TSN is not sent it; Linux (6.1) sends it all the same.
+        if ours.extensions.and(peer.extensions).partial_reliability {
             self.rx.allow_giving_up();
         }
         self.reconfig = reconfig::Reconfig::new(self.initial, peer.initial);

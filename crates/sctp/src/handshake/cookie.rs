@@ -19,6 +19,8 @@ const VERSION: u8 = 2;
 const MAC_LEN: usize = 16;
 /// In the number of addresses: the one that data should go to first stands behind them.
 const HAS_PRIMARY: u8 = 0x80;
+/// In the same place: the peer knows I-FORWARD-TSN.
+const SKIPS_MESSAGES: u8 = 0x40;
 /// How long one key is used (RFC 9260 section 5.1.3: "hourly").
 const KEY_LIFE: Duration = Duration::from_secs(3600);
 
@@ -174,7 +176,9 @@ impl Cookie {
             out.extend_from_slice(&code.to_be_bytes());
         }
         write_ip(out, self.route.remote.ip());
-        out.push(p.addresses.len() as u8 | if p.primary.is_some() { HAS_PRIMARY } else { 0 });
+        let flag = |on: bool, flag: u8| if on { flag } else { 0 };
+        let flags = flag(p.primary.is_some(), HAS_PRIMARY) | flag(p.skips_messages, SKIPS_MESSAGES);
+        out.push(p.addresses.len() as u8 | flags);
         for address in &p.addresses {
             write_ip(out, *address);
         }
@@ -195,7 +199,7 @@ impl Cookie {
         let remote = SocketAddr::new(read_ip(r)?, udp_port);
         let count = r.u8()?;
         let addresses =
-            (0..usize::from(count & !HAS_PRIMARY).min(MAX_ADDRESSES)).map(|_| read_ip(r)).collect::<Result<_, _>>()?;
+            (0..usize::from(count & 0x3f).min(MAX_ADDRESSES)).map(|_| read_ip(r)).collect::<Result<_, _>>()?;
         let primary = if count & HAS_PRIMARY == 0 { None } else { Some(read_ip(r)?) };
         let len = r.u8()?;
         let auth = r.take(usize::from(len))?.to_vec();
@@ -214,6 +218,7 @@ impl Cookie {
                 authentication: on(6),
                 dynamic_addresses: on(7),
             },
+            skips_messages: count & SKIPS_MESSAGES != 0,
             adaptation,
             addresses,
             primary,

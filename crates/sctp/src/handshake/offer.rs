@@ -26,6 +26,8 @@ pub(crate) struct Offer {
     pub(crate) inbound: u16,
     pub(crate) initial: Tsn,
     pub(crate) extensions: Extensions,
+    /// I-FORWARD-TSN is among the chunks that its sender knows (RFC 8260 section 2.3.1).
+    pub(crate) skips_messages: bool,
     pub(crate) adaptation: Option<u32>,
     pub(crate) addresses: Vec<IpAddr>,
     /// The address that data should go to first (RFC 5061 section 4.2.4).
@@ -66,6 +68,7 @@ impl Offer {
                 zero_checksum: config.extensions.zero_checksum && authenticated,
                 ..config.extensions
             },
+            skips_messages: config.extensions.interleaving && config.extensions.partial_reliability,
             adaptation: config.adaptation,
             addresses: Vec::new(),
             primary: None,
@@ -113,6 +116,7 @@ impl Offer {
             inbound: init.inbound_streams,
             initial: init.initial_tsn,
             extensions: Extensions::NONE,
+            skips_messages: false,
             adaptation: None,
             addresses: Vec::new(),
             primary: None,
@@ -156,6 +160,7 @@ impl Offer {
                 e.interleaving |= kinds.contains(&IData::KIND);
                 e.reconfiguration |= kinds.contains(&ReConfig::KIND);
                 e.partial_reliability |= kinds.contains(&ForwardTsn::KIND);
+                self.skips_messages |= kinds.contains(&IForwardTsn::KIND);
                 e.dynamic_addresses |= kinds.contains(&Asconf::KIND) && kinds.contains(&AsconfAck::KIND);
             }
             Parameter::ForwardTsnSupported(_) => e.partial_reliability = true,
@@ -171,9 +176,14 @@ impl Offer {
         }
     }
 
-    /// What both offer.
+    /// What both offer. Partial reliability together with interleaving wants I-FORWARD-TSN, which the peer must have named (RFC 8260
+    /// section 2.3.1): Linux (6.1) has the first two and does not name the third.
     pub(crate) const fn agreed(&self, peer: &Self) -> Extensions {
-        self.extensions.and(peer.extensions)
+        let mut both = self.extensions.and(peer.extensions);
+        if both.interleaving && !peer.skips_messages {
+            both.partial_reliability = false;
+        }
+        both
     }
 
     /// How many streams we may send on (RFC 9260 section 5.1.1).

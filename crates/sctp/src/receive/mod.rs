@@ -99,6 +99,11 @@ impl Receiver {
         self.partial = true;
     }
 
+    /// Whether it may.
+    pub(crate) const fn may_give_up(&self) -> bool {
+        self.partial
+    }
+
     /// What is charged against the buffer.
     pub(crate) const fn used(&self) -> usize {
         self.reassembly.charged() + self.order.charged() + self.held
