@@ -103,8 +103,7 @@ fn excluded(e: &neater::EstablishmentError, output: &Output) -> Failure {
 }
 
 /// What is said of transports that nobody asked for.
-const ASIDE: &str = "stands aside: it is for who names it (--transport) or needs streams of messages (--needs \
-                     \"preserve-msg-boundaries, multistreaming\")";
+const ASIDE: &str = "(by name, --transport, or by --needs \"preserve-msg-boundaries, multistreaming\")";
 
 fn show_decision(endpoint: &RemoteEndpoint, request: &Request, any: bool, output: &Output) {
     let e: Explanation = neater::explanation(request.policy());
@@ -114,7 +113,10 @@ fn show_decision(endpoint: &RemoteEndpoint, request: &Request, any: bool, output
     if !output.json {
         output.line(&format!("To {endpoint}"));
         e.lines().iter().for_each(|l| output.line(l));
-        aside.for_each(|s| output.line(&format!("-  {} {ASIDE}", s.as_str())));
+        let aside: Vec<_> = aside.map(Stack::as_str).collect();
+        if !aside.is_empty() {
+            output.line(&format!("-  not tried unless asked for: {} {ASIDE}", aside.join(", ")));
+        }
         vain.iter().for_each(|(name, why)| output.line(&format!("{name} has no effect: {why}")));
         return;
     }
