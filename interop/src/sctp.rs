@@ -1,6 +1,7 @@
 //! Our SCTP against usrsctp and against Linux' kernel: an endpoint over a real UDP socket, or over the cables of a virtual machine,
 //! with an emulated link in between; the peer's program; and an account of every message.
 
+mod cable_net;
 mod capture;
 mod driver;
 mod frames;
@@ -10,6 +11,7 @@ mod peer;
 mod wire;
 mod world;
 
+pub use cable_net::CableNet;
 pub use capture::{Capture, decode_errors};
 pub use driver::Driver;
 pub use ledger::{Batch, Ledger, Received, fill, hash};

@@ -4,6 +4,7 @@
 //! written to `target/interop-linux/report.md`. Other arguments are words of tests' names, or, after `--exact`, names. The machine
 //! is booted once, and ended with this program.
 
+mod engine;
 mod messages;
 mod paths;
 mod protocol;
@@ -44,7 +45,7 @@ fn wanted(name: &str, quick: bool, arguments: &[String]) -> bool {
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let full = arguments.iter().any(|a| a == "--full");
-    let tests: Vec<Test> = [messages::TESTS, protocol::TESTS, paths::TESTS, rest::TESTS].concat();
+    let tests: Vec<Test> = [messages::TESTS, protocol::TESTS, paths::TESTS, engine::TESTS, rest::TESTS].concat();
     let all = tests.len();
     let tests: Vec<Test> = tests.into_iter().filter(|(name, quick, _)| wanted(name, *quick, &arguments)).collect();
     if arguments.iter().any(|a| a == "--list") {

@@ -472,6 +472,7 @@ impl<N: Net> Net for FaultNet<N> {
         if let Some(rates) = self.control.take() {
             self.rates = rates;
         }
+        let holding = self.held.next().is_some();
         let mut fresh = core::mem::take(&mut self.scratch);
         let full = self.inner.poll(&mut fresh);
         for event in fresh.drain(..) {
@@ -484,6 +485,11 @@ impl<N: Net> Net for FaultNet<N> {
         }
         self.scratch = fresh;
         self.release_due(events);
+        if holding {
+            // The driver arms when its own deadline changes, and knows nothing of what was held back: what is due no more must not
+            // wake it again and again.
+            self.arm_inner(false);
+        }
         if !self.tokens.is_empty() && self.chance(self.rates.spurious_event) {
             self.counts.spurious_event += 1;
             let nth = self.rng.below(self.tokens.len() as u64) as usize;
