@@ -370,7 +370,7 @@ reported, and what it said before goes on to count. What a user tells over the s
 alone; what root, the daemon's user and who has the token tell counts for everybody. docs/policy.md tells
 the rest, and how to run it as a service.
 
-JSON events: managing, loaded, interfaces, fault, stopped; with -v also refused.";
+JSON events: managing, loaded, interfaces, domains, provisioning, fault, stopped; with -v also refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = PM_HELP, after_long_help = format!("{PM_HELP}\n\n{EXITS}"))]
@@ -392,6 +392,12 @@ pub(crate) struct PmArgs {
     /// Do not tell of the interfaces of this host: only files and programs fill the CIB
     #[arg(long)]
     pub(crate) no_interfaces: bool,
+    /// Do not listen to what routers tell of provisioning domains (RFC 8801), which takes root or CAP_NET_RAW
+    #[arg(long)]
+    pub(crate) no_pvd: bool,
+    /// Who vouches for the servers of provisioning domains, in place of the system's authorities: certificates in PEM
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pvd_ca: Option<PathBuf>,
 }
 
 const LAB_HELP: &str = "Examples:

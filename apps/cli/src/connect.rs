@@ -4,7 +4,7 @@ use crate::args::ConnectArgs;
 use crate::failure::Failure;
 use crate::output::Output;
 use neater::tls::{Pin, certificates_from_pem};
-use neater::{Neater, SecurityNeed, SecurityParameters, Stack, TransportProperties, Trust};
+use neater::{Builder, Neater, SecurityNeed, SecurityParameters, Stack, TransportProperties, Trust};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +49,16 @@ impl Asked {
 
 /// The transport system. Must be called on tokio.
 pub(crate) fn neater(args: &ConnectArgs) -> Result<Neater, Failure> {
+    start(builder(args)?)
+}
+
+/// Makes what was set up. Must be called on tokio.
+pub(crate) fn start(builder: Builder) -> Result<Neater, Failure> {
+    builder.build().map_err(|e| Failure::new(crate::Exit::Failed, "local", format!("this system: {e}")))
+}
+
+/// What a transport system is made with, as these arguments say.
+pub(crate) fn builder(args: &ConnectArgs) -> Result<Builder, Failure> {
     let mut builder = Neater::builder().key_log_from_environment();
     let named = || std::env::var_os("NEATER_QLOG").filter(|v| !v.is_empty()).map(PathBuf::from);
     if let Some(folder) = args.qlog.clone().or_else(named) {
@@ -75,8 +85,7 @@ pub(crate) fn neater(args: &ConnectArgs) -> Result<Neater, Failure> {
         }
         builder = builder.policies(&args.policy);
     }
-    let neater = builder.application("neater").build();
-    neater.map_err(|e| Failure::new(crate::Exit::Failed, "local", format!("this system: {e}")))
+    Ok(builder.application("neater"))
 }
 
 /// What is wrong with files of policies, for people; `neater policy check` tells more.

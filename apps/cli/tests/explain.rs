@@ -24,6 +24,8 @@ Capacity profile: Default
                     security (disabled, QUIC always encrypts and needs a certificate)
 -  QUIC datagrams is ruled out by security (disabled, QUIC datagrams always encrypts and needs a certificate)
 -  DTLS/UDP is ruled out by security (disabled, DTLS/UDP always encrypts and needs a certificate)
+-  SCTP/UDP stands aside: it is for who names it (--transport) or needs streams of messages (--needs \
+                    \"preserve-msg-boundaries, multistreaming\")
 Addresses: 192.0.2.1
 ";
     assert_eq!(r.out, expected);
@@ -41,6 +43,7 @@ fn every_part_of_an_explanation_is_an_object_for_programs() {
     assert_eq!(names, ["QUIC", "TLS/TCP"]);
     let excluded = of(&events, "excluded");
     assert!(excluded.iter().all(|e| e["reasons"].as_array().is_some_and(|r| !r.is_empty())), "{events:?}");
+    assert_eq!(of(&events, "aside").iter().map(|a| a["transport"].clone()).collect::<Vec<_>>(), ["SCTP/UDP"]);
     let mut addresses: Vec<_> =
         of(&events, "address").iter().map(|a| a["address"].as_str().unwrap_or_default()).collect();
     addresses.sort_unstable();

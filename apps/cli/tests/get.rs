@@ -384,6 +384,34 @@ fn a_pipe_that_nobody_reads_does_not_keep_an_interruption_from_ending_it() {
     }
 }
 
+/// Without a word from the new server, the client would wait for its idle timeout of 30 s.
+#[test]
+fn a_server_that_was_started_anew_tells_quic_clients_so() {
+    let f = Folder::new("anew");
+    let what = noise(40_000_000, 9);
+    f.put("srv/a", &what);
+    let first = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let (port, fifo) = (first.port, f.path("fifo"));
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo").success());
+    let mut get = first.get();
+    get.args(["--transport", "quic", "--json", "-o"]).arg(&fifo).arg(first.url("a"));
+    let child = get.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+    let mut reader = std::fs::File::open(&fifo).expect("opened");
+    let mut got = vec![0; 1_000_000];
+    reader.read_exact(&mut got).expect("the beginning");
+    // As a crash is: nobody says goodbye.
+    drop(first);
+    let more = ["--port".to_owned(), port.to_string()];
+    let _second = Serving::new(&f.path("srv"), &f.path("state"), &[&more[0], &more[1]]);
+    let since = Instant::now();
+    reader.read_to_end(&mut got).expect("the rest, or its end");
+    let r = child.wait_with_output().expect("ended");
+    let told = String::from_utf8_lossy(&r.stderr).into_owned();
+    assert!(since.elapsed() < Duration::from_secs(12), "{:?}: {told}", since.elapsed());
+    assert!(what.starts_with(&got) && (r.status.success() == (got.len() == what.len())), "{} bytes; {told}", got.len());
+    println!("{} bytes in all, {:?}: {told}{}", got.len(), since.elapsed(), String::from_utf8_lossy(&r.stdout));
+}
+
 #[test]
 fn a_silent_server_is_given_up_after_the_time_that_was_given() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bound");

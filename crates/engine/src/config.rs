@@ -87,6 +87,11 @@ pub struct EngineConfig {
     /// Keys shared by the engines of one listener; derived from the seed when `None`. With it, listeners share their ports
     /// with those of other engines, and datagrams for these are kept for [`crate::Engine::take_foreign`].
     pub shared_secret: Option<[u8; 32]>,
+    /// A secret that outlives the process: a QUIC server that was started anew at the same address tells the clients of its
+    /// former life that it has forgotten them (stateless reset, RFC 9000 section 10.3), which else wait for their idle
+    /// timeout. It must be known to nobody else, and to no other machine that may serve at the same address and port: whoever
+    /// answers with it ends connections (section 21.11). Derived from what the engine has for its life when `None`.
+    pub reset_secret: Option<[u8; 32]>,
     /// Cryptography, roots of trust and the wall clock of TLS and QUIC.
     pub crypto: Crypto,
     /// Bounds.
@@ -108,7 +113,7 @@ impl EngineConfig {
     /// Default limits.
     #[must_use]
     pub fn new(seed: [u8; 32], crypto: Crypto) -> Self {
-        Self { seed, engine: 0, shared_secret: None, crypto, limits: Limits::default(), qlog: None }
+        Self { seed, engine: 0, shared_secret: None, reset_secret: None, crypto, limits: Limits::default(), qlog: None }
     }
 }
 

@@ -86,6 +86,8 @@ pub(crate) struct Quic {
     pub(crate) peer_limit: Option<u32>,
     /// When something came from the peer last.
     heard: Instant,
+    /// Where that arrived, if the system says so.
+    pub(crate) local: Option<std::net::IpAddr>,
     /// When its silence is looked after next: see [`silence`].
     listens_at: Option<Instant>,
     /// `connTimeout`, set since it was established.
@@ -117,12 +119,18 @@ impl Quic {
 }
 
 impl<N: Net> Engine<N> {
-    fn identity(&mut self) -> Identity {
+    /// Who the QUIC endpoint at `local` is.
+    fn identity(&mut self, local: Option<SocketAddr>) -> Identity {
         let secret = self.config.shared_secret.unwrap_or(self.config.seed);
         let mut keys = neater_base::Rng::new(secret);
         let qlog = self.config.qlog.clone();
         let (engine, seed) = (self.config.engine, self.rng.seed());
-        Identity { engine, seed, reset_key: keys.seed(), token_key: keys.seed(), qlog }
+        let (own, token_key) = (keys.seed(), keys.seed());
+        let reset_key = match (&self.config.reset_secret, local) {
+            (Some(secret), Some(local)) => neater_quic::reset_key_at(secret, local),
+            _ => own,
+        };
+        Identity { engine, seed, reset_key, token_key, qlog }
     }
 
     /// Opens a UDP socket that speaks QUIC; `server`: it accepts connections for this listener.
@@ -142,13 +150,15 @@ impl<N: Net> Engine<N> {
         if server.is_none() {
             options.set.push(SocketOption::IcmpErrors(true));
         }
-        let identity = self.identity();
         let tls = server.and_then(|(_, r)| r.quic_server.as_ref()).map(|(tls, tuning)| (tls.clone(), tuning));
-        let mut endpoint = Endpoint::new(Epoch::new(), &identity, tls).map_err(AttemptError::Quic)?;
-        endpoint.set_wall(self.net.wall());
-        endpoint.limit_handshakes(self.limits.handshakes);
         let key = self.quic_sockets.next_key();
         let sock = self.net.udp(Owner::QuicSocket(key).token(), family, &options).map_err(AttemptError::Net)?;
+        let local = self.net.local_addr(sock).ok();
+        let identity = self.identity(local);
+        let made = Endpoint::new(Epoch::new(), &identity, tls).map_err(AttemptError::Quic);
+        let mut endpoint = made.inspect_err(|_| self.net.close(sock))?;
+        endpoint.set_wall(self.net.wall());
+        endpoint.limit_handshakes(self.limits.handshakes);
         self.quic_sockets.insert(QuicSocket {
             sock,
             endpoint,
@@ -157,7 +167,7 @@ impl<N: Net> Engine<N> {
             blocked: None,
             waiting: Vec::new(),
             listener: server.map(|(l, _)| l),
-            options: SocketOptions { local: self.net.local_addr(sock).ok(), ..asked.clone() },
+            options: SocketOptions { local, ..asked.clone() },
         });
         Ok(key)
     }
@@ -173,7 +183,8 @@ impl<N: Net> Engine<N> {
         let left = |s: &QuicSocket| s.listener.is_none() && s.endpoint.is_server() && s.options == *options;
         let Some(key) = self.quic_sockets.iter().find(|(_, s)| left(s)).map(|(k, _)| k) else { return Ok(None) };
         let Some((tls, tuning)) = request.quic_server.as_ref() else { return Ok(None) };
-        let identity = self.identity();
+        let local = self.quic_sockets.get(key).and_then(|s| s.options.local);
+        let identity = self.identity(local);
         let Some(s) = self.quic_sockets.get_mut(key) else { return Ok(None) };
         s.endpoint.accept_again(&identity, tls.clone(), tuning).map_err(AttemptError::Quic)?;
         s.listener = Some(listener);
@@ -288,6 +299,7 @@ impl<N: Net> Engine<N> {
             window: neater_quic::Tuning::SEND_WINDOW_MIN,
             peer_limit,
             heard: self.now,
+            local: None,
             listens_at: None,
             give_up: None,
         });

@@ -630,7 +630,7 @@ impl<N: Net> Engine<N> {
             Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
                 let q = self.quics.get(quic)?;
                 let bound = self.net.local_addr(self.quic_sockets.get(q.socket)?.sock).ok()?;
-                Some(SocketAddr::new(q.conn.local_ip().unwrap_or(bound.ip()), bound.port()))
+                Some(SocketAddr::new(q.local.or_else(|| q.conn.local_ip()).unwrap_or(bound.ip()), bound.port()))
             }
             Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctp_addrs(sctp).map(|(_, ours)| ours),
             Io::Dtls { dtls } => {

@@ -6,7 +6,7 @@
 //!
 //! *Not responsible for* knowing any protocol (the engine states what its stacks provide, as [`StackFeatures`]), for
 //! racing candidates, or for opening anything. [`manager`] is NEAT's policy manager, [`advice`] what it says of real
-//! connections, [`daemon`] what of it many programs share.
+//! connections, [`daemon`] what of it many programs share, [`pvd`] what networks say of themselves.
 //!
 //! *Invariants*: no ranked candidate ever lacks a required property or has a prohibited one, and security filters and is
 //! never traded; every exclusion names its property; the outcome is a function of the arguments and does not depend on
@@ -24,6 +24,8 @@ mod explain;
 #[cfg(feature = "json")]
 pub mod manager;
 mod path;
+#[cfg(feature = "json")]
+pub mod pvd;
 mod request;
 mod select;
 mod stack;

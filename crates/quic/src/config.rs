@@ -1,9 +1,11 @@
 //! What a QUIC endpoint is set up with.
 
 use crate::clock::Epoch;
+use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use neater_base::Instant;
 use quinn_proto::{MtuDiscoveryConfig, TransportConfig, VarInt};
+use ring::hmac;
 use std::sync::Arc;
 
 /// Where qlog traces of QUIC connections go (draft-ietf-quic-qlog-main-schema): asked for a writer once for each
@@ -66,6 +68,23 @@ impl core::fmt::Debug for Identity {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Identity").field("engine", &self.engine).finish_non_exhaustive()
     }
+}
+
+/// The key for the stateless reset tokens of an endpoint at `local`, from a secret that endpoints at other addresses have, too:
+/// none of them can be made to say what ends the connections of another (RFC 9000 section 21.11).
+#[must_use]
+pub fn reset_key_at(secret: &[u8; 32], local: SocketAddr) -> [u8; 32] {
+    let (ip, port) = (local.ip().to_canonical(), local.port().to_be_bytes());
+    let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, secret));
+    context.update(b"stateless reset");
+    match ip {
+        IpAddr::V4(ip) => context.update(&ip.octets()),
+        IpAddr::V6(ip) => context.update(&ip.octets()),
+    }
+    context.update(&port);
+    let mut key = [0; 32];
+    key.copy_from_slice(context.sign().as_ref());
+    key
 }
 
 /// What can be tuned per connection. The defaults suit the public Internet.

@@ -25,7 +25,7 @@ pub use api::{
     Transmit,
 };
 pub use clock::Epoch;
-pub use config::{Identity, Qlog, QlogOf, Tuning};
+pub use config::{Identity, Qlog, QlogOf, Tuning, reset_key_at};
 pub use error::QuicError;
 pub use quinn::{Connection, ConnectionEvent, Endpoint, EndpointEvent, Handle};
 

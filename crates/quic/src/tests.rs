@@ -286,6 +286,19 @@ fn connection_ids_carry_the_engine_and_foreign_ones_are_told() {
 }
 
 #[test]
+fn a_server_that_was_started_anew_ends_what_it_has_forgotten_and_nothing_elsewhere() {
+    let secret = [7; 32];
+    let at = |s: &str| reset_key_at(&secret, s.parse().expect("literal"));
+    let addresses = ["192.0.2.1:443", "192.0.2.1:444", "192.0.2.2:443", "[2001:db8::1]:443"];
+    for (i, a) in addresses.iter().enumerate() {
+        assert_eq!(at(a), at(a));
+        assert!(addresses[..i].iter().all(|b| at(a) != at(b)), "{a}");
+    }
+    assert_eq!(at("[::ffff:192.0.2.1]:443"), at("192.0.2.1:443"), "one address, in two ways");
+    assert_ne!(at(addresses[0]), reset_key_at(&[8; 32], addresses[0].parse().expect("literal")));
+}
+
+#[test]
 fn a_stateless_reset_ends_the_connection_whose_token_it_carries_whatever_engine_it_names() {
     let mut pair = Pair::new(1, &[]);
     pair.run(SECOND);

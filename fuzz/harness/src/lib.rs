@@ -29,7 +29,7 @@ pub use dtls::dtls_session;
 pub use engine::engine_commands;
 pub use framing::framing_length;
 pub use link::{link_nat, link_packets, link_trace};
-pub use policy::{policy_daemon, policy_manager};
+pub use policy::{policy_daemon, policy_follower, policy_manager, policy_pvd};
 pub use property::{property_neat, property_parse};
 pub use race::race_events;
 pub use sctp::sctp_commands;
@@ -68,7 +68,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "link_packets", law: "every packet comes out once, in time and in order", run: link_packets, seeds: seeds::LINK_PACKETS },
     Target { name: "link_trace", law: "any text gives a trace that carries packets, or the line that is wrong", run: link_trace, seeds: seeds::LINK_TRACE },
     Target { name: "policy_daemon", law: "one user steers no other, and security that is required stays", run: policy_daemon, seeds: seeds::POLICY_DAEMON },
+    Target { name: "policy_follower", law: "how a stream is cut does not matter, and every question has its page", run: policy_follower, seeds: seeds::POLICY_FOLLOWER },
     Target { name: "policy_manager", law: "both forms decide alike, and what is wrong has its place", run: policy_manager, seeds: seeds::POLICY_MANAGER },
+    Target { name: "policy_pvd", law: "what a router says is bounded, and no network speaks for the system", run: policy_pvd, seeds: seeds::POLICY_PVD },
     Target { name: "property_neat", law: "what is read can be written and read again", run: property_neat, seeds: seeds::PROPERTY_NEAT },
     Target { name: "property_parse", law: "the order of needs does not matter", run: property_parse, seeds: seeds::PROPERTY_PARSE },
     Target { name: "race_events", law: "one end by the deadline, and nothing runs after it", run: race_events, seeds: seeds::RACE_EVENTS },

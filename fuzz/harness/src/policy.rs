@@ -1,12 +1,16 @@
-//! Targets in `crates/policy`: files and requests of the policy manager.
+//! Targets in `crates/policy`: files and requests of the policy manager, and what networks say of themselves.
 
-use neater_base::WallTime;
+use neater_base::net::{Interface, InterfaceAddr, InterfaceKind};
+use neater_base::{Instant, Rng, WallTime};
 use neater_policy::daemon::rest::{PORT, Request};
-use neater_policy::daemon::{Daemon, Door, Options, Session};
+use neater_policy::daemon::wire::{self, Frame, Kind, Malformed};
+use neater_policy::daemon::{Daemon, Door, Follower, Options, Session, Tables, network_nodes};
 use neater_policy::manager::{
-    FileKind, Limits, Loader, Manager, Ranked, Requests, SourceFile, check, test, to_text, told, vectors,
+    FileKind, Limits, Loader, MAX_UID, Manager, Ranked, Requests, SourceFile, check, test, to_text, told, vectors,
 };
+use neater_policy::pvd::{Advertisement, Domains, MAX_DOMAINS};
 use neater_property::neat::{NeatArray, NeatError, NeatValue, locate, read};
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 const NOW: WallTime = WallTime(Duration::from_secs(1_000_000));
@@ -106,6 +110,73 @@ pub fn policy_daemon(data: &[u8]) {
     assert!(daemon.metrics(NOW).lines().count() > 8);
 }
 
+/// Pieces that a daemon says to a program: bytes as they are where the first byte is above 127, and else a page of tables of
+/// which it tells version, next table and, at 64, that it is cut short; the second byte is the next entry, then come texts.
+/// How a stream is cut does not matter; a program asks once for each page, and again only when it may go on.
+pub fn policy_follower(data: &[u8]) {
+    let mut said = Vec::new();
+    for piece in data.split(|b| *b == 0).take(64) {
+        match piece {
+            [] => {}
+            [head, raw @ ..] if head & 0x80 != 0 => said.extend(raw.iter().map(|b| if *b == 0x1a { 0 } else { *b })),
+            [head, texts @ ..] => wire::frame(&mut said, Kind::Page, 0, |out| {
+                let (from, texts) = texts.split_first().unwrap_or((&0, &[]));
+                out.extend(u64::from(head & 3).to_le_bytes());
+                out.push(head >> 2 & 3);
+                out.extend(u32::from(*from).to_le_bytes());
+                for text in texts.split(|b| *b == b'\n') {
+                    out.push(text.first().unwrap_or(&0) % 4);
+                    out.extend((text.len().saturating_sub(1) as u32).to_le_bytes());
+                    out.extend(text.get(1..).unwrap_or_default());
+                }
+                let whole = out.len() - usize::from(head & 0x40 != 0);
+                out.truncate(whole);
+            }),
+        }
+    }
+    let (whole, asked) = followed(&said, said.len().max(1));
+    for size in [1, 7, 64] {
+        let (parts, questions) = followed(&said, size);
+        match (&whole, &parts) {
+            (Ok(tables), Ok(last)) => {
+                assert_eq!(tables, last, "in pieces of {size} bytes");
+                assert_eq!(asked, questions);
+            }
+            (whole, parts) => {
+                assert_eq!(whole.is_err(), parts.is_err(), "in pieces of {size} bytes: {whole:?}, {parts:?}")
+            }
+        }
+    }
+}
+
+/// The last tables that a program has after hearing `said` in pieces of this size, and what it asked.
+fn followed(said: &[u8], size: usize) -> (Result<Option<Tables>, Malformed>, Vec<u8>) {
+    let (mut follower, mut asked, mut last) = (Follower::new(), Vec::new(), None);
+    follower.ask(&mut asked);
+    for piece in said.chunks(size) {
+        match follower.receive(piece, &mut asked, NOW) {
+            Ok(tables) => last = tables.or(last),
+            Err(e) => return (Err(e), asked),
+        }
+    }
+    let pages = frames(said, Kind::Page);
+    let questions = frames(&asked, Kind::Tables);
+    assert!(questions <= pages + 1, "{questions} questions for {pages} pages");
+    assert!(questions == pages + 1 || !follower.is_asking(), "an answer is awaited that has come");
+    (Ok(last), asked)
+}
+
+/// How many whole frames there are, all of one kind.
+fn frames(mut bytes: &[u8], kind: Kind) -> usize {
+    let mut count = 0;
+    while let Ok(Some(frame)) = Frame::first(bytes) {
+        assert_eq!(frame.kind, kind);
+        bytes = &bytes[frame.len()..];
+        count += 1;
+    }
+    count
+}
+
 /// What one user's request comes to.
 fn decided(daemon: &mut Daemon, user: u32, requests: &Requests) -> Option<Vec<Ranked>> {
     daemon.decide(user, requests, NOW).ok().map(|d| d.ranked())
@@ -115,4 +186,64 @@ fn decided(daemon: &mut Daemon, user: u32, requests: &Requests) -> Option<Vec<Ra
 fn in_the_text(text: &str, error: &NeatError) {
     let (line, column) = locate(text, error.pointer());
     assert!(line >= 1 && column >= 1 && line <= text.matches('\n').count() + 1, "{error}");
+}
+
+/// A network that says what it likes: each piece begins with what it is (an advertisement of one of two routers, a document,
+/// time that passes). What is read is written and read again; the domains stay within bounds and are asked about no more often
+/// than RFC 8801 section 4.1 allows; and no network speaks in the place of the system.
+pub fn policy_pvd(data: &[u8]) {
+    let host = Interface {
+        index: 2,
+        name: "eth0".into(),
+        kind: InterfaceKind::Wired,
+        up: true,
+        addrs: ["2001:db8:f00d::7", "2001:db8:1::7", "192.0.2.7"]
+            .iter()
+            .map(|a| InterfaceAddr { addr: a.parse().expect("one"), prefix: 64, temporary: false, deprecated: false })
+            .collect(),
+        mtu: 1500,
+        default_v4: true,
+        default_v6: true,
+    };
+    let mut domains = Domains::new(Rng::from_number(1));
+    domains.set_interfaces(std::slice::from_ref(&host));
+    let (mut ms, mut ticket, mut asked) = (0_u64, 0, Vec::new());
+    let mut rest = data;
+    while let Some((head, more)) = rest.split_first() {
+        let (at, wall) = (Instant::from_nanos(ms * 1_000_000), WallTime(NOW.0 + Duration::from_millis(ms)));
+        let len = more.len().min(match head & 3 {
+            0 | 1 => usize::from(head >> 2) * 8,
+            2 => usize::from(head >> 2) * 16,
+            _ => 1,
+        });
+        let (piece, left) = more.split_at(len);
+        rest = left;
+        match head & 3 {
+            0 | 1 => {
+                let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, u16::from(head & 3));
+                if let Ok(read) = Advertisement::parse(source, 255, piece) {
+                    let again = Advertisement::parse(source, 255, &read.to_bytes());
+                    assert_eq!(again, Ok(read), "what is read is written and read again");
+                }
+                let _ = domains.heard(at, wall, 2, source, 255, piece);
+            }
+            2 => drop(domains.fetched(at, wall, ticket, Ok(piece.to_vec()))),
+            _ => ms += u64::from(piece.first().copied().unwrap_or(1)) * 100,
+        }
+        domains.handle_timeout(at);
+        while let Some(fetch) = domains.poll_fetch(at) {
+            ticket = fetch.ticket;
+            asked.push(ms);
+            assert!(!fetch.dns.is_empty() && host.addrs.iter().any(|a| a.addr == IpAddr::V6(fetch.source)));
+        }
+        assert!(asked.iter().filter(|t| **t + 10_000 > ms).count() <= 5, "{asked:?}");
+        assert!(domains.len() <= MAX_DOMAINS);
+        for node in network_nodes(std::slice::from_ref(&host), &domains.provisioned()) {
+            assert!(node.uid.len() <= MAX_UID);
+            for row in &node.alternatives {
+                let interface = row.get("interface").expect("there");
+                assert_eq!(interface.value, NeatValue::Text("eth0".into()));
+            }
+        }
+    }
 }

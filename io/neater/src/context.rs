@@ -30,6 +30,7 @@ pub struct Builder {
     seed: Option<[u8; 32]>,
     engine: u8,
     shared_secret: Option<[u8; 32]>,
+    reset_secret: Option<[u8; 32]>,
     siblings: Option<Siblings>,
     resolv_conf: Option<PathBuf>,
     hosts: Option<PathBuf>,
@@ -70,6 +71,15 @@ impl Builder {
     pub fn engine(mut self, number: u8, shared_secret: [u8; 32]) -> Self {
         self.engine = number;
         self.shared_secret = Some(shared_secret);
+        self
+    }
+
+    /// A secret that a server keeps from one run to the next: clients of an earlier run learn at their next packet that their
+    /// QUIC connection is gone (stateless reset, RFC 9000 section 10.3); without it they wait for their idle timeout, 30 s.
+    /// 32 random bytes that nobody else has, and no other machine that may serve at the same address and port.
+    #[must_use]
+    pub fn reset_secret(mut self, secret: [u8; 32]) -> Self {
+        self.reset_secret = Some(secret);
         self
     }
 
@@ -147,6 +157,7 @@ impl Builder {
         let config = EngineConfig {
             engine: self.engine,
             shared_secret: self.shared_secret,
+            reset_secret: self.reset_secret,
             limits: within_descriptors(self.limits),
             qlog: self.qlog.as_deref().map(crate::logs::qlog).transpose()?,
             ..EngineConfig::new(seed, crypto)

@@ -6,6 +6,8 @@
 //! over, another thread called [`Waker::wake`], or the host's networks or name files changed. It is all that a driver
 //! needs, level-triggered, edge-triggered or one-shot, directly or through further epolls.
 //!
+//! [`RouterDiscovery`] stands beside it: what routers advertise on the links of this host.
+//!
 //! *Deliberately not here*: any protocol, any decision, any waiting. Nothing blocks, no thread is started, no signal is
 //! raised, nothing is global.
 //!
@@ -24,4 +26,4 @@ mod os;
 mod sys;
 
 pub use fault::{FaultControl, FaultCounts, FaultNet, FaultRates};
-pub use os::{OsNet, OsNetOptions, Waker};
+pub use os::{MAX_MESSAGE, Neighbour, OsNet, OsNetOptions, Role, RouterDiscovery, Waker};

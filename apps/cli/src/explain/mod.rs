@@ -40,7 +40,7 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
         preconnection = preconnection.timeout(t);
     }
     let request = preconnection.compile(Role::Initiate).map_err(|e| excluded(&e, output))?;
-    show_decision(&endpoint, &request, output);
+    show_decision(&endpoint, &request, asked.stacks.is_empty(), output);
     connect::tell_policy_faults(&neater, output);
     let story = show_policies(&neater, &request, &endpoint, output);
     if args.attempt {
@@ -102,12 +102,19 @@ fn excluded(e: &neater::EstablishmentError, output: &Output) -> Failure {
     Failure::new(Exit::Usage, "needs", e.to_string())
 }
 
-fn show_decision(endpoint: &RemoteEndpoint, request: &Request, output: &Output) {
+/// What is said of transports that nobody asked for.
+const ASIDE: &str = "stands aside: it is for who names it (--transport) or needs streams of messages (--needs \
+                     \"preserve-msg-boundaries, multistreaming\")";
+
+fn show_decision(endpoint: &RemoteEndpoint, request: &Request, any: bool, output: &Output) {
     let e: Explanation = neater::explanation(request.policy());
     let vain = request.properties().without_effect();
+    let judged = |s: &Stack| e.ranked.iter().chain(&e.excluded).any(|c| c.name == s.as_str());
+    let aside = Stack::ALL.into_iter().filter(|s| any && s.is_on_request() && !judged(s));
     if !output.json {
         output.line(&format!("To {endpoint}"));
         e.lines().iter().for_each(|l| output.line(l));
+        aside.for_each(|s| output.line(&format!("-  {} {ASIDE}", s.as_str())));
         vain.iter().for_each(|(name, why)| output.line(&format!("{name} has no effect: {why}")));
         return;
     }
@@ -137,6 +144,9 @@ fn show_decision(endpoint: &RemoteEndpoint, request: &Request, output: &Output) 
             }
             output.event(&value);
         }
+    }
+    for stack in aside {
+        output.event(&json!({ "event": "aside", "transport": stack.as_str(), "text": ASIDE }));
     }
 }
 

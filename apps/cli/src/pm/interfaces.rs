@@ -1,7 +1,9 @@
-//! The interfaces of this host, as they change.
+//! The networks of this host, as they change: its interfaces, and what routers tell of provisioning domains.
 
+use super::domains::Listener;
 use super::{Shared, now};
 use crate::failure::{Exit, Failure};
+use neater_base::Instant;
 use neater_base::net::{Net, NetEvent};
 use neater_net::OsNet;
 use std::io;
@@ -20,25 +22,51 @@ pub(super) fn begin(shared: &Shared) -> Result<AsyncFd<OsNet>, Failure> {
 }
 
 /// Tells of changes for as long as the program runs.
-pub(super) async fn follow(mut net: AsyncFd<OsNet>, shared: Arc<Shared>) {
+pub(super) async fn follow(mut net: AsyncFd<OsNet>, mut listener: Option<Listener>, shared: Arc<Shared>) {
     let mut events = Vec::new();
-    loop {
-        let Ok(mut ready) = net.readable_mut().await else { return };
-        let inner = ready.get_inner_mut();
-        events.clear();
-        let again = inner.poll(&mut events);
-        if events.iter().any(|e| matches!(e, NetEvent::PathsChanged)) {
-            shared.daemon().set_interfaces(inner.interfaces(), now());
-            if shared.output.json {
-                let interfaces = inner.interfaces().iter().filter(|i| i.up).map(|i| i.name.as_str());
-                let up: Vec<&str> = interfaces.collect();
-                shared.output.event(&serde_json::json!({"event": "interfaces", "up": up}));
-            }
-        }
-        inner.arm(None, again);
-        ready.clear_ready();
-        if again {
-            tokio::task::yield_now().await;
-        }
+    if let Some(listener) = &mut listener {
+        listener.set_interfaces(net.get_ref().interfaces());
     }
+    loop {
+        let time = net.get_ref().now();
+        let heard = async {
+            match &mut listener {
+                Some(listener) => listener.next(time).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ready = net.readable_mut() => {
+                let Ok(mut ready) = ready else { return };
+                let inner = ready.get_inner_mut();
+                events.clear();
+                let again = inner.poll(&mut events);
+                if events.iter().any(|e| matches!(e, NetEvent::PathsChanged)) {
+                    let interfaces = inner.interfaces();
+                    if let Some(listener) = &mut listener {
+                        listener.set_interfaces(interfaces);
+                    }
+                    if shared.output.json {
+                        let up: Vec<&str> = interfaces.iter().filter(|i| i.up).map(|i| i.name.as_str()).collect();
+                        shared.output.event(&serde_json::json!({"event": "interfaces", "up": up}));
+                    }
+                }
+                inner.arm(None, again);
+                ready.clear_ready();
+                if again {
+                    tokio::task::yield_now().await;
+                }
+            }
+            () = heard => {}
+        }
+        tell(&mut net, &mut listener, &shared);
+    }
+}
+
+/// What the networks are now, to the daemon. What has not changed costs it a comparison.
+fn tell(net: &mut AsyncFd<OsNet>, listener: &mut Option<Listener>, shared: &Arc<Shared>) {
+    let net = net.get_ref();
+    let time: Instant = net.now();
+    let domains = listener.as_mut().map_or_else(Vec::new, |l| l.turn(time, now(), shared));
+    shared.daemon().set_networks(net.interfaces(), &domains, now());
 }

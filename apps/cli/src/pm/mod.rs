@@ -1,6 +1,7 @@
 //! `neater pm`: the policy manager that the programs of a host share. What it holds and says is neater-policy's; here are
 //! sockets, files, the clock and the token.
 
+mod domains;
 mod interfaces;
 mod place;
 mod rest;
@@ -32,6 +33,8 @@ struct Shared {
     output: Output,
     token: String,
     port: u16,
+    /// The folder of the sockets, to which nobody else writes.
+    folder: std::path::PathBuf,
 }
 
 impl Shared {
@@ -135,9 +138,14 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
         output: output.clone(),
         token,
         port,
+        folder: dir.path.clone(),
     });
     shared.reload(true);
     let interfaces = if args.no_interfaces { None } else { Some(interfaces::begin(&shared)?) };
+    let listener = match &interfaces {
+        Some(_) if !args.no_pvd => domains::Listener::begin(args.pvd_ca.as_deref(), &shared)?,
+        _ => None,
+    };
     let doors = sockets::listen(&dir)?;
     announce(&shared, &dir);
     for door in doors {
@@ -147,7 +155,7 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
         tokio::spawn(rest::accept(rest, shared.clone()));
     }
     if let Some(net) = interfaces {
-        tokio::spawn(interfaces::follow(net, shared.clone()));
+        tokio::spawn(interfaces::follow(net, listener, shared.clone()));
     }
     tokio::spawn(watch::keep_looking(shared.clone()));
     stop.await;

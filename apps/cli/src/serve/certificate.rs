@@ -75,7 +75,7 @@ fn is_name(name: &str) -> bool {
     name.parse::<std::net::IpAddr>().is_ok() || name.len() <= 253 && labels.split('.').all(label)
 }
 
-fn state_dir() -> Option<PathBuf> {
+pub(super) fn state_dir() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let state = set("XDG_STATE_HOME").filter(|p| p.is_absolute()).or_else(|| Some(set("HOME")?.join(".local/state")));
     Some(state?.join("neater"))
@@ -145,7 +145,7 @@ fn publish(identity: &Identity, public: &Path) -> io::Result<()> {
     std::fs::rename(&temporary, public)
 }
 
-fn write_new(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
+pub(super) fn write_new(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
     // What a process with our number has left behind.
     let _ = std::fs::remove_file(path);
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(text)

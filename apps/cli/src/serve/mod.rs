@@ -1,6 +1,7 @@
 //! `neater serve`.
 
 mod certificate;
+mod reset;
 
 use crate::args::{ConnectArgs, ServeArgs};
 use crate::connect;
@@ -19,7 +20,15 @@ const PORTS: (u16, u16) = (4433, 8080);
 pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failure> {
     let files = Files::new(&args.dir).map_err(|e| Failure::file("serve", &args.dir, &e))?;
     let root = files.root().to_owned();
-    let neater = connect::neater(&ConnectArgs { qlog: args.qlog.clone(), ..ConnectArgs::default() })?;
+    let mut builder = connect::builder(&ConnectArgs { qlog: args.qlog.clone(), ..ConnectArgs::default() })?;
+    if !args.plain {
+        match reset::secret(args.cert_dir.as_deref()) {
+            Ok(secret) => builder = builder.reset_secret(secret),
+            // Clients of an earlier run wait a little longer: no reason not to serve.
+            Err(why) => output.note(&format!("QUIC clients of an earlier run will not be told that it ended: {why}")),
+        }
+    }
+    let neater = connect::start(builder)?;
     let (security, shown) = if args.plain { (SecurityParameters::disabled(), None) } else { secured(&args)? };
     let listeners = listen(&neater, &args, &security)?;
     let addresses: Vec<SocketAddr> = listeners.iter().flat_map(Listener::local_addrs).map(|(_, a)| a).collect();

@@ -103,10 +103,13 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Serves `dir` on a free port; the certificate goes into `state`.
+    /// Serves `dir`, on a free port unless `more` names one; the certificate goes into `state`.
     pub(crate) fn new(dir: &Path, state: &Path, more: &[&str]) -> Self {
         let mut c = neater();
-        c.args(["serve", "--json", "--port", "0"]).args(more).arg(dir);
+        c.args(["serve", "--json"]).args(more).arg(dir);
+        if !more.contains(&"--port") {
+            c.args(["--port", "0"]);
+        }
         if !more.contains(&"--plain") && !more.contains(&"--cert") {
             c.arg("--cert-dir").arg(state);
         }

@@ -16,7 +16,7 @@ use core::time::Duration;
 use http::header::{AUTHORIZATION, COOKIE, HOST, LOCATION, PROXY_AUTHORIZATION};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use neater::{Event, Neater, SecurityParameters, Stack, TransportProperties};
+use neater::{Event, LocalEndpoint, Neater, SecurityParameters, Stack, TransportProperties};
 use pool::Pool;
 use std::sync::Arc;
 
@@ -43,6 +43,7 @@ pub struct Builder {
     pub(crate) connect_timeout: Option<Duration>,
     pub(crate) silence: Duration,
     pub(crate) observer: Option<Observer>,
+    pub(crate) local: Option<LocalEndpoint>,
 }
 
 impl Builder {
@@ -64,6 +65,13 @@ impl Builder {
     #[must_use]
     pub fn udp_port(mut self, port: u16) -> Self {
         self.udp_port = Some(port);
+        self
+    }
+
+    /// Where connections come from: an interface, an address. Without, the system and the policies say.
+    #[must_use]
+    pub fn local(mut self, endpoint: LocalEndpoint) -> Self {
+        self.local = Some(endpoint);
         self
     }
 
@@ -154,6 +162,7 @@ impl Client {
             connect_timeout: None,
             silence: SILENCE,
             observer: None,
+            local: None,
         }
     }
 

@@ -349,6 +349,9 @@ impl Pool {
         for (name, value) in &c.policy {
             preconnection = preconnection.policy_property(name, value);
         }
+        if let Some(local) = &c.local {
+            preconnection = preconnection.local(local.clone());
+        }
         if let Some(t) = c.connect_timeout {
             preconnection = preconnection.timeout(t);
         }

@@ -169,6 +169,7 @@ impl<N: Net> Engine<N> {
                 let Some(q) = self.quics.get_mut(key) else { return };
                 q.conn.handle_event(event);
                 q.heard = now;
+                q.local = meta.local.or(q.local);
                 let first = !core::mem::replace(&mut q.answered, true);
                 let (attempt, stack, remote, rtt) = (q.attempt, q.stack, q.remote, now - q.started);
                 let trial = q.trial.take();

@@ -18,7 +18,7 @@ pub use answer::{Advice, AdvisedPath, Denied, Pick};
 pub use ask::{Ask, Named};
 pub use story::{Place, Story};
 
-use crate::daemon::{INTERFACE_PREFIX, Tables, interface_rows};
+use crate::daemon::{DOMAIN_PREFIX, INTERFACE_PREFIX, Tables, interface_rows};
 use crate::manager::{
     Cib, Decision, FileKind, Limits, Loader, Manager, Node, Report, Requests, Rule, SourceFile, Stage, Table, add_ready,
 };
@@ -28,6 +28,7 @@ use neater_base::WallTime;
 use neater_base::net::Interface;
 use neater_property::neat::{NeatArray, NeatValue};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Candidates that one connection may have: more rows and alternatives than NEAT keeps, because interfaces that are cut
@@ -138,18 +139,26 @@ impl Adviser {
     }
 
     /// Gives each interface a row, but for those of which a root of somebody's tells: two rows of one interface would be two
-    /// candidates, of which a policy that denies one leaves the other.
+    /// candidates, of which a policy that denies one leaves the other. The domains of a network tell of their own addresses.
     fn renew_rows(&mut self, now: WallTime) {
         let ours = |uid: &str| uid.starts_with(INTERFACE_PREFIX);
-        let name = NeatValue::Text;
+        let domains = |n: &Node| n.uid.starts_with(DOMAIN_PREFIX) && n.counts(now);
+        let is = |a: &NeatArray, key: &str, text: &str| {
+            a.get(key).is_some_and(|p| matches!(&p.value, NeatValue::Text(held) if held == text))
+        };
         let told = |interface: &str| {
             let says = |n: &Node| {
-                let of = |a: &NeatArray| a.get("interface").is_some_and(|p| p.value == name(interface.into()));
-                n.root && !ours(&n.uid) && n.alternatives.iter().any(of)
+                let of = |a: &NeatArray| is(a, "interface", interface);
+                n.root && !ours(&n.uid) && !domains(n) && n.alternatives.iter().any(of)
             };
             self.manager.cib().nodes().any(says)
         };
-        let mut nodes = interface_rows(&self.interfaces);
+        let of_domain = |interface: &str, addr: IpAddr| {
+            let addr = addr.to_string();
+            let of = |a: &NeatArray| is(a, "interface", interface) && is(a, "local_ip", &addr);
+            self.manager.cib().nodes().any(|n| domains(n) && n.alternatives.iter().any(of))
+        };
+        let mut nodes = interface_rows(&self.interfaces, of_domain);
         nodes.retain(|n| !told(n.uid.strip_prefix(INTERFACE_PREFIX).unwrap_or_default()));
         let held: Vec<String> = self.manager.cib().nodes().map(|n| n.uid.clone()).filter(|uid| ours(uid)).collect();
         for uid in held.iter().filter(|uid| !nodes.iter().any(|n| n.uid == **uid)) {
@@ -176,7 +185,8 @@ impl Adviser {
     /// [`Denied`]: the policies leave no way, and which they are.
     pub fn advise(&mut self, ask: &Ask<'_>, number: u64, now: WallTime) -> Advised {
         if self.until.is_some_and(|until| until.0 <= now.0) {
-            self.forget();
+            // What a network said may have ended, and its addresses have plain rows again.
+            self.renew_rows(now);
         }
         if let Some(known) = self.remembered.get(&number).filter(|_| number != 0) {
             return known.clone();

@@ -23,8 +23,8 @@ pub mod wire;
 pub use metadata::{MAX_LINE, metadata_node};
 pub use metrics::{Counters, Door};
 pub use session::{MAX_BATCH, Session};
-pub use sources::interface_nodes;
-pub(crate) use sources::{PREFIX as INTERFACE_PREFIX, interface_rows, row_addresses};
+pub(crate) use sources::{DOMAIN_PREFIX, PREFIX as INTERFACE_PREFIX, interface_rows, row_addresses};
+pub use sources::{interface_nodes, network_nodes};
 pub use store::{
     Daemon, Effect, MAX_GUEST_NODES, MAX_GUEST_RULES, MAX_GUESTS, MAX_REQUESTS, MAX_VIEWS, Options, Refusal,
 };

@@ -4,14 +4,18 @@
 //! know, a `.cib` file can say: a node without `root` and `link` that matches `{"interface": {"value": "wlan0"}}`.
 
 use super::store::Daemon;
-use crate::manager::Node;
+use crate::manager::{MAX_UID, Node};
+use crate::pvd::Provisioned;
 use neater_base::WallTime;
 use neater_base::net::{Interface, InterfaceKind};
+use neater_property::Fingerprint;
 use neater_property::neat::{NeatArray, NeatMultiArray, NeatProperty, NeatValue};
 use std::net::IpAddr;
 
 /// What the uids of these nodes begin with.
 pub(crate) const PREFIX: &str = "interface-";
+/// What the uids of the nodes of provisioning domains begin with.
+pub(crate) const DOMAIN_PREFIX: &str = "pvd-";
 /// How many addresses of one interface make rows.
 const MAX_ADDRESSES: usize = 16;
 
@@ -23,16 +27,54 @@ const MAX_ADDRESSES: usize = 16;
 /// what leads to the world before bridges of containers.
 #[must_use]
 pub fn interface_nodes(interfaces: &[Interface]) -> Vec<Node> {
-    interfaces.iter().filter(|i| i.kind != InterfaceKind::Loopback).filter_map(|i| node(i, Vec::new(), 1.0)).collect()
+    network_nodes(interfaces, &[])
+}
+
+/// The same where networks have said what they are: a node for each provisioning domain of each interface, with the
+/// addresses that belong to it and what is known of it; and one for the addresses that belong to none. An address has one
+/// row, so that what a network says cannot be passed by on the plain row.
+#[must_use]
+pub fn network_nodes(interfaces: &[Interface], domains: &[Provisioned]) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    for interface in interfaces.iter().filter(|i| i.kind != InterfaceKind::Loopback) {
+        let here = || domains.iter().filter(|d| d.interface == interface.name);
+        // A profile that makes one of these immutable does not take the rows of domains away.
+        let any = |key| NeatProperty::new(key, NeatValue::Any).with_precedence(NeatProperty::BASE);
+        for domain in here() {
+            let more = domain.properties.iter().cloned().chain([any("transport"), any("security")]).collect();
+            let of_domain = |a: IpAddr| domain.addrs.contains(&a);
+            nodes.extend(node(interface, more, 1.0, of_domain).map(|n| Node {
+                uid: domain_uid(&interface.name, &domain.id),
+                expires: Some(domain.expires),
+                description: "as the network tells".into(),
+                ..n
+            }));
+        }
+        nodes.extend(node(interface, Vec::new(), 1.0, |a| !here().any(|d| d.addrs.contains(&a))));
+    }
+    nodes
+}
+
+/// The uid of a domain's node. A name may be as long as a uid: what is longer has a number for its end.
+fn domain_uid(interface: &str, id: &str) -> String {
+    let uid = format!("{DOMAIN_PREFIX}{interface}-{id}");
+    if uid.len() <= MAX_UID {
+        return uid;
+    }
+    let mut f = Fingerprint::default();
+    f.text(&uid);
+    // Names of domains and interfaces that the kernel takes are ASCII; of what is not, the number is enough.
+    format!("{}-{:016x}", uid.get(..MAX_UID - 17).unwrap_or(DOMAIN_PREFIX), f.finish())
 }
 
 /// The same for an engine that asks about its own connections: the loopback has a node, too, because what leads to this
 /// host goes by no other; default routes have no score; and each row says *any* of `transport` and `security`, so that a
-/// profile which makes these immutable does not take all rows away.
+/// profile which makes these immutable does not take all rows away. Addresses of which somebody has `told` have none.
 #[must_use]
-pub(crate) fn interface_rows(interfaces: &[Interface]) -> Vec<Node> {
+pub(crate) fn interface_rows(interfaces: &[Interface], told: impl Fn(&str, IpAddr) -> bool) -> Vec<Node> {
     let any = |key| NeatProperty::new(key, NeatValue::Any).with_precedence(NeatProperty::BASE);
-    interfaces.iter().filter_map(|i| node(i, vec![any("transport"), any("security")], 0.0)).collect()
+    let row = |i: &Interface| node(i, vec![any("transport"), any("security")], 0.0, |a| !told(&i.name, a));
+    interfaces.iter().filter_map(row).collect()
 }
 
 /// The addresses of an interface that have rows.
@@ -51,13 +93,14 @@ fn is_usable(addr: IpAddr) -> bool {
     !(link_local || addr.is_loopback() || addr.is_unspecified() || addr.is_multicast())
 }
 
-/// `more` stands in every row; a default route counts `route` points.
-fn node(interface: &Interface, more: Vec<NeatProperty>, route: f64) -> Option<Node> {
+/// The addresses that are `meant` make rows; `more` stands in every one; a default route counts `route` points.
+fn node(interface: &Interface, more: Vec<NeatProperty>, route: f64, meant: impl Fn(IpAddr) -> bool) -> Option<Node> {
     if !interface.up {
         return None;
     }
     let fixed = |key: &str, value: NeatValue| NeatProperty::new(key, value).with_precedence(NeatProperty::IMMUTABLE);
     let addresses: Vec<NeatArray> = row_addresses(interface)
+        .filter(|a| meant(*a))
         .map(|addr| {
             let (version, leads_out) =
                 if addr.is_ipv4() { (4.0, interface.default_v4) } else { (6.0, interface.default_v6) };
@@ -86,10 +129,12 @@ fn node(interface: &Interface, more: Vec<NeatProperty>, route: f64) -> Option<No
         InterfaceKind::Loopback => ("loopback", None, Some(false)),
         _ => ("other", None, None),
     };
-    shared.extend(more);
     shared.push(NeatProperty::new("link_type", kind));
     shared.extend(wired.map(|wired| NeatProperty::new("wired", wired)));
+    // The network knows better than its technology.
+    let metered = metered.filter(|_| !more.iter().any(|p| p.key == "metered"));
     shared.extend(metered.map(|metered| NeatProperty::new("metered", metered)));
+    shared.extend(more);
     let mut properties = NeatMultiArray::new();
     properties.push(vec![shared.into_iter().map(|p| (p.key.clone(), p)).collect()]);
     properties.push(addresses);
@@ -112,12 +157,18 @@ impl Daemon {
     /// Takes the interfaces of this host as they are now, in place of those it was given before. What has not changed
     /// stays, so that decisions that do not depend on a change stay, too.
     pub fn set_interfaces(&mut self, interfaces: &[Interface], now: WallTime) {
-        let nodes = interface_nodes(interfaces);
+        self.set_networks(interfaces, &[], now);
+    }
+
+    /// The same with the provisioning domains that are known ([`Domains::provisioned`](crate::pvd::Domains::provisioned)).
+    pub fn set_networks(&mut self, interfaces: &[Interface], domains: &[Provisioned], now: WallTime) {
+        let nodes = network_nodes(interfaces, domains);
+        let ours = |uid: &str| uid.starts_with(PREFIX) || uid.starts_with(DOMAIN_PREFIX);
         let gone: Vec<String> = self
             .base()
             .cib()
             .nodes()
-            .filter(|held| held.uid.starts_with(PREFIX) && !nodes.iter().any(|n| n.uid == held.uid))
+            .filter(|held| ours(&held.uid) && !nodes.iter().any(|n| n.uid == held.uid))
             .map(|held| held.uid.clone())
             .collect();
         for uid in gone {

@@ -15,11 +15,13 @@ mod names;
 mod net;
 mod paths;
 mod resume;
+mod routers;
 mod slots;
 #[cfg(all(test, target_os = "linux", not(feature = "shell")))]
 mod tests;
 mod waker;
 
+pub use routers::{MAX_MESSAGE, Neighbour, Role, RouterDiscovery};
 pub use waker::Waker;
 
 use crate::sys::{self, Fd, ForkGuard, Poller, UdpSupport};

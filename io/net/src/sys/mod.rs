@@ -15,8 +15,10 @@
 //! | `tcp_*`, `stream_info` | streams and listeners |
 //! | `UdpSupport`, `udp_*`, `take_icmp_error` | datagrams and their errors |
 //! | `PathMonitor`, `list_interfaces`, `SourceProbe` | the host's links, addresses, routes |
+//! | `RouterSocket` | router advertisements and solicitations |
 //! | `NameWatch`, `RESOLV_CONF`, `HOSTS` | the files that say how names are resolved |
 
+pub(crate) use crate::os::{Neighbour, Role};
 use neater_base::net::Ecn;
 use std::net::{IpAddr, SocketAddr};
 
@@ -31,10 +33,10 @@ use linux as platform;
 use shell as platform;
 
 pub(crate) use platform::{
-    ForkGuard, HOSTS, NameWatch, PathMonitor, Poller, RESOLV_CONF, SourceProbe, UdpSupport, WakeHandle, abort,
-    awake_time, boot_time, close, io_error, list_interfaces, local_addr, set_option, stream_info, take_icmp_error,
-    tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read, tcp_read_once, tcp_shutdown_write, tcp_write,
-    tcp_write_once, told, udp_connect, udp_open, udp_recv, udp_send, wall_time,
+    ForkGuard, HOSTS, NameWatch, PathMonitor, Poller, RESOLV_CONF, RouterSocket, SourceProbe, UdpSupport, WakeHandle,
+    abort, awake_time, boot_time, close, io_error, list_interfaces, local_addr, set_option, stream_info,
+    take_icmp_error, tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read, tcp_read_once,
+    tcp_shutdown_write, tcp_write, tcp_write_once, told, udp_connect, udp_open, udp_recv, udp_send, wall_time,
 };
 
 /// A descriptor of the platform.

@@ -143,6 +143,35 @@ impl PathMonitor {
 
 /// Cannot be made.
 #[derive(Debug)]
+pub(crate) struct RouterSocket(Infallible);
+
+impl RouterSocket {
+    pub(crate) fn open(_role: super::Role) -> Result<Self> {
+        unsupported()
+    }
+
+    pub(crate) fn bind_to(&self, _name: &str) -> Result<()> {
+        match self.0 {}
+    }
+
+    pub(crate) fn receive(&self, _buffer: &mut [u8]) -> Result<(usize, super::Neighbour)> {
+        match self.0 {}
+    }
+
+    pub(crate) fn send(&self, _index: u32, _message: &[u8]) -> Result<()> {
+        match self.0 {}
+    }
+}
+
+#[cfg(unix)]
+impl std::os::fd::AsFd for RouterSocket {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        match self.0 {}
+    }
+}
+
+/// Cannot be made.
+#[derive(Debug)]
 pub(crate) struct NameWatch(Infallible);
 
 impl NameWatch {

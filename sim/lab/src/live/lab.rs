@@ -260,6 +260,14 @@ impl Lab {
     /// There is no such host, or nobody listens within `limit`.
     pub fn wait_for_tcp(&self, host: &str, port: u16, limit: Duration) -> Result<()> {
         let address = SocketAddr::new(self.address(host, false)?, port);
+        self.wait_for(host, address, limit)
+    }
+
+    /// The same for an address of either family.
+    ///
+    /// # Errors
+    /// As [`Lab::wait_for_tcp`].
+    pub fn wait_for(&self, host: &str, address: SocketAddr, limit: Duration) -> Result<()> {
         command::wait_for_tcp(&self.host(host)?.netns, address, limit)
     }
 

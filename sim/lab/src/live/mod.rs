@@ -26,6 +26,7 @@ pub mod pcap;
 pub mod plan;
 pub mod pool;
 pub mod privileges;
+pub mod provision;
 pub mod record;
 mod scenario;
 pub mod settle;

@@ -63,7 +63,7 @@ const PUBLISHED: Look = Look { colour: PALETTE[6], marker: Marker::Cross, dash: 
 const LIMIT: Look = Look { colour: "#8a8a8a", marker: Marker::None, dash: "8 4", open: true };
 
 const MARKERS: [Marker; 7] =
-    [Marker::Circle, Marker::Square, Marker::Up, Marker::Diamond, Marker::Down, Marker::Plus, Marker::Circle];
+    [Marker::Circle, Marker::Square, Marker::Up, Marker::Diamond, Marker::Down, Marker::Plus, Marker::Cross];
 const DASHES: [&str; 4] = ["", "9 3", "4 3", "9 3 2 3"];
 
 /// The place in the palette of what has a place of its own, the same in every drawing.
@@ -81,6 +81,18 @@ fn place(series: &str) -> Option<usize> {
     })
 }
 
+/// What a series has beside the colour of the one it is a variant of: several connections in place of one.
+fn parallel(series: &str) -> Option<(&str, Marker, &'static str)> {
+    let (base, rest) = series.split_once(" on ")?;
+    let count = rest.strip_suffix(" connections")?;
+    let (marker, dash) = match count {
+        "2" => (Marker::Down, DASHES[2]),
+        "5" => (Marker::Diamond, DASHES[1]),
+        _ => (Marker::Cross, DASHES[3]),
+    };
+    Some((base, marker, dash))
+}
+
 impl Look {
     /// The look of a series; `index` is its number in the drawing, for those without a look of their own. What stands
     /// after a comma is where it was measured: a simulated series has the colour of the real one, with hollow markers
@@ -93,6 +105,11 @@ impl Look {
         }
         if series == "link rate" || series == "bound" {
             return LIMIT;
+        }
+        if let Some((base, marker, dash)) = parallel(series)
+            && let Some(n) = place(base)
+        {
+            return Self { colour: PALETTE[n], marker, dash, open: false };
         }
         let known = place(series);
         let n = known.unwrap_or(index);
@@ -113,8 +130,11 @@ mod tests {
 
     #[test]
     fn series_of_one_drawing_differ_without_their_colours() {
-        let names =
+        let one =
             ["neater QUIC", "neater QUIC, simulator", "neater TLS", "neater TCP", "nginx+curl HTTP", "published QUIC"];
+        let many = ["nginx+curl HTTPS", "nginx+curl HTTP/2", "neater HTTP/2", "nginx+curl HTTP on 2 connections"];
+        let more = ["nginx+curl HTTP on 5 connections", "nginx+curl HTTP on 10 connections"];
+        let names: Vec<&str> = one.into_iter().chain(many).chain(more).collect();
         let looks: Vec<_> = names.iter().enumerate().map(|(i, n)| Look::of(n, i)).collect();
         for (i, a) in looks.iter().enumerate() {
             for b in &looks[i + 1..] {

@@ -1,10 +1,11 @@
 //! From requests to a decision, on compiled tables.
 
 use super::Prop;
-use super::block::{Block, Column, Mask, Overflow, Scratch, WIDTH, for_bits};
+use super::block::{Block, Held, Overflow, Scratch};
+use super::column::{Column, Mask, WIDTH, for_bits};
 use super::index::Index;
 use super::intern::{Interner, Key, Mark, Val};
-use super::rows::{BARE, RowBlock};
+use super::rows::{BARE, RowBlock, keep_apart};
 use crate::manager::Limits;
 use crate::manager::cache::{MAX_INPUTS, Reads};
 use crate::manager::cib::Row;
@@ -12,9 +13,12 @@ use crate::manager::decision::{Decided, Decision};
 use crate::manager::document::{MAX_CANDIDATES, Requests};
 use crate::manager::file::Rule;
 use neater_property::neat::{NeatArray, NeatProperty, NeatValue, Score};
+use std::sync::Arc;
 
 /// How many requests share a block while profiles are applied, so that there is room for what becomes of them.
 const TOGETHER: usize = 8;
+/// Up to how many of the best are found by insertion.
+const INSERTED: usize = 16;
 /// How many blocks there may be at once. More is rare, and left to the plain form.
 const MAX_BLOCKS: usize = 512;
 
@@ -29,6 +33,8 @@ pub(in crate::manager) struct Compiled {
     /// What the tables and rows need.
     base: Mark,
     rows: Vec<RowBlock>,
+    /// The keys that keep all rows apart.
+    apart: Vec<Key>,
     work: Work,
 }
 
@@ -41,11 +47,11 @@ struct Work {
     evaluated: Sums,
     others: Sums,
     finished: Vec<(u16, Found)>,
-    /// Where what is told of a block begins, and of each column of it; the places of what is told.
-    told: Told,
     seen: Seen,
     keys: Vec<(u128, u32)>,
     input: Vec<(Key, Prop)>,
+    /// By key: the place of what was told last.
+    latest: Vec<u32>,
     found: Vec<Found>,
     all: Vec<Found>,
     ranked: Vec<(Found, Option<Val>)>,
@@ -58,6 +64,12 @@ struct Work {
 #[derive(Clone, Debug)]
 struct Sums([f64; WIDTH]);
 
+impl Sums {
+    fn add_all(&mut self, scores: &[f64; WIDTH]) {
+        self.0.iter_mut().zip(scores).for_each(|(sum, score)| *sum += score);
+    }
+}
+
 impl Default for Sums {
     fn default() -> Self {
         Self([0.0; WIDTH])
@@ -69,49 +81,29 @@ impl Default for Sums {
 struct Found {
     /// The score, as a number to be sorted by.
     place: u128,
-    score: (f64, f64),
     hash: u64,
     block: u32,
     bit: u32,
 }
 
+/// The numbers of the candidates of the block that was asked for last.
+#[derive(Debug, Default)]
+struct Numbers(Option<(u32, Box<[u64; WIDTH]>)>);
+
+impl Numbers {
+    fn of(&mut self, blocks: &[Block], found: &Found, interner: &Interner) -> u64 {
+        let numbers = match self.0.take() {
+            Some((block, numbers)) if block == found.block => numbers,
+            _ => Box::new(blocks[found.block as usize].numbers(interner)),
+        };
+        let number = numbers[found.bit as usize];
+        self.0 = Some((found.block, numbers));
+        number
+    }
+}
+
 /// What rows were joined to, and the score of the last one that was kept where others may not have been.
 type Joined = (Vec<(Key, Prop)>, Option<(f64, f64)>);
-
-/// What was told already: for each entry of each column of each block, its place in the decision.
-#[derive(Clone, Debug, Default)]
-struct Told {
-    /// By block: where its columns begin in `columns`.
-    blocks: Vec<u32>,
-    /// By column: where its entries begin in `places`.
-    columns: Vec<u32>,
-    places: Vec<u32>,
-    /// Those of transports that were told one by one.
-    split: Vec<(u32, Val, u32)>,
-}
-
-impl Told {
-    /// Makes room for these blocks.
-    fn begin(&mut self, blocks: &[Block]) {
-        self.blocks.clear();
-        self.columns.clear();
-        self.split.clear();
-        let mut entries = 0;
-        for block in blocks {
-            self.blocks.push(self.columns.len() as u32);
-            for column in &block.columns {
-                self.columns.push(entries);
-                entries += column.entries.len() as u32;
-            }
-        }
-        self.places.clear();
-        self.places.resize(entries as usize, u32::MAX);
-    }
-
-    fn place(&self, block: u32, slot: u32, at: usize) -> usize {
-        self.columns[(self.blocks[block as usize] + slot) as usize] as usize + at
-    }
-}
 
 /// The candidates of a list by their numbers, to find one that is the same.
 #[derive(Clone, Debug, Default)]
@@ -167,6 +159,12 @@ fn place((evaluated, others): (f64, f64)) -> u128 {
     !(u128::from(ordered(evaluated)) << 64 | u128::from(ordered(others)))
 }
 
+/// The score of a place.
+fn score(place: u128) -> (f64, f64) {
+    let number = |bits: u64| f64::from_bits(if bits >> 63 == 1 { bits & !(1 << 63) } else { !bits });
+    (number((!place >> 64) as u64), number(!place as u64))
+}
+
 impl Work {
     /// An empty block.
     fn block(&mut self) -> Result<usize, Overflow> {
@@ -184,29 +182,34 @@ impl Work {
     /// Scores of the candidates of a block, by bit, each summed in the order of the names of the keys.
     fn measure(&mut self, block: usize, interner: &Interner) {
         let Block { columns, sorted, alive, .. } = &mut self.blocks[block];
-        sorted.clear();
-        sorted.extend(0..columns.len() as u32);
-        sorted.sort_unstable_by(|a, b| interner.by_name(columns[*a as usize].key, columns[*b as usize].key));
+        if sorted.len() != columns.len() {
+            sorted.clear();
+            sorted.extend(0..columns.len() as u32);
+            sorted.sort_unstable_by(|a, b| interner.by_name(columns[*a as usize].key, columns[*b as usize].key));
+        }
         (self.evaluated, self.others) = (Sums::default(), Sums::default());
-        let (evaluated, others) = (&mut self.evaluated.0, &mut self.others.0);
-        for &slot in &*sorted {
-            let column = &*columns[slot as usize];
-            for entry in column.entries.iter().filter(|e| e.prop.score != 0.0) {
-                let (score, mask) = (entry.prop.score, entry.mask & *alive);
-                let sums = if entry.prop.evaluated { &mut *evaluated } else { &mut *others };
-                if mask == *alive {
-                    sums.iter_mut().for_each(|s| *s += score);
-                } else {
-                    for_bits(mask, |bit| sums[bit] += score);
-                }
+        for held in sorted.iter().map(|slot| &columns[*slot as usize]).filter(|c| c.scored) {
+            let evaluated = held.has & held.evaluated;
+            // In columns of rows, those that have nothing have scores of 0.
+            let whole = matches!(held, Held::Rows(_)) || held.has & *alive == *alive;
+            if whole && evaluated & *alive == 0 {
+                self.others.add_all(&held.scores);
+            } else if whole && evaluated & *alive == held.has & *alive {
+                self.evaluated.add_all(&held.scores);
+            } else {
+                for_bits(evaluated & *alive, |bit| self.evaluated.0[bit] += held.scores[bit]);
+                for_bits(held.has & !evaluated & *alive, |bit| self.others.0[bit] += held.scores[bit]);
             }
         }
     }
 
     fn candidate(&self, block: usize, bit: usize) -> Found {
-        let hash = self.blocks[block].hashes[bit];
-        let score = (self.evaluated.0[bit], self.others.0[bit]);
-        Found { place: place(score), score, hash, block: block as u32, bit: bit as u32 }
+        Found {
+            place: place((self.evaluated.0[bit], self.others.0[bit])),
+            hash: 0,
+            block: block as u32,
+            bit: bit as u32,
+        }
     }
 
     /// Whether two candidates have the same keys with the same values.
@@ -239,8 +242,8 @@ impl Compiled {
         let profiles = Index::new(profiles, &mut interner);
         let policies = Index::new(policies, &mut interner);
         let tables = interner.mark();
-        let mut compiled =
-            Self { interner, profiles, policies, tables, base: tables, rows: Vec::new(), work: Work::default() };
+        let (rows_none, apart, work) = (Vec::new(), Vec::new(), Work::default());
+        let mut compiled = Self { interner, profiles, policies, tables, base: tables, rows: rows_none, apart, work };
         compiled.set_rows(rows);
         compiled
     }
@@ -250,6 +253,7 @@ impl Compiled {
         self.interner.take_back(self.tables);
         self.interner.settle();
         self.rows = RowBlock::of(rows, &self.policies, &mut self.interner);
+        self.apart = keep_apart(rows, &mut self.interner);
         self.interner.settle();
         self.base = self.interner.mark();
     }
@@ -321,25 +325,36 @@ impl Compiled {
                     let prop = Prop::new(p, &mut self.interner);
                     let slot = block.columns.iter().position(|c| c.key == key);
                     let slot = slot.unwrap_or_else(|| block.column(key));
-                    block.columns[slot].put_beside(prop, bit);
+                    block.own(slot).put(&prop, 1 << bit);
                 }
                 block.order.push(bit as u8);
             }
             block.alive = (1 << together.len()) - 1;
             (0u16..).zip(&mut block.origin).for_each(|(bit, origin)| *origin = bit);
-            block.apply(&self.profiles, &mut self.interner, &mut work.scratch, &|_| None)?;
+            block.apply(&self.profiles, &mut self.interner, &mut work.scratch)?;
+            // What comes of one request and one candidate of the profiles meets nothing else that could be the same.
+            let alone = requests.arrays.len() == 1 && block.alive.is_power_of_two();
             for request in 0..together.len() as u16 {
-                self.request(first, request, limits, work)?;
+                self.request(first, request, limits, alone, work)?;
             }
         }
         self.rank(limits, work)
     }
 
     /// What becomes of one request, after the profiles: rows are joined and policies applied.
-    fn request(&mut self, profiled: usize, request: u16, limits: Limits, work: &mut Work) -> Result<(), Overflow> {
+    fn request(
+        &mut self,
+        profiled: usize,
+        request: u16,
+        limits: Limits,
+        alone: bool,
+        work: &mut Work,
+    ) -> Result<(), Overflow> {
         work.found.clear();
-        work.seen.begin(self.rows.len() * BARE);
         let begin = work.used;
+        if !alone {
+            work.seen.begin(self.rows.len() * BARE);
+        }
         for at in 0..work.blocks[profiled].order.len() {
             let block = &work.blocks[profiled];
             let bit = usize::from(block.order[at]);
@@ -348,9 +363,11 @@ impl Compiled {
             }
             work.input.clear();
             work.input.extend(block.columns.iter().filter_map(|c| Some((c.key, c.prop(bit)?))));
-            self.join(limits.rows, work)?;
+            self.join(limits.rows, alone, work)?;
         }
-        work.found.sort_by_key(|f| f.place);
+        if !alone {
+            work.found.sort_by_key(|f| f.place);
+        }
         for block in &mut work.blocks[begin..work.used] {
             block.alive = 0;
         }
@@ -364,9 +381,15 @@ impl Compiled {
     }
 
     /// Joins the rows to the input; the best are found.
-    fn join(&mut self, limit: usize, work: &mut Work) -> Result<(), Overflow> {
-        let start = work.ranked.len();
+    fn join(&mut self, limit: usize, alone: bool, work: &mut Work) -> Result<(), Overflow> {
         let input = std::mem::take(&mut work.input);
+        let names = |key: &Key| input.iter().any(|(k, _)| k == key);
+        let apart = if alone { self.apart.iter().copied().find(|key| !names(key)) } else { None };
+        if alone && apart.is_none() {
+            work.seen.begin(self.rows.len() * BARE);
+        }
+        let mut keys = std::mem::take(&mut work.keys);
+        keys.clear();
         for i in 0..self.rows.len().max(1) {
             let serving = self.rows.get(i).map_or(0, |rows| rows.serving(&input, &self.interner));
             let bare: Mask = if i == 0 { 1 << BARE } else { 0 };
@@ -375,62 +398,46 @@ impl Compiled {
             }
             let at = work.block()?;
             let block = &mut work.blocks[at];
-            block.alive = serving | bare;
-            block.hashes[BARE] = 0;
+            (block.alive, block.apart) = (serving | bare, apart);
             if serving != 0 {
-                let rows = &self.rows[i];
-                rows.columns.iter().for_each(|column| block.copy(column));
-                *block.hashes = *rows.hashes;
-                (block.rows, block.unchanged) = (Some(i), Mask::MAX);
+                block.columns.extend(self.rows[i].columns.iter().map(|c| Held::Rows(c.clone())));
             }
-            for &(key, prop) in &input {
-                let slot = (serving != 0).then(|| self.rows[i].slot(key)).flatten();
-                let slot = slot.unwrap_or_else(|| block.column(key));
-                for place in 0..block.columns[slot].entries.len() {
-                    let entry = block.columns[slot].entries[place];
-                    if entry.mask & serving == 0 {
-                        continue;
-                    }
-                    match entry.prop.sum(prop, &mut self.interner) {
-                        Some(sum) => {
-                            block.columns[slot].entries[place].prop = sum;
-                            if sum.value != entry.prop.value {
-                                block.unchanged &= !(1u128.checked_shl(slot as u32).unwrap_or(0));
-                                let (old, new) = (Some(entry.prop.value), Some(sum.value));
-                                block.rehash(entry.mask & serving, key, old, new, &self.interner);
-                            }
-                        }
-                        // Rows that could clash do not serve.
-                        None => block.alive &= !entry.mask,
-                    }
-                }
-                let without = block.alive & !block.columns[slot].has;
-                if without != 0 {
-                    block.columns[slot].put(prop, without);
-                    block.rehash(without, key, None, Some(prop.value), &self.interner);
-                }
+            for (key, prop) in &input {
+                let slot = block.columns.iter().position(|c| c.key == *key);
+                let slot = slot.unwrap_or_else(|| block.column(*key));
+                let alive = block.alive;
+                // Rows that could clash do not serve.
+                block.alive &= !block.own(slot).add(prop, alive, alive, &mut self.interner, |_, _| ());
             }
             work.measure(at, &self.interner);
             let alive = work.blocks[at].alive;
+            let (evaluated, others) = (&work.evaluated.0, &work.others.0);
+            // Equals stay in the order in which they came, the bare input first.
+            let mut came = |bit: usize, rank: u32| {
+                keys.push((place((evaluated[bit], others[bit])), rank << 16 | (at as u32) << 7 | bit as u32));
+            };
             if bare != 0 {
-                work.ranked.push((work.candidate(at, BARE), None));
+                came(BARE, 0);
             }
-            for_bits(alive & !bare, |bit| work.ranked.push((work.candidate(at, bit), None)));
+            for_bits(alive & !bare, |bit| came(bit, 1 + i as u32));
         }
         work.input = input;
-        // Equals stay in the order in which they came.
-        let mut keys = std::mem::take(&mut work.keys);
-        keys.clear();
-        keys.extend((0..).zip(&work.ranked[start..]).map(|(i, (found, _))| (found.place, i)));
         keys.sort_unstable();
-        for (_, i) in keys.iter().take(limit) {
-            work.append(false, work.ranked[start + *i as usize].0, &self.interner);
+        let mut numbers = Numbers::default();
+        for (place, lane) in keys.iter().take(limit) {
+            let (block, bit) = (lane >> 7 & (MAX_BLOCKS as u32 - 1), lane & (WIDTH as u32 - 1));
+            let mut found = Found { place: *place, hash: 0, block, bit };
+            if apart.is_some() {
+                work.found.push(found);
+            } else {
+                found.hash = numbers.of(&work.blocks, &found, &self.interner);
+                work.append(false, found, &self.interner);
+            }
         }
         if let Some(joined) = work.joined.as_mut().filter(|j| j.len() <= MAX_INPUTS) {
             let cut = limit.checked_sub(1).and_then(|last| keys.get(last));
-            joined.push((work.input.clone(), cut.map(|(_, i)| work.ranked[start + *i as usize].0.score)));
+            joined.push((work.input.clone(), cut.map(|(place, _)| score(*place))));
         }
-        work.ranked.truncate(start);
         work.keys = keys;
         Ok(())
     }
@@ -438,17 +445,14 @@ impl Compiled {
     /// Applies the policies to the blocks from `begin` on and puts what is left with all candidates.
     fn finish(&mut self, begin: usize, work: &mut Work) -> Result<(), Overflow> {
         work.finished.clear();
+        let mut apart = true;
         for at in begin..work.used {
             let block = &mut work.blocks[at];
             if block.alive == 0 {
                 continue;
             }
-            let (rows, unchanged) = (block.rows.map(|r| &self.rows[r]), block.unchanged);
-            let known = |slot: usize| {
-                let same = slot < WIDTH && unchanged >> slot & 1 == 1;
-                rows.filter(|_| same).and_then(|r| r.posts(slot))
-            };
-            block.apply(&self.policies, &mut self.interner, &mut work.scratch, &known)?;
+            block.apply(&self.policies, &mut self.interner, &mut work.scratch)?;
+            apart &= block.apart.is_some();
             work.measure(at, &self.interner);
             let block = &work.blocks[at];
             for bit in block.order.iter().map(|b| usize::from(*b)).filter(|b| block.alive >> b & 1 == 1) {
@@ -456,14 +460,22 @@ impl Compiled {
             }
         }
         let mut finished = std::mem::take(&mut work.finished);
-        finished.sort_by_key(|(rank, _)| *rank);
-        // Candidates of earlier requests count, too.
-        work.seen.begin(work.all.len() + finished.len());
-        for (held, i) in work.all.iter().zip(0..) {
-            work.seen.insert(held.hash, i);
+        if !finished.is_sorted_by_key(|(rank, _)| *rank) {
+            finished.sort_by_key(|(rank, _)| *rank);
         }
-        for (_, found) in &finished {
-            work.append(true, *found, &self.interner);
+        if apart && work.all.is_empty() {
+            work.all.extend(finished.iter().map(|(_, found)| *found));
+        } else {
+            // Candidates of earlier requests count, too.
+            work.seen.begin(work.all.len() + finished.len());
+            for (held, i) in work.all.iter().zip(0..) {
+                work.seen.insert(held.hash, i);
+            }
+            let mut numbers = Numbers::default();
+            for (_, found) in &mut finished {
+                found.hash = numbers.of(&work.blocks, found, &self.interner);
+                work.append(true, *found, &self.interner);
+            }
         }
         work.finished = finished;
         Ok(())
@@ -497,19 +509,33 @@ impl Compiled {
         if work.all.len().max(work.ranked.len()) > MAX_CANDIDATES {
             return Err(Overflow);
         }
-        if limits.candidates < work.ranked.len() {
-            // Only the best need be in order; equals rank as they came.
-            let Work { keys, ranked, best, .. } = work;
-            keys.clear();
-            keys.extend(ranked.iter().zip(0..).map(|((f, _), i)| (f.place, i)));
-            let (first, ..) = keys.select_nth_unstable(limits.candidates);
-            first.sort_unstable();
-            best.clear();
-            best.extend(first.iter().map(|(_, i)| ranked[*i as usize]));
-            std::mem::swap(ranked, best);
-        } else {
-            work.ranked.sort_by_key(|(found, _)| found.place);
+        let Work { keys, ranked, best, .. } = work;
+        if limits.candidates >= ranked.len() {
+            ranked.sort_by_key(|(found, _)| found.place);
+            return Ok(());
         }
+        // Only the best need be in order; equals rank as they came.
+        keys.clear();
+        if limits.candidates <= INSERTED {
+            for ((found, _), i) in ranked.iter().zip(0..) {
+                let full = keys.len() == limits.candidates;
+                if full && keys.last().is_none_or(|last| last.0 <= found.place) {
+                    continue;
+                }
+                if full {
+                    keys.pop();
+                }
+                let at = keys.iter().rposition(|held| held.0 <= found.place).map_or(0, |at| at + 1);
+                keys.insert(at, (found.place, i));
+            }
+        } else {
+            keys.extend(ranked.iter().zip(0..).map(|((f, _), i)| (f.place, i)));
+            keys.select_nth_unstable(limits.candidates).0.sort_unstable();
+            keys.truncate(limits.candidates);
+        }
+        best.clear();
+        best.extend(keys.iter().map(|(_, i)| ranked[*i as usize]));
+        std::mem::swap(ranked, best);
         Ok(())
     }
 
@@ -517,40 +543,34 @@ impl Compiled {
     fn told(&mut self, work: &mut Work) -> Decision {
         let mut decision = Decision::default();
         let transport_key = self.interner.known_key("transport");
-        let Work { told, blocks, used, ranked, .. } = work;
-        told.begin(&blocks[..*used]);
+        let Work { blocks, ranked, latest, .. } = work;
+        latest.clear();
+        latest.resize(self.interner.keys(), u32::MAX);
         for (found, transport) in &*ranked {
             let block = &blocks[found.block as usize];
-            let (evaluated, others) = found.score;
+            let (evaluated, others) = score(found.place);
             decision.candidate(Score { evaluated, others });
             for &slot in &block.sorted {
-                let column = &block.columns[slot as usize];
-                let Some(at) = column.place(found.bit as usize) else { continue };
-                let split = transport.filter(|_| Some(column.key) == transport_key);
-                // What candidates share is told once.
-                let place = told.place(found.block, slot, at);
-                let mut index = match split {
-                    None => told.places[place],
-                    Some(val) => {
-                        let held = told.split.iter().find(|(p, v, _)| (*p as usize, *v) == (place, val));
-                        held.map_or(u32::MAX, |(_, _, index)| *index)
-                    }
+                let column = &*block.columns[slot as usize];
+                let Some(prop) = column.prop(found.bit as usize) else { continue };
+                let val = transport.filter(|_| Some(column.key) == transport_key).unwrap_or(prop.value);
+                let value = self.interner.shown(val);
+                // What candidates share is told once, where they follow each other.
+                let latest = &mut latest[column.key as usize];
+                let same = |told: &Decided| {
+                    (told.precedence, told.score, told.evaluated) == (prop.precedence, prop.score, prop.evaluated)
+                        && Arc::ptr_eq(&told.value, value)
                 };
-                if index == u32::MAX {
-                    let prop = column.entries[at].prop;
-                    index = decision.push(Decided {
+                if !decision.all().get(*latest as usize).is_some_and(same) {
+                    *latest = decision.push(Decided {
                         key: self.interner.name(column.key).clone(),
-                        value: self.interner.shown(split.unwrap_or(prop.value)).clone(),
+                        value: value.clone(),
                         precedence: prop.precedence,
                         score: prop.score,
                         evaluated: prop.evaluated,
                     });
-                    match split {
-                        None => told.places[place] = index,
-                        Some(val) => told.split.push((place as u32, val, index)),
-                    }
                 }
-                decision.has(index);
+                decision.has(*latest);
             }
         }
         decision
@@ -568,6 +588,7 @@ mod tests {
         let score = |(evaluated, others): (f64, f64)| Score { evaluated, others };
         for a in &pairs {
             for b in &pairs {
+                assert_eq!(super::score(place(*a)), *a, "-0 and 0 are equal");
                 assert_eq!(place(*a).cmp(&place(*b)), score(*b).order(&score(*a)), "{a:?} and {b:?}");
             }
         }

@@ -39,6 +39,8 @@ struct CompiledRule {
     matches: Span,
     /// Its alternatives.
     alternatives: Span,
+    /// The properties of the first one.
+    only: Span,
     replaces: bool,
 }
 
@@ -138,8 +140,9 @@ impl Index {
                     alternative.iter().map(|p| (interner.key(&p.key), Prop::new(p, interner))).collect();
                 alternatives.push(Span::push(&mut index.properties, properties));
             }
+            let only = alternatives.first().copied().unwrap_or_default();
             let alternatives = Span::push(&mut index.alternatives, alternatives);
-            index.rules.push(CompiledRule { matches, alternatives, replaces: rule.replace_matched });
+            index.rules.push(CompiledRule { matches, alternatives, only, replaces: rule.replace_matched });
         }
         index.file(interner);
         index
@@ -197,6 +200,7 @@ impl Index {
         self.keys.iter_mut().for_each(|k| k.numbers.build());
     }
 
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.rules.len()
     }
@@ -205,16 +209,25 @@ impl Index {
         &self.always
     }
 
+    #[inline]
     pub(super) fn wanted(&self, rule: RuleId) -> &[(Key, Val)] {
         self.rules[rule as usize].matches.of(&self.matches)
     }
 
+    #[inline]
     pub(super) fn replaces(&self, rule: RuleId) -> bool {
         self.rules[rule as usize].replaces
     }
 
+    #[inline]
     pub(super) fn alternatives(&self, rule: RuleId) -> usize {
         self.rules[rule as usize].alternatives.len()
+    }
+
+    /// The alternative of a rule that has one.
+    #[inline]
+    pub(super) fn only(&self, rule: RuleId) -> &[(Key, Prop)] {
+        self.rules[rule as usize].only.of(&self.properties)
     }
 
     pub(super) fn alternative(&self, rule: RuleId, which: usize) -> &[(Key, Prop)] {
@@ -222,6 +235,7 @@ impl Index {
     }
 
     /// Whether any rule is filed under a key.
+    #[inline]
     pub(super) fn knows(&self, key: Key) -> bool {
         self.keys.get(key as usize).is_some_and(|k| !k.all.is_empty())
     }

@@ -5,6 +5,7 @@
 //! which one did.
 
 mod block;
+mod column;
 mod decide;
 mod index;
 mod intern;
@@ -28,31 +29,5 @@ impl Prop {
     fn new(p: &NeatProperty, interner: &mut Interner) -> Self {
         let value = interner.value(&p.value);
         Self { score: p.score, value, precedence: p.precedence, evaluated: p.evaluated }
-    }
-
-    /// As [`NeatProperty::update`]; `None` when both are immutable and do not match.
-    #[inline]
-    fn update(mut self, other: Self, interner: &mut Interner) -> Option<Self> {
-        self.evaluated = true;
-        if let Some(common) = interner.intersect(self.value, other.value) {
-            self.value = common;
-            self.precedence = self.precedence.max(other.precedence);
-            self.score += other.score;
-        } else if self.precedence >= NeatProperty::IMMUTABLE && other.precedence >= NeatProperty::IMMUTABLE {
-            return None;
-        } else if other.precedence >= self.precedence {
-            self = Self { evaluated: true, ..other };
-        }
-        Some(self)
-    }
-
-    /// As [`NeatProperty::sum`].
-    #[inline]
-    fn sum(self, other: Self, interner: &mut Interner) -> Option<Self> {
-        if other.precedence == NeatProperty::BASE {
-            let sum = other.update(self, interner)?;
-            return Some(Self { evaluated: self.evaluated, ..sum });
-        }
-        self.update(other, interner)
     }
 }

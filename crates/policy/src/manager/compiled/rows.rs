@@ -1,51 +1,57 @@
 //! The rows of the CIB side by side, ready to be joined.
 
 use super::Prop;
-use super::block::{Column, Entry, Mask, WIDTH, mix};
-use super::index::{Index, RuleId, Span};
-use super::intern::{Interner, Key};
+use super::column::{Column, Mask, WIDTH};
+use super::index::{Index, RuleId};
+use super::intern::{Interner, Key, Sort, Val};
 use crate::manager::cib::Row;
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 use neater_property::neat::NeatProperty;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The place of the input that is joined to no row.
 pub(super) const BARE: usize = WIDTH - 1;
 
-/// For each entry of a column, the policies it is found by.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Posts {
-    spans: Vec<Span>,
-    list: Vec<RuleId>,
-}
-
-impl Posts {
-    /// Whether there is any policy.
-    pub(super) fn any(&self) -> bool {
-        !self.list.is_empty()
-    }
-
-    /// For how many entries this is known.
-    pub(super) fn len(&self) -> usize {
-        self.spans.len()
-    }
-
-    /// The policies that an entry is found by, if that is known.
-    pub(super) fn of(&self, entry: usize) -> Option<&[RuleId]> {
-        self.spans.get(entry).map(|s| s.of(&self.list))
-    }
+/// What rows have under one key.
+#[derive(Clone, Debug)]
+pub(super) struct RowColumn {
+    /// What they have. Scores of those that have nothing are 0.
+    pub(super) column: Column,
+    /// The policies that are found by it, in their order, each with the rows whose value it wants.
+    pub(super) posts: Vec<(RuleId, Mask)>,
 }
 
 /// Up to 127 rows.
 #[derive(Clone, Debug)]
 pub(super) struct RowBlock {
-    pub(super) columns: Vec<Column>,
-    /// For each column, what its entries are found by.
-    posts: Vec<Posts>,
-    /// The column of a key.
-    slots: Vec<u32>,
+    pub(super) columns: Vec<Arc<RowColumn>>,
     /// The rows there are.
     pub(super) all: Mask,
-    /// For each row, the number made of its keys and values.
-    pub(super) hashes: Box<[u64; WIDTH]>,
+}
+
+/// The keys that keep all rows apart: every row has them, immutable, and no value of one matches that of another. Neither
+/// an input without the key nor a policy that does not name it can make two rows the same.
+pub(super) fn keep_apart(rows: &[Row], interner: &mut Interner) -> Vec<Key> {
+    let Some((first, others)) = rows.split_first() else { return Vec::new() };
+    let single = |p: &NeatProperty, interner: &mut Interner| -> Option<Val> {
+        let val = interner.value(&p.value);
+        (p.precedence >= NeatProperty::IMMUTABLE && matches!(interner.sort(val), Sort::Word | Sort::Number))
+            .then_some(val)
+    };
+    let mut found = Vec::new();
+    for p in first.properties.iter() {
+        let Some(val) = single(p, interner) else { continue };
+        let mut seen: HashSet<Val, FixedState> = HashSet::with_hasher(FixedState::with_seed(2));
+        seen.insert(val);
+        let differs =
+            |row: &Row| row.properties.get(&p.key).and_then(|q| single(q, interner)).is_some_and(|v| seen.insert(v));
+        if others.iter().all(differs) {
+            found.push(interner.key(&p.key));
+        }
+    }
+    found
 }
 
 impl RowBlock {
@@ -56,7 +62,6 @@ impl RowBlock {
 
     fn new(rows: &[Row], policies: &Index, interner: &mut Interner) -> Self {
         let mut columns: Vec<Column> = Vec::new();
-        let mut hashes = Box::new([0; WIDTH]);
         for (bit, row) in rows.iter().enumerate() {
             for p in row.properties.iter() {
                 let key = interner.key(&p.key);
@@ -65,44 +70,31 @@ impl RowBlock {
                     columns.push(Column::new(key));
                     columns.len() - 1
                 });
-                columns[slot].put_beside(prop, bit);
-                hashes[bit] ^= mix(key, interner.class(prop.value));
+                columns[slot].put(&prop, 1 << bit);
             }
         }
-        let mut slots = vec![u32::MAX; interner.keys()];
-        let mut posts = Vec::new();
-        for (i, column) in columns.iter().enumerate() {
-            slots[column.key as usize] = i as u32;
-            let mut list = Vec::new();
-            let post = |entry: &Entry| {
-                let mut found = Vec::new();
-                policies.triggered(column.key, entry.prop.value, interner, |rule| found.push(rule));
-                Span::push(&mut list, found)
-            };
-            let spans = column.entries.iter().map(post).collect();
-            posts.push(Posts { spans, list });
-        }
-        Self { columns, posts, slots, all: (1 << rows.len()) - 1, hashes }
-    }
-
-    pub(super) fn slot(&self, key: Key) -> Option<usize> {
-        self.slots.get(key as usize).copied().filter(|s| *s != u32::MAX).map(|s| s as usize)
-    }
-
-    /// The policies that the entries of a column are found by.
-    pub(super) fn posts(&self, slot: usize) -> Option<&Posts> {
-        self.posts.get(slot)
+        let all = (1 << rows.len()) - 1;
+        let ready = |mut column: Column| {
+            let mut posts: BTreeMap<RuleId, Mask> = BTreeMap::new();
+            column.values(all, |val, mask| {
+                policies.triggered(column.key, val, interner, |rule| *posts.entry(rule).or_default() |= mask);
+            });
+            for bit in (0..WIDTH).filter(|bit| column.has >> bit & 1 == 0) {
+                column.scores[bit] = 0.0;
+            }
+            Arc::new(RowColumn { column, posts: posts.into_iter().collect() })
+        };
+        Self { columns: columns.into_iter().map(ready).collect(), all }
     }
 
     /// The rows that can serve an input: every immutable property of it is there, and none of them clashes.
     pub(super) fn serving(&self, input: &[(Key, Prop)], interner: &Interner) -> Mask {
         let mut serving = self.all;
         for (key, prop) in input.iter().filter(|(_, p)| p.precedence >= NeatProperty::IMMUTABLE) {
-            let Some(slot) = self.slot(*key) else { return 0 };
-            let column = &self.columns[slot];
+            let Some(rows) = self.columns.iter().find(|c| c.column.key == *key) else { return 0 };
             let fits =
-                |e: &&Entry| e.prop.precedence < NeatProperty::IMMUTABLE || interner.matches(e.prop.value, prop.value);
-            serving &= column.entries.iter().filter(fits).fold(0, |mask, e| mask | e.mask);
+                |precedence: u8, val: Val| precedence < NeatProperty::IMMUTABLE || interner.matches(val, prop.value);
+            serving &= rows.column.filter(serving, |cell| fits(cell.precedence, cell.value));
             if serving == 0 {
                 break;
             }

@@ -8,6 +8,7 @@ mod epolls;
 mod forged;
 mod host;
 mod options;
+mod routers;
 mod streams;
 
 use super::OsNet;

@@ -19,6 +19,7 @@ mod interfaces;
 mod netlink;
 mod options;
 mod poller;
+mod routers;
 mod socket;
 mod source;
 mod tcp;
@@ -34,6 +35,7 @@ pub(crate) use interfaces::list_interfaces;
 pub(crate) use netlink::PathMonitor;
 pub(crate) use options::set_option;
 pub(crate) use poller::{Poller, WakeHandle};
+pub(crate) use routers::RouterSocket;
 pub(crate) use socket::{abort, close, local_addr};
 pub(crate) use source::SourceProbe;
 pub(crate) use tcp::{
