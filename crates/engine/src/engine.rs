@@ -233,7 +233,6 @@ impl<N: Net> Engine<N> {
         }
         // Whoever leaves work over asks for another turn.
         if core::mem::take(&mut self.again) {
-            self.armed.1 = false;
             self.take_up_pending();
         }
         if self.names.has_unread() {
@@ -326,12 +325,7 @@ impl<N: Net> Engine<N> {
     }
 
     fn arm(&mut self) {
-        let armed = (self.next_timeout(), self.again);
-        // Without a deadline there is nothing that could have come since the network was told.
-        if armed == (None, false) && self.armed == armed {
-            return;
-        }
-        self.armed = armed;
+        self.armed = (self.next_timeout(), self.again);
         self.net.arm(self.armed.0, self.armed.1);
     }
 

@@ -67,27 +67,26 @@ impl<N: Net> Engine<N> {
     pub fn read(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
         // The quick half: bytes that the socket of a plain TCP connection has. Nothing else happens, so that nobody need be
         // told and no timer changes.
-        match self.conns.get_quick(conn.0) {
-            Some(c) if c.quick.read && !buf.is_empty() => match self.net.read(c.quick.sock, buf) {
+        if let Some(c) = self.conns.get_quick(conn.0)
+            && c.quick.read
+            && !buf.is_empty()
+        {
+            match self.net.read(c.quick.sock, buf) {
                 Ok(n) if n > 0 => {
                     c.bytes_received += n as u64;
-                    Ok(Some(n))
+                    return Ok(Some(n));
                 }
-                result => self.quick_read_ended(conn, result, buf),
-            },
-            _ => self.read_in_full(conn, buf),
+                result if self.quick_read_ended(conn, &result) => return Ok(None),
+                _ => {}
+            }
         }
+        self.read_in_full(conn, buf)
     }
 
-    /// Notes that there is nothing now, or leaves what [`Engine::read_in_full`] has to find.
+    /// Notes that there is nothing now (true), or leaves what [`Engine::read_in_full`] has to find.
     #[inline(never)]
-    fn quick_read_ended(
-        &mut self,
-        conn: ConnectionId,
-        result: Result<usize, NetError>,
-        buf: &mut [u8],
-    ) -> Result<Option<usize>, ConnectionError> {
-        let result = match result {
+    fn quick_read_ended(&mut self, conn: ConnectionId, result: &Result<usize, NetError>) -> bool {
+        let result = match *result {
             Err(e) if e.is_would_block() => {
                 if let Some(c) = self.conns.get_quick(conn.0)
                     && let Io::Channel(k) = c.io
@@ -96,13 +95,13 @@ impl<N: Net> Engine<N> {
                     ch.drained();
                     c.quick.ran_dry();
                 }
-                return Ok(None);
+                return true;
             }
             Err(e) => Err(ConnectionError::Net(e)),
             Ok(n) => Ok(Some(n)),
         };
         let _ = self.after_read(conn.0, true, result);
-        self.read_in_full(conn, buf)
+        false
     }
 
     #[inline(never)]

@@ -429,25 +429,21 @@ impl<N: Net> Engine<N> {
             && let Some(c) = self.conns.get_quick(conn.0)
             && c.quick.write
         {
-            return match self.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
+            match self.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
                 Ok(n) => {
                     c.bytes_sent += n as u64;
-                    Ok(Some(n))
+                    return Ok(Some(n));
                 }
-                Err(e) => self.quick_write_failed(conn, &e, bufs),
-            };
+                Err(e) if self.quick_write_failed(conn, &e) => return Ok(None),
+                Err(_) => {}
+            }
         }
         self.write_in_full(conn, bufs)
     }
 
-    /// Notes that there is no room now, or leaves what [`Engine::write_in_full`] has to find.
+    /// Notes that there is no room now (true), or leaves what [`Engine::write_in_full`] has to find.
     #[inline(never)]
-    fn quick_write_failed(
-        &mut self,
-        conn: ConnectionId,
-        e: &NetError,
-        bufs: &[IoSlice<'_>],
-    ) -> Result<Option<usize>, SendError> {
+    fn quick_write_failed(&mut self, conn: ConnectionId, e: &NetError) -> bool {
         if !e.is_would_block() {
             self.break_connection(conn.0, ConnectionError::Net(*e));
         } else if let Some(c) = self.conns.get_quick(conn.0)
@@ -457,9 +453,9 @@ impl<N: Net> Engine<N> {
             ch.writable = false;
             c.quick.filled_up();
             c.wants_room = true;
-            return Ok(None);
+            return true;
         }
-        self.write_in_full(conn, bufs)
+        false
     }
 
     /// The connection's bytes have just been written or read: notes whether the next ones may take the quick way.
