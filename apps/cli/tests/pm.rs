@@ -486,6 +486,11 @@ fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
     let file_text = file.display().to_string();
     let mut manager =
         Manager::start("pm-sources-d", &["--source", &file_text, "--source", &url, "--source-every", "0.1"]);
+    // As a whole: a source may be looked at while somebody writes.
+    let replace = |text: String| {
+        let new = folder.put("modem.new", text);
+        std::fs::rename(new, &file).expect("renamed");
+    };
     let told = |manager: &Manager, source: &str| loop {
         let event = manager.event("source");
         if event["source"] == source {
@@ -507,9 +512,9 @@ fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
     };
     until(&manager, &["site0", "wwan0"]);
     // A document takes the place of the one before; a broken one is told, once and with its place, and changes nothing.
-    folder.put("modem.json", node("wwan1"));
+    replace(node("wwan1"));
     until(&manager, &["site0", "wwan1"]);
-    folder.put("modem.json", "{\n  \"uid\": tru}");
+    replace("{\n  \"uid\": tru}".into());
     let event = loop {
         let event = told(&manager, &file_text);
         if event["why"].is_string() {
@@ -527,7 +532,7 @@ fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
     };
     assert!(event["why"].as_str().is_some_and(|why| why.contains("404")), "{event}");
     until(&manager, &["site0", "wwan1"]);
-    folder.put("modem.json", format!("[{}, {}]", node("wwan2"), node("site0")));
+    replace(format!("[{}, {}]", node("wwan2"), node("site0")));
     let event = told(&manager, &file_text);
     assert!(event["why"].as_str().is_some_and(|why| why.contains("site0 is somebody else's")), "{event}");
     let _ = manager.child.kill();
