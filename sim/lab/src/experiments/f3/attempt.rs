@@ -73,6 +73,9 @@ struct Ran {
     well: bool,
 }
 
+/// The programs of one workload, each over the network that it was bound to, or where it was led.
+type Turns = Vec<(Option<usize>, Ran)>;
+
 /// Spends the day. `dir` keeps what each place leaves.
 pub(super) fn day(lab: &Lab, day: &Day, scenario: &Scenario, seed: u64, dir: &Path) -> Result<Course> {
     let mut course = Course::default();
@@ -110,7 +113,7 @@ fn stay(
         true => vec![None],
         false => (0..there.networks()).map(Some).collect(),
     };
-    let ran: Vec<Result<Vec<(Option<usize>, Ran)>>> = std::thread::scope(|scope| {
+    let ran: Vec<Result<Turns>> = std::thread::scope(|scope| {
         let threads: Vec<_> = left
             .iter()
             .map(|workload| {
