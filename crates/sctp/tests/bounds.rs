@@ -276,7 +276,7 @@ fn however_an_association_ends_nothing_of_it_is_left() {
             let before = [entries(&w.ends[0]), entries(&w.ends[1])];
             let ids = w.established();
             let now = w.now;
-            for e in 0..2 {
+            for (e, id) in ids.into_iter().enumerate() {
                 for stream in 0..30u16 {
                     let reliability = match stream % 3 {
                         0 => Reliability::Full,
@@ -284,9 +284,9 @@ fn however_an_association_ends_nothing_of_it_is_left() {
                         _ => Reliability::Retransmissions(0),
                     };
                     let options = SendOptions { reliability, report: true, ..SendOptions::default() };
-                    w.ends[e].send(ids[e], StreamId(stream), vec![stream as u8; 3000].into(), options).unwrap();
+                    w.ends[e].send(id, StreamId(stream), vec![stream as u8; 3000].into(), options).unwrap();
                 }
-                let _ = w.ends[e].reset_outgoing(ids[e], &[StreamId(1)]);
+                let _ = w.ends[e].reset_outgoing(id, &[StreamId(1)]);
             }
             w.run(ms(35));
             match end {
@@ -299,23 +299,23 @@ fn however_an_association_ends_nothing_of_it_is_left() {
                 End::Release | End::ReleaseUnread => w.ends[0].release(ids[0]),
             }
             w.run(Duration::from_secs(200));
-            for e in 0..2 {
+            for (e, id) in ids.into_iter().enumerate() {
                 if end != End::ReleaseUnread {
-                    w.read(e, ids[e]);
+                    w.read(e, id);
                 }
                 // The abort itself can be lost; then the other side finds out by itself, or is told here.
                 if w.ends[e].kept() > 0 {
-                    w.ends[e].release(ids[e]);
+                    w.ends[e].release(id);
                 }
             }
             w.run(Duration::from_secs(1));
-            for e in 0..2 {
+            for (e, before) in before.into_iter().enumerate() {
                 let what = format!("{end:?}, secured {secured}, end {e}");
                 assert_eq!((w.ends[e].associations(), w.ends[e].kept()), (0, 0), "{what}");
                 assert_eq!((w.ends[e].next_timeout(), w.ends[e].is_idle()), (None, true), "{what}");
                 // The used cookie is remembered, who was answered is counted in 1,024 groups, and the table of associations
                 // has 32 free places.
-                let left = entries(&w.ends[e]).saturating_sub(before[e]);
+                let left = entries(&w.ends[e]).saturating_sub(before);
                 assert!(left <= 1024 + 2 * 32 + 20, "{what}: {left} entries");
             }
             let over = |e: usize| w.events[e].iter().filter(|(_, x)| matches!(x, Event::Closed(_))).count();

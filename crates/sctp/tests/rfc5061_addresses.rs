@@ -237,6 +237,41 @@ fn no_more_addresses_than_paths_are_taken() {
     assert_eq!((taken, w.ends[1].paths(b).len()), (most - 1, most));
 }
 
+#[test]
+fn a_request_of_an_unknown_type_is_reported_if_its_type_says_so() {
+    use neater_sctp_wire::parameter::AddIp;
+    let (mut w, [_, b]) = world(false);
+    let more = AddIp { correlation: 3, address: IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9)) }.into();
+    // Section 4.1.1: by the highest bits, as in RFC 9260 section 3.2.1; what follows is looked at.
+    for (serial, kind, answers) in [(0, 0xc0ffu16, vec![(1, Some(8)), (3, None)]), (1, 0x80ff, vec![])] {
+        let mut unknown = kind.to_be_bytes().to_vec();
+        unknown.extend([0, 12, 0, 0, 0, 1, 9, 9, 9, 9]);
+        let mut list: Vec<Parameter<'_>> = Parameters::from_bytes(&unknown).iter().map(Result::unwrap).collect();
+        list.push(more);
+        assert_eq!(ask_with(&mut w, AsconfSerial(serial), &list), Some(answers), "{kind:#x}");
+    }
+    assert_eq!(w.ends[1].paths(b).len(), 2);
+}
+
+#[test]
+fn addresses_that_come_and_go_many_times_are_remembered_in_a_bounded_number() {
+    use neater_sctp_wire::parameter::{AddIp, DeleteIp};
+    let (mut w, [_, b]) = world(false);
+    let before = format!("{:?}", w.ends[1]).len();
+    for i in 0..200u32 {
+        let address = IpAddr::V4(Ipv4Addr::from(0x0a63_0000 + i));
+        let add = AddIp { correlation: 1, address }.into();
+        let delete = DeleteIp { correlation: 2, address }.into();
+        assert_eq!(ask_with(&mut w, AsconfSerial(0).plus(i), &[add, delete]), Some(vec![]));
+    }
+    assert_eq!(w.ends[1].paths(b).len(), 1);
+    // Each event of a path is kept for the application, 400 of them; of the addresses themselves no more than 16.
+    let events = core::iter::from_fn(|| w.ends[1].poll_event()).count();
+    assert!(events >= 400, "{events}");
+    let after = format!("{:?}", w.ends[1]).len();
+    assert!(after < before + 4000, "{before} {after}");
+}
+
 /// The numbers of requests, each with the cause of its refusal if it was refused.
 type Answers = Vec<(u32, Option<u16>)>;
 

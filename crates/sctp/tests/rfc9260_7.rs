@@ -264,6 +264,9 @@ fn rfc3168_a_mark_halves_the_window_once_in_a_round_trip_and_every_echo_is_answe
         acknowledge(&mut raw, count);
     }
     let grown = raw.path().window;
+    raw.chunk(&Ecne { lowest });
+    assert_eq!(raw.path().window, grown, "the old mark, said once more when the recovery is over");
+    raw.take();
     let lowest = raw.initial.plus(count);
     raw.chunk(&Ecne { lowest });
     assert!(raw.path().window < grown, "{grown} {:?}", raw.path());

@@ -46,7 +46,9 @@ fn agreed_upon(ground: &mut Ground) {
         for (name, ours, theirs) in rows {
             let theirs = status[theirs] == 1;
             ground.agreed.push(format!("| {who} | {name} | {} | {} |", yes(ours), yes(theirs)));
-            assert!(ours && theirs, "{role:?}: {name}: we {ours}, they {theirs}");
+            // With I-DATA we give nothing up towards a peer that does not name I-FORWARD-TSN (RFC 8260 section 2.3.1).
+            let wanted = !name.starts_with("PR-SCTP");
+            assert!(ours == wanted && theirs, "{role:?}: {name}: we {ours}, they {theirs}");
         }
         // Linux has no RFC 9653, so that nobody leaves checksums out.
         assert!(!agreed.zero_checksum);
@@ -64,6 +66,12 @@ fn agreed_upon(ground: &mut Ground) {
         world.settle();
         world.part();
     }
+    // Without I-DATA both give messages up.
+    let mut world = open(Wish::linux(Role::Client, &ground.machine));
+    let agreed = world.driver.endpoint().agreed(world.id).expect("it is up").0;
+    let theirs = status(&mut world);
+    assert!(agreed.partial_reliability && !agreed.interleaving && theirs["partial"] == 1, "{agreed:?} {theirs}");
+    world.part();
     // And each of them may be missing on their side.
     let mut wish = Wish::linux(Role::Client, &ground.machine);
     wish.peer.extend(["--no-pr", "--no-ecn", "--no-reconf"]);

@@ -259,9 +259,6 @@ impl Association {
 
     /// The peer has answered our chunk, or something else.
     pub(super) fn on_asconf_ack(&mut self, now: Instant, ack: &AsconfAck<'_>) {
-        if !self.agreed.dynamic_addresses {
-            return;
-        }
         let a = &self.addresses;
         let next = if a.pending.is_some() { a.ours.next() } else { a.ours };
         if ack.serial >= next {
@@ -354,7 +351,7 @@ impl Association {
             self.state,
             State::Established | State::ShutdownPending | State::ShutdownReceived | State::ShutdownSent
         );
-        if !open || !self.agreed.dynamic_addresses || self.addresses.answers.len() >= MAX_ANSWERS {
+        if !open || self.addresses.answers.len() >= MAX_ANSWERS {
             return;
         }
         let route = arrived.route;
