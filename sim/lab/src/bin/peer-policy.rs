@@ -1,6 +1,6 @@
 //! The policy manager for P1: decisions of its own, and a client of `neater pm` beside a ping-pong of the same bytes.
 //!
-//! `peer-policy files DIR` writes the tables as files into `DIR/pib` and `DIR/cib`; `cold` and `cached` decide, as often as
+//! `peer-policy files DIR` writes the tables as files into `DIR/pib` and `DIR/cib`, or no more than so many policies; `cold` and `cached` decide, as often as
 //! `--turns` says; `socket PATH` asks a manager on its socket and sends the same bytes to and fro with a process that does
 //! nothing else (`echo PATH REQUEST REPLY`), in turn. Each says one line of JSON.
 
@@ -23,14 +23,15 @@ const TOGETHER: u32 = 200;
 const PATIENCE: Duration = Duration::from_secs(100);
 /// Questions in a row before it is the other's turn.
 const BLOCK: usize = 100;
-const USAGE: &str = "usage: peer-policy files DIR | cold --turns N | cached --turns N | socket PATH --turns N | \
+const USAGE: &str = "usage: peer-policy files DIR [POLICIES] | cold --turns N | cached --turns N | socket PATH --turns N | \
                      echo PATH REQUEST REPLY";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args[..] {
-        ["files", dir] => files(Path::new(dir)),
+        ["files", dir] => files(Path::new(dir), policies().len()),
+        ["files", dir, count] => number(count).and_then(|count| files(Path::new(dir), count)),
         ["cold", "--turns", n] => decide(n, false),
         ["cached", "--turns", n] => decide(n, true),
         ["socket", path, "--turns", n] => socket(Path::new(path), n),
@@ -50,12 +51,12 @@ fn number(text: &str) -> io::Result<usize> {
     text.parse().ok().filter(|n| (1..=10_000_000).contains(n)).ok_or_else(|| io::Error::other(USAGE))
 }
 
-fn files(dir: &Path) -> io::Result<()> {
+fn files(dir: &Path, count: usize) -> io::Result<()> {
     let write = |dir: PathBuf, files: Vec<(String, serde_json::Value)>| {
         std::fs::create_dir_all(&dir)?;
         files.into_iter().try_for_each(|(name, json)| std::fs::write(dir.join(name), json.to_string()))
     };
-    write(dir.join("pib"), profiles().into_iter().chain(policies()).collect())?;
+    write(dir.join("pib"), profiles().into_iter().chain(policies().into_iter().take(count)).collect())?;
     write(dir.join("cib"), nodes())?;
     println!("{}", json!({"ready": true}));
     Ok(())

@@ -4,8 +4,8 @@
 //! under emulation; **F** the browser demonstration. They are among the founding documents of this project.
 
 use super::{
-    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f3, memory, p1, router, s1, s2, s3, x1,
-    x2,
+    Experiment, Metric, Need, a1, a5, a8, a9, a10, b0, bulk, cpu, emulated, f1, f2, f3, memory, p1, router, s1, s2, s3,
+    x1, x2,
 };
 
 const TOOLS: &[Need] =
@@ -478,6 +478,25 @@ pub const ALL: &[Experiment] = &[
         needs: &[],
         minutes: (0.1, 0.5),
         run: f1::run,
+    },
+    Experiment {
+        id: "F2",
+        title: "F2: what policies cost a host and a download",
+        asked: "How much memory has the daemon with 1,000 policies, and how much more processor time does a download take with them?",
+        note: "Memory: anonymous pages of `neater pm` with 1,000 policies and 100 rows as files, after a decision. Processor time: user \
+               and system time of `neater get` of a file of holes over plain TCP on loopback, with the policies in a folder (`folder`) or \
+               from the daemon (`daemon`), over that with `--no-policy`, in turn; the control is that against itself. It has in it what a \
+               program pays once, when it starts, for reading 1,000 policies.",
+        parameters: &[
+            ("bytes", "1 GB; 256 MB with --quick"),
+            ("pairs", "30; 8 with --quick"),
+            ("policies", "1,000, and 100 nodes"),
+        ],
+        published: &[("1.31; 21.6 MB and 8.3 MB", "NEAT, Final Version of Use Cases, 2018")],
+        metrics: &[metric("anonymous_bytes", "bytes", "at most 5,000,000"), metric("cpu_ratio", "1", "at most 1.05")],
+        needs: &[Need::Peers, Need::Neater],
+        minutes: (1.0, 8.0),
+        run: f2::run,
     },
     Experiment {
         id: "F3",

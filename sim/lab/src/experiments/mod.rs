@@ -14,6 +14,7 @@ mod catalogue;
 mod cpu;
 mod emulated;
 mod f1;
+mod f2;
 mod f3;
 mod flows;
 mod memory;
