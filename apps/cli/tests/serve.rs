@@ -309,3 +309,21 @@ fn files_go_over_sctp_straight_over_ip() {
     assert!(f.read("got") == data && r.out.contains("SCTP/IP"), "{}", r.out);
     server.stop();
 }
+
+/// A transport that was named and cannot be served is not left out without a word.
+#[test]
+fn what_is_named_and_cannot_be_served_is_an_error() {
+    let f = Folder::new("named");
+    f.put("srv/a", "a");
+    // Without any privilege there are no raw sockets.
+    let set = std::process::Command::new("setpriv").arg("--version").output();
+    if set.is_err() || !std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0) {
+        println!("SKIPPED: needs root and setpriv (util-linux), to be without privileges");
+        return;
+    }
+    let mut c = std::process::Command::new("setpriv");
+    c.args(["--bounding-set", "-all", "--inh-caps", "-all", "--ambient-caps", "-all", "--securebits", "+noroot"]);
+    c.arg(neater().get_program());
+    let r = run(c.args(["serve", "--plain", "--port", "0", "--transport", "tcp,sctp/ip"]).arg(f.path("srv")));
+    assert_eq!((r.code, r.err.contains("SCTP/IP cannot be served here")), (1, true), "{} {}", r.out, r.err);
+}

@@ -28,6 +28,8 @@ use tokio::task::JoinSet;
 const PIECE: (u64, u64) = (128 << 10, 4 << 20);
 /// How many pieces each way has, if they are neither too small nor too large.
 const PIECES_EACH: u64 = 16;
+/// The most pieces.
+const PIECES_MOST: u64 = 1 << 16;
 /// The wait after a failure; each further one in a row waits twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// The longest wait.
@@ -309,6 +311,9 @@ pub(super) async fn run(
         Ok(found) => found,
         Err(why) => return Ok(Multi::Whole(why)),
     };
+    if path.is_dir() {
+        return Err(Failure::usage(format!("{} is a folder", path.display())));
+    }
     let mut draft = Draft { path: beside(path, ".multi"), done: false };
     let file = match OpenOptions::new().write(true).create_new(true).open(&draft.path) {
         Ok(file) => file,
@@ -321,8 +326,7 @@ pub(super) async fn run(
     };
     let bad = |e: &std::io::Error| Failure::file("write", &draft.path, e);
     keep_mode(path, &file).and_then(|()| file.set_len(total)).map_err(|e| bad(&e))?;
-    let piece = (total / (ways.len() as u64 * PIECES_EACH)).clamp(PIECE.0, PIECE.1);
-    let pieces = usize::try_from(total.div_ceil(piece)).map_err(|_| Failure::usage("the file is too large"))?;
+    let (piece, pieces) = cut(total, ways.len() as u64);
     let board = Board {
         pieces: vec![State::Wanted; pieces],
         left: pieces,
@@ -370,6 +374,13 @@ pub(super) async fn run(
     }))
 }
 
+/// How long a piece of a file of `total` bytes is for so many ways, and how many there are. The length is what the server says:
+/// no more pieces are kept account of than [`PIECES_MOST`], whatever that is.
+fn cut(total: u64, ways: u64) -> (u64, usize) {
+    let piece = (total / (ways.max(1) * PIECES_EACH)).clamp(PIECE.0, PIECE.1).max(total.div_ceil(PIECES_MOST));
+    (piece, usize::try_from(total.div_ceil(piece)).unwrap_or(usize::MAX))
+}
+
 fn tell(ways: &[Way], deeds: &[Deeds], output: &Output) {
     for (way, d) in ways.iter().zip(deeds) {
         let transport = d.transport.as_ref().map(|t| t.stack.as_str());
@@ -408,6 +419,17 @@ mod tests {
         assert_eq!((b.left, b.take()), (0, None));
         b.give_back(0);
         assert_eq!(b.pieces[0], State::There, "what is there stays");
+    }
+
+    #[test]
+    fn whatever_length_a_server_tells_there_are_not_too_many_pieces() {
+        assert_eq!(cut(0, 2), (128 << 10, 0));
+        assert_eq!(cut(1, 2), (128 << 10, 1));
+        assert_eq!(cut(64 << 20, 2), (2 << 20, 32));
+        for total in [1 << 40, 9_000_000_000_000_000, u64::MAX] {
+            let (piece, pieces) = cut(total, 2);
+            assert!(pieces <= 1 << 16 && u128::from(piece) * pieces as u128 >= u128::from(total), "{total}");
+        }
     }
 
     #[test]

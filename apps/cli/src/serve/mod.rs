@@ -31,6 +31,7 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     let neater = connect::start(builder)?;
     let (security, shown) = if args.plain { (SecurityParameters::disabled(), None) } else { secured(&args)? };
     let listeners = listen(&neater, &args, &security)?;
+    all_are_served(&args, &listeners)?;
     let addresses: Vec<SocketAddr> = listeners.iter().flat_map(Listener::local_addrs).map(|(_, a)| a).collect();
     let port = listeners.first().map_or(0, Listener::port);
     let urls = urls(&args, &addresses, port);
@@ -126,6 +127,18 @@ fn stacks(args: &ServeArgs) -> Result<Vec<Stack>, Failure> {
         stacks.push(Stack::Tcp);
     }
     Ok(stacks)
+}
+
+/// What was asked for by name is served, and not silently left out where something else could be.
+fn all_are_served(args: &ServeArgs, listeners: &[Listener]) -> Result<(), Failure> {
+    let served: Vec<Stack> = listeners.iter().flat_map(Listener::local_addrs).map(|(s, _)| s).collect();
+    match stacks(args)?.into_iter().find(|s| !served.contains(s)) {
+        Some(missing) if !args.transport.is_empty() => {
+            let why = format!("--transport: {missing} cannot be served here; `neater explain --transport` tells why");
+            Err(Failure::new(Exit::Failed, "listen", why))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn cannot_listen(e: &EstablishmentError, port: u16) -> Failure {

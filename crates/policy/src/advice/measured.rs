@@ -38,7 +38,11 @@ pub struct Seen {
 #[derive(Clone, Copy, Debug)]
 struct Known {
     seen: Seen,
+    /// When the last of it ends.
     until: WallTime,
+    /// When what was seen of the rate and of the loss ends: a flow that says nothing of them does not keep them.
+    rate_until: WallTime,
+    loss_until: WallTime,
 }
 
 /// Two digits of a number, or 0.
@@ -52,6 +56,21 @@ fn two_digits(x: f64) -> f64 {
 }
 
 impl Known {
+    /// Of this, what still counts.
+    fn at(&self, now: WallTime) -> Self {
+        let mut known = *self;
+        known.seen.rate = self.seen.rate.filter(|_| self.rate_until.0 > now.0);
+        known.seen.loss = self.seen.loss.filter(|_| self.loss_until.0 > now.0);
+        known
+    }
+
+    /// When the first of what counts ends.
+    fn ends(&self) -> WallTime {
+        let rate = self.seen.rate.map(|_| self.rate_until);
+        let loss = self.seen.loss.map(|_| self.loss_until);
+        rate.into_iter().chain(loss).chain([self.until]).min_by_key(|t| t.0).unwrap_or(self.until)
+    }
+
     /// The facts as policies see them: milliseconds, megabits per second and percent.
     fn facts(&self) -> [Option<(&'static str, f64)>; 3] {
         [
@@ -61,7 +80,14 @@ impl Known {
         ]
     }
 
-    fn learn(&mut self, seen: &Seen) {
+    fn learn(&mut self, seen: &Seen, until: WallTime) {
+        self.until = until;
+        if seen.rate.is_some() {
+            self.rate_until = until;
+        }
+        if seen.loss.is_some() {
+            self.loss_until = until;
+        }
         let blend = |old: f64, new: f64| old + WEIGHT * (new - old);
         self.seen.rtt = seen.rtt.or(self.seen.rtt);
         // A flow that has little to send says nothing against its way, and more than before is more.
@@ -96,16 +122,17 @@ impl Measured {
         let key = (interface.into(), end.into());
         let until = WallTime(now.0.saturating_add(LIFETIME));
         self.known.retain(|_, known| known.until.0 > now.0);
-        let before = self.known.get(&key).map(Known::facts);
+        let before = self.known.get(&key).map(|known| known.at(now).facts());
         if before.is_none() && self.known.len() >= MAX_SEEN {
             let first = self.known.iter().min_by(|a, b| (a.1.until.0, a.0).cmp(&(b.1.until.0, b.0)));
             if let Some(first) = first.map(|(key, _)| key.clone()) {
                 self.known.remove(&first);
             }
         }
-        let known = self.known.entry(key).or_insert(Known { seen: Seen::default(), until });
-        known.learn(seen);
-        known.until = until;
+        let fresh = Known { seen: Seen::default(), until, rate_until: until, loss_until: until };
+        let known = self.known.entry(key).or_insert(fresh);
+        *known = known.at(now);
+        known.learn(seen, until);
         before != Some(known.facts())
     }
 
@@ -118,7 +145,7 @@ impl Measured {
             return;
         }
         let of_end = |((interface, to), known): (&(Box<str>, Box<str>), &Known)| {
-            (end == Some(&**to) && known.until.0 > now.0).then(|| node(interface, known))
+            (end == Some(&**to) && known.until.0 > now.0).then(|| node(interface, &known.at(now)))
         };
         let nodes: Vec<Node> = self.known.iter().filter_map(of_end).collect();
         for uid in held.iter().filter(|uid| !nodes.iter().any(|n| n.uid == **uid)) {
@@ -147,7 +174,7 @@ fn node(interface: &str, known: &Known) -> Node {
         properties,
         alternatives: vec![facts],
         priority: 0,
-        expires: Some(known.until),
+        expires: Some(known.ends()),
         description: "as connections of this program have seen it".into(),
         others: serde_json::Map::new(),
     }
@@ -196,6 +223,20 @@ mod tests {
         assert_eq!(learn(&rate(20.0)), Some(("measured_rate", 20.0)));
         assert_eq!(learn(&rate(8.0)), Some(("measured_rate", 17.0)));
         assert_eq!(learn(&rtt(5)), Some(("measured_rate", 17.0)));
+    }
+
+    #[test]
+    fn what_was_lost_once_is_not_kept_by_flows_that_say_nothing_of_it() {
+        let mut m = Measured::default();
+        let lossy = Seen { rate: Some(3e6), loss: Some(0.2), ..rtt(50) };
+        m.learn("eth0", "h", &lossy, NOW);
+        let facts = |m: &Measured, at| m.known.values().next().map(|k| k.at(at).facts());
+        m.learn("eth0", "h", &rtt(50), later(500));
+        assert_eq!(facts(&m, later(599)).and_then(|f| f[2]), Some(("measured_loss", 20.0)));
+        assert_eq!(facts(&m, later(600)), Some([Some(("measured_rtt", 50.0)), None, None]));
+        assert_eq!(m.known.values().next().map(Known::ends), Some(later(600)), "the node ends with the first of it");
+        assert!(m.learn("eth0", "h", &rtt(50), later(601)) || facts(&m, later(601)).is_some_and(|f| f[1].is_none()));
+        assert_eq!(m.known.values().next().map(Known::ends), Some(later(1201)));
     }
 
     #[test]

@@ -57,7 +57,8 @@ pub fn network_nodes(interfaces: &[Interface], domains: &[Provisioned]) -> Vec<N
 
 /// The uid of a domain's node. A name may be as long as a uid: what is longer has a number for its end.
 fn domain_uid(interface: &str, id: &str) -> String {
-    let uid = format!("{DOMAIN_PREFIX}{interface}-{id}");
+    // No interface has a colon in its name: the uid of one pair is no other's.
+    let uid = format!("{DOMAIN_PREFIX}{interface}:{id}");
     if uid.len() <= MAX_UID {
         return uid;
     }

@@ -13,8 +13,10 @@ use std::rc::Rc;
 pub const MAX_NODES: usize = 4096;
 /// How many rows are made; the rest is left out, and [`Rows::truncated`] says so.
 pub const MAX_ROWS: usize = 4096;
-/// How many steps along links are taken in search of rows.
-const MAX_STEPS: usize = 100_000;
+/// How often one node is compared with another, or stepped to, in search of rows.
+const MAX_STEPS: usize = 2_000_000;
+/// How many properties are copied into rows, those of intermediate results included: long paths cost more than short ones.
+const MAX_COPIES: usize = 400_000;
 
 /// What is known, by uid.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,10 +156,14 @@ impl Cib {
     pub fn rows(&self, now: WallTime) -> Rows {
         let nodes: Vec<&Node> = self.nodes.values().filter(|n| n.counts(now)).collect();
         let until = nodes.iter().filter_map(|n| n.expires).min();
-        let mut walk = Walk { linked: links(&nodes), nodes, rows: Vec::new(), steps: 0, truncated: false };
+        let (linked, truncated) = links(&nodes);
+        let on_path = vec![false; nodes.len()];
+        let mut walk = Walk { linked, nodes, on_path, rows: Vec::new(), steps: 0, copies: 0, truncated };
         for root in 0..walk.nodes.len() {
             if walk.nodes[root].root {
+                walk.on_path[root] = true;
                 walk.paths(&mut vec![root]);
+                walk.on_path[root] = false;
             }
         }
         walk.extend();
@@ -166,8 +172,8 @@ impl Cib {
     }
 }
 
-/// For each node, the nodes that link to it, in the order of their uids.
-fn links(nodes: &[&Node]) -> Vec<Vec<usize>> {
+/// For each node, the nodes that link to it, in the order of their uids; and whether there was more to compare than is.
+fn links(nodes: &[&Node]) -> (Vec<Vec<usize>>, bool) {
     let with_uid = |node: &Node| -> Vec<NeatArray> {
         let uid = NeatProperty::new("uid", node.uid.as_str());
         let add = |array: &NeatArray| {
@@ -204,10 +210,15 @@ fn links(nodes: &[&Node]) -> Vec<Vec<usize>> {
         Rc::new(exact.chain(untold.get(key).into_iter().flatten()).copied().collect())
     };
     let mut linked: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    let mut steps = 0;
     for (linker, node) in nodes.iter().enumerate().filter(|(_, n)| n.link) {
         let mut found = BTreeSet::new();
         for entry in &node.matches {
             for &target in candidates(entry).iter() {
+                steps += targets[target].len();
+                if steps > MAX_STEPS {
+                    return (linked, true);
+                }
                 if target != linker && targets[target].iter().any(|array| entry.is_subset_of(array)) {
                     found.insert(target);
                 }
@@ -215,33 +226,37 @@ fn links(nodes: &[&Node]) -> Vec<Vec<usize>> {
         }
         found.into_iter().for_each(|target| linked[target].push(linker));
     }
-    linked
+    (linked, false)
 }
 
 struct Walk<'a> {
     nodes: Vec<&'a Node>,
     linked: Vec<Vec<usize>>,
+    on_path: Vec<bool>,
     rows: Vec<Row>,
     steps: usize,
+    copies: usize,
     truncated: bool,
 }
 
 impl Walk<'_> {
     /// Makes the rows of every path that goes on from `path` as far as it can, visiting no node twice.
     fn paths(&mut self, path: &mut Vec<usize>) {
-        self.steps += 1;
         let Some(&end) = path.last() else { return };
+        self.steps += 1 + self.linked[end].len();
         if self.truncated || self.steps > MAX_STEPS || self.rows.len() >= MAX_ROWS {
             self.truncated = true;
             return;
         }
         let mut is_end = true;
-        for next in self.linked[end].clone() {
-            if !path.contains(&next) {
+        for at in 0..self.linked[end].len() {
+            let next = self.linked[end][at];
+            if !self.truncated && !core::mem::replace(&mut self.on_path[next], true) {
                 is_end = false;
                 path.push(next);
                 self.paths(path);
                 path.pop();
+                self.on_path[next] = false;
             }
         }
         if is_end {
@@ -255,6 +270,14 @@ impl Walk<'_> {
         let mut joined = vec![NeatArray::new()];
         for &i in path {
             let alternatives = &self.nodes[i].alternatives;
+            let (had, more) = (joined.iter().map(NeatArray::len), alternatives.iter().map(NeatArray::len));
+            let (had, more) = (had.sum::<usize>(), more.sum::<usize>());
+            let copied = had.saturating_mul(alternatives.len()).saturating_add(more.saturating_mul(joined.len()));
+            self.copies = self.copies.saturating_add(copied.max(1));
+            if self.copies > MAX_COPIES {
+                self.truncated = true;
+                return;
+            }
             if joined.len().saturating_mul(alternatives.len()) + self.rows.len() > MAX_ROWS {
                 self.truncated = true;
                 return;
@@ -275,8 +298,19 @@ impl Walk<'_> {
         for node in self.nodes.iter().filter(|n| !n.link && !n.root) {
             for at in 0..base {
                 let row = &self.rows[at];
+                self.steps += 1;
+                if self.steps > MAX_STEPS {
+                    self.truncated = true;
+                    return;
+                }
                 if !node.matches.iter().any(|entry| entry.is_subset_of(&row.properties)) {
                     continue;
+                }
+                let more: usize = node.alternatives.iter().map(|a| a.len() + row.properties.len()).sum();
+                self.copies = self.copies.saturating_add(more);
+                if self.copies > MAX_COPIES {
+                    self.truncated = true;
+                    return;
                 }
                 let path = row.path.clone();
                 let over = |alternative: &NeatArray| {

@@ -315,6 +315,33 @@ fn more_news_than_there_is_room_for_leaves_the_latest() {
     assert!(manager.rows(NOW).rows.len() <= MAX_ROWS);
 }
 
+/// Nodes that all link to each other have more paths than can be counted, each as long as there are nodes. The bound is on what is
+/// compared and copied, not on time: this ends at once, or not at all.
+#[test]
+fn nodes_that_all_link_to_each_other_do_not_keep_it_busy() {
+    let mut manager = Manager::default();
+    let node = |json| Node::from_json(json, "", "", NOW).unwrap().0;
+    for i in 0..5 {
+        manager.insert_node(
+            node(json!({"uid": format!("r{i}"), "root": true, "properties": {"interface": {"value": i}}})),
+            NOW,
+        );
+    }
+    assert!(!manager.rows(NOW).truncated);
+    for i in 0..900 {
+        let (uid, key) = (format!("l{i}"), format!("b{i}"));
+        manager.insert_node(
+            node(json!({"uid": uid, "link": true, "match": [{}], "properties": {key: {"value": 1}}})),
+            NOW,
+        );
+    }
+    let rows = manager.rows(NOW);
+    let properties: usize = rows.rows.iter().map(|r| r.properties.len()).sum();
+    assert!(rows.truncated && properties <= 400_000, "{} rows, {properties} properties", rows.rows.len());
+    let requests = Requests::from_text(r#"[{"transport": {"value": "TCP"}}]"#).unwrap();
+    assert!(manager.decide(&requests, NOW).is_ok());
+}
+
 #[test]
 fn an_explanation_names_every_step() {
     let policies = json!([

@@ -273,7 +273,7 @@ fn a_domain_is_known_from_its_advertisement_to_the_end_of_its_lifetime() {
     assert_eq!(all[0].expires, WallTime(Host::wall(10).0 + Duration::from_secs(1600)));
     let nodes = network_nodes(&[interface(&["2001:db8:1::7", "2001:db8:9::7"])], &all);
     let uids: Vec<&str> = nodes.iter().map(|n| n.uid.as_str()).collect();
-    assert_eq!(uids, ["pvd-wlan0-a.example", "interface-wlan0"]);
+    assert_eq!(uids, ["pvd-wlan0:a.example", "interface-wlan0"]);
     let rows = |i: usize| nodes[i].alternatives.iter().map(|a| a.get("local_ip").map(|p| p.value.clone()));
     assert_eq!(rows(0).collect::<Vec<_>>(), [Some("2001:db8:1::7".into())]);
     assert_eq!(rows(1).collect::<Vec<_>>(), [Some("2001:db8:9::7".into())], "no address has two rows");
