@@ -153,14 +153,10 @@ impl<N: Net> Engine<N> {
             }
             Io::Stream { quic, stream } => {
                 let Some(q) = self.quics.get_mut(quic) else { return Err(closed(c.error())) };
-                let outcome = q.conn.read(stream, buf.len());
+                let outcome = q.conn.read(stream, buf);
                 let lost = q.lost.clone();
                 let r = match outcome {
-                    ReadOutcome::Data(d) => {
-                        let n = d.len().min(buf.len());
-                        buf[..n].copy_from_slice(&d[..n]);
-                        Ok(Some(n))
-                    }
+                    ReadOutcome::Data(n) => Ok(Some(n)),
                     ReadOutcome::Blocked => match lost {
                         None => Ok(None),
                         // A stream that has not ended before its session was cut short, however politely that ended.

@@ -122,8 +122,8 @@ pub enum Event {
 /// What a read found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadOutcome {
-    /// Some bytes.
-    Data(Bytes),
+    /// So many bytes.
+    Data(usize),
     /// Nothing now.
     Blocked,
     /// The peer has finished the stream.
@@ -221,8 +221,8 @@ pub trait ConnectionApi {
     fn stop(&mut self, stream: StreamId, code: u64);
     /// Whether the peer has abandoned its direction, and with which code; after that the stream cannot be read any more.
     fn received_reset(&mut self, stream: StreamId) -> Option<u64>;
-    /// Reads up to `max` bytes in order.
-    fn read(&mut self, stream: StreamId, max: usize) -> ReadOutcome;
+    /// Reads as many bytes as are there and fit, in order.
+    fn read(&mut self, stream: StreamId, buf: &mut [u8]) -> ReadOutcome;
     /// How many streams of this direction the peer may have open at once. What it was allowed before stays allowed.
     fn set_peer_streams(&mut self, direction: Direction, count: u32);
     /// Higher goes first; 0 is the default.

@@ -330,6 +330,8 @@ pub struct Connection {
     epoch: Epoch,
     /// See [`ConnectionApi::set_send_window`].
     window: u64,
+    /// How streams ended whose last bytes were read together with that: the next read says it.
+    ended: Vec<(StreamId, ReadOutcome)>,
 }
 
 impl core::fmt::Debug for Connection {
@@ -340,7 +342,7 @@ impl core::fmt::Debug for Connection {
 
 impl Connection {
     fn new(inner: q::Connection, epoch: Epoch) -> Self {
-        Self { inner, epoch, window: Tuning::SEND_WINDOW_MIN }
+        Self { inner, epoch, window: Tuning::SEND_WINDOW_MIN, ended: Vec::new() }
     }
 
     fn handshake(&self) -> Option<Box<HandshakeData>> {
@@ -435,6 +437,7 @@ impl ConnectionApi for Connection {
     }
 
     fn stop(&mut self, stream: StreamId, c: u64) {
+        self.ended.retain(|(s, _)| *s != stream);
         if self.may_receive(stream) {
             let _ = self.inner.recv_stream(stream.0).stop(code(c));
         }
@@ -444,26 +447,49 @@ impl ConnectionApi for Connection {
         if !self.may_receive(stream) {
             return None;
         }
+        if let Some((_, ReadOutcome::Reset(code))) = self.ended.iter().find(|(s, _)| *s == stream) {
+            return Some(*code);
+        }
         Some(self.inner.recv_stream(stream.0).received_reset().ok()??.into_inner())
     }
 
-    fn read(&mut self, stream: StreamId, max: usize) -> ReadOutcome {
+    fn read(&mut self, stream: StreamId, buf: &mut [u8]) -> ReadOutcome {
         if !self.may_receive(stream) {
             return ReadOutcome::Closed;
+        }
+        if let Some(i) = self.ended.iter().position(|(s, _)| *s == stream) {
+            return self.ended.swap_remove(i).1;
         }
         let mut recv = self.inner.recv_stream(stream.0);
         let Ok(mut chunks) = recv.read(true) else {
             return ReadOutcome::Closed;
         };
-        let outcome = match chunks.next(max) {
-            Ok(Some(chunk)) => ReadOutcome::Data(chunk.bytes),
-            Ok(None) => ReadOutcome::End,
-            Err(q::ReadError::Blocked) => ReadOutcome::Blocked,
-            Err(q::ReadError::Reset(c)) => ReadOutcome::Reset(c.into_inner()),
+        let (mut some, mut filled) = (false, 0);
+        let last = loop {
+            match chunks.next(buf.len() - filled) {
+                Ok(Some(chunk)) => {
+                    some = true;
+                    buf[filled..][..chunk.bytes.len()].copy_from_slice(&chunk.bytes);
+                    filled += chunk.bytes.len();
+                    if filled == buf.len() {
+                        break ReadOutcome::Blocked;
+                    }
+                }
+                Ok(None) => break ReadOutcome::End,
+                Err(q::ReadError::Blocked) => break ReadOutcome::Blocked,
+                Err(q::ReadError::Reset(c)) => break ReadOutcome::Reset(c.into_inner()),
+            }
         };
         // Whether credit must be sent is found out by poll_transmit, which the caller drains anyway.
         let _ = chunks.finalize();
-        outcome
+        if !some {
+            return last;
+        }
+        // quinn-proto says once that a stream has ended, and knows it no more.
+        if last != ReadOutcome::Blocked {
+            self.ended.push((stream, last));
+        }
+        ReadOutcome::Data(filled)
     }
 
     fn set_peer_streams(&mut self, direction: Direction, count: u32) {

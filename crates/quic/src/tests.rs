@@ -164,6 +164,44 @@ impl Pair {
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// What a read into a buffer of `room` bytes says, and what it wrote there.
+fn read(conn: &mut Connection, stream: StreamId, room: usize) -> (ReadOutcome, Vec<u8>) {
+    let mut buf = vec![0; room];
+    let outcome = conn.read(stream, &mut buf);
+    buf.truncate(if let ReadOutcome::Data(n) = outcome { n } else { 0 });
+    (outcome, buf)
+}
+
+#[test]
+fn a_read_takes_what_many_packets_brought_and_the_end_is_said_by_the_next() {
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    let sent: Vec<u8> = (0..20_000u32).map(|i| i as u8).collect();
+    for (end, outcome) in [(true, ReadOutcome::End), (false, ReadOutcome::Reset(7))] {
+        let stream = pair.client().open(Direction::One).expect("allowed");
+        assert_eq!(pair.client().write(stream, &sent), Ok(sent.len()));
+        pair.run(SECOND);
+        let theirs = pair.server().accept(Direction::One).expect("opened");
+        assert_eq!(read(pair.server(), theirs, 0).0, ReadOutcome::Data(0));
+        if end {
+            pair.client().finish(stream);
+            pair.run(SECOND);
+            let (first, bytes) = read(pair.server(), theirs, 15_000);
+            assert_eq!((first, &bytes[..]), (ReadOutcome::Data(15_000), &sent[..15_000]));
+            let (second, bytes) = read(pair.server(), theirs, 15_000);
+            assert_eq!((second, &bytes[..]), (ReadOutcome::Data(5_000), &sent[15_000..]));
+        } else {
+            assert_eq!(read(pair.server(), theirs, 30_000).0, ReadOutcome::Data(20_000));
+            assert_eq!(read(pair.server(), theirs, 30_000).0, ReadOutcome::Blocked);
+            assert_eq!(read(pair.server(), theirs, 0).0, ReadOutcome::Blocked);
+            pair.client().reset(stream, 7);
+            pair.run(SECOND);
+        }
+        assert_eq!(read(pair.server(), theirs, 100).0, outcome);
+        assert_eq!(read(pair.server(), theirs, 100).0, ReadOutcome::Closed);
+    }
+}
+
 #[test]
 fn streams_carry_bytes_both_ways_and_end() {
     let mut pair = Pair::new(1, &[]);
@@ -179,14 +217,14 @@ fn streams_carry_bytes_both_ways_and_end() {
     pair.run(SECOND);
     let theirs = pair.server().accept(Direction::Both).expect("opened");
     assert_eq!(theirs.number(), stream.number());
-    assert_eq!(pair.server().read(theirs, 100), ReadOutcome::Data("ping".into()));
-    assert_eq!(pair.server().read(theirs, 100), ReadOutcome::End);
+    assert_eq!(read(pair.server(), theirs, 100), (ReadOutcome::Data(4), b"ping".to_vec()));
+    assert_eq!(read(pair.server(), theirs, 100).0, ReadOutcome::End);
     assert_eq!(pair.server().write(theirs, b"pong"), Ok(4));
     pair.server().finish(theirs);
     pair.run(SECOND);
-    assert_eq!(pair.client().read(stream, 2), ReadOutcome::Data("po".into()));
-    assert_eq!(pair.client().read(stream, 100), ReadOutcome::Data("ng".into()));
-    assert_eq!(pair.client().read(stream, 100), ReadOutcome::End);
+    assert_eq!(read(pair.client(), stream, 2), (ReadOutcome::Data(2), b"po".to_vec()));
+    assert_eq!(read(pair.client(), stream, 100), (ReadOutcome::Data(2), b"ng".to_vec()));
+    assert_eq!(read(pair.client(), stream, 100).0, ReadOutcome::End);
     assert!(pair.client.events.contains(&Event::Finished(stream)));
 }
 
@@ -215,7 +253,7 @@ fn asking_for_the_wrong_direction_is_an_answer_and_not_a_panic() {
     let mut pair = Pair::new(1, &[]);
     pair.run(SECOND);
     let ours = pair.client().open(Direction::One).expect("allowed");
-    assert_eq!(pair.client().read(ours, 10), ReadOutcome::Closed);
+    assert_eq!(read(pair.client(), ours, 10).0, ReadOutcome::Closed);
     pair.client().stop(ours, 1);
     assert_eq!(pair.client().write(ours, b"x"), Ok(1));
     pair.run(SECOND);
