@@ -4,9 +4,8 @@
 //! all candidates share costs little more than it would for one. Columns of rows stay where they are until something
 //! changes them, and for as long it is known which policies find them.
 
-use super::Prop;
 use super::column::{Column, Mask, WIDTH, for_bits};
-use super::index::{Index, RuleId};
+use super::index::{Effect, Index, NONE, RuleId, Wish};
 use super::intern::{Interner, Key, Val};
 use super::rows::RowColumn;
 use crate::manager::document::SECURITY;
@@ -86,12 +85,29 @@ pub(super) struct Scratch {
     pending: Vec<u64>,
     /// For a rule that a column of rows was found by, its place among those.
     posts: Vec<u32>,
+    /// Who has what a shared wish wants: when that was looked at, and the candidates.
+    having: Vec<(u64, Mask)>,
+    /// Counts the times since when it may be another.
+    since: u64,
+    /// For each lane what is to be added there, in order.
+    lanes: Vec<Vec<Step>>,
+    /// The lanes where something is.
+    waiting: Vec<u32>,
+}
+
+/// What is to be added to some candidates.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    mask: Mask,
+    /// The number of the effect.
+    effect: u32,
 }
 
 impl Scratch {
     /// Begins with a block.
     pub(super) fn begin(&mut self, block: &Block, keys: usize) {
         self.turn = self.turn.wrapping_add(1);
+        self.since += 1;
         if self.turn == 0 || self.slots.len() < keys {
             self.slots.clear();
             self.slots.resize(keys.next_power_of_two() * 2, (0, 0));
@@ -111,6 +127,37 @@ impl Scratch {
     #[inline]
     fn pend(&mut self, rule: RuleId) {
         self.pending[rule as usize / 64] |= 1u64 << (rule % 64);
+    }
+
+    /// Makes room for a table, in which nothing is pending yet.
+    fn ready(&mut self, index: &Index) {
+        self.pending.clear();
+        self.pending.resize(index.len().div_ceil(64), 0);
+        if self.posts.len() < index.len() {
+            self.posts.resize(index.len(), 0);
+        }
+        if self.having.len() < index.shared() {
+            self.having.resize(index.shared(), (0, 0));
+        }
+        if self.lanes.len() < index.lanes().len() {
+            self.lanes.resize_with(index.lanes().len(), Vec::new);
+        }
+        // Whatever an overflow left.
+        self.waiting.drain(..).for_each(|lane| self.lanes[lane as usize].clear());
+    }
+
+    /// Lets an effect on the candidates of `mask` wait. What is the same for others is joined to the one before.
+    #[inline]
+    fn wait(&mut self, lane: u32, effect: u32, mask: Mask) {
+        let steps = &mut self.lanes[lane as usize];
+        match steps.last_mut() {
+            Some(last) if last.effect == effect && last.mask & mask == 0 => last.mask |= mask,
+            Some(_) => steps.push(Step { mask, effect }),
+            None => {
+                steps.push(Step { mask, effect });
+                self.waiting.push(lane);
+            }
+        }
     }
 }
 
@@ -184,11 +231,7 @@ impl Block {
             return Ok(());
         }
         scratch.begin(self, interner.keys());
-        scratch.pending.clear();
-        scratch.pending.resize(index.len().div_ceil(64), 0);
-        if scratch.posts.len() < index.len() {
-            scratch.posts.resize(index.len(), 0);
-        }
+        scratch.ready(index);
         for &rule in index.always() {
             scratch.pend(rule);
         }
@@ -222,25 +265,65 @@ impl Block {
                 self.fire(index, rule, mask, interner, scratch)?;
             }
         }
+        self.settle(index, interner, scratch);
         Ok(())
     }
 
     /// The candidates that a rule matches.
     #[inline]
-    fn matching(&self, index: &Index, rule: RuleId, interner: &Interner, scratch: &Scratch) -> Mask {
+    fn matching(&self, index: &Index, rule: RuleId, interner: &Interner, scratch: &mut Scratch) -> Mask {
         let mut mask = self.alive;
-        for (i, &(key, val)) in index.wanted(rule).iter().enumerate() {
-            let Some(slot) = scratch.slot(key) else { return 0 };
-            mask &= match &self.columns[slot] {
-                // A rule is tried that is filed under another key only where that key found it; so this one did.
-                Held::Rows(rows) if i == 0 => rows.posts[scratch.posts[rule as usize] as usize].1,
-                column => column.matching(val, mask, interner),
-            };
+        for (i, wish) in index.wanted(rule).iter().enumerate() {
+            // Nothing that the table does changes who has it.
+            let known = scratch.having.get(wish.shared as usize).filter(|having| having.0 == scratch.since);
+            if let Some(having) = known {
+                mask &= having.1;
+            } else {
+                let Some(slot) = scratch.slot(wish.key) else { return 0 };
+                mask &= match &self.columns[slot] {
+                    // A rule is tried that is filed under another key only where that key found it; so this one did.
+                    Held::Rows(rows) if i == 0 => rows.posts[scratch.posts[rule as usize] as usize].1,
+                    column if wish.shared != NONE => {
+                        let all = column.matching(wish.val, self.alive, interner);
+                        scratch.having[wish.shared as usize] = (scratch.since, all);
+                        all
+                    }
+                    column => column.matching(wish.val, mask, interner),
+                };
+            }
             if mask == 0 {
                 return 0;
             }
         }
         mask
+    }
+
+    /// Adds what has waited, in order. It changes keys that no rule of the table reads, so that it comes to the same
+    /// whenever it is done.
+    fn settle(&mut self, index: &Index, interner: &mut Interner, scratch: &mut Scratch) {
+        while let Some(lane) = scratch.waiting.pop() {
+            let mut steps = std::mem::take(&mut scratch.lanes[lane as usize]);
+            let key = index.lanes()[lane as usize];
+            let slot = self.slot(key, scratch);
+            for step in steps.drain(..) {
+                let (mask, alive) = (step.mask & self.alive, self.alive);
+                if mask != 0 {
+                    let clash = self.own(slot).add(index.effect(step.effect), mask, alive, interner, |_, _| ());
+                    self.alive &= !clash;
+                }
+            }
+            scratch.lanes[lane as usize] = steps;
+        }
+    }
+
+    /// The place of the column of a key, which is made if there is none.
+    #[inline]
+    fn slot(&mut self, key: Key, scratch: &mut Scratch) -> usize {
+        scratch.slot(key).unwrap_or_else(|| {
+            let slot = self.column(key);
+            scratch.slots[key as usize] = (scratch.turn, slot as u32);
+            slot
+        })
     }
 
     fn fire(
@@ -253,7 +336,7 @@ impl Block {
     ) -> Result<(), Overflow> {
         if index.replaces(rule) {
             let security = interner.known_key(SECURITY);
-            for &(key, _) in index.wanted(rule) {
+            for &Wish { key, .. } in index.wanted(rule) {
                 if let Some(slot) = scratch.slot(key) {
                     let column = self.own(slot);
                     // What a program requires for its security stays.
@@ -268,7 +351,10 @@ impl Block {
             0 => self.alive &= !mask,
             1 => self.add(index, index.only(rule), mask, cursor, interner, scratch),
             several => {
-                let masks = self.branch(mask, several)?;
+                // Those that come into being have what the first ones have.
+                self.settle(index, interner, scratch);
+                let masks = self.branch(mask & self.alive, several)?;
+                scratch.since += 1;
                 for (which, mask) in masks.into_iter().enumerate() {
                     self.add(index, index.alternative(rule, which), mask, cursor, interner, scratch);
                 }
@@ -320,33 +406,30 @@ impl Block {
         Ok(masks)
     }
 
-    /// Adds properties to the candidates of `mask`; those that clash die.
+    /// Adds properties to the candidates of `mask`, or lets them wait; those that clash die.
     #[inline]
     fn add(
         &mut self,
         index: &Index,
-        properties: &[(Key, Prop)],
+        effects: &[Effect],
         mask: Mask,
         cursor: RuleId,
         interner: &mut Interner,
         scratch: &mut Scratch,
     ) {
-        for (key, prop) in properties {
+        for Effect { key, lane, same, prop } in effects {
+            if self.apart == Some(*key) {
+                self.apart = None;
+            }
+            if *lane != NONE {
+                scratch.wait(*lane, *same, mask);
+                continue;
+            }
             let mask = mask & self.alive;
             if mask == 0 {
                 return;
             }
-            let slot = match scratch.slot(*key) {
-                Some(slot) => slot,
-                None => {
-                    let slot = self.column(*key);
-                    scratch.slots[*key as usize] = (scratch.turn, slot as u32);
-                    slot
-                }
-            };
-            if self.apart == Some(*key) {
-                self.apart = None;
-            }
+            let slot = self.slot(*key, scratch);
             let (known, alive) = (index.knows(*key), self.alive);
             let clash = self.own(slot).add(prop, mask, alive, interner, |val, interner| {
                 if known {

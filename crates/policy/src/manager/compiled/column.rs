@@ -23,6 +23,13 @@ pub(super) fn for_bits(mask: Mask, mut f: impl FnMut(usize)) {
     }
 }
 
+/// Whether a candidate is in a set.
+#[inline]
+pub(super) fn holds(mask: Mask, bit: usize) -> bool {
+    let half = if bit & 64 == 0 { mask as u64 } else { (mask >> 64) as u64 };
+    half >> (bit & 63) & 1 == 1
+}
+
 /// The lowest candidate of a set that is not empty.
 #[inline]
 pub(super) fn lowest(mask: Mask) -> usize {
@@ -334,16 +341,24 @@ impl Column {
         }
     }
 
+    #[inline]
     fn cell(&self, bit: usize) -> Cell {
-        if self.odd >> bit & 1 == 0 { self.shared } else { self.cells[bit] }
+        if holds(self.odd, bit) { self.cells[bit] } else { self.shared }
+    }
+
+    /// The value of a candidate that has one.
+    #[inline]
+    pub(super) fn value(&self, bit: usize) -> Val {
+        self.cell(bit).value
     }
 
     /// The property of a candidate.
+    #[inline]
     pub(super) fn prop(&self, bit: usize) -> Option<Prop> {
-        (self.has >> bit & 1 == 1).then(|| {
+        holds(self.has, bit).then(|| {
             let Cell { value, precedence } = self.cell(bit);
             let score = if self.scored { self.scores[bit] } else { 0.0 };
-            Prop { score, value, precedence, evaluated: self.evaluated >> bit & 1 == 1 }
+            Prop { score, value, precedence, evaluated: holds(self.evaluated, bit) }
         })
     }
 
