@@ -222,7 +222,7 @@ fn a_connection_that_was_silent_for_long_is_looked_at_again() {
         let mut town = town(seed);
         mobile(&mut town);
         advise(&mut town, &[avoid_slow()]);
-        let flow = town.open_by_name(&Ask::over(&[Stack::TlsTcp]), Manner::default());
+        let flow = town.open_by_name(&Ask::over(&[Stack::Tls]), Manner::default());
         assert!(town.play.run_until(30 * S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
         town.play.run_for(300 * S);
         slow_down(&mut town, Duration::from_millis(250));

@@ -7,7 +7,7 @@
 use super::column::{Column, Mask, WIDTH, for_bits};
 use super::index::{Effect, Index, NONE, RuleId, Wish};
 use super::intern::{Interner, Key, Val};
-use super::rows::RowColumn;
+use super::rows::{Group, RowColumn, Step};
 use crate::manager::document::SECURITY;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -89,18 +89,29 @@ pub(super) struct Scratch {
     having: Vec<(u64, Mask)>,
     /// Counts the times since when it may be another.
     since: u64,
-    /// For each lane what is to be added there, in order.
-    lanes: Vec<Vec<Step>>,
+    /// For each lane what is to be added there.
+    lanes: Vec<Lane>,
     /// The lanes where something is.
     waiting: Vec<u32>,
+    /// The groups that fire.
+    firing: Vec<Firing>,
 }
 
-/// What is to be added to some candidates.
-#[derive(Clone, Copy, Debug)]
-struct Step {
+/// What waits for one key.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    /// What single rules add, in order.
+    steps: Vec<Step>,
+    /// What groups of them add, in order.
+    grouped: Vec<Step>,
+}
+
+/// A group of policies that fires on these candidates.
+#[derive(Clone, Debug)]
+struct Firing {
+    column: Arc<RowColumn>,
+    group: usize,
     mask: Mask,
-    /// The number of the effect.
-    effect: u32,
 }
 
 impl Scratch {
@@ -140,24 +151,23 @@ impl Scratch {
             self.having.resize(index.shared(), (0, 0));
         }
         if self.lanes.len() < index.lanes().len() {
-            self.lanes.resize_with(index.lanes().len(), Vec::new);
+            self.lanes.resize_with(index.lanes().len(), Lane::default);
         }
         // Whatever an overflow left.
-        self.waiting.drain(..).for_each(|lane| self.lanes[lane as usize].clear());
+        for lane in self.waiting.drain(..) {
+            self.lanes[lane as usize].steps.clear();
+        }
+        self.firing.clear();
     }
 
-    /// Lets an effect on the candidates of `mask` wait. What is the same for others is joined to the one before.
+    /// Lets an effect on the candidates of `mask` wait.
     #[inline]
-    fn wait(&mut self, lane: u32, effect: u32, mask: Mask) {
-        let steps = &mut self.lanes[lane as usize];
-        match steps.last_mut() {
-            Some(last) if last.effect == effect && last.mask & mask == 0 => last.mask |= mask,
-            Some(_) => steps.push(Step { mask, effect }),
-            None => {
-                steps.push(Step { mask, effect });
-                self.waiting.push(lane);
-            }
+    fn wait(&mut self, lane: u32, step: Step) {
+        let steps = &mut self.lanes[lane as usize].steps;
+        if steps.is_empty() {
+            self.waiting.push(lane);
         }
+        steps.push(step);
     }
 }
 
@@ -244,6 +254,15 @@ impl Block {
                             scratch.posts[*rule as usize] = place;
                         }
                     }
+                    for (group, Group { rules, rows: wanted, .. }) in rows.groups.iter().enumerate() {
+                        let mut mask = wanted & self.alive;
+                        for wish in &index.wanted(rules[0])[1..] {
+                            mask &= self.having(wish, mask, interner, scratch);
+                        }
+                        if mask != 0 {
+                            scratch.firing.push(Firing { column: rows.clone(), group, mask });
+                        }
+                    }
                 }
                 Held::Own(column) if index.knows(column.key) => column.values(self.alive, |val, _| {
                     index.triggered(column.key, val, interner, |rule| scratch.pend(rule));
@@ -265,7 +284,7 @@ impl Block {
                 self.fire(index, rule, mask, interner, scratch)?;
             }
         }
-        self.settle(index, interner, scratch);
+        self.settle(index, RuleId::MAX, interner, scratch);
         Ok(())
     }
 
@@ -274,23 +293,11 @@ impl Block {
     fn matching(&self, index: &Index, rule: RuleId, interner: &Interner, scratch: &mut Scratch) -> Mask {
         let mut mask = self.alive;
         for (i, wish) in index.wanted(rule).iter().enumerate() {
-            // Nothing that the table does changes who has it.
-            let known = scratch.having.get(wish.shared as usize).filter(|having| having.0 == scratch.since);
-            if let Some(having) = known {
-                mask &= having.1;
-            } else {
-                let Some(slot) = scratch.slot(wish.key) else { return 0 };
-                mask &= match &self.columns[slot] {
-                    // A rule is tried that is filed under another key only where that key found it; so this one did.
-                    Held::Rows(rows) if i == 0 => rows.posts[scratch.posts[rule as usize] as usize].1,
-                    column if wish.shared != NONE => {
-                        let all = column.matching(wish.val, self.alive, interner);
-                        scratch.having[wish.shared as usize] = (scratch.since, all);
-                        all
-                    }
-                    column => column.matching(wish.val, mask, interner),
-                };
-            }
+            mask &= match scratch.slot(wish.key).map(|slot| &self.columns[slot]) {
+                // A rule is tried that is filed under another key only where that key found it; so this one did.
+                Some(Held::Rows(rows)) if i == 0 => rows.posts[scratch.posts[rule as usize] as usize].1,
+                _ => self.having(wish, mask, interner, scratch),
+            };
             if mask == 0 {
                 return 0;
             }
@@ -298,22 +305,99 @@ impl Block {
         mask
     }
 
-    /// Adds what has waited, in order. It changes keys that no rule of the table reads, so that it comes to the same
-    /// whenever it is done.
-    fn settle(&mut self, index: &Index, interner: &mut Interner, scratch: &mut Scratch) {
-        while let Some(lane) = scratch.waiting.pop() {
-            let mut steps = std::mem::take(&mut scratch.lanes[lane as usize]);
-            let key = index.lanes()[lane as usize];
-            let slot = self.slot(key, scratch);
-            for step in steps.drain(..) {
-                let (mask, alive) = (step.mask & self.alive, self.alive);
-                if mask != 0 {
-                    let clash = self.own(slot).add(index.effect(step.effect), mask, alive, interner, |_, _| ());
-                    self.alive &= !clash;
+    /// The candidates that have what is wished for; those outside `among` do not matter.
+    #[inline]
+    fn having(&self, wish: &Wish, among: Mask, interner: &Interner, scratch: &mut Scratch) -> Mask {
+        let Wish { key, val, shared } = *wish;
+        let within = |among: Mask, scratch: &Scratch| {
+            scratch.slot(key).map_or(0, |slot| self.columns[slot].matching(val, among, interner))
+        };
+        if shared == NONE {
+            return within(among, scratch);
+        }
+        // Nothing that the table does changes who has it.
+        let (since, having) = scratch.having[shared as usize];
+        if since == scratch.since {
+            return having;
+        }
+        let having = within(self.alive, scratch);
+        scratch.having[shared as usize] = (scratch.since, having);
+        having
+    }
+
+    /// Adds what has waited, in order, of rules before `end`. It changes keys that no rule of the table reads, so that it
+    /// comes to the same whenever it is done.
+    fn settle(&mut self, index: &Index, end: RuleId, interner: &mut Interner, scratch: &mut Scratch) {
+        let Scratch { lanes, waiting, firing, .. } = scratch;
+        for Firing { column, group, mask } in &*firing {
+            for (lane, steps) in &column.groups[*group].steps {
+                let Lane { steps: single, grouped } = &mut lanes[*lane as usize];
+                if single.is_empty() && grouped.is_empty() {
+                    waiting.push(*lane);
+                }
+                let sorted = grouped.is_empty();
+                let wanted = steps.iter().filter(|step| step.mask & mask != 0 && step.rule < end);
+                grouped.extend(wanted.map(|step| Step { mask: step.mask & mask, ..*step }));
+                if !sorted {
+                    grouped.sort_by_key(|step| step.rule);
                 }
             }
-            scratch.lanes[lane as usize] = steps;
         }
+        firing.clear();
+        while let Some(lane) = scratch.waiting.pop() {
+            let mut held = std::mem::take(&mut scratch.lanes[lane as usize]);
+            if !(held.steps.is_empty() && held.grouped.is_empty()) {
+                self.settle_lane(index, lane, &held, interner, scratch);
+            }
+            held.steps.clear();
+            held.grouped.clear();
+            scratch.lanes[lane as usize] = held;
+        }
+    }
+
+    fn settle_lane(
+        &mut self,
+        index: &Index,
+        lane: u32,
+        Lane { steps, grouped }: &Lane,
+        interner: &mut Interner,
+        scratch: &mut Scratch,
+    ) {
+        let key = index.lanes()[lane as usize];
+        if self.apart == Some(key) {
+            self.apart = None;
+        }
+        let slot = self.slot(key, scratch);
+        let mut alive = self.alive;
+        let column = self.own(slot);
+        let (mut single, mut grouped) = (steps.iter().peekable(), grouped.iter().peekable());
+        // Steps that are the same for others are one.
+        let mut joined: Option<Step> = None;
+        loop {
+            let step = match (single.peek(), grouped.peek()) {
+                (Some(a), Some(b)) if a.rule < b.rule => single.next(),
+                (_, Some(_)) => grouped.next(),
+                (_, None) => single.next(),
+            };
+            match (&mut joined, step) {
+                (Some(last), Some(step)) if last.effect == step.effect && last.mask & step.mask == 0 => {
+                    last.mask |= step.mask;
+                    continue;
+                }
+                _ => {}
+            }
+            if let Some(Step { mask, effect, .. }) = joined {
+                let mask = mask & alive;
+                if mask != 0 {
+                    alive &= !column.add(index.effect(effect), mask, alive, interner, |_, _| ());
+                }
+            }
+            joined = step.copied();
+            if joined.is_none() {
+                break;
+            }
+        }
+        self.alive = alive;
     }
 
     /// The place of the column of a key, which is made if there is none.
@@ -351,8 +435,14 @@ impl Block {
             0 => self.alive &= !mask,
             1 => self.add(index, index.only(rule), mask, cursor, interner, scratch),
             several => {
+                // Groups know of the candidates that there were in the beginning.
+                let firing = std::mem::take(&mut scratch.firing);
+                for Firing { column, group, .. } in &firing {
+                    column.groups[*group].rules.iter().filter(|r| **r > rule).for_each(|r| scratch.pend(*r));
+                }
+                scratch.firing = firing;
                 // Those that come into being have what the first ones have.
-                self.settle(index, interner, scratch);
+                self.settle(index, rule, interner, scratch);
                 let masks = self.branch(mask & self.alive, several)?;
                 scratch.since += 1;
                 for (which, mask) in masks.into_iter().enumerate() {
@@ -422,7 +512,7 @@ impl Block {
                 self.apart = None;
             }
             if *lane != NONE {
-                scratch.wait(*lane, *same, mask);
+                scratch.wait(*lane, Step { mask, rule: cursor - 1, effect: *same });
                 continue;
             }
             let mask = mask & self.alive;

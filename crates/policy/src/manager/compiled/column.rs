@@ -239,7 +239,7 @@ impl Column {
         interner: &mut Interner,
         changed: &mut impl FnMut(Val, &Interner),
     ) -> Mask {
-        let (common, odd) = (held & !self.odd, held & self.odd);
+        let common = held & !self.odd;
         // Those whose score is to be kept, added to and replaced.
         let (mut clash, mut updated, mut gains) = (0, 0, [0; 3]);
         let mut shared = self.shared;
@@ -262,9 +262,13 @@ impl Column {
                 }
             }
         }
+        // Those that already allow no more than this does.
+        let within = self.within(prop, held & self.odd, interner);
+        gains[Gain::Add as usize] |= within;
+        updated |= if prop.precedence == NeatProperty::BASE { 0 } else { within };
         // What was worked out last: many in a row have the same.
         let mut last: Option<(Cell, Option<Outcome>)> = None;
-        for_bits(odd, |bit| {
+        for_bits(held & self.odd & !within, |bit| {
             let cell = self.cells[bit];
             let outcome = match last {
                 Some((same, outcome)) if same == cell => outcome,
@@ -294,6 +298,19 @@ impl Column {
             self.gain(gains, prop.score, alive);
         }
         clash
+    }
+
+    /// Of some that have their own, those whose cell a range or number leaves as it is.
+    #[inline]
+    fn within(&self, prop: &Prop, odd: Mask, interner: &Interner) -> Mask {
+        let Some((low, high)) = interner.bounds(prop.value) else { return 0 };
+        let mut within = 0;
+        for_bits(odd, |bit| {
+            let cell = self.cells[bit];
+            let stays = cell.precedence >= prop.precedence && interner.lies_within(cell.value, low, high);
+            within |= Mask::from(stays) << bit;
+        });
+        within
     }
 
     /// Settles what is shared, after the odd ones changed.

@@ -3,7 +3,7 @@
 use super::Prop;
 use super::block::{Block, Held, Overflow, Scratch};
 use super::column::{Column, Mask, WIDTH, for_bits, holds, lowest};
-use super::index::Index;
+use super::index::{Index, NONE};
 use super::intern::{Interner, Key, Mark, Val};
 use super::rows::{BARE, RowBlock, keep_apart};
 use crate::manager::Limits;
@@ -13,7 +13,6 @@ use crate::manager::decision::{Decided, Decision};
 use crate::manager::document::{MAX_CANDIDATES, Requests};
 use crate::manager::file::Rule;
 use neater_property::neat::{NeatArray, NeatProperty, NeatValue, Score};
-use std::sync::Arc;
 
 /// How many requests share a block while profiles are applied, so that there is room for what becomes of them.
 const TOGETHER: usize = 8;
@@ -52,8 +51,8 @@ struct Work {
     /// By origin, where candidates are apart: the score of what was joined, and when it came.
     came: Vec<(u128, u32)>,
     input: Vec<(Key, Prop)>,
-    /// By key: the place of what was told last.
-    latest: Vec<u32>,
+    /// The places of the properties that are told.
+    told: Vec<u32>,
     found: Vec<Found>,
     all: Vec<Found>,
     ranked: Vec<(Found, Option<Val>)>,
@@ -645,37 +644,50 @@ impl Compiled {
 
     /// The answer, on its own.
     fn told(&mut self, work: &mut Work) -> Decision {
-        let mut decision = Decision::default();
         let transport_key = self.interner.known_key("transport");
-        let Work { blocks, ranked, latest, .. } = work;
-        latest.clear();
-        latest.resize(self.interner.keys(), u32::MAX);
-        for (found, transport) in &*ranked {
+        let Work { blocks, ranked, told, .. } = work;
+        let width = ranked.iter().map(|(found, _)| blocks[found.block as usize].sorted.len()).max().unwrap_or_default();
+        // A line for each candidate, with the places of its properties.
+        told.clear();
+        told.resize(width * ranked.len(), NONE);
+        let mut decision = Decision::with_room(2 * width, ranked.len(), told.len());
+        for (first, (found, _)) in ranked.iter().enumerate() {
+            if ranked[..first].iter().any(|(earlier, _)| earlier.block == found.block) {
+                continue;
+            }
+            // All candidates of a block, key by key: what they share is told once, where they follow each other.
             let block = &blocks[found.block as usize];
+            for (line, slot) in block.sorted.iter().enumerate() {
+                let column = &*block.columns[*slot as usize];
+                let is_transport = Some(column.key) == transport_key;
+                let mut latest: Option<(Prop, u32)> = None;
+                for (i, (candidate, transport)) in ranked.iter().enumerate().skip(first) {
+                    if candidate.block != found.block {
+                        continue;
+                    }
+                    let Some(mut prop) = column.prop(candidate.bit as usize) else { continue };
+                    if let (true, Some(val)) = (is_transport, transport) {
+                        prop.value = *val;
+                    }
+                    let place = match latest {
+                        Some((same, place)) if same == prop => place,
+                        _ => decision.push(Decided {
+                            key: self.interner.name(column.key).clone(),
+                            value: self.interner.shown(prop.value).clone(),
+                            precedence: prop.precedence,
+                            score: prop.score,
+                            evaluated: prop.evaluated,
+                        }),
+                    };
+                    latest = Some((prop, place));
+                    told[i * width + line] = place;
+                }
+            }
+        }
+        for (i, (found, _)) in ranked.iter().enumerate() {
             let (evaluated, others) = score(found.place);
             decision.candidate(Score { evaluated, others });
-            for &slot in &block.sorted {
-                let column = &*block.columns[slot as usize];
-                let Some(prop) = column.prop(found.bit as usize) else { continue };
-                let val = transport.filter(|_| Some(column.key) == transport_key).unwrap_or(prop.value);
-                let value = self.interner.shown(val);
-                // What candidates share is told once, where they follow each other.
-                let latest = &mut latest[column.key as usize];
-                let same = |told: &Decided| {
-                    (told.precedence, told.score, told.evaluated) == (prop.precedence, prop.score, prop.evaluated)
-                        && Arc::ptr_eq(&told.value, value)
-                };
-                if !decision.all().get(*latest as usize).is_some_and(same) {
-                    *latest = decision.push(Decided {
-                        key: self.interner.name(column.key).clone(),
-                        value: value.clone(),
-                        precedence: prop.precedence,
-                        score: prop.score,
-                        evaluated: prop.evaluated,
-                    });
-                }
-                decision.has(*latest);
-            }
+            told[i * width..][..width].iter().filter(|place| **place != NONE).for_each(|place| decision.has(*place));
         }
         decision
     }

@@ -135,6 +135,8 @@ pub(super) struct Index {
     lanes: Vec<Key>,
     /// How many wishes are remembered.
     shared: u32,
+    /// For each key, whether some rule writes or replaces it.
+    written: Vec<bool>,
     /// Rules that want nothing.
     always: Vec<RuleId>,
     keys: Vec<ByKey>,
@@ -155,6 +157,7 @@ impl Index {
             effects: Vec::new(),
             lanes: Vec::new(),
             shared: 0,
+            written: Vec::new(),
             always: Vec::new(),
             keys: Vec::new(),
             words: HashMap::with_hasher(FixedState::with_seed(0x706f_6c69)),
@@ -220,6 +223,17 @@ impl Index {
             }
             wish.shared = *number;
         }
+        self.written = written;
+    }
+
+    /// Whether a rule does the same to a row whenever it is tried: nothing that the table does changes whom it finds, and
+    /// nobody reads what it adds.
+    pub(super) fn is_quiet(&self, rule: RuleId) -> bool {
+        let fixed = |wish: &Wish| !self.written[wish.key as usize];
+        !self.replaces(rule)
+            && self.alternatives(rule) == 1
+            && self.wanted(rule).iter().all(fixed)
+            && self.only(rule).iter().all(|effect| effect.lane != NONE)
     }
 
     /// Files every rule under the one of its wishes that the fewest rules share.
