@@ -239,7 +239,7 @@ impl Column {
         interner: &mut Interner,
         changed: &mut impl FnMut(Val, &Interner),
     ) -> Mask {
-        let common = held & !self.odd;
+        let (common, odd) = (held & !self.odd, held & self.odd);
         // Those whose score is to be kept, added to and replaced.
         let (mut clash, mut updated, mut gains) = (0, 0, [0; 3]);
         let mut shared = self.shared;
@@ -263,12 +263,12 @@ impl Column {
             }
         }
         // Those that already allow no more than this does.
-        let within = self.within(prop, held & self.odd, interner);
+        let within = self.within(prop, odd, interner);
         gains[Gain::Add as usize] |= within;
         updated |= if prop.precedence == NeatProperty::BASE { 0 } else { within };
         // What was worked out last: many in a row have the same.
         let mut last: Option<(Cell, Option<Outcome>)> = None;
-        for_bits(held & self.odd & !within, |bit| {
+        for_bits(odd & !within, |bit| {
             let cell = self.cells[bit];
             let outcome = match last {
                 Some((same, outcome)) if same == cell => outcome,
