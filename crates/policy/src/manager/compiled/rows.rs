@@ -14,13 +14,16 @@ use std::sync::Arc;
 /// The place of the input that is joined to no row.
 pub(super) const BARE: usize = WIDTH - 1;
 
+/// Policies in their order, each with the rows whose value it wants.
+type Posts = Vec<(RuleId, Mask)>;
+
 /// What rows have under one key.
 #[derive(Clone, Debug)]
 pub(super) struct RowColumn {
     /// What they have. Scores of those that have nothing are 0.
     pub(super) column: Column,
     /// The policies that are found by it, in their order, each with the rows whose value it wants; but for those in groups.
-    pub(super) posts: Vec<(RuleId, Mask)>,
+    pub(super) posts: Posts,
     /// Policies that want the same beside it.
     pub(super) groups: Vec<Group>,
 }
@@ -51,13 +54,13 @@ pub(super) struct Step {
 const GROUP: usize = if cfg!(test) { 2 } else { 4 };
 
 /// Takes from `posts` the policies that are better tried together.
-fn group(posts: &mut Vec<(RuleId, Mask)>, policies: &Index) -> Vec<Group> {
-    let mut alike: BTreeMap<Vec<(Key, Val)>, Vec<(RuleId, Mask)>> = BTreeMap::new();
+fn group(posts: &mut Posts, policies: &Index) -> Vec<Group> {
+    let mut alike: BTreeMap<Vec<(Key, Val)>, Posts> = BTreeMap::new();
     for &(rule, mask) in posts.iter().filter(|(rule, _)| policies.is_quiet(*rule)) {
         let others = policies.wanted(rule)[1..].iter().map(|wish| (wish.key, wish.val)).collect();
         alike.entry(others).or_default().push((rule, mask));
     }
-    let made = |rules: Vec<(RuleId, Mask)>| {
+    let made = |rules: Posts| {
         let mut steps: Vec<(u32, Vec<Step>)> = Vec::new();
         for &(rule, mask) in &rules {
             for effect in policies.only(rule) {
