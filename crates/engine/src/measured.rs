@@ -1,8 +1,10 @@
 //! What connections see of their ways, for policies that want to know.
 //!
 //! A connection that was initiated tells how soon it was answered, and as long as it carries something its round trip, rate and
-//! loss, once a second. Nothing is looked at where no policy wants a property of these ([`MEASURED`]), and never more than
-//! [`MAX_FLOWS`] connections; looking is reading counters, so that no byte waits for it.
+//! loss, once a second. One that carries nothing is looked at ever less often, so that an idle program is hardly woken, and
+//! once a second again when it carries something. Nothing is looked at where no policy wants a property of these
+//! ([`MEASURED`]), and never more than [`MAX_FLOWS`] connections: the one that has been silent longest gives way to a new one.
+//! Looking is reading counters, so that no byte waits for it.
 //!
 //! [`MEASURED`]: neater_policy::advice::MEASURED
 
@@ -19,8 +21,10 @@ use neater_quic::ConnectionApi;
 const MAX_FLOWS: usize = 64;
 /// How often.
 const LOOK: Duration = Duration::from_secs(1);
-/// How many looks a connection may carry nothing until nobody looks any more.
+/// How many looks a connection may carry nothing until the pauses between them grow, each to twice the one before.
 const SILENT_LOOKS: u8 = 10;
+/// How often the most silent ones are looked at.
+const LONGEST: Duration = Duration::from_secs(64);
 /// What must have come or gone between two looks to say something of a rate, in bytes.
 const ENOUGH_BYTES: u64 = 64 * 1024;
 /// What must have gone to say something of losses, in packets.
@@ -47,16 +51,21 @@ struct Way {
 pub(crate) struct Flow {
     conn: Key,
     way: Way,
+    /// When it was looked at last.
     at: Instant,
     counters: Counters,
+    /// How many looks it has been silent for, up to [`SILENT_LOOKS`].
     silent: u8,
+    /// How long after the last look the next one is.
+    pause: Duration,
 }
 
 /// The connections that are looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Flows {
     all: Vec<Flow>,
-    armed: bool,
+    /// When the next look is.
+    armed: Option<Instant>,
 }
 
 impl<N: Net> Engine<N> {
@@ -72,27 +81,40 @@ impl<N: Net> Engine<N> {
         let Some(interface) = bound.or_else(|| self.interface_of(conn)) else { return };
         let way = Way { remote, interface };
         self.report_flow(conn, way, &Seen { rtt: Some(answered_after), ..Seen::default() });
-        if self.flows.all.len() >= MAX_FLOWS {
+        if self.flows.all.len() >= MAX_FLOWS && !self.make_room() {
             return;
         }
         let counters = self.counters_of(conn).unwrap_or_default();
-        self.flows.all.push(Flow { conn, way, at: self.now, counters, silent: 0 });
-        if !self.flows.armed {
-            self.flows.armed = true;
-            self.timers.push(self.now + LOOK, Timer::Flows);
+        self.flows.all.push(Flow { conn, way, at: self.now, counters, silent: 0, pause: LOOK });
+        self.arm_flows();
+    }
+
+    /// Forgets the connection that has been silent longest; false if none is looked at less often than once a second.
+    fn make_room(&mut self) -> bool {
+        let silent = self.flows.all.iter().enumerate().filter(|(_, flow)| flow.pause > LOOK);
+        let Some((at, _)) = silent.max_by_key(|(_, flow)| flow.pause) else { return false };
+        self.flows.all.swap_remove(at);
+        true
+    }
+
+    /// Sees to it that the next look is in time.
+    fn arm_flows(&mut self) {
+        let Some(next) = self.flows.all.iter().map(|flow| flow.at + flow.pause).min() else { return };
+        if self.flows.armed.is_none_or(|armed| next < armed) {
+            self.flows.armed = Some(next);
+            self.timers.push(next, Timer::Flows);
         }
     }
 
-    /// Looks at all of them.
+    /// Looks at those whose time has come.
     pub(crate) fn flows_timeout(&mut self) {
         let heeds = self.adviser.as_mut().is_some_and(|adviser| adviser.0.heeds_measurements());
         let mut all = core::mem::take(&mut self.flows.all);
-        all.retain_mut(|flow| heeds && self.look_at(flow));
-        self.flows.armed = !all.is_empty();
+        all.retain_mut(|flow| heeds && (self.now < flow.at + flow.pause || self.look_at(flow)));
         self.flows.all = all;
-        if self.flows.armed {
-            self.timers.push(self.now + LOOK, Timer::Flows);
-        }
+        // An earlier look may have been put in before the one that was waited for.
+        self.flows.armed = self.flows.armed.filter(|armed| self.now < *armed);
+        self.arm_flows();
     }
 
     /// Looks at one; false if there is no more to see.
@@ -104,13 +126,19 @@ impl<N: Net> Engine<N> {
         let bytes = moved(counters.bytes, before.bytes);
         let (sent, lost) = moved(counters.packets, before.packets);
         if bytes == (0, 0) {
-            flow.silent += 1;
-            return flow.silent < SILENT_LOOKS;
+            if flow.silent < SILENT_LOOKS {
+                flow.silent += 1;
+            } else {
+                flow.pause = (2 * flow.pause).min(LONGEST);
+            }
+            return true;
         }
-        flow.silent = 0;
+        let steady = flow.pause == LOOK;
+        (flow.silent, flow.pause) = (0, LOOK);
         let most = bytes.0.max(bytes.1);
         let seconds = time.as_secs_f64();
-        let rate = (most >= ENOUGH_BYTES && seconds > 0.0).then(|| most as f64 * 8.0 / seconds);
+        // Of a longer pause, nobody knows for how much of it something was carried.
+        let rate = (steady && most >= ENOUGH_BYTES && seconds > 0.0).then(|| most as f64 * 8.0 / seconds);
         let loss = (sent >= ENOUGH_PACKETS).then(|| (lost as f64 / sent as f64).min(1.0));
         let rtt = self.connection_stats(ConnectionId(flow.conn)).and_then(|stats| stats.rtt);
         self.report_flow(flow.conn, flow.way, &Seen { rtt, rate, loss });

@@ -209,7 +209,28 @@ fn a_connection_that_runs_tells_the_next_what_it_sees() {
             town.play.run_for(S);
         }
         assert!(visit(&mut town).2, "the smoothed round trip of the first has risen meanwhile");
-        // A connection that is silent is looked at no more, so that nothing wakes the engine for it.
+        // A connection that is silent is looked at ever less often, so that hardly anything wakes the engine for it.
+        town.play.say(flow, "", SendOptions { is_final: true, ..SendOptions::default() });
+        town.play.run_for(60 * S);
+        town.play.end();
+    });
+}
+
+#[test]
+fn a_connection_that_was_silent_for_long_is_looked_at_again() {
+    for_each_seed("policies", "a_connection_that_was_silent_for_long_is_looked_at_again", 20, |seed| {
+        let mut town = town(seed);
+        mobile(&mut town);
+        advise(&mut town, &[avoid_slow()]);
+        let flow = town.open_by_name(&Ask::over(&[Stack::Tls]), Manner::default());
+        assert!(town.play.run_until(30 * S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
+        town.play.run_for(300 * S);
+        slow_down(&mut town, Duration::from_millis(250));
+        for _ in 0..66 {
+            town.play.say(flow, "ping", SendOptions::default());
+            town.play.run_for(S);
+        }
+        assert!(visit(&mut town).2, "what it has seen after a silence of five minutes counts");
         town.play.say(flow, "", SendOptions { is_final: true, ..SendOptions::default() });
         town.play.run_for(60 * S);
         town.play.end();

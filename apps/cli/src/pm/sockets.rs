@@ -3,13 +3,18 @@
 use super::place::{self, Dir};
 use super::{PATIENCE, Shared, now};
 use crate::failure::{Exit, Failure};
-use neater_policy::daemon::{Door, Session};
+use neater_policy::daemon::{Door, Effect, Session};
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io::ErrorKind;
+use std::mem::MaybeUninit;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::time::{Instant as Moment, timeout_at};
+use tokio::time::{Instant as Moment, Sleep, sleep_until, timeout_at};
 
 /// How many connections one user may have, if that is neither root nor the daemon's own.
 const MAX_OF_ONE: usize = 2048;
@@ -100,7 +105,7 @@ pub(super) async fn accept(listening: Listening, shared: Arc<Shared>) {
         let (door, shared) = (listening.door, shared.clone());
         tokio::spawn(async move {
             shared.daemon().counters.sessions += 1;
-            serve(&stream, door, user, &shared).await;
+            serve(stream, door, user, &shared).await;
             shared.daemon().counters.sessions -= 1;
             drop(place);
         });
@@ -110,61 +115,74 @@ pub(super) async fn accept(listening: Listening, shared: Arc<Shared>) {
 /// What reading came to.
 enum Came {
     Something,
-    Nothing,
     Broken,
+    /// Nothing, for too long.
+    Late,
 }
 
-/// Reads a piece, and lets the daemon work on it. The memory for it is not the connection's, of which there may be
-/// thousands.
-fn read(stream: &UnixStream, session: &mut Session, door: Door, user: u32, shared: &Shared) -> Came {
-    let mut piece = [0; PIECE];
-    let came = match stream.try_read(&mut piece) {
-        Ok(n) => n,
-        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Came::Nothing,
-        Err(_) => return Came::Broken,
-    };
+/// Waits for a piece until the clock has run out, and lets the daemon work on it. The memory for it is not the connection's,
+/// of which there may be thousands. A piece that is not full was the last there is, so that nobody asks the system for more.
+async fn read(
+    stream: &mut UnixStream,
+    clock: &mut Pin<&mut Sleep>,
+    session: &mut Session,
+    shared: &Shared,
+) -> (Came, Vec<Effect>) {
+    poll_fn(|context| {
+        let mut piece = [const { MaybeUninit::uninit() }; PIECE];
+        let mut piece = ReadBuf::uninit(&mut piece);
+        match Pin::new(&mut *stream).poll_read(context, &mut piece) {
+            Poll::Ready(Ok(())) => Poll::Ready((Came::Something, receive(piece.filled(), session, shared))),
+            Poll::Ready(Err(_)) => Poll::Ready((Came::Broken, Vec::new())),
+            Poll::Pending => clock.as_mut().poll(context).map(|()| (Came::Late, Vec::new())),
+        }
+    })
+    .await
+}
+
+/// Lets the daemon work on what came; nothing is the end.
+fn receive(bytes: &[u8], session: &mut Session, shared: &Shared) -> Vec<Effect> {
     let (begin, now) = (Instant::now(), now());
-    let effects = {
-        let mut daemon = shared.daemon();
-        match came {
-            0 => session.end(&mut daemon, now),
-            n => session.receive(&piece[..n], &mut daemon, now),
-        }
-        daemon.counters.worked(begin.elapsed());
-        daemon.take_effects()
-    };
-    // A client of NEAT's does not wait for it; whoever runs the daemon is told.
-    let _ = shared.perform(&effects);
-    session.take_refusals().iter().for_each(|why| shared.refused(door.file(), Some(user), why));
-    Came::Something
+    let mut daemon = shared.daemon();
+    if bytes.is_empty() {
+        session.end(&mut daemon, now);
+    } else {
+        session.receive(bytes, &mut daemon, now);
+    }
+    daemon.counters.worked(begin.elapsed());
+    daemon.take_effects()
 }
 
-async fn serve(stream: &UnixStream, door: Door, user: u32, shared: &Shared) {
+async fn serve(mut stream: UnixStream, door: Door, user: u32, shared: &Shared) {
     let mut session = Session::new(door, user);
-    let mut deadline = Moment::now() + PATIENCE;
+    let mut clock = pin!(sleep_until(Moment::now() + PATIENCE));
     while !session.is_closed() {
-        let Ok(Ok(())) = timeout_at(deadline, stream.readable()).await else {
-            if !session.is_idle() {
-                shared.refused(door.file(), Some(user), "it took too long");
-            }
-            return;
-        };
         let was_idle = session.is_idle();
-        match read(stream, &mut session, door, user, shared) {
-            Came::Nothing => continue,
-            Came::Broken => return,
+        let (came, effects) = read(&mut stream, &mut clock, &mut session, shared).await;
+        match came {
             Came::Something => {}
+            Came::Broken => return,
+            Came::Late => {
+                if !was_idle {
+                    shared.refused(door.file(), Some(user), "it took too long");
+                }
+                return;
+            }
         }
+        // A client of NEAT's does not wait for it; whoever runs the daemon is told.
+        let _ = shared.perform(&effects);
+        session.take_refusals().iter().for_each(|why| shared.refused(door.file(), Some(user), why));
         while session.has_output() {
-            if !send(stream, &session.take_output()).await {
+            if !send(&stream, &session.take_output()).await {
                 return;
             }
             session.proceed(&mut shared.daemon(), now());
         }
         if session.is_idle() {
-            deadline = Moment::now() + REST;
+            // Later and later: the runtime need not be told before the time has come.
+            clock.as_mut().reset(Moment::now() + REST);
         } else if was_idle {
-            deadline = Moment::now() + PATIENCE;
+            clock.as_mut().reset(Moment::now() + PATIENCE);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! the first 10 are ranked out. The example `decision` and the lab's peer both do it.
 
 use neater_base::WallTime;
-use neater_policy::manager::{Limits, Manager, Node, Requests, Rule, Stage};
+use neater_policy::manager::{Cib, Limits, Manager, Node, Requests, Rule};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -63,15 +63,13 @@ pub(crate) fn nodes() -> Vec<(String, Value)> {
 
 /// A manager that has all of them.
 pub(crate) fn manager() -> Manager {
-    let mut manager = Manager::new(LIMITS);
-    for (stage, rules) in [(Stage::Profile, profiles()), (Stage::Policy, policies())] {
-        for (_, json) in rules {
-            manager.insert_rule(stage, Rule::from_json(json, "", "").expect("a rule").0);
-        }
-    }
+    let rule = |(_, json): (String, Value)| Rule::from_json(json, "", "").expect("a rule").0;
+    let mut cib = Cib::default();
     for (_, json) in nodes() {
-        manager.insert_node(Node::from_json(json, "", "", NOW).expect("a node").0, NOW);
+        cib.insert(Node::from_json(json, "", "", NOW).expect("a node").0);
     }
+    let mut manager = Manager::new(LIMITS);
+    manager.install(profiles().into_iter().map(rule).collect(), policies().into_iter().map(rule).collect(), cib);
     manager
 }
 

@@ -41,6 +41,8 @@ pub const HEAD: usize = 8;
 pub const MAX_PAYLOAD: usize = 1 << 18;
 /// How many bytes the properties of a decision's candidates may have together, each as long as on the wire.
 const MAX_UNFOLDED: usize = 64 * MAX_PAYLOAD;
+/// How long most properties are.
+const USUAL: usize = 40;
 /// The longest key.
 const MAX_KEY: usize = 256;
 
@@ -261,7 +263,10 @@ pub fn put_decision(out: &mut Vec<u8>, decision: &Decision) {
     if decision.all().iter().any(|p| p.key.starts_with("so/")) {
         return put_told(out, &decision.ranked());
     }
-    let is_told = |place: &u32| told_key(&decision.all()[*place as usize].key).is_some();
+    let told: Vec<bool> = decision.all().iter().map(|p| told_key(&p.key).is_some()).collect();
+    let places = |i: usize| decision.places(i).iter().map(|place| *place as usize).filter(|place| told[*place]);
+    // About as much as it will be, so that it need not move while it is written.
+    out.reserve(USUAL * told.len() + (0..decision.len()).map(|i| 18 + 2 * decision.places(i).len()).sum::<usize>());
     put_count(out, decision.all().len());
     for p in decision.all() {
         put_property(out, &p.key, p.precedence, p.evaluated, p.score, &p.value);
@@ -269,11 +274,8 @@ pub fn put_decision(out: &mut Vec<u8>, decision: &Decision) {
     put_count(out, decision.len());
     for i in 0..decision.len() {
         put_score(out, decision.score(i).unwrap_or_default());
-        let places = decision.places(i);
-        put_count(out, places.iter().filter(|p| is_told(p)).count());
-        for place in places.iter().filter(|p| is_told(p)) {
-            put_count(out, *place as usize);
-        }
+        put_count(out, places(i).count());
+        places(i).for_each(|place| put_count(out, place));
     }
 }
 

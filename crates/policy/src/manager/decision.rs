@@ -87,6 +87,16 @@ impl Decision {
         &self.indices[begin(candidate)..begin(candidate.saturating_add(1))]
     }
 
+    /// An empty one, with room for so many properties, candidates and places.
+    pub(crate) fn with_room(properties: usize, candidates: usize, places: usize) -> Self {
+        Self {
+            properties: Vec::with_capacity(properties),
+            indices: Vec::with_capacity(places),
+            candidates: Vec::with_capacity(candidates),
+        }
+    }
+
+    #[inline]
     pub(crate) fn push(&mut self, property: Decided) -> u32 {
         self.properties.push(property);
         self.properties.len() as u32 - 1
@@ -98,6 +108,7 @@ impl Decision {
     }
 
     /// Gives the candidate that was begun last a property.
+    #[inline]
     pub(crate) fn has(&mut self, property: u32) {
         self.indices.push(property);
     }

@@ -181,13 +181,16 @@ fn kind_of(json: &Value) -> &'static str {
     }
 }
 
-/// A uid for something that states none: a number that depends on what it says alone.
-fn own_uid(json: &Map<String, Value>) -> String {
+/// A uid for something that states none: a number that depends on what it says alone. `None` for what states one.
+fn own_uid(json: &Map<String, Value>) -> Option<String> {
+    if json.get("uid").is_some_and(|uid| !uid.is_null()) {
+        return None;
+    }
     let mut f = Fingerprint::default();
     for name in ["description", "link", "match", "priority", "properties", "root", "replace_matched"] {
         f.text(&json.get(name).unwrap_or(&Value::Null).to_string());
     }
-    format!("{:016x}", f.finish())
+    Some(format!("{:016x}", f.finish()))
 }
 
 impl Rule {
@@ -208,7 +211,7 @@ impl Rule {
         let Value::Object(map) = json else { return Err(NeatError::Shape("a policy or profile is one JSON object")) };
         let named = own_uid(&map);
         let mut m = Members { map, file, text, warnings: Vec::new() };
-        let uid = m.text("uid")?.unwrap_or(named).to_lowercase();
+        let uid = m.text("uid")?.or(named).unwrap_or_default().to_lowercase();
         let priority = m.priority()?;
         let replace_matched = m.boolean("replace_matched");
         let matches = m.map.remove("match").filter(|p| !p.is_null());
@@ -261,7 +264,7 @@ impl Node {
         }
         let named = own_uid(&map);
         let mut m = Members { map, file, text, warnings: Vec::new() };
-        let uid = m.text("uid")?.unwrap_or(named);
+        let uid = m.text("uid")?.or(named).unwrap_or_default();
         let priority = m.priority()?;
         // Only exactly true makes a root, in NEAT as here.
         let root = m.boolean("root");

@@ -114,6 +114,101 @@ proptest! {
     }
 }
 
+/// A rule as administrators write them: it looks for an interface or what is known of it, mostly writes what no rule looks at, and
+/// seldom has alternatives.
+fn usual_rule() -> impl Strategy<Value = Rule> {
+    let score = prop_oneof![Just(0.0), Just(0.1), Just(0.2), Just(1.0), Just(-3.0)];
+    let effect = (prop_oneof![4 => "[xyz]", 2 => Just("transport".to_string()), 1 => "[ab]"], value(), 0u8..3, score)
+        .prop_map(|(k, v, p, s)| NeatProperty::new(&k, v).with_precedence(p).with_score(s));
+    let effects = proptest::collection::vec(effect, 0..3)
+        .prop_map(|all| all.into_iter().map(|p| (p.key.clone(), p)).collect::<NeatArray>())
+        .boxed();
+    let wanted = |key: &'static str, value: NeatValue| NeatProperty::new(key, value);
+    let interface = (0u32..8).prop_map(move |i| wanted("interface", NeatValue::Text(format!("if{i}"))));
+    let guard = prop_oneof![4 => interface, 1 => value().prop_map(move |v| wanted("a", v))];
+    let app = (any::<bool>()).prop_map(|b| NeatProperty::new("app", NeatValue::Text(if b { "v" } else { "w" }.into())));
+    let matches =
+        (guard, proptest::option::of(app), proptest::option::weighted(0.2, value())).prop_map(|(guard, app, of_b)| {
+            let of_b = of_b.map(|v| NeatProperty::new("b", v));
+            [Some(guard), app, of_b].into_iter().flatten().map(|p| (p.key.clone(), p)).collect::<NeatArray>()
+        });
+    let alternatives = prop_oneof![
+        16 => effects.clone().prop_map(|a| vec![a]),
+        1 => Just(vec![]),
+        1 => proptest::collection::vec(effects, 2..3),
+    ];
+    (0u32..1000, 0i64..3, proptest::bool::weighted(0.1), matches, alternatives).prop_map(
+        |(n, priority, replace_matched, matches, alternatives)| {
+            let mut properties = NeatMultiArray::new();
+            properties.push(alternatives.clone());
+            let (description, others) = (String::new(), serde_json::Map::new());
+            let uid = format!("r{n}");
+            Rule { uid, priority, replace_matched, matches, properties, alternatives, description, others }
+        },
+    )
+}
+
+prop_compose! {
+    /// A manager of a host with several interfaces, each a row of its own.
+    fn manager_of_interfaces()(
+        policies in proptest::collection::vec(usual_rule(), 0..40),
+        links in proptest::collection::vec((value(), value(), -2i32..3), 1..8),
+        rows in 1usize..12,
+        candidates in 1usize..24,
+    ) -> Manager {
+        let mut manager = Manager::new(Limits { rows, candidates });
+        policies.into_iter().for_each(|r| manager.insert_rule(Stage::Policy, r));
+        for (i, (a, b, score)) in links.into_iter().enumerate() {
+            let name = NeatValue::Text(format!("if{i}"));
+            let name = NeatProperty::new("interface", name).with_precedence(2).with_score(score.into());
+            let all = [name, NeatProperty::new("a", a), NeatProperty::new("b", b)];
+            let array: NeatArray = all.into_iter().map(|p| (p.key.clone(), p)).collect();
+            let mut properties = NeatMultiArray::new();
+            properties.push(vec![array.clone()]);
+            manager.insert_node(
+                Node {
+                    uid: format!("if{i}"),
+                    root: true,
+                    link: false,
+                    matches: Vec::new(),
+                    properties,
+                    alternatives: vec![array],
+                    priority: 0,
+                    expires: None,
+                    description: String::new(),
+                    others: serde_json::Map::new(),
+                },
+                NOW,
+            );
+        }
+        manager
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn prop_rules_for_interfaces_decide_alike_in_both_forms(
+        mut manager in manager_of_interfaces(),
+        transport in value(),
+        app in "[vw]",
+        more in array(2),
+    ) {
+        let named = |key: &str, value: NeatValue| (key.to_string(), NeatProperty::new(key, value));
+        let both = NeatValue::set(["TCP".into(), "SCTP".into()]).unwrap();
+        for transport in [transport, "TCP".into(), both] {
+            let usual = [named("transport", transport), named("app", NeatValue::Text(app.clone()))];
+            let with_more: NeatArray = usual.iter().cloned().chain(more.iter().map(|p| (p.key.clone(), p.clone()))).collect();
+            for array in [usual.into_iter().collect(), with_more] {
+                let requests = Requests::from_arrays([array]);
+                let plain = manager.explain(&requests, NOW).map(|(ranked, _)| ranked);
+                let compiled = manager.decide_anew(&requests, NOW).map(|d| d.ranked());
+                prop_assert_eq!(plain, compiled);
+            }
+        }
+    }
+}
+
 /// A manager filled from a list of policies and nodes as JSON.
 fn filled(policies: serde_json::Value, nodes: serde_json::Value) -> Manager {
     let mut manager = Manager::default();

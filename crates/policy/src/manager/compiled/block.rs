@@ -4,11 +4,10 @@
 //! all candidates share costs little more than it would for one. Columns of rows stay where they are until something
 //! changes them, and for as long it is known which policies find them.
 
-use super::Prop;
 use super::column::{Column, Mask, WIDTH, for_bits};
-use super::index::{Index, RuleId};
+use super::index::{Effect, Index, NONE, RuleId, Wish};
 use super::intern::{Interner, Key, Val};
-use super::rows::RowColumn;
+use super::rows::{Group, RowColumn, Step};
 use crate::manager::document::SECURITY;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -86,12 +85,40 @@ pub(super) struct Scratch {
     pending: Vec<u64>,
     /// For a rule that a column of rows was found by, its place among those.
     posts: Vec<u32>,
+    /// Who has what a shared wish wants: when that was looked at, and the candidates.
+    having: Vec<(u64, Mask)>,
+    /// Counts the times since when it may be another.
+    since: u64,
+    /// For each lane what is to be added there.
+    lanes: Vec<Lane>,
+    /// The lanes where something is.
+    waiting: Vec<u32>,
+    /// The groups that fire.
+    firing: Vec<Firing>,
+}
+
+/// What waits for one key.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    /// What single rules add, in order.
+    steps: Vec<Step>,
+    /// What groups of them add, in order.
+    grouped: Vec<Step>,
+}
+
+/// A group of policies that fires on these candidates.
+#[derive(Clone, Debug)]
+struct Firing {
+    column: Arc<RowColumn>,
+    group: usize,
+    mask: Mask,
 }
 
 impl Scratch {
     /// Begins with a block.
     pub(super) fn begin(&mut self, block: &Block, keys: usize) {
         self.turn = self.turn.wrapping_add(1);
+        self.since += 1;
         if self.turn == 0 || self.slots.len() < keys {
             self.slots.clear();
             self.slots.resize(keys.next_power_of_two() * 2, (0, 0));
@@ -111,6 +138,36 @@ impl Scratch {
     #[inline]
     fn pend(&mut self, rule: RuleId) {
         self.pending[rule as usize / 64] |= 1u64 << (rule % 64);
+    }
+
+    /// Makes room for a table, in which nothing is pending yet.
+    fn ready(&mut self, index: &Index) {
+        self.pending.clear();
+        self.pending.resize(index.len().div_ceil(64), 0);
+        if self.posts.len() < index.len() {
+            self.posts.resize(index.len(), 0);
+        }
+        if self.having.len() < index.shared() {
+            self.having.resize(index.shared(), (0, 0));
+        }
+        if self.lanes.len() < index.lanes().len() {
+            self.lanes.resize_with(index.lanes().len(), Lane::default);
+        }
+        // Whatever an overflow left.
+        for lane in self.waiting.drain(..) {
+            self.lanes[lane as usize].steps.clear();
+        }
+        self.firing.clear();
+    }
+
+    /// Lets an effect on the candidates of `mask` wait.
+    #[inline]
+    fn wait(&mut self, lane: u32, step: Step) {
+        let steps = &mut self.lanes[lane as usize].steps;
+        if steps.is_empty() {
+            self.waiting.push(lane);
+        }
+        steps.push(step);
     }
 }
 
@@ -184,11 +241,7 @@ impl Block {
             return Ok(());
         }
         scratch.begin(self, interner.keys());
-        scratch.pending.clear();
-        scratch.pending.resize(index.len().div_ceil(64), 0);
-        if scratch.posts.len() < index.len() {
-            scratch.posts.resize(index.len(), 0);
-        }
+        scratch.ready(index);
         for &rule in index.always() {
             scratch.pend(rule);
         }
@@ -199,6 +252,15 @@ impl Block {
                         if mask & self.alive != 0 {
                             scratch.pend(*rule);
                             scratch.posts[*rule as usize] = place;
+                        }
+                    }
+                    for (group, Group { rules, rows: wanted, .. }) in rows.groups.iter().enumerate() {
+                        let mut mask = wanted & self.alive;
+                        for wish in &index.wanted(rules[0])[1..] {
+                            mask &= self.having(wish, mask, interner, scratch);
+                        }
+                        if mask != 0 {
+                            scratch.firing.push(Firing { column: rows.clone(), group, mask });
                         }
                     }
                 }
@@ -222,25 +284,130 @@ impl Block {
                 self.fire(index, rule, mask, interner, scratch)?;
             }
         }
+        self.settle(index, RuleId::MAX, interner, scratch);
         Ok(())
     }
 
     /// The candidates that a rule matches.
     #[inline]
-    fn matching(&self, index: &Index, rule: RuleId, interner: &Interner, scratch: &Scratch) -> Mask {
+    fn matching(&self, index: &Index, rule: RuleId, interner: &Interner, scratch: &mut Scratch) -> Mask {
         let mut mask = self.alive;
-        for (i, &(key, val)) in index.wanted(rule).iter().enumerate() {
-            let Some(slot) = scratch.slot(key) else { return 0 };
-            mask &= match &self.columns[slot] {
+        for (i, wish) in index.wanted(rule).iter().enumerate() {
+            mask &= match scratch.slot(wish.key).map(|slot| &self.columns[slot]) {
                 // A rule is tried that is filed under another key only where that key found it; so this one did.
-                Held::Rows(rows) if i == 0 => rows.posts[scratch.posts[rule as usize] as usize].1,
-                column => column.matching(val, mask, interner),
+                Some(Held::Rows(rows)) if i == 0 => rows.posts[scratch.posts[rule as usize] as usize].1,
+                _ => self.having(wish, mask, interner, scratch),
             };
             if mask == 0 {
                 return 0;
             }
         }
         mask
+    }
+
+    /// The candidates that have what is wished for; those outside `among` do not matter.
+    #[inline]
+    fn having(&self, wish: &Wish, among: Mask, interner: &Interner, scratch: &mut Scratch) -> Mask {
+        let Wish { key, val, shared } = *wish;
+        let within = |among: Mask, scratch: &Scratch| {
+            scratch.slot(key).map_or(0, |slot| self.columns[slot].matching(val, among, interner))
+        };
+        if shared == NONE {
+            return within(among, scratch);
+        }
+        // Nothing that the table does changes who has it.
+        let (since, having) = scratch.having[shared as usize];
+        if since == scratch.since {
+            return having;
+        }
+        let having = within(self.alive, scratch);
+        scratch.having[shared as usize] = (scratch.since, having);
+        having
+    }
+
+    /// Adds what has waited, in order, of rules before `end`. It changes keys that no rule of the table reads, so that it
+    /// comes to the same whenever it is done.
+    fn settle(&mut self, index: &Index, end: RuleId, interner: &mut Interner, scratch: &mut Scratch) {
+        let Scratch { lanes, waiting, firing, .. } = scratch;
+        for Firing { column, group, mask } in &*firing {
+            for (lane, steps) in &column.groups[*group].steps {
+                let Lane { steps: single, grouped } = &mut lanes[*lane as usize];
+                if single.is_empty() && grouped.is_empty() {
+                    waiting.push(*lane);
+                }
+                let sorted = grouped.is_empty();
+                let wanted = steps.iter().filter(|step| step.mask & mask != 0 && step.rule < end);
+                grouped.extend(wanted.map(|step| Step { mask: step.mask & mask, ..*step }));
+                if !sorted {
+                    grouped.sort_by_key(|step| step.rule);
+                }
+            }
+        }
+        firing.clear();
+        while let Some(lane) = scratch.waiting.pop() {
+            let mut held = std::mem::take(&mut scratch.lanes[lane as usize]);
+            if !(held.steps.is_empty() && held.grouped.is_empty()) {
+                self.settle_lane(index, lane, &held, interner, scratch);
+            }
+            held.steps.clear();
+            held.grouped.clear();
+            scratch.lanes[lane as usize] = held;
+        }
+    }
+
+    fn settle_lane(
+        &mut self,
+        index: &Index,
+        lane: u32,
+        Lane { steps, grouped }: &Lane,
+        interner: &mut Interner,
+        scratch: &mut Scratch,
+    ) {
+        let key = index.lanes()[lane as usize];
+        if self.apart == Some(key) {
+            self.apart = None;
+        }
+        let slot = self.slot(key, scratch);
+        let mut alive = self.alive;
+        let column = self.own(slot);
+        let (mut single, mut grouped) = (steps.iter().peekable(), grouped.iter().peekable());
+        // Steps that are the same for others are one.
+        let mut joined: Option<Step> = None;
+        loop {
+            let step = match (single.peek(), grouped.peek()) {
+                (Some(a), Some(b)) if a.rule < b.rule => single.next(),
+                (_, Some(_)) => grouped.next(),
+                (_, None) => single.next(),
+            };
+            match (&mut joined, step) {
+                (Some(last), Some(step)) if last.effect == step.effect && last.mask & step.mask == 0 => {
+                    last.mask |= step.mask;
+                    continue;
+                }
+                _ => {}
+            }
+            if let Some(Step { mask, effect, .. }) = joined {
+                let mask = mask & alive;
+                if mask != 0 {
+                    alive &= !column.add(index.effect(effect), mask, alive, interner, |_, _| ());
+                }
+            }
+            joined = step.copied();
+            if joined.is_none() {
+                break;
+            }
+        }
+        self.alive = alive;
+    }
+
+    /// The place of the column of a key, which is made if there is none.
+    #[inline]
+    fn slot(&mut self, key: Key, scratch: &mut Scratch) -> usize {
+        scratch.slot(key).unwrap_or_else(|| {
+            let slot = self.column(key);
+            scratch.slots[key as usize] = (scratch.turn, slot as u32);
+            slot
+        })
     }
 
     fn fire(
@@ -253,7 +420,7 @@ impl Block {
     ) -> Result<(), Overflow> {
         if index.replaces(rule) {
             let security = interner.known_key(SECURITY);
-            for &(key, _) in index.wanted(rule) {
+            for &Wish { key, .. } in index.wanted(rule) {
                 if let Some(slot) = scratch.slot(key) {
                     let column = self.own(slot);
                     // What a program requires for its security stays.
@@ -268,7 +435,16 @@ impl Block {
             0 => self.alive &= !mask,
             1 => self.add(index, index.only(rule), mask, cursor, interner, scratch),
             several => {
-                let masks = self.branch(mask, several)?;
+                // Groups know of the candidates that there were in the beginning.
+                let firing = std::mem::take(&mut scratch.firing);
+                for Firing { column, group, .. } in &firing {
+                    column.groups[*group].rules.iter().filter(|r| **r > rule).for_each(|r| scratch.pend(*r));
+                }
+                scratch.firing = firing;
+                // Those that come into being have what the first ones have.
+                self.settle(index, rule, interner, scratch);
+                let masks = self.branch(mask & self.alive, several)?;
+                scratch.since += 1;
                 for (which, mask) in masks.into_iter().enumerate() {
                     self.add(index, index.alternative(rule, which), mask, cursor, interner, scratch);
                 }
@@ -320,33 +496,30 @@ impl Block {
         Ok(masks)
     }
 
-    /// Adds properties to the candidates of `mask`; those that clash die.
+    /// Adds properties to the candidates of `mask`, or lets them wait; those that clash die.
     #[inline]
     fn add(
         &mut self,
         index: &Index,
-        properties: &[(Key, Prop)],
+        effects: &[Effect],
         mask: Mask,
         cursor: RuleId,
         interner: &mut Interner,
         scratch: &mut Scratch,
     ) {
-        for (key, prop) in properties {
+        for Effect { key, lane, same, prop } in effects {
+            if self.apart == Some(*key) {
+                self.apart = None;
+            }
+            if *lane != NONE {
+                scratch.wait(*lane, Step { mask, rule: cursor - 1, effect: *same });
+                continue;
+            }
             let mask = mask & self.alive;
             if mask == 0 {
                 return;
             }
-            let slot = match scratch.slot(*key) {
-                Some(slot) => slot,
-                None => {
-                    let slot = self.column(*key);
-                    scratch.slots[*key as usize] = (scratch.turn, slot as u32);
-                    slot
-                }
-            };
-            if self.apart == Some(*key) {
-                self.apart = None;
-            }
+            let slot = self.slot(*key, scratch);
             let (known, alive) = (index.knows(*key), self.alive);
             let clash = self.own(slot).add(prop, mask, alive, interner, |val, interner| {
                 if known {

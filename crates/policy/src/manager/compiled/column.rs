@@ -23,6 +23,13 @@ pub(super) fn for_bits(mask: Mask, mut f: impl FnMut(usize)) {
     }
 }
 
+/// Whether a candidate is in a set.
+#[inline]
+pub(super) fn holds(mask: Mask, bit: usize) -> bool {
+    let half = if bit & 64 == 0 { mask as u64 } else { (mask >> 64) as u64 };
+    half >> (bit & 63) & 1 == 1
+}
+
 /// The lowest candidate of a set that is not empty.
 #[inline]
 pub(super) fn lowest(mask: Mask) -> usize {
@@ -255,9 +262,13 @@ impl Column {
                 }
             }
         }
+        // Those that already allow no more than this does.
+        let within = self.within(prop, odd, interner);
+        gains[Gain::Add as usize] |= within;
+        updated |= if prop.precedence == NeatProperty::BASE { 0 } else { within };
         // What was worked out last: many in a row have the same.
         let mut last: Option<(Cell, Option<Outcome>)> = None;
-        for_bits(odd, |bit| {
+        for_bits(odd & !within, |bit| {
             let cell = self.cells[bit];
             let outcome = match last {
                 Some((same, outcome)) if same == cell => outcome,
@@ -287,6 +298,19 @@ impl Column {
             self.gain(gains, prop.score, alive);
         }
         clash
+    }
+
+    /// Of some that have their own, those whose cell a range or number leaves as it is.
+    #[inline]
+    fn within(&self, prop: &Prop, odd: Mask, interner: &Interner) -> Mask {
+        let Some((low, high)) = interner.bounds(prop.value) else { return 0 };
+        let mut within = 0;
+        for_bits(odd, |bit| {
+            let cell = self.cells[bit];
+            let stays = cell.precedence >= prop.precedence && interner.lies_within(cell.value, low, high);
+            within |= Mask::from(stays) << bit;
+        });
+        within
     }
 
     /// Settles what is shared, after the odd ones changed.
@@ -334,16 +358,24 @@ impl Column {
         }
     }
 
+    #[inline]
     fn cell(&self, bit: usize) -> Cell {
-        if self.odd >> bit & 1 == 0 { self.shared } else { self.cells[bit] }
+        if holds(self.odd, bit) { self.cells[bit] } else { self.shared }
+    }
+
+    /// The value of a candidate that has one.
+    #[inline]
+    pub(super) fn value(&self, bit: usize) -> Val {
+        self.cell(bit).value
     }
 
     /// The property of a candidate.
+    #[inline]
     pub(super) fn prop(&self, bit: usize) -> Option<Prop> {
-        (self.has >> bit & 1 == 1).then(|| {
+        holds(self.has, bit).then(|| {
             let Cell { value, precedence } = self.cell(bit);
             let score = if self.scored { self.scores[bit] } else { 0.0 };
-            Prop { score, value, precedence, evaluated: self.evaluated >> bit & 1 == 1 }
+            Prop { score, value, precedence, evaluated: holds(self.evaluated, bit) }
         })
     }
 

@@ -2,8 +2,8 @@
 
 use super::Prop;
 use super::block::{Block, Held, Overflow, Scratch};
-use super::column::{Column, Mask, WIDTH, for_bits};
-use super::index::Index;
+use super::column::{Column, Mask, WIDTH, for_bits, holds, lowest};
+use super::index::{Index, NONE};
 use super::intern::{Interner, Key, Mark, Val};
 use super::rows::{BARE, RowBlock, keep_apart};
 use crate::manager::Limits;
@@ -13,7 +13,6 @@ use crate::manager::decision::{Decided, Decision};
 use crate::manager::document::{MAX_CANDIDATES, Requests};
 use crate::manager::file::Rule;
 use neater_property::neat::{NeatArray, NeatProperty, NeatValue, Score};
-use std::sync::Arc;
 
 /// How many requests share a block while profiles are applied, so that there is room for what becomes of them.
 const TOGETHER: usize = 8;
@@ -49,13 +48,20 @@ struct Work {
     finished: Vec<(u16, Found)>,
     seen: Seen,
     keys: Vec<(u128, u32)>,
+    /// By origin, where candidates are apart: the score of what was joined, and when it came.
+    came: Vec<(u128, u32)>,
     input: Vec<(Key, Prop)>,
-    /// By key: the place of what was told last.
-    latest: Vec<u32>,
+    /// The places of the properties that are told.
+    told: Vec<u32>,
     found: Vec<Found>,
     all: Vec<Found>,
     ranked: Vec<(Found, Option<Val>)>,
     best: Vec<(Found, Option<Val>)>,
+    /// Whether the candidates are apart and were ranked as they were found.
+    direct: bool,
+    /// How many stood in the end, and how many were ranked, of those.
+    standing: usize,
+    offered: usize,
     /// Only if it is wanted.
     joined: Option<Vec<Joined>>,
 }
@@ -81,6 +87,7 @@ impl Default for Sums {
 struct Found {
     /// The score, as a number to be sorted by.
     place: u128,
+    /// A number made of its keys and values; its origin, where candidates are apart.
     hash: u64,
     block: u32,
     bit: u32,
@@ -159,6 +166,12 @@ fn place((evaluated, others): (f64, f64)) -> u128 {
     !(u128::from(ordered(evaluated)) << 64 | u128::from(ordered(others)))
 }
 
+/// Whether a candidate ranks before another one, both being apart from all others: by score; equals as they were joined.
+#[inline]
+fn earlier(came: &[(u128, u32)], a: &Found, b: &Found) -> bool {
+    a.place < b.place || a.place == b.place && came[a.hash as usize] < came[b.hash as usize]
+}
+
 /// The score of a place.
 fn score(place: u128) -> (f64, f64) {
     let number = |bits: u64| f64::from_bits(if bits >> 63 == 1 { bits & !(1 << 63) } else { !bits });
@@ -223,6 +236,26 @@ impl Work {
             })
         };
         count(x, a.bit) == count(y, b.bit) && x.columns.iter().all(|c| has(c))
+    }
+
+    /// Ranks a candidate that is apart from all others; where few are wanted, only the best are kept.
+    #[inline]
+    fn keep(&mut self, found: Found, transport: Option<Val>, limit: usize) {
+        self.offered += 1;
+        if limit > INSERTED {
+            self.ranked.push((found, transport));
+            return;
+        }
+        let came = &self.came;
+        let full = self.ranked.len() >= limit;
+        if full && self.ranked.last().is_none_or(|(last, _)| !earlier(came, &found, last)) {
+            return;
+        }
+        if full {
+            self.ranked.pop();
+        }
+        let at = self.ranked.iter().rposition(|(held, _)| !earlier(came, &found, held)).map_or(0, |at| at + 1);
+        self.ranked.insert(at, (found, transport));
     }
 
     /// Adds `candidate` to `list` unless one that is the same is there.
@@ -316,6 +349,8 @@ impl Compiled {
     fn run(&mut self, requests: &Requests, limits: Limits, work: &mut Work) -> Result<(), Overflow> {
         work.used = 0;
         work.all.clear();
+        work.ranked.clear();
+        (work.direct, work.standing, work.offered) = (false, 0, 0);
         for together in requests.arrays.chunks(TOGETHER) {
             let first = work.block()?;
             let block = &mut work.blocks[first];
@@ -351,6 +386,7 @@ impl Compiled {
         work: &mut Work,
     ) -> Result<(), Overflow> {
         work.found.clear();
+        work.came.clear();
         let begin = work.used;
         if !alone {
             work.seen.begin(self.rows.len() * BARE);
@@ -377,7 +413,7 @@ impl Compiled {
             block.order.push(found.bit as u8);
             block.origin[found.bit as usize] = u16::try_from(rank).map_err(|_| Overflow)?;
         }
-        self.finish(begin, work)
+        self.finish(begin, limits, work)
     }
 
     /// Joins the rows to the input; the best are found.
@@ -422,68 +458,135 @@ impl Compiled {
             for_bits(alive & !bare, |bit| came(bit, 1 + i as u32));
         }
         work.input = input;
-        keys.sort_unstable();
+        let full = limit > 0 && keys.len() >= limit;
+        if limit < keys.len() {
+            keys.select_nth_unstable(limit);
+            keys.truncate(limit);
+        }
+        if apart.is_none() {
+            // Of those that are the same, the first one counts.
+            keys.sort_unstable();
+        }
         let mut numbers = Numbers::default();
-        for (place, lane) in keys.iter().take(limit) {
+        for (place, lane) in &keys {
             let (block, bit) = (lane >> 7 & (MAX_BLOCKS as u32 - 1), lane & (WIDTH as u32 - 1));
             let mut found = Found { place: *place, hash: 0, block, bit };
             if apart.is_some() {
                 work.found.push(found);
+                work.came.push((*place, *lane));
             } else {
                 found.hash = numbers.of(&work.blocks, &found, &self.interner);
                 work.append(false, found, &self.interner);
             }
         }
         if let Some(joined) = work.joined.as_mut().filter(|j| j.len() <= MAX_INPUTS) {
-            let cut = limit.checked_sub(1).and_then(|last| keys.get(last));
-            joined.push((work.input.clone(), cut.map(|(place, _)| score(*place))));
+            let cut = keys.iter().map(|(place, _)| *place).max().filter(|_| full);
+            joined.push((work.input.clone(), cut.map(score)));
         }
         work.keys = keys;
         Ok(())
     }
 
     /// Applies the policies to the blocks from `begin` on and puts what is left with all candidates.
-    fn finish(&mut self, begin: usize, work: &mut Work) -> Result<(), Overflow> {
-        work.finished.clear();
-        let mut apart = true;
+    fn finish(&mut self, begin: usize, limits: Limits, work: &mut Work) -> Result<(), Overflow> {
+        let mut apart = !work.came.is_empty();
         for at in begin..work.used {
             let block = &mut work.blocks[at];
-            if block.alive == 0 {
+            if block.alive != 0 {
+                block.apply(&self.policies, &mut self.interner, &mut work.scratch)?;
+                apart &= block.apart.is_some();
+            }
+        }
+        work.direct = apart;
+        work.finished.clear();
+        for at in begin..work.used {
+            if work.blocks[at].alive == 0 {
                 continue;
             }
-            block.apply(&self.policies, &mut self.interner, &mut work.scratch)?;
-            apart &= block.apart.is_some();
             work.measure(at, &self.interner);
+            if apart {
+                self.offer(at, limits.candidates, work);
+                continue;
+            }
             let block = &work.blocks[at];
-            for bit in block.order.iter().map(|b| usize::from(*b)).filter(|b| block.alive >> b & 1 == 1) {
+            for bit in block.order.iter().map(|b| usize::from(*b)).filter(|b| holds(block.alive, *b)) {
                 work.finished.push((block.origin[bit], work.candidate(at, bit)));
             }
         }
+        if apart {
+            return Ok(());
+        }
         let mut finished = std::mem::take(&mut work.finished);
-        if !finished.is_sorted_by_key(|(rank, _)| *rank) {
+        if !work.came.is_empty() {
+            finished.sort_by_key(|(origin, _)| work.came[usize::from(*origin)]);
+        } else if !finished.is_sorted_by_key(|(rank, _)| *rank) {
             finished.sort_by_key(|(rank, _)| *rank);
         }
-        if apart && work.all.is_empty() {
-            work.all.extend(finished.iter().map(|(_, found)| *found));
-        } else {
-            // Candidates of earlier requests count, too.
-            work.seen.begin(work.all.len() + finished.len());
-            for (held, i) in work.all.iter().zip(0..) {
-                work.seen.insert(held.hash, i);
-            }
-            let mut numbers = Numbers::default();
-            for (_, found) in &mut finished {
-                found.hash = numbers.of(&work.blocks, found, &self.interner);
-                work.append(true, *found, &self.interner);
-            }
+        // Candidates of earlier requests count, too.
+        work.seen.begin(work.all.len() + finished.len());
+        for (held, i) in work.all.iter().zip(0..) {
+            work.seen.insert(held.hash, i);
+        }
+        let mut numbers = Numbers::default();
+        for (_, found) in &mut finished {
+            found.hash = numbers.of(&work.blocks, found, &self.interner);
+            work.append(true, *found, &self.interner);
         }
         work.finished = finished;
         Ok(())
     }
 
+    /// Ranks the candidates of a block, which are apart from all others, one for each transport.
+    fn offer(&mut self, at: usize, limit: usize, work: &mut Work) {
+        let block = &work.blocks[at];
+        work.standing += block.alive.count_ones() as usize;
+        let transport = self.interner.known_key("transport");
+        let slot = transport.and_then(|key| block.columns.iter().position(|c| c.key == key));
+        let Some(slot) = slot else { return };
+        let mut left = block.alive & block.columns[slot].has;
+        // The value that was a text last: many in a row have the same.
+        let mut text = None;
+        while left != 0 {
+            let bit = lowest(left);
+            left &= left - 1;
+            let block = &work.blocks[at];
+            let val = block.columns[slot].value(bit);
+            let found = Found { hash: block.origin[bit].into(), ..work.candidate(at, bit) };
+            if text == Some(val) {
+                work.keep(found, None, limit);
+                continue;
+            }
+            match &**self.interner.shown(val) {
+                NeatValue::Text(_) => {
+                    text = Some(val);
+                    work.keep(found, None, limit);
+                }
+                NeatValue::Set(elements) => {
+                    for element in elements.clone().iter().filter(|e| matches!(e, NeatValue::Text(_))) {
+                        work.keep(found, Some(self.interner.value(element)), limit);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Ranks what is left, one candidate for each transport.
     fn rank(&mut self, limits: Limits, work: &mut Work) -> Result<(), Overflow> {
-        work.ranked.clear();
+        if work.direct {
+            if work.standing.max(work.offered) > MAX_CANDIDATES {
+                return Err(Overflow);
+            }
+            let Work { came, ranked, .. } = work;
+            if limits.candidates > INSERTED {
+                // Those of one candidate stay as they are.
+                ranked.sort_by(|(a, _), (b, _)| {
+                    a.place.cmp(&b.place).then_with(|| came[a.hash as usize].cmp(&came[b.hash as usize]))
+                });
+                ranked.truncate(limits.candidates);
+            }
+            return Ok(());
+        }
         let transport = self.interner.known_key("transport");
         // Candidates that follow each other mostly lie in one block.
         let mut latest = (u32::MAX, None);
@@ -541,37 +644,50 @@ impl Compiled {
 
     /// The answer, on its own.
     fn told(&mut self, work: &mut Work) -> Decision {
-        let mut decision = Decision::default();
         let transport_key = self.interner.known_key("transport");
-        let Work { blocks, ranked, latest, .. } = work;
-        latest.clear();
-        latest.resize(self.interner.keys(), u32::MAX);
-        for (found, transport) in &*ranked {
+        let Work { blocks, ranked, told, .. } = work;
+        let width = ranked.iter().map(|(found, _)| blocks[found.block as usize].sorted.len()).max().unwrap_or_default();
+        // A line for each candidate, with the places of its properties.
+        told.clear();
+        told.resize(width * ranked.len(), NONE);
+        let mut decision = Decision::with_room(2 * width, ranked.len(), told.len());
+        for (first, (found, _)) in ranked.iter().enumerate() {
+            if ranked[..first].iter().any(|(earlier, _)| earlier.block == found.block) {
+                continue;
+            }
+            // All candidates of a block, key by key: what they share is told once, where they follow each other.
             let block = &blocks[found.block as usize];
+            for (line, slot) in block.sorted.iter().enumerate() {
+                let column = &*block.columns[*slot as usize];
+                let is_transport = Some(column.key) == transport_key;
+                let mut latest: Option<(Prop, u32)> = None;
+                for (i, (candidate, transport)) in ranked.iter().enumerate().skip(first) {
+                    if candidate.block != found.block {
+                        continue;
+                    }
+                    let Some(mut prop) = column.prop(candidate.bit as usize) else { continue };
+                    if let (true, Some(val)) = (is_transport, transport) {
+                        prop.value = *val;
+                    }
+                    let place = match latest {
+                        Some((same, place)) if same == prop => place,
+                        _ => decision.push(Decided {
+                            key: self.interner.name(column.key).clone(),
+                            value: self.interner.shown(prop.value).clone(),
+                            precedence: prop.precedence,
+                            score: prop.score,
+                            evaluated: prop.evaluated,
+                        }),
+                    };
+                    latest = Some((prop, place));
+                    told[i * width + line] = place;
+                }
+            }
+        }
+        for (i, (found, _)) in ranked.iter().enumerate() {
             let (evaluated, others) = score(found.place);
             decision.candidate(Score { evaluated, others });
-            for &slot in &block.sorted {
-                let column = &*block.columns[slot as usize];
-                let Some(prop) = column.prop(found.bit as usize) else { continue };
-                let val = transport.filter(|_| Some(column.key) == transport_key).unwrap_or(prop.value);
-                let value = self.interner.shown(val);
-                // What candidates share is told once, where they follow each other.
-                let latest = &mut latest[column.key as usize];
-                let same = |told: &Decided| {
-                    (told.precedence, told.score, told.evaluated) == (prop.precedence, prop.score, prop.evaluated)
-                        && Arc::ptr_eq(&told.value, value)
-                };
-                if !decision.all().get(*latest as usize).is_some_and(same) {
-                    *latest = decision.push(Decided {
-                        key: self.interner.name(column.key).clone(),
-                        value: value.clone(),
-                        precedence: prop.precedence,
-                        score: prop.score,
-                        evaluated: prop.evaluated,
-                    });
-                }
-                decision.has(*latest);
-            }
+            told[i * width..][..width].iter().filter(|place| **place != NONE).for_each(|place| decision.has(*place));
         }
         decision
     }

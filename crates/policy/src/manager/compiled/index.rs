@@ -5,7 +5,7 @@ use super::intern::{ANY, Interner, Key, Sort, Val};
 use crate::manager::file::Rule;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use neater_property::neat::NeatValue;
+use neater_property::neat::{NeatProperty, NeatValue};
 
 /// A rule by number: its place in the table.
 pub(super) type RuleId = u32;
@@ -32,6 +32,30 @@ impl Span {
         (self.end - self.start) as usize
     }
 }
+
+/// What a rule wants of one key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub(super) key: Key,
+    pub(super) val: Val,
+    /// Where it is remembered who has it: a wish that several rules share, of a key that no rule of the table changes.
+    /// [`NONE`] for others.
+    pub(super) shared: u32,
+}
+
+/// A property that a rule adds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effect {
+    pub(super) key: Key,
+    /// The number of the key among those that no rule of the table reads: what is added there can wait. [`NONE`] for others.
+    pub(super) lane: u32,
+    /// The first effect that is the same.
+    pub(super) same: u32,
+    pub(super) prop: Prop,
+}
+
+/// No number.
+pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct CompiledRule {
@@ -104,9 +128,15 @@ struct ByKey {
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     rules: Vec<CompiledRule>,
-    matches: Vec<(Key, Val)>,
+    matches: Vec<Wish>,
     alternatives: Vec<Span>,
-    properties: Vec<(Key, Prop)>,
+    effects: Vec<Effect>,
+    /// The keys that are written and not read, by the number of their lane.
+    lanes: Vec<Key>,
+    /// How many wishes are remembered.
+    shared: u32,
+    /// For each key, whether some rule writes or replaces it.
+    written: Vec<bool>,
     /// Rules that want nothing.
     always: Vec<RuleId>,
     keys: Vec<ByKey>,
@@ -124,35 +154,93 @@ impl Index {
             rules: Vec::with_capacity(rules.len()),
             matches: Vec::new(),
             alternatives: Vec::new(),
-            properties: Vec::new(),
+            effects: Vec::new(),
+            lanes: Vec::new(),
+            shared: 0,
+            written: Vec::new(),
             always: Vec::new(),
             keys: Vec::new(),
             words: HashMap::with_hasher(FixedState::with_seed(0x706f_6c69)),
             by_word: Vec::new(),
         };
         for rule in rules {
-            let wanted: Vec<(Key, Val)> =
-                rule.matches.iter().map(|p| (interner.key(&p.key), interner.value(&p.value))).collect();
+            let wish = |p: &NeatProperty, interner: &mut Interner| (interner.key(&p.key), interner.value(&p.value));
+            let wanted: Vec<(Key, Val)> = rule.matches.iter().map(|p| wish(p, interner)).collect();
+            let wanted = wanted.into_iter().map(|(key, val)| Wish { key, val, shared: NONE });
             let matches = Span::push(&mut index.matches, wanted);
             let mut alternatives = Vec::with_capacity(rule.alternatives.len());
             for alternative in &rule.alternatives {
-                let properties: Vec<(Key, Prop)> =
-                    alternative.iter().map(|p| (interner.key(&p.key), Prop::new(p, interner))).collect();
-                alternatives.push(Span::push(&mut index.properties, properties));
+                let effect = |p: &NeatProperty, interner: &mut Interner| {
+                    let (key, prop) = (interner.key(&p.key), Prop::new(p, interner));
+                    Effect { key, lane: NONE, same: NONE, prop }
+                };
+                let effects: Vec<Effect> = alternative.iter().map(|p| effect(p, interner)).collect();
+                alternatives.push(Span::push(&mut index.effects, effects));
             }
             let only = alternatives.first().copied().unwrap_or_default();
             let alternatives = Span::push(&mut index.alternatives, alternatives);
             index.rules.push(CompiledRule { matches, alternatives, only, replaces: rule.replace_matched });
         }
         index.file(interner);
+        index.look(interner);
         index
+    }
+
+    /// Finds what can wait and what can be remembered: what is written and never read, and what is read and never written.
+    fn look(&mut self, interner: &Interner) {
+        let (mut read, mut written) = (vec![false; interner.keys()], vec![false; interner.keys()]);
+        self.matches.iter().for_each(|wish| read[wish.key as usize] = true);
+        self.effects.iter().for_each(|effect| written[effect.key as usize] = true);
+        for rule in self.rules.iter().filter(|rule| rule.replaces) {
+            rule.matches.of(&self.matches).iter().for_each(|wish| written[wish.key as usize] = true);
+        }
+        let mut lanes = vec![NONE; interner.keys()];
+        let mut known: HashMap<(Key, Val, u64, u8, bool), u32, FixedState> =
+            HashMap::with_hasher(FixedState::with_seed(3));
+        for (i, effect) in (0..).zip(&mut self.effects) {
+            let lane = &mut lanes[effect.key as usize];
+            if *lane == NONE && !read[effect.key as usize] {
+                *lane = self.lanes.len() as u32;
+                self.lanes.push(effect.key);
+            }
+            effect.lane = *lane;
+            let Prop { score, value, precedence, evaluated } = effect.prop;
+            effect.same = *known.entry((effect.key, value, score.to_bits(), precedence, evaluated)).or_insert(i);
+        }
+        // A guard finds its rule, and is not asked again.
+        let mut counts: HashMap<u64, (u32, u32), FixedState> = HashMap::with_hasher(FixedState::with_seed(4));
+        let rules = &self.rules;
+        let others = || rules.iter().flat_map(|rule| rule.matches.start + 1..rule.matches.end).map(|i| i as usize);
+        for wish in others().map(|i| self.matches[i]).filter(|wish| !written[wish.key as usize]) {
+            counts.entry(word(wish.key, wish.val)).or_insert((0, NONE)).0 += 1;
+        }
+        for i in others() {
+            let wish = &mut self.matches[i];
+            let Some((count, number)) = counts.get_mut(&word(wish.key, wish.val)) else { continue };
+            if *count > 1 && *number == NONE {
+                *number = self.shared;
+                self.shared += 1;
+            }
+            wish.shared = *number;
+        }
+        self.written = written;
+    }
+
+    /// Whether a rule does the same to a row whenever it is tried: nothing that the table does changes whom it finds, and
+    /// nobody reads what it adds.
+    pub(super) fn is_quiet(&self, rule: RuleId) -> bool {
+        let fixed = |wish: &Wish| !self.written[wish.key as usize];
+        !self.replaces(rule)
+            && self.alternatives(rule) == 1
+            && self.wanted(rule).iter().all(fixed)
+            && self.only(rule).iter().all(|effect| effect.lane != NONE)
     }
 
     /// Files every rule under the one of its wishes that the fewest rules share.
     fn file(&mut self, interner: &mut Interner) {
         // By pair, and by key for what is no word.
         let mut shared: HashMap<u64, u32, FixedState> = HashMap::with_hasher(FixedState::with_seed(1));
-        for &(key, val) in &self.matches {
+        for &Wish { key, val, .. } in &self.matches {
             *shared.entry(word(key, val)).or_default() += 1;
             *shared.entry(word(key, Val::MAX)).or_default() += 1;
         }
@@ -164,13 +252,13 @@ impl Index {
                 self.always.push(id as RuleId);
                 continue;
             }
-            let cost = |(key, val): (Key, Val)| match interner.sort(val) {
+            let cost = |Wish { key, val, .. }: Wish| match interner.sort(val) {
                 Sort::Word => shared[&word(key, val)],
                 _ => shared[&word(key, Val::MAX)],
             };
             let guard = (0..wanted.len()).min_by_key(|&i| cost(wanted[i])).unwrap_or_default();
             wanted.swap(0, guard);
-            let (key, val) = wanted[0];
+            let Wish { key, val, .. } = wanted[0];
             if self.keys.len() <= key as usize {
                 self.keys.resize_with(key as usize + 1, ByKey::default);
             }
@@ -210,7 +298,7 @@ impl Index {
     }
 
     #[inline]
-    pub(super) fn wanted(&self, rule: RuleId) -> &[(Key, Val)] {
+    pub(super) fn wanted(&self, rule: RuleId) -> &[Wish] {
         self.rules[rule as usize].matches.of(&self.matches)
     }
 
@@ -226,12 +314,30 @@ impl Index {
 
     /// The alternative of a rule that has one.
     #[inline]
-    pub(super) fn only(&self, rule: RuleId) -> &[(Key, Prop)] {
-        self.rules[rule as usize].only.of(&self.properties)
+    pub(super) fn only(&self, rule: RuleId) -> &[Effect] {
+        self.rules[rule as usize].only.of(&self.effects)
     }
 
-    pub(super) fn alternative(&self, rule: RuleId, which: usize) -> &[(Key, Prop)] {
-        self.rules[rule as usize].alternatives.of(&self.alternatives)[which].of(&self.properties)
+    pub(super) fn alternative(&self, rule: RuleId, which: usize) -> &[Effect] {
+        self.rules[rule as usize].alternatives.of(&self.alternatives)[which].of(&self.effects)
+    }
+
+    /// What an effect adds, by its number.
+    #[inline]
+    pub(super) fn effect(&self, number: u32) -> &Prop {
+        &self.effects[number as usize].prop
+    }
+
+    /// The keys of the lanes.
+    #[inline]
+    pub(super) fn lanes(&self) -> &[Key] {
+        &self.lanes
+    }
+
+    /// How many wishes are remembered.
+    #[inline]
+    pub(super) fn shared(&self) -> usize {
+        self.shared as usize
     }
 
     /// Whether any rule is filed under a key.

@@ -269,6 +269,22 @@ impl Interner {
         }
     }
 
+    /// The bounds of a number or range.
+    #[inline]
+    pub(super) fn bounds(&self, val: Val) -> Option<(f64, f64)> {
+        let Fact { low, high, sort, .. } = self.facts[val as usize];
+        matches!(sort, Sort::Number | Sort::Range).then_some((low, high))
+    }
+
+    /// Whether all numbers of a value lie within these bounds, so that their intersection is the value itself.
+    #[inline]
+    pub(super) fn lies_within(&self, val: Val, low: f64, high: f64) -> bool {
+        let fact = &self.facts[val as usize];
+        // A range of one point would become that number.
+        let whole = fact.sort == Sort::Number || fact.sort == Sort::Range && fact.low < fact.high;
+        whole && low <= fact.low && fact.high <= high
+    }
+
     /// The intersection of numbers and ranges where it is one of the two, or nothing, so that no new value arises; `None`
     /// where that is not plain.
     #[inline]

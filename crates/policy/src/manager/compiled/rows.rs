@@ -14,13 +14,69 @@ use std::sync::Arc;
 /// The place of the input that is joined to no row.
 pub(super) const BARE: usize = WIDTH - 1;
 
+/// Policies in their order, each with the rows whose value it wants.
+type Posts = Vec<(RuleId, Mask)>;
+
 /// What rows have under one key.
 #[derive(Clone, Debug)]
 pub(super) struct RowColumn {
     /// What they have. Scores of those that have nothing are 0.
     pub(super) column: Column,
-    /// The policies that are found by it, in their order, each with the rows whose value it wants.
-    pub(super) posts: Vec<(RuleId, Mask)>,
+    /// The policies that are found by it, in their order, each with the rows whose value it wants; but for those in groups.
+    pub(super) posts: Posts,
+    /// Policies that want the same beside it.
+    pub(super) groups: Vec<Group>,
+}
+
+/// Policies that are found by the values of one key, want the same of other keys, and whose turn does not matter to others:
+/// whether they fire is asked once for all.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// They, in order.
+    pub(super) rules: Vec<RuleId>,
+    /// What they do, by lane, in order.
+    pub(super) steps: Vec<(u32, Vec<Step>)>,
+    /// All rows that any of them wants.
+    pub(super) rows: Mask,
+}
+
+/// What is to be added to some candidates.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) mask: Mask,
+    /// Who says so.
+    pub(super) rule: RuleId,
+    /// The number of the effect.
+    pub(super) effect: u32,
+}
+
+/// How many policies make a group. Random tables of tests are small.
+const GROUP: usize = if cfg!(test) { 2 } else { 4 };
+
+/// Takes from `posts` the policies that are better tried together.
+fn group(posts: &mut Posts, policies: &Index) -> Vec<Group> {
+    let mut alike: BTreeMap<Vec<(Key, Val)>, Posts> = BTreeMap::new();
+    for &(rule, mask) in posts.iter().filter(|(rule, _)| policies.is_quiet(*rule)) {
+        let others = policies.wanted(rule)[1..].iter().map(|wish| (wish.key, wish.val)).collect();
+        alike.entry(others).or_default().push((rule, mask));
+    }
+    let made = |rules: Posts| {
+        let mut steps: Vec<(u32, Vec<Step>)> = Vec::new();
+        for &(rule, mask) in &rules {
+            for effect in policies.only(rule) {
+                let step = Step { mask, rule, effect: effect.same };
+                match steps.iter_mut().find(|(lane, _)| *lane == effect.lane) {
+                    Some((_, steps)) => steps.push(step),
+                    None => steps.push((effect.lane, vec![step])),
+                }
+            }
+        }
+        let rows = rules.iter().fold(0, |all, (_, mask)| all | mask);
+        Group { rules: rules.into_iter().map(|(rule, _)| rule).collect(), steps, rows }
+    };
+    let groups: Vec<Group> = alike.into_values().filter(|rules| rules.len() >= GROUP).map(made).collect();
+    posts.retain(|(rule, _)| !groups.iter().any(|g| g.rules.binary_search(rule).is_ok()));
+    groups
 }
 
 /// Up to 127 rows.
@@ -82,7 +138,9 @@ impl RowBlock {
             for bit in (0..WIDTH).filter(|bit| column.has >> bit & 1 == 0) {
                 column.scores[bit] = 0.0;
             }
-            Arc::new(RowColumn { column, posts: posts.into_iter().collect() })
+            let mut posts = posts.into_iter().collect();
+            let groups = group(&mut posts, policies);
+            Arc::new(RowColumn { column, posts, groups })
         };
         Self { columns: columns.into_iter().map(ready).collect(), all }
     }
