@@ -1,6 +1,6 @@
 //! The order of messages within streams, and the queue to the application (RFC 9260 section 6.6).
 
-use super::reassembly::{OVERHEAD, Partial, Run};
+use super::reassembly::{Fragment, OVERHEAD, Partial, Run};
 use super::{Buffers, Message};
 use crate::pages::Pages;
 use neater_sctp_wire::StreamId;
@@ -93,6 +93,29 @@ impl Order {
         }
         self.charged += charge;
         Ok(())
+    }
+
+    /// As [`Order::insert`] for a message of one fragment, if its turn has come. False if it has not: nothing has happened then.
+    pub(crate) fn take_whole(&mut self, f: &Fragment<'_>, buffers: &mut Buffers) -> bool {
+        let next = if f.unordered { 0 } else { *self.next.get_mut(f.stream) };
+        if !f.unordered && self.continued(next, f.number) != next {
+            return false;
+        }
+        self.charged += f.payload.len() + OVERHEAD;
+        self.ready.push_back(Message {
+            number: self.delivered,
+            stream: f.stream,
+            ppid: f.ppid,
+            unordered: f.unordered,
+            first: true,
+            last: true,
+            payload: buffers.filled(f.payload),
+        });
+        self.delivered += 1;
+        if !f.unordered {
+            self.continue_stream(f.stream, next + 1, buffers);
+        }
+        true
     }
 
     /// Delivers from `next` on what is there, and remembers what comes then.
