@@ -198,12 +198,11 @@ impl Reassembly {
         buffers: &mut Buffers,
         arrivals: Option<&Arrivals>,
     ) -> Result<Option<Run>, Misfit> {
-        if f.begins && f.ends && self.hot.is_none() && self.cold.is_empty() {
-            return Ok(Some(Run::new(f, buffers)));
-        }
         // A long message whose fragments come in their order stays where it is.
-        let broken_off = |a: &Arrivals| f.place.lane == 0 && !f.ends && a.has(f.place.index + 1);
-        if let Some(run) = self.hot.as_mut().filter(|run| self.cold.is_empty() && run.is_continued_by(f))
+        let right = Place { lane: f.place.lane, index: f.place.index + 1 };
+        let broken_off = |a: &Arrivals| right.lane == 0 && !f.ends && a.has(right.index);
+        if let Some(run) = self.hot.as_mut().filter(|run| run.is_continued_by(f))
+            && (self.cold.is_empty() || !self.cold.contains_key(&right))
             && !arrivals.is_some_and(broken_off)
         {
             run.push(f);
