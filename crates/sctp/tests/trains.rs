@@ -132,7 +132,7 @@ fn story(seed: u64, train: usize) -> Vec<String> {
 
 #[test]
 fn trains_change_nothing_about_what_is_sent_and_when() {
-    for seed in 0..60 {
+    for seed in 0..24 {
         let (one, many) = (story(seed, 1), story(seed, 64));
         let differs = one.iter().zip(&many).position(|(a, b)| a != b);
         assert!(differs.is_none() && one.len() == many.len(), "{seed}: {differs:?} of {}, {}", one.len(), many.len());
