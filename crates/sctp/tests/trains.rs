@@ -116,8 +116,8 @@ fn story(seed: u64, train: usize) -> Vec<String> {
             log.borrow_mut().push(format!("{sent:?}"));
         }
         if rng.below(2) == 0 {
-            for end in 0..2 {
-                let read = w.read(end, ids[end]).iter().map(|m| (m.number, m.payload.len())).collect::<Vec<_>>();
+            for (end, id) in ids.into_iter().enumerate() {
+                let read = w.read(end, id).iter().map(|m| (m.number, m.payload.len())).collect::<Vec<_>>();
                 log.borrow_mut().push(format!("{end} reads {read:?}"));
             }
         }
