@@ -396,7 +396,7 @@ impl World {
             let stats = self.driver.endpoint().association_stats(self.id);
             // What is only sent again is no progress.
             let through = stats.map(|s| (s.chunks_received, s.bytes_acknowledged, s.abandoned, self.failed.len()));
-            if core::mem::replace(&mut before, Some(through)) != Some(through) {
+            if before.replace(through) != Some(through) {
                 end = std::time::Instant::now() + LIMIT;
             }
             assert!(
