@@ -47,6 +47,7 @@ impl Instant {
 }
 
 /// Nanoseconds of a duration, saturating: 584 years are enough.
+#[inline]
 const fn nanos(d: Duration) -> u64 {
     let n = d.as_nanos();
     if n > u64::MAX as u128 { u64::MAX } else { n as u64 }
@@ -54,12 +55,14 @@ const fn nanos(d: Duration) -> u64 {
 
 impl Add<Duration> for Instant {
     type Output = Self;
+    #[inline]
     fn add(self, d: Duration) -> Self {
         Self(self.0.saturating_add(nanos(d)))
     }
 }
 
 impl AddAssign<Duration> for Instant {
+    #[inline]
     fn add_assign(&mut self, d: Duration) {
         *self = *self + d;
     }
@@ -67,6 +70,7 @@ impl AddAssign<Duration> for Instant {
 
 impl Sub<Duration> for Instant {
     type Output = Self;
+    #[inline]
     fn sub(self, d: Duration) -> Self {
         Self(self.0.saturating_sub(nanos(d)))
     }
@@ -74,6 +78,7 @@ impl Sub<Duration> for Instant {
 
 impl Sub for Instant {
     type Output = Duration;
+    #[inline]
     fn sub(self, earlier: Self) -> Duration {
         self.saturating_since(earlier)
     }

@@ -40,6 +40,25 @@ const UDP_MAX: usize = 65_507;
 /// How long a client may take over the handshake with a listener.
 pub(crate) const INCOMING_TIMEOUT: Duration = crate::listen::HANDSHAKE_TIMEOUT;
 
+/// Datagrams of one length behind each other, of which the last may be shorter: for the system to cut up.
+#[derive(Debug, Default)]
+struct Sealed {
+    bytes: Vec<u8>,
+    segment: usize,
+}
+
+impl Sealed {
+    fn one(datagram: Vec<u8>) -> Self {
+        Self { segment: datagram.len(), bytes: datagram }
+    }
+
+    fn takes(&self, datagram: &[u8]) -> bool {
+        self.bytes.len().is_multiple_of(self.segment)
+            && datagram.len() <= self.segment
+            && self.bytes.len() + datagram.len() <= UDP_MAX
+    }
+}
+
 /// A DTLS session.
 #[derive(Debug)]
 pub(crate) struct Dtls {
@@ -61,7 +80,7 @@ pub(crate) struct Dtls {
     answered: Option<Instant>,
     armed: Option<Instant>,
     /// A datagram that the socket could not take.
-    blocked: Option<Vec<u8>>,
+    blocked: Option<Sealed>,
     /// The peer has ended it, or it has failed.
     lost: Option<ConnectionError>,
 }
@@ -145,8 +164,18 @@ impl Dtls {
         self.session.peer_certificates().iter().map(|c| c.to_vec()).collect()
     }
 
+    /// The longest message that fits into a datagram of so many bytes.
+    pub(crate) fn largest_in(&self, datagram: usize) -> usize {
+        self.session.max_message(datagram)
+    }
+
     fn transmit<'a>(&self, contents: &'a [u8]) -> Transmit<'a> {
         Transmit { destination: self.remote, source: None, ecn: Ecn::NotEct, segment_size: None, contents }
+    }
+
+    fn transmit_all<'a>(&self, sealed: &'a Sealed) -> Transmit<'a> {
+        let segment_size = (sealed.bytes.len() > sealed.segment).then_some(sealed.segment);
+        Transmit { segment_size, ..self.transmit(&sealed.bytes) }
     }
 }
 
@@ -350,12 +379,13 @@ impl<N: Net> Engine<N> {
         let Some(d) = self.dtlses.get_mut(key) else { return };
         let Some(ch) = self.channels.get_mut(d.channel) else { return };
         while ch.writable {
-            let Some(datagram) = d.blocked.take().or_else(|| d.session.poll_transmit()) else { return };
-            match self.net.send(ch.sock, &d.transmit(&datagram)) {
+            let next = d.blocked.take().or_else(|| d.session.poll_transmit().map(Sealed::one));
+            let Some(sealed) = next else { return };
+            match self.net.send(ch.sock, &d.transmit_all(&sealed)) {
                 Ok(()) => {}
                 Err(e) if e.is_would_block() => {
                     ch.writable = false;
-                    d.blocked = Some(datagram);
+                    d.blocked = Some(sealed);
                 }
                 // About an earlier datagram (RFC 1122 section 4.1.3.3), or for good: an attempt ends with it.
                 Err(e) => {
@@ -491,25 +521,34 @@ impl<N: Net> Engine<N> {
         !self.dtls_peers(channel).is_empty()
     }
 
-    /// Sends a packet of SCTP's.
+    /// Sends packets of SCTP's, each `segment` bytes long but the last: as many datagrams of one length, in one call.
     ///
     /// # Errors
-    /// What the network says: `WouldBlock` means that the packet is kept until the socket takes it.
-    pub(crate) fn dtls_send_packet(&mut self, key: Key, packet: &[u8]) -> Result<(), NetError> {
+    /// What the network says: `WouldBlock` means that the packets are kept until the socket takes them.
+    pub(crate) fn dtls_send_packets(&mut self, key: Key, packets: &[u8], segment: usize) -> Result<(), NetError> {
         let now = self.now;
         let Some(d) = self.dtlses.get_mut(key) else { return Ok(()) };
         let Some(ch) = self.channels.get_mut(d.channel) else { return Ok(()) };
-        if d.session.send(now, packet).is_err() {
-            // What the session has said about its end is heard in the next turn.
-            self.timers.push(now, Timer::Dtls(key));
-            return Ok(());
+        for packet in packets.chunks(segment.max(1)) {
+            if d.session.send(now, packet).is_err() {
+                // What the session has said about its end is heard in the next turn.
+                self.timers.push(now, Timer::Dtls(key));
+                return Ok(());
+            }
         }
         let mut result = Ok(());
-        while let Some(datagram) = d.session.poll_transmit() {
-            let sent = self.net.send(ch.sock, &d.transmit(&datagram));
+        let mut next = d.session.poll_transmit();
+        while let Some(first) = next {
+            let mut sealed = Sealed::one(first);
+            next = d.session.poll_transmit();
+            while let Some(datagram) = next.take_if(|datagram| sealed.takes(datagram)) {
+                sealed.bytes.extend_from_slice(&datagram);
+                next = d.session.poll_transmit();
+            }
+            let sent = self.net.send(ch.sock, &d.transmit_all(&sealed));
             if sent.is_err_and(|e| e.is_would_block()) {
                 ch.writable = false;
-                d.blocked = Some(datagram);
+                d.blocked = Some(sealed);
             }
             result = result.and(sent);
         }
@@ -546,7 +585,7 @@ impl<N: Net> Engine<N> {
                     Ok(()) => {}
                     Err(e) if e.is_would_block() => {
                         ch.writable = false;
-                        d.blocked = Some(datagram);
+                        d.blocked = Some(Sealed::one(datagram));
                         break;
                     }
                     // An ICMP error of an earlier datagram: not this one's fault.

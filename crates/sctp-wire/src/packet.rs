@@ -35,11 +35,11 @@ impl CommonHeader {
     /// How long it is on the wire, with its checksum, in bytes.
     pub const LEN: usize = 12;
 
+    #[inline]
     pub(crate) fn write(&self, out: &mut Writer<'_>) {
-        out.u16(self.source_port);
-        out.u16(self.destination_port);
-        out.u32(self.tag.0);
-        out.u32(0);
+        let ([s0, s1], [d0, d1]) = (self.source_port.to_be_bytes(), self.destination_port.to_be_bytes());
+        let [t0, t1, t2, t3] = self.tag.0.to_be_bytes();
+        out.array([s0, s1, d0, d1, t0, t1, t2, t3, 0, 0, 0, 0]);
     }
 }
 

@@ -49,6 +49,7 @@ impl<'b> Writer<'b> {
         self.overflowed = false;
     }
 
+    #[inline]
     fn space(&mut self, n: usize) -> Option<&mut [u8]> {
         let space = if self.overflowed { None } else { self.buffer[self.at..].get_mut(..n) };
         match space {
@@ -63,6 +64,15 @@ impl<'b> Writer<'b> {
         }
     }
 
+    /// Several fields at once: what stands in every packet is not looked at field by field.
+    #[inline]
+    pub(crate) fn array<const N: usize>(&mut self, bytes: [u8; N]) {
+        if let Some(space) = self.space(N) {
+            space.copy_from_slice(&bytes);
+        }
+    }
+
+    #[inline]
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         if let Some(space) = self.space(bytes.len()) {
             space.copy_from_slice(bytes);
@@ -76,16 +86,20 @@ impl<'b> Writer<'b> {
     }
 
     pub(crate) fn u16(&mut self, value: u16) {
-        self.bytes(&value.to_be_bytes());
+        self.array(value.to_be_bytes());
     }
 
     pub(crate) fn u32(&mut self, value: u32) {
-        self.bytes(&value.to_be_bytes());
+        self.array(value.to_be_bytes());
     }
 
     /// Zeros up to the next multiple of four.
+    #[inline]
     pub(crate) fn align(&mut self) {
-        self.zeros(padded(self.at) - self.at);
+        let missing = padded(self.at) - self.at;
+        if missing > 0 {
+            self.zeros(missing);
+        }
     }
 
     /// A chunk: its header, what `value` writes, and the length of both.
@@ -101,14 +115,18 @@ impl<'b> Writer<'b> {
         self.with_length(kind.to_be_bytes(), value);
     }
 
+    #[inline]
     fn with_length(&mut self, head: [u8; 2], value: impl FnOnce(&mut Self)) {
         let start = self.at;
-        self.bytes(&[head[0], head[1], 0, 0]);
+        self.array([head[0], head[1], 0, 0]);
         value(self);
-        if !self.overflowed {
+        // Without an overflow it is there.
+        if !self.overflowed
+            && let Some(space) = self.buffer.get_mut(start + 2..start + 4)
+        {
             // A packet is at most PACKET_MAX long, which fits.
             let len = u16::try_from(self.at - start).unwrap_or(u16::MAX);
-            self.buffer[start + 2..start + 4].copy_from_slice(&len.to_be_bytes());
+            space.copy_from_slice(&len.to_be_bytes());
         }
     }
 }

@@ -4,8 +4,9 @@ mod support;
 
 use bytes::Bytes;
 use core::time::Duration;
+use neater_base::Rng;
 use neater_link::{LinkConfig, QueueLimit};
-use neater_sctp::{AssociationConfig, INITIAL_BUFFER, SendError, SendOptions, Train};
+use neater_sctp::{AssociationConfig, Extensions, INITIAL_BUFFER, Scheduler, SendError, SendOptions, Train};
 use neater_sctp_wire::{Packet, StreamId, ZeroChecksum};
 use support::{World, ms};
 
@@ -70,6 +71,73 @@ fn a_packet_that_is_longer_than_the_first_is_kept_for_the_next_train() {
     let second = w.ends[0].poll_transmit(w.now, &mut buffer).expect("what was kept");
     assert_eq!(second.len, ROOM);
     assert_eq!(w.ends[0].poll_train(w.now, &mut buffer, 64), None);
+}
+
+/// What happens between two ends that take their packets in trains of at most `train`: every packet, event and message, and when.
+fn story(seed: u64, train: usize) -> Vec<String> {
+    let mut rng = Rng::from_number(seed);
+    let schedulers = [
+        Scheduler::FirstCome,
+        Scheduler::RoundRobin,
+        Scheduler::RoundRobinPerPacket,
+        Scheduler::FairBandwidth,
+        Scheduler::WeightedFair,
+    ];
+    let config = AssociationConfig {
+        scheduler: schedulers[rng.below(schedulers.len() as u64) as usize],
+        extensions: Extensions { interleaving: rng.below(2) == 0, ..Extensions::default() },
+        receive_buffer: [20_000, 200_000, 4_000_000][rng.below(3) as usize],
+        search_mtu: rng.below(2) == 0,
+        ..AssociationConfig::default()
+    };
+    let config = if rng.below(4) == 0 {
+        AssociationConfig { recovery: AssociationConfig::rfc9260().recovery, ..config }
+    } else {
+        config
+    };
+    let link = LinkConfig::rate(1_000_000 << rng.below(7), ms(rng.below(40))).with_queue(QueueLimit::Packets(60));
+    let mut w = World::new(seed, config, link.with_loss([0.0, 0.0, 0.02][rng.below(3) as usize]));
+    w.train = train;
+    let ids = w.established();
+    let log = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let packets = std::rc::Rc::clone(&log);
+    w.tap = Some(Box::new(move |end, packet| {
+        packets.borrow_mut().push(format!("{end} {} {} {:02x?}", packet.ect, packet.whole, packet.bytes));
+        true
+    }));
+    for _ in 0..60 {
+        for _ in 0..rng.below(8) {
+            let end = usize::from(rng.below(4) == 0);
+            let len = [100, 1000, 1200, 5000, 40_000][rng.below(5) as usize] + rng.below(200);
+            let options =
+                SendOptions { unordered: rng.below(4) == 0, immediate: rng.below(8) == 0, ..SendOptions::default() };
+            let message = Bytes::from(vec![len as u8; len as usize]);
+            let sent = w.ends[end].send(ids[end], StreamId(rng.below(5) as u16), message, options);
+            log.borrow_mut().push(format!("{sent:?}"));
+        }
+        if rng.below(2) == 0 {
+            for (end, id) in ids.into_iter().enumerate() {
+                let read = w.read(end, id).iter().map(|m| (m.number, m.payload.len())).collect::<Vec<_>>();
+                log.borrow_mut().push(format!("{end} reads {read:?}"));
+            }
+        }
+        let until = w.now + ms(rng.below(30));
+        while w.step(until) {}
+        w.now = until;
+        log.borrow_mut().push(format!("{:?} {:?} {:?}", w.now, w.ends.each_ref().map(|e| e.next_timeout()), w.events));
+    }
+    drop(w);
+    std::rc::Rc::into_inner(log).expect("the world is gone").into_inner()
+}
+
+#[test]
+fn trains_change_nothing_about_what_is_sent_and_when() {
+    for seed in 0..24 {
+        let (one, many) = (story(seed, 1), story(seed, 64));
+        let differs = one.iter().zip(&many).position(|(a, b)| a != b);
+        assert!(differs.is_none() && one.len() == many.len(), "{seed}: {differs:?} of {}, {}", one.len(), many.len());
+        assert!(one.len() > 100, "{seed}: something happened");
+    }
 }
 
 /// Sends for so long, as fast as it is taken, and returns the bytes that arrived and the most that was in flight.

@@ -103,7 +103,7 @@ fn losses_delays_and_doubles_change_nothing_about_what_arrives() {
 /// Packets grow to what the interface takes and the path passes on, and shrink when the path does.
 #[test]
 fn packets_are_as_large_as_the_path_takes() {
-    for (stack, overhead) in [(Stack::Sctp, 28 + 12 + 20), (Stack::SctpDtls, 28 + 37 + 12 + 20)] {
+    for (stack, overhead) in [(Stack::Sctp, 28 + 12 + 20), (Stack::SctpDtls, 28 + 22 + 12 + 20)] {
         for mtu in [1500u32, 1400, 1300, 700] {
             let ask = Ask::over(&[stack]);
             let mut town = Plan::new(7).build();
@@ -131,7 +131,9 @@ fn packets_are_as_large_as_the_path_takes() {
             assert!(town.play.run_until(60 * S, |p| p.flow(server).messages.len() == 41), "{stack} {mtu}");
             let after = town.play.world().link_counters(town.v4.to);
             let packets = (after.offered - before.offered) as f64;
-            let least = if mtu == 700 { 400.0 } else { f64::from(mtu) - f64::from(overhead) - 40.0 };
+            // What the interface takes is asked for first, and found to the byte: also what DTLS 1.3 takes less than 1.2 would.
+            let slack = if mtu == 1500 { 12.0 } else { 40.0 };
+            let least = if mtu == 700 { 400.0 } else { f64::from(mtu) - f64::from(overhead) - slack };
             assert!(1_000_000.0 / packets >= least, "{stack} {mtu}: {packets} packets");
             town.play.end();
         }

@@ -451,6 +451,7 @@ impl<N: Net> Engine<N> {
         let remote = SocketAddr::new(route.remote.ip(), port);
         let mux = is_mux(e, id);
         let key = self.insert_sctp(end, id, remote, route.remote, request, Arc::default(), false);
+        self.sctp_fit_session(key);
         let group = self.new_group(None, Some(listener));
         if let Some(g) = self.groups.get_mut(group) {
             g.sctp = Some(key);

@@ -8,6 +8,7 @@
 //! listener's share a socket. What a stranger says (ICMP) is heard by a client that has no session yet, and by nobody else: how large
 //! packets may be is found out by probes alone (RFC 8261 section 4.1).
 
+use super::socket::PACKET_MAX;
 use super::{Below, LINGER, SctpSocket};
 use crate::channel::{Behind, Channel, Kind};
 use crate::dtls::{Dtls, Peers};
@@ -20,7 +21,7 @@ use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError, Sock, SocketOptions};
 use neater_dtls::{DtlsError, Session};
-use neater_sctp::CloseReason;
+use neater_sctp::{CloseReason, Train};
 use neater_tls::ServerName;
 use std::net::SocketAddr;
 
@@ -120,10 +121,10 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Sends a packet through the session that leads there. Without one it is lost, as on the way.
-    pub(super) fn sctp_seal(&mut self, socket: Key, to: SocketAddr, packet: &[u8]) -> Result<(), NetError> {
-        let Some(session) = self.sctp_session(socket, to) else { return Ok(()) };
-        self.dtls_send_packet(session, packet)
+    /// Sends a train of packets through the session that leads there. Without one it is lost, as on the way.
+    pub(super) fn sctp_seal(&mut self, socket: Key, train: &Train, packets: &[u8]) -> Result<(), NetError> {
+        let Some(session) = self.sctp_session(socket, train.route.remote) else { return Ok(()) };
+        self.dtls_send_packets(session, packets, train.segment)
     }
 
     /// The peer has answered the client's hello.
@@ -139,8 +140,24 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// An association's packets may be as long as its session lets them be: an endpoint was made for the version of DTLS that takes
+    /// most, and the sessions of a listener's differ.
+    pub(super) fn sctp_fit_session(&mut self, key: Key) {
+        let Some((end, id, route)) = self.sctps.get(key).map(|a| (a.end, a.id, a.route)) else { return };
+        let Some((socket, mtu)) = self.sctp_ends.get(end).map(|e| (e.socket, e.profile.mtu)) else { return };
+        let Some(session) = self.sctp_session(socket, route).and_then(|s| self.dtlses.get(s)) else { return };
+        let headers = if route.is_ipv6() { 48 } else { 28 };
+        let most = session.largest_in(usize::from(mtu).saturating_sub(headers)).min(usize::from(PACKET_MAX));
+        if let Some(e) = self.sctp_ends.get_mut(end) {
+            e.endpoint.set_largest_packet(id, most as u16);
+        }
+    }
+
     /// The session is up: a client's association says its INIT.
     pub(crate) fn sctp_session_up(&mut self, socket: Key) {
+        for key in self.sctps_on(socket, None) {
+            self.sctp_fit_session(key);
+        }
         self.sctp_socket_writable(socket);
         let ends = self.sctp_sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
         for end in ends.unwrap_or_default() {

@@ -46,7 +46,7 @@ const INITS: u32 = 5;
 /// How many streams each side may open: half of these numbers are one side's.
 const STREAMS: u16 = 4096;
 /// The longest SCTP packet that is ever written.
-const PACKET_MAX: u16 = 9216;
+pub(super) const PACKET_MAX: u16 = 9216;
 /// What every path takes (RFC 8200 section 5).
 const LEAST_MTU: u16 = 1280;
 
@@ -227,10 +227,11 @@ impl<N: Net> Engine<N> {
                 return false;
             }
             let sealed = s.below == Below::Dtls;
-            // A session has one datagram for each packet.
-            let most = if sealed { 1 } else { self.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX) };
+            let most = self.net.max_segments(s.sock).clamp(1, SEGMENTS_MAX);
+            // A session makes each packet longer.
+            let room = if sealed { UDP_MAX - SEGMENTS_MAX * neater_dtls::OVERHEAD_12_GCM } else { UDP_MAX };
             self.packet.resize(UDP_MAX, 0);
-            let Some(train) = end.endpoint.poll_train(now, &mut self.packet, most) else { return false };
+            let Some(train) = end.endpoint.poll_train(now, &mut self.packet[..room], most) else { return false };
             let contents = &self.packet[..train.len];
             let from = end.at;
             if train.whole != s.whole {
@@ -240,7 +241,7 @@ impl<N: Net> Engine<N> {
             }
             let sent = if sealed {
                 let (socket, packet) = (end.socket, core::mem::take(&mut self.packet));
-                let sent = self.sctp_seal(socket, train.route.remote, &packet[..train.len]);
+                let sent = self.sctp_seal(socket, &train, &packet[..train.len]);
                 self.packet = packet;
                 sent
             } else {

@@ -79,15 +79,16 @@ impl<'a> Data<'a> {
 
     #[inline]
     pub(super) fn write(&self, out: &mut Writer<'_>) {
-        out.u32(self.tsn.0);
-        out.u16(self.stream.0);
-        out.u16(self.ssn.0);
-        out.u32(self.ppid.0);
+        let [t0, t1, t2, t3] = self.tsn.0.to_be_bytes();
+        let ([s0, s1], [n0, n1]) = (self.stream.0.to_be_bytes(), self.ssn.0.to_be_bytes());
+        let [p0, p1, p2, p3] = self.ppid.0.to_be_bytes();
+        out.array([t0, t1, t2, t3, s0, s1, n0, n1, p0, p1, p2, p3]);
         out.bytes(self.payload);
     }
 }
 
 /// The flags that DATA and I-DATA share.
+#[inline]
 pub(super) fn flags(immediate: bool, unordered: bool, beginning: bool, ending: bool) -> u8 {
     let bit = |set: bool, mask: u8| if set { mask } else { 0 };
     bit(immediate, IMMEDIATE) | bit(unordered, UNORDERED) | bit(beginning, BEGINNING) | bit(ending, ENDING)

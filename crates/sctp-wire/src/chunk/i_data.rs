@@ -54,9 +54,9 @@ impl<'a> IData<'a> {
 
     #[inline]
     pub(super) fn decode(flags: u8, mut fields: Fields<'a>) -> Result<Self, WireError> {
-        let (tsn, stream) = (Tsn(fields.u32()?), StreamId(fields.u16()?));
-        fields.u16()?;
-        let (mid, word) = (Mid(fields.u32()?), fields.u32()?);
+        let [t0, t1, t2, t3, s0, s1, _, _, m0, m1, m2, m3, w0, w1, w2, w3] = fields.array()?;
+        let (tsn, stream) = (Tsn(u32::from_be_bytes([t0, t1, t2, t3])), StreamId(u16::from_be_bytes([s0, s1])));
+        let (mid, word) = (Mid(u32::from_be_bytes([m0, m1, m2, m3])), u32::from_be_bytes([w0, w1, w2, w3]));
         let part = if flags & data::flags(false, false, true, false) != 0 {
             Part::First(Ppid(word))
         } else {
@@ -81,14 +81,13 @@ impl<'a> IData<'a> {
 
     #[inline]
     pub(super) fn write(&self, out: &mut Writer<'_>) {
-        out.u32(self.tsn.0);
-        out.u16(self.stream.0);
-        out.u16(0);
-        out.u32(self.mid.0);
-        out.u32(match self.part {
+        let word = match self.part {
             Part::First(ppid) => ppid.0,
             Part::Later(fsn) => fsn.0,
-        });
+        };
+        let ([t0, t1, t2, t3], [s0, s1]) = (self.tsn.0.to_be_bytes(), self.stream.0.to_be_bytes());
+        let ([m0, m1, m2, m3], [w0, w1, w2, w3]) = (self.mid.0.to_be_bytes(), word.to_be_bytes());
+        out.array([t0, t1, t2, t3, s0, s1, 0, 0, m0, m1, m2, m3, w0, w1, w2, w3]);
         out.bytes(self.payload);
     }
 }

@@ -127,6 +127,11 @@ impl Both {
         self.answers.front().map(|(route, ..)| *route)
     }
 
+    /// Whether nothing is to be said of addresses.
+    pub(super) fn is_quiet(&self) -> bool {
+        !self.wanted && self.answers.is_empty()
+    }
+
     /// Whether the peer has deleted this address.
     pub(super) fn is_deleted(&self, remote: SocketAddr) -> bool {
         self.deleted.contains(&remote)

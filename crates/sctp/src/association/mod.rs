@@ -8,6 +8,7 @@
 
 mod addresses;
 mod auth;
+mod bulk;
 mod commands;
 mod data;
 mod handshake;
@@ -23,6 +24,7 @@ mod shutdown;
 mod timers;
 
 pub(crate) use addresses::Wish;
+pub(crate) use bulk::{Bulk, Like};
 pub(crate) use handshake::Resolution;
 pub(crate) use output::Packed;
 
@@ -406,6 +408,11 @@ impl Association {
 
     pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
+    }
+
+    /// Whether its routes have changed, or it is over.
+    pub(crate) const fn wants_care(&self) -> bool {
+        self.routes_changed || self.is_closed()
     }
 
     /// The last packet, once the association is over.

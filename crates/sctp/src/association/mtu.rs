@@ -62,6 +62,14 @@ impl Association {
         }
     }
 
+    /// The layer takes packets of so many bytes.
+    pub(crate) fn set_largest_packet(&mut self, size: u16) {
+        for index in 0..self.paths.len() {
+            self.paths[index].mtu.set_most(size);
+            self.adjust_size(index);
+        }
+    }
+
     /// T3-rtx of a path has expired so often in a row.
     pub(super) fn suspect_size(&mut self, index: usize) {
         let path = &mut self.paths[index];

@@ -120,7 +120,7 @@ impl Association {
     }
 
     /// Whether window, burst and pace let a packet leave on a path that has something to send.
-    fn may_leave(&mut self, now: Instant, index: usize) -> bool {
+    pub(super) fn may_leave(&mut self, now: Instant, index: usize) -> bool {
         let next = self.out.next();
         let path = &mut self.paths[index];
         if path.in_flight == 0 && !path.forced {
@@ -350,10 +350,10 @@ impl Association {
             self.stats.retransmissions += 1;
         }
         // New data goes behind what was lost, and only when all of it went (rule C of section 6.1).
-        let mut fresh = false;
+        let (full, mut fresh) = (self.fragment_size(), false);
         while (index == self.current || matches!(self.state, State::CookieEchoed(_)))
             && self.out.next_lost(0).is_none_or(|tsn| self.retransmission_path(tsn) != index)
-            && let Some(size) = self.write_new(now, packet, index)
+            && let Some(size) = self.write_new(now, packet, index, full)
         {
             bytes += u64::from(size);
             fresh = true;
@@ -361,25 +361,36 @@ impl Association {
         if bytes == 0 {
             return 0;
         }
+        self.paths[index].on_sent(now, bytes);
+        self.arm(now, index, earliest, fresh);
+        bytes
+    }
+
+    /// Sets the timers of a path on which data was sent: the first that is outstanding among it, or new data.
+    pub(super) fn arm(&mut self, now: Instant, index: usize, earliest: bool, fresh: bool) {
         let rack = self.config.recovery.detection == LossDetection::RackTlp;
         let (single, delay) = (self.out.len() == 1, self.config.sack_delay);
         let established = !matches!(self.state, State::CookieEchoed(_));
         let path = &mut self.paths[index];
-        path.on_sent(now, bytes);
         if established && (path.t3.is_none() || earliest) {
             path.t3 = Some(now + path.rtt.rto());
         }
         if established && rack && fresh && path.recovery.is_none() {
             path.tail.due = path.tail_deadline(now, delay, single);
         }
-        bytes
     }
 
-    /// One chunk of new data, if it fits into packet and window.
-    fn write_new(&mut self, now: Instant, packet: &mut PacketBuilder<'_>, index: usize) -> Option<u16> {
+    /// One chunk of new data, if it fits into packet and window; `full` is the largest payload of a chunk.
+    pub(super) fn write_new(
+        &mut self,
+        now: Instant,
+        packet: &mut PacketBuilder<'_>,
+        index: usize,
+        full: usize,
+    ) -> Option<u16> {
         let header = self.data_header();
-        let full = self.fragment_size();
         let room = packet.room().checked_sub(header)?.min(full);
+        let left = self.window_left();
         let (_, message) = self.queues.peek()?;
         let len = message.payload.len();
         // A message that fits into a packet of its own is not cut to fill this one.
@@ -388,10 +399,10 @@ impl Association {
             return None;
         }
         // What the window has room for whole is neither a silly window nor a probe.
-        if len.min(full) > self.window_left() && !self.has_new_data(now) {
+        if len.min(full) > left && !self.has_new_data(now) {
             return None;
         }
-        if self.timers.window_probe.is_some_and(|at| at <= now) && self.window_left() < len.min(full) {
+        if len.min(full) > left && self.timers.window_probe.is_some_and(|at| at <= now) {
             let rto = self.paths[self.current].rtt.rto();
             self.probes = (self.probes + 1).min(6);
             self.timers.window_probe = Some(now + (rto * (1 << self.probes)).min(self.config.rto.max));

@@ -106,10 +106,7 @@ impl Endpoint {
             };
             if let Some(packed) = entry.association.poll_transmit(now, buffer, &mut self.rng) {
                 self.turn += 1;
-                if self.turn >= TURN && self.eager.len() > 1 {
-                    self.turn = 0;
-                    self.eager.rotate_left(1);
-                }
+                self.take_turns();
                 let Packed { route, len, ect, whole, probe } = packed;
                 return Some(Transmit { route, len, ect, whole, probe });
             }
@@ -123,6 +120,14 @@ impl Endpoint {
         }
         self.prune();
         None
+    }
+
+    /// The next association has its turn, if one had enough of it.
+    pub(super) fn take_turns(&mut self) {
+        if self.turn >= TURN && self.eager.len() > 1 {
+            self.turn = 0;
+            self.eager.rotate_left(1);
+        }
     }
 
     /// The next thing that has happened.

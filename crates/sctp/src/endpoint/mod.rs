@@ -147,7 +147,18 @@ impl Endpoint {
     }
 
     /// Something has happened to an association: its packets, events and deadline are seen to.
+    #[inline]
     fn touch(&mut self, key: Key) {
+        let Some(entry) = self.associations.get_mut(key) else { return };
+        // It is after every packet and every message: most often everything is seen to already.
+        let settled = entry.eager && (entry.eventful || !entry.association.has_events());
+        if !settled || entry.association.wants_care() {
+            self.attend(key);
+        }
+    }
+
+    /// What [`Endpoint::touch`] has found something to do for.
+    fn attend(&mut self, key: Key) {
         let Some(entry) = self.associations.get_mut(key) else { return };
         if entry.association.routes_changed && !entry.gone {
             entry.association.routes_changed = false;

@@ -80,6 +80,13 @@ impl Endpoint {
         self.act(id, |a| a.set_silence(now, silence));
     }
 
+    /// The layer takes SCTP packets of so many bytes on the way to this peer, more or less than was said of it: what DTLS adds depends
+    /// on the version that is agreed on. Longer packets are sent when a probe of that length has arrived.
+    pub fn set_largest_packet(&mut self, id: AssociationId, size: u16) {
+        self.largest = self.largest.max(usize::from(size));
+        self.act(id, |a| a.set_largest_packet(size));
+    }
+
     /// The congestion window of the path that data goes, in bytes.
     #[must_use]
     pub fn window(&self, id: AssociationId) -> u64 {

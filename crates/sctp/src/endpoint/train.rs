@@ -1,6 +1,7 @@
 //! Packets in trains: for sockets that take several of one length at once (UDP segmentation offload).
 
-use super::{Endpoint, Transmit};
+use super::{Endpoint, TURN, Transmit};
+use crate::association::{Bulk, Like};
 use crate::ids::Route;
 use neater_base::Instant;
 
@@ -56,7 +57,17 @@ impl Endpoint {
         let mut train =
             Train { route: first.route, len: first.len, segment: first.len, ect: first.ect, whole: first.whole };
         let most = if first.probe || !first.whole { 1 } else { most };
-        for _ in 1..most {
+        let more = self.extend(now, &mut buffer[train.len..], &train, most.saturating_sub(1));
+        train.len += more.len;
+        if let Some(len) = more.over {
+            let next = Transmit { len, ..first };
+            self.held.put(next, &buffer[train.len..][..len]);
+            return Some(train);
+        }
+        if !train.len.is_multiple_of(train.segment) {
+            return Some(train);
+        }
+        for _ in 1 + more.packets..most {
             let rest = &mut buffer[train.len..];
             if rest.len() < self.largest {
                 break;
@@ -74,5 +85,21 @@ impl Endpoint {
             }
         }
         Some(train)
+    }
+
+    /// Lets the association whose turn it is write what it has of new data behind a train, at most `most` packets.
+    fn extend(&mut self, now: Instant, buffer: &mut [u8], train: &Train, most: usize) -> Bulk {
+        if most == 0 || !self.held.is_empty() || !self.replies.is_empty() {
+            return Bulk::default();
+        }
+        let alone = self.eager.len() == 1;
+        let most = if alone { most } else { most.min(TURN.saturating_sub(self.turn) as usize) };
+        let entry = self.eager.front().and_then(|key| self.associations.get_mut(*key)).filter(|e| e.eager);
+        let Some(entry) = entry else { return Bulk::default() };
+        let like = Like { route: train.route, ect: train.ect, segment: train.segment };
+        let bulk = entry.association.poll_bulk(now, buffer, &like, self.largest, most);
+        self.turn += (bulk.packets + usize::from(bulk.over.is_some())) as u32;
+        self.take_turns();
+        bulk
     }
 }

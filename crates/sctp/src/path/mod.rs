@@ -211,7 +211,8 @@ impl Path {
     pub(crate) fn on_sent(&mut self, now: Instant, bytes: u64) {
         self.cc.on_sent(now, bytes, self.in_flight);
         self.in_flight += bytes;
-        if let Some((rate, _)) = self.pacing() {
+        // As it was when the packet was let go.
+        if let Some((rate, _)) = self.pace.pacing {
             self.pacer.on_sent(now, bytes, rate);
         }
         self.forced = false;

@@ -93,6 +93,20 @@ impl Search {
         self.most
     }
 
+    /// The layer takes packets of so many bytes: more or less than was believed.
+    pub(crate) fn set_most(&mut self, most: u16) {
+        let most = most.max(MIN_ROOM) / 4 * 4;
+        let none_refused = self.too_large > self.most;
+        self.too_large = if none_refused { most.saturating_add(4) } else { self.too_large.min(most.saturating_add(4)) };
+        self.most = most;
+        self.base = self.base.min(most);
+        self.size = if self.enabled { self.size.min(most) } else { most };
+        if self.state == State::Complete {
+            self.state = State::Searching;
+            self.settle();
+        }
+    }
+
     /// What may be sent now.
     pub(crate) const fn size(&self) -> u16 {
         self.size
@@ -308,6 +322,32 @@ mod tests {
         s.start();
         assert_eq!(search(&mut s, u16::MAX, ms(0)), (8972, 1, ms(20)));
         assert_eq!(s.deadline(), Some(ms(20) + RAISE));
+    }
+
+    #[test]
+    fn a_layer_that_takes_more_is_searched_again_and_one_that_takes_less_is_believed() {
+        let mut s = Search::new(1432, BASE, true);
+        s.start();
+        assert_eq!(search(&mut s, u16::MAX, ms(0)).0, 1432);
+        s.set_most(1450);
+        assert_eq!((s.most(), s.size(), s.wanted()), (1448, 1432, Some(1448)));
+        assert_eq!(search(&mut s, u16::MAX, ms(100)), (1448, 1, ms(120)));
+        s.set_most(1400);
+        assert_eq!((s.size(), s.wanted()), (1400, None));
+        // What the path refused stays refused.
+        let mut s = Search::new(1472, BASE, true);
+        s.start();
+        let (found, ..) = search(&mut s, 1300, ms(0));
+        s.set_most(1476);
+        assert_eq!((s.size(), s.wanted()), (found, None));
+        // Before anything was asked, and where nothing is.
+        let mut s = Search::new(1432, BASE, true);
+        s.set_most(1448);
+        s.start();
+        assert_eq!(s.wanted(), Some(1448));
+        let mut s = Search::new(1432, BASE, false);
+        s.set_most(1448);
+        assert_eq!((s.size(), s.wanted()), (1448, None));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Payload buffers that are used again, so that a steady flow allocates nothing.
 
 /// The most buffers that are kept for later.
-const MAX_SPARE: usize = 256;
+const MAX_SPARE: usize = 1024;
 /// The most bytes of capacity that are kept for later.
 const MAX_SPARE_BYTES: usize = 1 << 20;
 

@@ -163,6 +163,12 @@ impl Receiver {
             self.arrivals.insert(tsn);
             return Ok(Taken::NoSuchStream);
         }
+        // A message of one packet is copied once and described once.
+        if f.begins && f.ends && self.reassembly.is_empty() {
+            self.arrivals.insert(tsn);
+            self.order.insert_whole(f, &mut self.buffers)?;
+            return Ok(Taken::New);
+        }
         let arrivals = self.partial.then_some(&self.arrivals);
         let whole = self.reassembly.insert(f, &mut self.buffers, arrivals)?;
         self.arrivals.insert(tsn);
@@ -178,7 +184,7 @@ impl Receiver {
         for run in core::mem::take(&mut self.reassembly.cut) {
             self.lost.extend(run.continues.map(|number| (run.stream, number)));
             if !run.unordered {
-                self.order.give_up(run.stream, run.number, &mut self.buffers);
+                self.order.give_up(run.stream, run.number);
             }
             run.discard(&mut self.buffers);
         }
@@ -234,7 +240,7 @@ impl Receiver {
         self.give_up_cut();
         self.arrivals.skip_to(tsn);
         for (stream, ssn) in skipped.filter(|(s, _)| s.0 < self.streams) {
-            self.order.skip_to(stream, ssn, &mut self.buffers);
+            self.order.skip_to(stream, ssn);
         }
     }
 
@@ -249,7 +255,7 @@ impl Receiver {
         for (stream, unordered, mid) in skipped.filter(|(s, ..)| s.0 < self.streams) {
             cut.extend(self.reassembly.drop_messages_to(stream, unordered, mid, &mut self.buffers));
             if !unordered {
-                self.order.skip_to(stream, mid, &mut self.buffers);
+                self.order.skip_to(stream, mid);
             }
         }
         cut
@@ -258,10 +264,10 @@ impl Receiver {
     /// Numbering of streams begins again; of all if the list is empty.
     pub(crate) fn reset_streams(&mut self, streams: &[StreamId]) {
         if streams.is_empty() {
-            self.order.reset_all(&mut self.buffers);
+            self.order.reset_all();
         }
         for stream in streams {
-            self.order.reset(*stream, &mut self.buffers);
+            self.order.reset(*stream);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The order of messages within streams, and the queue to the application (RFC 9260 section 6.6).
 
-use super::reassembly::{OVERHEAD, Partial, Run};
+use super::reassembly::{Fragment, OVERHEAD, Partial, Run};
 use super::{Buffers, Message};
 use crate::pages::Pages;
 use neater_sctp_wire::StreamId;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How ordered messages of a stream are numbered.
@@ -15,14 +16,19 @@ pub(crate) enum Numbering {
     Mid,
 }
 
+/// In the place of a message that will not come.
+const GIVEN_UP: u32 = u32::MAX;
+
 /// Streams, messages that wait for earlier ones, and messages that wait for the application.
 #[derive(Debug)]
 pub(crate) struct Order {
     numbering: Numbering,
     /// The number of the next ordered message of each stream, continued to 64 bits.
     next: Pages<u64>,
-    /// Complete messages whose turn has not come, and those that will not come.
-    waiting: BTreeMap<(u16, u64), Option<Run>>,
+    /// Where the complete messages are whose turn has not come, or [`GIVEN_UP`]: a tree moves what is in it again and again.
+    waiting: BTreeMap<(u16, u64), u32>,
+    parked: Vec<Option<Message>>,
+    free: Vec<u32>,
     ready: VecDeque<Message>,
     charged: usize,
     /// Messages delivered so far, in whole or in part.
@@ -35,6 +41,8 @@ impl Order {
             numbering,
             next: Pages::new(),
             waiting: BTreeMap::new(),
+            parked: Vec::new(),
+            free: Vec::new(),
             ready: VecDeque::new(),
             charged: 0,
             delivered: 0,
@@ -75,30 +83,71 @@ impl Order {
     /// # Errors
     /// There is one with this number already.
     pub(crate) fn insert(&mut self, run: Run, buffers: &mut Buffers) -> Result<(), super::Misfit> {
-        if run.unordered {
-            self.deliver(run, buffers);
+        let wire = run.number;
+        let message = Message {
+            number: run.continues.unwrap_or_default(),
+            stream: run.stream,
+            ppid: run.ppid,
+            unordered: run.unordered,
+            first: run.continues.is_none(),
+            last: true,
+            payload: run.into_payload(buffers),
+        };
+        self.take(wire, message)
+    }
+
+    /// As [`Order::insert`], for a message of one fragment.
+    ///
+    /// # Errors
+    /// There is one with this number already.
+    pub(crate) fn insert_whole(&mut self, f: &Fragment<'_>, buffers: &mut Buffers) -> Result<(), super::Misfit> {
+        let message = Message {
+            number: 0,
+            stream: f.stream,
+            ppid: f.ppid,
+            unordered: f.unordered,
+            first: true,
+            last: true,
+            payload: buffers.filled(f.payload),
+        };
+        self.take(f.number, message)
+    }
+
+    /// Takes a complete message, which has `wire` for its number.
+    #[inline]
+    fn take(&mut self, wire: u32, message: Message) -> Result<(), super::Misfit> {
+        let charge = message.payload.len() + OVERHEAD;
+        if message.unordered {
+            self.charged += charge;
+            self.deliver(message);
             return Ok(());
         }
-        let next = *self.next.get_mut(run.stream);
-        let number = self.continued(next, run.number);
+        let stream = message.stream;
+        let next = *self.next.get_mut(stream);
+        let number = self.continued(next, wire);
         if number == next {
-            let stream = run.stream;
-            self.deliver(run, buffers);
-            self.continue_stream(stream, next + 1, buffers);
+            self.charged += charge;
+            self.deliver(message);
+            self.continue_stream(stream, next + 1);
             return Ok(());
         }
-        let charge = run.charge();
-        if self.waiting.insert((run.stream.0, number), Some(run)).is_some() {
+        let Entry::Vacant(place) = self.waiting.entry((stream.0, number)) else {
             return Err(super::Misfit("two messages of a stream have the same number"));
+        };
+        let index = self.free.pop().unwrap_or(self.parked.len() as u32);
+        place.insert(index);
+        match self.parked.get_mut(index as usize) {
+            Some(parked) => *parked = Some(message),
+            None => self.parked.push(Some(message)),
         }
         self.charged += charge;
         Ok(())
     }
 
     /// Delivers from `next` on what is there, and remembers what comes then.
-    fn continue_stream(&mut self, stream: StreamId, mut next: u64, buffers: &mut Buffers) {
+    fn continue_stream(&mut self, stream: StreamId, mut next: u64) {
         if !self.waiting.is_empty() {
-            while self.release((stream.0, next), buffers) {
+            while self.release((stream.0, next)) {
                 next += 1;
             }
         }
@@ -106,23 +155,27 @@ impl Order {
     }
 
     /// Delivers what waits there. False if that is nothing.
-    fn release(&mut self, key: (u16, u64), buffers: &mut Buffers) -> bool {
-        let Some(waiting) = self.waiting.remove(&key) else { return false };
-        self.charged -= waiting.as_ref().map_or(OVERHEAD, Run::charge);
-        if let Some(run) = waiting {
-            self.deliver(run, buffers);
+    fn release(&mut self, key: (u16, u64)) -> bool {
+        let Some(index) = self.waiting.remove(&key) else { return false };
+        match self.parked.get_mut(index as usize).and_then(Option::take) {
+            // It goes on being charged until it is read.
+            Some(message) => {
+                self.free.push(index);
+                self.deliver(message);
+            }
+            None => self.charged -= OVERHEAD,
         }
         true
     }
 
     /// Of a stream's ordered messages this one will not come; those before it may.
-    pub(crate) fn give_up(&mut self, stream: StreamId, number: u32, buffers: &mut Buffers) {
+    pub(crate) fn give_up(&mut self, stream: StreamId, number: u32) {
         let next = *self.next.get_mut(stream);
         let number = self.continued(next, number);
         if number == next {
-            self.continue_stream(stream, next + 1, buffers);
+            self.continue_stream(stream, next + 1);
         } else if number - next < self.half() && !self.waiting.contains_key(&(stream.0, number)) {
-            self.waiting.insert((stream.0, number), None);
+            self.waiting.insert((stream.0, number), GIVEN_UP);
             self.charged += OVERHEAD;
         }
     }
@@ -132,13 +185,14 @@ impl Order {
         if self.numbering == Numbering::Ssn { 1 << 15 } else { 1 << 31 }
     }
 
-    fn deliver(&mut self, run: Run, buffers: &mut Buffers) {
-        let (stream, ppid, unordered, first) = (run.stream, run.ppid, run.unordered, run.continues.is_none());
-        let number = run.continues.unwrap_or(self.delivered);
-        self.delivered += u64::from(first);
-        let payload = run.into_payload(buffers);
-        self.charged += payload.len() + OVERHEAD;
-        self.ready.push_back(Message { number, stream, ppid, unordered, first, last: true, payload });
+    /// The application may read it. What continues a message has its number already.
+    #[inline]
+    fn deliver(&mut self, mut message: Message) {
+        if message.first {
+            message.number = self.delivered;
+            self.delivered += 1;
+        }
+        self.ready.push_back(message);
     }
 
     /// Delivers part of a message that is not complete.
@@ -151,32 +205,32 @@ impl Order {
 
     /// The peer will not send the ordered messages of a stream up to this number (RFC 3758 section 3.6, RFC 8260
     /// section 2.3.1): those that waited for them are delivered.
-    pub(crate) fn skip_to(&mut self, stream: StreamId, number: u32, buffers: &mut Buffers) {
+    pub(crate) fn skip_to(&mut self, stream: StreamId, number: u32) {
         let next = *self.next.get_mut(stream);
         let last = self.continued(next, number);
         if last - next >= self.half() {
             return; // Behind us.
         }
         while let Some((&key, _)) = self.waiting.range((stream.0, next)..=(stream.0, last)).next() {
-            self.release(key, buffers);
+            self.release(key);
         }
-        self.continue_stream(stream, last + 1, buffers);
+        self.continue_stream(stream, last + 1);
     }
 
     /// Numbering of a stream begins again (RFC 6525 section 5.2.2). Messages that still waited can never be in order: they
     /// are delivered as they are.
-    pub(crate) fn reset(&mut self, stream: StreamId, buffers: &mut Buffers) {
+    pub(crate) fn reset(&mut self, stream: StreamId) {
         while let Some((&key, _)) = self.waiting.range((stream.0, 0)..=(stream.0, u64::MAX)).next() {
-            self.release(key, buffers);
+            self.release(key);
         }
         *self.next.get_mut(stream) = 0;
     }
 
     /// Numbering of all streams begins again.
-    pub(crate) fn reset_all(&mut self, buffers: &mut Buffers) {
+    pub(crate) fn reset_all(&mut self) {
         let streams: Vec<StreamId> = self.next.iter_mut().map(|(s, _)| s).collect();
         for stream in streams {
-            self.reset(stream, buffers);
+            self.reset(stream);
         }
     }
 
@@ -184,6 +238,9 @@ impl Order {
     pub(crate) fn trim(&mut self) {
         if self.ready.is_empty() {
             self.ready = VecDeque::new();
+        }
+        if self.waiting.is_empty() {
+            (self.parked, self.free) = (Vec::new(), Vec::new());
         }
     }
 
@@ -256,33 +313,34 @@ mod tests {
     #[test]
     fn one_that_will_not_come_is_passed_over_when_its_turn_is_there() {
         let mut order = Order::new(Numbering::Ssn);
-        let mut b = Buffers::default();
         message(&mut order, 1, 2, false).unwrap();
-        order.give_up(StreamId(1), 1, &mut b);
-        order.give_up(StreamId(1), 1, &mut b);
+        order.give_up(StreamId(1), 1);
+        order.give_up(StreamId(1), 1);
         assert!(readable(&mut order).is_empty(), "the first may yet come");
         message(&mut order, 1, 0, false).unwrap();
         assert_eq!(readable(&mut order), [(1, 0), (1, 2)]);
-        order.give_up(StreamId(1), 3, &mut b);
-        order.give_up(StreamId(1), 2, &mut b);
+        order.give_up(StreamId(1), 3);
+        order.give_up(StreamId(1), 2);
         message(&mut order, 1, 4, false).unwrap();
         assert_eq!(readable(&mut order), [(1, 4)], "what is behind changes nothing");
         assert_eq!((order.charged(), order.waiting.len()), (0, 0));
+        assert!(order.parked.iter().all(Option::is_none), "and nothing is kept of it");
+        order.trim();
+        assert_eq!(order.parked.capacity(), 0);
     }
 
     #[test]
     fn abandoned_messages_are_skipped_and_the_rest_is_delivered() {
         let mut order = Order::new(Numbering::Ssn);
-        let mut b = Buffers::default();
         for n in [1, 3, 4, 7] {
             message(&mut order, 1, n, false).unwrap();
         }
-        order.skip_to(StreamId(1), 2, &mut b);
+        order.skip_to(StreamId(1), 2);
         assert_eq!(readable(&mut order), [(1, 1), (1, 3), (1, 4)]);
-        order.skip_to(StreamId(1), 2, &mut b);
+        order.skip_to(StreamId(1), 2);
         message(&mut order, 1, 5, false).unwrap();
         assert_eq!(readable(&mut order), [(1, 5)], "what is behind changes nothing");
-        order.reset(StreamId(1), &mut b);
+        order.reset(StreamId(1));
         assert_eq!(readable(&mut order), [(1, 7)]);
         message(&mut order, 1, 0, false).unwrap();
         assert_eq!(readable(&mut order), [(1, 0)]);

@@ -104,6 +104,14 @@ impl Run {
         (self.stream, self.unordered, self.number) == (stream, unordered, number)
     }
 
+    /// Whether a fragment is the next one of it, and nothing speaks against that.
+    fn is_continued_by(&self, f: &Fragment<'_>) -> bool {
+        self.next == f.place.index
+            && self.first.lane == f.place.lane
+            && !(self.ends || self.cut || f.begins)
+            && self.same_message(f.stream, f.unordered, f.number)
+    }
+
     /// Adds the fragment behind it.
     fn push(&mut self, f: &Fragment<'_>) {
         self.tail.back_mut().unwrap_or(&mut self.head).extend_from_slice(f.payload);
@@ -190,8 +198,20 @@ impl Reassembly {
         buffers: &mut Buffers,
         arrivals: Option<&Arrivals>,
     ) -> Result<Option<Run>, Misfit> {
-        if f.begins && f.ends && self.hot.is_none() && self.cold.is_empty() {
-            return Ok(Some(Run::new(f, buffers)));
+        // A long message whose fragments come in their order stays where it is.
+        let right = Place { lane: f.place.lane, index: f.place.index + 1 };
+        let broken_off = |a: &Arrivals| right.lane == 0 && !f.ends && a.has(right.index);
+        if let Some(run) = self.hot.as_mut().filter(|run| run.is_continued_by(f))
+            && (self.cold.is_empty() || !self.cold.contains_key(&right))
+            && !arrivals.is_some_and(broken_off)
+        {
+            run.push(f);
+            self.charged += f.payload.len();
+            if !run.complete() {
+                return Ok(None);
+            }
+            self.charged -= run.charge();
+            return Ok(self.hot.take());
         }
         let extends_hot = self.hot.as_ref().is_some_and(|r| r.first.lane == f.place.lane && r.next == f.place.index);
         if !extends_hot {

@@ -185,22 +185,27 @@ impl Queues {
     }
 
     /// The stream whose turn it is.
+    #[inline]
     fn turn(&mut self) -> Option<StreamId> {
-        if self.current.is_none() {
-            while let Some(&Reverse((_, ticket, stream))) = self.heap.peek() {
-                let stream = StreamId(stream);
-                let queue = self.streams.get(stream).map_or(NONE, |s| s.queue);
-                self.heap.pop();
-                if queue != NONE && self.queues[queue as usize].ticket == ticket {
-                    self.current = Some(stream);
-                    break;
-                }
+        // Asked for several times with every packet.
+        self.current.or_else(|| self.elect())
+    }
+
+    /// Gives the first of the heap its turn.
+    fn elect(&mut self) -> Option<StreamId> {
+        while let Some(Reverse((_, ticket, stream))) = self.heap.pop() {
+            let stream = StreamId(stream);
+            let queue = self.streams.get(stream).map_or(NONE, |s| s.queue);
+            if queue != NONE && self.queues[queue as usize].ticket == ticket {
+                self.current = Some(stream);
+                break;
             }
         }
         self.current
     }
 
     /// The message whose turn it is, if there is one.
+    #[inline]
     pub(crate) fn peek(&mut self) -> Option<(StreamId, &Pending)> {
         let stream = self.turn()?;
         let q = &self.queues[self.streams.get(stream)?.queue as usize];
@@ -222,37 +227,27 @@ impl Queues {
             (number, 0)
         });
         let ends = m.payload.len() <= most;
-        let payload = if ends { core::mem::take(&mut m.payload) } else { m.payload.split_to(most.max(1)) };
-        m.started = Some((number, fsn.wrapping_add(1)));
-        self.bytes -= payload.len();
-        let piece = Piece {
-            id: m.id,
-            stream,
-            ppid: m.ppid,
-            unordered: m.unordered,
-            immediate: m.immediate,
-            report: m.report,
-            reliability: m.reliability,
-            number,
-            fsn,
-            begins,
-            ends,
-            payload,
+        let Pending { id, ppid, unordered, immediate, report, reliability, .. } = *m;
+        let payload = if ends {
+            q.messages.pop_front().map(|(_, m)| m.payload)?
+        } else {
+            m.started = Some((number, fsn.wrapping_add(1)));
+            m.payload.split_to(most.max(1))
         };
-        self.served(stream, piece.payload.len(), ends);
-        Some(piece)
+        self.messages -= usize::from(ends);
+        self.bytes -= payload.len();
+        self.served(stream, payload.len(), ends);
+        Some(Piece { id, stream, ppid, unordered, immediate, report, reliability, number, fsn, begins, ends, payload })
     }
 
     /// A piece of a stream was taken: counts it, and decides whether its turn is over.
     fn served(&mut self, stream: StreamId, bytes: usize, ends: bool) {
-        let s = *self.streams.get_mut(stream);
+        let Some(s) = self.streams.get(stream).copied() else { return };
         let q = &mut self.queues[s.queue as usize];
-        let weight = if self.scheduler == Scheduler::WeightedFair { u64::from(s.value.max(1)) } else { 1 };
-        q.served += (bytes as u64 * SCALE / weight).max(1);
-        self.virtual_time = self.virtual_time.max(q.served);
-        if ends {
-            q.messages.pop_front();
-            self.messages -= 1;
+        if matches!(self.scheduler, Scheduler::FairBandwidth | Scheduler::WeightedFair) {
+            let weight = if self.scheduler == Scheduler::WeightedFair { u64::from(s.value.max(1)) } else { 1 };
+            q.served += (bytes as u64 * SCALE / weight).max(1);
+            self.virtual_time = self.virtual_time.max(q.served);
         }
         if q.messages.is_empty() {
             self.release(stream);

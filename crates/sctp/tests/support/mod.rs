@@ -48,6 +48,8 @@ pub struct World {
     pub marks: u64,
     /// Sees every packet; false drops it.
     pub tap: Option<Tap>,
+    /// Packets are taken out of the endpoints in trains of at most so many.
+    pub train: usize,
     buffer: Vec<u8>,
     idle_steps: u32,
 }
@@ -105,6 +107,7 @@ impl World {
             bytes: [0; 2],
             marks: 0,
             tap: None,
+            train: 1,
             buffer: vec![0; 65_536],
             idle_steps: 0,
         }
@@ -151,23 +154,21 @@ impl World {
     /// Takes packets out of the endpoints and puts them into the links, and collects events.
     pub fn flush(&mut self) {
         for end in 0..2 {
-            while let Some(t) = self.ends[end].poll_transmit(self.now, &mut self.buffer) {
-                self.packets[end] += 1;
-                self.bytes[end] += t.len as u64;
+            while let Some(t) = self.ends[end].poll_train(self.now, &mut self.buffer, self.train) {
                 let path = usize::from(t.route.layer.0);
-                let mut packet = Packet {
-                    from: self.addresses[end][path],
-                    to: t.route.remote,
-                    bytes: self.buffer[..t.len].to_vec(),
-                    ect: t.ect,
-                    whole: t.whole,
-                };
-                let keep = match self.tap.as_mut() {
-                    Some(tap) => tap(end, &mut packet),
-                    None => true,
-                };
-                if keep {
-                    self.offer(end, path, packet);
+                let packets: Vec<Vec<u8>> = self.buffer[..t.len].chunks(t.segment).map(<[u8]>::to_vec).collect();
+                for bytes in packets {
+                    self.packets[end] += 1;
+                    self.bytes[end] += bytes.len() as u64;
+                    let from = self.addresses[end][path];
+                    let mut packet = Packet { from, to: t.route.remote, bytes, ect: t.ect, whole: t.whole };
+                    let keep = match self.tap.as_mut() {
+                        Some(tap) => tap(end, &mut packet),
+                        None => true,
+                    };
+                    if keep {
+                        self.offer(end, path, packet);
+                    }
                 }
             }
             while let Some(event) = self.ends[end].poll_event() {

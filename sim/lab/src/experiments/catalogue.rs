@@ -377,7 +377,8 @@ pub const ALL: &[Experiment] = &[
         asked: "Is a single SCTP association as fast as the machine allows, beside usrsctp and beside QUIC?",
         note: "One association over UDP in a network namespace, its sender on one processor and its receiver on another; \
                usrsctp computes its checksums as on a network; quinn encrypts. CPU time is that of the whole processes. \
-               Instructions and copied bytes are slopes between two volumes, under valgrind; allocations are counted by the \
+               Instructions and copied bytes are slopes between two volumes, under valgrind, of transfers without a loss (a side \
+               under valgrind is slow, and what repairs a loss is no steady state); allocations are counted by the \
                peer from a quarter of the volume on. The capture has a transfer whose segments the kernel cuts before they are \
                captured; where GSO holds, the same segments travel together.",
         parameters: &[
