@@ -402,13 +402,19 @@ impl Quick {
     /// The socket takes something again. False: it is not known whether bytes may be written.
     pub(crate) fn has_room(&mut self) -> bool {
         // A lane may have been full before this was told of it.
-        if self.write || self.full {
+        if self.may_be_written() {
             (self.write, self.full) = (true, false);
             if let Some(lane) = &self.lane {
                 lane.open(true, false);
             }
         }
         self.write
+    }
+
+    /// Whether bytes may be written quickly, if there is room.
+    #[inline]
+    pub(crate) fn may_be_written(&self) -> bool {
+        self.write || self.full
     }
 
     /// Whether bytes may be read quickly, if there are any.

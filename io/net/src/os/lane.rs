@@ -193,8 +193,9 @@ impl Lane {
 
 impl net::Lane for Lane {
     fn write(&self, buf: &[u8]) -> Option<usize> {
-        // What was not taken is tried again: only that tells.
-        self.write.quick(&self.guard, 0, || sys::tcp_write_once(self.fd, buf))
+        // epoll(7) says of streams that a write of less than was asked for has used up the room, as it does of reads. The owner,
+        // who is told by the next call, watches for more.
+        self.write.quick(&self.guard, buf.len(), || sys::tcp_write_once(self.fd, buf))
     }
 
     fn read(&self, buf: &mut [u8]) -> Option<usize> {
