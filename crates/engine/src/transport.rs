@@ -528,7 +528,7 @@ impl<N: Net> Engine<N> {
     /// What waited for the connection to be established.
     pub(crate) fn after_established(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let (options, early, priority) = match &mut c.ext {
+        let (options, early, priority) = match &mut *c.ext {
             Some(e) => (core::mem::take(&mut e.options), e.early.take(), e.priority),
             None => (Vec::new(), None, None),
         };
