@@ -94,7 +94,8 @@ impl Relay {
     /// Somebody drives: it is his waker that is woken from now on.
     fn attend(&self, waker: &Waker) {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        let replaced = if task.as_ref().is_some_and(|w| w.will_wake(waker)) { None } else { task.replace(waker.clone()) };
+        let replaced =
+            if task.as_ref().is_some_and(|w| w.will_wake(waker)) { None } else { task.replace(waker.clone()) };
         drop(task);
         drop(replaced);
     }
