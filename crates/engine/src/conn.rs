@@ -113,7 +113,7 @@ pub(crate) const PIECE: usize = size_of::<Segment>();
 /// The send queue of a connection: made when it is first written to, so that a connection whose bytes go straight to the
 /// transport has none. Until then it reads as an empty one.
 #[derive(Debug, Default)]
-pub(crate) struct Tx(Option<Box<SendQueue>>);
+pub(crate) struct Tx(Seldom<SendQueue>);
 
 /// See [`Tx`].
 #[derive(Debug, Default)]
@@ -159,7 +159,7 @@ impl Tx {
 
     /// Throws away what waits.
     pub(crate) fn clear(&mut self) {
-        if let Some(q) = &mut self.0 {
+        if let Some(q) = &mut *self.0 {
             let waiting = core::mem::take(&mut q.queue);
             q.spent.extend(waiting.into_iter().map(|s| s.data));
             q.sealed.clear();
@@ -310,6 +310,51 @@ impl core::fmt::Debug for Ext {
     }
 }
 
+/// What most connections have nothing of. That there is nothing to be dropped is seen where the connection is dropped, without a
+/// call (26 instructions of the way of a flow, for two of them).
+#[derive(Debug)]
+pub(crate) struct Seldom<T>(Option<Box<T>>);
+
+impl<T> Seldom<T> {
+    const NOTHING: Self = Self(None);
+}
+
+impl<T> Default for Seldom<T> {
+    fn default() -> Self {
+        Self::NOTHING
+    }
+}
+
+impl<T> core::ops::Deref for Seldom<T> {
+    type Target = Option<Box<T>>;
+    #[inline]
+    fn deref(&self) -> &Option<Box<T>> {
+        &self.0
+    }
+}
+
+impl<T> core::ops::DerefMut for Seldom<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Option<Box<T>> {
+        &mut self.0
+    }
+}
+
+impl<T> Drop for Seldom<T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        #[cold]
+        #[inline(never)]
+        fn drop_it<T>(it: Box<T>) {
+            drop(it);
+        }
+        match self.0.take() {
+            None => {}
+            Some(it) => drop_it(it),
+        }
+    }
+}
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
@@ -338,7 +383,7 @@ pub(crate) struct Conn {
     /// Where the connection was to go: needed again for a clone.
     pub(crate) remotes: Arc<[RemoteEndpoint]>,
     pub(crate) est: Option<Box<Establishing>>,
-    pub(crate) ext: Option<Box<Ext>>,
+    pub(crate) ext: Seldom<Ext>,
     pub(crate) tx: Tx,
     /// The peer has acknowledged everything, the end included.
     pub(crate) fin_acked: bool,
@@ -402,13 +447,19 @@ impl Quick {
     /// The socket takes something again. False: it is not known whether bytes may be written.
     pub(crate) fn has_room(&mut self) -> bool {
         // A lane may have been full before this was told of it.
-        if self.write || self.full {
+        if self.may_be_written() {
             (self.write, self.full) = (true, false);
             if let Some(lane) = &self.lane {
                 lane.open(true, false);
             }
         }
         self.write
+    }
+
+    /// Whether bytes may be written quickly, if there is room.
+    #[inline]
+    pub(crate) fn may_be_written(&self) -> bool {
+        self.write || self.full
     }
 
     /// Whether bytes may be read quickly, if there are any.
@@ -505,7 +556,7 @@ impl Conn {
             request,
             remotes,
             est: None,
-            ext: None,
+            ext: Seldom::NOTHING,
             tx: Tx::default(),
             fin_acked: false,
             stopped: false,

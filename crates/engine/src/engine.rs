@@ -126,7 +126,10 @@ pub struct Engine<N> {
     pub(crate) batch: Option<Box<RecvBatch>>,
     pub(crate) scratch: Vec<u8>,
     pub(crate) packet: Vec<u8>,
+    /// Events that [`Engine::glance`] has taken and left to the next turn; otherwise empty, and kept for its memory.
     pub(crate) net_events: Vec<NetEvent>,
+    /// With them the network has told all that there was.
+    glanced: bool,
     /// Work was left over by the budget.
     pub(crate) again: bool,
     /// What the network was last told to wake for, so that it need not be told again.
@@ -197,6 +200,7 @@ impl<N: Net> Engine<N> {
             scratch: Vec::new(),
             packet: Vec::new(),
             net_events: Vec::new(),
+            glanced: false,
             again: false,
             armed: (None, false),
             wall_due: Instant::ZERO,
@@ -239,14 +243,15 @@ impl<N: Net> Engine<N> {
             self.read_unread_transports();
         }
         let mut events = core::mem::take(&mut self.net_events);
+        // What was left to this turn is as good as what the network would tell now.
+        let mut glanced = core::mem::take(&mut self.glanced);
         let mut taken = 0;
         let mut drained = true;
         loop {
-            events.clear();
-            let more = self.net.poll(&mut events);
+            let more = !core::mem::take(&mut glanced) && self.net.poll(&mut events);
             taken += events.len();
-            for event in &events {
-                self.dispatch(*event);
+            for event in events.drain(..) {
+                self.dispatch(event);
             }
             if !more {
                 break;
@@ -257,7 +262,6 @@ impl<N: Net> Engine<N> {
                 break;
             }
         }
-        events.clear();
         self.net_events = events;
         // What a deadline waits for may be among the events that are still to be taken. An engine that is behind must not
         // take it for silence and begin other attempts: they would put it further behind.
@@ -266,6 +270,33 @@ impl<N: Net> Engine<N> {
             self.run_timers();
         }
         self.finish_turn();
+    }
+
+    /// Takes readiness from the network where all that follows from it is to tell those who wait for bytes of plain streams, and
+    /// leaves everything else to the next [`Engine::turn`]. It runs nothing of the program's (no framer, no callback, no
+    /// destructor) and no protocol, so that it may be called where a turn may not. False: a turn has more to do.
+    ///
+    /// A turn that follows takes what was left for all that there is, so that the network is not asked twice. Whoever has seen the
+    /// descriptor become readable and has not called this says so by [`Engine::look_again`].
+    pub fn glance(&mut self) -> bool {
+        if self.again || !self.net_events.is_empty() || self.needs_settling() || self.names.has_unread() {
+            self.look_again();
+            return false;
+        }
+        let mut events = core::mem::take(&mut self.net_events);
+        let more = self.net.poll(&mut events);
+        // One that is not so simple is rarely alone.
+        let told = events.iter().position(|e| !self.told_quickly(*e)).unwrap_or(events.len());
+        events.drain(..told);
+        let left = !events.is_empty();
+        self.net_events = events;
+        self.glanced = left && !more;
+        !more && !left && self.timers.next().is_none_or(|at| at > self.net.now())
+    }
+
+    /// The next turn is to ask the network whatever [`Engine::glance`] has left to it.
+    pub fn look_again(&mut self) {
+        self.glanced = false;
     }
 
     /// Tells cryptography the time.

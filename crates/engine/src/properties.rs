@@ -57,7 +57,7 @@ impl<N: Net> Engine<N> {
             // QUIC gives up on a peer of which it hears nothing whether that was asked for or not.
             return Some(Value::from(c.properties().timeout.map_or(idle, |t| t.min(idle))));
         }
-        match (&c.ext, info.class) {
+        match (&*c.ext, info.class) {
             (Some(ext), Class::Connection | Class::Protocol) if ext.changed.is_some() => {
                 ext.changed.as_ref()?.get(info.name)
             }

@@ -407,7 +407,7 @@ impl<N: Net> Engine<N> {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
             let (io, framed) = (c.io, c.framed());
             if framed
-                && let Some(ext) = &mut c.ext
+                && let Some(ext) = &mut *c.ext
                 && let Some(d) = ext.receiver.take()
             {
                 return Ok(ReceiveOutcome::Received(Received {

@@ -510,7 +510,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn idle_timeout(&mut self, conn: Key) {
         let now = self.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let Some(ext) = &mut c.ext else { return };
+        let Some(ext) = &mut *c.ext else { return };
         let Some(timeout) = ext.idle_timeout else { return };
         // A peer may do nothing but listen. If the program has set a time, it wants to know.
         let spoke = ext.spoke.filter(|_| c.request.idle_timeout.is_none());

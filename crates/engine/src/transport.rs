@@ -2,11 +2,12 @@
 
 use crate::channel::{Behind, Channel, Kind, SocketIo};
 use crate::conn::{ConnectionState, Io, Tx};
-use crate::event::{AttemptError, ConnectionError, Event, SendError};
+use crate::event::{AttemptError, ConnectionError, Event, SendError, Source};
+use crate::ids::Owner;
 use crate::{Engine, MessageId, Stack};
 use bytes::{Buf, Bytes};
 use neater_base::Key;
-use neater_base::net::{Ecn, ErrorKind, Net, NetError, Transmit};
+use neater_base::net::{Ecn, ErrorKind, Net, NetError, NetEvent, Transmit};
 use neater_framing::Outbound;
 use neater_quic::ConnectionApi;
 use std::io::{self, IoSlice};
@@ -155,17 +156,34 @@ impl<N: Net> Engine<N> {
     pub(crate) fn quick_ready(&mut self, conn: Key, readable: bool, writable: bool) -> bool {
         let Some(c) = self.conns.get_quick(conn) else { return false };
         let plain = c.quick.may_be_read() && !c.fin_done && !c.released && !c.request.soft_errors;
-        if !plain || writable && !c.is_drained() {
+        if !plain || writable && !c.quick.may_be_written() && !c.is_drained() {
             return false;
         }
-        if writable {
-            c.quick.has_room();
+        // Where bytes are quick, nothing is queued: there is nobody but who waits for room.
+        if writable && c.quick.has_room() && core::mem::take(&mut c.wants_room) {
+            self.notices.push(Source::Connection(crate::ConnectionId(conn)), Event::Writable);
         }
         if readable {
             c.quick.refilled();
             self.notices.push_readable(crate::ConnectionId(conn));
         }
         true
+    }
+
+    /// Draws the consequences of an event if they are those of [`Engine::quick_ready`] and no other.
+    #[inline]
+    pub(crate) fn told_quickly(&mut self, event: NetEvent) -> bool {
+        if let NetEvent::Ready { token, ready } = event
+            && !ready.error
+            && let Some(Owner::Channel(key)) = Owner::of(token)
+            && let Some(ch) = self.channels.get_mut(key)
+            && let Behind::Conn(conn) = ch.behind
+            && matches!(ch.kind, Kind::Tcp)
+        {
+            ch.note(ready);
+            return self.quick_ready(conn, ready.readable || ready.hangup, ready.writable);
+        }
+        false
     }
 
     /// A connection's socket has become ready.
@@ -510,7 +528,7 @@ impl<N: Net> Engine<N> {
     /// What waited for the connection to be established.
     pub(crate) fn after_established(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let (options, early, priority) = match &mut c.ext {
+        let (options, early, priority) = match &mut *c.ext {
             Some(e) => (core::mem::take(&mut e.options), e.early.take(), e.priority),
             None => (Vec::new(), None, None),
         };

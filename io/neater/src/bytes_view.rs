@@ -1,10 +1,10 @@
 //! A connection as a stream of bytes.
 
-use crate::shared::Wait;
-use crate::{Connection, ConnectionError, SendError};
+use crate::shared::{State, Wait};
+use crate::{Connection, ConnectionError, ConnectionId, SendError};
 use core::future::{Future, poll_fn};
 use core::pin::Pin;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::task::{Context, Poll};
 use neater_base::net::Lane;
 use std::io::{self, IoSlice};
@@ -23,8 +23,10 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub struct ByteStream {
     connection: Connection,
-    /// A way past the engine and its lock, made when bytes first flow; `None` inside if there is none.
-    lane: OnceLock<Option<Arc<dyn Lane>>>,
+    /// A way past the engine and its lock, made when bytes first flow.
+    lane: OnceLock<Arc<dyn Lane>>,
+    /// There is none.
+    no_lane: AtomicBool,
     /// How many reads and writes there were since the last that had to wait.
     in_a_row: AtomicU32,
 }
@@ -63,16 +65,26 @@ const BUDGET: u32 = 128;
 
 impl ByteStream {
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, lane: OnceLock::new(), in_a_row: AtomicU32::new(0) }
+        Self { connection, lane: OnceLock::new(), no_lane: AtomicBool::new(false), in_a_row: AtomicU32::new(0) }
     }
 
     /// Counts one; `None` when it is time for others. A count that two threads lose makes that a little later.
     #[inline(always)]
     fn lane_in_budget(&self) -> Option<&Arc<dyn Lane>> {
-        let lane = self.lane.get()?.as_ref()?;
+        let lane = self.lane.get()?;
         let n = self.in_a_row.load(Ordering::Relaxed);
         self.in_a_row.store(n + 1, Ordering::Relaxed);
         (n < BUDGET).then_some(lane)
+    }
+
+    /// Bytes have flowed: makes the lane, if there is none and may be one.
+    fn find_lane(&self, s: &mut State, id: ConnectionId) {
+        if self.lane.get().is_none() && !self.no_lane.load(Ordering::Relaxed) {
+            match s.engine.lane(id) {
+                Some(lane) => drop(self.lane.set(lane)),
+                None => self.no_lane.store(true, Ordering::Relaxed),
+            }
+        }
     }
 
     /// Whether others must have their turn first. They get it: this task is woken again behind them.
@@ -164,7 +176,7 @@ impl ByteStream {
             match read {
                 Ok(None) => s.wait(id, Wait::Readable, cx.waker()),
                 // The end needs none: many connections carry nothing.
-                Ok(Some(1..)) if self.lane.get().is_none() => drop(self.lane.set(s.engine.lane(id))),
+                Ok(Some(1..)) => self.find_lane(s, id),
                 _ => {}
             }
             read
@@ -225,7 +237,7 @@ impl ByteStream {
             let written = s.engine.write(id, bufs).map_err(Box::new);
             match written {
                 Ok(None) => s.wait(id, Wait::Writable, cx.waker()),
-                Ok(Some(_)) if self.lane.get().is_none() => drop(self.lane.set(s.engine.lane(id))),
+                Ok(Some(_)) => self.find_lane(s, id),
                 _ => {}
             }
             written

@@ -10,7 +10,6 @@ use neater_tls::Crypto;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// One transport system: connections, listeners and caches that belong together. There is no global one; a program may
 /// have several, which share nothing.
@@ -304,7 +303,7 @@ impl Driver {
     /// Whether there is nothing left to drive: every object is dropped and what was sent is delivered.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        idle(&self.shared)
+        self.shared.is_idle()
     }
 
     /// A future that drives on tokio, until [`Driver::is_done`].
@@ -313,32 +312,7 @@ impl Driver {
     /// When there is no tokio runtime here.
     #[cfg(feature = "tokio")]
     pub fn into_task(self) -> io::Result<impl Future<Output = ()> + Send + 'static> {
-        let fd = register(self.fd)?;
-        let shared = self.shared;
-        Ok(std::future::poll_fn(move |cx| {
-            // Woken by the descriptor or by a call that left work: one turn serves both.
-            let mut turned = false;
-            // The readiness is taken before the turn that uses it up, so an edge in between is not lost.
-            for _ in 0..4 {
-                match fd.poll_read_ready(cx) {
-                    std::task::Poll::Ready(Ok(mut guard)) => {
-                        guard.clear_ready();
-                        shared.turn(Some(cx.waker()));
-                        turned = true;
-                    }
-                    std::task::Poll::Ready(Err(_)) => return std::task::Poll::Ready(()),
-                    std::task::Poll::Pending => {
-                        if !turned {
-                            shared.turn(Some(cx.waker()));
-                        }
-                        return if idle(&shared) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending };
-                    }
-                }
-            }
-            // Others have their turn before ours comes again.
-            cx.waker().wake_by_ref();
-            std::task::Poll::Pending
-        }))
+        crate::relay::task(self.shared, self.fd)
     }
 }
 
@@ -352,14 +326,6 @@ impl std::os::fd::AsRawFd for Driver {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         std::os::fd::AsRawFd::as_raw_fd(&self.fd)
     }
-}
-
-#[cfg(feature = "tokio")]
-#[allow(unsafe_code, reason = "tokio cannot know that an OwnedFd always names the same descriptor; we do")]
-fn register(fd: std::os::fd::OwnedFd) -> io::Result<tokio::io::unix::AsyncFd<std::os::fd::OwnedFd>> {
-    // SAFETY: an OwnedFd names one descriptor for its whole life and keeps it open, and the AsyncFd owns it.
-    let registered = unsafe { tokio::io::unix::AsyncFd::register_with_interest(fd, tokio::io::Interest::READABLE) };
-    Ok(registered?)
 }
 
 /// Drives a transport system that was made with [`Neater::over`].
@@ -377,7 +343,7 @@ impl Turner {
     /// Whether there is nothing left to drive.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        idle(&self.shared)
+        self.shared.is_idle()
     }
 }
 
@@ -392,10 +358,6 @@ fn within_descriptors(mut limits: Limits) -> Limits {
         limits.handshakes = limits.handshakes.min(quarter);
     }
     limits
-}
-
-fn idle(shared: &Shared) -> bool {
-    shared.users.load(Ordering::Acquire) == 0 && shared.with(|s| s.engine.stats().connections == 0)
 }
 
 impl core::fmt::Debug for Shared {

@@ -44,6 +44,8 @@ mod message;
 pub mod policies;
 mod preconnection;
 mod reentry;
+#[cfg(feature = "tokio")]
+mod relay;
 mod roots;
 mod shared;
 mod siblings;

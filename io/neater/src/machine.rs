@@ -38,6 +38,8 @@ macro_rules! machine {
 
 machine! {
     fn turn(&mut self);
+    fn glance(&mut self) -> bool;
+    fn look_again(&mut self);
     fn rearm(&mut self);
     fn needs_settling(&mut self) -> bool;
     fn after_call(&mut self) -> bool;

@@ -207,6 +207,18 @@ impl After {
     }
 }
 
+/// What [`Shared::glance`] has found.
+#[cfg(feature = "tokio")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Glance {
+    /// Everything is done.
+    Done,
+    /// A turn has something to do.
+    More,
+    /// Somebody is at the engine, and nobody has looked: a turn must, after [`Shared::look_again`].
+    Busy,
+}
+
 impl Shared {
     pub(crate) fn new(
         engine: Box<dyn Machine>,
@@ -303,6 +315,7 @@ impl Shared {
             let mut state = self.lock();
             state.engine.turn();
             state.dispatch(&mut after);
+            after.calls |= !state.calls.is_empty();
             after.forked = state.engine.is_forked();
             if self.siblings.is_some() {
                 after.foreign = state.engine.take_foreign();
@@ -315,6 +328,30 @@ impl Shared {
             after.spent = state.spent();
         }
         self.finish(after);
+    }
+
+    /// Tells those who wait for bytes of plain streams, and does nothing else: no function or destructor of the program's runs, and
+    /// nobody is waited for. So it may be called among the doings of somebody else's reactor, where a turn may not.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn glance(&self) -> Glance {
+        let Ok(mut state) = self.state.try_lock() else { return Glance::Busy };
+        if state.engine.is_forked() {
+            return Glance::More;
+        }
+        let mut after = After::default();
+        let done = state.engine.glance();
+        state.dispatch(&mut after);
+        let done = done && state.calls.is_empty() && state.discarded.is_empty() && !state.engine.has_spent();
+        drop(state);
+        after.wakers.wake();
+        if done { Glance::Done } else { Glance::More }
+    }
+
+    /// The next turn looks at the descriptor, whatever a glance has left to it.
+    #[cfg(feature = "tokio")]
+    #[cold]
+    pub(crate) fn look_again(&self) {
+        self.lock().engine.look_again();
     }
 
     /// Whoever drove the engine has stopped: nobody waits any longer.
@@ -334,6 +371,11 @@ impl Shared {
             after.spent = state.spent();
         }
         self.finish(after);
+    }
+
+    /// Whether there is nothing left to drive.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.users.load(Ordering::Acquire) == 0 && self.with(|s| s.engine.stats().connections == 0)
     }
 
     /// Makes the driver look, from wherever.

@@ -386,7 +386,7 @@ static FIRST_BYTE: OnceLock<Instant> = OnceLock::new();
 
 thread_local! {
     /// All flows read into one buffer: an idle flow costs none.
-    static READ: RefCell<Box<[u8]>> = RefCell::new(vec![0; BUFFER].into_boxed_slice());
+    static READ: RefCell<[u8; BUFFER]> = const { RefCell::new([0; BUFFER]) };
 }
 
 /// Reads a flow to its end; returns how much it was.
@@ -412,7 +412,9 @@ pub async fn pull_by(mut read: impl FnMut(&mut Context<'_>, &mut [u8]) -> Poll<i
         if n == 0 {
             return Ok(total);
         }
-        FIRST_BYTE.get_or_init(Instant::now);
+        if total == 0 {
+            FIRST_BYTE.get_or_init(Instant::now);
+        }
         total += n as u64;
     }
 }

@@ -17,8 +17,10 @@ use neater_race::{MAX_ATTEMPT_DELAY, Outcome};
 /// that is longer than the delay between attempts would race again, and wait for a better candidate that is silent.
 #[inline]
 pub(super) fn patience(outcome: &Outcome, attempt_delay: u64) -> u64 {
-    let rtt = outcome.rtt.unwrap_or_default().min(MAX_ATTEMPT_DELAY * 4 / 5);
-    attempt_delay.max((rtt + rtt / 4).as_nanos() as u64)
+    const MOST: u64 = MAX_ATTEMPT_DELAY.as_nanos() as u64 * 4 / 5;
+    // In nanoseconds from the beginning: each flow pays for this.
+    let rtt = outcome.rtt.map_or(0, |rtt| rtt.as_nanos() as u64).min(MOST);
+    attempt_delay.max(rtt + rtt / 4)
 }
 
 impl<N: Net> Engine<N> {

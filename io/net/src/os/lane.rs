@@ -52,7 +52,7 @@ impl Side {
     /// `call` on the descriptor, if the direction is open. If it moves less than `room`, nothing is left. Small on purpose:
     /// this is all that a byte costs here.
     #[inline(always)]
-    fn quick(&self, guard: &ForkGuard, room: usize, mut call: impl FnMut() -> isize) -> Option<usize> {
+    fn quick(&self, guard: &ForkGuard, room: usize, call: impl FnOnce() -> isize) -> Option<usize> {
         if self.state.compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return None;
         }
@@ -63,7 +63,7 @@ impl Side {
         }
         let n = call();
         if n <= 0 {
-            return self.not_at_once(n, call, reports);
+            return self.not_at_once(n, reports);
         }
         if n.unsigned_abs() < room && !self.wary.load(Ordering::Relaxed) {
             return Some(self.moved_last(n.unsigned_abs(), reports));
@@ -97,12 +97,11 @@ impl Side {
         n
     }
 
-    /// The first call moved nothing. It may only have been interrupted.
+    /// The call moved nothing. If it was only interrupted, the owner makes it again: what that would need is not kept for each byte.
     #[cold]
     #[inline(never)]
-    fn not_at_once(&self, first: isize, call: impl FnMut() -> isize, reports: u32) -> Option<usize> {
-        match sys::told(first, call) {
-            Ok(n) if n > 0 => return Some(self.moved(n)),
+    fn not_at_once(&self, n: isize, reports: u32) -> Option<usize> {
+        match sys::told(n, || 0) {
             Err(e) if e.is_would_block() => self.stop_blocked(reports),
             result => self.stop(result.err()),
         }
@@ -193,8 +192,9 @@ impl Lane {
 
 impl net::Lane for Lane {
     fn write(&self, buf: &[u8]) -> Option<usize> {
-        // What was not taken is tried again: only that tells.
-        self.write.quick(&self.guard, 0, || sys::tcp_write_once(self.fd, buf))
+        // epoll(7) says of streams that a write of less than was asked for has used up the room, as it does of reads. The owner,
+        // who is told by the next call, watches for more.
+        self.write.quick(&self.guard, buf.len(), || sys::tcp_write_once(self.fd, buf))
     }
 
     fn read(&self, buf: &mut [u8]) -> Option<usize> {

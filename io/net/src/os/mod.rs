@@ -252,17 +252,23 @@ impl OsNet {
     #[cold]
     fn await_writes(&mut self, sock: Sock) -> Result<()> {
         let (fd, slot) = self.slots.get_mut(sock)?;
-        if core::mem::replace(&mut slot.writes, Writes::Awaited) == Writes::Unwatched {
-            self.poller.watch_writes(fd, sock.0, true)?;
+        let before = core::mem::replace(&mut slot.writes, Writes::Awaited);
+        if before == Writes::Unwatched
+            && let Err(error) = self.poller.watch_writes(fd, sock.0, true)
+        {
+            slot.writes = before;
+            return Err(error);
         }
         Ok(())
     }
 
-    /// A stream that has no lane.
+    /// A stream that has no lane, and room as far as is known.
     #[inline]
     fn plain(&self, sock: Sock) -> Option<Fd> {
         match self.slots.get(sock) {
-            Ok((fd, slot)) if slot.kind == Kind::Stream && !self.guard.forked() => Some(fd),
+            Ok((fd, slot)) if slot.kind == Kind::Stream && slot.writes != Writes::Awaited && !self.guard.forked() => {
+                Some(fd)
+            }
             _ => None,
         }
     }
@@ -304,7 +310,8 @@ impl OsNet {
                     let over = ready.error || ready.hangup;
                     lane.reported(ready.readable || over, ready.writable || over, slot.wary);
                 }
-                if ready.writable {
+                // Whoever waits for room finds out by writing what an error means.
+                if ready.writable || ready.error {
                     let only = !ready.readable && !wary;
                     slot.writes = match slot.writes {
                         Writes::Watched if only && matches!(slot.kind, Kind::Stream | Kind::Laned) => {

@@ -104,10 +104,22 @@ impl OsNet {
     fn write_otherwise(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
         let fd = match self.plain(sock) {
             Some(fd) => Ok(fd),
+            None if !self.guard.forked() && self.slots.get(sock).is_ok_and(|(_, slot)| slot.is_full()) => {
+                return Err(NetError::new(ErrorKind::WouldBlock));
+            }
             None => self.laned(sock, Lane::take_write_error),
         };
         let result = fd.and_then(|fd| if bufs.is_empty() { Ok(0) } else { sys::tcp_write(fd, bufs) });
         self.not_written(sock, result)
+    }
+
+    /// A write has used up the room, as epoll(7) says of one that took less than it was given: whoever wrote is told when there is
+    /// more, and until then the system need not be asked.
+    #[cold]
+    #[inline(never)]
+    fn written_in_part(&mut self, sock: Sock) {
+        // If it cannot be watched, the next write finds out.
+        let _ = self.await_writes(sock);
     }
 
     /// Sees to it that whoever cannot write is told when he can.
@@ -206,7 +218,12 @@ impl Net for OsNet {
         {
             let first = sys::tcp_write_once(fd, buf);
             return match usize::try_from(first) {
-                Ok(n) => Ok(n),
+                Ok(n) => {
+                    if n < buf.len() {
+                        self.written_in_part(sock);
+                    }
+                    Ok(n)
+                }
                 Err(_) => self.not_written(sock, sys::told(first, || sys::tcp_write_once(fd, buf))),
             };
         }

@@ -83,6 +83,12 @@ impl Slot {
         self.generation & 1 == 1
     }
 
+    /// A stream without a lane that takes nothing now, of which the poller will report when it does.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.kind == Kind::Stream && self.writes == Writes::Awaited
+    }
+
     /// As options see it. A listener's options are those of its streams.
     pub(crate) const fn traits(&self) -> Traits {
         Traits { stream: !matches!(self.kind, Kind::Datagram(_)), v6: self.v6 }

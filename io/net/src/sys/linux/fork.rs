@@ -80,6 +80,7 @@ impl ForkGuard {
     }
 
     #[cold]
+    #[inline(never)]
     fn forked_slowly(&self, word: u32) -> bool {
         // SAFETY: asks for a number.
         word == 0 || self.pid != unsafe { libc::getpid() }

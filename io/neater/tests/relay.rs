@@ -1,0 +1,150 @@
+//! What happens where tokio's reactor reports the engine: whoever waits for bytes is woken, and nothing else of the program's runs.
+
+mod common;
+
+use common::{LIMIT, loopback};
+use neater::{ByteStream, Neater, Preconnection, SecurityParameters, Stack};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// Pieces that a peer sends, one after the other has surely been read.
+const PIECES: usize = 60;
+const PIECE: usize = 3000;
+
+fn to(neater: &Neater, port: u16) -> Preconnection {
+    neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]).remote(loopback(port))
+}
+
+/// A thread that sends pieces, each after it has got a byte for the last.
+fn source() -> u16 {
+    let listener = TcpListener::bind(loopback(0)).expect("bound");
+    let port = listener.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().expect("a connection");
+        for n in 0..PIECES {
+            std::thread::sleep(Duration::from_millis(1));
+            peer.write_all(&[n as u8; PIECE]).expect("written");
+            peer.read_exact(&mut [0]).expect("asked for more");
+        }
+    });
+    port
+}
+
+/// Reads all pieces and asks for each.
+async fn read_all(stream: &ByteStream) {
+    let mut buf = vec![0; 1 << 16];
+    for n in 0..PIECES {
+        let mut got = 0;
+        while got < PIECE {
+            let more = stream.read(&mut buf).await.expect("bytes");
+            assert!(more > 0 && buf[..more].iter().all(|b| *b == n as u8), "piece {n}");
+            got += more;
+        }
+        stream.write_all(&[1]).await.expect("asked");
+    }
+    assert_eq!(stream.read(&mut buf).await.expect("the end"), 0);
+}
+
+/// What may not be done among the reactor's doings.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_s_function_runs_where_it_may_block_in_place() {
+    let (begun, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let neater = Neater::new().expect("engine");
+    let (b, d) = (begun.clone(), done.clone());
+    let pre = to(&neater, source()).on_event(move |_| {
+        b.fetch_add(1, Ordering::Relaxed);
+        tokio::task::block_in_place(|| std::thread::sleep(Duration::from_micros(50)));
+        d.fetch_add(1, Ordering::Relaxed);
+    });
+    let stream = pre.connect_bytes().await.expect("connected");
+    tokio::time::timeout(LIMIT, read_all(&stream)).await.expect("in time");
+    assert!(begun.load(Ordering::Relaxed) > PIECES as u32 / 2, "{begun:?}");
+    // The last may still be at it.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(begun.load(Ordering::Relaxed), done.load(Ordering::Relaxed), "none was cut short");
+}
+
+/// A waker that asks the engine something before it tells its thread.
+struct Curious {
+    neater: Neater,
+    calls: AtomicU32,
+    tell: mpsc::Sender<()>,
+}
+
+impl Wake for Curious {
+    fn wake(self: Arc<Self>) {
+        assert_eq!(self.neater.stats().connections, 1);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let _ = self.tell.send(());
+    }
+}
+
+#[tokio::test]
+async fn a_waker_that_calls_back_finds_the_engine_free() {
+    let neater = Neater::new().expect("engine");
+    let stream = to(&neater, source()).connect_bytes().await.expect("connected");
+    let (tell, told) = mpsc::channel();
+    let curious = Arc::new(Curious { neater: neater.clone(), calls: AtomicU32::new(0), tell });
+    let waker = Waker::from(curious.clone());
+    let reader = tokio::task::spawn_blocking(move || {
+        let (mut got, mut buf) = (0, vec![0; 1 << 16]);
+        loop {
+            match stream.poll_read_bytes(&mut Context::from_waker(&waker), &mut buf) {
+                Poll::Ready(Ok(0)) => return got,
+                Poll::Ready(Ok(n)) => {
+                    got += n;
+                    if got % PIECE == 0 {
+                        let asked =
+                            stream.poll_write_bytes(&mut Context::from_waker(&waker), &[std::io::IoSlice::new(&[1])]);
+                        assert!(matches!(asked, Poll::Ready(Ok(1))));
+                    }
+                }
+                Poll::Ready(Err(e)) => panic!("{e}"),
+                Poll::Pending => told.recv_timeout(LIMIT).expect("woken"),
+            }
+        }
+    });
+    let got = tokio::time::timeout(LIMIT, reader).await.expect("in time").expect("no panic");
+    assert_eq!(got, PIECES * PIECE);
+    assert!(curious.calls.load(Ordering::Relaxed) > PIECES as u32 / 2, "{:?}", curious.calls);
+}
+
+/// Wakes by panicking.
+struct Rude;
+
+impl Wake for Rude {
+    fn wake(self: Arc<Self>) {
+        panic!("this is meant to happen");
+    }
+}
+
+/// The driver goes down with what a waker of the program's panics with, as it does in a turn; the runtime does not.
+#[tokio::test]
+async fn a_waker_that_panics_does_not_take_the_reactor_with_it() {
+    let neater = Neater::new().expect("engine");
+    let listener = TcpListener::bind(loopback(0)).expect("bound");
+    let stream = to(&neater, listener.local_addr().expect("bound").port()).connect_bytes().await.expect("connected");
+    let mut peer = listener.accept().expect("accepted").0;
+    let mut buf = [0; 100];
+    // Once the long way, so that it is known how bytes come.
+    peer.write_all(b"a").expect("written");
+    assert_eq!(stream.read(&mut buf).await.expect("bytes"), 1);
+    let waker = Waker::from(Arc::new(Rude));
+    assert!(stream.poll_read_bytes(&mut Context::from_waker(&waker), &mut buf).is_pending());
+    peer.write_all(b"b").expect("written");
+    // Whoever asks afterwards is told that nobody drives, or gets what has arrived.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let after = tokio::time::timeout(LIMIT, stream.read(&mut buf)).await.expect("in time");
+    assert!(!matches!(after, Ok(0)), "{after:?}");
+    let late = tokio::time::timeout(LIMIT, to(&neater, 1).connect_bytes()).await.expect("in time");
+    assert!(late.is_err(), "nobody drives");
+    // Tokio's own sockets go on.
+    let own = tokio::net::TcpListener::bind(loopback(0)).await.expect("bound");
+    let to = own.local_addr().expect("bound");
+    let (a, b) = tokio::join!(tokio::net::TcpStream::connect(to), own.accept());
+    assert!(a.is_ok() && b.is_ok());
+}
