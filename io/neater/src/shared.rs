@@ -299,11 +299,14 @@ impl Shared {
     /// A turn of the engine. `driver`: who is to be woken when calls leave work to do.
     pub(crate) fn turn(&self, driver: Option<&Waker>) {
         let mut after = After::default();
+        let facts;
         {
             let mut state = self.lock();
             state.engine.turn();
             state.dispatch(&mut after);
             after.forked = state.engine.is_forked();
+            // Without policies, nobody has to ask.
+            facts = self.policies.get().is_some() && !after.forked && state.engine.has_facts();
             if self.siblings.is_some() {
                 after.foreign = state.engine.take_foreign();
             }
@@ -315,6 +318,9 @@ impl Shared {
             after.spent = state.spent();
         }
         self.finish(after);
+        if facts {
+            crate::policies::tell(self);
+        }
     }
 
     /// Whoever drove the engine has stopped: nobody waits any longer.
@@ -334,6 +340,11 @@ impl Shared {
             after.spent = state.spent();
         }
         self.finish(after);
+    }
+
+    /// Whether this process is a child of the one that made the engine.
+    pub(crate) fn is_forked(&self) -> bool {
+        (self.forked)()
     }
 
     /// Makes the driver look, from wherever.
@@ -868,6 +879,10 @@ impl core::ops::Deref for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.0.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if self.0.policies.get().is_some() {
+                // What was seen last would be lost with this program.
+                crate::policies::tell(&self.0);
+            }
             self.0.kick();
         }
     }

@@ -48,11 +48,12 @@ impl Tally {
         self.times.len() + self.errors.values().sum::<u32>() as usize
     }
 
-    /// The least, the median and the greatest time; of an even number, the lower one of both in the middle, which was seen.
+    /// The least, the median and the greatest time; of an even number, the middle between both in the middle.
     fn summary(&self) -> Option<[Duration; 3]> {
         let mut times = self.times.clone();
         times.sort_unstable();
-        Some([*times.first()?, times[(times.len() - 1) / 2], *times.last()?])
+        let (lower, upper) = (times[(times.len().checked_sub(1)?) / 2], times[times.len() / 2]);
+        Some([*times.first()?, (lower + upper) / 2, *times.last()?])
     }
 
     /// The part of the probes that did not connect, in percent.
