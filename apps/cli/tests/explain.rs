@@ -147,7 +147,11 @@ fn help_teaches_and_completions_complete() {
         let r = run(neater().args(args));
         let events = r.events();
         let said = events[0]["text"].as_str().or(events[0]["script"].as_str()).unwrap_or_default();
-        assert!(r.code == 0 && events.len() == 1 && events[0]["event"] == event && said.contains(word), "{args:?}: {}", r.out);
+        assert!(
+            r.code == 0 && events.len() == 1 && events[0]["event"] == event && said.contains(word),
+            "{args:?}: {}",
+            r.out
+        );
     }
     assert_eq!(run(&mut neater()).code, 2);
     assert_eq!(run(neater().arg("nonsense")).code, 2);

@@ -480,7 +480,11 @@ fn what_one_programs_connections_have_seen_another_program_knows() {
     let fetch = |manager: &Manager, rest: &[&str]| {
         let socket = manager.socket("neat_pm_socket");
         let mut get = serving.get();
-        let ran = run(get.args(["-q", "-o", "/dev/null", &url]).args(rest).env("NEAT_PM_SOCKET", socket).env("NEATER_POLICY", ""));
+        let ran = run(get
+            .args(["-q", "-o", "/dev/null", &url])
+            .args(rest)
+            .env("NEAT_PM_SOCKET", socket)
+            .env("NEATER_POLICY", ""));
         assert_eq!(ran.code, 0, "{}", ran.err);
     };
     let until = |manager: &Manager, wanted: bool| {
@@ -609,13 +613,20 @@ fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
     assert_eq!(manager.candidates("transport").len(), 1);
     drop(manager);
 
-    for more in [["--source", &file_text, "--source-ca", "/nowhere.pem"], ["--source", &url, "--source-ca", "/nowhere.pem"]] {
+    for more in
+        [["--source", &file_text, "--source-ca", "/nowhere.pem"], ["--source", &url, "--source-ca", "/nowhere.pem"]]
+    {
         let ran = run(neater().args(["pm", "--no-rest", "--sock"]).arg(folder.path("s")).args(more));
         assert!(ran.code != 0 && ran.err.contains("/nowhere.pem"), "{}", ran.err);
     }
     let made = folder.put("ca.pem", std::fs::read(serving_certificate(&folder)).expect("a certificate"));
     let made = made.display().to_string();
-    let ran = run(neater().args(["pm", "--no-rest", "--sock"]).arg(folder.path("s")).args(["--source", &file_text, "--source-ca", &made]));
+    let ran = run(neater().args(["pm", "--no-rest", "--sock"]).arg(folder.path("s")).args([
+        "--source",
+        &file_text,
+        "--source-ca",
+        &made,
+    ]));
     assert!(ran.code == 2 && ran.err.contains("--source-ca"), "{}", ran.err);
 
     for (source, says) in [("ftp://host/x", "http or https"), ("http://", "--source http://")] {

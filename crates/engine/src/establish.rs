@@ -194,7 +194,7 @@ impl<N: Net> Engine<N> {
             self.zone_index(name)?;
         }
         let own = match &request.0.isolate {
-            Some(isolate) => Some(self.isolated(request, isolate)?),
+            Some(isolate) => Some(self.isolated(request, isolate)),
             None => None,
         };
         let request = own.as_ref().unwrap_or(request);

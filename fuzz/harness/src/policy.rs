@@ -227,7 +227,7 @@ pub fn policy_pvd(data: &[u8]) {
                     let again = Advertisement::parse(source, 255, &read.to_bytes());
                     assert_eq!(again, Ok(read), "what is read is written and read again");
                 }
-                let _ = domains.heard(at, wall, 2, source, 255, piece);
+                let _ = domains.heard(at, 2, source, 255, piece);
             }
             2 => drop(domains.fetched(at, wall, ticket, Ok(piece.to_vec()))),
             _ => ms += u64::from(piece.first().copied().unwrap_or(1)) * 100,
@@ -240,7 +240,7 @@ pub fn policy_pvd(data: &[u8]) {
         }
         assert!(asked.iter().filter(|t| **t + 10_000 > ms).count() <= 5, "{asked:?}");
         assert!(domains.len() <= MAX_DOMAINS);
-        for node in network_nodes(std::slice::from_ref(&host), &domains.provisioned()) {
+        for node in network_nodes(std::slice::from_ref(&host), &domains.provisioned(at, wall)) {
             assert!(node.uid.len() <= MAX_UID);
             for row in &node.alternatives {
                 let interface = row.get("interface").expect("there");

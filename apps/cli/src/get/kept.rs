@@ -85,7 +85,8 @@ impl Kept {
             keep_mode(target, &kept.file).and_then(|()| kept.file.set_len(total)).map_err(|e| bad(&e))?;
             return Ok(kept);
         }
-        let refuse = |what: String, advice: &str| Err(Failure::new(Exit::Local, "part", what).advise(advice.to_owned()));
+        let refuse =
+            |what: String, advice: &str| Err(Failure::new(Exit::Local, "part", what).advise(advice.to_owned()));
         let held = match read(&note) {
             Some(held) => held,
             None => {
@@ -214,7 +215,9 @@ mod tests {
         std::fs::create_dir_all(&dir).expect("made");
         let target = dir.join("file");
         let open = |url: &str, etag: &str, resume| Kept::open(&target, url, &version(etag), 1000, (100, 10), resume);
-        let why = |kept: Result<Kept, Failure>| kept.err().map(|f| format!("{} {}", f.message, f.advice.join(" "))).unwrap_or_default();
+        let why = |kept: Result<Kept, Failure>| {
+            kept.err().map(|f| format!("{} {}", f.message, f.advice.join(" "))).unwrap_or_default()
+        };
         let [part, note] = names(&target);
 
         let first = open("http://h/f", "1", true).expect("a new one");
@@ -234,9 +237,14 @@ mod tests {
         assert!(!changed.is_continued() && !note.exists());
         drop(changed);
         assert!(why(open("http://h/f", "2", true)).contains("nothing says of what"));
-        for bad in ["", "{}", "[1]", r#"{"url": "http://h/f", "piece": 100, "pieces": 10, "there": "fffff"}"#,
+        for bad in [
+            "",
+            "{}",
+            "[1]",
+            r#"{"url": "http://h/f", "piece": 100, "pieces": 10, "there": "fffff"}"#,
             r#"{"url": "http://h/f", "piece": 100, "pieces": 10, "there": "ff4"}"#,
-            r#"{"url": "http://h/f", "piece": 100, "pieces": 18446744073709551615, "there": "ff"}"#] {
+            r#"{"url": "http://h/f", "piece": 100, "pieces": 18446744073709551615, "there": "ff"}"#,
+        ] {
             std::fs::write(&note, bad).expect("written");
             assert!(why(open("http://h/f", "2", true)).contains("nothing says of what"), "{bad}");
         }

@@ -12,7 +12,7 @@ mod transfer;
 use crate::args::GetArgs;
 use crate::connect::{self, Asked};
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, bytes, failed, ms};
+use crate::output::{Output, bytes, failed, ms, zoned};
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use multi::{Multi, Way};
@@ -283,12 +283,12 @@ async fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -
             Err(_) => {
                 let (resolv, hosts) = (args.connect.resolv_conf.as_deref(), args.connect.hosts.as_deref());
                 let found = crate::explain::resolve::addresses(host, resolv, hosts, args.connect.timeout).await?;
-                found.map_err(|why| Failure::new(Exit::Failed, "resolution", format!("{host} has no address: {why}")))?
+                found
+                    .map_err(|why| Failure::new(Exit::Failed, "resolution", format!("{host} has no address: {why}")))?
             }
         };
-        let leads = |i: &&Interface| {
-            i.up && !i.addrs.is_empty() && addresses.iter().any(|a| crate::ping::ways::leads(i, *a))
-        };
+        let leads =
+            |i: &&Interface| i.up && !i.addrs.is_empty() && addresses.iter().any(|a| crate::ping::ways::leads(i, *a));
         names = all.iter().filter(leads).map(|i| i.name.clone()).collect();
     }
     names.truncate(MAX_WAYS);
@@ -391,7 +391,7 @@ fn report(url: &str, done: &Done, output: &Output) {
         if let Some(t) = done.transports.last() {
             value["transport"] = t.stack.as_str().into();
             value["http"] = t.version.to_string().into();
-            value["address"] = t.remote.map(|a| a.to_string()).into();
+            value["address"] = t.remote.map(|a| zoned(&a.to_string())).into();
             value["security"] = t.security.clone().into();
         }
         return output.event(&value);
@@ -407,7 +407,7 @@ fn report(url: &str, done: &Done, output: &Output) {
             } else {
                 String::new()
             };
-            let address = t.remote.map_or_else(String::new, |a| format!(" from {a}"));
+            let address = t.remote.map_or_else(String::new, |a| format!(" from {}", zoned(&a.to_string())));
             let earlier = done.transports.iter().rev().skip(1).rev();
             let earlier: String = earlier.map(|t| format!("{} over {}, then ", t.version, t.stack)).collect();
             format!(

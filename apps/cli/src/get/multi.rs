@@ -385,7 +385,8 @@ fn failed(shared: &Shared, ways: &[Way]) -> Option<Failure> {
     if board.left == 0 {
         return None;
     }
-    let reasons = board.deeds.iter().zip(ways).filter_map(|(d, w)| Some(format!("{}: {}", w.interface, d.gave_up.as_ref()?)));
+    let reasons =
+        board.deeds.iter().zip(ways).filter_map(|(d, w)| Some(format!("{}: {}", w.interface, d.gave_up.as_ref()?)));
     let what = format!("no way brought all of it: {}", reasons.collect::<Vec<_>>().join("; "));
     Some(Failure::new(Exit::Failed, "interrupted", what).advise("--retries lets each way try more often"))
 }

@@ -87,7 +87,7 @@ impl Target {
             Self::File(p) => {
                 let kept = [".part", ".part.json", ".multi", ".multi.json"].map(|end| beside(p, end));
                 core::iter::once(p.clone()).chain(kept).collect()
-            },
+            }
             Self::Device(p) => vec![p.clone()],
             Self::Stdout => Vec::new(),
         }

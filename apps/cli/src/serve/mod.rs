@@ -299,8 +299,14 @@ mod tests {
     #[test]
     fn what_is_advised_reaches_what_is_served() {
         let of = |stacks: &[Stack], udp| tries(stacks, udp, "ca.pem", "https://localhost:1/");
-        assert_eq!(of(&[Stack::SctpDtls], Some(7)), ["  neater get --transport sctp --udp-port 7 --ca ca.pem https://localhost:1/"]);
-        assert_eq!(of(&[Stack::SctpDtls], Some(UDP_PORT)), ["  neater get --transport sctp --ca ca.pem https://localhost:1/"]);
+        assert_eq!(
+            of(&[Stack::SctpDtls], Some(7)),
+            ["  neater get --transport sctp --udp-port 7 --ca ca.pem https://localhost:1/"]
+        );
+        assert_eq!(
+            of(&[Stack::SctpDtls], Some(UDP_PORT)),
+            ["  neater get --transport sctp --ca ca.pem https://localhost:1/"]
+        );
         assert_eq!(of(&[Stack::Quic, Stack::Tls], None).len(), 2);
         assert_eq!(of(&[Stack::Quic], None).len(), 1, "curl may know no HTTP/3");
         assert_eq!(of(&[Stack::Tls, Stack::SctpDtls], Some(7)).len(), 3);

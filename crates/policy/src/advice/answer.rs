@@ -3,10 +3,10 @@
 use super::ask::{Ask, Usable};
 use super::options;
 use crate::manager::{Decision, Stage};
+use crate::pvd::same_name;
 use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{BuildHasher, Hash, Hasher};
-use crate::pvd::same_name;
 use neater_base::net::SocketOption;
 use neater_property::SelectionProperty;
 use neater_property::neat::{NeatProperty, NeatValue};

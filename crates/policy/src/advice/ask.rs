@@ -123,7 +123,9 @@ impl Ask<'_> {
         }
         for property in self.extra {
             // What stands there already is the connection's own.
-            if array.get(&property.key).is_none() && !matches!(&*property.key, "transport" | "security" | "interface" | "pvd") {
+            if array.get(&property.key).is_none()
+                && !matches!(&*property.key, "transport" | "security" | "interface" | "pvd")
+            {
                 array.replace(property.clone());
             }
         }

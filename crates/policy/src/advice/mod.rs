@@ -218,7 +218,8 @@ impl Adviser {
         self.heeds = None;
         let rows = core::mem::take(&mut self.rows);
         // What a file or a daemon says under such a name is theirs.
-        let says = |uid: &str| self.loader.says(FileKind::Cib, uid) || self.shared.contains(&(FileKind::Cib, uid.to_owned()));
+        let says =
+            |uid: &str| self.loader.says(FileKind::Cib, uid) || self.shared.contains(&(FileKind::Cib, uid.to_owned()));
         let ours = |uid: &str| rows.contains(uid) && !says(uid);
         let domains = |n: &Node| n.uid.starts_with(DOMAIN_PREFIX) && n.counts(now);
         let is = |a: &NeatArray, key: &str, text: &str| {

@@ -119,7 +119,12 @@ impl Daemon {
         put("decisions_total", "counter", "Decisions that were asked for.", &[("", c.decisions as f64)]);
         put("decisions_cached_total", "counter", "Decisions that had been made before.", &[("", c.cached as f64)]);
         put("nodes_told_total", "counter", "CIB nodes that were told.", &[("", c.nodes_told as f64)]);
-        put("facts_told_total", "counter", "What programs told that their connections have seen.", &[("", c.facts_told as f64)]);
+        put(
+            "facts_told_total",
+            "counter",
+            "What programs told that their connections have seen.",
+            &[("", c.facts_told as f64)],
+        );
         put("loads_total", "counter", "How often the directories were read.", &[("", c.loads as f64)]);
         let by_door = |counts: &[u64; Door::ALL.len()], rest: u64| {
             let mut all: Vec<(String, f64)> = Door::ALL

@@ -271,7 +271,9 @@ impl Session {
             (Door::Requests, Kind::News) => {
                 let known = frame.payload.try_into().map_err(|_| malformed(Malformed::Value))?;
                 let known = u64::from_le_bytes(known);
-                wire::frame(&mut self.output, Kind::Facts, frame.id, |out| daemon.put_facts(self.user, known, out, now));
+                wire::frame(&mut self.output, Kind::Facts, frame.id, |out| {
+                    daemon.put_facts(self.user, known, out, now)
+                });
             }
             (Door::Cib, Kind::Forget) => {
                 let uid = wire::forget(frame.payload).map_err(malformed)?;

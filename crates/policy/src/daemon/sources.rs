@@ -204,7 +204,8 @@ impl Daemon {
             // It was there a moment ago.
             let _ = self.remove_base(&uid);
         }
-        let others = |node: &Node| !set.contains(&node.uid) && self.base().cib().get(&node.uid).is_some_and(|n| n.counts(now));
+        let others =
+            |node: &Node| !set.contains(&node.uid) && self.base().cib().get(&node.uid).is_some_and(|n| n.counts(now));
         let ours: Vec<&Node> = nodes.iter().filter(|node| !others(node)).collect();
         let changed: Vec<Node> =
             ours.iter().filter(|node| self.base().cib().get(&node.uid) != Some(node)).map(|n| (*n).clone()).collect();
@@ -251,7 +252,8 @@ mod tests {
         let mut d = Daemon::new(Options { limits: Limits::default(), owner: 500, ready: false, keeps_rules: false });
         let mut all = vec![interface("eth0", InterfaceKind::Wired, &["192.0.2.1"])];
         let node = |uid: &str| {
-            let text = format!(r#"{{"uid": "{uid}", "root": true, "expire": -1, "properties": {{"x": {{"value": 1}}}}}}"#);
+            let text =
+                format!(r#"{{"uid": "{uid}", "root": true, "expire": -1, "properties": {{"x": {{"value": 1}}}}}}"#);
             Node::from_json(serde_json::from_str(&text).expect("JSON"), "", &text, NOW).expect("a node").0
         };
         for uid in ["interface-of-mine", "pvd-of-mine", "interface-wlan0"] {

@@ -651,14 +651,16 @@ fn what_connections_of_a_user_have_seen_programs_of_that_user_hear_and_of_roots_
 fn facts_stand_in_the_rows_of_their_own_end_and_users_alone() {
     let mut d = daemon();
     tell(&mut d, Door::Cib, 0, &interface("eth0"));
-    let slow = json!({"uid": "slow", "match": {"measured_rtt": {"value": {"start": 150, "end": "inf"}}}, "properties": [[]]});
+    let slow =
+        json!({"uid": "slow", "match": {"measured_rtt": {"value": {"start": 150, "end": "inf"}}}, "properties": [[]]});
     let blocked = json!({"uid": "blocked", "match": {"transport": {"value": "QUIC"}, "measured_failed": {"value": "QUIC"}},
         "properties": [[]]});
     tell(&mut d, Door::Pib, OWNER, &json!([slow, blocked]).to_string());
     let mut ann = Session::new(Door::Cib, ANN);
     assert!(tell_facts(&mut ann, &mut d, &[fact("eth0", "slow.example", 0.2), fact("eth0", "fast.example", 0.01)]));
     let mut ways = |user: u32, host: &str, transport: &str, port: u16| -> Vec<String> {
-        let request = json!([{"transport": {"value": transport}, "domain_name": {"value": host}, "port": {"value": port}}]);
+        let request =
+            json!([{"transport": {"value": transport}, "domain_name": {"value": host}, "port": {"value": port}}]);
         let interface = |c: &Value| c["interface"]["value"].as_str().unwrap_or("-").to_owned();
         ask(&mut d, user, &request.to_string()).iter().map(interface).collect()
     };

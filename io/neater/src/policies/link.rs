@@ -145,7 +145,8 @@ impl Link {
             match stream.read(&mut piece) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(n) => {
-                    let more = self.follower.receive(&piece[..n], &mut self.unsent, wall()).map_err(io::Error::other)?;
+                    let more =
+                        self.follower.receive(&piece[..n], &mut self.unsent, wall()).map_err(io::Error::other)?;
                     heard.tables = more.tables.or(heard.tables);
                     heard.facts.extend(more.facts);
                 }

@@ -12,10 +12,9 @@ mod teller;
 
 use crate::Neater;
 use link::Link;
-use neater_policy::daemon::Heard;
-use teller::{Ready, Teller};
 use neater_engine::{RemoteEndpoint, Request, Stack};
 use neater_policy::advice::{Adviser, Denied, Place, Story};
+use neater_policy::daemon::Heard;
 use neater_policy::manager::{Fault, FileKind, READY, SourceFile, Stage, line_of};
 use std::collections::BTreeMap;
 use std::io;
@@ -23,6 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use teller::{Ready, Teller};
 
 /// The variable that names folders, with `:` between them; empty, there are none.
 pub const VARIABLE: &str = "NEATER_POLICY";
