@@ -70,6 +70,7 @@ pub(crate) struct Compiled {
     /// What policies are asked with.
     pub(crate) asked: Asked,
     /// On a request of such a connection.
+    #[allow(dead_code, reason = "it is only dropped")]
     pub(crate) own_sessions: Option<Arc<Sessions>>,
 }
 

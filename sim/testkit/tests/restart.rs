@@ -9,11 +9,13 @@ const S: Duration = Duration::from_secs(1);
 
 /// A new life of the server: its engine is gone without a word, and another one is there.
 fn live(town: &mut Town, life: u8, reset_secret: Option<[u8; 32]>) {
-    let host = town.play.host(town.server);
-    let net = town.play.world().net(host);
+    let (server, world) = (town.server, town.play.world().clone());
     let config = EngineConfig { reset_secret, ..EngineConfig::new([life; 32], security::crypto(u64::from(life), 2)) };
-    let server = town.server;
-    *town.play.engine(server) = Engine::new(net, config);
+    // The sockets of a host are closed with the last that holds them: before there are others.
+    let nowhere = world.add_host("nowhere");
+    *town.play.engine(server) = Engine::new(world.net(nowhere), config.clone());
+    let host = town.play.host(server);
+    *town.play.engine(server) = Engine::new(world.net(host), config);
     town.play.engine(server).settle();
     town.listen(&Ask::over(&[Stack::Quic]), SERVER_PORT, Manner::echo());
 }

@@ -179,7 +179,10 @@ impl Daemon {
     /// Puts what is known of the one end that requests are about into the rows of the tables that steer a user, if anybody
     /// wants to know; whether it did, so that [`Daemon::take_facts`] is to be called.
     pub(super) fn put_facts_of(&mut self, user: u32, requests: &Requests, now: WallTime) -> bool {
-        let Some((end, port)) = end_of(requests).filter(|_| !self.facts.of.is_empty()) else { return false };
+        if self.facts.of.is_empty() {
+            return false;
+        }
+        let Some((end, port)) = end_of(requests) else { return false };
         let ways = self.facts.about(user, &end, now);
         if ways.is_empty() || !self.heeds(user, now) {
             return false;
