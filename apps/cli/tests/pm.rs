@@ -452,9 +452,9 @@ fn a_modem_is_heard_as_long_as_it_speaks() {
 }
 
 /// What `neater explain` says of policies for a URL, of a program that follows this manager.
-fn explained(manager: &Manager, url: &str, more: &[&str]) -> String {
+fn explained(manager: &Manager, url: &str) -> String {
     let socket = manager.socket("neat_pm_socket");
-    let ran = run(neater().args(["explain", url]).args(more).env("NEAT_PM_SOCKET", socket).env("NEATER_POLICY", ""));
+    let ran = run(neater().args(["explain", url]).env("NEAT_PM_SOCKET", socket).env("NEATER_POLICY", ""));
     assert_eq!(ran.code, 0, "{}", ran.err);
     ran.out
 }
@@ -476,21 +476,17 @@ fn what_one_programs_connections_have_seen_another_program_knows() {
     let manager = start(None);
     manager.folder.put("pib/seen.policy", seen.to_string());
     manager.folder.put("pib/won.policy", won.to_string());
-    assert_eq!(manager.write("GET", "/reload", "").0, 200);
-    let fetch = |manager: &Manager, rest: &[&str]| {
+    while manager.event("loaded")["policies"] != 2 {}
+    let fetch = |manager: &Manager| {
         let socket = manager.socket("neat_pm_socket");
         let mut get = serving.get();
-        let ran = run(get
-            .args(["-q", "-o", "/dev/null", &url])
-            .args(rest)
-            .env("NEAT_PM_SOCKET", socket)
-            .env("NEATER_POLICY", ""));
+        let ran = run(get.args(["-o", "/dev/null", &url]).env("NEAT_PM_SOCKET", socket).env("NEATER_POLICY", ""));
         assert_eq!(ran.code, 0, "{}", ran.err);
     };
     let until = |manager: &Manager, wanted: bool| {
         let end = Instant::now() + Duration::from_secs(10);
         loop {
-            let said = explained(manager, &url, &[]);
+            let said = explained(manager, &url);
             if said.contains("measured_rtt") == wanted {
                 return said;
             }
@@ -499,7 +495,7 @@ fn what_one_programs_connections_have_seen_another_program_knows() {
         }
     };
     until(&manager, false);
-    fetch(&manager, &[]);
+    fetch(&manager);
     let said = until(&manager, true);
     assert!(said.contains("measured_won"), "{said}");
     let (_, metrics) = manager.get("/metrics");
@@ -509,7 +505,7 @@ fn what_one_programs_connections_have_seen_another_program_knows() {
     assert_eq!(code, 0);
     let manager = start(Some(kept));
     until(&manager, false);
-    fetch(&manager, &[]);
+    fetch(&manager);
     until(&manager, true);
 }
 
