@@ -14,7 +14,7 @@ use crate::manager::{Manager, Requests, Stage};
 use core::time::Duration;
 use neater_base::WallTime;
 use neater_property::neat::NeatValue;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// How many facts one user's programs may have told.
 pub const MAX_FACTS: usize = 512;
@@ -136,7 +136,7 @@ impl Daemon {
         &mut self,
         user: u32,
         facts: Vec<Fact>,
-        told: &mut HashMap<Way, WallTime>,
+        told: &mut BTreeMap<Way, WallTime>,
         now: WallTime,
     ) -> Result<(), String> {
         let teller = self.teller(user);

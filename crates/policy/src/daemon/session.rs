@@ -16,7 +16,7 @@ use crate::manager::{Decision, Fault, Node, Requests, Rule, Stage, to_text, told
 use neater_base::WallTime;
 use neater_property::neat::{MAX_JSON, NeatArray, NeatError, read};
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// How many rules or nodes one document may hold.
 pub const MAX_BATCH: usize = 1024;
@@ -44,7 +44,7 @@ pub struct Session {
     /// Lines that came.
     lines: u64,
     /// The ways of which facts were told here, and until when they count.
-    ways: Option<Box<HashMap<(String, String), WallTime>>>,
+    ways: BTreeMap<(String, String), WallTime>,
 }
 
 impl Session {
@@ -60,7 +60,7 @@ impl Session {
             closed: false,
             refusals: Vec::new(),
             lines: 0,
-            ways: None,
+            ways: BTreeMap::new(),
         }
     }
 
@@ -265,7 +265,7 @@ impl Session {
             }
             (Door::Cib, Kind::Seen) => {
                 let facts = super::facts::told(frame.payload, now).map_err(malformed)?;
-                daemon.learn(self.user, facts, self.ways.get_or_insert_default(), now)?;
+                daemon.learn(self.user, facts, &mut self.ways, now)?;
                 wire::frame(&mut self.output, Kind::Done, frame.id, |_| ());
             }
             (Door::Requests, Kind::News) => {
