@@ -121,11 +121,11 @@ fn what_is_no_fact_is_refused() {
     let bad = bad.into_iter().chain([named(&"x".repeat(65), "h"), named("eth0", &"x".repeat(256)), named("a\n", "h")]);
     for fact in bad {
         let mut payload = Vec::new();
-        put_told(&mut payload, &[fact.clone()], NOW);
+        put_told(&mut payload, std::slice::from_ref(&fact), NOW);
         assert!(told(&payload, NOW).is_err(), "{fact:?}");
     }
     let mut payload = Vec::new();
-    put_told(&mut payload, &[good.clone()], NOW);
+    put_told(&mut payload, std::slice::from_ref(&good), NOW);
     assert_eq!(told(&payload, NOW), Ok(vec![good]));
     for end in 0..payload.len() {
         assert!(told(&payload[..end], NOW).is_err(), "{end}");
