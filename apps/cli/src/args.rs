@@ -159,8 +159,8 @@ pub(crate) struct GetArgs {
     #[arg(short = 'C', long = "continue")]
     pub(crate) resume: bool,
     /// By all interfaces at once that policies choose, or else all there are: pieces of the file by each, and what one does
-    /// not bring, another does. Needs a file (-o or -O) and a server that sends parts; is not continued (-C)
-    #[arg(long, conflicts_with = "resume")]
+    /// not bring, another does. Needs a file (-o or -O) and a server that sends parts; -C goes on where another run ended
+    #[arg(long)]
     pub(crate) multi: bool,
     /// How many files at once
     #[arg(short = 'P', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]

@@ -27,6 +27,7 @@ use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
 use failure::{Exit, Failure};
 use output::Output;
+use serde_json::json;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -37,6 +38,9 @@ fn main() -> ExitCode {
             if usage && wants_json() {
                 Output::new(true, false).failure(&unusable(&e));
                 return Exit::Usage.into();
+            }
+            if wants_json() {
+                return as_json(&e);
             }
             // Help that nobody reads to its end is no error.
             let _ = e.print();
@@ -58,6 +62,14 @@ fn main() -> ExitCode {
 /// Whether the command line, that makes no sense, asks for objects.
 fn wants_json() -> bool {
     std::env::args_os().skip(1).take_while(|a| a != "--").any(|a| a == "--json")
+}
+
+/// Help, or the version, for programs.
+fn as_json(told: &clap::Error) -> ExitCode {
+    let event = if told.kind() == clap::error::ErrorKind::DisplayVersion { "version" } else { "help" };
+    let output = Output::new(true, false);
+    output.event(&json!({"event": event, "text": told.render().to_string().trim_end()}));
+    output.check().map_or_else(|f| f.exit.into(), |()| ExitCode::SUCCESS)
 }
 
 /// What is wrong with a command line, and what may be meant.
@@ -85,7 +97,12 @@ fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "neater", &mut script);
-            output.raw(&script)?;
+            if output.json {
+                let script = String::from_utf8_lossy(&script);
+                output.event(&json!({"event": "completions", "shell": shell.to_string(), "script": script}));
+            } else {
+                output.raw(&script)?;
+            }
             Ok(Exit::Ok)
         }
         Command::Man { directory } => man::run(&directory, output),

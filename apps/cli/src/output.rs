@@ -123,7 +123,7 @@ impl Output {
             value["target"] = origin.into();
             self.event(&value);
         } else {
-            self.note(&format!("{:>9.1} ms  {}", ms(entry.at), entry.step));
+            self.note(&format!("{:>9.1} ms  {}", ms(entry.at), zoned(&entry.step.to_string())));
         }
     }
 }
@@ -138,6 +138,35 @@ pub(crate) fn failed(url: Option<&str>, f: &Failure) -> Value {
     value
 }
 
+/// A text with the zones of its link-local addresses as people name them, by their interfaces (RFC 4007 section 11.2), and not by
+/// numbers that change with every boot.
+pub(crate) fn zoned(text: &str) -> String {
+    with_names(text, |index| {
+        let socket =
+            rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::DGRAM, None).ok()?;
+        rustix::net::netdevice::index_to_name(&socket, index).ok()
+    })
+}
+
+/// Puts a name in the place of each number between `%` and `]`, where there is one.
+fn with_names(text: &str, name: impl Fn(u32) -> Option<String>) -> String {
+    let mut pieces = text.split('%');
+    let mut out = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        out.push('%');
+        let named = piece.split_once(']').and_then(|(number, rest)| Some((name(number.parse().ok()?)?, rest)));
+        match named {
+            Some((name, rest)) => {
+                out.push_str(&name);
+                out.push(']');
+                out.push_str(rest);
+            }
+            None => out.push_str(piece),
+        }
+    }
+    out
+}
+
 /// Milliseconds, as people and programs get them.
 pub(crate) fn ms(d: core::time::Duration) -> f64 {
     (d.as_secs_f64() * 1e6).round() / 1e3
@@ -145,7 +174,7 @@ pub(crate) fn ms(d: core::time::Duration) -> f64 {
 
 /// The object of a step.
 pub(crate) fn step(entry: &TimelineEntry) -> Value {
-    let mut value = json!({ "event": "timeline", "ms": ms(entry.at), "text": entry.step.to_string() });
+    let mut value = json!({ "event": "timeline", "ms": ms(entry.at), "text": zoned(&entry.step.to_string()) });
     let (name, place) = match &entry.step {
         Step::Resolving { .. } => ("resolving", None),
         Step::Resolved { .. } => ("resolved", None),
@@ -163,7 +192,7 @@ pub(crate) fn step(entry: &TimelineEntry) -> Value {
     value["step"] = name.into();
     if let Some((stack, addr)) = place {
         value["transport"] = stack.as_str().into();
-        value["address"] = addr.to_string().into();
+        value["address"] = zoned(&addr.to_string()).into();
     }
     value
 }
@@ -181,4 +210,19 @@ pub(crate) fn bytes(n: u64) -> String {
         }
     }
     format!("{:.2} TB", value / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_have_the_names_of_their_interfaces() {
+        let name = |index: u32| (index == 2).then(|| "eth0".to_owned());
+        let of = |text: &str| with_names(text, name);
+        assert_eq!(of("QUIC to [fe80::1%2]:443 and [fe80::2%3]:1"), "QUIC to [fe80::1%eth0]:443 and [fe80::2%3]:1");
+        assert_eq!(of("50% of [::1]:2, 100%"), "50% of [::1]:2, 100%");
+        assert_eq!(zoned("[fe80::1%1]:443"), "[fe80::1%lo]:443");
+        assert_eq!(of(""), "");
+    }
 }

@@ -107,8 +107,8 @@ fn what_has_no_effect_is_said_to_have_none() {
     let r = run(neater().args(["explain", "192.0.2.1:1", "--needs", "multipath=active,connTimeout=5"]));
     assert!(r.code == 0 && r.out.contains("multipath has no effect: no stack uses several paths yet"), "{}", r.out);
     assert!(!r.out.contains("imeout"), "{}", r.out);
-    let r = run(neater().args(["explain", "--json", "192.0.2.1:1", "--needs", "pvd=prefer:a.example"]));
-    assert_eq!(of(&r.events(), "no_effect")[0]["property"], "pvd");
+    let r = run(neater().args(["explain", "--json", "192.0.2.1:1", "--needs", "multipath=active"]));
+    assert_eq!(of(&r.events(), "no_effect")[0]["property"], "multipath");
 }
 
 #[test]
@@ -136,6 +136,22 @@ fn help_teaches_and_completions_complete() {
     for shell in ["bash", "zsh", "fish"] {
         let r = run(neater().args(["completions", shell]));
         assert!(r.code == 0 && r.out.contains("resolv-conf"), "{shell}");
+    }
+    // For programs, all of it is objects.
+    for (args, event, word) in [
+        (&["--json", "completions", "bash"][..], "completions", "resolv-conf"),
+        (&["--json", "help"], "help", "Exit codes:"),
+        (&["--json", "get", "--help"], "help", "Examples:"),
+        (&["--json", "--version"], "version", "neater"),
+    ] {
+        let r = run(neater().args(args));
+        let events = r.events();
+        let said = events[0]["text"].as_str().or(events[0]["script"].as_str()).unwrap_or_default();
+        assert!(
+            r.code == 0 && events.len() == 1 && events[0]["event"] == event && said.contains(word),
+            "{args:?}: {}",
+            r.out
+        );
     }
     assert_eq!(run(&mut neater()).code, 2);
     assert_eq!(run(neater().arg("nonsense")).code, 2);

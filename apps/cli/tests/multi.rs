@@ -170,3 +170,53 @@ fn what_cannot_be_taken_apart_is_fetched_as_usual_and_what_makes_no_sense_refuse
     assert_eq!(ran.code, 4, "{}", ran.err);
     assert_eq!(folder.read("out.multi"), b"mine");
 }
+
+#[test]
+fn what_came_before_an_interrupt_is_not_fetched_again() {
+    let Some(two) = Two::new("again", 20, 16 << 20) else { return };
+    // An interface from which nothing leads to the server.
+    assert!(ip(&["-n", &two.spaces[0], "link", "add", "d0", "type", "veth", "peer", "name", "d1"]));
+    assert!(ip(&["-n", &two.spaces[0], "address", "add", "198.51.100.1/24", "dev", "d0"]));
+    for end in ["d0", "d1"] {
+        assert!(ip(&["-n", &two.spaces[0], "link", "set", end, "up"]));
+    }
+    let mut child = two.get(&["--no-policy"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+    std::thread::sleep(Duration::from_millis(1800));
+    common::signal(&child, "-INT");
+    let mut out = String::new();
+    child.stdout.take().expect("a pipe").read_to_string(&mut out).expect("text");
+    assert_eq!(child.wait().expect("ended").code(), Some(130), "{out}");
+    assert!(out.contains("go on with") && out.contains("-C"), "{out}");
+    assert!(
+        two.folder.path("out.multi").exists()
+            && two.folder.path("out.multi.json").exists()
+            && !two.folder.path("out").exists()
+    );
+    // Without -C nothing of it is touched.
+    let ran = run(&mut two.get(&["--no-policy"]));
+    assert!(ran.code != 0 && ran.out.contains("-C goes on with it"), "{}", ran.out);
+
+    let ran = run(&mut two.get(&["--no-policy", "-C"]));
+    let mut brought = two.pieces(Some(ran.code), &ran.out);
+    brought.sort();
+    assert_eq!(brought.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["a1", "a2"], "d0 leads elsewhere");
+    let events = parse(&ran.out);
+    let done = of(&events, "done")[0];
+    assert_eq!(done["outcome"], "continued");
+    assert!(done["received"].as_u64().is_some_and(|n| n < 15 << 20), "{done}");
+    assert!(!two.folder.path("out.multi.json").exists());
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_named_as_what_is_wrong() {
+    let Some(two) = Two::new("nofolder", 80, 1 << 20) else { return };
+    let mut c = two.inside(&two.spaces[0]);
+    c.args(["get", "--json", "--multi", "--no-policy", "--hosts"]).arg(two.folder.path("hosts"));
+    let ran = run(c.arg("-o").arg(two.folder.path("nowhere/out")).arg("http://two.test:8080/big"));
+    assert!(ran.code != 0 && !ran.out.contains("another neater"), "{}", ran.out);
+    // One version over one transport is said once.
+    let mut c = two.inside(&two.spaces[0]);
+    c.args(["get", "--multi", "--no-policy", "--hosts"]).arg(two.folder.path("hosts"));
+    let ran = run(c.arg("-o").arg(two.folder.path("out")).arg("http://two.test:8080/big"));
+    assert!(ran.code == 0 && ran.err.matches("over TCP").count() >= 1 && !ran.err.contains(", then"), "{}", ran.err);
+}

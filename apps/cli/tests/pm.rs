@@ -451,6 +451,64 @@ fn a_modem_is_heard_as_long_as_it_speaks() {
     assert_eq!(m.candidates("mode"), [json!("3G"), json!(null)]);
 }
 
+/// What `neater explain` says of policies for a URL, of a program that follows this manager.
+fn explained(manager: &Manager, url: &str) -> String {
+    let socket = manager.socket("neat_pm_socket");
+    let ran = run(neater().args(["explain", url]).env("NEAT_PM_SOCKET", socket).env("NEATER_POLICY", ""));
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    ran.out
+}
+
+#[test]
+fn what_one_programs_connections_have_seen_another_program_knows() {
+    let folder = Folder::new("pm-facts");
+    folder.put("www/file", vec![7; 1000]);
+    let serving = common::Serving::new(&folder.path("www"), &folder.path("state"), &[]);
+    let url = serving.url("file");
+    let seen = json!({"uid": "seen", "match": {"measured_rtt": {"value": {"start": 0, "end": "inf"}}},
+        "properties": {"measured_rtt": {"value": null, "score": 7}}});
+    let won = json!({"uid": "won", "match": {"transport": {"value": "QUIC"}, "measured_won": {"value": "QUIC"}},
+        "properties": {"measured_won": {"value": null, "score": 5}}});
+    let start = |folder: Option<Folder>| match folder {
+        Some(folder) => Manager::again(folder, &[]),
+        None => Manager::start("pm-facts-d", &[]),
+    };
+    let manager = start(None);
+    manager.folder.put("pib/seen.policy", seen.to_string());
+    manager.folder.put("pib/won.policy", won.to_string());
+    while manager.event("loaded")["policies"] != 2 {}
+    let fetch = |manager: &Manager| {
+        let socket = manager.socket("neat_pm_socket");
+        let mut get = serving.get();
+        let ran = run(get.args(["-o", "/dev/null", &url]).env("NEAT_PM_SOCKET", socket).env("NEATER_POLICY", ""));
+        assert_eq!(ran.code, 0, "{}", ran.err);
+    };
+    let until = |manager: &Manager, wanted: bool| {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            let said = explained(manager, &url);
+            if said.contains("measured_rtt") == wanted {
+                return said;
+            }
+            assert!(Instant::now() < end, "{said}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    until(&manager, false);
+    fetch(&manager);
+    let said = until(&manager, true);
+    assert!(said.contains("measured_won"), "{said}");
+    let (_, metrics) = manager.get("/metrics");
+    assert!(metrics.contains("neater_pm_facts 1\n"), "{metrics}");
+    // A manager that begins anew knows nothing until somebody tells it again; nobody who connects waits for it.
+    let (code, kept) = manager.stop("-TERM");
+    assert_eq!(code, 0);
+    let manager = start(Some(kept));
+    until(&manager, false);
+    fetch(&manager);
+    until(&manager, true);
+}
+
 #[test]
 fn clients_find_it_again_after_it_was_killed() {
     let m = Manager::start("pm-killed", &[]);
@@ -470,6 +528,11 @@ fn clients_find_it_again_after_it_was_killed() {
     assert_eq!(m.say("neat_pm_socket", "nonsense"), "");
     assert!(m.event("refused")["why"].as_str().expect("why").contains("line 1 column 2"));
     assert!(m.say("neat_pib_socket", "nonsense").contains("line 1 column 2"));
+}
+
+/// A certificate that a server of this folder has made.
+fn serving_certificate(folder: &Folder) -> PathBuf {
+    common::Serving::new(&folder.path("www"), &folder.path("state"), &[]).ca.clone()
 }
 
 #[test]
@@ -536,6 +599,31 @@ fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
     let event = told(&manager, &file_text);
     assert!(event["why"].as_str().is_some_and(|why| why.contains("site0 is somebody else's")), "{event}");
     let _ = manager.child.kill();
+
+    // A pipe in a source's place keeps nobody waiting: the manager goes on to answer.
+    let pipe = folder.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let pipe_text = pipe.display().to_string();
+    let manager = Manager::start("pm-sources-p", &["--source", &pipe_text, "--source-every", "0.1"]);
+    assert!(told(&manager, &pipe_text)["why"].as_str().is_some_and(|why| why.contains("it is no file")));
+    assert_eq!(manager.candidates("transport").len(), 1);
+    drop(manager);
+
+    for more in
+        [["--source", &file_text, "--source-ca", "/nowhere.pem"], ["--source", &url, "--source-ca", "/nowhere.pem"]]
+    {
+        let ran = run(neater().args(["pm", "--no-rest", "--sock"]).arg(folder.path("s")).args(more));
+        assert!(ran.code != 0 && ran.err.contains("/nowhere.pem"), "{}", ran.err);
+    }
+    let made = folder.put("ca.pem", std::fs::read(serving_certificate(&folder)).expect("a certificate"));
+    let made = made.display().to_string();
+    let ran = run(neater().args(["pm", "--no-rest", "--sock"]).arg(folder.path("s")).args([
+        "--source",
+        &file_text,
+        "--source-ca",
+        &made,
+    ]));
+    assert!(ran.code == 2 && ran.err.contains("--source-ca"), "{}", ran.err);
 
     for (source, says) in [("ftp://host/x", "http or https"), ("http://", "--source http://")] {
         let ran = run(neater().args(["pm", "--no-rest", "--sock"]).arg(folder.path("s")).args(["--source", source]));

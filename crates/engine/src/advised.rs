@@ -18,7 +18,7 @@ use neater_property::neat::NeatProperty;
 use std::sync::Arc;
 
 /// What is asked with every request: computed once, when needs are compiled.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Asked {
     /// The stacks as policies call them.
     stacks: Vec<Named>,

@@ -5,11 +5,15 @@
 //! ([`crate::Limits::handshakes`]). What comes beyond the first bound waits in the kernel, or is refused where no kernel keeps
 //! it (QUIC, UDP). *Not responsible for* accepting.
 //!
+//! Where one source holds more than half of the room over TCP, who comes is looked at before it is full again: who comes from
+//! elsewhere takes the place of one of that source's, and that source's own wait in a second room of the same size, from which its
+//! oldest goes where that is full, too.
+//!
 //! *Invariants*: a listener that is full accepts again when a quarter of its room is free; no handshake is given up while
 //! there is room for others, nor before [`HASTE`], unless its source (an address, or of IPv6 a network of 64 bits) has more of
 //! them than that of the newcomer would have: nobody keeps others out by coming more often.
 
-use crate::channel::{Behind, Channel};
+use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, Conns};
 use crate::event::ConnectionError;
 use crate::{Engine, ListenerId};
@@ -54,6 +58,15 @@ pub(crate) fn who_makes_room(
     victims.max_by_key(|(_, of, since)| (has(of), Reverse(*since))).map(|(key, ..)| *key)
 }
 
+/// The source of which there are most, and how many; of equals the greatest.
+fn biggest(sources: impl Iterator<Item = IpAddr>) -> Option<(IpAddr, usize)> {
+    let mut count: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for of in sources {
+        *count.entry(of).or_default() += 1;
+    }
+    count.into_iter().max_by_key(|(_, n)| *n)
+}
+
 /// Whether a channel is one of a listener's that shake hands: itself, or the framer of its connection.
 fn is_handshaking(conns: &Conns, channel: &Channel, listener: Key) -> bool {
     match channel.behind {
@@ -72,12 +85,20 @@ pub(crate) struct Backlog {
     full: bool,
     /// Channels in their handshake, oldest first, and some whose handshake is over.
     handshakes: VecDeque<Key>,
+    /// Channels of a crowd that wait for their handshake to begin, oldest first.
+    waiting: VecDeque<Key>,
 }
 
 impl Backlog {
     /// Whether the program must take something first.
     pub(crate) fn is_full(&self) -> bool {
         self.full
+    }
+
+    /// Whether connections that were accepted wait for their handshake to begin.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 }
 
@@ -115,8 +136,46 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Makes room for another handshake by giving up one that has had its time. `Err`: when the oldest will have had it.
-    pub(crate) fn evict_handshake(&mut self, listener: Key) -> Result<(), Option<Instant>> {
+    /// Whether one source holds more than half of the room for handshakes.
+    pub(crate) fn is_crowded(&self, listener: Key) -> bool {
+        let Some(l) = self.listeners.get(listener) else { return false };
+        let (channels, conns) = (&self.channels, &self.conns);
+        let all = l.backlog.handshakes.iter().filter_map(|k| channels.get(*k));
+        let sources = all.filter(|c| is_handshaking(conns, c, listener)).map(|c| source(c.remote.ip()));
+        biggest(sources).is_some_and(|(_, n)| n > (self.limits.handshakes / 2).max(1))
+    }
+
+    /// A connection of a crowd waits for its handshake to begin. Where as many wait as there is room for, the oldest of the
+    /// source of which most wait goes.
+    pub(crate) fn wait_for_handshake(&mut self, listener: Key, key: Key) {
+        let Some(l) = self.listeners.get_mut(listener) else { return };
+        let channels = &self.channels;
+        l.backlog.waiting.push_back(key);
+        l.backlog.waiting.retain(|k| channels.get(*k).is_some_and(|c| matches!(c.kind, Kind::TlsPending)));
+        if l.backlog.waiting.len() <= self.limits.handshakes {
+            return;
+        }
+        let of = |k: &Key| channels.get(*k).map(|c| source(c.remote.ip()));
+        let most = biggest(l.backlog.waiting.iter().filter_map(of)).map(|(of, _)| of);
+        let Some(at) = l.backlog.waiting.iter().position(|k| of(k) == most) else { return };
+        let gone = l.backlog.waiting.remove(at).and_then(|k| self.channels.remove(k));
+        if let Some(gone) = gone {
+            self.net.abort(gone.sock);
+            self.stats.refused += 1;
+        }
+    }
+
+    /// The connection that has waited longest for its handshake to begin.
+    pub(crate) fn has_waited(&mut self, listener: Key) -> Option<Key> {
+        let waiting = &mut self.listeners.get_mut(listener)?.backlog.waiting;
+        let channels = &self.channels;
+        core::iter::from_fn(|| waiting.pop_front())
+            .find(|k| channels.get(*k).is_some_and(|c| matches!(c.kind, Kind::TlsPending)))
+    }
+
+    /// Makes room for another handshake, `from` there if that is known, by giving up one that has had its time, or is one too
+    /// many of its source. `Err`: when the oldest will have had it.
+    pub(crate) fn evict_handshake(&mut self, listener: Key, from: Option<IpAddr>) -> Result<(), Option<Instant>> {
         let l = self.listeners.get_mut(listener).ok_or(None)?;
         let (channels, conns) = (&self.channels, &self.conns);
         let is_one = |k: &Key| channels.get(*k).filter(|c| is_handshaking(conns, c, listener));
@@ -124,11 +183,12 @@ impl<N: Net> Engine<N> {
             l.backlog.handshakes.pop_front();
         }
         let oldest = l.backlog.handshakes.front().and_then(is_one).ok_or(None)?.started;
-        if self.now < oldest + HASTE {
+        if from.is_none() && self.now < oldest + HASTE {
             return Err(Some(oldest + HASTE));
         }
         let all = l.backlog.handshakes.iter().filter_map(|k| Some((*k, is_one(k)?)));
-        let victim = who_makes_room(all.map(|(k, c)| (k, c.remote.ip(), c.started)), None, self.now).ok_or(None)?;
+        let victim = who_makes_room(all.map(|(k, c)| (k, c.remote.ip(), c.started)), from, self.now);
+        let victim = victim.ok_or(Some(oldest + HASTE))?;
         l.backlog.handshakes.retain(|k| *k != victim);
         self.stats.refused += 1;
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");

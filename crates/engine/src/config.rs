@@ -24,7 +24,9 @@ pub struct Limits {
     /// that is sent in parts. Default 64 MB.
     pub message: usize,
     /// Incoming connections per listener whose handshake is not finished. Default 1,024. Beyond it, the oldest that has had
-    /// two seconds makes room for the next; connections wait in the kernel until then.
+    /// two seconds makes room for the next; connections wait in the kernel until then. Where one source (an address, or of IPv6 a
+    /// network of 64 bits) holds more than half of them, others take the places of its oldest, and as many of its own wait outside
+    /// the kernel; of more than these, its oldest are refused.
     pub handshakes: usize,
     /// DTLS clients per socket of a listener's that have said hello and have not proved yet that they receive at their
     /// address. Default 1,024. Beyond it the oldest is forgotten: somebody who sends so many hellos under false addresses in

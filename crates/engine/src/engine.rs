@@ -499,6 +499,8 @@ impl<N: Net> Engine<N> {
             Behind::Listener(listener) => match c.kind {
                 Kind::Accept => self.accept(listener, key),
                 Kind::UdpShared(_) => self.shared_ready(listener, key, writable),
+                // Its handshake has not begun.
+                Kind::TlsPending => {}
                 _ => self.drive_incoming(listener, key),
             },
             Behind::Lingering { .. } => self.linger(key),

@@ -193,10 +193,7 @@ impl<N: Net> Engine<N> {
         for name in remotes.iter().filter_map(|r| r.interface.as_deref()) {
             self.zone_index(name)?;
         }
-        let own = match &request.0.isolate {
-            Some(isolate) => Some(self.isolated(request, isolate)?),
-            None => None,
-        };
+        let own = request.0.isolate.as_ref().map(|isolate| self.isolated(request, isolate));
         let request = own.as_ref().unwrap_or(request);
         if let Some(data) = &first {
             self.check_message(request, data.len()).map_err(|e| refused_first(&e))?;

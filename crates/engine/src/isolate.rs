@@ -5,19 +5,21 @@
 //! kept, and QUIC its socket and so its port; clones have the same number. Sessions are forgotten with the last connection
 //! of the group. What the name resolver knows is shared: it tells a server nothing.
 
-use crate::event::EstablishmentError;
-use crate::request::RequestOptions;
+use crate::request::Compiled;
 use crate::{Engine, Request};
+use core::time::Duration;
 use neater_base::net::Net;
-use neater_property::Role;
-use neater_tls::{SecurityParameters, SessionStore};
+use neater_quic::ClientSetup;
+use neater_tls::SessionStore;
 use std::sync::Arc;
 
-/// What the requests of isolated connections are compiled from, one for each.
-#[derive(Debug)]
+/// In what the requests of isolated connections, one for each, differ from the one that they are copies of.
+#[derive(Clone, Debug)]
 pub(crate) struct Isolate {
-    pub(crate) security: SecurityParameters,
-    pub(crate) options: RequestOptions,
+    /// How many sessions are kept, and for how long.
+    pub(crate) sessions: (Option<usize>, Option<Duration>),
+    /// Whether they may go the shortest way.
+    pub(crate) direct: bool,
 }
 
 /// The sessions of a group, which end with it.
@@ -32,14 +34,22 @@ impl Drop for Sessions {
 
 impl<N: Net> Engine<N> {
     /// The request of one isolated connection.
-    pub(crate) fn isolated(&mut self, request: &Request, isolate: &Isolate) -> Result<Request, EstablishmentError> {
+    pub(crate) fn isolated(&mut self, request: &Request, isolate: &Isolate) -> Request {
         // 0 is what all connections share that are not isolated.
         let isolation = self.rng.u64().max(1);
-        let options = RequestOptions { isolation, ..isolate.options.clone() };
-        let mut own = self.compile(&request.0.properties, &isolate.security, Role::Initiate, &options)?;
-        if let Some(own) = Arc::get_mut(&mut own.0) {
-            own.own_sessions = Some(Sessions(SessionStore::global(&self.config.crypto, isolation)));
-        }
-        Ok(own)
+        let store = SessionStore::global(&self.config.crypto, isolation);
+        let common = &*request.0;
+        let own = |config: &Arc<_>, for_quic| neater_tls::with_sessions(config, isolate.sessions, for_quic, &store);
+        let tls = common.tls.as_ref().map(|config| own(config, false));
+        let quic = common.quic.as_ref().map(|q| ClientSetup { tls: own(&q.tls, true), tuning: q.tuning.clone() });
+        Request(Arc::new(Compiled {
+            tls,
+            quic,
+            isolation,
+            isolate: None,
+            direct: isolate.direct,
+            own_sessions: Some(Arc::new(Sessions(store))),
+            ..common.clone()
+        }))
     }
 }

@@ -396,9 +396,12 @@ impl<N: Net> Engine<N> {
                 return;
             }
             // Those in their handshake will be delivered, too: they count against the limit.
-            if l.limit.is_some_and(|n| n <= l.handshaking as u64) || l.handshaking >= self.limits.handshakes {
-                match self.evict_handshake(listener) {
+            let limited = l.limit.is_some_and(|n| n <= l.handshaking as u64);
+            let mut crowded = None;
+            if limited || l.handshaking >= self.limits.handshakes {
+                match self.evict_handshake(listener, None) {
                     Ok(()) => {}
+                    Err(Some(at)) if !limited && self.is_crowded(listener) => crowded = Some(at),
                     Err(Some(at)) => return self.arm_accept(listener, at - self.now),
                     Err(None) => return,
                 }
@@ -412,11 +415,18 @@ impl<N: Net> Engine<N> {
                 self.again = true;
                 return self.arm_accept(listener, Duration::ZERO);
             }
+            if crowded.is_none() && l.backlog.has_waiting() {
+                if let Some(waited) = self.has_waited(listener) {
+                    self.begin_handshake(listener, waited);
+                }
+                continue;
+            }
             let tls = l.request.0.tls_server.clone();
             let stack_is_tls = l.addrs.iter().any(|(s, _)| *s == Stack::Tls);
             let sock = c.sock;
             let new = self.channels.next_key();
             match self.net.accept(sock, Owner::Channel(new).token()) {
+                Ok((sock, remote)) if crowded.is_some() => self.accept_of_many(listener, sock, remote),
                 Ok((sock, remote)) => {
                     let kind = match (stack_is_tls, tls) {
                         (true, Some(config)) => match TlsStream::server(config) {
@@ -446,6 +456,9 @@ impl<N: Net> Engine<N> {
                     if let Some(c) = self.channels.get_mut(key) {
                         c.readable = false;
                     }
+                    if let Some(at) = crowded {
+                        self.arm_accept(listener, at.saturating_since(self.now));
+                    }
                     return;
                 }
                 // The peer gave up while waiting.
@@ -455,6 +468,45 @@ impl<N: Net> Engine<N> {
                         self.notify_listener(listener, Event::ListenerError(e));
                     }
                     return;
+                }
+            }
+        }
+    }
+
+    /// A connection has come while one source holds most of the room: it takes the place of one of that source's, or waits.
+    #[cold]
+    fn accept_of_many(&mut self, listener: Key, sock: neater_base::net::Sock, remote: SocketAddr) {
+        let mut channel = Channel::new(sock, Kind::TlsPending, Behind::Listener(listener), remote, self.now);
+        (channel.connected, channel.writable, channel.readable) = (true, true, true);
+        let key = self.channels.insert(channel);
+        match self.evict_handshake(listener, Some(remote.ip())) {
+            Ok(()) => self.begin_handshake(listener, key),
+            Err(_) => self.wait_for_handshake(listener, key),
+        }
+    }
+
+    /// The handshake begins of a connection that was accepted earlier.
+    #[cold]
+    fn begin_handshake(&mut self, listener: Key, key: Key) {
+        let Some(l) = self.listeners.get(listener) else { return };
+        let is_tls = l.addrs.iter().any(|(s, _)| *s == Stack::Tls);
+        let tls = l.request.0.tls_server.clone().filter(|_| is_tls).map(TlsStream::server);
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        channel.started = self.now;
+        match tls {
+            None => {
+                channel.kind = Kind::Tcp;
+                self.incoming_ready(listener, key);
+            }
+            Some(Ok(tls)) => {
+                channel.kind = Kind::Tls(Box::new(tls));
+                self.count_handshake(listener, key);
+                self.timers.push(self.now + HANDSHAKE_TIMEOUT, Timer::Channel(key));
+                self.drive_incoming(listener, key);
+            }
+            Some(Err(_)) => {
+                if let Some(gone) = self.channels.remove(key) {
+                    self.net.abort(gone.sock);
                 }
             }
         }

@@ -10,11 +10,11 @@
 
 use crate::conn::Io;
 use crate::engine::Timer;
-use crate::{ConnectionId, ConnectionState, Engine};
+use crate::{ConnectionId, ConnectionState, Engine, RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::net::{Interface, Net};
-use neater_base::{Instant, Key};
-use neater_policy::advice::Seen;
+use neater_base::{Instant, Key, WallTime};
+use neater_policy::advice::{Fact, RaceOutcome, Seen};
 use neater_quic::ConnectionApi;
 
 /// How many connections are looked at.
@@ -46,6 +46,19 @@ struct Way {
     interface: u32,
 }
 
+/// Between two tellings of what was seen to other programs, at least.
+const TELL: Duration = Duration::from_secs(1);
+/// How many facts are told at once.
+const MAX_TOLD: usize = 64;
+
+/// A way to a remote endpoint, and the transport that was tried there.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    interface: Box<str>,
+    remote: RemoteEndpoint,
+    stack: Stack,
+}
+
 /// A connection that is looked at.
 #[derive(Debug)]
 pub(crate) struct Flow {
@@ -66,6 +79,17 @@ pub(crate) struct Flows {
     all: Vec<Flow>,
     /// When the next look is.
     armed: Option<Instant>,
+    /// When others may be told again.
+    tell: Instant,
+}
+
+/// A stack as policies call it: a transport, `TLS` and `DTLS` where these are what makes it secure.
+const fn policy_name(stack: Stack) -> &'static str {
+    match stack {
+        Stack::Tls => "TLS",
+        Stack::Dtls => "DTLS",
+        stack => stack.policy_word(),
+    }
 }
 
 impl<N: Net> Engine<N> {
@@ -81,6 +105,11 @@ impl<N: Net> Engine<N> {
         let Some(interface) = bound.or_else(|| self.interface_of(conn)) else { return };
         let way = Way { remote, interface };
         self.report_flow(conn, way, &Seen { rtt: Some(answered_after), ..Seen::default() });
+        if let Some(stack) = self.conns.get(conn).and_then(|c| c.stack)
+            && let Some(won) = self.tried(conn, remote, Some(interface), stack)
+        {
+            self.report_outcome(&won, true);
+        }
         if self.flows.all.len() >= MAX_FLOWS && !self.make_room() {
             return;
         }
@@ -103,6 +132,62 @@ impl<N: Net> Engine<N> {
         if self.flows.armed.is_none_or(|armed| next < armed) {
             self.flows.armed = Some(next);
             self.timers.push(next, Timer::Flows);
+        }
+    }
+
+    /// The way that an attempt has gone, where policies want to know; without an interface, the one that the system takes.
+    pub(crate) fn tried(&mut self, conn: Key, remote: usize, interface: Option<u32>, stack: Stack) -> Option<Tried> {
+        if !self.adviser.as_mut()?.0.heeds_measurements() {
+            return None;
+        }
+        let index = interface.or_else(|| self.interface_of(conn))?;
+        let interface = self.net.interfaces().iter().find(|i| i.index == index)?.name.as_str().into();
+        let remote = self.conns.get(conn)?.remotes.get(remote)?.clone();
+        Some(Tried { interface, remote, stack })
+    }
+
+    /// Tells the adviser what became of an attempt: for as long as the engine itself remembers it.
+    pub(crate) fn report_outcome(&mut self, tried: &Tried, won: bool) {
+        let wall = self.net.wall();
+        let lifetime = if won { neater_race::DEFAULT_LIFETIME } else { neater_race::BAD_LIFETIME };
+        let until = WallTime(wall.0.saturating_add(lifetime));
+        let (remote, transport) = (&tried.remote, policy_name(tried.stack).to_owned());
+        let outcome = RaceOutcome { port: remote.port, transport, won, until };
+        if let Some(adviser) = &mut self.adviser {
+            adviser.0.learn_outcome(&tried.interface, remote.host.as_deref(), remote.addr, outcome, wall);
+        }
+    }
+
+    /// Whether other programs of this user may be told something now: at most once a second.
+    #[must_use]
+    pub fn has_facts(&self) -> bool {
+        self.adviser.as_ref().is_some_and(|adviser| adviser.0.has_news()) && self.now >= self.flows.tell
+    }
+
+    /// What connections have seen that others have not been told, a bounded number of facts.
+    pub fn take_facts(&mut self) -> Vec<Fact> {
+        let wall = self.net.wall();
+        self.flows.tell = self.now + TELL;
+        self.adviser.as_mut().map_or_else(Vec::new, |adviser| adviser.0.take_news(MAX_TOLD, wall))
+    }
+
+    /// Others cannot be told now: not before another second has passed.
+    pub fn hold_facts(&mut self) {
+        self.flows.tell = self.now + TELL;
+    }
+
+    /// Takes what connections of other programs have seen. Without an adviser nothing is taken.
+    pub fn share_facts(&mut self, facts: Vec<Fact>) {
+        let wall = self.net.wall();
+        if let Some(adviser) = &mut self.adviser {
+            adviser.0.hear(facts, wall);
+        }
+    }
+
+    /// Whoever was told has forgotten everything.
+    pub fn tell_facts_again(&mut self) {
+        if let Some(adviser) = &mut self.adviser {
+            adviser.0.tell_again();
         }
     }
 

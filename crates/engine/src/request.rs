@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub struct Request(pub(crate) Arc<Compiled>);
 
 /// What a request compiles to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Compiled {
     pub(crate) policy: neater_policy::Request,
     pub(crate) stacks: Vec<Stack>,
@@ -65,12 +65,13 @@ pub(crate) struct Compiled {
     pub(crate) demands_path: bool,
     /// Only IPv6 will do: it alone has temporary addresses (RFC 8981), and one is required.
     pub(crate) only_v6: bool,
-    /// Each connection is to share no cached state: it is compiled anew from this.
+    /// Each connection is to share no cached state: it gets a copy with this.
     pub(crate) isolate: Option<Box<Isolate>>,
     /// What policies are asked with.
     pub(crate) asked: Asked,
     /// On a request of such a connection.
-    pub(crate) own_sessions: Option<Sessions>,
+    #[allow(dead_code, reason = "it is only dropped")]
+    pub(crate) own_sessions: Option<Arc<Sessions>>,
 }
 
 /// What a request is compiled from, beside properties and security.
@@ -189,8 +190,14 @@ impl<N: Net> Engine<N> {
         let tuning = tuning(properties, role, self.limits.datagram_buffer);
 
         let isolation = options.isolation;
+        let direct = !options.observe
+            && !options.framer.frames()
+            && properties.interfaces().is_empty()
+            && rates == (None, None)
+            && !demands_path;
+        let sessions = (security.max_cached_sessions, security.cached_session_lifetime);
         let isolate = (connection.isolate_session && isolation == 0 && role != Role::Listen)
-            .then(|| Box::new(Isolate { security: security.clone(), options: options.clone() }));
+            .then(|| Box::new(Isolate { sessions, direct }));
         let crypto = &self.config.crypto;
         let sessions = SessionStore::global(crypto, isolation);
         let bad_security = |e: neater_tls::SecurityError| invalid(e.to_string());
@@ -259,12 +266,7 @@ impl<N: Net> Engine<N> {
             observe: options.observe,
             silence: silence::patience(properties, role, &tuning),
             soft_errors: wants(properties, P::SoftErrorNotify, role),
-            direct: !options.observe
-                && !options.framer.frames()
-                && properties.interfaces().is_empty()
-                && rates == (None, None)
-                && isolate.is_none()
-                && !demands_path,
+            direct: direct && isolate.is_none(),
             timeout: options.timeout,
             idle_timeout: connection.timeout,
             alpn: security.alpn().to_vec(),

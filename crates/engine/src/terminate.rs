@@ -165,7 +165,9 @@ impl<N: Net> Engine<N> {
         let Some(ch) = self.channels.get(key) else { return };
         match ch.behind {
             Behind::Lingering { .. } => self.lingered(key),
-            Behind::Listener(listener) if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_) | Kind::Dtls(_)) => {
+            Behind::Listener(listener)
+                if !matches!(ch.kind, Kind::Accept | Kind::UdpShared(_) | Kind::Dtls(_) | Kind::TlsPending) =>
+            {
                 if self.now - ch.started < core::time::Duration::from_secs(10) {
                     return self.drive_incoming(listener, key);
                 }

@@ -116,9 +116,13 @@ fn exclusions(needs: &Needs, interface: &Interface) -> Vec<Reason> {
             _ => {}
         }
     }
-    // Nothing discovers provisioning domains yet (RFC 8801): no interface is in one.
+    // Which addresses are of a domain is for the advice of policies to say, which is asked first: without it, none is known.
     for (preference, wanted) in needs.pvd.iter().filter(|(p, _)| *p == Preference::Require) {
-        exclude("pvd", *preference, format!("{wanted} required, no provisioning domain is known"));
+        exclude(
+            "pvd",
+            *preference,
+            format!("{wanted} required, no provisioning domain is known: `neater pm` hears of them"),
+        );
     }
     let temporary = P::UseTemporaryLocalAddress;
     match needs.preference(temporary) {

@@ -90,8 +90,7 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("congestionControl", "6.2.9", Selection, PREFERENCE, "Require", Implemented),
     row("keepAlive", "6.2.10", Selection, PREFERENCE, "No Preference", Implemented),
     row("interface", "6.2.11", Selection, "a set such as require:eth0 or prefer:wifi+avoid:cellular", "", Implemented),
-    row("pvd", "6.2.12", Selection, "a set such as prefer:example.com", "",
-        NoEffectYet("no provisioning domain is discovered: requiring one leaves no path, and nothing else follows")),
+    row("pvd", "6.2.12", Selection, "a set such as prefer:example.com", "", Implemented),
     row("useTemporaryLocalAddress", "6.2.13", Selection, PREFERENCE, "Prefer", Implemented),
     row("multipath", "6.2.14", Selection, "Disabled, Active or Passive", "Disabled",
         NoEffectYet("no stack uses several paths yet")),
@@ -280,7 +279,7 @@ mod tests {
             assert!(!matches!(info.effect, NoEffectYet("")), "{}", info.name);
         }
         assert_eq!(effect("reliability"), Implemented);
-        assert!(matches!(effect("pvd"), NoEffectYet(why) if why.contains("provisioning domain")));
+        assert!(matches!(effect("multipath"), NoEffectYet(why) if why.contains("several paths")));
         assert_eq!(effect("nonsense"), NoEffectYet("there is no such property"));
         assert_eq!(lookup("__HE_DELAY").map(|p| p.name), Some(ATTEMPT_DELAY));
     }

@@ -70,6 +70,24 @@ pub fn client_config(
     Ok(Arc::new(config))
 }
 
+/// The same configuration with sessions of its own, of which at most `max` are kept for `lifetime` (as in the parameters that
+/// the configuration was made from). Nobody else may have the isolation key of `sessions`: what tells configurations apart
+/// besides is not looked at. It costs a copy, and none of the work that making a configuration is.
+#[must_use]
+pub fn with_sessions(
+    config: &ClientConfig,
+    (max, lifetime): (Option<usize>, Option<core::time::Duration>),
+    for_quic: bool,
+    sessions: &SessionStore,
+) -> Arc<ClientConfig> {
+    let mut own = config.clone();
+    own.resumption = match max {
+        Some(0) => Resumption::disabled(),
+        _ => Resumption::store(Arc::new(sessions.scoped([u8::from(for_quic); 32], max, lifetime))),
+    };
+    Arc::new(own)
+}
+
 /// The configuration of a server with these parameters: one per listener, shared by its connections.
 ///
 /// `alpn` and `for_quic` as for [`client_config`]. Sessions are kept in the configuration where early data is accepted,

@@ -34,7 +34,7 @@ mod ticket;
 mod verify;
 
 pub use challenge::{Answer, Challenge, IdentityChallenge};
-pub use config::{EARLY_DATA_LIMIT, client_config, quic_initial_suite, server_config};
+pub use config::{EARLY_DATA_LIMIT, client_config, quic_initial_suite, server_config, with_sessions};
 pub use error::{Blame, Looks, SecurityError, TlsError};
 pub use identity::Identity;
 pub use params::{

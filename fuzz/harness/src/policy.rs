@@ -155,24 +155,26 @@ fn followed(said: &[u8], size: usize) -> (Result<Option<Tables>, Malformed>, Vec
     follower.ask(&mut asked);
     for piece in said.chunks(size) {
         match follower.receive(piece, &mut asked, NOW) {
-            Ok(tables) => last = tables.or(last),
+            Ok(heard) => last = heard.tables.or(last),
             Err(e) => return (Err(e), asked),
         }
     }
     let pages = frames(said, Kind::Page);
     let questions = frames(&asked, Kind::Tables);
     assert!(questions <= pages + 1, "{questions} questions for {pages} pages");
-    assert!(questions == pages + 1 || !follower.is_asking(), "an answer is awaited that has come");
+    let (answers, news) = (frames(said, Kind::Facts), frames(&asked, Kind::News));
+    assert!(news <= answers + 1, "{news} questions for {answers} answers");
+    let awaited = questions == pages + 1 || news == answers + 1;
+    assert!(awaited || !follower.is_asking(), "an answer is awaited that has come");
     (Ok(last), asked)
 }
 
-/// How many whole frames there are, all of one kind.
+/// How many whole frames of one kind there are.
 fn frames(mut bytes: &[u8], kind: Kind) -> usize {
     let mut count = 0;
     while let Ok(Some(frame)) = Frame::first(bytes) {
-        assert_eq!(frame.kind, kind);
+        count += usize::from(frame.kind == kind);
         bytes = &bytes[frame.len()..];
-        count += 1;
     }
     count
 }
@@ -225,7 +227,7 @@ pub fn policy_pvd(data: &[u8]) {
                     let again = Advertisement::parse(source, 255, &read.to_bytes());
                     assert_eq!(again, Ok(read), "what is read is written and read again");
                 }
-                let _ = domains.heard(at, wall, 2, source, 255, piece);
+                let _ = domains.heard(at, 2, source, 255, piece);
             }
             2 => drop(domains.fetched(at, wall, ticket, Ok(piece.to_vec()))),
             _ => ms += u64::from(piece.first().copied().unwrap_or(1)) * 100,
@@ -238,7 +240,7 @@ pub fn policy_pvd(data: &[u8]) {
         }
         assert!(asked.iter().filter(|t| **t + 10_000 > ms).count() <= 5, "{asked:?}");
         assert!(domains.len() <= MAX_DOMAINS);
-        for node in network_nodes(std::slice::from_ref(&host), &domains.provisioned()) {
+        for node in network_nodes(std::slice::from_ref(&host), &domains.provisioned(at, wall)) {
             assert!(node.uid.len() <= MAX_UID);
             for row in &node.alternatives {
                 let interface = row.get("interface").expect("there");

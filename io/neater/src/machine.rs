@@ -13,7 +13,7 @@ use neater_engine::{
     RemoteEndpoint, Request, RequestOptions, SendError, SendOptions, SetPropertyError, Spent, Stack, StreamDirection,
     TimelineEntry,
 };
-use neater_policy::advice::{Adviser, Denied, Story};
+use neater_policy::advice::{Adviser, Denied, Fact, Story};
 use neater_policy::daemon::Tables;
 use neater_policy::manager::{FileKind, Report, SourceFile};
 use neater_property::{Role, TransportProperties, Value};
@@ -57,6 +57,11 @@ machine! {
     fn set_adviser(&mut self, adviser: Option<Adviser>, app: &str);
     fn load_policies(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>]) -> Report;
     fn share_policies(&mut self, tables: Tables);
+    fn share_facts(&mut self, facts: Vec<Fact>);
+    fn has_facts(&mut self) -> bool;
+    fn hold_facts(&mut self);
+    fn take_facts(&mut self) -> Vec<Fact>;
+    fn tell_facts_again(&mut self);
     fn policy_story(&mut self, request: &Request, remote: &RemoteEndpoint) -> Option<Result<Story, Denied>>;
     fn policy_file(&mut self, kind: FileKind, uid: &str) -> Option<String>;
     fn initiate_from(&mut self, request: &Request, remotes: &Arc<[RemoteEndpoint]>, locals: &[LocalEndpoint], first: Option<Bytes>) -> Result<ConnectionId, EstablishmentError>;

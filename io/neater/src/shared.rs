@@ -311,12 +311,15 @@ impl Shared {
     /// A turn of the engine. `driver`: who is to be woken when calls leave work to do.
     pub(crate) fn turn(&self, driver: Option<&Waker>) {
         let mut after = After::default();
+        let facts;
         {
             let mut state = self.lock();
             state.engine.turn();
             state.dispatch(&mut after);
             after.calls |= !state.calls.is_empty();
             after.forked = state.engine.is_forked();
+            // Without policies, nobody has to ask.
+            facts = self.policies.get().is_some() && !after.forked && state.engine.has_facts();
             if self.siblings.is_some() {
                 after.foreign = state.engine.take_foreign();
             }
@@ -328,6 +331,9 @@ impl Shared {
             after.spent = state.spent();
         }
         self.finish(after);
+        if facts {
+            crate::policies::tell(self);
+        }
     }
 
     /// Tells those who wait for bytes of plain streams, and does nothing else: no function or destructor of the program's runs, and
@@ -376,6 +382,11 @@ impl Shared {
     /// Whether there is nothing left to drive.
     pub(crate) fn is_idle(&self) -> bool {
         self.users.load(Ordering::Acquire) == 0 && self.with(|s| s.engine.stats().connections == 0)
+    }
+
+    /// Whether this process is a child of the one that made the engine.
+    pub(crate) fn is_forked(&self) -> bool {
+        (self.forked)()
     }
 
     /// Makes the driver look, from wherever.
@@ -910,6 +921,10 @@ impl core::ops::Deref for Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.0.users.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if self.0.policies.get().is_some() {
+                // What was seen last would be lost with this program.
+                crate::policies::tell(&self.0);
+            }
             self.0.kick();
         }
     }

@@ -126,6 +126,22 @@ fn what_a_router_advertises_is_in_the_cib_with_its_document_and_goes_with_it() {
     assert_eq!(rows.len(), 2, "the addresses of IPv6 and, by the L flag, IPv4: {rows:?}");
     assert!(rows.iter().all(|r| r.0 == HOME), "{rows:?}");
 
+    // A program's wish for a domain decides which address it comes from.
+    let explain = |needs: &str| {
+        let cmd = Cmd::new(&neater).args(["explain", "https://[fd00:0:1::2]/", "--needs", needs]);
+        let cmd = cmd.env("NEAT_PM_SOCKET", sock.join("neat_pm_socket")).env("NEATER_POLICY", "").env("HOME", dir);
+        let out = lab.run("client", cmd.limit(LIMIT)).expect("it ends");
+        (out.code, out.text().to_string())
+    };
+    for (wanted, from, not) in
+        [(HOME, "from fd00::1", "from fd00:0:1::1"), (GARDEN, "from fd00:0:1::1", "from fd00::1")]
+    {
+        let (code, said) = explain(&format!("pvd=require:{wanted}"));
+        assert!(code == 0 && said.contains(from) && !said.contains(not), "{wanted}: {said}");
+    }
+    let (code, said) = explain("pvd=require:far.example");
+    assert!(code != 0 && !said.contains("from fd00:"), "{said}");
+
     // A new document under the same name: asked for when the sequence number says so.
     std::fs::write(dir.join("pvd-0.json"), documents[0].text.replace("40000000", "5000000")).expect("written");
     router.advertise(told(2, 1800));

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use neater_base::net::ErrorKind;
 use neater_engine::{Event, Limits, Reason, RemoteEndpoint, SendError, SendOptions, Stack, StreamDirection};
 use neater_netsim::{BufferSize, TcpConfig};
-use neater_testkit::town::server_v4;
+use neater_testkit::town::{server_v4, server_v6};
 use neater_testkit::{Ask, FlowId, Manner, Over, Plan, Town, WhenEnded};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -299,7 +299,10 @@ fn half_open_peers_do_not_keep_others_out_for_ever() {
     }
     town.play.run_for(100 * MS);
     let held = town.play.stats(town.server).channels;
-    assert!(held <= 8 + 2, "{held} sockets: two of the listener, and the handshakes that are allowed");
+    assert!(
+        held <= 8 + 8 + 2,
+        "{held} sockets: two of the listener, the handshakes that are allowed, as many that wait"
+    );
     let c = town.open(&tls, Manner::default());
     town.play.say(c, "x", SendOptions { is_final: true, ..message() });
     // Each batch of silent ones is given its time; then it is the next one's turn.
@@ -354,6 +357,33 @@ fn handshakes_that_are_never_finished_do_not_keep_others_out() {
     town.play.say(f, "x", message());
     assert!(town.play.run_until(4 * S, |p| p.flow(f).count == 1), "kept out by those who do nothing");
     assert!(town.play.stats(town.server).refused >= 9, "the oldest made room");
+    town.play.end();
+}
+
+#[test]
+fn a_crowd_from_one_address_keeps_nobody_else_waiting_and_waits_for_its_own_turn() {
+    let mut plan = Plan::new(9);
+    plan.server_limits = Limits { handshakes: 16, ..Limits::default() };
+    let mut town = plan.build();
+    let tls = Ask::over(&[Stack::Tls]);
+    town.listen(&tls, 443, Manner::echo());
+    for _ in 0..100 {
+        let f = town.open_to(&Ask::over(&[Stack::Tcp]), &[server_v4()], Manner::patient());
+        town.play.say_bytes(f, b"\x16\x03\x01", 3, false);
+    }
+    town.play.run_for(500 * MS);
+    let held = town.play.stats(town.server).channels;
+    assert!(held <= 16 + 16 + 2, "{held} sockets");
+    // Before any of them has had its time, whoever comes from elsewhere is served.
+    for _ in 0..4 {
+        let f = town.open_to(&tls, &[server_v6()], Manner::patient());
+        town.play.say(f, "x", message());
+        assert!(town.play.run_until(250 * MS, |p| p.flow(f).count == 1), "kept out by a crowd");
+    }
+    // One of the crowd's that means it has its turn.
+    let f = town.open_to(&tls, &[server_v4()], Manner::patient());
+    town.play.say(f, "x", message());
+    assert!(town.play.run_until(6 * S, |p| p.flow(f).count == 1), "{:?}", town.play.flow(f).end());
     town.play.end();
 }
 

@@ -3,6 +3,7 @@
 //! *Responsible for* which URL goes into which file, how many at once, and the sum of it. *Not responsible for* one
 //! transfer ([`transfer`]) or one file ([`target`]).
 
+mod kept;
 mod multi;
 mod progress;
 mod target;
@@ -11,12 +12,12 @@ mod transfer;
 use crate::args::GetArgs;
 use crate::connect::{self, Asked};
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, bytes, failed, ms};
+use crate::output::{Output, bytes, failed, ms, zoned};
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use multi::{Multi, Way};
 use neater::{Neater, Preference, Protection, RemoteEndpoint, Role, SecurityNeed};
-use neater_base::net::{Interface, InterfaceKind};
+use neater_base::net::Interface;
 use neater_http::{Client, HttpVersion, RequestOptions, Scheme, Url};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -195,13 +196,14 @@ async fn by_several_ways(
     let (count, mut total, mut failures) = (jobs.len(), 0, Vec::new());
     for job in jobs {
         let url = job.url.clone();
+        let note = job.target.path().map(|path| kept::names(path)[1].clone());
         let fetched = async {
-            let named = interfaces(args, asked, neater, &url)?;
+            let named = interfaces(args, asked, neater, &url).await?;
             let way = |interface: String| {
                 client(args, asked, neater, Some(&interface), output).map(|client| Way { interface, client })
             };
             let ways = named.into_iter().map(way).collect::<Result<Vec<_>, _>>()?;
-            match multi::run(&ways, options, &url, &job.target, args.retries, output).await? {
+            match multi::run(&ways, options, &url, &job.target, job.resume, args.retries, output).await? {
                 Multi::Done(done) => Ok(done),
                 Multi::Whole(why) => {
                     output.note(&format!("neater: {url}: {why}: fetched by one way"));
@@ -212,7 +214,11 @@ async fn by_several_ways(
         let fetched = tokio::select! {
             fetched = fetched => fetched,
             _ = tokio::signal::ctrl_c() => {
-                return Err(Failure::new(Exit::Interrupted, "interrupted", "interrupted: pieces are not kept"));
+                let f = Failure::new(Exit::Interrupted, "interrupted", "interrupted");
+                return Err(match note.is_some_and(|note| note.exists()) {
+                    true => f.advise(format!("what came is kept; go on with: {}", resume_command())),
+                    false => f,
+                });
             }
         };
         match fetched {
@@ -244,8 +250,8 @@ async fn by_several_ways(
 }
 
 /// By which interfaces a file is fetched: those that policies choose, in their order; where they leave that to the system,
-/// all that are up and have an address.
-fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -> Result<Vec<String>, Failure> {
+/// all that lead to the server as far as routes say.
+async fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -> Result<Vec<String>, Failure> {
     let origin = url.origin();
     let endpoint = RemoteEndpoint::new().with_host_name(&origin.host).with_port(origin.port);
     let mut security = asked.security.clone();
@@ -272,13 +278,23 @@ fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -> Resu
     let mut names: Vec<String> = by_policy.map(|i| i.name.clone()).collect();
     if names.is_empty() {
         let host = origin.host.trim_matches(['[', ']']);
-        let here = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|a| a.is_loopback());
-        let fits = |i: &&Interface| i.up && !i.addrs.is_empty() && (i.kind == InterfaceKind::Loopback) == here;
-        names = all.iter().filter(fits).map(|i| i.name.clone()).collect();
+        let addresses: Vec<std::net::IpAddr> = match host.parse() {
+            Ok(address) => vec![address],
+            Err(_) => {
+                let (resolv, hosts) = (args.connect.resolv_conf.as_deref(), args.connect.hosts.as_deref());
+                let found = crate::explain::resolve::addresses(host, resolv, hosts, args.connect.timeout).await?;
+                found
+                    .map_err(|why| Failure::new(Exit::Failed, "resolution", format!("{host} has no address: {why}")))?
+            }
+        };
+        let leads =
+            |i: &&Interface| i.up && !i.addrs.is_empty() && addresses.iter().any(|a| crate::ping::ways::leads(i, *a));
+        names = all.iter().filter(leads).map(|i| i.name.clone()).collect();
     }
     names.truncate(MAX_WAYS);
     if names.is_empty() {
-        return Err(Failure::new(Exit::Failed, "interfaces", "no interface is up and has an address"));
+        return Err(Failure::new(Exit::Failed, "interfaces", "no interface leads to the server")
+            .advise("`neater ping` shows which do; without --multi the system chooses"));
     }
     Ok(names)
 }
@@ -375,7 +391,7 @@ fn report(url: &str, done: &Done, output: &Output) {
         if let Some(t) = done.transports.last() {
             value["transport"] = t.stack.as_str().into();
             value["http"] = t.version.to_string().into();
-            value["address"] = t.remote.map(|a| a.to_string()).into();
+            value["address"] = t.remote.map(|a| zoned(&a.to_string())).into();
             value["security"] = t.security.clone().into();
         }
         return output.event(&value);
@@ -391,7 +407,7 @@ fn report(url: &str, done: &Done, output: &Output) {
             } else {
                 String::new()
             };
-            let address = t.remote.map_or_else(String::new, |a| format!(" from {a}"));
+            let address = t.remote.map_or_else(String::new, |a| format!(" from {}", zoned(&a.to_string())));
             let earlier = done.transports.iter().rev().skip(1).rev();
             let earlier: String = earlier.map(|t| format!("{} over {}, then ", t.version, t.stack)).collect();
             format!(

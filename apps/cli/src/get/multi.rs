@@ -2,10 +2,11 @@
 //!
 //! *Invariants*: every piece is of the version that the first answer named, because each answer vouches for it (RFC 9110
 //! section 14.2, If-Range with a strong validator); pieces are written where they belong, and the file appears under its name
-//! only when all of them are there. A way that breaks gives its piece back; one that hangs does not keep the end waiting,
+//! only when all of them are there. What has come of a file that is not finished is kept, so that another run goes on ([`Kept`]). A way that breaks gives its piece back; one that hangs does not keep the end waiting,
 //! because ways without work fetch again what others have not finished.
 
-use super::target::{Target, Version, beside, keep_mode};
+use super::kept::Kept;
+use super::target::{Target, Version};
 use super::transfer::{Done, Outcome, content_range, version};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -16,9 +17,8 @@ use http::StatusCode;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
 use neater_http::{Client, Error, RequestOptions, Transport, Url};
 use serde_json::json;
-use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Notify;
@@ -32,6 +32,8 @@ const PIECES_EACH: u64 = 16;
 const PIECES_MOST: u64 = 1 << 16;
 /// The wait after a failure; each further one in a row waits twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// What programs call it that the file is another now.
+const CHANGED: &str = "changed";
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -74,12 +76,10 @@ struct Board {
 struct Shared {
     board: Mutex<Board>,
     changed: Notify,
-    file: File,
+    kept: Kept,
     url: Url,
     options: RequestOptions,
-    version: Version,
     total: u64,
-    piece: u64,
     retries: u8,
 }
 
@@ -97,16 +97,33 @@ pub(super) enum Multi {
     Whole(String),
 }
 
-/// The file while it is not complete; removed unless it became one.
-struct Draft {
-    path: PathBuf,
+/// A download while it goes on. What has come is kept when it ends early, by whatever; there may be nothing worth it.
+struct Running {
+    shared: Arc<Shared>,
     done: bool,
 }
 
-impl Drop for Draft {
+impl Running {
+    /// Keeps what has come; whether a later run can go on with it.
+    fn keep(&mut self) -> bool {
+        self.done = true;
+        let (there, changed): (Vec<bool>, bool) = {
+            let board = self.shared.board();
+            let changed = board.fatal.as_ref().is_some_and(|f| f.kind == CHANGED);
+            (board.pieces.iter().map(|state| *state == State::There).collect(), changed)
+        };
+        let kept = !changed && tokio::task::block_in_place(|| self.shared.kept.keep(&there));
+        if !kept {
+            self.shared.kept.forget();
+        }
+        kept
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         if !self.done {
-            let _ = std::fs::remove_file(&self.path);
+            self.keep();
         }
     }
 }
@@ -152,16 +169,16 @@ impl Shared {
 
     /// The first and the last byte of a piece.
     fn span(&self, piece: usize) -> (u64, u64) {
-        let first = piece as u64 * self.piece;
-        (first, (first + self.piece).min(self.total) - 1)
+        let first = piece as u64 * self.kept.piece;
+        (first, (first + self.kept.piece).min(self.total) - 1)
     }
 
     /// Fetches a piece by one way; false if another was quicker. What came of it is written, even if the rest does not come.
     async fn fetch(&self, way: usize, client: &Client, piece: usize) -> Result<bool, Trouble> {
         let (first, last) = self.span(piece);
-        let options = asking(&self.options, first, last, self.version.validator());
+        let options = asking(&self.options, first, last, self.kept.version.validator());
         let mut response = client.get(&self.url, &options).await.map_err(|e| trouble(&e))?;
-        let changed = |what: &str| Trouble::Fatal(Failure::new(Exit::Failed, "changed", what).advise("fetch it again"));
+        let changed = |what: &str| Trouble::Fatal(Failure::new(Exit::Failed, CHANGED, what).advise("fetch it again"));
         match response.status() {
             StatusCode::PARTIAL_CONTENT => {}
             StatusCode::OK | StatusCode::RANGE_NOT_SATISFIABLE => {
@@ -173,7 +190,7 @@ impl Shared {
         let Some(range) = range else {
             return Err(Trouble::Broken(format!("bytes {first} to {last} were asked for, and others came")));
         };
-        if range.total.is_some_and(|t| t != self.total) || !self.version.is_also(&version(response.headers())) {
+        if range.total.is_some_and(|t| t != self.total) || !self.kept.version.is_also(&version(response.headers())) {
             return Err(changed("the server sends parts of different versions of the file"));
         }
         self.board().deeds[way].transport = Some(response.transport().clone());
@@ -182,7 +199,7 @@ impl Shared {
             if at + data.len() as u64 > range.last + 1 {
                 return Err(Trouble::Broken("more came than was asked for".into()));
             }
-            tokio::task::block_in_place(|| self.file.write_all_at(&data, at))
+            tokio::task::block_in_place(|| self.kept.file.write_all_at(&data, at))
                 .map_err(|e| Trouble::Fatal(Failure::file("write", Path::new("the part"), &e)))?;
             at += data.len() as u64;
             let mut board = self.board();
@@ -294,12 +311,13 @@ async fn probe(ways: &[Way], url: &Url, options: &RequestOptions) -> Result<Resu
 /// Fetches one file by several ways.
 ///
 /// # Errors
-/// When no way brings all of it; nothing is left behind then.
+/// When no way brings all of it. What has come is kept, if a later run can go on with it.
 pub(super) async fn run(
     ways: &[Way],
     options: &RequestOptions,
     url: &Url,
     target: &Target,
+    resume: bool,
     retries: u8,
     output: &Output,
 ) -> Result<Multi, Failure> {
@@ -314,28 +332,15 @@ pub(super) async fn run(
     if path.is_dir() {
         return Err(Failure::usage(format!("{} is a folder", path.display())));
     }
-    let mut draft = Draft { path: beside(path, ".multi"), done: false };
-    let file = match OpenOptions::new().write(true).create_new(true).open(&draft.path) {
-        Ok(file) => file,
-        Err(e) => {
-            // It is not ours to remove.
-            draft.done = true;
-            let failure = Failure::file("write", &draft.path, &e);
-            return Err(failure.advise("if no other neater is fetching this file, remove what is there"));
-        }
-    };
-    let bad = |e: &std::io::Error| Failure::file("write", &draft.path, e);
-    keep_mode(path, &file).and_then(|()| file.set_len(total)).map_err(|e| bad(&e))?;
-    let (piece, pieces) = cut(total, ways.len() as u64);
-    let board = Board {
-        pieces: vec![State::Wanted; pieces],
-        left: pieces,
-        deeds: vec![Deeds::default(); ways.len()],
-        fatal: None,
-    };
+    let kept = Kept::open(path, &url.to_string(), &version, total, cut(total, ways.len() as u64), resume)?;
+    let continued = kept.is_continued();
+    let pieces: Vec<State> = kept.there.iter().map(|there| if *there { State::There } else { State::Wanted }).collect();
+    let left = kept.there.iter().filter(|there| !**there).count();
+    let board = Board { pieces, left, deeds: vec![Deeds::default(); ways.len()], fatal: None };
     let (url, options) = (url.clone(), options.clone());
     let (board, changed) = (Mutex::new(board), Notify::new());
-    let shared = Arc::new(Shared { board, changed, file, url, options, version, total, piece, retries });
+    let shared = Arc::new(Shared { board, changed, kept, url, options, total, retries });
+    let mut running = Running { shared: shared.clone(), done: false };
     let mut tasks = JoinSet::new();
     for (i, way) in ways.iter().enumerate() {
         tasks.spawn(shared.clone().work(i, way.client.clone()));
@@ -350,28 +355,51 @@ pub(super) async fn run(
     // Ways that hang have nothing to bring any more.
     tasks.shutdown().await;
     tell(ways, &shared.board().deeds, output);
-    let mut board = shared.board();
-    if let Some(failure) = board.fatal.take() {
-        return Err(failure);
+    let failed = failed(&shared, ways);
+    if let Some(failure) = failed {
+        return Err(match running.keep() {
+            true => failure.advise(format!("what came is kept; go on with: {}", super::resume_command())),
+            false => failure,
+        });
     }
-    if board.left > 0 {
-        let reasons =
-            board.deeds.iter().zip(ways).filter_map(|(d, w)| Some(format!("{}: {}", w.interface, d.gave_up.as_ref()?)));
-        let what = format!("no way brought all of it: {}", reasons.collect::<Vec<_>>().join("; "));
-        return Err(Failure::new(Exit::Failed, "interrupted", what).advise("--retries lets each way try more often"));
-    }
-    tokio::task::block_in_place(|| shared.file.sync_data()).map_err(|e| bad(&e))?;
-    std::fs::rename(&draft.path, path).map_err(|e| Failure::file("rename", &draft.path, &e))?;
-    draft.done = true;
+    tokio::task::block_in_place(|| shared.kept.finish(path))?;
+    running.done = true;
+    let board = shared.board();
     Ok(Multi::Done(Done {
         target: target.clone(),
-        transports: board.deeds.iter().filter_map(|d| d.transport.clone()).collect(),
+        transports: alike_once(board.deeds.iter().filter_map(|d| d.transport.clone())),
         written: total,
         came: board.deeds.iter().map(|d| d.bytes).sum(),
         took: started.elapsed(),
         retries: board.deeds.iter().map(|d| d.failures).sum::<u32>().try_into().unwrap_or(u8::MAX),
-        outcome: Outcome::Fetched,
+        outcome: if continued { Outcome::Continued } else { Outcome::Fetched },
     }))
+}
+
+/// Why it failed, if it did.
+fn failed(shared: &Shared, ways: &[Way]) -> Option<Failure> {
+    let board = shared.board();
+    if let Some(failure) = &board.fatal {
+        return Some(failure.clone());
+    }
+    if board.left == 0 {
+        return None;
+    }
+    let reasons =
+        board.deeds.iter().zip(ways).filter_map(|(d, w)| Some(format!("{}: {}", w.interface, d.gave_up.as_ref()?)));
+    let what = format!("no way brought all of it: {}", reasons.collect::<Vec<_>>().join("; "));
+    Some(Failure::new(Exit::Failed, "interrupted", what).advise("--retries lets each way try more often"))
+}
+
+/// Of transports that people would call the same, the first.
+fn alike_once(all: impl Iterator<Item = Transport>) -> Vec<Transport> {
+    let mut once: Vec<Transport> = Vec::new();
+    for t in all {
+        if !once.iter().any(|o| (o.version, o.stack) == (t.version, t.stack)) {
+            once.push(t);
+        }
+    }
+    once
 }
 
 /// How long a piece of a file of `total` bytes is for so many ways, and how many there are. The length is what the server says:

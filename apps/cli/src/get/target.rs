@@ -84,7 +84,10 @@ impl Target {
     /// The names that a transfer to it uses while it goes on.
     pub(crate) fn uses(&self) -> Vec<PathBuf> {
         match self {
-            Self::File(p) => vec![p.clone(), beside(p, ".part"), beside(p, ".part.json")],
+            Self::File(p) => {
+                let kept = [".part", ".part.json", ".multi", ".multi.json"].map(|end| beside(p, end));
+                core::iter::once(p.clone()).chain(kept).collect()
+            }
             Self::Device(p) => vec![p.clone()],
             Self::Stdout => Vec::new(),
         }
@@ -122,7 +125,7 @@ pub(crate) struct Sink {
 /// The most bytes of a file's name on the file systems that there are.
 const NAME_MAX: usize = 255;
 /// What is put behind a name, at most.
-const LONGEST_END: usize = ".part.json".len();
+const LONGEST_END: usize = ".multi.json.new".len();
 
 /// The name of what is kept beside a file: its own with something behind it. A name that has no room for that is cut, and told
 /// apart from others by a digest.
@@ -468,6 +471,19 @@ fn write_all(mut out: &File, data: &[u8]) -> (u64, io::Result<()>) {
 }
 
 /// Whether this name is still the name of the file that was opened by it.
+/// Opens a file of ours that is there: no link to another, and nothing that has other names.
+pub(super) fn open_same(path: &Path, how: &OpenOptions) -> Result<File, Failure> {
+    match std::fs::symlink_metadata(path) {
+        Ok(m) if m.is_symlink() || is_shared(&m) => return Err(elsewhere(path)),
+        Ok(m) if !m.is_file() => {
+            return Err(Failure::new(Exit::Local, "file", format!("{} is not a file", path.display())));
+        }
+        _ => {}
+    }
+    let file = how.open(path).map_err(|e| Failure::file("write", path, &e))?;
+    if is_still(path, &file) { Ok(file) } else { Err(elsewhere(path)) }
+}
+
 fn is_still(path: &Path, file: &File) -> bool {
     #[cfg(unix)]
     let id = |m: std::fs::Metadata| (std::os::unix::fs::MetadataExt::dev(&m), std::os::unix::fs::MetadataExt::ino(&m));

@@ -198,7 +198,7 @@ impl Transfer<'_> {
         if self.output.json {
             self.output.event(&json!({
                 "event": "connected", "url": self.url.to_string(), "transport": t.stack.as_str(),
-                "http": t.version.to_string(), "address": t.remote.map(|a| a.to_string()), "security": t.security,
+                "http": t.version.to_string(), "address": t.remote.map(|a| crate::output::zoned(&a.to_string())), "security": t.security,
                 "establishment_ms": ms(t.establishment), "reused": t.reused,
             }));
         } else if self.output.verbose && !t.reused {

@@ -48,11 +48,12 @@ impl Tally {
         self.times.len() + self.errors.values().sum::<u32>() as usize
     }
 
-    /// The least, the median and the greatest time; of an even number, the lower one of both in the middle, which was seen.
+    /// The least, the median and the greatest time; of an even number, the middle between both in the middle.
     fn summary(&self) -> Option<[Duration; 3]> {
         let mut times = self.times.clone();
         times.sort_unstable();
-        Some([*times.first()?, times[(times.len() - 1) / 2], *times.last()?])
+        let (lower, upper) = (times[(times.len().checked_sub(1)?) / 2], times[times.len() / 2]);
+        Some([*times.first()?, (lower + upper) / 2, *times.last()?])
     }
 
     /// The part of the probes that did not connect, in percent.
@@ -272,7 +273,11 @@ mod tests {
     fn a_tally_tells_what_was_seen() {
         let at = Duration::from_millis;
         let mut tally = Tally { times: vec![at(9), at(1), at(4), at(2)], errors: BTreeMap::new() };
-        assert_eq!(tally.summary(), Some([at(1), at(2), at(9)]), "no time that nobody saw");
+        assert_eq!(tally.summary(), Some([at(1), at(3), at(9)]), "between 2 and 4");
+        let of =
+            |times: &[u64]| Tally { times: times.iter().map(|t| at(*t)).collect(), errors: BTreeMap::new() }.summary();
+        assert_eq!(of(&[4, 2]), Some([at(2), at(3), at(4)]));
+        assert_eq!((of(&[5]), of(&[5, 9, 1])), (Some([at(5); 3]), Some([at(1), at(5), at(9)])));
         tally.errors.insert("timeout", 1);
         assert_eq!((tally.sent(), tally.loss()), (5, 20.0));
         assert_eq!((Tally::default().summary(), Tally::default().loss()), (None, 0.0));

@@ -73,7 +73,7 @@ pub(super) fn ways(remotes: &[IpAddr], interfaces: &[Interface], wanted: &[Strin
 
 /// Whether routes say that an interface leads to an address: the loopback to this host, another to the networks of its
 /// addresses and, with a default route, to the world.
-fn leads(interface: &Interface, remote: IpAddr) -> bool {
+pub(crate) fn leads(interface: &Interface, remote: IpAddr) -> bool {
     if interface.kind == InterfaceKind::Loopback || remote.is_loopback() {
         return interface.kind == InterfaceKind::Loopback && remote.is_loopback();
     }

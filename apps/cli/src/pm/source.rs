@@ -10,7 +10,6 @@ use neater::{Neater, SecurityParameters, Trust, tls::certificates_from_pem};
 use neater_http::{Client, RequestOptions, Url};
 use neater_policy::daemon::{MAX_SOURCE_TEXT, MAX_SOURCES};
 use serde_json::json;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,7 +64,12 @@ impl Sources {
             return Err(Failure::usage(format!("--source {} stands there twice", all[twice].name())));
         }
         let http = all.iter().any(|s| matches!(s, Source::Http(_)));
-        let client = if http { Some(client(ca)?) } else { None };
+        // Who names authorities means them to count: a file that is not there is told, whatever the sources are.
+        let trust = ca.map(authorities).transpose()?;
+        if !http && trust.is_some() {
+            return Err(Failure::usage("--source-ca names who vouches for sources of https, and there is none"));
+        }
+        let client = if http { Some(client(trust)?) } else { None };
         Ok(Self { all, every, client })
     }
 
@@ -77,15 +81,20 @@ impl Sources {
     }
 }
 
+/// The authorities that a file names.
+fn authorities(path: &Path) -> Result<Trust, Failure> {
+    let all = certificates_from_pem(&connect::read(path)?)
+        .map_err(|e| Failure::usage(format!("--source-ca {}: {e}", path.display())))?;
+    Ok(Trust::Only(all))
+}
+
 /// A client that asks no policies: they are made here.
-fn client(ca: Option<&Path>) -> Result<Client, Failure> {
+fn client(trust: Option<Trust>) -> Result<Client, Failure> {
     let neater = Neater::builder().without_policies().build();
     let neater = neater.map_err(|e| Failure::new(Exit::Failed, "local", format!("this system: {e}")))?;
     let mut security = SecurityParameters::new();
-    if let Some(path) = ca {
-        let authorities = certificates_from_pem(&connect::read(path)?)
-            .map_err(|e| Failure::usage(format!("--source-ca {}: {e}", path.display())))?;
-        security.trust = Trust::Only(authorities);
+    if let Some(trust) = trust {
+        security.trust = trust;
     }
     Ok(Client::builder(neater).security(security).silence(PATIENCE).connect_timeout(PATIENCE).build())
 }
@@ -134,11 +143,8 @@ fn plain(e: &io::Error) -> String {
 
 /// A file as a whole. What is no file could keep everybody waiting.
 fn read(path: &Path) -> io::Result<String> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
     let mut text = Vec::new();
-    File::open(path)?.take(MAX_SOURCE_TEXT as u64 + 1).read_to_end(&mut text)?;
+    neater::policies::folder::open(path)?.take(MAX_SOURCE_TEXT as u64 + 1).read_to_end(&mut text)?;
     if text.len() > MAX_SOURCE_TEXT {
         return Err(io::Error::other(format!("more than {MAX_SOURCE_TEXT} bytes")));
     }

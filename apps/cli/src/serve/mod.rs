@@ -16,6 +16,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The port when none is given: encrypted, in the clear.
 const PORTS: (u16, u16) = (4433, 8080);
+/// The port to which SCTP is encapsulated where none is named (RFC 6951 section 6.1).
+const UDP_PORT: u16 = 9899;
 
 pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failure> {
     let files = Files::new(&args.dir).map_err(|e| Failure::file("serve", &args.dir, &e))?;
@@ -35,7 +37,13 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     let addresses: Vec<SocketAddr> = listeners.iter().flat_map(Listener::local_addrs).map(|(_, a)| a).collect();
     let port = listeners.first().map_or(0, Listener::port);
     let urls = urls(&args, &addresses, port);
-    let udp: Vec<u16> = listeners.iter().flat_map(Listener::udp_ports).collect();
+    let mut udp: Vec<u16> = Vec::new();
+    for port in listeners.iter().flat_map(Listener::udp_ports) {
+        // Listeners at several addresses mostly have one port.
+        if !udp.contains(&port) {
+            udp.push(port);
+        }
+    }
     announce(&args, output, &root, &urls, shown.as_ref(), &udp);
     let connections = args.max_connections as usize;
     let connections_per_address = connections.div_ceil(4);
@@ -187,6 +195,22 @@ fn urls(args: &ServeArgs, addresses: &[SocketAddr], port: u16) -> Vec<String> {
     urls
 }
 
+/// What can be typed to fetch something: over SCTP only where that is said.
+fn tries(stacks: &[Stack], udp: Option<u16>, ca: &str, url: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    if stacks.iter().any(|s| matches!(s, Stack::Quic | Stack::Tls)) {
+        lines.push(format!("  neater get --ca {ca} {url}"));
+        if stacks.contains(&Stack::Tls) {
+            lines.push(format!("  curl --cacert {ca} {url}"));
+        }
+    }
+    if stacks.contains(&Stack::SctpDtls) {
+        let port = udp.filter(|p| *p != UDP_PORT).map_or_else(String::new, |p| format!(" --udp-port {p}"));
+        lines.push(format!("  neater get --transport sctp{port} --ca {ca} {url}"));
+    }
+    lines
+}
+
 fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
@@ -236,8 +260,7 @@ fn announce(
             if let Some(url) = urls.first().filter(|_| args.cert.is_none()) {
                 let path = super::get::quote(&s.path.display().to_string());
                 output.line("Try");
-                output.line(&format!("  neater get --ca {path} {url}"));
-                output.line(&format!("  curl --cacert {path} {url}"));
+                tries(&stacks, udp.first().copied(), &path, url).iter().for_each(|line| output.line(line));
             }
         }
     }
@@ -267,4 +290,25 @@ pub(crate) fn stop_signal(output: &Output) -> Result<impl Future<Output = ()> + 
             std::process::exit(Exit::Interrupted as i32);
         });
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_advised_reaches_what_is_served() {
+        let of = |stacks: &[Stack], udp| tries(stacks, udp, "ca.pem", "https://localhost:1/");
+        assert_eq!(
+            of(&[Stack::SctpDtls], Some(7)),
+            ["  neater get --transport sctp --udp-port 7 --ca ca.pem https://localhost:1/"]
+        );
+        assert_eq!(
+            of(&[Stack::SctpDtls], Some(UDP_PORT)),
+            ["  neater get --transport sctp --ca ca.pem https://localhost:1/"]
+        );
+        assert_eq!(of(&[Stack::Quic, Stack::Tls], None).len(), 2);
+        assert_eq!(of(&[Stack::Quic], None).len(), 1, "curl may know no HTTP/3");
+        assert_eq!(of(&[Stack::Tls, Stack::SctpDtls], Some(7)).len(), 3);
+    }
 }

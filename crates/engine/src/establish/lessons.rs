@@ -9,6 +9,7 @@ use super::{Attempt, Establishing, What};
 use crate::conn::{Conn, Io};
 use crate::engine::Timer;
 use crate::event::{AttemptError, ConnectionError};
+use crate::measured::Tried;
 use crate::{Engine, Stack};
 use core::hash::BuildHasher;
 use core::num::NonZeroU64;
@@ -38,6 +39,8 @@ pub(crate) struct Trial {
     network: NonZeroU64,
     key: CacheKey,
     lesson: Lesson,
+    /// Where it was tried, for policies that want to know.
+    tried: Option<Box<Tried>>,
 }
 
 /// What a race that was won teaches about the others.
@@ -49,9 +52,11 @@ pub(super) struct Lessons {
     pub(super) answered_after: Option<Duration>,
     /// Which remote endpoint was reached, and by which interface if the connection is bound to one.
     pub(super) by: Option<(usize, Option<u32>)>,
-    now: Vec<(CacheKey, Lesson)>,
+    now: Vec<(CacheKey, Lesson, PathId)>,
+    /// Remote endpoint and interface of each path, as for `by`.
+    paths: Vec<(usize, Option<u32>)>,
     /// Attempts over QUIC and SCTP whose time is up later.
-    trials: Vec<(What, CacheKey, Lesson, Instant)>,
+    trials: Vec<(What, CacheKey, Lesson, PathId, Instant)>,
 }
 
 /// Where marks of a path's candidates are kept: where its outcome would be, had the race no other path.
@@ -157,6 +162,7 @@ impl<N: Net> Engine<N> {
         let handshake = entry.and_then(|r| Some(r.established_at? - r.started_at?));
         lessons.answered_after = won_rtt.or(handshake);
         lessons.by = est.paths.get(usize::from(won_path.0)).map(|path| (path.remote, path.interface));
+        lessons.paths = est.paths.iter().map(|path| (path.remote, path.interface)).collect();
         lessons.won = path_key(c, est, won_path).map(|key| (key, StackId(won.0 as u16), won.1));
         let fair = FAIR_TIME.max(won_rtt.unwrap_or_default() * FAIR_ROUND_TRIPS).min(MAX_ATTEMPT_DELAY);
         let lesson = |path, stack, addr, cause| lesson(stack, addr, cause, (path == won_path).then_some(won));
@@ -165,7 +171,8 @@ impl<N: Net> Engine<N> {
                 && let Some(cause) = cause_of(e, r.reachable_at.is_some())
                 && let Some(key) = path_key(c, est, r.candidate.path)
             {
-                lessons.now.push((key, lesson(r.candidate.path, stack_of(r), r.candidate.addr, cause)));
+                let path = r.candidate.path;
+                lessons.now.push((key, lesson(path, stack_of(r), r.candidate.addr, cause), path));
             }
         }
         for a in est.attempts.iter().filter(|a| a.what != winner) {
@@ -180,13 +187,13 @@ impl<N: Net> Engine<N> {
                 What::Channel(k) => {
                     let Some(ch) = self.channels.get(k) else { continue };
                     if !ch.connected && self.now - ch.started >= fair {
-                        lessons.now.push((key, silent));
+                        lessons.now.push((key, silent, path));
                     }
                 }
                 What::Quic(k) => {
                     let Some(q) = self.quics.get(k) else { continue };
                     if q.answered_after(self.now).is_none() {
-                        lessons.trials.push((a.what, key, silent, q.started + fair));
+                        lessons.trials.push((a.what, key, silent, path, q.started + fair));
                     }
                 }
                 What::Sctp(k) => {
@@ -195,15 +202,15 @@ impl<N: Net> Engine<N> {
                     if s.stack == Stack::SctpDtls {
                         // It is withdrawn with its session.
                         if !answered && self.now - s.started >= fair {
-                            lessons.now.push((key, silent));
+                            lessons.now.push((key, silent, path));
                         }
                     } else if !answered {
-                        lessons.trials.push((a.what, key, silent, s.started + fair));
+                        lessons.trials.push((a.what, key, silent, path, s.started + fair));
                     }
                 }
                 What::Dtls(k) => {
                     if self.dtlses.get(k).is_some_and(|d| d.silent_since(self.now, fair)) {
-                        lessons.now.push((key, silent));
+                        lessons.now.push((key, silent, path));
                     }
                 }
             }
@@ -211,7 +218,7 @@ impl<N: Net> Engine<N> {
                 && let (Some(at), Some(rtt)) = (r.reachable_at, r.rtt)
                 && self.now - at >= STALL_TIME.max(rtt * STALL_ROUND_TRIPS)
             {
-                lessons.now.push((key, lesson(path, a.stack, a.addr, BadCause::Stalled)));
+                lessons.now.push((key, lesson(path, a.stack, a.addr, BadCause::Stalled), path));
             }
         }
         lessons
@@ -223,11 +230,15 @@ impl<N: Net> Engine<N> {
         if let Some((key, stack, addr)) = lessons.won {
             self.outcomes.record_answer(&key, stack, addr);
         }
-        for (key, lesson) in lessons.now {
+        for (key, lesson, path) in lessons.now {
             self.outcomes.record_bad(now, key, lesson);
+            if let Some(tried) = self.tried_by(conn, &lessons.paths, path, lesson.stack) {
+                self.report_outcome(&tried, false);
+            }
         }
-        for (what, key, lesson, due) in lessons.trials {
-            let trial = Trial { network, key, lesson };
+        for (what, key, lesson, path, due) in lessons.trials {
+            let tried = self.tried_by(conn, &lessons.paths, path, lesson.stack).map(Box::new);
+            let trial = Trial { network, key, lesson, tried };
             match what {
                 What::Quic(quic) => {
                     if let Some(q) = self.quics.get_mut(quic) {
@@ -244,6 +255,13 @@ impl<N: Net> Engine<N> {
             let request = c.request.clone();
             self.give_way(key, &request.stacks);
         }
+    }
+
+    /// The way of an attempt, for policies that want to know.
+    fn tried_by(&mut self, conn: Key, paths: &[(usize, Option<u32>)], path: PathId, stack: StackId) -> Option<Tried> {
+        self.adviser.as_ref()?;
+        let (remote, interface) = *paths.get(usize::from(path.0))?;
+        self.tried(conn, remote, interface, Stack::from_number(stack.0)?)
     }
 
     /// What won is tried no longer than until something better may be worth another try.
@@ -265,6 +283,9 @@ impl<N: Net> Engine<N> {
         if self.network == Some(trial.network) {
             self.outcomes.record_bad(self.now, trial.key, trial.lesson);
             self.give_way(trial.key, &request.stacks);
+            if let Some(tried) = &trial.tried {
+                self.report_outcome(tried, false);
+            }
         }
     }
 

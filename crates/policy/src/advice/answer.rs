@@ -3,6 +3,7 @@
 use super::ask::{Ask, Usable};
 use super::options;
 use crate::manager::{Decision, Stage};
+use crate::pvd::same_name;
 use core::cmp::Ordering;
 use core::fmt;
 use core::hash::{BuildHasher, Hash, Hasher};
@@ -81,11 +82,13 @@ pub struct Denied {
     pub rules: Vec<(Stage, String)>,
     /// The other end; empty where there were too many alternatives to decide.
     pub host: String,
+    /// The provisioning domains that the program requires.
+    pub domains: Vec<String>,
 }
 
 impl Denied {
     pub(super) const fn too_many() -> Self {
-        Self { rules: Vec::new(), host: String::new() }
+        Self { rules: Vec::new(), host: String::new(), domains: Vec::new() }
     }
 }
 
@@ -97,6 +100,9 @@ impl fmt::Display for Denied {
         write!(f, "the policies leave no transport and no interface for {}", self.host)?;
         for (i, (stage, uid)) in self.rules.iter().enumerate() {
             write!(f, "{} {} {uid}", if i == 0 { ": denied by" } else { "," }, stage.as_str())?;
+        }
+        if !self.domains.is_empty() {
+            write!(f, "; the provisioning domain {} is required", self.domains.join(" and "))?;
         }
         Ok(())
     }
@@ -116,11 +122,14 @@ pub(super) struct Found {
     pub(super) options: Vec<SocketOption>,
     /// Options that cannot be set, and why.
     pub(super) vain: Vec<String>,
+    /// How much the program prefers its provisioning domain.
+    pub(super) wish: i32,
 }
 
 impl Found {
     fn better(&self, other: &Self) -> Ordering {
-        other.evaluated.total_cmp(&self.evaluated).then(other.others.total_cmp(&self.others))
+        let scores = other.evaluated.total_cmp(&self.evaluated).then(other.others.total_cmp(&self.others));
+        scores.then(other.wish.cmp(&self.wish))
     }
 
     /// Whether the two differ in nothing that somebody has said.
@@ -184,6 +193,11 @@ pub(super) fn candidate(decision: &Decision, i: usize, ask: &Ask<'_>, usable: &[
         }
         (Some(other), _) => return Err(format!("{other} is no interface")),
     };
+    let domain = match value("pvd") {
+        Some(NeatValue::Text(domain)) => Some(domain.as_str()),
+        _ => None,
+    };
+    let wish = wish(ask, place.map(|(at, _)| usable[at].name.as_str()), domain)?;
     let over_tcp = ask.stacks[stack].transport == "TCP";
     let (mut set, mut vain) = (Vec::new(), Vec::new());
     let score = decision.score(i);
@@ -200,7 +214,31 @@ pub(super) fn candidate(decision: &Decision, i: usize, ask: &Ask<'_>, usable: &[
             others -= p.score;
         }
     }
-    Ok(Found { stack, place, evaluated, others, options: set, vain })
+    Ok(Found { stack, place, evaluated, others, options: set, vain, wish })
+}
+
+/// How much the program prefers the provisioning domain of a candidate, 0 if it says nothing of it; why it is none that the
+/// program wants otherwise (RFC 9622 section 6.2.12). Addresses that no network has named a domain for are of the implicit
+/// domain of their interface (RFC 7556 section 2), which has the interface's name.
+fn wish(ask: &Ask<'_>, interface: Option<&str>, domain: Option<&str>) -> Result<i32, String> {
+    use neater_property::Preference as P;
+    let mut wish = 0;
+    for (preference, name) in &ask.needs.pvd {
+        let fits = match (interface, domain) {
+            // Without a row, nobody knows which domain it will be.
+            (None, _) => false,
+            (Some(_), Some(domain)) => same_name(domain, name),
+            (Some(interface), None) => interface == name,
+        };
+        match (preference, fits) {
+            (P::Require, false) => return Err(format!("it is not of the provisioning domain {name}")),
+            (P::Prohibit, true) => return Err(format!("it is of the provisioning domain {name}")),
+            (P::Prefer, true) => wish += 1,
+            (P::Avoid, true) => wish -= 1,
+            _ => {}
+        }
+    }
+    Ok(wish)
 }
 
 /// Whether this is the codepoint that the needs ask for anyway.
@@ -252,7 +290,8 @@ pub(super) fn read(decision: &Decision, ask: &Ask<'_>, usable: &[Usable]) -> Rea
         let advice = Advice::new(lay_out(bare, usable, ask), ask);
         return if usable.is_empty() { Read::Advice(advice) } else { Read::WithoutRows(advice) };
     }
-    let same_everywhere = everywhere(&bound, usable.len());
+    // What must be of one domain is bound to it: by itself the system might choose another.
+    let same_everywhere = if ask.required_domains().next().is_some() { None } else { everywhere(&bound, usable.len()) };
     let chosen = if let Some(anywhere) = same_everywhere { anywhere } else { bound };
     Read::Advice(Advice::new(lay_out(chosen, usable, ask), ask))
 }

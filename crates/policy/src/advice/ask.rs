@@ -79,6 +79,12 @@ impl Ask<'_> {
         Requests::from_arrays(self.stacks.iter().map(of))
     }
 
+    /// The provisioning domains of which every way must be.
+    pub(super) fn required_domains(&self) -> impl Iterator<Item = &str> {
+        let required = self.needs.pvd.iter().filter(|(p, _)| *p == Preference::Require);
+        required.map(|(_, name)| name.as_str())
+    }
+
     fn common(&self) -> NeatArray {
         let mut array = NeatArray::new();
         let mut say = |key: &str, value: NeatValue| array.replace(NeatProperty::new(key, value));
@@ -108,9 +114,18 @@ impl Ask<'_> {
                 array.replace(wish.with_precedence(precedence));
             }
         }
+        for (key, wanted) in [("pvd_required", Preference::Require), ("pvd_preferred", Preference::Prefer)] {
+            let names = self.needs.pvd.iter().filter(|(p, _)| *p == wanted);
+            let names: Vec<NeatValue> = names.map(|(_, name)| NeatValue::Text(name.to_ascii_lowercase())).collect();
+            if let (false, Ok(set)) = (names.is_empty(), NeatValue::set(names)) {
+                array.replace(NeatProperty::new(key, set));
+            }
+        }
         for property in self.extra {
             // What stands there already is the connection's own.
-            if array.get(&property.key).is_none() && !matches!(&*property.key, "transport" | "security" | "interface") {
+            if array.get(&property.key).is_none()
+                && !matches!(&*property.key, "transport" | "security" | "interface" | "pvd")
+            {
                 array.replace(property.clone());
             }
         }
@@ -126,7 +141,10 @@ impl Ask<'_> {
             Some(addr) => addr.is_loopback() || interfaces.iter().any(|i| i.addrs.iter().any(|a| a.addr == addr)),
             None => host.is_some_and(|h| local(h.trim_end_matches('.'))),
         };
-        let Ok(ranked) = rank_paths(self.needs, interfaces) else { return Vec::new() };
+        // Which addresses are of a domain is seen in the rows.
+        let without = (!self.needs.pvd.is_empty()).then(|| Needs { pvd: Vec::new(), ..self.needs.clone() });
+        let needs = without.as_ref().unwrap_or(self.needs);
+        let Ok(ranked) = rank_paths(needs, interfaces) else { return Vec::new() };
         let ranked = ranked.iter().filter_map(|r| interfaces.iter().find(|i| i.index == r.index));
         let fitting: Vec<&Interface> = ranked.filter(|i| (i.kind == InterfaceKind::Loopback) == here).collect();
         let leads = |i: &Interface| self.addr.is_some_and(|a| on_link(i, a));

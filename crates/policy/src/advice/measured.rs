@@ -1,27 +1,26 @@
-//! What was seen of the ways to other ends: how soon they answer, how much they carry, what they lose.
+//! What was seen of the ways to other ends: how soon they answer, how much they carry, what they lose, what races came to.
 //!
-//! The engine tells what it sees of connections of its own ([`Seen`]); for a connection that is to be opened, the rows of the
-//! interfaces have what was seen there of the same other end, and of no other. Facts end by themselves, because a network that
-//! nobody has used for a while may be another one. They are rounded to two digits, so that what is the same but for noise
-//! changes no decision.
+//! The engine tells what it sees of connections of its own ([`Seen`]), a daemon what other programs of this user have seen
+//! ([`Fact`]); for a connection that is to be opened, the rows of the interfaces have what was seen there of the same other
+//! end, and of no other. Facts end by themselves, because a network that nobody has used for a while may be another one.
+//! They are rounded to two digits, so that what is the same but for noise changes no decision.
 
+use super::fact::{Fact, Known, RaceOutcome};
 use crate::manager::{Manager, Node};
 use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use neater_base::WallTime;
-use neater_property::neat::{NeatArray, NeatMultiArray, NeatProperty, NeatValue};
+use neater_property::neat::{NeatMultiArray, NeatProperty};
 
 /// What the names of the properties begin with. A policy that wants none of these makes nobody look.
 pub const MEASURED: &str = "measured_";
 /// What the uids of the nodes begin with.
 const PREFIX: &str = "measured-";
-/// How long something counts after it was seen last.
-const LIFETIME: Duration = Duration::from_secs(600);
-/// How many pairs of an interface and another end are remembered; the one that ends first goes.
+/// How many pairs of an interface and another end are remembered; the one that ends first goes. As many that others tell of.
 const MAX_SEEN: usize = 256;
-/// How much a new sample counts that is less than what was seen before, or in doubt.
-const WEIGHT: f64 = 0.25;
+/// What has not changed is told again when others would keep it so much longer.
+const RENEWED: Duration = Duration::from_secs(60);
 
 /// What was seen of a connection lately.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,79 +33,32 @@ pub struct Seen {
     pub loss: Option<f64>,
 }
 
-/// What is known of one interface and one other end.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    seen: Seen,
-    /// When the last of it ends.
-    until: WallTime,
-    /// When what was seen of the rate and of the loss ends: a flow that says nothing of them does not keep them.
-    rate_until: WallTime,
-    loss_until: WallTime,
-}
+/// An interface and another end.
+type Way = (Box<str>, Box<str>);
 
-/// Two digits of a number, or 0.
-fn two_digits(x: f64) -> f64 {
-    if !x.is_finite() || x <= 0.0 {
-        return 0.0;
-    }
-    let unit = 10f64.powi(x.log10().floor() as i32 - 1);
-    // Dividing by a whole number keeps tenths as they are written.
-    if unit < 1.0 { (x / unit).round() / (1.0 / unit).round() } else { (x / unit).round() * unit }
-}
-
-impl Known {
-    /// Of this, what still counts.
-    fn at(&self, now: WallTime) -> Self {
-        let mut known = *self;
-        known.seen.rate = self.seen.rate.filter(|_| self.rate_until.0 > now.0);
-        known.seen.loss = self.seen.loss.filter(|_| self.loss_until.0 > now.0);
-        known
-    }
-
-    /// When the first of what counts ends.
-    fn ends(&self) -> WallTime {
-        let rate = self.seen.rate.map(|_| self.rate_until);
-        let loss = self.seen.loss.map(|_| self.loss_until);
-        rate.into_iter().chain(loss).chain([self.until]).min_by_key(|t| t.0).unwrap_or(self.until)
-    }
-
-    /// The facts as policies see them: milliseconds, megabits per second and percent.
-    fn facts(&self) -> [Option<(&'static str, f64)>; 3] {
-        [
-            self.seen.rtt.map(|rtt| ("measured_rtt", two_digits(rtt.as_secs_f64() * 1e3))),
-            self.seen.rate.map(|rate| ("measured_rate", two_digits(rate / 1e6))),
-            self.seen.loss.map(|loss| ("measured_loss", two_digits(loss * 100.0))),
-        ]
-    }
-
-    fn learn(&mut self, seen: &Seen, until: WallTime) {
-        self.until = until;
-        if seen.rate.is_some() {
-            self.rate_until = until;
-        }
-        if seen.loss.is_some() {
-            self.loss_until = until;
-        }
-        let blend = |old: f64, new: f64| old + WEIGHT * (new - old);
-        self.seen.rtt = seen.rtt.or(self.seen.rtt);
-        // A flow that has little to send says nothing against its way, and more than before is more.
-        let rate = |new: f64| self.seen.rate.map_or(new, |old| if new > old { new } else { blend(old, new) });
-        self.seen.rate = seen.rate.map(rate).or(self.seen.rate);
-        let loss = |new: f64| self.seen.loss.map_or(new, |old| blend(old, new));
-        self.seen.loss = seen.loss.map(loss).or(self.seen.loss);
-    }
+#[derive(Clone, Debug, Default)]
+struct Held {
+    known: Known,
+    /// What others were told of it last.
+    told: Option<Known>,
 }
 
 /// What was seen, by interface and other end.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
-    known: HashMap<(Box<str>, Box<str>), Known, FixedState>,
+    own: HashMap<Way, Held, FixedState>,
+    /// What other programs tell.
+    heard: HashMap<Way, Held, FixedState>,
+    /// Something may not have been told yet.
+    news: bool,
+    /// The nodes that were put into the tables.
+    nodes: Vec<String>,
 }
 
 impl Default for Measured {
     fn default() -> Self {
-        Self { known: HashMap::with_hasher(FixedState::with_seed(0x7365_656e)) }
+        let empty = |seed| HashMap::with_hasher(FixedState::with_seed(seed));
+        Self { own: empty(0x7365_656e), heard: empty(0x6865_6172), news: false, nodes: Vec::new() }
     }
 }
 
@@ -116,57 +68,135 @@ pub(super) fn end_of(host: Option<&str>, addr: Option<std::net::IpAddr>) -> Opti
     host.map(name).or_else(|| addr.map(|a| a.to_string()))
 }
 
+/// Changes what is known of a way, made if need be; whether a policy could see a difference.
+fn change(
+    ways: &mut HashMap<Way, Held, FixedState>,
+    interface: &str,
+    end: &str,
+    now: WallTime,
+    change: impl FnOnce(&mut Known),
+) -> bool {
+    let last = |held: &Held| held.known.last_end().map_or(Duration::ZERO, |t| t.0);
+    ways.retain(|_, held| last(held) > now.0);
+    let key = (interface.into(), end.into());
+    if ways.len() >= MAX_SEEN && !ways.contains_key(&key) {
+        let first = ways.iter().min_by(|a, b| (last(a.1), a.0).cmp(&(last(b.1), b.0))).map(|(key, _)| key.clone());
+        first.and_then(|first| ways.remove(&first));
+    }
+    let held = ways.entry(key).or_default();
+    let before = core::mem::take(&mut held.known).at(now);
+    held.known = before.clone();
+    change(&mut held.known);
+    !held.known.looks_like(&before)
+}
+
 impl Measured {
     /// Takes what was seen; whether a policy could see a difference.
     pub(super) fn learn(&mut self, interface: &str, end: &str, seen: &Seen, now: WallTime) -> bool {
-        let key = (interface.into(), end.into());
-        let until = WallTime(now.0.saturating_add(LIFETIME));
-        self.known.retain(|_, known| known.until.0 > now.0);
-        let before = self.known.get(&key).map(|known| known.at(now).facts());
-        if before.is_none() && self.known.len() >= MAX_SEEN {
-            let first = self.known.iter().min_by(|a, b| (a.1.until.0, a.0).cmp(&(b.1.until.0, b.0)));
-            if let Some(first) = first.map(|(key, _)| key.clone()) {
-                self.known.remove(&first);
+        self.news = true;
+        change(&mut self.own, interface, end, now, |known| known.learn(seen, now))
+    }
+
+    /// Takes what a race came to, likewise.
+    pub(super) fn outcome(&mut self, interface: &str, end: &str, outcome: RaceOutcome, now: WallTime) -> bool {
+        self.news = true;
+        change(&mut self.own, interface, end, now, |known| known.outcome(outcome))
+    }
+
+    /// Takes what another program tells, likewise.
+    pub(super) fn hear(&mut self, fact: Fact, now: WallTime) -> bool {
+        change(&mut self.heard, &fact.interface, &fact.end, now, |known| known.absorb(fact.known.at(now)))
+    }
+
+    /// Whether there may be something that others have not been told.
+    pub(super) const fn has_news(&self) -> bool {
+        self.news
+    }
+
+    /// What others have not been told, at most so many.
+    pub(super) fn take_news(&mut self, most: usize, now: WallTime) -> Vec<Fact> {
+        let end = |known: &Known| known.last_end().map_or(Duration::ZERO, |t| t.0);
+        let is_news = |held: &Held| {
+            end(&held.known) > now.0
+                && held.told.as_ref().is_none_or(|told| {
+                    !told.looks_like(&held.known) || end(told).saturating_add(RENEWED) <= end(&held.known)
+                })
+        };
+        let mut facts = Vec::new();
+        for ((interface, to), held) in self.own.iter_mut().filter(|(_, held)| is_news(held)) {
+            if facts.len() >= most {
+                return facts;
             }
+            held.told = Some(held.known.clone());
+            let known = held.known.at(now);
+            facts.push(Fact { interface: interface.to_string(), end: to.to_string(), known });
         }
-        let fresh = Known { seen: Seen::default(), until, rate_until: until, loss_until: until };
-        let known = self.known.entry(key).or_insert(fresh);
-        *known = known.at(now);
-        known.learn(seen, until);
-        before != Some(known.facts())
+        self.news = false;
+        facts
+    }
+
+    /// Whoever was told has forgotten it.
+    pub(super) fn tell_again(&mut self) {
+        self.own.values_mut().for_each(|held| held.told = None);
+        self.news = !self.own.is_empty();
     }
 
     /// Gives the rows of the interfaces what is known of this end, and takes from them what was of another. Nothing where
     /// nothing was ever seen.
-    pub(super) fn put(&self, manager: &mut Manager, end: Option<&str>, now: WallTime) {
-        let held: Vec<String> =
-            manager.cib().nodes().map(|n| n.uid.clone()).filter(|uid| uid.starts_with(PREFIX)).collect();
-        if self.known.is_empty() && held.is_empty() {
-            return;
+    pub(super) fn put(&mut self, manager: &mut Manager, end: Option<&str>, port: u16, now: WallTime) {
+        let mut ways: Vec<(&str, Known)> = Vec::new();
+        let of_end = |(way, _): &(&Way, &Held)| end == Some(&*way.1);
+        for ((interface, _), held) in self.own.iter().filter(of_end) {
+            ways.push((interface, held.known.at(now)));
         }
-        let of_end = |((interface, to), known): (&(Box<str>, Box<str>), &Known)| {
-            (end == Some(&**to) && known.until.0 > now.0).then(|| node(interface, &known.at(now)))
-        };
-        let nodes: Vec<Node> = self.known.iter().filter_map(of_end).collect();
-        for uid in held.iter().filter(|uid| !nodes.iter().any(|n| n.uid == **uid)) {
-            manager.remove_node(uid);
-        }
-        for node in nodes {
-            if manager.cib().get(&node.uid) != Some(&node) {
-                manager.insert_node(node, now);
+        for ((interface, _), held) in self.heard.iter().filter(of_end) {
+            let others = held.known.at(now);
+            match ways.iter_mut().find(|(name, _)| *name == &**interface) {
+                Some((_, own)) => *own = core::mem::take(own).or(&others),
+                None => ways.push((interface, others)),
             }
+        }
+        put_known(manager, &mut self.nodes, &ways, port, now);
+    }
+}
+
+/// Gives the rows of these interfaces what is known of the ways to one end, and takes from all others what they were given
+/// before: `held` are the uids of those nodes. A node of that name that is somebody else's stays.
+pub(crate) fn put_known(
+    manager: &mut Manager,
+    held: &mut Vec<String>,
+    ways: &[(&str, Known)],
+    port: u16,
+    now: WallTime,
+) {
+    if ways.is_empty() && held.is_empty() {
+        return;
+    }
+    let nodes: Vec<Node> = ways.iter().filter_map(|(interface, known)| node(interface, known, port)).collect();
+    let before = core::mem::take(held);
+    for uid in before.iter().filter(|uid| !nodes.iter().any(|n| n.uid == **uid)) {
+        manager.remove_node(uid);
+    }
+    for node in nodes {
+        let there = manager.cib().get(&node.uid);
+        if there.is_some() && !before.contains(&node.uid) {
+            continue;
+        }
+        held.push(node.uid.clone());
+        if there != Some(&node) {
+            manager.insert_node(node, now);
         }
     }
 }
 
-/// A node that links to an interface, so that its row takes the place of the plain one.
-fn node(interface: &str, known: &Known) -> Node {
-    let property = |(key, value): (&str, f64)| NeatProperty::new(key, NeatValue::Number(value));
-    let facts: NeatArray = known.facts().into_iter().flatten().map(property).map(|p| (p.key.clone(), p)).collect();
+/// A node that links to an interface, so that its row takes the place of the plain one; `None` where nothing is known.
+fn node(interface: &str, known: &Known, port: u16) -> Option<Node> {
+    let facts = known.properties(port);
+    let expires = known.first_end().filter(|_| !facts.is_empty())?;
     let wanted = NeatProperty::new("interface", interface);
     let mut properties = NeatMultiArray::new();
     properties.push(vec![facts.clone()]);
-    Node {
+    Some(Node {
         uid: format!("{PREFIX}{interface}"),
         root: false,
         link: true,
@@ -174,14 +204,15 @@ fn node(interface: &str, known: &Known) -> Node {
         properties,
         alternatives: vec![facts],
         priority: 0,
-        expires: Some(known.ends()),
-        description: "as connections of this program have seen it".into(),
+        expires: Some(expires),
+        description: "as connections have seen it".into(),
         others: serde_json::Map::new(),
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::fact::Figure;
     use super::*;
 
     const NOW: WallTime = WallTime(Duration::from_secs(1_800_000_000));
@@ -192,12 +223,6 @@ mod tests {
 
     fn later(seconds: u64) -> WallTime {
         WallTime(NOW.0 + Duration::from_secs(seconds))
-    }
-
-    #[test]
-    fn two_digits_are_kept() {
-        let told: Vec<f64> = [0.0, 0.123, 1.26, 12.4, 99.6, 1234.0, f64::NAN, -1.0].map(two_digits).into();
-        assert_eq!(told, [0.0, 0.12, 1.3, 12.0, 100.0, 1200.0, 0.0, 0.0]);
     }
 
     #[test]
@@ -217,7 +242,7 @@ mod tests {
         let rate = |mbit: f64| Seen { rate: Some(mbit * 1e6), ..Seen::default() };
         let mut learn = |seen: &Seen| {
             m.learn("eth0", "h", seen, NOW);
-            m.known.values().next().and_then(|k| k.facts()[1])
+            m.own.values().next().and_then(|held| held.known.figures()[1])
         };
         assert_eq!(learn(&rate(10.0)), Some(("measured_rate", 10.0)));
         assert_eq!(learn(&rate(20.0)), Some(("measured_rate", 20.0)));
@@ -230,13 +255,58 @@ mod tests {
         let mut m = Measured::default();
         let lossy = Seen { rate: Some(3e6), loss: Some(0.2), ..rtt(50) };
         m.learn("eth0", "h", &lossy, NOW);
-        let facts = |m: &Measured, at| m.known.values().next().map(|k| k.at(at).facts());
+        let facts = |m: &Measured, at| m.own.values().next().map(|held| held.known.at(at).figures());
         m.learn("eth0", "h", &rtt(50), later(500));
         assert_eq!(facts(&m, later(599)).and_then(|f| f[2]), Some(("measured_loss", 20.0)));
         assert_eq!(facts(&m, later(600)), Some([Some(("measured_rtt", 50.0)), None, None]));
-        assert_eq!(m.known.values().next().map(Known::ends), Some(later(600)), "the node ends with the first of it");
+        let ends = |m: &Measured| m.own.values().next().and_then(|held| held.known.first_end());
+        assert_eq!(ends(&m), Some(later(600)), "the node ends with the first of it");
         assert!(m.learn("eth0", "h", &rtt(50), later(601)) || facts(&m, later(601)).is_some_and(|f| f[1].is_none()));
-        assert_eq!(m.known.values().next().map(Known::ends), Some(later(1201)));
+        assert_eq!(ends(&m), Some(later(1201)));
+    }
+
+    #[test]
+    fn others_are_told_what_is_new_once_and_again_when_it_would_end_there() {
+        let mut m = Measured::default();
+        assert!(!m.has_news());
+        m.learn("eth0", "h", &rtt(100), NOW);
+        m.learn("eth0", "other", &rtt(10), NOW);
+        assert!(m.has_news());
+        assert_eq!((m.take_news(1, NOW).len(), m.has_news()), (1, true), "no more than are wanted at once");
+        assert_eq!((m.take_news(9, NOW).len(), m.has_news()), (1, false));
+        m.learn("eth0", "h", &rtt(101), later(1));
+        assert_eq!(m.take_news(9, later(1)), [], "noise");
+        m.learn("eth0", "h", &rtt(120), later(2));
+        assert_eq!(m.take_news(9, later(2)).len(), 1);
+        m.learn("eth0", "h", &rtt(120), later(70));
+        assert_eq!(m.take_news(9, later(70)).len(), 1, "it would end there too early");
+        m.tell_again();
+        assert_eq!(m.take_news(9, later(70)).len(), 2, "a new daemon knows nothing");
+        m.tell_again();
+        assert_eq!(m.take_news(9, later(620)).len(), 1, "what has ended is not told");
+    }
+
+    #[test]
+    fn what_others_tell_counts_where_nothing_was_seen_here() {
+        let rows = |m: &mut Measured| {
+            let mut manager = Manager::new(crate::manager::Limits::default());
+            m.put(&mut manager, Some("h"), 443, NOW);
+            let of = |n: &Node| (n.uid.clone(), n.alternatives[0].get("measured_rtt").map(|p| p.value.to_string()));
+            let mut all: Vec<_> = manager.cib().nodes().map(of).collect();
+            all.sort_unstable();
+            m.put(&mut manager, Some("another"), 443, NOW);
+            assert_eq!(manager.cib().nodes().count(), 0, "a fact about one end is about no other");
+            all
+        };
+        let mut teller = Measured::default();
+        teller.learn("eth0", "h", &rtt(100), NOW);
+        teller.learn("wwan0", "h", &rtt(30), NOW);
+        let mut hearer = Measured::default();
+        hearer.learn("eth0", "h", &rtt(50), NOW);
+        teller.take_news(9, NOW).into_iter().for_each(|fact| assert!(hearer.hear(fact, NOW)));
+        let told = |ms: &str| Some(ms.to_owned());
+        assert_eq!(rows(&mut hearer), [("measured-eth0".into(), told("50")), ("measured-wwan0".into(), told("30"))]);
+        assert_eq!(hearer.take_news(9, NOW).len(), 1, "hearsay is told to nobody");
     }
 
     #[test]
@@ -244,8 +314,11 @@ mod tests {
         let mut m = Measured::default();
         for i in 0..10_000u64 {
             m.learn("eth0", &format!("h{i}"), &rtt(i + 1), later(i / 1000));
+            let known = Known { rtt: Some(Figure { value: 1.0, until: later(i / 100 + 600) }), ..Known::default() };
+            m.hear(Fact { interface: "eth0".into(), end: format!("h{i}"), known }, NOW);
         }
-        assert_eq!(m.known.len(), MAX_SEEN);
-        assert!(m.known.contains_key(&("eth0".into(), "h9999".into())));
+        assert_eq!(m.heard.len(), MAX_SEEN);
+        assert_eq!(m.own.len(), MAX_SEEN);
+        assert!(m.own.contains_key(&("eth0".into(), "h9999".into())));
     }
 }

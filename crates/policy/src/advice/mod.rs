@@ -11,12 +11,15 @@
 
 mod answer;
 mod ask;
+mod fact;
 mod measured;
 mod options;
 mod story;
 
 pub use answer::{Advice, AdvisedPath, Denied, Pick};
 pub use ask::{Ask, Named};
+pub use fact::{Fact, Figure, Known, LIFETIME, MAX_OUTCOMES, RaceOutcome};
+pub(crate) use measured::put_known;
 pub use measured::{MEASURED, Seen};
 pub use story::{Place, Story};
 
@@ -50,6 +53,8 @@ pub struct Adviser {
     /// What a daemon has told.
     shared: BTreeSet<(FileKind, String)>,
     interfaces: Vec<Interface>,
+    /// The nodes of their rows.
+    rows: BTreeSet<String>,
     remembered: HashMap<u64, Advised, FixedState>,
     /// What was seen of other connections.
     measured: measured::Measured,
@@ -69,6 +74,7 @@ impl Default for Adviser {
             loader: Loader::default(),
             shared: BTreeSet::new(),
             interfaces: Vec::new(),
+            rows: BTreeSet::new(),
             remembered,
             measured: measured::Measured::default(),
             heeds: None,
@@ -112,7 +118,8 @@ impl Adviser {
             self.shared.insert((FileKind::Cib, node.uid.clone()));
             cib.insert(node);
         }
-        for node in self.manager.cib().nodes().filter(|n| before(&n.uid)) {
+        // The rows of the interfaces are made anew below.
+        for node in self.manager.cib().nodes().filter(|n| before(&n.uid) && !self.rows.contains(&n.uid)) {
             cib.insert(node.clone());
         }
         self.manager.install(profiles, policies, cib);
@@ -142,8 +149,7 @@ impl Adviser {
     /// [`MEASURED`]. Where none does, nobody need look.
     pub fn heeds_measurements(&mut self) -> bool {
         let tables = [Stage::Profile, Stage::Policy].map(|stage| self.manager.table(stage));
-        let wants = |rule: &Rule| rule.matches.iter().any(|p| p.key.starts_with(MEASURED));
-        *self.heeds.get_or_insert_with(|| tables.iter().any(|table| table.rules().iter().any(wants)))
+        *self.heeds.get_or_insert_with(|| tables.into_iter().any(heeds))
     }
 
     /// Takes what a connection to this host, or else this address, has seen by an interface. What was advised before is
@@ -153,6 +159,48 @@ impl Adviser {
         if self.measured.learn(interface, &end, seen, now) {
             self.forget();
         }
+    }
+
+    /// Takes what a race to this host, or else this address, came to, likewise.
+    pub fn learn_outcome(
+        &mut self,
+        interface: &str,
+        host: Option<&str>,
+        addr: Option<IpAddr>,
+        outcome: RaceOutcome,
+        now: WallTime,
+    ) {
+        let Some(end) = measured::end_of(host, addr) else { return };
+        if self.measured.outcome(interface, &end, outcome, now) {
+            self.forget();
+        }
+    }
+
+    /// Takes what connections of other programs of this user have seen.
+    pub fn hear(&mut self, facts: Vec<Fact>, now: WallTime) {
+        let mut news = false;
+        for fact in facts {
+            news |= self.measured.hear(fact, now);
+        }
+        if news {
+            self.forget();
+        }
+    }
+
+    /// Whether there may be something to tell other programs of this user.
+    #[must_use]
+    pub const fn has_news(&self) -> bool {
+        self.measured.has_news()
+    }
+
+    /// What connections of this program have seen that others have not been told, at most so many facts.
+    pub fn take_news(&mut self, most: usize, now: WallTime) -> Vec<Fact> {
+        self.measured.take_news(most, now)
+    }
+
+    /// Whoever was told has forgotten it: a daemon that began anew.
+    pub fn tell_again(&mut self) {
+        self.measured.tell_again();
     }
 
     /// Takes the interfaces of this host as they are now.
@@ -168,17 +216,21 @@ impl Adviser {
     /// candidates, of which a policy that denies one leaves the other. The domains of a network tell of their own addresses.
     fn renew_rows(&mut self, now: WallTime) {
         self.heeds = None;
-        let ours = |uid: &str| uid.starts_with(INTERFACE_PREFIX);
+        let rows = core::mem::take(&mut self.rows);
+        // What a file or a daemon says under such a name is theirs.
+        let says =
+            |uid: &str| self.loader.says(FileKind::Cib, uid) || self.shared.contains(&(FileKind::Cib, uid.to_owned()));
+        let ours = |uid: &str| rows.contains(uid) && !says(uid);
         let domains = |n: &Node| n.uid.starts_with(DOMAIN_PREFIX) && n.counts(now);
         let is = |a: &NeatArray, key: &str, text: &str| {
             a.get(key).is_some_and(|p| matches!(&p.value, NeatValue::Text(held) if held == text))
         };
         let told = |interface: &str| {
-            let says = |n: &Node| {
+            let tells = |n: &Node| {
                 let of = |a: &NeatArray| is(a, "interface", interface);
                 n.root && !ours(&n.uid) && !domains(n) && n.alternatives.iter().any(of)
             };
-            self.manager.cib().nodes().any(says)
+            self.manager.cib().nodes().any(tells)
         };
         let of_domain = |interface: &str, addr: IpAddr| {
             let addr = addr.to_string();
@@ -188,10 +240,12 @@ impl Adviser {
         let mut nodes = interface_rows(&self.interfaces, of_domain);
         nodes.retain(|n| !told(n.uid.strip_prefix(INTERFACE_PREFIX).unwrap_or_default()));
         let held: Vec<String> = self.manager.cib().nodes().map(|n| n.uid.clone()).filter(|uid| ours(uid)).collect();
+        nodes.retain(|n| !says(&n.uid));
         for uid in held.iter().filter(|uid| !nodes.iter().any(|n| n.uid == **uid)) {
             self.manager.remove_node(uid);
         }
         for node in nodes {
+            self.rows.insert(node.uid.clone());
             if self.manager.cib().get(&node.uid) != Some(&node) {
                 self.manager.insert_node(node, now);
             }
@@ -237,7 +291,7 @@ impl Adviser {
     fn recall(&mut self, ask: &Ask<'_>, now: WallTime) {
         if self.heeds_measurements() {
             let end = measured::end_of(ask.host, ask.addr);
-            self.measured.put(&mut self.manager, end.as_deref(), now);
+            self.measured.put(&mut self.manager, end.as_deref(), ask.port, now);
         }
     }
 
@@ -265,7 +319,11 @@ impl Adviser {
 
     fn denied(&mut self, ask: &Ask<'_>, requests: &Requests, now: WallTime) -> Denied {
         match self.manager.explain(requests, now) {
-            Ok((_, trace)) => Denied { rules: story::deniers(&trace), host: ask.target() },
+            Ok((_, trace)) => Denied {
+                rules: story::deniers(&trace),
+                host: ask.target(),
+                domains: ask.required_domains().map(str::to_owned).collect(),
+            },
             Err(_) => Denied::too_many(),
         }
     }
@@ -280,6 +338,11 @@ impl Adviser {
         let usable = ask.usable(&self.interfaces);
         Ok(Story::new(ask, &usable, &Decision::of(&ranked), trace, advised))
     }
+}
+
+/// Whether any rule of a table wants to know what connections have seen.
+pub(crate) fn heeds(table: &Table) -> bool {
+    table.rules().iter().any(|rule| rule.matches.iter().any(|p| p.key.starts_with(MEASURED)))
 }
 
 #[cfg(test)]

@@ -341,3 +341,101 @@ fn nobody_looks_where_no_policy_wants_to_know() {
     adviser.manager_mut().insert_rule(Stage::Policy, Rule::from_json(wanting, "", "").unwrap().0);
     assert!(adviser.heeds_measurements());
 }
+
+/// The interfaces of [`two`], where the network of eth0 has two domains and that of wwan0 none.
+fn domains() -> Adviser {
+    use crate::daemon::network_nodes;
+    use crate::pvd::Provisioned;
+    let mut all = two();
+    all[1].addrs.extend(interface(2, "", InterfaceKind::Wired, &["2001:db8::1", "2001:db8:1::1"]).addrs);
+    all[1].default_v6 = true;
+    let domain = |id: &str, addr: &str| Provisioned {
+        id: id.into(),
+        interface: "eth0".into(),
+        addrs: vec![addr.parse().unwrap()],
+        properties: vec![NeatProperty::new("pvd", id).with_precedence(NeatProperty::IMMUTABLE)],
+        expires: WallTime(NOW.0 + Duration::from_secs(1800)),
+    };
+    let told = [domain("home.example", "2001:db8::1"), domain("garden.example", "2001:db8:1::1")];
+    let nodes = network_nodes(&all, &told).into_iter().filter(|n| n.uid.starts_with("pvd-")).collect();
+    let mut adviser = Adviser::new();
+    adviser.set_interfaces(&all, NOW);
+    adviser.share(Tables { nodes, ..Tables::default() }, NOW);
+    adviser
+}
+
+#[test]
+fn a_provisioning_domain_that_is_wished_for_is_the_one_that_is_used() {
+    let stacks = [stack(TCP, "TCP", "TCP", false)];
+    let mut adviser = domains();
+    let mut of = |words: &str, addr: Option<&str>| {
+        let needs = needs(words);
+        let addr = addr.map(|a| a.parse().unwrap());
+        let host = addr.is_none().then_some("server.example");
+        told(&mut adviser, &Ask { needs: &needs, stacks: &stacks, app: "", host, addr, port: 443, extra: &[] })
+    };
+    let ways = |all: &[&str]| Ok(all.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let (home, garden) = ("2 2001:db8::1 0", "2 2001:db8:1::1 0");
+    assert_eq!(of("", None), ways(&["0 - 0", "neutral"]), "nobody says anything");
+    for name in ["home.example", "HOME.example."] {
+        assert_eq!(of(&format!("pvd=require:{name}"), None), ways(&[home]), "{name}");
+    }
+    assert_eq!(of("pvd=require:garden.example", Some("2001:db8:9::1")), ways(&[garden]));
+    let why = of("pvd=require:garden.example", Some("203.0.113.7")).unwrap_err();
+    assert!(why.contains("the provisioning domain garden.example is required"), "{why}");
+    assert!(of("pvd=require:far.example", None).is_err());
+    // What is preferred comes first, and the rest goes on to serve.
+    let preferred = of("pvd=prefer:garden.example", None).unwrap();
+    assert_eq!(preferred.first().map(String::as_str), Some(garden));
+    assert!(preferred.len() > 1, "{preferred:?}");
+    assert_eq!(of("pvd=prefer:far.example", None), ways(&["0 - 0", "neutral"]));
+    let avoided = of("pvd=avoid:garden.example", None).unwrap();
+    assert_eq!(avoided.last().map(String::as_str), Some(garden));
+    let prohibited = of("pvd=prohibit:garden.example", None).unwrap();
+    assert!(!prohibited.iter().any(|way| way == garden || way.starts_with("0 ") || way == "2 - 0"), "{prohibited:?}");
+    assert!(prohibited.iter().any(|way| way == home), "{prohibited:?}");
+    // Addresses that no network names a domain for are of the interface's own.
+    assert_eq!(of("pvd=require:wwan0", None), ways(&["3 - 0"]));
+    assert_eq!(of("pvd=require:eth0", None), ways(&["2 192.0.2.1 0"]));
+}
+
+#[test]
+fn policies_see_which_domain_is_wished_for_and_cannot_bring_in_another() {
+    let stacks = [stack(TCP, "TCP", "TCP", false)];
+    let mut adviser = domains();
+    let deny = json!({"uid": "deny", "match": {"pvd_required": {"value": "home.example"}}, "properties": [[]]});
+    let lie = json!({"uid": "lie", "match": {}, "properties": {"pvd": {"value": "far.example", "precedence": 2}}});
+    adviser.manager_mut().insert_rule(Stage::Policy, Rule::from_json(deny, "", "").unwrap().0);
+    let mut of = |words: &str| {
+        let needs = needs(words);
+        let host = Some("server.example");
+        told(&mut adviser, &Ask { needs: &needs, stacks: &stacks, app: "", host, addr: None, port: 443, extra: &[] })
+    };
+    let why = of("pvd=require:home.example").unwrap_err();
+    assert!(why.contains("deny"), "{why}");
+    assert!(of("pvd=require:garden.example").is_ok());
+    adviser.manager_mut().insert_rule(Stage::Profile, Rule::from_json(lie, "", "").unwrap().0);
+    let needs = needs("pvd=require:home.example");
+    let ask = Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 443, extra: &[] };
+    assert!(told(&mut adviser, &ask).is_err());
+}
+
+#[test]
+fn a_node_that_is_called_like_a_row_of_an_interface_is_somebodys() {
+    let node = |uid: &str| json!({"uid": uid, "root": true, "expire": -1, "properties": {"x": {"value": 1}}});
+    let mut adviser = adviser(&[("a.cib", node("interface-of-mine")), ("b.cib", node("measured-eth0"))]);
+    let mut all = two();
+    all[1].up = false;
+    adviser.set_interfaces(&all, NOW);
+    adviser.set_interfaces(&two(), NOW);
+    let seen = Seen { rtt: Some(Duration::from_millis(9)), ..Seen::default() };
+    let heeding = json!({"uid": "heeds", "match": {"measured_rtt": {"value": 1}}, "properties": {}});
+    adviser.manager_mut().insert_rule(Stage::Policy, Rule::from_json(heeding, "", "").unwrap().0);
+    adviser.learn("eth0", Some("h"), None, &seen, NOW);
+    ways(&mut adviser, &web(), "h").unwrap();
+    ways(&mut adviser, &web(), "other").unwrap();
+    for uid in ["interface-of-mine", "measured-eth0"] {
+        let held = adviser.manager().cib().get(uid);
+        assert!(held.is_some_and(|n| n.alternatives[0].get("x").is_some()), "{uid}");
+    }
+}

@@ -50,11 +50,10 @@ impl Daemon {
         let gone: Vec<String> = held.into_iter().flatten().filter(|uid| !uids.contains(*uid)).cloned().collect();
         for uid in gone {
             // It may have ended already.
-            let _ = self.remove_node(self.owner(), &uid);
+            let _ = self.remove_base(&uid);
         }
         let count = nodes.len();
-        // The daemon's own user may say anything.
-        let _ = self.put_nodes(self.owner(), nodes, now);
+        self.put_base(nodes, now);
         self.sources.insert(source.to_owned(), uids);
         Ok(count)
     }

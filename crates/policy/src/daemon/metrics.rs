@@ -57,6 +57,8 @@ pub struct Counters {
     pub nodes_told: u64,
     /// How often the directories were read.
     pub loads: u64,
+    /// What connections have seen that was told.
+    pub facts_told: u64,
     /// Files that could not be used when they were read last.
     pub faults: u64,
     /// Connections on the Unix sockets now.
@@ -104,7 +106,7 @@ impl Daemon {
         let (rows, truncated) = (rows.rows.len(), rows.truncated);
         let base = self.base();
         let (profiles, policies) = (base.profiles().rules().len(), base.policies().rules().len());
-        let (nodes, guests) = (base.cib().nodes().count(), self.guests());
+        let (nodes, guests, facts) = (base.cib().nodes().count(), self.guests(), self.facts.len());
         let c = &self.counters;
         let mut out = String::new();
         let mut put = |name: &str, kind: &str, help: &str, values: &[(&str, f64)]| {
@@ -117,6 +119,12 @@ impl Daemon {
         put("decisions_total", "counter", "Decisions that were asked for.", &[("", c.decisions as f64)]);
         put("decisions_cached_total", "counter", "Decisions that had been made before.", &[("", c.cached as f64)]);
         put("nodes_told_total", "counter", "CIB nodes that were told.", &[("", c.nodes_told as f64)]);
+        put(
+            "facts_told_total",
+            "counter",
+            "What programs told that their connections have seen.",
+            &[("", c.facts_told as f64)],
+        );
         put("loads_total", "counter", "How often the directories were read.", &[("", c.loads as f64)]);
         let by_door = |counts: &[u64; Door::ALL.len()], rest: u64| {
             let mut all: Vec<(String, f64)> = Door::ALL
@@ -141,6 +149,7 @@ impl Daemon {
         put("rows", "gauge", "CIB rows that count for everybody.", &[("", rows as f64)]);
         put("rows_truncated", "gauge", "1 if there would be more rows.", &[("", f64::from(u8::from(truncated)))]);
         put("guests", "gauge", "Users with rules or nodes of their own.", &[("", guests as f64)]);
+        put("facts", "gauge", "What is known of ways to other ends.", &[("", facts as f64)]);
         put("broken_files", "gauge", "Files that could not be used when read last.", &[("", c.faults as f64)]);
         let mut sum = 0;
         let mut stretches: Vec<(String, f64)> = Vec::new();

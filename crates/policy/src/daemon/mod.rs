@@ -10,6 +10,7 @@
 //! but them changes what they wrote; whatever clients send, memory stays within bounds that do not depend on how often
 //! they send it; a document counts as a whole or not at all.
 
+mod facts;
 mod feeds;
 mod metadata;
 mod metrics;
@@ -21,6 +22,7 @@ mod store;
 mod tables;
 pub mod wire;
 
+pub use facts::{MAX_FACTS, MAX_FACTS_OF_CLIENT, MAX_FACTS_OF_FRAME, put_told, told};
 pub use feeds::{MAX_SOURCE_TEXT, MAX_SOURCES};
 pub use metadata::{MAX_LINE, metadata_node};
 pub use metrics::{Counters, Door};
@@ -31,7 +33,7 @@ pub use store::{
     Daemon, Effect, MAX_GUEST_NODES, MAX_GUEST_RULES, MAX_GUESTS, MAX_REQUESTS, MAX_VIEWS, Options, Refusal,
 };
 
-pub use tables::{Follower, Tables};
+pub use tables::{Follower, Heard, Tables};
 
 #[cfg(test)]
 mod tests;

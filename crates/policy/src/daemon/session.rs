@@ -16,6 +16,7 @@ use crate::manager::{Decision, Fault, Node, Requests, Rule, Stage, to_text, told
 use neater_base::WallTime;
 use neater_property::neat::{MAX_JSON, NeatArray, NeatError, read};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// How many rules or nodes one document may hold.
 pub const MAX_BATCH: usize = 1024;
@@ -42,6 +43,8 @@ pub struct Session {
     refusals: Vec<String>,
     /// Lines that came.
     lines: u64,
+    /// The ways of which facts were told here, and until when they count.
+    ways: BTreeMap<(String, String), WallTime>,
 }
 
 impl Session {
@@ -57,6 +60,7 @@ impl Session {
             closed: false,
             refusals: Vec::new(),
             lines: 0,
+            ways: BTreeMap::new(),
         }
     }
 
@@ -258,6 +262,18 @@ impl Session {
                 let node = wire::node(frame.payload, now).map_err(malformed)?;
                 daemon.put_nodes(self.user, vec![node], now).map_err(|e| e.to_string())?;
                 wire::frame(&mut self.output, Kind::Done, frame.id, |_| ());
+            }
+            (Door::Cib, Kind::Seen) => {
+                let facts = super::facts::told(frame.payload, now).map_err(malformed)?;
+                daemon.learn(self.user, facts, &mut self.ways, now)?;
+                wire::frame(&mut self.output, Kind::Done, frame.id, |_| ());
+            }
+            (Door::Requests, Kind::News) => {
+                let known = frame.payload.try_into().map_err(|_| malformed(Malformed::Value))?;
+                let known = u64::from_le_bytes(known);
+                wire::frame(&mut self.output, Kind::Facts, frame.id, |out| {
+                    daemon.put_facts(self.user, known, out, now)
+                });
             }
             (Door::Cib, Kind::Forget) => {
                 let uid = wire::forget(frame.payload).map_err(malformed)?;

@@ -10,6 +10,7 @@ use neater_base::WallTime;
 use neater_base::net::{Interface, InterfaceKind};
 use neater_property::Fingerprint;
 use neater_property::neat::{NeatArray, NeatMultiArray, NeatProperty, NeatValue};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// What the uids of these nodes begin with.
@@ -154,6 +155,31 @@ fn node(interface: &Interface, more: Vec<NeatProperty>, route: f64, meant: impl 
     })
 }
 
+/// The nodes of this host's networks.
+#[derive(Debug, Default)]
+pub(super) struct Networks {
+    wanted: Vec<Node>,
+    /// The uids of those that are in the base: nobody else changes these.
+    set: BTreeSet<String>,
+}
+
+impl Networks {
+    /// Whether this node of the base is one of these.
+    pub(super) fn own(&self, uid: &str) -> bool {
+        self.set.contains(uid)
+    }
+
+    /// The nodes of interfaces, of which a program knows itself.
+    pub(super) fn interfaces(&self) -> BTreeSet<String> {
+        self.set.iter().filter(|uid| uid.starts_with(PREFIX)).cloned().collect()
+    }
+
+    /// Lets go of nodes in whose place others stand.
+    pub(super) fn give_way(&mut self, to: impl Fn(&str) -> bool) {
+        self.set.retain(|uid| !to(uid));
+    }
+}
+
 impl Daemon {
     /// Takes the interfaces of this host as they are now, in place of those it was given before. What has not changed
     /// stays, so that decisions that do not depend on a change stay, too.
@@ -163,25 +189,31 @@ impl Daemon {
 
     /// The same with the provisioning domains that are known ([`Domains::provisioned`](crate::pvd::Domains::provisioned)).
     pub fn set_networks(&mut self, interfaces: &[Interface], domains: &[Provisioned], now: WallTime) {
-        let nodes = network_nodes(interfaces, domains);
-        let ours = |uid: &str| uid.starts_with(PREFIX) || uid.starts_with(DOMAIN_PREFIX);
-        let gone: Vec<String> = self
-            .base()
-            .cib()
-            .nodes()
-            .filter(|held| ours(&held.uid) && !nodes.iter().any(|n| n.uid == held.uid))
-            .map(|held| held.uid.clone())
-            .collect();
+        self.networks.wanted = network_nodes(interfaces, domains);
+        self.settle_networks(now);
+    }
+
+    /// Sees to it that the nodes of the networks are in the base. A node of that name that somebody else has put there stays,
+    /// and counts instead.
+    pub(super) fn settle_networks(&mut self, now: WallTime) {
+        let networks = core::mem::take(&mut self.networks);
+        let (nodes, mut set) = (networks.wanted, networks.set);
+        let gone: Vec<String> = set.iter().filter(|uid| !nodes.iter().any(|n| n.uid == **uid)).cloned().collect();
         for uid in gone {
+            set.remove(&uid);
             // It was there a moment ago.
-            let _ = self.remove_node(self.owner(), &uid);
+            let _ = self.remove_base(&uid);
         }
+        let others =
+            |node: &Node| !set.contains(&node.uid) && self.base().cib().get(&node.uid).is_some_and(|n| n.counts(now));
+        let ours: Vec<&Node> = nodes.iter().filter(|node| !others(node)).collect();
         let changed: Vec<Node> =
-            nodes.into_iter().filter(|node| self.base().cib().get(&node.uid) != Some(node)).collect();
+            ours.iter().filter(|node| self.base().cib().get(&node.uid) != Some(node)).map(|n| (*n).clone()).collect();
+        let set = ours.iter().map(|node| node.uid.clone()).collect();
         if !changed.is_empty() {
-            // The daemon's own user may say anything.
-            let _ = self.put_nodes(self.owner(), changed, now);
+            self.put_base(changed, now);
         }
+        self.networks = Networks { wanted: nodes, set };
     }
 }
 
@@ -212,6 +244,44 @@ mod tests {
             default_v4: name == "wwan0",
             default_v6: false,
         }
+    }
+
+    #[test]
+    fn what_others_call_like_an_interface_stays_and_what_is_the_systems_nobody_takes() {
+        use crate::manager::SourceFile;
+        let mut d = Daemon::new(Options { limits: Limits::default(), owner: 500, ready: false, keeps_rules: false });
+        let mut all = vec![interface("eth0", InterfaceKind::Wired, &["192.0.2.1"])];
+        let node = |uid: &str| {
+            let text =
+                format!(r#"{{"uid": "{uid}", "root": true, "expire": -1, "properties": {{"x": {{"value": 1}}}}}}"#);
+            Node::from_json(serde_json::from_str(&text).expect("JSON"), "", &text, NOW).expect("a node").0
+        };
+        for uid in ["interface-of-mine", "pvd-of-mine", "interface-wlan0"] {
+            assert_eq!(d.put_nodes(500, vec![node(uid)], NOW), Ok(()));
+        }
+        d.set_interfaces(&all, NOW);
+        all.push(interface("wlan0", InterfaceKind::WiFi, &["198.51.100.9"]));
+        d.set_interfaces(&all, NOW);
+        for uid in ["interface-of-mine", "pvd-of-mine", "interface-wlan0"] {
+            assert_eq!(d.base().cib().get(uid), Some(&node(uid)), "{uid} is somebody's");
+        }
+        for user in [0, 500, 1000] {
+            assert_eq!(d.put_nodes(user, vec![node("interface-eth0")], NOW), Err(super::super::Refusal::NotYours));
+            assert_eq!(d.remove_node(user, "interface-eth0"), Err(super::super::Refusal::NotYours));
+        }
+        assert_eq!(d.remove_node(500, "interface-wlan0"), Ok(()));
+        d.set_interfaces(&all, NOW);
+        assert!(d.base().cib().get("interface-wlan0").is_some_and(|n| *n != node("interface-wlan0")), "the system's");
+
+        // An administrator's file counts more, for as long as it is there.
+        let text = node("interface-eth0").to_json().to_string();
+        d.load(&[], &[SourceFile { name: "eth0.cib", text: &text }], NOW);
+        d.set_interfaces(&all, NOW);
+        assert!(d.base().cib().get("interface-eth0").is_some_and(|n| n.alternatives[0].get("x").is_some()));
+        d.load(&[], &[], NOW);
+        assert!(d.base().cib().get("interface-eth0").is_some_and(|n| n.alternatives[0].get("x").is_none()));
+        d.set_interfaces(&all[1..], NOW);
+        assert!(d.base().cib().get("interface-eth0").is_none());
     }
 
     #[test]

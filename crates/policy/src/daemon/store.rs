@@ -75,7 +75,7 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotYours => f.write_str("this uid belongs to another user: choose another one"),
+            Self::NotYours => f.write_str("this uid belongs to another user, or to the system: choose another one"),
             Self::Unknown => f.write_str("unknown uid"),
             Self::Full => write!(f, "one user may have {MAX_GUEST_RULES} profiles and policies: remove some first"),
             Self::Crowded => write!(f, "{MAX_GUESTS} users have rules or nodes here; no more is taken from others"),
@@ -118,6 +118,10 @@ pub struct Daemon {
     saved: BTreeMap<(Stage, String), String>,
     /// The nodes of each source of one's own, by uid.
     pub(super) sources: BTreeMap<String, BTreeSet<String>>,
+    /// What connections of programs have seen.
+    pub(super) facts: super::facts::Facts,
+    /// The nodes of this host's networks.
+    pub(super) networks: super::sources::Networks,
     /// How often a table may have changed, from 1.
     version: u64,
     /// What happened so far.
@@ -140,6 +144,8 @@ impl Daemon {
             effects: Vec::new(),
             saved: BTreeMap::new(),
             sources: BTreeMap::new(),
+            facts: super::facts::Facts::default(),
+            networks: super::sources::Networks::default(),
             version: 1,
             counters: Counters::default(),
         }
@@ -181,6 +187,9 @@ impl Daemon {
         if report.changed {
             self.version += 1;
             self.forget_views();
+            let loader = &self.loader;
+            self.networks.give_way(|uid| loader.says(FileKind::Cib, uid));
+            self.settle_networks(now);
         }
         self.saved.clear();
         self.counters.loads += 1;
@@ -297,20 +306,14 @@ impl Daemon {
     /// [`Refusal`] when one of the uids is not the user's, or there is no room.
     pub fn put_nodes(&mut self, user: u32, nodes: Vec<Node>, now: WallTime) -> Result<(), Refusal> {
         self.counters.nodes_told += nodes.len() as u64;
-        self.version += 1;
+        if nodes.iter().any(|node| self.networks.own(&node.uid)) {
+            return Err(Refusal::NotYours);
+        }
         if self.is_trusted(user) {
-            for node in nodes {
-                for guest in self.guests.values_mut() {
-                    // What everybody has counts before what one has.
-                    guest.nodes.remove(&node.uid);
-                    if let Some(view) = &mut guest.view {
-                        view.insert_node(node.clone(), now);
-                    }
-                }
-                self.base.insert_node(node, now);
-            }
+            self.put_base(nodes, now);
             return Ok(());
         }
+        self.version += 1;
         if nodes.iter().any(|node| self.base.cib().get(&node.uid).is_some_and(|held| held.counts(now))) {
             return Err(Refusal::NotYours);
         }
@@ -331,17 +334,41 @@ impl Daemon {
         Ok(())
     }
 
+    /// Puts nodes in that count for everybody.
+    pub(super) fn put_base(&mut self, nodes: Vec<Node>, now: WallTime) {
+        self.version += 1;
+        for node in nodes {
+            for guest in self.guests.values_mut() {
+                // What everybody has counts before what one has.
+                guest.nodes.remove(&node.uid);
+                if let Some(view) = &mut guest.view {
+                    view.insert_node(node.clone(), now);
+                }
+            }
+            self.base.insert_node(node, now);
+        }
+    }
+
+    /// Takes a node out that counted for everybody.
+    pub(super) fn remove_base(&mut self, uid: &str) -> Result<(), Refusal> {
+        self.version += 1;
+        self.base.remove_node(uid).ok_or(Refusal::Unknown)?;
+        self.guests.values_mut().filter_map(|g| g.view.as_mut()).for_each(|view| drop(view.remove_node(uid)));
+        Ok(())
+    }
+
     /// Takes a user's node out.
     ///
     /// # Errors
     /// [`Refusal`] when there is none, or it is not the user's.
     pub fn remove_node(&mut self, user: u32, uid: &str) -> Result<(), Refusal> {
-        self.version += 1;
-        if self.is_trusted(user) {
-            self.base.remove_node(uid).ok_or(Refusal::Unknown)?;
-            self.guests.values_mut().filter_map(|g| g.view.as_mut()).for_each(|view| drop(view.remove_node(uid)));
-            return Ok(());
+        if self.networks.own(uid) {
+            return Err(Refusal::NotYours);
         }
+        if self.is_trusted(user) {
+            return self.remove_base(uid);
+        }
+        self.version += 1;
         if let Some(guest) = self.guests.get_mut(&user)
             && guest.nodes.remove(uid).is_some()
         {
@@ -362,11 +389,15 @@ impl Daemon {
             return Err(TooMany);
         }
         self.counters.decisions += 1;
-        let asked = self.counters.decisions;
-        let manager = self.view_for(user, asked, now);
+        let facts = self.put_facts_of(user, requests, now);
+        let manager = self.manager_of(user, now);
         let before = manager.cache_hits();
         let decision = manager.decide(requests, now);
-        self.counters.cached += manager.cache_hits() - before;
+        let hits = manager.cache_hits() - before;
+        self.counters.cached += hits;
+        if facts {
+            self.take_facts(user, now);
+        }
         decision
     }
 
@@ -384,8 +415,8 @@ impl Daemon {
         view.unwrap_or(&mut self.base)
     }
 
-    /// The tables that steer a user, to look at.
-    pub(super) fn view_of(&mut self, user: u32, now: WallTime) -> &Manager {
+    /// The tables that steer a user.
+    pub(super) fn manager_of(&mut self, user: u32, now: WallTime) -> &mut Manager {
         let asked = self.counters.decisions;
         self.view_for(user, asked, now)
     }

@@ -1,13 +1,18 @@
 //! The tables of a daemon for programs that decide themselves: asked for page by page, and given again when they change.
 //!
+//! What connections of others have seen comes the same way, but only what has changed.
+//!
 //! A program that asked the daemon about every connection would wait for it, and share its fate. With the tables it decides
 //! as the daemon would, at its own speed; what the daemon's users say reaches it a moment later. [`Follower`] is the
 //! program's side.
 
+use super::facts;
 use super::store::Daemon;
 use super::wire::{self, Frame, HEAD, Kind, MAX_PAYLOAD, Malformed};
+use crate::advice::Fact;
 use crate::manager::{Manager, Node, Rule, Stage};
 use neater_base::WallTime;
+use std::collections::BTreeSet;
 
 /// How much of a page is filled before the text that is its last.
 const FULL: usize = 64 * 1024;
@@ -18,6 +23,8 @@ const MAX_ITEMS: usize = 100_000;
 const MAX_BYTES: usize = 64 << 20;
 /// The number of the table behind the last one.
 const END: u8 = 3;
+/// How many facts are taken at once: more than there could be.
+const MAX_HEARD: usize = 4 * facts::MAX_FACTS;
 
 /// Profiles, policies and nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -31,13 +38,13 @@ pub struct Tables {
 }
 
 /// The text of entry `at` of a table; `None` behind the last one.
-fn entry(manager: &Manager, table: u8, at: usize) -> Option<Option<String>> {
+fn entry(manager: &Manager, interfaces: &BTreeSet<String>, table: u8, at: usize) -> Option<Option<String>> {
     let rule = |stage| manager.table(stage).rules().get(at).map(|r| Some(r.to_json().to_string()));
     match table {
         0 => rule(Stage::Profile),
         1 => rule(Stage::Policy),
         _ => manager.cib().nodes().nth(at).map(|node| {
-            let own = node.uid.starts_with(super::INTERFACE_PREFIX);
+            let own = interfaces.contains(&node.uid);
             (!own).then(|| node.to_json().to_string())
         }),
     }
@@ -62,9 +69,10 @@ impl Daemon {
         if known == version {
             table = END;
         }
-        let manager = self.view_of(user, now);
+        let interfaces = self.networks.interfaces();
+        let manager = &*self.manager_of(user, now);
         while table < END && page.len() < FULL {
-            match entry(manager, table, at) {
+            match entry(manager, &interfaces, table, at) {
                 None => (table, at) = (table + 1, 0),
                 Some(text) => {
                     at += 1;
@@ -121,6 +129,25 @@ pub struct Follower {
     /// The version that was given last; 0 is none.
     version: u64,
     fetch: Option<Fetch>,
+    /// Up to which change facts are known, and whether an answer about them is awaited.
+    facts: (u64, bool),
+}
+
+/// What a daemon has told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Heard {
+    /// The tables, if they are new.
+    pub tables: Option<Tables>,
+    /// What connections of others have seen.
+    pub facts: Vec<Fact>,
+}
+
+impl Heard {
+    /// Whether it is nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_none() && self.facts.is_empty()
+    }
 }
 
 impl Follower {
@@ -133,7 +160,7 @@ impl Follower {
     /// Whether an answer is awaited.
     #[must_use]
     pub const fn is_asking(&self) -> bool {
-        self.fetch.is_some()
+        self.fetch.is_some() || self.facts.1
     }
 
     /// Asks for what is new, unless an answer is awaited: adds to `out` what is to be sent.
@@ -143,27 +170,48 @@ impl Follower {
             let known = self.version;
             wire::frame(out, Kind::Tables, 0, |out| put_question(out, known, 0, 0));
         }
+        if !self.facts.1 {
+            self.ask_facts(out);
+        }
     }
 
-    /// Takes bytes that came, adds to `out` what is to be sent, and gives the tables if they are whole and new.
+    fn ask_facts(&mut self, out: &mut Vec<u8>) {
+        self.facts.1 = true;
+        let known = self.facts.0;
+        wire::frame(out, Kind::News, 0, |out| out.extend(known.to_le_bytes()));
+    }
+
+    /// Takes bytes that came, adds to `out` what is to be sent, and gives the tables if they are whole and new,
+    /// and what others have seen.
     ///
     /// # Errors
     /// [`Malformed`]: this is no daemon that can be followed, and the connection is of no use any more.
-    pub fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>, now: WallTime) -> Result<Option<Tables>, Malformed> {
+    pub fn receive(&mut self, bytes: &[u8], out: &mut Vec<u8>, now: WallTime) -> Result<Heard, Malformed> {
         if self.input.len() + bytes.len() > 2 * (HEAD + MAX_PAYLOAD) {
             return Err(Malformed::TooMany);
         }
         self.input.extend(bytes);
-        let mut whole = None;
+        let mut heard = Heard::default();
         while let Some(frame) = Frame::first(&self.input)? {
-            if frame.kind != Kind::Page {
-                return Err(Malformed::Kind(frame.kind as u8));
-            }
-            let (length, page) = (frame.len(), frame.payload.to_vec());
+            let (length, kind, payload) = (frame.len(), frame.kind, frame.payload.to_vec());
             self.input.drain(..length);
-            whole = self.page(&page, out, now)?.or(whole);
+            match kind {
+                Kind::Page => heard.tables = self.page(&payload, out, now)?.or(heard.tables),
+                Kind::Facts => {
+                    let (known, more, told) = facts::news(&payload, now)?;
+                    if !self.facts.1 || more && known <= self.facts.0 || heard.facts.len() > MAX_HEARD {
+                        return Err(Malformed::Value);
+                    }
+                    self.facts = (known, false);
+                    heard.facts.extend(told);
+                    if more {
+                        self.ask_facts(out);
+                    }
+                }
+                kind => return Err(Malformed::Kind(kind as u8)),
+            }
         }
-        Ok(whole)
+        Ok(heard)
     }
 
     fn page(&mut self, page: &[u8], out: &mut Vec<u8>, now: WallTime) -> Result<Option<Tables>, Malformed> {
@@ -180,7 +228,9 @@ impl Follower {
         let begun = (fetch.table, fetch.from) != (0, 0);
         if begun && version != fetch.version {
             // They have changed meanwhile: from the beginning.
-            self.ask(out);
+            let known = self.version;
+            wire::frame(out, Kind::Tables, 0, |out| put_question(out, known, 0, 0));
+            self.fetch = Some(Fetch::default());
             return Ok(None);
         }
         fetch.version = version;

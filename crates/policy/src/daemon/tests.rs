@@ -10,6 +10,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+mod facts;
+
 const NOW: WallTime = WallTime(Duration::from_secs(1_800_000_000));
 /// The user the daemon runs as, and two others.
 const OWNER: u32 = 500;
@@ -503,7 +505,7 @@ fn follow(follower: &mut Follower, session: &mut Session, daemon: &mut Daemon) -
         let answer = session.take_output();
         // In pieces, as a stream has them.
         for piece in answer.chunks(1000) {
-            tables = follower.receive(piece, &mut questions, NOW).expect("a page").or(tables);
+            tables = follower.receive(piece, &mut questions, NOW).expect("a page").tables.or(tables);
         }
     }
     assert!(!follower.is_asking());
@@ -550,7 +552,7 @@ fn tables_that_change_on_the_way_are_asked_for_again() {
         if pages == 2 {
             d.remove_rule(0, Stage::Policy, "rule-00000").expect("root may");
         }
-        tables = follower.receive(&session.take_output(), &mut questions, NOW).expect("a page");
+        tables = follower.receive(&session.take_output(), &mut questions, NOW).expect("a page").tables;
     }
     assert!(pages > 3, "{pages}");
     assert_eq!(tables.expect("whole ones").policies.len(), 1999);
@@ -575,7 +577,7 @@ fn a_daemon_that_lies_about_its_tables_is_found_out() {
         follower.ask(&mut out);
         follower.receive(bytes, &mut out, NOW)
     };
-    assert!(hear(&page(5, 3, 0, &[])).expect("empty tables").is_some());
+    assert!(hear(&page(5, 3, 0, &[])).expect("empty tables").tables.is_some());
     assert!(hear(&page(5, 0, 0, &[])).is_err(), "it does not go on");
     assert!(hear(&page(5, 3, 0, &[1, 9, 0, 0, 0, b'{'])).is_err(), "it ends too early");
     assert!(hear(&frame(&[1, 2, 3])).is_err());
@@ -584,7 +586,7 @@ fn a_daemon_that_lies_about_its_tables_is_found_out() {
     let text = b"{\"match\": 7}";
     let mut rest = vec![1, text.len() as u8, 0, 0, 0];
     rest.extend(text);
-    assert_eq!(hear(&page(5, 3, 0, &rest)).expect("a page").expect("tables").policies, []);
+    assert_eq!(hear(&page(5, 3, 0, &rest)).expect("a page").tables.expect("tables").policies, []);
     // Nobody asked.
     assert!(Follower::new().receive(&page(5, 3, 0, &[]), &mut Vec::new(), NOW).is_err());
     let (mut follower, mut out) = (Follower::new(), Vec::new());

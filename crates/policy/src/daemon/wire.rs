@@ -22,9 +22,12 @@
 //! | 2 node | uid (a text); one byte: 1 root, 2 link; seconds to live (4 bytes, 0 for ever); matches: how many (2 bytes), arrays; groups: how many (2 bytes), and for each how many alternatives (2 bytes), arrays |
 //! | 3 forget | uid (a text) of a node |
 //! | 4 tables | the version that is known (8 bytes, 0 for none); a table (1 byte: 0 profiles, 1 policies, 2 nodes); from which entry on (4 bytes) |
+//! | 5 seen | what connections have seen: how many facts (2 bytes), then each: the interface and the other end (texts); one byte: 1 round trip, 2 rate, 4 loss; for each of these a number (s, bit/s, 0 to 1) and for how many seconds it counts (2 bytes); how many outcomes of races (2 bytes), and for each the port (2 bytes), whether it won (1 byte), the transport (a text), seconds (2 bytes) |
+//! | 6 news | up to which change facts are known (8 bytes, 0 for none) |
 //! | 0x81 decision | properties: how many (2 bytes), each once; candidates: how many (2 bytes), and for each the score of evaluated properties and of the others (numbers), how many properties (2 bytes), their places among those above (2 bytes each) |
 //! | 0x82 done | nothing |
 //! | 0x83 page | the version (8 bytes); which table (1 byte, 3 where this is the last page) and entry (4 bytes) come next; then for each entry its table (1 byte), the length of its text (4 bytes) and the text, NEAT's JSON. Nothing but the version where it is the one that is known |
+//! | 0x84 facts | up to which change they go (8 bytes); whether there is more (1 byte); facts as in 5 |
 //! | 0xFF refused | why (the bytes of a text) |
 
 use crate::manager::{Decision, MAX_UID, Node, Ranked, Requests, told, told_key};
@@ -58,20 +61,26 @@ pub enum Kind {
     Forget = 3,
     /// The tables, from somewhere on.
     Tables = 4,
+    /// What connections have seen.
+    Seen = 5,
+    /// What others have seen, from some change on.
+    News = 6,
     /// What was decided.
     Decision = 0x81,
     /// It was done.
     Done = 0x82,
     /// A part of the tables.
     Page = 0x83,
+    /// What connections of others have seen.
+    Facts = 0x84,
     /// It was not done, and why.
     Refused = 0xFF,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Self> {
-        let all = [Self::Decide, Self::Node, Self::Forget, Self::Tables];
-        let answers = [Self::Decision, Self::Done, Self::Page, Self::Refused];
+        let all = [Self::Decide, Self::Node, Self::Forget, Self::Tables, Self::Seen, Self::News];
+        let answers = [Self::Decision, Self::Done, Self::Page, Self::Facts, Self::Refused];
         all.into_iter().chain(answers).find(|k| *k as u8 == byte)
     }
 }
@@ -189,12 +198,12 @@ fn beginning(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
-fn put_count(out: &mut Vec<u8>, n: usize) {
+pub(super) fn put_count(out: &mut Vec<u8>, n: usize) {
     // What is longer does not fit into a frame, and is refused as such.
     out.extend(u16::try_from(n).unwrap_or(u16::MAX).to_le_bytes());
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     let text = beginning(text, usize::from(u16::MAX));
     put_count(out, text.len());
     out.extend(text.as_bytes());
@@ -304,9 +313,21 @@ fn put_told(out: &mut Vec<u8>, ranked: &[Ranked]) {
 }
 
 /// What is left of a payload.
-struct Rest<'a>(&'a [u8]);
+pub(super) struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
+    pub(super) const fn of(payload: &'a [u8]) -> Self {
+        Self(payload)
+    }
+
+    pub(super) fn short(&mut self) -> Result<u16, Malformed> {
+        Ok(u16::from_le_bytes(self.bytes()?))
+    }
+
+    pub(super) fn long(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.bytes()?))
+    }
+
     fn take(&mut self, n: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(n).ok_or(Malformed::Short)?;
         self.0 = rest;
@@ -317,12 +338,12 @@ impl<'a> Rest<'a> {
         self.take(N)?.try_into().map_err(|_| Malformed::Short)
     }
 
-    fn byte(&mut self) -> Result<u8, Malformed> {
+    pub(super) fn byte(&mut self) -> Result<u8, Malformed> {
         Ok(self.bytes::<1>()?[0])
     }
 
     /// A count of things each of which has at least one byte.
-    fn count(&mut self) -> Result<usize, Malformed> {
+    pub(super) fn count(&mut self) -> Result<usize, Malformed> {
         let n = usize::from(u16::from_le_bytes(self.bytes()?));
         if n > self.0.len() { Err(Malformed::Short) } else { Ok(n) }
     }
@@ -331,11 +352,11 @@ impl<'a> Rest<'a> {
         Ok(f64::from_le_bytes(self.bytes()?))
     }
 
-    fn finite(&mut self) -> Result<f64, Malformed> {
+    pub(super) fn finite(&mut self) -> Result<f64, Malformed> {
         Some(self.number()?).filter(|n| n.is_finite()).ok_or(Malformed::Value)
     }
 
-    fn text(&mut self) -> Result<&'a str, Malformed> {
+    pub(super) fn text(&mut self) -> Result<&'a str, Malformed> {
         let length = self.count()?;
         core::str::from_utf8(self.take(length)?).map_err(|_| Malformed::Value)
     }
@@ -391,7 +412,7 @@ impl<'a> Rest<'a> {
         (0..n).map(|_| self.array()).collect()
     }
 
-    fn end(self) -> Result<(), Malformed> {
+    pub(super) fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed::Trailing) }
     }
 }

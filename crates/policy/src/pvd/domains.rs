@@ -23,46 +23,28 @@ const MAX_TRIES: u32 = 5;
 /// No lifetime counts for more than this: a document that never expires would never be looked at again.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// When something ends, by both clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Until {
-    at: Instant,
-    wall: WallTime,
-}
-
-/// The time, by both clocks.
-#[derive(Clone, Copy)]
-struct Now {
-    at: Instant,
-    wall: WallTime,
-}
-
-impl Now {
-    fn after(self, time: Duration) -> Until {
-        let time = time.min(LONGEST);
-        Until { at: self.at + time, wall: WallTime(self.wall.0.saturating_add(time)) }
-    }
-}
+/// Two ends that are no further apart are the same: two clocks never go quite alike.
+const SAME: Duration = Duration::from_secs(1);
 
 /// Things that end.
-type Ending<T> = Vec<(T, Until)>;
+type Ending<T> = Vec<(T, Instant)>;
 
 /// Takes a thing's new lifetime; 0 ends it.
-fn renew<T: PartialEq>(list: &mut Ending<T>, thing: T, seconds: u32, now: Now) {
+fn renew<T: PartialEq>(list: &mut Ending<T>, thing: T, seconds: u32, now: Instant) {
     list.retain(|(held, _)| *held != thing);
     if seconds > 0 && list.len() < MAX_ITEMS {
-        list.push((thing, now.after(Duration::from_secs(seconds.into()))));
+        list.push((thing, now + Duration::from_secs(seconds.into()).min(LONGEST)));
     }
 }
 
-fn last<T>(list: &Ending<T>) -> Option<Until> {
+fn last<T>(list: &Ending<T>) -> Option<Instant> {
     list.iter().map(|(_, until)| *until).max()
 }
 
 /// What is known of a document.
 #[derive(Clone, Debug, Default)]
 struct Document {
-    information: Option<(Information, Until)>,
+    information: Option<(Information, Instant)>,
     /// When it is asked for next; `None` while it is being asked for, or not at all.
     next: Option<Instant>,
     /// The request that is out.
@@ -79,6 +61,8 @@ struct Domain {
     prefixes: Ending<Prefix>,
     dns: Ending<Ipv6Addr>,
     document: Document,
+    /// When it ends by the clock on the wall, as was told last.
+    told: Option<WallTime>,
 }
 
 impl Domain {
@@ -90,28 +74,40 @@ impl Domain {
             prefixes: Vec::new(),
             dns: Vec::new(),
             document: Document::default(),
+            told: None,
         }
     }
 
     /// Until when something beyond the link can be reached through it.
-    fn reach(&self) -> Option<Until> {
+    fn reach(&self) -> Option<Instant> {
         last(&self.routers).max(last(&self.routes))
     }
 
     fn expire(&mut self, now: Instant) {
-        self.routers.retain(|(_, until)| until.at > now);
-        self.routes.retain(|(_, until)| until.at > now);
-        self.prefixes.retain(|(_, until)| until.at > now);
-        self.dns.retain(|(_, until)| until.at > now);
-        if self.document.information.as_ref().is_some_and(|(_, until)| until.at <= now) {
+        self.routers.retain(|(_, until)| *until > now);
+        self.routes.retain(|(_, until)| *until > now);
+        self.prefixes.retain(|(_, until)| *until > now);
+        self.dns.retain(|(_, until)| *until > now);
+        if self.document.information.as_ref().is_some_and(|(_, until)| *until <= now) {
             self.document.information = None;
         }
+    }
+
+    /// When what is told of it ends by the clock on the wall: the same as before, unless something has changed or somebody has
+    /// set that clock.
+    fn ends(&mut self, now: Instant, wall: WallTime) -> Option<WallTime> {
+        let document = self.document.information.as_ref().map(|(_, until)| *until);
+        let until = [self.reach(), document].into_iter().flatten().min().filter(|_| self.reach().is_some())?;
+        let ends = WallTime(wall.0.saturating_add(until.saturating_since(now)));
+        let told = self.told.filter(|told| told.0.abs_diff(ends.0) < SAME).unwrap_or(ends);
+        self.told = Some(told);
+        self.told
     }
 
     /// When [`Domain::expire`] changes something.
     fn next_end(&self) -> Option<Instant> {
         let of_lists = [first(&self.routers), first(&self.routes), first(&self.prefixes), first(&self.dns)];
-        let document = self.document.information.as_ref().map(|(_, until)| until.at);
+        let document = self.document.information.as_ref().map(|(_, until)| *until);
         of_lists.into_iter().chain([document]).flatten().min()
     }
 
@@ -124,7 +120,7 @@ impl Domain {
 }
 
 fn first<T>(list: &Ending<T>) -> Option<Instant> {
-    list.iter().map(|(_, until)| until.at).min()
+    list.iter().map(|(_, until)| *until).min()
 }
 
 /// An interface while it is up: a network that the host is attached to.
@@ -281,7 +277,6 @@ impl Domains {
     pub fn heard(
         &mut self,
         now: Instant,
-        wall: WallTime,
         interface: u32,
         source: Ipv6Addr,
         hop_limit: u8,
@@ -301,7 +296,6 @@ impl Domains {
         if !known && network.domains.len() >= MAX_DOMAINS {
             return Ok(Heard::Full);
         }
-        let now = Now { at: now, wall };
         let domain = network.domains.entry(option.id.clone()).or_insert_with(|| Domain::new(option));
         renew(&mut domain.routers, source, told.effective_header().lifetime.into(), now);
         for c in told.configurations() {
@@ -318,14 +312,14 @@ impl Domains {
         if !option.http {
             *document = Document::default();
         } else if !known || !before.http {
-            document.next = Some(now.at);
+            document.next = Some(now);
         } else if before.sequence != option.sequence {
             // What is out may be what was before.
             let spread = 1 << (10 + u32::from(option.delay));
             let delay = Duration::from_millis(self.rng.below(spread + 1));
-            *document = Document { next: Some(now.at + delay), ..Document::default() };
+            *document = Document { next: Some(now + delay), ..Document::default() };
         }
-        let covers = |(i, _): &(Information, Until)| i.covers(prefixes().map(|p| &p.prefix));
+        let covers = |(i, _): &(Information, Instant)| i.covers(prefixes().map(|p| &p.prefix));
         if document.information.as_ref().is_some_and(|i| !covers(i)) {
             network.fail(&option.id);
         }
@@ -384,7 +378,7 @@ impl Domains {
                     // A new one is asked for in the second half of this one's life, each host at another time (section 4.1).
                     let half = u64::try_from(lifetime.as_nanos() / 2).unwrap_or(u64::MAX);
                     let refresh = now + Duration::from_nanos(half.saturating_add(self.rng.below(half + 1)));
-                    let until = Now { at: now, wall }.after(lifetime);
+                    let until = now + lifetime;
                     domain.document =
                         Document { information: Some((told, until)), next: Some(refresh), ..Document::default() };
                     return Ok(());
@@ -436,16 +430,21 @@ impl Domains {
         self.len() == 0
     }
 
-    /// The domains that the host has addresses of, by interface and name.
+    /// The domains that the host has addresses of, by interface and name. Lifetimes run by the clock that nobody sets; when they
+    /// end by the one on the wall is told as of `wall`.
     #[must_use]
-    pub fn provisioned(&self) -> Vec<Provisioned> {
-        let all = self.networks.values().flat_map(|n| n.domains.values().map(move |d| (n, d)));
-        all.filter_map(|(network, domain)| {
+    pub fn provisioned(&mut self, now: Instant, wall: WallTime) -> Vec<Provisioned> {
+        let all = self.networks.values_mut().flat_map(|network| {
+            let ends: Vec<_> = network.domains.values_mut().map(|d| d.ends(now, wall)).collect();
+            let network = &*network;
+            network.domains.values().zip(ends).map(move |(domain, ends)| (network, domain, ends))
+        });
+        all.filter_map(|(network, domain, expires)| {
+            let expires = expires?;
             let legacy = network.legacy().is_some_and(|id| same_name(id, &domain.option.id));
             let belongs = |a: &IpAddr| domain.holds(*a) || a.is_ipv4() && legacy;
             let addrs = network.interface.addrs.iter().filter(|a| !a.deprecated).map(|a| a.addr).filter(belongs);
             let addrs: Vec<IpAddr> = addrs.collect();
-            let mut expires = domain.reach()?.wall;
             let fixed =
                 |key: &str, value: NeatValue| NeatProperty::new(key, value).with_precedence(NeatProperty::IMMUTABLE);
             let texts = |all: Vec<String>| NeatValue::set(all.into_iter().map(NeatValue::Text)).ok();
@@ -454,9 +453,8 @@ impl Domains {
             properties.extend(prefixes.map(|p| NeatProperty::new("pvd_prefixes", p)));
             let servers = texts(domain.dns.iter().map(|(s, _)| s.to_string()).collect());
             properties.extend(servers.map(|s| NeatProperty::new("pvd_dns_servers", s)));
-            if let Some((told, until)) = &domain.document.information {
+            if let Some((told, _)) = &domain.document.information {
                 properties.extend(told.properties.iter().cloned());
-                expires = expires.min(until.wall);
             }
             let (id, interface) = (domain.option.id.clone(), network.interface.name.clone());
             (!addrs.is_empty()).then_some(Provisioned { id, interface, addrs, properties, expires })

@@ -39,7 +39,7 @@ pub struct Information {
 }
 
 /// What RFC 4343 calls the same name.
-pub(super) fn same_name(a: &str, b: &str) -> bool {
+pub(crate) fn same_name(a: &str, b: &str) -> bool {
     a.trim_end_matches('.').eq_ignore_ascii_case(b.trim_end_matches('.'))
 }
 

@@ -18,6 +18,7 @@ pub use advertisement::{
     Advertisement, BadAdvertisement, Configuration, Header, MAX_ITEMS, Prefix, PrefixInfo, PvdOption,
 };
 pub use domains::{Domains, Failure, Fetch, Heard, MAX_DOMAINS, Provisioned};
+pub(crate) use information::same_name;
 pub use information::{Information, MAX_DOCUMENT, MEDIA_TYPE};
 
 #[cfg(test)]

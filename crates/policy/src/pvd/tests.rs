@@ -234,7 +234,7 @@ impl Host {
 
     fn hear(&mut self, ms: u64, said: &Advertisement) -> Heard {
         let now = self.at(ms);
-        self.domains.heard(now, Self::wall(ms), 3, addr(ROUTER), 255, &said.to_bytes()).expect("sound")
+        self.domains.heard(now, 3, addr(ROUTER), 255, &said.to_bytes()).expect("sound")
     }
 
     fn answer(&mut self, ms: u64, ticket: u64, text: &str) -> Result<(), String> {
@@ -242,8 +242,13 @@ impl Host {
         self.domains.fetched(now, Self::wall(ms), ticket, Ok(text.as_bytes().to_vec()))
     }
 
-    fn told(&self, key: &str) -> Option<NeatValue> {
-        let all = self.domains.provisioned();
+    fn provisioned(&mut self, ms: u64) -> Vec<Provisioned> {
+        let now = self.at(ms);
+        self.domains.provisioned(now, Self::wall(ms))
+    }
+
+    fn told(&mut self, key: &str) -> Option<NeatValue> {
+        let all = self.provisioned(0);
         all.first()?.properties.iter().find(|p| p.key == key).map(|p| p.value.clone())
     }
 }
@@ -266,7 +271,7 @@ fn a_domain_is_known_from_its_advertisement_to_the_end_of_its_lifetime() {
     let mut host = Host::new();
     assert_eq!(host.hear(0, &full()), Heard::New);
     assert_eq!(host.hear(10, &full()), Heard::Known);
-    let all = host.domains.provisioned();
+    let all = host.provisioned(10);
     let addrs: Vec<String> = all[0].addrs.iter().map(ToString::to_string).collect();
     assert_eq!(addrs, ["2001:db8:1::7", "2001:db8:2::7", "192.0.2.7"], "both prefixes, and IPv4 by the L flag");
     assert_eq!(host.told("pvd"), Some("a.example".into()));
@@ -296,14 +301,14 @@ fn an_address_belongs_to_the_domain_that_told_its_prefix_last() {
     host.hear(0, &full());
     let other = with_option(|p| p.id = "b.example".into());
     host.hear(5, &other);
-    let all = host.domains.provisioned();
+    let all = host.provisioned(5);
     assert_eq!(all.len(), 1, "a.example has no address left");
     assert_eq!(all[0].id, "b.example");
     // Two that claim the addresses of IPv4 get none.
     assert!(all[0].addrs.iter().all(|a| a.is_ipv6()), "{:?}", all[0].addrs);
     let implicit = Advertisement { pvd: None, ..full() };
     assert_eq!(host.hear(6, &implicit), Heard::NoDomain);
-    assert_eq!(host.domains.provisioned()[0].addrs.len(), 1, "one prefix is nobody's now");
+    assert_eq!(host.provisioned(6)[0].addrs.len(), 1, "one prefix is nobody's now");
 }
 
 #[test]
@@ -316,7 +321,7 @@ fn the_document_counts_until_it_expires_or_its_sequence_number_changes() {
     assert_eq!(host.domains.poll_fetch(host.at(0)), None);
     host.answer(100, fetch.ticket, &document(r#", "vendor-neater": {"latency": 9}"#)).expect("taken");
     assert_eq!(host.told("latency"), Some(NeatValue::Number(9.0)));
-    assert_eq!(host.domains.provisioned()[0].expires, WallTime(WALL.0 + Duration::from_millis(1_600_000)));
+    assert_eq!(host.provisioned(100)[0].expires, WallTime(WALL.0 + Duration::from_millis(1_600_000)));
     // A sequence number that changed: nothing counts until the new document is there, which is asked for in 2^11 ms at most.
     let changed = with_option(|p| p.sequence = 4);
     host.hear(20_000, &changed);
@@ -427,4 +432,22 @@ fn a_network_that_tells_of_many_domains_makes_few_requests() {
         host.hear(60_000, &with_option(|p| p.id = format!("e{i}.example")));
     }
     assert_eq!(host.domains.len(), MAX_DOMAINS);
+}
+
+#[test]
+fn whoever_sets_the_clock_on_the_wall_ends_no_domain_and_drift_is_no_news() {
+    let mut host = Host::new();
+    host.hear(0, &full());
+    let before = host.provisioned(0)[0].expires;
+    // The clocks of a host drift apart by less than a second before anybody is told.
+    let drifted = WallTime(Host::wall(1000).0 + Duration::from_millis(300));
+    assert_eq!(host.domains.provisioned(host.at(1000), drifted)[0].expires, before);
+    // A day forward, and back again.
+    for wall in [WallTime(Host::wall(2000).0 + Duration::from_secs(86_400)), Host::wall(2000)] {
+        let told = host.domains.provisioned(host.at(2000), wall);
+        assert_eq!(told[0].expires, WallTime(wall.0 + Duration::from_secs(1598)), "what is left of its life");
+    }
+    let at = host.at(1_600_000);
+    host.domains.handle_timeout(at);
+    assert!(host.domains.is_empty());
 }

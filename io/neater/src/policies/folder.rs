@@ -4,6 +4,7 @@ use neater_policy::manager::{FileKind, MAX_FILES};
 use neater_property::neat::MAX_JSON;
 use std::fs::Metadata;
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// How deep the folders of a CIB are followed.
@@ -20,13 +21,23 @@ pub struct Listed {
     pub metadata: Metadata,
 }
 
+/// Opens a file to be read, and nothing else: whoever opens a pipe waits for somebody who writes, and what lay there when it
+/// was looked at may be another thing when it is opened.
+///
+/// # Errors
+/// It cannot be opened, or is no file.
+pub fn open(path: &Path) -> io::Result<std::fs::File> {
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is no file")) }
+}
+
 /// A text file of a size that a reader takes; of a longer one, so much that the reader refuses it.
 ///
 /// # Errors
 /// It cannot be read, or is no text.
 pub fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    std::fs::File::open(path)?.take(MAX_JSON as u64 + 1).read_to_string(&mut text)?;
+    open(path)?.take(MAX_JSON as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -61,4 +72,23 @@ pub fn list(dir: &Path, deep: bool) -> io::Result<Vec<Listed>> {
         }
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_keeps_nobody_waiting() {
+        let path = std::env::temp_dir().join(format!("neater-folder-{}.policy", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert_eq!(read(&path).unwrap_err().to_string(), "it is no file");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "{}").unwrap();
+        assert_eq!(read(&path).unwrap(), "{}");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(read(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(read(&std::env::temp_dir()).is_err());
+    }
 }

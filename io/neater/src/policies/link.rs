@@ -5,10 +5,10 @@
 //! cannot stall a connection: what was said last goes on to count, as long as it says so itself. Only a manager of root's or of this user's is believed.
 
 use neater_base::WallTime;
-use neater_policy::daemon::{Follower, Tables};
+use neater_policy::daemon::{Follower, Heard};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -22,7 +22,7 @@ const BEGINNING: Duration = Duration::from_millis(100);
 /// How often the manager is asked for what is new.
 const REST: Duration = Duration::from_secs(1);
 /// How often one that is not there is looked for.
-const ABSENT: Duration = Duration::from_secs(5);
+pub(super) const ABSENT: Duration = Duration::from_secs(5);
 
 /// A manager that runs, or did.
 #[derive(Debug)]
@@ -43,12 +43,12 @@ fn socket() -> Option<PathBuf> {
     [own, Some(PathBuf::from(SYSTEM))].into_iter().flatten().find(|p| p.exists())
 }
 
-fn wall() -> WallTime {
+pub(super) fn wall() -> WallTime {
     WallTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
 /// Connects at once or not at all, to root or to this user.
-fn connect(path: &Path) -> io::Result<UnixStream> {
+pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::connect(&fd, &SocketAddrUnix::new(path)?)?;
@@ -57,6 +57,11 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
         return Err(io::Error::new(ErrorKind::PermissionDenied, format!("it is user {}'s", peer.as_raw())));
     }
     Ok(UnixStream::from(fd))
+}
+
+/// Writes without a signal to the program if nobody is there any more.
+pub(super) fn send(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
+    Ok(rustix::net::send(stream, bytes, rustix::net::SendFlags::NOSIGNAL)?)
 }
 
 impl Link {
@@ -70,25 +75,33 @@ impl Link {
         Self { path, stream: None, follower: Follower::new(), unsent: Vec::new(), next: Instant::now() }
     }
 
-    /// The tables, if they come within [`BEGINNING`].
-    pub(super) fn begin(&mut self) -> Option<Tables> {
+    /// Where the manager's socket is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the manager says within [`BEGINNING`].
+    pub(super) fn begin(&mut self) -> Heard {
         let until = Instant::now() + BEGINNING;
+        let mut heard = Heard::default();
         loop {
-            if let Some(tables) = self.poll() {
-                return Some(tables);
-            }
+            let more = self.poll();
+            heard.tables = more.tables.or(heard.tables);
+            heard.facts.extend(more.facts);
             let left = until.saturating_duration_since(Instant::now());
-            let stream = self.stream.as_ref().filter(|_| self.follower.is_asking() && !left.is_zero())?;
+            let Some(stream) = self.stream.as_ref().filter(|_| self.follower.is_asking() && !left.is_zero()) else {
+                return heard;
+            };
             let wanted = if self.unsent.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
             let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
             if rustix::event::poll(&mut [PollFd::new(stream, wanted)], Some(&timeout)).is_err() {
-                return None;
+                return heard;
             }
         }
     }
 
     /// Asks for what is new if it is time to, takes what has come, and never waits.
-    pub(super) fn poll(&mut self) -> Option<Tables> {
+    pub(super) fn poll(&mut self) -> Heard {
         let now = Instant::now();
         if now >= self.next {
             self.next = now + REST;
@@ -102,28 +115,28 @@ impl Link {
                     Err(e) => {
                         tracing::debug!(target: "neater::policy", "no policy manager at {}: {e}", self.path.display());
                         self.next = now + ABSENT;
-                        return None;
+                        return Heard::default();
                     }
                 }
             }
             self.follower.ask(&mut self.unsent);
         }
         match self.exchange() {
-            Ok(tables) => tables,
+            Ok(heard) => heard,
             Err(e) => {
                 tracing::debug!(target: "neater::policy", "the policy manager at {}: {e}", self.path.display());
                 self.stream = None;
-                None
+                Heard::default()
             }
         }
     }
 
-    fn exchange(&mut self) -> io::Result<Option<Tables>> {
-        let Some(stream) = &mut self.stream else { return Ok(None) };
-        let (mut tables, mut piece) = (None, [0; 16 * 1024]);
+    fn exchange(&mut self) -> io::Result<Heard> {
+        let Some(stream) = &mut self.stream else { return Ok(Heard::default()) };
+        let (mut heard, mut piece) = (Heard::default(), [0; 16 * 1024]);
         loop {
             while !self.unsent.is_empty() {
-                match stream.write(&self.unsent) {
+                match send(stream, &self.unsent) {
                     Ok(n) => drop(self.unsent.drain(..n)),
                     Err(e) if e.kind() == ErrorKind::WouldBlock => break,
                     Err(e) => return Err(e),
@@ -132,10 +145,12 @@ impl Link {
             match stream.read(&mut piece) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(n) => {
-                    let heard = self.follower.receive(&piece[..n], &mut self.unsent, wall());
-                    tables = heard.map_err(io::Error::other)?.or(tables);
+                    let more =
+                        self.follower.receive(&piece[..n], &mut self.unsent, wall()).map_err(io::Error::other)?;
+                    heard.tables = more.tables.or(heard.tables);
+                    heard.facts.extend(more.facts);
                 }
-                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(tables),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(heard),
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
@@ -146,6 +161,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::os::unix::net::UnixListener;
 
     fn place(name: &str) -> PathBuf {
@@ -158,16 +174,16 @@ mod tests {
         let listener = UnixListener::bind(&path).unwrap();
         let mut link = Link::to(path.clone());
         let began = Instant::now();
-        assert_eq!(link.begin(), None);
+        assert!(link.begin().is_empty());
         assert!(began.elapsed() >= BEGINNING && began.elapsed() < BEGINNING * 5, "{:?}", began.elapsed());
         let began = Instant::now();
         for _ in 0..100 {
-            assert_eq!(link.poll(), None);
+            assert!(link.poll().is_empty());
         }
         assert!(began.elapsed() < BEGINNING, "{:?}", began.elapsed());
         drop(listener);
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(Link::to(path).begin(), None, "nobody is there");
+        assert!(Link::to(path).begin().is_empty(), "nobody is there");
     }
 
     #[test]
@@ -179,7 +195,7 @@ mod tests {
             stream.write_all(b"[{\"transport\"").unwrap();
         });
         let mut link = Link::to(path.clone());
-        assert_eq!(link.begin(), None);
+        assert!(link.begin().is_empty());
         assert!(link.stream.is_none());
         talker.join().unwrap();
         std::fs::remove_file(&path).unwrap();

@@ -8,11 +8,13 @@
 
 pub mod folder;
 mod link;
+mod teller;
 
 use crate::Neater;
 use link::Link;
 use neater_engine::{RemoteEndpoint, Request, Stack};
 use neater_policy::advice::{Adviser, Denied, Place, Story};
+use neater_policy::daemon::Heard;
 use neater_policy::manager::{Fault, FileKind, READY, SourceFile, Stage, line_of};
 use std::collections::BTreeMap;
 use std::io;
@@ -20,6 +22,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use teller::{Ready, Teller};
 
 /// The variable that names folders, with `:` between them; empty, there are none.
 pub const VARIABLE: &str = "NEATER_POLICY";
@@ -97,6 +100,8 @@ pub(crate) struct Watch {
     faults: Vec<Fault>,
     /// A manager that runs.
     link: Option<Link>,
+    /// What tells it of what connections have seen.
+    teller: Option<Teller>,
 }
 
 /// The texts of all files by the names under which the adviser knows them: the folder's number, and the name within it.
@@ -111,7 +116,8 @@ impl Watch {
     pub(crate) fn begin(whence: Whence) -> io::Result<Option<Self>> {
         let link = if matches!(whence, Whence::Usual) { Link::find() } else { None };
         let folders = whence.folders()?;
-        let begin = Self { folders, seen: BTreeMap::new(), next: Instant::now(), faults: Vec::new(), link };
+        let teller = link.as_ref().map(|link| Teller::beside(link.path()));
+        let begin = Self { folders, seen: BTreeMap::new(), next: Instant::now(), faults: Vec::new(), link, teller };
         Ok((!begin.folders.is_empty() || begin.link.is_some()).then_some(begin))
     }
 
@@ -246,8 +252,9 @@ impl Neater {
     /// Begins to follow the policies of these folders.
     pub(crate) fn follow(&self, mut watch: Watch, app: &str) {
         self.handle.with(|s| s.engine.set_adviser(Some(Adviser::new()), app));
-        if let Some(tables) = watch.link.as_mut().and_then(Link::begin) {
-            self.handle.with(|s| s.engine.share_policies(tables));
+        if let Some(link) = &mut watch.link {
+            let heard = link.begin();
+            share(&self.handle, heard);
         }
         // Whoever is first has made the engine.
         let _ = self.handle.policies.set(Mutex::new(watch));
@@ -302,8 +309,8 @@ pub(crate) fn look(shared: &crate::shared::Shared) {
     let Some(watch) = shared.policies.get() else { return };
     // Somebody else is looking already.
     let Ok(mut watch) = watch.try_lock() else { return };
-    if let Some(tables) = watch.link.as_mut().and_then(Link::poll) {
-        shared.with(|s| s.engine.share_policies(tables));
+    if let Some(link) = &mut watch.link {
+        share(shared, link.poll());
     }
     let Some(texts) = watch.changed() else { return };
     let (pib, cib) = (Texts::sources(&texts.pib), Texts::sources(&texts.cib));
@@ -315,6 +322,47 @@ pub(crate) fn look(shared: &crate::shared::Shared) {
         tracing::warn!(target: "neater::policy", "{fault}");
     }
     watch.faults = report.faults;
+}
+
+/// Gives the engine what a manager has told.
+fn share(shared: &crate::shared::Shared, heard: Heard) {
+    if heard.is_empty() {
+        return;
+    }
+    shared.with(|s| {
+        if let Some(tables) = heard.tables {
+            s.engine.share_policies(tables);
+        }
+        s.engine.share_facts(heard.facts);
+    });
+}
+
+/// Tells the manager that runs here, if one does, what connections of this program have seen. It never waits, and what the
+/// manager does not take now it is told later.
+#[cold]
+pub(crate) fn tell(shared: &crate::shared::Shared) {
+    let Some(watch) = shared.policies.get() else { return };
+    let Ok(mut watch) = watch.try_lock() else { return };
+    if shared.is_forked() {
+        // The connection is the parent's.
+        return;
+    }
+    match watch.teller.as_mut().map(Teller::is_ready) {
+        // There is nobody to tell.
+        None | Some(Ready::Absent) => drop(shared.with(|s| s.engine.take_facts())),
+        Some(Ready::Busy) => shared.with(|s| s.engine.hold_facts()),
+        Some(ready) => {
+            let facts = shared.with(|s| {
+                if matches!(ready, Ready::Anew) {
+                    s.engine.tell_facts_again();
+                }
+                s.engine.take_facts()
+            });
+            if let Some(teller) = &mut watch.teller {
+                teller.tell(&facts);
+            }
+        }
+    }
 }
 
 /// What policies call this program where it does not say: the name of its file.

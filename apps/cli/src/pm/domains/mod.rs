@@ -24,6 +24,8 @@ use tokio::sync::mpsc;
 /// How often the routers of an interface that came up are asked, and how long after one another (RFC 4861 section 10:
 /// `MAX_RTR_SOLICITATIONS` and `RTR_SOLICITATION_INTERVAL`).
 const SOLICITATIONS: (u32, Duration) = (3, Duration::from_secs(4));
+/// How often the clock on the wall is looked at, while there are domains.
+const LOOK: Duration = Duration::from_secs(2);
 /// Messages that are taken in one turn; the rest waits.
 const MESSAGES: usize = 64;
 /// Answers that may wait.
@@ -112,7 +114,10 @@ impl Listener {
 
     /// Waits until there is something to do: a message, an answer, or the time has come.
     pub(super) async fn next(&mut self, time: Instant) {
-        let wait = self.due().map(|at| at.saturating_since(time));
+        // Who sets the clock on the wall tells nobody: it is looked at where anything ends by it.
+        let look = (!self.domains.is_empty()).then_some(LOOK);
+        let due = self.due().map(|at| at.saturating_since(time));
+        let wait = due.into_iter().chain(look).min();
         let sleep = async {
             match wait {
                 Some(wait) => tokio::time::sleep(wait).await,
@@ -134,7 +139,7 @@ impl Listener {
     pub(super) fn turn(&mut self, time: Instant, wall: WallTime, shared: &Arc<Shared>) -> Vec<Provisioned> {
         self.solicit(time);
         if std::mem::take(&mut self.readable) {
-            self.hear(time, wall, shared);
+            self.hear(time, shared);
         }
         while let Some((ticket, answer)) = self.arrived.take().or_else(|| self.answers.try_recv().ok()) {
             if let Err(why) = self.domains.fetched(time, wall, ticket, answer) {
@@ -145,7 +150,7 @@ impl Listener {
         while let Some(fetch) = self.domains.poll_fetch(time) {
             self.ask(fetch, shared);
         }
-        let domains = self.domains.provisioned();
+        let domains = self.domains.provisioned(time, wall);
         let alike = |(a, b): (&Provisioned, &Provisioned)| {
             (&a.id, &a.interface, &a.addrs, &a.properties) == (&b.id, &b.interface, &b.addrs, &b.properties)
         };
@@ -171,7 +176,7 @@ impl Listener {
         }
     }
 
-    fn hear(&mut self, time: Instant, wall: WallTime, shared: &Shared) {
+    fn hear(&mut self, time: Instant, shared: &Shared) {
         for _ in 0..MESSAGES {
             let received = self.socket.get_ref().receive(&mut self.buffer);
             let (message, from) = match received {
@@ -186,7 +191,7 @@ impl Listener {
                     return;
                 }
             };
-            match self.domains.heard(time, wall, from.interface, from.source, from.hop_limit, message) {
+            match self.domains.heard(time, from.interface, from.source, from.hop_limit, message) {
                 Ok(Heard::New | Heard::Known) => {
                     // The routers have been heard.
                     self.asking.insert(from.interface, (0, None));
