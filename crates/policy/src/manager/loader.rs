@@ -71,8 +71,8 @@ fn ending(name: &str) -> Option<&str> {
 /// What a file said when it was last understood.
 #[derive(Clone, Debug)]
 enum Item {
-    Rule(Rule),
-    Node(Node),
+    Rule(Box<Rule>),
+    Node(Box<Node>),
 }
 
 #[derive(Clone, Debug)]
@@ -216,12 +216,12 @@ impl Loader {
         for ((kind, _), loaded) in &self.files {
             let uid = match &loaded.item {
                 Item::Rule(rule) => {
-                    if *kind == FileKind::Profile { &mut profiles } else { &mut policies }.push(rule.clone());
+                    if *kind == FileKind::Profile { &mut profiles } else { &mut policies }.push((**rule).clone());
                     rule.uid.clone()
                 }
                 Item::Node(node) => {
                     if node.counts(now) {
-                        cib.insert(node.clone());
+                        cib.insert((**node).clone());
                     }
                     node.uid.clone()
                 }
@@ -236,11 +236,11 @@ fn read(kind: FileKind, file: &SourceFile<'_>, now: WallTime) -> Result<(Item, V
     Ok(match kind {
         FileKind::Profile | FileKind::Policy => {
             let (rule, warnings) = Rule::from_text(file.name, file.text)?;
-            (Item::Rule(rule), warnings)
+            (Item::Rule(Box::new(rule)), warnings)
         }
         FileKind::Cib => {
             let (node, warnings) = Node::from_text(file.name, file.text, now)?;
-            (Item::Node(node), warnings)
+            (Item::Node(Box::new(node)), warnings)
         }
     })
 }

@@ -41,12 +41,13 @@ impl Table {
 impl FromIterator<Rule> for Table {
     /// Of several rules of one uid, the last one counts.
     fn from_iter<I: IntoIterator<Item = Rule>>(rules: I) -> Self {
-        let mut last = std::collections::BTreeMap::new();
-        for (i, rule) in rules.into_iter().enumerate() {
-            last.insert(rule.uid.clone(), (i, rule));
-        }
-        let mut rules: Vec<(usize, Rule)> = last.into_values().collect();
-        rules.sort_by_key(|(i, rule)| (rule.priority, *i));
-        Self { rules: rules.into_iter().map(|(_, rule)| rule).collect() }
+        let mut rules: Vec<Rule> = rules.into_iter().collect();
+        let mut seen = std::collections::BTreeSet::new();
+        let mut counts: Vec<bool> = rules.iter().rev().map(|rule| seen.insert(rule.uid.as_str())).collect();
+        // The rules stay where they are, of which there may be many.
+        rules.retain(|_| counts.pop().unwrap_or_default());
+        rules.shrink_to_fit();
+        rules.sort_by_key(|rule| rule.priority);
+        Self { rules }
     }
 }

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 /// How deep the folders of a CIB are followed.
 const MAX_DEPTH: usize = 16;
 
+/// How long most files are not, in bytes.
+const USUAL: usize = 4096;
+
 /// A file of a folder.
 #[derive(Debug)]
 pub struct Listed {
@@ -36,8 +39,10 @@ pub fn open(path: &Path) -> io::Result<std::fs::File> {
 /// # Errors
 /// It cannot be read, or is no text.
 pub fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
+    // Most are much shorter: one call reads them, and one finds their end.
+    let mut text = String::with_capacity(USUAL);
     open(path)?.take(MAX_JSON as u64 + 1).read_to_string(&mut text)?;
+    text.shrink_to_fit();
     Ok(text)
 }
 

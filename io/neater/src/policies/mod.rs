@@ -17,6 +17,7 @@ use neater_policy::advice::{Adviser, Denied, Place, Story};
 use neater_policy::daemon::Heard;
 use neater_policy::manager::{Fault, FileKind, READY, SourceFile, Stage, line_of};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -95,7 +96,8 @@ type Stamp = (u64, i64, i64, u64);
 #[derive(Debug)]
 pub(crate) struct Watch {
     folders: Vec<PathBuf>,
-    seen: BTreeMap<PathBuf, Stamp>,
+    /// By path, as bytes: paths take long to compare.
+    seen: BTreeMap<OsString, Stamp>,
     next: Instant,
     faults: Vec<Fault>,
     /// A manager that runs.
@@ -145,7 +147,8 @@ impl Watch {
             }
         }
         let stamp = |m: &std::fs::Metadata| (m.len(), m.mtime(), m.mtime_nsec(), m.ino());
-        let seen: BTreeMap<PathBuf, Stamp> = listed.iter().map(|(_, f)| (f.path.clone(), stamp(&f.metadata))).collect();
+        let path = |f: &folder::Listed| f.path.clone().into_os_string();
+        let seen: BTreeMap<OsString, Stamp> = listed.iter().map(|(_, f)| (path(f), stamp(&f.metadata))).collect();
         if seen == self.seen {
             return None;
         }

@@ -102,8 +102,9 @@ pub(super) struct Scratch {
 struct Lane {
     /// What single rules add, in order.
     steps: Vec<Step>,
-    /// What groups of them add, in order.
+    /// What groups of them add, in order; of a single group, where that stands.
     grouped: Vec<Step>,
+    group: Option<(usize, usize)>,
 }
 
 /// A group of policies that fires on these candidates.
@@ -328,38 +329,54 @@ impl Block {
     /// Adds what has waited, in order, of rules before `end`. It changes keys that no rule of the table reads, so that it
     /// comes to the same whenever it is done.
     fn settle(&mut self, index: &Index, end: RuleId, interner: &mut Interner, scratch: &mut Scratch) {
-        let Scratch { lanes, waiting, firing, .. } = scratch;
-        for Firing { column, group, mask } in &*firing {
-            for (lane, steps) in &column.groups[*group].steps {
-                let Lane { steps: single, grouped } = &mut lanes[*lane as usize];
-                if single.is_empty() && grouped.is_empty() {
-                    waiting.push(*lane);
+        let firing = std::mem::take(&mut scratch.firing);
+        let before = |firing: &Firing, which: usize| -> usize {
+            firing.column.groups[firing.group].steps[which].1.partition_point(|step| step.rule < end)
+        };
+        for (at, fires) in firing.iter().enumerate() {
+            for (which, (lane, _)) in fires.column.groups[fires.group].steps.iter().enumerate() {
+                let Lane { steps: single, grouped, group } = &mut scratch.lanes[*lane as usize];
+                if single.is_empty() && grouped.is_empty() && group.is_none() {
+                    scratch.waiting.push(*lane);
                 }
-                let sorted = grouped.is_empty();
-                let wanted = steps.iter().filter(|step| step.mask & mask != 0 && step.rule < end);
-                grouped.extend(wanted.map(|step| Step { mask: step.mask & mask, ..*step }));
-                if !sorted {
-                    grouped.sort_by_key(|step| step.rule);
+                if grouped.is_empty() && group.is_none() {
+                    *group = Some((at, which));
+                    continue;
                 }
+                for (at, which) in group.take().into_iter().chain([(at, which)]) {
+                    let Firing { column, group, mask } = &firing[at];
+                    let steps = &column.groups[*group].steps[which].1[..before(&firing[at], which)];
+                    grouped.extend(steps.iter().map(|step| Step { mask: step.mask & mask, ..*step }));
+                }
+                grouped.sort_by_key(|step| step.rule);
             }
         }
-        firing.clear();
         while let Some(lane) = scratch.waiting.pop() {
             let mut held = std::mem::take(&mut scratch.lanes[lane as usize]);
-            if !(held.steps.is_empty() && held.grouped.is_empty()) {
-                self.settle_lane(index, lane, &held, interner, scratch);
+            match held.group.take() {
+                Some((at, which)) => {
+                    let steps = &firing[at].column.groups[firing[at].group].steps[which].1;
+                    let steps = &steps[..before(&firing[at], which)];
+                    self.settle_lane(index, lane, (&held.steps, steps, firing[at].mask), interner, scratch);
+                }
+                None => {
+                    self.settle_lane(index, lane, (&held.steps, &held.grouped, Mask::MAX), interner, scratch);
+                }
             }
             held.steps.clear();
             held.grouped.clear();
             scratch.lanes[lane as usize] = held;
         }
+        scratch.firing = firing;
+        scratch.firing.clear();
     }
 
+    /// Adds what single rules say of one key, and groups of them to the candidates of a mask, each in order.
     fn settle_lane(
         &mut self,
         index: &Index,
         lane: u32,
-        Lane { steps, grouped }: &Lane,
+        (single, grouped, among): (&[Step], &[Step], Mask),
         interner: &mut Interner,
         scratch: &mut Scratch,
     ) {
@@ -370,33 +387,39 @@ impl Block {
         let slot = self.slot(key, scratch);
         let mut alive = self.alive;
         let column = self.own(slot);
-        let (mut single, mut grouped) = (steps.iter().peekable(), grouped.iter().peekable());
+        let mut add = |step: &Step, interner: &mut Interner| {
+            let mask = step.mask & alive;
+            if mask != 0 {
+                alive &= !column.add(index.effect(step.effect), mask, alive, interner, |_, _| ());
+            }
+        };
+        let (mut single, mut grouped) = (single, grouped);
         // Steps that are the same for others are one.
-        let mut joined: Option<Step> = None;
+        let mut joined = Step { mask: 0, rule: 0, effect: NONE };
         loop {
-            let step = match (single.peek(), grouped.peek()) {
-                (Some(a), Some(b)) if a.rule < b.rule => single.next(),
-                (_, Some(_)) => grouped.next(),
-                (_, None) => single.next(),
+            let step = match (single, grouped) {
+                ([a, rest @ ..], []) => {
+                    single = rest;
+                    *a
+                }
+                ([a, rest @ ..], [b, ..]) if a.rule < b.rule => {
+                    single = rest;
+                    *a
+                }
+                (_, [b, rest @ ..]) => {
+                    grouped = rest;
+                    Step { mask: b.mask & among, ..*b }
+                }
+                ([], []) => break,
             };
-            match (&mut joined, step) {
-                (Some(last), Some(step)) if last.effect == step.effect && last.mask & step.mask == 0 => {
-                    last.mask |= step.mask;
-                    continue;
-                }
-                _ => {}
-            }
-            if let Some(Step { mask, effect, .. }) = joined {
-                let mask = mask & alive;
-                if mask != 0 {
-                    alive &= !column.add(index.effect(effect), mask, alive, interner, |_, _| ());
-                }
-            }
-            joined = step.copied();
-            if joined.is_none() {
-                break;
+            if joined.effect == step.effect && joined.mask & step.mask == 0 {
+                joined.mask |= step.mask;
+            } else {
+                add(&joined, interner);
+                joined = step;
             }
         }
+        add(&joined, interner);
         self.alive = alive;
     }
 

@@ -379,6 +379,19 @@ impl Column {
         })
     }
 
+    /// The property of these candidates where it is plain that all have the same.
+    #[inline]
+    pub(super) fn shared_by(&self, among: Mask) -> Option<Prop> {
+        let evaluated = self.evaluated & among;
+        let plain = !self.scored && self.odd & among == 0 && self.has & among == among;
+        (plain && (evaluated == 0 || evaluated == among)).then_some(Prop {
+            score: 0.0,
+            value: self.shared.value,
+            precedence: self.shared.precedence,
+            evaluated: evaluated != 0,
+        })
+    }
+
     /// The candidates of `among` for whose cell something holds. It is asked once for equal ones in a row.
     #[inline]
     pub(super) fn filter(&self, among: Mask, mut holds: impl FnMut(Cell) -> bool) -> Mask {

@@ -196,8 +196,8 @@ impl Work {
     fn measure(&mut self, block: usize, interner: &Interner) {
         let Block { columns, sorted, alive, .. } = &mut self.blocks[block];
         if sorted.len() != columns.len() {
-            sorted.clear();
-            sorted.extend(0..columns.len() as u32);
+            // Columns only come: most are in order already.
+            sorted.extend(sorted.len() as u32..columns.len() as u32);
             sorted.sort_unstable_by(|a, b| interner.by_name(columns[*a as usize].key, columns[*b as usize].key));
         }
         (self.evaluated, self.others) = (Sums::default(), Sums::default());
@@ -657,27 +657,35 @@ impl Compiled {
             }
             // All candidates of a block, key by key: what they share is told once, where they follow each other.
             let block = &blocks[found.block as usize];
+            let of_it = ranked.iter().filter(|(other, _)| other.block == found.block);
+            let bits = of_it.fold(0, |bits: Mask, (other, _)| bits | 1 << other.bit);
             for (line, slot) in block.sorted.iter().enumerate() {
                 let column = &*block.columns[*slot as usize];
                 let is_transport = Some(column.key) == transport_key;
+                let push = |prop: &Prop, decision: &mut Decision| {
+                    decision.push(Decided {
+                        key: self.interner.name(column.key).clone(),
+                        value: self.interner.shown(prop.value).clone(),
+                        precedence: prop.precedence,
+                        score: prop.score,
+                        evaluated: prop.evaluated,
+                    })
+                };
+                let lines = ranked.iter().enumerate().skip(first).filter(|(_, (other, _))| other.block == found.block);
+                if let Some(prop) = column.shared_by(bits).filter(|_| !is_transport) {
+                    let place = push(&prop, &mut decision);
+                    lines.for_each(|(i, _)| told[i * width + line] = place);
+                    continue;
+                }
                 let mut latest: Option<(Prop, u32)> = None;
-                for (i, (candidate, transport)) in ranked.iter().enumerate().skip(first) {
-                    if candidate.block != found.block {
-                        continue;
-                    }
+                for (i, (candidate, transport)) in lines {
                     let Some(mut prop) = column.prop(candidate.bit as usize) else { continue };
                     if let (true, Some(val)) = (is_transport, transport) {
                         prop.value = *val;
                     }
                     let place = match latest {
                         Some((same, place)) if same == prop => place,
-                        _ => decision.push(Decided {
-                            key: self.interner.name(column.key).clone(),
-                            value: self.interner.shown(prop.value).clone(),
-                            precedence: prop.precedence,
-                            score: prop.score,
-                            evaluated: prop.evaluated,
-                        }),
+                        _ => push(&prop, &mut decision),
                     };
                     latest = Some((prop, place));
                     told[i * width + line] = place;
