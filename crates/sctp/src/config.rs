@@ -121,7 +121,9 @@ impl Recovery {
             reduction: Reduction::Proportional,
             hystart: Some(HyStartConfig::Paced),
             unknown_growth: Some(20),
-            burst: Burst::Paced(PacingConfig::default()),
+            // TCP in Linux doubles its window by what acknowledgments let go, unpaced; two windows per round trip are not enough for that,
+            // and hide how long a flight takes from HyStart.
+            burst: Burst::Paced(PacingConfig { slow_start_percent: 400, ..PacingConfig::default() }),
         }
     }
 

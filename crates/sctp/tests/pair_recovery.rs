@@ -59,7 +59,8 @@ fn in_slow_start_what_fills_the_window_is_acknowledged_at_once() {
     let took = |association: AssociationConfig| {
         let recovery = Recovery { initial_window: neater_cc::InitialWindow::Segments(3), ..association.recovery };
         let association = AssociationConfig { recovery, search_mtu: false, sack_delay: ms(100), ..association };
-        let mut w = World::new(1, association, LinkConfig::delay(ms(20)));
+        // One after the other, for packets that arrive at once are acknowledged at once.
+        let mut w = World::new(1, association, LinkConfig::rate(10_000_000, ms(20)));
         let [a, _] = w.established();
         w.run(ms(500));
         let start = w.now;

@@ -134,7 +134,14 @@ struct End {
 }
 
 impl End {
-    fn new(world: &World, host: HostId, local: IpAddr, port: u16, accept: bool, association: AssociationConfig) -> Self {
+    fn new(
+        world: &World,
+        host: HostId,
+        local: IpAddr,
+        port: u16,
+        accept: bool,
+        association: AssociationConfig,
+    ) -> Self {
         let mut net = world.net(host);
         let mut options = SocketOptions { local: Some(SocketAddr::new(local, PORT)), ..SocketOptions::default() };
         options.set.push(SocketOption::DontFragment(true));
@@ -315,8 +322,8 @@ impl Running {
         if stack == Stack::Tcp {
             return Self::Tcp(Box::new(Tcp::new(world, hosts, address(flow, 1))));
         }
-        let mut ends = [0, 1]
-            .map(|e| End::new(world, hosts[e], address(flow, e), PORTS[e], e == 1, association.clone()));
+        let mut ends =
+            [0, 1].map(|e| End::new(world, hosts[e], address(flow, e), PORTS[e], e == 1, association.clone()));
         let remote = SocketAddr::new(address(flow, 1), PORT);
         let route = Route { layer: LayerId(0), remote };
         ends[0].id = Some(ends[0].endpoint.connect(world.now(), PORTS[1], &[route]).unwrap());
