@@ -143,7 +143,7 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
         Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
         Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh, only } => {
-            let chooses = |ids: &[String]| matches!(ids, [one] if ["A8", "B0", "F3", "S3"].contains(&one.as_str()));
+            let chooses = |ids: &[&str]| matches!(ids, [one] if ["A8", "B0", "F3", "S3"].contains(one));
             if only.is_some() && !chooses(&ids) {
                 eprintln!(
                     "neater-lab: --only chooses among the points of A8, B0, F3 or S3; run that one alone, or leave it out"
