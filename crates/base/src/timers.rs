@@ -81,17 +81,7 @@ impl<T> Timers<T> {
         self.latest = at;
         self.sequence += 1;
         self.earliest = self.earliest.min(at);
-        if self.lane.len() == self.lane.capacity() {
-            self.widen();
-        }
         self.lane.push_back(Entry { at, sequence: self.sequence, payload });
-    }
-
-    /// Makes room for three times as many as there are: all of them are moved by it, so it happens seldom.
-    #[cold]
-    #[inline(never)]
-    fn widen(&mut self) {
-        self.lane.reserve_exact(3 * self.lane.len() + 16);
     }
 
     /// The earliest entry, and whether it is in the lane.

@@ -250,9 +250,10 @@ impl<N: Net> Engine<N> {
         loop {
             let more = !core::mem::take(&mut glanced) && self.net.poll(&mut events);
             taken += events.len();
-            for event in events.drain(..) {
-                self.dispatch(event);
+            for event in &events {
+                self.dispatch(*event);
             }
+            events.clear();
             if !more {
                 break;
             }
