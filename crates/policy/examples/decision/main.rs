@@ -1,16 +1,24 @@
-//! What a decision costs: `cargo run --release -p neater-policy --example decision [cold|cached|plain] [TURNS]`.
+//! What a decision costs: `cargo run --release -p neater-policy --example decision [cold|cached|row|plain] [TURNS]`.
 //!
 //! 10,000 policies of which 20 match the request and 200 a row of the CIB, 100 rows, 100 candidates of which the first 10
-//! are ranked out. Without a word, every form is timed and the medians are printed in microseconds; with one, only that form
-//! runs, as often as TURNS says, which is what a counter of instructions wants.
+//! are ranked out; `row` changes one of the rows before each decision. Without a word, every form is timed and the medians are
+//! printed in microseconds; with one, only that form runs, as often as TURNS says, which is what a counter of instructions wants.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock; the crate does not")]
 
 mod workload;
 
+use neater_policy::manager::Node;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use workload::{NOW, manager, request};
+use workload::{NOW, manager, nodes, request};
+
+/// The first node, which says something else every time.
+fn changed(turn: u32) -> Node {
+    let (_, mut json) = nodes().swap_remove(0);
+    json["properties"]["wired"]["score"] = (1 + turn % 2).into();
+    Node::from_json(json, "", "", NOW).expect("a node").0
+}
 
 fn main() {
     let mut manager = manager();
@@ -22,11 +30,17 @@ fn main() {
         let plain = manager.explain(&request, NOW).expect("a decision").0;
         assert_eq!(candidates, plain, "both forms decide alike");
     }
+    let mut changes = 0;
     let mut time = |form: &str| {
         let turns = if form == "plain" { turns.min(20) } else { turns };
         let mut times: Vec<Duration> = (0..turns)
             .map(|_| {
+                changes += 1;
+                let node = (form == "row").then(|| changed(changes));
                 let begin = Instant::now();
+                if let Some(node) = node {
+                    manager.insert_node(node, NOW);
+                }
                 match form {
                     "plain" => drop(black_box(manager.explain(black_box(&request), NOW))),
                     "cached" => drop(black_box(manager.decide(black_box(&request), NOW))),
@@ -42,7 +56,7 @@ fn main() {
         Some(form) => println!("{form} {:.2} us", time(form)),
         None => {
             println!("{} candidates ranked out", candidates.len());
-            for form in ["cold", "cached", "plain"] {
+            for form in ["cold", "cached", "row", "plain"] {
                 println!("{form} {:.2} us", time(form));
             }
         }
