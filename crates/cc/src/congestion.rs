@@ -288,10 +288,14 @@ impl Congestion {
         self.phase = Phase::Open;
     }
 
-    /// The segment size has changed; the window keeps its number of segments (RFC 5681 section 3.1).
+    /// The segment size has changed. With smaller ones the window keeps its number of segments, as in Linux; with larger ones its
+    /// bytes, for to find that a path takes larger packets is no reason to send more (RFC 8899 section 3, item 7).
     pub fn set_mss(&mut self, mss: u64) {
         let mss = mss.max(1);
-        self.window.cwnd = (self.window.cwnd * mss / self.window.mss).max(mss);
+        if mss < self.window.mss {
+            self.window.cwnd = self.window.cwnd * mss / self.window.mss;
+        }
+        self.window.cwnd = self.window.cwnd.max(mss);
         self.window.mss = mss;
     }
 
@@ -337,6 +341,17 @@ mod tests {
         assert_eq!(InitialWindow::Rfc3390.bytes(536), 2144);
         assert_eq!(InitialWindow::Segments(3).bytes(1448), 4344);
         assert_eq!([1200, 1452, 9000].map(|mss| InitialWindow::Bytes(14_720).bytes(mss)), [14_720, 14_720, 18_000]);
+    }
+
+    #[test]
+    fn larger_segments_leave_the_bytes_and_smaller_ones_their_number() {
+        let mut cc = reno(Config::default());
+        cc.set_mss(MSS * 3 / 2);
+        assert_eq!(cc.window(), 10 * MSS);
+        cc.set_mss(MSS / 2);
+        assert_eq!(cc.window(), 10 * MSS / 3);
+        cc.set_mss(20 * MSS);
+        assert_eq!(cc.window(), 20 * MSS, "never less than one");
     }
 
     #[test]

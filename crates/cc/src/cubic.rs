@@ -38,6 +38,10 @@ pub struct CubicConfig {
     pub hystart: Option<HyStartConfig>,
     /// In slow start one acknowledgment adds at most this many segments (L of RFC 9406 section 4.2; RFC 3465).
     pub slow_start_limit: u32,
+    /// While no congestion is known of, the window grows by at least one segment for so many that are acknowledged: where slow
+    /// start was left before the path was full, the curve, which then begins at its plateau, would take many seconds to find out.
+    /// Linux: 20, which is a twentieth in a round trip (`bictcp_update`, the branch of `last_max_cwnd == 0`). `None`: as RFC 9438.
+    pub unknown_growth: Option<u32>,
     /// Linux's arithmetic (`cubic/linux.rs`): whole segments, clock ticks, at least 5 % growth per round trip before the first
     /// loss, no use of samples in the first second after a congestion, and no way back to the old curve when a congestion
     /// proves spurious.
@@ -56,6 +60,7 @@ impl CubicConfig {
             base: Base::Flight,
             hystart: Some(HyStartConfig::rfc9406()),
             slow_start_limit: 8,
+            unknown_growth: None,
             as_linux: false,
         }
     }
@@ -72,6 +77,7 @@ impl CubicConfig {
             base: Base::Window,
             hystart: Some(HyStartConfig::Classic { paced: false }),
             slow_start_limit: u32::MAX,
+            unknown_growth: Some(20),
             as_linux: true,
         }
     }
@@ -172,6 +178,9 @@ impl Cubic {
             self.curve.w_est += alpha * acked / cwnd;
             slope = slope.max((self.curve.w_est - cwnd) / cwnd);
         }
+        if let (Some(segments), true) = (self.config.unknown_growth, self.curve.w_max <= 0.0) {
+            slope = slope.max(1.0 / f64::from(segments.max(1)));
+        }
         slope.min(0.5)
     }
 }
@@ -191,7 +200,7 @@ impl Controller for Cubic {
             return;
         }
         let Some(hystart) = &mut self.hystart else { return };
-        match hystart.on_ack(ack, window.segments()) {
+        match hystart.on_ack(ack, window) {
             Exit::No => self.divisor = 1,
             Exit::Slower(divisor) => self.divisor = divisor,
             Exit::Now => {

@@ -4,7 +4,7 @@
 //! for the older form, from the length of a train of closely spaced ones). *Not responsible for* the window: the
 //! controller acts on [`Exit`].
 
-use crate::controller::Ack;
+use crate::controller::{Ack, Window};
 use core::time::Duration;
 use neater_base::Instant;
 
@@ -22,6 +22,12 @@ pub enum HyStartConfig {
         /// Whether the transport paces its packets; without pacing half a round-trip time of train is enough.
         paced: bool,
     },
+    /// The same for a transport that paces slow start at four windows per round trip or more, with a receiver that answers many packets
+    /// with one acknowledgment. A flight that nothing holds up then stays well below half a round trip, which is a train that is too
+    /// long, as without pacing. An acknowledgment counts in it as those of pairs of segments would. And where Linux looks at the first eight samples of a round alone,
+    /// because those behind them queue behind their own flight, a paced flight does not: a queue that stands over any eight samples
+    /// and takes half the least round-trip time is the path's.
+    Paced,
 }
 
 /// What slow start should do after an acknowledgment.
@@ -45,6 +51,8 @@ const DIVISOR: u32 = 8;
 const CSS_DIVISOR: u64 = 4;
 /// Linux: acknowledgments no further apart than this are one train (`hystart_ack_delta_us`).
 const TRAIN_GAP: Duration = Duration::from_millis(2);
+/// For so many pairs of segments one acknowledgment can stand in a train, at most: what a socket hands over at once (64 kB).
+const MOST_PAIRS: u64 = 22;
 /// Linux: what generic segmentation may delay acknowledgments by, at rates below 2 Gbit/s (`hystart_ack_delay`).
 const TRAIN_SLACK: Duration = Duration::from_millis(1);
 /// Linux: the window, in segments, below which nothing is judged (`hystart_low_window`).
@@ -63,6 +71,8 @@ pub struct HyStart {
     /// The least round-trip time ever, for the classic form.
     least: Option<Duration>,
     samples: u32,
+    /// Samples and their least since it was last judged whether a queue stands.
+    standing: (u32, Duration),
     /// Conservative slow start: the baseline that a round must fall below to leave it again, and the rounds left.
     css: Option<(Duration, u32)>,
 }
@@ -80,6 +90,7 @@ impl HyStart {
             last: None,
             least: None,
             samples: 0,
+            standing: (0, Duration::MAX),
             css: None,
         }
     }
@@ -97,8 +108,8 @@ impl HyStart {
         self.least
     }
 
-    /// Takes an acknowledgment of slow start with a window of `segments`.
-    pub fn on_ack(&mut self, ack: &Ack, segments: u64) -> Exit {
+    /// Takes an acknowledgment of slow start with this window.
+    pub fn on_ack(&mut self, ack: &Ack, window: &Window) -> Exit {
         if self.round_end.is_none_or(|end| ack.acked_to > end) {
             self.new_round(ack);
             if let Some((baseline, rounds)) = self.css {
@@ -110,7 +121,8 @@ impl HyStart {
         }
         match self.config {
             HyStartConfig::PlusPlus { css_rounds } => self.plus_plus(ack, css_rounds),
-            HyStartConfig::Classic { paced } => self.classic(ack, segments, paced),
+            HyStartConfig::Classic { paced } => self.classic(ack, window, paced, false),
+            HyStartConfig::Paced => self.classic(ack, window, true, true),
         }
     }
 
@@ -143,17 +155,18 @@ impl HyStart {
         if self.css.is_some() { Exit::Slower(CSS_DIVISOR) } else { Exit::No }
     }
 
-    fn classic(&mut self, ack: &Ack, segments: u64, paced: bool) -> Exit {
+    fn classic(&mut self, ack: &Ack, window: &Window, paced: bool, sparse: bool) -> Exit {
         let Some(rtt) = ack.rtt else { return Exit::No };
         let least = self.least.map_or(rtt, |l| l.min(rtt)).max(Duration::from_micros(1));
         self.least = Some(least);
-        if segments < LOW_WINDOW {
+        if window.segments() < LOW_WINDOW {
             return Exit::No;
         }
         let mut found = false;
-        if ack.now - self.last_ack <= TRAIN_GAP {
+        let pairs = if sparse { (ack.delivered / (2 * window.mss)).clamp(1, MOST_PAIRS) as u32 } else { 1 };
+        if ack.now - self.last_ack <= TRAIN_GAP * pairs {
             self.last_ack = ack.now;
-            let threshold = (least + TRAIN_SLACK) / if paced { 1 } else { 2 };
+            let threshold = (least + TRAIN_SLACK) / if paced && !sparse { 1 } else { 2 };
             found = ack.now - self.round_start > threshold;
         }
         let current = self.current.map_or(rtt, |c| c.min(rtt));
@@ -163,7 +176,16 @@ impl HyStart {
         } else {
             found |= current > least + lateness(least);
         }
+        found |= sparse && self.stands(rtt, least);
         if found { Exit::Now } else { Exit::No }
+    }
+
+    /// Whether eight samples behind each other have all waited in a queue, for half the least round-trip time and the threshold.
+    fn stands(&mut self, rtt: Duration, least: Duration) -> bool {
+        let (count, lowest) = (self.standing.0 + 1, self.standing.1.min(rtt));
+        let judged = count >= SAMPLES;
+        self.standing = if judged { (0, Duration::MAX) } else { (count, lowest) };
+        judged && lowest > least + least / 2 + lateness(least)
     }
 }
 
@@ -188,6 +210,10 @@ mod tests {
         Instant::ZERO + Duration::from_millis(1000 + ms)
     }
 
+    fn window(segments: u64) -> Window {
+        Window { cwnd: segments * 1000, ssthresh: Window::UNKNOWN, mss: 1000 }
+    }
+
     /// A round of `n` acknowledgments of 1000 units each, all with this round-trip time.
     fn round(h: &mut HyStart, number: u64, n: u64, rtt_ms: u64, gap_ms: u64) -> Vec<Exit> {
         (1..=n)
@@ -196,7 +222,7 @@ mod tests {
                 let rtt = Some(Duration::from_millis(rtt_ms));
                 let now = at(number * 1000 + i * gap_ms);
                 let sent_to = (number + 1) * 100_000;
-                h.on_ack(&Ack { rtt, acked_to, sent_to, acked: 1000, ..Ack::at(now) }, 20 + i)
+                h.on_ack(&Ack { rtt, acked_to, sent_to, acked: 1000, ..Ack::at(now) }, &window(20 + i))
             })
             .collect()
     }
@@ -253,12 +279,54 @@ mod tests {
     }
 
     #[test]
+    fn a_paced_train_goes_on_over_acknowledgments_that_stand_for_many_segments() {
+        // One acknowledgment of `segments` every 5 ms, 40 ms round trip: with two segments each that is no train.
+        let exits = |config, segments: u64| -> Vec<Exit> {
+            let mut h = HyStart::new(config);
+            let ack = |i: u64| Ack {
+                rtt: Some(Duration::from_millis(40)),
+                acked_to: i,
+                sent_to: 1000,
+                delivered: segments * 1000,
+                ..Ack::at(at(5 * i))
+            };
+            (1..=12).map(|i| h.on_ack(&ack(i), &window(100))).collect()
+        };
+        let classic = exits(HyStartConfig::Classic { paced: true }, 10);
+        assert!(exits(HyStartConfig::Paced, 2).iter().chain(&classic).all(|e| *e == Exit::No));
+        let paced = exits(HyStartConfig::Paced, 10);
+        assert_eq!(
+            paced.iter().position(|e| *e == Exit::Now),
+            Some(5),
+            "half of 41 ms are over after five times five: {paced:?}"
+        );
+    }
+
+    #[test]
+    fn a_paced_sender_sees_a_queue_that_stands_wherever_in_the_round() {
+        let exits = |late: u64| -> Vec<Exit> {
+            let mut h = HyStart::new(HyStartConfig::Paced);
+            let rtts = [40; 12].into_iter().chain([late; 16]);
+            let ack = |(i, rtt)| Ack {
+                rtt: Some(Duration::from_millis(rtt)),
+                acked_to: i,
+                sent_to: 1000,
+                ..Ack::at(at(5 * i))
+            };
+            (1u64..).zip(rtts).map(|pair| h.on_ack(&ack(pair), &window(100))).collect()
+        };
+        // Half of 40 ms and an eighth of it.
+        assert!(exits(65).iter().all(|e| *e == Exit::No));
+        assert_eq!(exits(66).iter().position(|e| *e == Exit::Now), Some(23), "the first whole eight of them");
+    }
+
+    #[test]
     fn classic_judges_nothing_below_sixteen_segments() {
         let mut h = HyStart::new(HyStartConfig::Classic { paced: false });
         for i in 0..100 {
             let rtt = Some(Duration::from_millis(10 + i));
             let ack = Ack { rtt, acked_to: i, sent_to: 1000, ..Ack::at(at(i)) };
-            assert_eq!(h.on_ack(&ack, 15), Exit::No);
+            assert_eq!(h.on_ack(&ack, &window(15)), Exit::No);
         }
     }
 }

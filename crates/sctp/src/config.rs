@@ -100,22 +100,30 @@ pub struct Recovery {
     pub reduction: Reduction,
     /// How slow start is left before there is a loss: HyStart++ (RFC 9406) or Linux's HyStart; `None`: not at all.
     pub hystart: Option<HyStartConfig>,
+    /// With CUBIC, until there was congestion: the window grows by at least one packet for so many that are acknowledged
+    /// ([`CubicConfig::unknown_growth`]).
+    pub unknown_growth: Option<u32>,
     /// What limits bursts.
     pub burst: Burst,
 }
 
 impl Recovery {
-    /// What makes transports fast today: CUBIC, an initial window of ten packets, HyStart as Linux has it
+    /// What makes transports fast today: CUBIC, an initial window of ten full packets, HyStart as Linux has it
     /// (`docs/decisions/0017` says why), proportional rate reduction, loss detection by time, pacing.
     #[must_use]
     pub fn modern() -> Self {
         Self {
             detection: LossDetection::RackTlp,
             policy: Policy::Cubic,
-            initial_window: InitialWindow::Segments(10),
+            // What ten segments of a TCP carry, the limit of RFC 6928 section 2, also while packets still have the size that every path
+            // takes: what the search for larger ones finds does not widen the window (RFC 8899 section 3, item 7).
+            initial_window: InitialWindow::Bytes(14_600),
             reduction: Reduction::Proportional,
-            hystart: Some(HyStartConfig::Classic { paced: true }),
-            burst: Burst::Paced(PacingConfig::default()),
+            hystart: Some(HyStartConfig::Paced),
+            unknown_growth: Some(20),
+            // TCP in Linux doubles its window by what acknowledgments let go, unpaced; two windows per round trip are not enough for that,
+            // and hide how long a flight takes from HyStart.
+            burst: Burst::Paced(PacingConfig { slow_start_percent: 400, ..PacingConfig::default() }),
         }
     }
 
@@ -128,6 +136,7 @@ impl Recovery {
             initial_window: InitialWindow::Rfc3390,
             reduction: Reduction::Instant,
             hystart: None,
+            unknown_growth: None,
             burst: Burst::Packets(4),
         }
     }
@@ -137,6 +146,7 @@ impl Recovery {
         let paced = matches!(self.burst, Burst::Paced(_));
         let cubic = CubicConfig {
             hystart: self.hystart,
+            unknown_growth: self.unknown_growth,
             // The window does not grow unused, so it is what was in flight, but for the reports that thin out while it drains.
             base: Base::Window,
             // RFC 9406 section 4.3: a sender that paces needs no limit. A receiver that is handed many packets at once answers them

@@ -54,6 +54,25 @@ fn one_lost_packet_is_repaired_without_a_timeout() {
 }
 
 #[test]
+fn in_slow_start_what_fills_the_window_is_acknowledged_at_once() {
+    // Three packets fill the window, and every second one is acknowledged: the last waits for SACK.Delay unless it says not to.
+    let took = |association: AssociationConfig| {
+        let recovery = Recovery { initial_window: neater_cc::InitialWindow::Segments(3), ..association.recovery };
+        let association = AssociationConfig { recovery, search_mtu: false, sack_delay: ms(100), ..association };
+        // One after the other, for packets that arrive at once are acknowledged at once.
+        let mut w = World::new(1, association, LinkConfig::rate(10_000_000, ms(20)));
+        let [a, _] = w.established();
+        w.run(ms(500));
+        let start = w.now;
+        (0..3).for_each(|_| w.send(0, a, 0, &[7; 1200]));
+        w.run_until(Duration::from_secs(10), |w| w.ends[0].buffered(a) == 0);
+        w.now - start
+    };
+    assert!(took(AssociationConfig::default()) < ms(50));
+    assert!(took(AssociationConfig { recovery: Recovery::rfc9260(), ..AssociationConfig::default() }) > ms(100));
+}
+
+#[test]
 fn a_loss_at_the_end_is_probed_for_or_waits_for_the_timer() {
     let took = |association| {
         let mut w = World::new(1, association, LinkConfig::delay(ms(20)));

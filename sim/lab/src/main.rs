@@ -76,7 +76,7 @@ enum Command {
         /// Make all runs again; earlier raw data is kept as runs.csv.old.
         #[arg(long)]
         fresh: bool,
-        /// Only the points of A8, the parts of B0 or the scenarios of F3 whose names contain this: send-10MB, 1kB-writes; delay,
+        /// Only the points of A8 and S3, the parts of B0 or the scenarios of F3 whose names contain this: send-10MB, 1kB-writes; delay,
         /// rate; one, two, domains.
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
@@ -143,9 +143,10 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
         Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
         Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh, only } => {
-            if only.is_some() && ids != ["A8"] && ids != ["B0"] && ids != ["F3"] {
+            let chooses = |ids: &[String]| matches!(ids, [one] if ["A8", "B0", "F3", "S3"].contains(&one.as_str()));
+            if only.is_some() && !chooses(&ids) {
                 eprintln!(
-                    "neater-lab: --only chooses among the points of A8, B0 or F3; run that one alone, or leave it out"
+                    "neater-lab: --only chooses among the points of A8, B0, F3 or S3; run that one alone, or leave it out"
                 );
                 return ExitCode::from(2);
             }

@@ -100,7 +100,7 @@ impl Ticks {
             let target = if off < 0.0 { self.origin.saturating_sub(delta) } else { self.origin + delta };
             self.every = if target > cwnd { cwnd / (target - cwnd) } else { 100 * cwnd };
             if self.last_max == 0 {
-                self.every = self.every.min(20);
+                self.every = self.every.min(config.unknown_growth.map_or(u64::MAX, u64::from));
             }
         }
         if config.friendliness != Friendliness::Off {

@@ -167,3 +167,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn while_nothing_is_known_the_window_grows_by_a_share_of_itself() {
+    // Slow start was left at 100 segments, long before the path was full.
+    let course = |unknown_growth| {
+        let mut cubic = Cubic::new(CubicConfig { unknown_growth, ..alone() });
+        let mut w = Window { cwnd: 100 * MSS, ssthresh: 100 * MSS, mss: MSS };
+        rounds(&mut cubic, &mut w, at(0.0), 0.05, 20)
+    };
+    let (rfc, linux) = (course(None), course(Some(20)));
+    // The curve alone: 0.4 segments after the first second.
+    assert!(rfc[19] < 102.0, "{rfc:?}");
+    assert!((104.0..106.0).contains(&linux[0]) && linux[19] > 240.0, "{linux:?}");
+    // Once there was congestion it is the curve that counts.
+    let mut cubic = Cubic::new(CubicConfig { unknown_growth: Some(20), ..alone() });
+    let mut w = Window { cwnd: 100 * MSS, ssthresh: 50 * MSS, mss: MSS };
+    w.cwnd = cubic.threshold(&w, &loss(at(0.0)));
+    w.ssthresh = w.cwnd;
+    let after = rounds(&mut cubic, &mut w, at(0.0), 0.05, 200);
+    assert!(after[199] < 180.0, "{after:?}");
+}

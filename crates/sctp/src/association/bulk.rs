@@ -57,7 +57,7 @@ impl Association {
         {
             let Ok(mut packet) = PacketBuilder::new(&mut buffer[bulk.len..][..room], header) else { break };
             let mut bytes = 0;
-            while let Some(size) = self.write_new(now, &mut packet, 0, full) {
+            while let Some(size) = self.write_new(now, &mut packet, 0, (full, bytes)) {
                 bytes += u64::from(size);
             }
             if bytes == 0 {

@@ -17,6 +17,8 @@ use neater_sctp_wire::{Array, Causes, Checksum, CommonHeader, Fsn, Full, Mid, Pa
 /// A message is not cut to fill what is left of a packet if that is less than this: a chunk's header would not be worth it. Packets
 /// of one length can travel together, so that even little is worth more than a shorter packet.
 const SLIVER: usize = 32;
+/// With a window of more packets than this it does not matter in slow start that one of them is acknowledged late.
+const FEW: u64 = 32;
 /// An INIT packet has at least this many bytes, so that its answer has at most three times as many.
 const INIT_LEN: usize = 128;
 
@@ -341,7 +343,7 @@ impl Association {
                 continue;
             }
             let Some(sent) = self.out.get(tsn) else { break };
-            if self.write_chunk(packet, tsn, &sent.piece).is_err() {
+            if self.write_chunk(packet, tsn, &sent.piece, false).is_err() {
                 break;
             }
             bytes += u64::from(sent.size);
@@ -353,7 +355,7 @@ impl Association {
         let (full, mut fresh) = (self.fragment_size(), false);
         while (index == self.current || matches!(self.state, State::CookieEchoed(_)))
             && self.out.next_lost(0).is_none_or(|tsn| self.retransmission_path(tsn) != index)
-            && let Some(size) = self.write_new(now, packet, index, full)
+            && let Some(size) = self.write_new(now, packet, index, (full, bytes))
         {
             bytes += u64::from(size);
             fresh = true;
@@ -380,13 +382,23 @@ impl Association {
         }
     }
 
-    /// One chunk of new data, if it fits into packet and window; `full` is the largest payload of a chunk.
+    /// Whether a chunk that brings what is in flight to `flight` bytes is to be acknowledged at once because it fills the window
+    /// (RFC 9260 section 6.1, the third reason to set the I bit; RFC 7053): nothing follows it that would bring the acknowledgment,
+    /// and in slow start everything waits for that, longer than a round trip if the number of packets was odd.
+    fn fills_window(&self, index: usize, flight: u64) -> bool {
+        let cc = &self.paths[index].cc;
+        let modern = self.config.recovery.detection == LossDetection::RackTlp;
+        modern && cc.in_slow_start() && flight >= cc.window() && cc.window() <= FEW * cc.mss()
+    }
+
+    /// One chunk of new data, if it fits into packet and window; `full` is the largest payload of a chunk, `before` what there is of
+    /// chunks in the packet already, in bytes.
     pub(super) fn write_new(
         &mut self,
         now: Instant,
         packet: &mut PacketBuilder<'_>,
         index: usize,
-        full: usize,
+        (full, before): (usize, u64),
     ) -> Option<u16> {
         let header = self.data_header();
         let room = packet.room().checked_sub(header)?.min(full);
@@ -413,16 +425,19 @@ impl Association {
         if self.out.is_empty() {
             self.unanswered = now;
         }
+        let flight = self.paths[index].in_flight + before + u64::from(size);
+        let fills = self.fills_window(index, flight);
         // It fits, for that was asked before.
-        self.write_chunk(packet, tsn, &piece).ok()?;
+        self.write_chunk(packet, tsn, &piece, fills).ok()?;
         self.out.push(now, self.paths[index].id, size, piece);
         self.stats.chunks_sent += 1;
         Some(size)
     }
 
-    fn write_chunk(&self, packet: &mut PacketBuilder<'_>, tsn: u64, piece: &Piece) -> Result<(), Full> {
+    /// `fills`: it is to be acknowledged at once because it fills the window.
+    fn write_chunk(&self, packet: &mut PacketBuilder<'_>, tsn: u64, piece: &Piece, fills: bool) -> Result<(), Full> {
         let tsn = Tsn(tsn as u32);
-        let immediate = piece.immediate && piece.ends || self.state == State::ShutdownPending;
+        let immediate = fills || piece.immediate && piece.ends || self.state == State::ShutdownPending;
         if self.agreed.interleaving {
             let fsn = Fsn(piece.fsn.wrapping_sub(u32::from(self.config.linux_fragments)));
             let part = if piece.begins { Part::First(piece.ppid) } else { Part::Later(fsn) };

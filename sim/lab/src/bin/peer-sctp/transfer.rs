@@ -158,7 +158,8 @@ pub(crate) fn send(args: &Args) -> io::Result<()> {
     let id = peer.endpoint.connect(now, PORT, &[route(args.addr)]).map_err(io::Error::other)?;
     peer.id = Some(id);
     let payload = Bytes::from(vec![0x5a; args.object]);
-    let (mut writable, mut ended) = (false, false);
+    // As a program on TCP does, this one does not wait for the peer: its first packet of data goes with COOKIE ECHO.
+    let (mut writable, mut ended) = (true, false);
     while peer.over.is_none() {
         peer.turn(&mut |peer, now| {
             while let Some((_, event)) = peer.endpoint.poll_event() {
