@@ -391,8 +391,8 @@ impl Association {
         modern && cc.in_slow_start() && flight >= cc.window() && cc.window() <= FEW * cc.mss()
     }
 
-    /// One chunk of new data, if it fits into packet and window. Of `sizes` the first is the largest payload of a chunk, the second
-    /// the bytes of chunks that are written and not yet in flight.
+    /// One chunk of new data, if it fits into packet and window; `full` is the largest payload of a chunk, `before` what there is of
+    /// chunks in the packet already, in bytes.
     pub(super) fn write_new(
         &mut self,
         now: Instant,

@@ -432,6 +432,9 @@ pub(crate) fn shipped() -> AssociationConfig {
     AssociationConfig { receive_buffer: BUFFERS.0, send_buffer: BUFFERS.0 as usize, ..AssociationConfig::default() }
 }
 
+/// Sees a flow: after how long, which, and its sender.
+pub(crate) type Look<'a> = dyn FnMut(Duration, usize, &Sight) + 'a;
+
 /// Runs transfers over one bottleneck until all are complete, or for `limit`. `look` is told of each flow every `every`.
 pub(crate) fn run(
     path: &Path,
@@ -439,7 +442,7 @@ pub(crate) fn run(
     association: &AssociationConfig,
     seed: u64,
     limit: Duration,
-    mut look: Option<(Duration, &mut dyn FnMut(Duration, usize, &Sight))>,
+    mut look: Option<(Duration, &mut Look<'_>)>,
 ) -> Vec<Done> {
     let world = World::new(seed);
     let [there, back] = [0, 1].map(|_| world.add_link(path.link()));
