@@ -143,8 +143,7 @@ fn main() -> ExitCode {
         Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
         Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
         Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh, only } => {
-            let chooses = |ids: &[String]| matches!(ids, [one] if ["A8", "B0", "F3", "S3"].contains(&one.as_str()));
-            if only.is_some() && !chooses(&ids) {
+            if only.is_some() && ids != ["A8"] && ids != ["B0"] && ids != ["F3"] && ids != ["S3"] {
                 eprintln!(
                     "neater-lab: --only chooses among the points of A8, B0, F3 or S3; run that one alone, or leave it out"
                 );
