@@ -47,14 +47,17 @@ impl Path {
         if self.loss > 0.0 { link.with_loss(self.loss / 100.0) } else { link }
     }
 
-    /// Bytes that take about `seconds`: at the rate, or at what CUBIC reaches with this loss (RFC 9438 section 5.1).
+    /// Bytes that take about `seconds`: at the rate, or, where packets are lost, at the mean of what the first loss leaves (slow
+    /// start has then half as many packets under way as it has sent, and CUBIC keeps 0.7 of them) and of what CUBIC comes down to
+    /// (RFC 9438 section 5.1). As in S3.
     pub(crate) fn bytes(&self, seconds: f64) -> u64 {
         let rate = self.rate * 1e6 / 8.0;
         let expected = if self.loss > 0.0 {
             let (p, rtt) = (self.loss / 100.0, (self.rtt / 1e3).max(0.001));
             let cubic = 1.054 * (rtt / p).powf(0.75);
             let reno = (1.5 / p).sqrt();
-            (cubic.max(reno) * 1448.0 / rtt).min(rate)
+            let [first, last] = [0.35 / p, cubic.max(reno)].map(|packets| (packets * 1448.0 / rtt).min(rate));
+            (first * last).sqrt()
         } else {
             rate
         };

@@ -60,8 +60,10 @@ impl Path {
         if self.loss > 0.0 { link.with_loss(self.loss / 100.0) } else { link }
     }
 
-    /// Bytes that take about `seconds`: at the rate, or at what CUBIC reaches with this loss (RFC 9438 section 5.1: 1.05 windows
-    /// of segments times (RTT / p³)^¼ of them).
+    /// Bytes that take about `seconds`: at the rate, or, where packets are lost, at the geometric mean of what the first loss leaves
+    /// (slow start has then half as many packets under way as it has sent, and CUBIC keeps 0.7 of them) and of what CUBIC comes down to
+    /// after many (RFC 9438 section 5.1: 1.05 windows of segments times (RTT / p³)^¼ of them). By the latter alone, transfers over
+    /// 200 ms were over in seven round trips, in one and a half seconds instead of five.
     fn bytes(&self, seconds: f64) -> u64 {
         let rate = self.rate * 1e6 / 8.0;
         let expected = if self.loss > 0.0 {
@@ -69,11 +71,11 @@ impl Path {
             let cubic = 1.054 * (rtt / p).powf(0.75);
             // Where CUBIC would be slower than Reno it is Reno.
             let reno = (1.5 / p).sqrt();
-            (cubic.max(reno) * 1448.0 / rtt).min(rate)
+            let [first, last] = [0.35 / p, cubic.max(reno)].map(|packets| (packets * 1448.0 / rtt).min(rate));
+            (first * last).sqrt()
         } else {
             rate
         };
-        // Start-up, which no average knows.
         ((expected * seconds) as u64).max(1_000_000)
     }
 }
