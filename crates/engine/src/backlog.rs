@@ -32,7 +32,7 @@ const HASTE: Duration = Duration::from_secs(2);
 
 /// Where a handshake comes from: of IPv6 the first 64 bits, because whoever has one address there has them all (RFC 4291 section
 /// 2.5.1).
-fn source(ip: IpAddr) -> IpAddr {
+pub(crate) fn source(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
         v4 => v4,
@@ -136,28 +136,33 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Whether one source holds more than half of the room for handshakes.
-    pub(crate) fn is_crowded(&self, listener: Key) -> bool {
-        let Some(l) = self.listeners.get(listener) else { return false };
+    /// The source that holds more than half of the room for handshakes, if there is one.
+    pub(crate) fn crowd(&self, listener: Key) -> Option<IpAddr> {
+        let l = self.listeners.get(listener)?;
         let (channels, conns) = (&self.channels, &self.conns);
         let all = l.backlog.handshakes.iter().filter_map(|k| channels.get(*k));
         let sources = all.filter(|c| is_handshaking(conns, c, listener)).map(|c| source(c.remote.ip()));
-        biggest(sources).is_some_and(|(_, n)| n > (self.limits.handshakes / 2).max(1))
+        biggest(sources).filter(|(_, n)| *n > (self.limits.handshakes / 2).max(1)).map(|(source, _)| source)
     }
 
-    /// A connection of a crowd waits for its handshake to begin. Where as many wait as there is room for, the oldest of the
-    /// source of which most wait goes.
-    pub(crate) fn wait_for_handshake(&mut self, listener: Key, key: Key) {
+    /// A connection waits for its handshake to begin, as `crowd` keeps the room. Where as many wait as there is room for, the oldest
+    /// of the crowd's goes, or of the source of which most wait if none is the crowd's.
+    pub(crate) fn wait_for_handshake(&mut self, listener: Key, key: Key, crowd: IpAddr) {
         let Some(l) = self.listeners.get_mut(listener) else { return };
         let channels = &self.channels;
+        let waits = |k: &Key| channels.get(*k).is_some_and(|c| matches!(c.kind, Kind::TlsPending));
         l.backlog.waiting.push_back(key);
-        l.backlog.waiting.retain(|k| channels.get(*k).is_some_and(|c| matches!(c.kind, Kind::TlsPending)));
+        // They end in the order in which they came.
+        while l.backlog.waiting.front().is_some_and(|k| !waits(k)) {
+            l.backlog.waiting.pop_front();
+        }
         if l.backlog.waiting.len() <= self.limits.handshakes {
             return;
         }
         let of = |k: &Key| channels.get(*k).map(|c| source(c.remote.ip()));
-        let most = biggest(l.backlog.waiting.iter().filter_map(of)).map(|(of, _)| of);
-        let Some(at) = l.backlog.waiting.iter().position(|k| of(k) == most) else { return };
+        let first = |source: IpAddr| l.backlog.waiting.iter().position(|k| of(k) == Some(source));
+        let most = || biggest(l.backlog.waiting.iter().filter_map(of)).and_then(|(source, _)| first(source));
+        let Some(at) = first(crowd).or_else(most) else { return };
         let gone = l.backlog.waiting.remove(at).and_then(|k| self.channels.remove(k));
         if let Some(gone) = gone {
             self.net.abort(gone.sock);

@@ -386,6 +386,7 @@ impl<N: Net> Engine<N> {
 
     /// Accepts what waits, within the budget and the limits.
     pub(crate) fn accept(&mut self, listener: Key, key: Key) {
+        let mut crowd = None;
         for round in 0.. {
             let Some(c) = self.channels.get(key) else { return };
             if !matches!(c.kind, Kind::Accept) {
@@ -401,8 +402,13 @@ impl<N: Net> Engine<N> {
             if limited || l.handshaking >= self.limits.handshakes {
                 match self.evict_handshake(listener, None) {
                     Ok(()) => {}
-                    Err(Some(at)) if !limited && self.is_crowded(listener) => crowded = Some(at),
-                    Err(Some(at)) => return self.arm_accept(listener, at - self.now),
+                    Err(Some(at)) => {
+                        // Asked once: a crowd does not come and go within one turn.
+                        match *crowd.get_or_insert_with(|| self.crowd(listener)) {
+                            Some(source) if !limited => crowded = Some((at, source)),
+                            _ => return self.arm_accept(listener, at - self.now),
+                        }
+                    }
                     Err(None) => return,
                 }
             }
@@ -426,8 +432,11 @@ impl<N: Net> Engine<N> {
             let sock = c.sock;
             let new = self.channels.next_key();
             match self.net.accept(sock, Owner::Channel(new).token()) {
-                Ok((sock, remote)) if crowded.is_some() => self.accept_of_many(listener, sock, remote),
                 Ok((sock, remote)) => {
+                    if let Some((_, crowd)) = crowded {
+                        self.accept_of_many(listener, sock, remote, crowd);
+                        continue;
+                    }
                     let kind = match (stack_is_tls, tls) {
                         (true, Some(config)) => match TlsStream::server(config) {
                             Ok(t) => Kind::Tls(Box::new(t)),
@@ -456,7 +465,7 @@ impl<N: Net> Engine<N> {
                     if let Some(c) = self.channels.get_mut(key) {
                         c.readable = false;
                     }
-                    if let Some(at) = crowded {
+                    if let Some((at, _)) = crowded {
                         self.arm_accept(listener, at.saturating_since(self.now));
                     }
                     return;
@@ -473,16 +482,18 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// A connection has come while one source holds most of the room: it takes the place of one of that source's, or waits.
+    /// A connection has come while one source, `crowd`, holds most of the room: it takes the place of one of that source's, or waits.
     #[cold]
-    fn accept_of_many(&mut self, listener: Key, sock: neater_base::net::Sock, remote: SocketAddr) {
+    fn accept_of_many(&mut self, listener: Key, sock: neater_base::net::Sock, remote: SocketAddr, crowd: IpAddr) {
         let mut channel = Channel::new(sock, Kind::TlsPending, Behind::Listener(listener), remote, self.now);
         (channel.connected, channel.writable, channel.readable) = (true, true, true);
         let key = self.channels.insert(channel);
-        match self.evict_handshake(listener, Some(remote.ip())) {
-            Ok(()) => self.begin_handshake(listener, key),
-            Err(_) => self.wait_for_handshake(listener, key),
+        // The crowd's own never displace one of their own, and cost no look at all that there are.
+        if crate::backlog::source(remote.ip()) != crowd && self.evict_handshake(listener, Some(remote.ip())).is_ok() {
+            return self.begin_handshake(listener, key);
         }
+        self.timers.push(self.now + HANDSHAKE_TIMEOUT, Timer::Channel(key));
+        self.wait_for_handshake(listener, key, crowd);
     }
 
     /// The handshake begins of a connection that was accepted earlier.

@@ -98,7 +98,7 @@ impl<N: Net> Engine<N> {
     /// `by` is the remote endpoint by its number, and the interface if the connection is bound to one.
     pub(crate) fn follow_flow(&mut self, conn: Key, by: Option<(usize, Option<u32>)>, answered_after: Duration) {
         let heeds = self.adviser.as_mut().is_some_and(|adviser| adviser.0.heeds_measurements());
-        if !heeds {
+        if !heeds || self.is_isolated(conn) {
             return;
         }
         let Some((remote, bound)) = by else { return };
@@ -116,6 +116,11 @@ impl<N: Net> Engine<N> {
         let counters = self.counters_of(conn).unwrap_or_default();
         self.flows.all.push(Flow { conn, way, at: self.now, counters, silent: 0, pause: LOOK });
         self.arm_flows();
+    }
+
+    /// Whether a connection shares no state with others (`isolateSession`): where it leads to is told to nobody.
+    fn is_isolated(&self, conn: Key) -> bool {
+        self.conns.get(conn).is_some_and(|c| c.request.isolation != 0)
     }
 
     /// Forgets the connection that has been silent longest; false if none is looked at less often than once a second.
@@ -137,7 +142,7 @@ impl<N: Net> Engine<N> {
 
     /// The way that an attempt has gone, where policies want to know; without an interface, the one that the system takes.
     pub(crate) fn tried(&mut self, conn: Key, remote: usize, interface: Option<u32>, stack: Stack) -> Option<Tried> {
-        if !self.adviser.as_mut()?.0.heeds_measurements() {
+        if !self.adviser.as_mut()?.0.heeds_measurements() || self.is_isolated(conn) {
             return None;
         }
         let index = interface.or_else(|| self.interface_of(conn))?;

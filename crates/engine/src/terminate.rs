@@ -177,6 +177,13 @@ impl<N: Net> Engine<N> {
                 self.stats.refused += 1;
                 self.handshake_over(listener);
             }
+            Behind::Listener(_) if matches!(ch.kind, Kind::TlsPending) => {
+                // It has waited so long for its handshake to begin that its peer will have given up.
+                if let Some(ch) = self.channels.remove(key) {
+                    self.net.abort(ch.sock);
+                }
+                self.stats.refused += 1;
+            }
             Behind::Attempt(conn, candidate) => {
                 let silent = matches!(&ch.kind, Kind::Tls(t) if t.is_handshaking());
                 if silent && ch.deadline.is_some_and(|d| d <= self.now) {

@@ -11,6 +11,7 @@ use neater_base::net::Ecn;
 use neater_base::{Instant, Rng};
 use quinn_proto::crypto::rustls::{HandshakeData, QuicClientConfig, QuicServerConfig};
 use quinn_proto::{self as q, EcnCodepoint, VarInt};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -331,7 +332,7 @@ pub struct Connection {
     /// See [`ConnectionApi::set_send_window`].
     window: u64,
     /// How streams ended whose last bytes were read together with that: the next read says it.
-    ended: Vec<(StreamId, ReadOutcome)>,
+    ended: BTreeMap<q::StreamId, ReadOutcome>,
 }
 
 impl core::fmt::Debug for Connection {
@@ -342,7 +343,7 @@ impl core::fmt::Debug for Connection {
 
 impl Connection {
     fn new(inner: q::Connection, epoch: Epoch) -> Self {
-        Self { inner, epoch, window: Tuning::SEND_WINDOW_MIN, ended: Vec::new() }
+        Self { inner, epoch, window: Tuning::SEND_WINDOW_MIN, ended: BTreeMap::new() }
     }
 
     fn handshake(&self) -> Option<Box<HandshakeData>> {
@@ -437,7 +438,7 @@ impl ConnectionApi for Connection {
     }
 
     fn stop(&mut self, stream: StreamId, c: u64) {
-        self.ended.retain(|(s, _)| *s != stream);
+        self.ended.remove(&stream.0);
         if self.may_receive(stream) {
             let _ = self.inner.recv_stream(stream.0).stop(code(c));
         }
@@ -447,7 +448,7 @@ impl ConnectionApi for Connection {
         if !self.may_receive(stream) {
             return None;
         }
-        if let Some((_, ReadOutcome::Reset(code))) = self.ended.iter().find(|(s, _)| *s == stream) {
+        if let Some(ReadOutcome::Reset(code)) = self.ended.get(&stream.0) {
             return Some(*code);
         }
         Some(self.inner.recv_stream(stream.0).received_reset().ok()??.into_inner())
@@ -457,8 +458,8 @@ impl ConnectionApi for Connection {
         if !self.may_receive(stream) {
             return ReadOutcome::Closed;
         }
-        if let Some(i) = self.ended.iter().position(|(s, _)| *s == stream) {
-            return self.ended.swap_remove(i).1;
+        if let Some(end) = self.ended.remove(&stream.0) {
+            return end;
         }
         let mut recv = self.inner.recv_stream(stream.0);
         let Ok(mut chunks) = recv.read(true) else {
@@ -487,7 +488,7 @@ impl ConnectionApi for Connection {
         }
         // quinn-proto says once that a stream has ended, and knows it no more.
         if last != ReadOutcome::Blocked {
-            self.ended.push((stream, last));
+            self.ended.insert(stream.0, last);
         }
         ReadOutcome::Data(filled)
     }

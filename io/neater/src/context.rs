@@ -347,7 +347,8 @@ impl Turner {
     }
 }
 
-/// Leaves descriptors to the program: a listener may not hold more than a quarter of them in either way.
+/// Leaves descriptors to the program: a listener may not hold more than a quarter of them in either way. Of handshakes there may be as
+/// many again that have not begun.
 #[allow(unsafe_code, reason = "asking how many descriptors there may be")]
 fn within_descriptors(mut limits: Limits) -> Limits {
     let mut descriptors = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -355,7 +356,7 @@ fn within_descriptors(mut limits: Limits) -> Limits {
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut descriptors) } == 0 {
         let quarter = usize::try_from(descriptors.rlim_cur / 4).unwrap_or(usize::MAX).max(1);
         limits.untaken = limits.untaken.min(quarter);
-        limits.handshakes = limits.handshakes.min(quarter);
+        limits.handshakes = limits.handshakes.min((quarter / 2).max(1));
     }
     limits
 }

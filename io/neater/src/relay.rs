@@ -9,6 +9,8 @@
 //! task is gone with it, because the reactor holds no more than a weak reference.
 
 use crate::shared::{Driving, Glance, Shared};
+use core::future::poll_fn;
+use core::pin::pin;
 use core::task::{Context, Poll};
 use std::any::Any;
 use std::io;
@@ -60,7 +62,10 @@ impl Relay {
     /// The runtime has no reactor any more.
     #[inline]
     fn take_readiness(&self) -> Poll<io::Result<()>> {
-        self.fd.poll_read_ready(&mut Context::from_waker(&self.bell)).map_ok(|mut guard| guard.clear_ready())
+        // Without tokio's budget for a task: where that is used up, tokio wakes the waker that it is given, and where there is no
+        // scheduler it does so within this call, which would ring the bell within the bell.
+        let ready = poll_fn(|cx| self.fd.poll_read_ready(cx).map_ok(|mut guard| guard.clear_ready()));
+        pin!(tokio::task::unconstrained(ready)).poll(&mut Context::from_waker(&self.bell))
     }
 
     /// The reactor has reported something.

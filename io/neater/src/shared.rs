@@ -275,6 +275,19 @@ impl Shared {
         result
     }
 
+    /// As [`Shared::with`], for a caller that holds a lock which a function of the program's might want: whom it concerns is told
+    /// by whoever drives.
+    pub(crate) fn with_later<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.lock();
+        let result = f(&mut state);
+        let concerns = state.engine.after_call() || !state.discarded.is_empty() || !state.calls.is_empty();
+        drop(state);
+        if concerns {
+            self.kick();
+        }
+        result
+    }
+
     /// As [`Shared::with`], for what asks nothing of the engine.
     #[inline]
     pub(crate) fn look<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {

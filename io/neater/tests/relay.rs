@@ -49,6 +49,34 @@ async fn read_all(stream: &ByteStream) {
     assert_eq!(stream.read(&mut buf).await.expect("the end"), 0);
 }
 
+/// tokio wakes whoever polls with no budget left within that call where no scheduler runs, as in the future of `block_on`.
+#[test]
+fn a_driver_that_is_polled_without_any_budget_left_does_not_ring_the_bell_within_the_bell() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let (neater, driver) = Neater::builder().without_driver().expect("an engine");
+        let mut task = std::pin::pin!(driver.into_task().expect("a runtime is here"));
+        let pre = to(&neater, source());
+        let mut reads = std::pin::pin!(tokio::time::timeout(LIMIT, async {
+            let stream = pre.connect_bytes().await.expect("connected");
+            read_all(&stream).await;
+        }));
+        std::future::poll_fn(|cx| {
+            let mut spent = std::pin::pin!(async {
+                loop {
+                    tokio::task::consume_budget().await;
+                }
+            });
+            assert!(spent.as_mut().poll(cx).is_pending(), "the budget is used up");
+            let _ = task.as_mut().poll(cx);
+            reads.as_mut().poll(cx)
+        })
+        .await
+        .expect("in time");
+    });
+}
+
 /// What may not be done among the reactor's doings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_s_function_runs_where_it_may_block_in_place() {

@@ -5,7 +5,7 @@
 //! version, which a strong validator tells (RFC 9110 section 13.1.5), and fits the length of the file; a file that nobody
 //! has noted anything about is somebody else's.
 
-use super::target::{Version, beside, keep_mode};
+use super::target::{Version, beside, is_still, keep_mode};
 use crate::failure::{Exit, Failure};
 use serde_json::{Value, json};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -82,11 +82,20 @@ impl Kept {
             // A note without its file speaks of nothing.
             let _ = std::fs::remove_file(&note);
             let kept = new(file);
-            keep_mode(target, &kept.file).and_then(|()| kept.file.set_len(total)).map_err(|e| bad(&e))?;
-            return Ok(kept);
+            return match keep_mode(target, &kept.file).and_then(|()| kept.file.set_len(total)) {
+                Ok(()) => Ok(kept),
+                Err(e) => {
+                    kept.forget();
+                    Err(bad(&e))
+                }
+            };
         }
         let refuse =
             |what: String, advice: &str| Err(Failure::new(Exit::Local, "part", what).advise(advice.to_owned()));
+        if !is_mine(&file) {
+            let what = format!("{} is another user's: what is in it may be anything", path.display());
+            return refuse(what, "remove it, or choose another name with -o FILE");
+        }
         let held = match read(&note) {
             Some(held) => held,
             None => {
@@ -120,7 +129,9 @@ impl Kept {
 
     /// Keeps what has come for a later run; false if there is nothing worth keeping. May block.
     pub(super) fn keep(&self, there: &[bool]) -> bool {
-        if self.version.validator().is_none() || !there.contains(&true) || self.file.sync_data().is_err() {
+        let is_worth = self.version.validator().is_some() && there.contains(&true);
+        // A note beside somebody else's file would tell of pieces that are not in it.
+        if !is_worth || self.file.sync_data().is_err() || !is_still(&self.path, &self.file) {
             return false;
         }
         let digits: String = there
@@ -149,6 +160,9 @@ impl Kept {
 
     /// Nothing of it is of use any more.
     pub(super) fn forget(&self) {
+        if !is_still(&self.path, &self.file) {
+            return;
+        }
         let _ = std::fs::remove_file(&self.note);
         let _ = std::fs::remove_file(&self.path);
     }
@@ -156,6 +170,11 @@ impl Kept {
     /// It has become the file.
     pub(super) fn finish(&self, target: &Path) -> Result<(), Failure> {
         self.file.sync_data().map_err(|e| Failure::file("write", &self.path, &e))?;
+        if !is_still(&self.path, &self.file) {
+            let what =
+                format!("{} is not the file any more that was filled: somebody put another there", self.path.display());
+            return Err(Failure::new(Exit::Local, "file", what).advise("fetch it again, with nobody else at it"));
+        }
         std::fs::rename(&self.path, target).map_err(|e| Failure::file("rename", &self.path, &e))?;
         let _ = std::fs::remove_file(&self.note);
         Ok(())
@@ -170,10 +189,25 @@ struct Held {
     there: Vec<bool>,
 }
 
+/// Whether a file belongs to whoever runs this: others know what is in theirs, and may write to it.
+fn is_mine(file: &File) -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        file.metadata().is_ok_and(|m| m.uid() == rustix::process::geteuid().as_raw())
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = file;
+        true
+    }
+}
+
 /// Reads a note; `None` if it is none of ours.
 fn read(path: &Path) -> Option<Held> {
     let mut text = String::new();
-    neater::policies::folder::open(path).ok()?.take(NOTE_MAX).read_to_string(&mut text).ok()?;
+    let file = neater::policies::folder::open(path).ok().filter(is_mine)?;
+    file.take(NOTE_MAX).read_to_string(&mut text).ok()?;
     parse(&text)
 }
 
@@ -248,6 +282,16 @@ mod tests {
             std::fs::write(&note, bad).expect("written");
             assert!(why(open("http://h/f", "2", true)).contains("nothing says of what"), "{bad}");
         }
+        // Another file in its place: what this one has filled is nothing of that.
+        std::fs::remove_file(&part).expect("there");
+        let filled = open("http://h/f", "3", false).expect("a new one");
+        std::fs::remove_file(&part).expect("there");
+        std::fs::write(&part, [0; 1000]).expect("written");
+        assert!(!filled.keep(&[true; 10]) && !note.exists());
+        filled.forget();
+        assert!(part.exists());
+        assert!(filled.finish(&target).is_err() && part.exists() && !target.exists());
+        drop(filled);
         // A note that fits nothing is of no use, and neither is the file.
         let text = r#"{"url": "http://h/f", "etag": "\"2\"", "total": 1000, "piece": 0, "pieces": 10, "there": "ff3"}"#;
         std::fs::write(&note, text).expect("written");

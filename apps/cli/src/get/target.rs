@@ -484,7 +484,8 @@ pub(super) fn open_same(path: &Path, how: &OpenOptions) -> Result<File, Failure>
     if is_still(path, &file) { Ok(file) } else { Err(elsewhere(path)) }
 }
 
-fn is_still(path: &Path, file: &File) -> bool {
+/// Whether a path still names this open file.
+pub(super) fn is_still(path: &Path, file: &File) -> bool {
     #[cfg(unix)]
     let id = |m: std::fs::Metadata| (std::os::unix::fs::MetadataExt::dev(&m), std::os::unix::fs::MetadataExt::ino(&m));
     #[cfg(not(unix))]

@@ -58,9 +58,14 @@ pub struct Fact {
     pub known: Known,
 }
 
+/// A round trip in seconds, or a part of what was sent, that is less than this counts as none.
+pub(crate) const LEAST: f64 = 1e-9;
+/// What a flow that loses nothing forgets of an earlier loss at once, so that this is no news for ever.
+const FEW: f64 = 1e-6;
+
 /// Two digits of a number, or 0.
 fn two_digits(x: f64) -> f64 {
-    if !x.is_finite() || x <= 0.0 {
+    if !x.is_finite() || x < LEAST {
         return 0.0;
     }
     let unit = 10f64.powi(x.log10().floor() as i32 - 1);
@@ -143,6 +148,7 @@ impl Known {
         let rate = |new: f64| before(&self.rate).map_or(new, |old| if new > old { new } else { blend(old, new) });
         self.rate = seen.rate.map(rate).map(figure).or(self.rate);
         let loss = |new: f64| before(&self.loss).map_or(new, |old| blend(old, new));
+        let loss = |new: f64| Some(loss(new)).filter(|loss| *loss >= FEW).unwrap_or(0.0);
         self.loss = seen.loss.map(loss).map(figure).or(self.loss);
     }
 
@@ -201,6 +207,21 @@ mod tests {
     fn two_digits_are_kept() {
         let told: Vec<f64> = [0.0, 0.123, 1.26, 12.4, 99.6, 1234.0, f64::NAN, -1.0].map(two_digits).into();
         assert_eq!(told, [0.0, 0.12, 1.3, 12.0, 100.0, 1200.0, 0.0, 0.0]);
+        assert_eq!([1e-300, 1e-320, 5e-324, 2e-6].map(two_digits), [0.0, 0.0, 0.0, 2e-6]);
+    }
+
+    #[test]
+    fn what_was_lost_once_is_forgotten_by_a_flow_that_loses_nothing() {
+        let mut known = Known::default();
+        let mut learn = |loss: f64, second: u64| {
+            let now = WallTime(core::time::Duration::from_secs(1_000 + second));
+            known.learn(&Seen { loss: Some(loss), ..Seen::default() }, now);
+            known.loss.expect("learnt").value
+        };
+        learn(0.5, 0);
+        let at = (1..5000).find(|i| learn(0.0, *i) == 0.0).expect("none is left");
+        assert!((30..60).contains(&at), "after {at} looks");
+        assert_eq!(learn(0.0, 5000), 0.0);
     }
 
     #[test]

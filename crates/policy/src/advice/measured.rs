@@ -6,17 +6,14 @@
 //! They are rounded to two digits, so that what is the same but for noise changes no decision.
 
 use super::fact::{Fact, Known, RaceOutcome};
-use crate::manager::{Manager, Node};
+use crate::manager::Manager;
 use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use neater_base::WallTime;
-use neater_property::neat::{NeatMultiArray, NeatProperty};
 
 /// What the names of the properties begin with. A policy that wants none of these makes nobody look.
 pub const MEASURED: &str = "measured_";
-/// What the uids of the nodes begin with.
-const PREFIX: &str = "measured-";
 /// How many pairs of an interface and another end are remembered; the one that ends first goes. As many that others tell of.
 const MAX_SEEN: usize = 256;
 /// What has not changed is told again when others would keep it so much longer.
@@ -51,14 +48,12 @@ pub(super) struct Measured {
     heard: HashMap<Way, Held, FixedState>,
     /// Something may not have been told yet.
     news: bool,
-    /// The nodes that were put into the tables.
-    nodes: Vec<String>,
 }
 
 impl Default for Measured {
     fn default() -> Self {
         let empty = |seed| HashMap::with_hasher(FixedState::with_seed(seed));
-        Self { own: empty(0x7365_656e), heard: empty(0x6865_6172), news: false, nodes: Vec::new() }
+        Self { own: empty(0x7365_656e), heard: empty(0x6865_6172), news: false }
     }
 }
 
@@ -156,64 +151,25 @@ impl Measured {
                 None => ways.push((interface, others)),
             }
         }
-        put_known(manager, &mut self.nodes, &ways, port, now);
+        put_known(manager, &ways, port);
     }
 }
 
-/// Gives the rows of these interfaces what is known of the ways to one end, and takes from all others what they were given
-/// before: `held` are the uids of those nodes. A node of that name that is somebody else's stays.
-pub(crate) fn put_known(
-    manager: &mut Manager,
-    held: &mut Vec<String>,
-    ways: &[(&str, Known)],
-    port: u16,
-    now: WallTime,
-) {
-    if ways.is_empty() && held.is_empty() {
-        return;
-    }
-    let nodes: Vec<Node> = ways.iter().filter_map(|(interface, known)| node(interface, known, port)).collect();
-    let before = core::mem::take(held);
-    for uid in before.iter().filter(|uid| !nodes.iter().any(|n| n.uid == **uid)) {
-        manager.remove_node(uid);
-    }
-    for node in nodes {
-        let there = manager.cib().get(&node.uid);
-        if there.is_some() && !before.contains(&node.uid) {
-            continue;
-        }
-        held.push(node.uid.clone());
-        if there != Some(&node) {
-            manager.insert_node(node, now);
-        }
-    }
-}
-
-/// A node that links to an interface, so that its row takes the place of the plain one; `None` where nothing is known.
-fn node(interface: &str, known: &Known, port: u16) -> Option<Node> {
-    let facts = known.properties(port);
-    let expires = known.first_end().filter(|_| !facts.is_empty())?;
-    let wanted = NeatProperty::new("interface", interface);
-    let mut properties = NeatMultiArray::new();
-    properties.push(vec![facts.clone()]);
-    Some(Node {
-        uid: format!("{PREFIX}{interface}"),
-        root: false,
-        link: true,
-        matches: vec![[(wanted.key.clone(), wanted)].into_iter().collect()],
-        properties,
-        alternatives: vec![facts],
-        priority: 0,
-        expires: Some(expires),
-        description: "as connections have seen it".into(),
-        others: serde_json::Map::new(),
-    })
+/// Gives the rows of these interfaces what is known of the ways to one end, and takes from all others what they were given before.
+pub(crate) fn put_known(manager: &mut Manager, ways: &[(&str, Known)], port: u16) {
+    let seen = ways.iter().filter_map(|(interface, known)| {
+        let facts = known.properties(port);
+        let ends = known.first_end().filter(|_| !facts.is_empty())?;
+        Some(((*interface).to_owned(), (facts, ends)))
+    });
+    manager.set_seen(seen.collect());
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fact::Figure;
     use super::*;
+    use crate::manager::{Node, Row};
 
     const NOW: WallTime = WallTime(Duration::from_secs(1_800_000_000));
 
@@ -286,16 +242,47 @@ mod tests {
         assert_eq!(m.take_news(9, later(620)).len(), 1, "what has ended is not told");
     }
 
+    /// A node of its own for an interface.
+    fn root(interface: &str) -> Node {
+        let text = format!(
+            r#"{{"uid": "{interface}", "root": true, "expire": -1, "properties": {{"interface": {{"value": "{interface}"}}}}}}"#
+        );
+        Node::from_json(serde_json::from_str(&text).expect("JSON"), "", &text, NOW).expect("a node").0
+    }
+
+    #[test]
+    fn what_an_administrator_says_of_an_interface_stands_beside_what_was_seen_of_it() {
+        let mut manager = Manager::new(crate::manager::Limits::default());
+        manager.insert_node(root("eth0"), NOW);
+        let text = r#"{"uid": "costs", "link": true, "expire": -1, "match": [{"interface": {"value": "eth0"}}],
+            "properties": {"metered": {"value": true}}}"#;
+        let costs = Node::from_json(serde_json::from_str(text).expect("JSON"), "", text, NOW).expect("a node").0;
+        manager.insert_node(costs, NOW);
+        let mut m = Measured::default();
+        m.learn("eth0", "h", &rtt(100), NOW);
+        m.put(&mut manager, Some("h"), 443, NOW);
+        let rows = &manager.rows(NOW).rows;
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        assert!(rows[0].properties.get("metered").is_some() && rows[0].properties.get("measured_rtt").is_some());
+        let after = &manager.rows(later(700)).rows;
+        assert!(after.len() == 1 && after[0].properties.get("measured_rtt").is_none(), "it has ended: {after:?}");
+    }
+
     #[test]
     fn what_others_tell_counts_where_nothing_was_seen_here() {
         let rows = |m: &mut Measured| {
             let mut manager = Manager::new(crate::manager::Limits::default());
             m.put(&mut manager, Some("h"), 443, NOW);
-            let of = |n: &Node| (n.uid.clone(), n.alternatives[0].get("measured_rtt").map(|p| p.value.to_string()));
-            let mut all: Vec<_> = manager.cib().nodes().map(of).collect();
-            all.sort_unstable();
+            for node in ["eth0", "wwan0"].map(root) {
+                manager.insert_node(node, NOW);
+            }
+            let of = |row: &Row| (row.path.join(" "), row.properties.get("measured_rtt").map(|p| p.value.to_string()));
+            let all: Vec<_> = manager.rows(NOW).rows.iter().map(of).collect();
             m.put(&mut manager, Some("another"), 443, NOW);
-            assert_eq!(manager.cib().nodes().count(), 0, "a fact about one end is about no other");
+            assert!(
+                manager.rows(NOW).rows.iter().all(|row| of(row).1.is_none()),
+                "a fact about one end is about no other"
+            );
             all
         };
         let mut teller = Measured::default();
@@ -305,7 +292,10 @@ mod tests {
         hearer.learn("eth0", "h", &rtt(50), NOW);
         teller.take_news(9, NOW).into_iter().for_each(|fact| assert!(hearer.hear(fact, NOW)));
         let told = |ms: &str| Some(ms.to_owned());
-        assert_eq!(rows(&mut hearer), [("measured-eth0".into(), told("50")), ("measured-wwan0".into(), told("30"))]);
+        assert_eq!(
+            rows(&mut hearer),
+            [("eth0 measured-eth0".into(), told("50")), ("wwan0 measured-wwan0".into(), told("30"))]
+        );
         assert_eq!(hearer.take_news(9, NOW).len(), 1, "hearsay is told to nobody");
     }
 

@@ -18,6 +18,7 @@ mod story;
 
 pub use answer::{Advice, AdvisedPath, Denied, Pick};
 pub use ask::{Ask, Named};
+pub(crate) use fact::LEAST;
 pub use fact::{Fact, Figure, Known, LIFETIME, MAX_OUTCOMES, RaceOutcome};
 pub(crate) use measured::put_known;
 pub use measured::{MEASURED, Seen};

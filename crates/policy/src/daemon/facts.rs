@@ -9,7 +9,7 @@
 
 use super::store::{Daemon, MAX_GUESTS};
 use super::wire::{Malformed, Rest, put_count, put_text};
-use crate::advice::{Fact, Figure, Known, LIFETIME, MAX_OUTCOMES, RaceOutcome, put_known};
+use crate::advice::{Fact, Figure, Known, LEAST, LIFETIME, MAX_OUTCOMES, RaceOutcome, put_known};
 use crate::manager::{Manager, Requests, Stage};
 use core::time::Duration;
 use neater_base::WallTime;
@@ -52,8 +52,6 @@ pub(super) struct Facts {
     number: u64,
     /// Whether the rules that steer a user want to know of facts, as of a version of the tables.
     heeds: (u64, BTreeMap<u32, bool>),
-    /// The nodes that stand in tables while a decision is made.
-    nodes: Vec<String>,
 }
 
 impl Facts {
@@ -64,9 +62,11 @@ impl Facts {
 
     /// Takes a fact; false if there are too many users.
     fn learn(&mut self, user: u32, fact: Fact, now: WallTime) -> bool {
-        if !self.of.contains_key(&user) && self.of.len() > MAX_GUESTS {
+        // Guests never keep the facts out that count for everybody.
+        let guests = |of: &BTreeMap<_, _>| of.len() - usize::from(of.contains_key(&0));
+        if user != 0 && !self.of.contains_key(&user) && guests(&self.of) >= MAX_GUESTS {
             self.purge(now);
-            if self.of.len() > MAX_GUESTS {
+            if guests(&self.of) >= MAX_GUESTS {
                 return false;
             }
         }
@@ -157,12 +157,13 @@ impl Daemon {
         Ok(())
     }
 
-    /// Adds to `out` the facts that steer a user and have changed since change number `known`.
+    /// Adds to `out` the facts that a user may be told and have changed since change number `known`: those of the user's own
+    /// programs. Those of root's count where the user's decisions are made here, but to whom root's programs talk is told to nobody else.
     pub(super) fn put_facts(&self, user: u32, known: u64, out: &mut Vec<u8>, now: WallTime) {
         let mut news: Vec<(&Way, &Held)> = Vec::new();
         if known < self.facts.number {
             let counts = |(_, held): &(&Way, &Held)| held.number > known && last(&held.known) > now.0;
-            news.extend(self.facts.of(user).filter(counts));
+            news.extend(self.facts.of.get(&self.teller(user)).into_iter().flatten().filter(counts));
             news.sort_unstable_by_key(|(_, held)| held.number);
         }
         let more = news.len() > MAX_FACTS_OF_FRAME;
@@ -188,16 +189,13 @@ impl Daemon {
             return false;
         }
         let ways: Vec<(&str, Known)> = ways.iter().map(|(name, known)| (name.as_str(), known.clone())).collect();
-        let mut nodes = Vec::new();
-        put_known(self.manager_of(user, now), &mut nodes, &ways, port, now);
-        self.facts.nodes = nodes;
+        put_known(self.manager_of(user, now), &ways, port);
         true
     }
 
     /// Takes them from the rows again.
     pub(super) fn take_facts(&mut self, user: u32, now: WallTime) {
-        let mut nodes = core::mem::take(&mut self.facts.nodes);
-        put_known(self.manager_of(user, now), &mut nodes, &[], 0, now);
+        put_known(self.manager_of(user, now), &[], 0);
     }
 
     fn heeds(&mut self, user: u32, now: WallTime) -> bool {
@@ -270,6 +268,8 @@ fn fact(rest: &mut Rest<'_>, now: WallTime) -> Result<Fact, Malformed> {
         if !(0.0..=most).contains(&value) {
             return Err(Malformed::Value);
         }
+        // What is as little as this is nothing, and no number to reckon with.
+        let value = if value < LEAST { 0.0 } else { value };
         figures[i] = Some(Figure { value, until: until(rest, now)? });
     }
     let count = rest.count()?;

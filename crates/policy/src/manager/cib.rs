@@ -5,7 +5,7 @@
 
 use super::file::Node;
 use neater_base::WallTime;
-use neater_property::neat::{NeatArray, NeatProperty};
+use neater_property::neat::{NeatArray, NeatProperty, NeatValue};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -25,7 +25,14 @@ pub struct Cib {
     /// Those that expire, the first one first.
     expiring: BTreeSet<(WallTime, String)>,
     room: usize,
+    seen: Seen,
 }
+
+/// What connections have seen of the way by an interface, by its name; and when the first of it ends.
+pub(crate) type Seen = BTreeMap<String, (NeatArray, WallTime)>;
+
+/// What stands before the name of an interface in the path of a row that knows what connections have seen.
+const SEEN: &str = "measured-";
 
 impl Default for Cib {
     fn default() -> Self {
@@ -45,6 +52,15 @@ pub struct Row {
 }
 
 impl Row {
+    /// Adds what was seen of its interface. What the row says itself counts more.
+    fn see(&mut self, seen: &Seen, now: WallTime) {
+        let Some(NeatValue::Text(interface)) = self.properties.get("interface").map(|p| &p.value) else { return };
+        if let Some((facts, _)) = seen.get(interface).filter(|(_, ends)| ends.0 > now.0) {
+            self.path.push(format!("{SEEN}{interface}"));
+            self.properties = self.properties.over(facts);
+        }
+    }
+
     /// The property of an input, if any, for which this row cannot serve it: one that is immutable, and not in the row or
     /// immutable there with values that do not match.
     pub(crate) fn against<'a>(&self, input: &'a NeatArray) -> Option<&'a NeatProperty> {
@@ -96,7 +112,7 @@ impl Cib {
     /// Nothing is known yet, and at most `room` nodes will be.
     #[must_use]
     pub const fn with_room(room: usize) -> Self {
-        Self { nodes: BTreeMap::new(), expiring: BTreeSet::new(), room }
+        Self { nodes: BTreeMap::new(), expiring: BTreeSet::new(), room, seen: BTreeMap::new() }
     }
 
     /// Puts a node in; one of the same uid goes. Where there is no room, the one that expires first goes, too, or the
@@ -121,6 +137,14 @@ impl Cib {
             self.expiring.remove(&(at, node.uid.clone()));
         }
         Some(node)
+    }
+
+    /// Every row of these interfaces has what was seen of them, beside whatever else it was made of, and no other row has; whether that
+    /// is new. It takes no room from nodes, and a row says about itself what it said before.
+    pub(crate) fn set_seen(&mut self, seen: Seen) -> bool {
+        let is_new = seen != self.seen;
+        self.seen = seen;
+        is_new
     }
 
     /// Whether nothing is known.
@@ -155,7 +179,8 @@ impl Cib {
     #[must_use]
     pub fn rows(&self, now: WallTime) -> Rows {
         let nodes: Vec<&Node> = self.nodes.values().filter(|n| n.counts(now)).collect();
-        let until = nodes.iter().filter_map(|n| n.expires).min();
+        let seen = || self.seen.values().filter(|(_, ends)| ends.0 > now.0);
+        let until = nodes.iter().filter_map(|n| n.expires).chain(seen().map(|(_, ends)| *ends)).min();
         let (linked, truncated) = links(&nodes);
         let on_path = vec![false; nodes.len()];
         let mut walk = Walk { linked, nodes, on_path, rows: Vec::new(), steps: 0, copies: 0, truncated };
@@ -167,7 +192,10 @@ impl Cib {
             }
         }
         walk.extend();
-        let Walk { rows, truncated, .. } = walk;
+        let Walk { mut rows, truncated, .. } = walk;
+        if seen().next().is_some() {
+            rows.iter_mut().for_each(|row| row.see(&self.seen, now));
+        }
         Rows { rows, until, truncated }
     }
 }
@@ -190,7 +218,7 @@ fn links(nodes: &[&Node]) -> (Vec<Vec<usize>>, bool) {
     for (i, arrays) in targets.iter().enumerate() {
         for p in arrays.iter().flat_map(NeatArray::iter) {
             match &p.value {
-                neater_property::neat::NeatValue::Text(t) => {
+                NeatValue::Text(t) => {
                     by_text.entry((&p.key, t)).or_default().insert(i);
                 }
                 _ => {
@@ -202,7 +230,7 @@ fn links(nodes: &[&Node]) -> (Vec<Vec<usize>>, bool) {
     let everyone: Rc<BTreeSet<usize>> = Rc::new((0..nodes.len()).collect());
     let candidates = |entry: &NeatArray| -> Rc<BTreeSet<usize>> {
         let text = entry.iter().find_map(|p| match &p.value {
-            neater_property::neat::NeatValue::Text(t) => Some((p.key.as_str(), t.as_str())),
+            NeatValue::Text(t) => Some((p.key.as_str(), t.as_str())),
             _ => None,
         });
         let Some((key, t)) = text else { return Rc::clone(&everyone) };

@@ -41,6 +41,7 @@ pub(crate) use story::difference;
 pub use trace::{Event, MAX_EVENTS, Miss, Origin, Stage, Trace, Traced};
 
 use cache::Cache;
+use cib::Seen;
 use compiled::Compiled;
 use neater_base::WallTime;
 use neater_property::neat::{NeatArray, NeatError, Score, TooMany};
@@ -159,6 +160,11 @@ impl Manager {
             self.cib.insert(node);
         }
         self.rows_stale = true;
+    }
+
+    /// Gives the rows of these interfaces what was seen of them, and takes from all others what they were given before.
+    pub(crate) fn set_seen(&mut self, seen: Seen) {
+        self.rows_stale |= self.cib.set_seen(seen);
     }
 
     /// Takes a node out of the CIB, by its uid.

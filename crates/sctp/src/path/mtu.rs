@@ -99,6 +99,9 @@ impl Search {
         let none_refused = self.too_large > self.most;
         self.too_large = if none_refused { most.saturating_add(4) } else { self.too_large.min(most.saturating_add(4)) };
         self.most = most;
+        // What is out and larger than that shows nothing that could be used.
+        self.probe = self.probe.filter(|probe| probe.size <= most);
+        self.hint = self.hint.filter(|hint| *hint <= most);
         self.base = self.base.min(most);
         self.size = if self.enabled { self.size.min(most) } else { most };
         if self.state == State::Complete {

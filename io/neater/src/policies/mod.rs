@@ -289,7 +289,7 @@ impl Neater {
                 Stage::Profile => FileKind::Profile,
                 Stage::Policy => FileKind::Policy,
             };
-            let name = self.handle.with(|s| s.engine.policy_file(kind, &place.uid));
+            let name = self.handle.with_later(|s| s.engine.policy_file(kind, &place.uid));
             let path = name.and_then(|name| watch.as_ref()?.path_of(&name));
             let at = match path {
                 Some(path) => {
@@ -312,12 +312,16 @@ pub(crate) fn look(shared: &crate::shared::Shared) {
     let Some(watch) = shared.policies.get() else { return };
     // Somebody else is looking already.
     let Ok(mut watch) = watch.try_lock() else { return };
+    if shared.is_forked() {
+        // The connection is the parent's: what is read from it is lost to that.
+        return;
+    }
     if let Some(link) = &mut watch.link {
         share(shared, link.poll());
     }
     let Some(texts) = watch.changed() else { return };
     let (pib, cib) = (Texts::sources(&texts.pib), Texts::sources(&texts.cib));
-    let mut report = shared.with(|s| s.engine.load_policies(&pib, &cib));
+    let mut report = shared.with_later(|s| s.engine.load_policies(&pib, &cib));
     for fault in &mut report.faults {
         if let Some(path) = watch.path_of(&fault.file) {
             fault.file = path.display().to_string();
@@ -332,7 +336,7 @@ fn share(shared: &crate::shared::Shared, heard: Heard) {
     if heard.is_empty() {
         return;
     }
-    shared.with(|s| {
+    shared.with_later(|s| {
         if let Some(tables) = heard.tables {
             s.engine.share_policies(tables);
         }
@@ -352,10 +356,10 @@ pub(crate) fn tell(shared: &crate::shared::Shared) {
     }
     match watch.teller.as_mut().map(Teller::is_ready) {
         // There is nobody to tell.
-        None | Some(Ready::Absent) => drop(shared.with(|s| s.engine.take_facts())),
-        Some(Ready::Busy) => shared.with(|s| s.engine.hold_facts()),
+        None | Some(Ready::Absent) => drop(shared.with_later(|s| s.engine.take_facts())),
+        Some(Ready::Busy) => shared.with_later(|s| s.engine.hold_facts()),
         Some(ready) => {
-            let facts = shared.with(|s| {
+            let facts = shared.with_later(|s| {
                 if matches!(ready, Ready::Anew) {
                     s.engine.tell_facts_again();
                 }

@@ -38,7 +38,7 @@ fn hear_facts(follower: &mut Follower, daemon: &mut Daemon, user: u32) -> Vec<Fa
 }
 
 #[test]
-fn what_connections_of_a_user_have_seen_programs_of_that_user_hear_and_of_roots_all() {
+fn what_connections_of_a_user_have_seen_programs_of_that_user_hear_and_nobody_else() {
     let mut d = daemon();
     let (mut ann, mut root) = (Session::new(Door::Cib, ANN), Session::new(Door::Cib, 0));
     assert!(tell_facts(&mut ann, &mut d, &[fact("eth0", "Example.com", 0.1)]));
@@ -48,8 +48,10 @@ fn what_connections_of_a_user_have_seen_programs_of_that_user_hear_and_of_roots_
     assert_eq!(hear_facts(&mut Follower::new(), &mut d, BOB), [], "it is Ann's");
     assert_eq!(hear_facts(&mut Follower::new(), &mut d, 0), [], "and none of root's business");
     assert!(tell_facts(&mut root, &mut d, &[fact("eth0", "a.example", 0.2)]));
-    assert_eq!(hear_facts(&mut follower, &mut d, ANN), [fact("eth0", "a.example", 0.2)]);
-    assert_eq!(hear_facts(&mut Follower::new(), &mut d, BOB), [fact("eth0", "a.example", 0.2)]);
+    assert_eq!(hear_facts(&mut follower, &mut d, ANN), [], "to whom root's programs talk is root's business");
+    for trusted in [0, OWNER] {
+        assert_eq!(hear_facts(&mut Follower::new(), &mut d, trusted), [fact("eth0", "a.example", 0.2)]);
+    }
     // More than one frame holds.
     let many: Vec<Fact> = (0..200).map(|i| fact("eth0", &format!("h{i}"), 0.1)).collect();
     assert!(tell_facts(&mut ann, &mut d, &many));
