@@ -6,8 +6,8 @@
 //! it (QUIC, UDP). *Not responsible for* accepting.
 //!
 //! Where one source holds more than half of the room over TCP, who comes is looked at before it is full again: who comes from
-//! elsewhere takes the place of one of that source's, and that source's own wait in a second room of the same size, from which its
-//! oldest goes where that is full, too.
+//! elsewhere takes the place of one of that source's, and that source's own wait in a second room of the same size. Where that is full,
+//! too, more are left in the kernel, until the oldest has waited for a tenth of a second and goes.
 //!
 //! *Invariants*: a listener that is full accepts again when a quarter of its room is free; no handshake is given up while
 //! there is room for others, nor before [`HASTE`], unless its source (an address, or of IPv6 a network of 64 bits) has more of
@@ -29,6 +29,10 @@ use std::net::{IpAddr, Ipv6Addr};
 /// one round trip and perhaps the repair of a loss; peers that keep a listener busy with handshakes that they never finish
 /// need `Limits::handshakes` new connections in this time.
 const HASTE: Duration = Duration::from_secs(2);
+
+/// How long who waits for the handshake to begin is left in peace, although others wait behind who may come from elsewhere. Of those
+/// who mean it, a room's handshakes take less than that, and the next room's begin.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Where a handshake comes from: of IPv6 the first 64 bits, because whoever has one address there has them all (RFC 4291 section
 /// 2.5.1).
@@ -145,28 +149,36 @@ impl<N: Net> Engine<N> {
         biggest(sources).filter(|(_, n)| *n > (self.limits.handshakes / 2).max(1)).map(|(source, _)| source)
     }
 
-    /// A connection waits for its handshake to begin, as `crowd` keeps the room. Where as many wait as there is room for, the oldest
-    /// of the crowd's goes, or of the source of which most wait if none is the crowd's.
-    pub(crate) fn wait_for_handshake(&mut self, listener: Key, key: Key, crowd: IpAddr) {
-        let Some(l) = self.listeners.get_mut(listener) else { return };
+    /// Makes room for one more that waits for its handshake to begin: where as many wait as may, the crowd's oldest goes, if it has
+    /// had [`PATIENCE`]. `Err`: when it will have had it.
+    pub(crate) fn make_room_to_wait(&mut self, listener: Key, crowd: IpAddr) -> Result<(), Option<Instant>> {
+        let l = self.listeners.get_mut(listener).ok_or(None)?;
         let channels = &self.channels;
-        let waits = |k: &Key| channels.get(*k).is_some_and(|c| matches!(c.kind, Kind::TlsPending));
-        l.backlog.waiting.push_back(key);
+        let waiting = |k: &Key| channels.get(*k).filter(|c| matches!(c.kind, Kind::TlsPending));
         // They end in the order in which they came.
-        while l.backlog.waiting.front().is_some_and(|k| !waits(k)) {
+        while l.backlog.waiting.front().is_some_and(|k| waiting(k).is_none()) {
             l.backlog.waiting.pop_front();
         }
-        if l.backlog.waiting.len() <= self.limits.handshakes {
-            return;
+        if l.backlog.waiting.len() < self.limits.handshakes {
+            return Ok(());
         }
-        let of = |k: &Key| channels.get(*k).map(|c| source(c.remote.ip()));
-        let first = |source: IpAddr| l.backlog.waiting.iter().position(|k| of(k) == Some(source));
-        let most = || biggest(l.backlog.waiting.iter().filter_map(of)).and_then(|(source, _)| first(source));
-        let Some(at) = first(crowd).or_else(most) else { return };
-        let gone = l.backlog.waiting.remove(at).and_then(|k| self.channels.remove(k));
-        if let Some(gone) = gone {
+        let of_crowd = |k: &Key| waiting(k).is_some_and(|c| source(c.remote.ip()) == crowd);
+        let at = l.backlog.waiting.iter().position(of_crowd).ok_or(None)?;
+        let since = l.backlog.waiting.get(at).and_then(waiting).ok_or(None)?.started;
+        if self.now < since + PATIENCE {
+            return Err(Some(since + PATIENCE));
+        }
+        if let Some(gone) = l.backlog.waiting.remove(at).and_then(|k| self.channels.remove(k)) {
             self.net.abort(gone.sock);
             self.stats.refused += 1;
+        }
+        Ok(())
+    }
+
+    /// A connection waits for its handshake to begin.
+    pub(crate) fn wait_for_handshake(&mut self, listener: Key, key: Key) {
+        if let Some(l) = self.listeners.get_mut(listener) {
+            l.backlog.waiting.push_back(key);
         }
     }
 

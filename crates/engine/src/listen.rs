@@ -10,8 +10,8 @@ use crate::sctp::Below;
 use crate::{Engine, ListenerId, LocalEndpoint, Request, Stack};
 use bytes::Bytes;
 use core::time::Duration;
-use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, RecvBatch, SocketOptions};
+use neater_base::{Instant, Key};
 use neater_tls::TlsStream;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) struct Listener {
     /// What waits for the program, or for its peer.
     pub(crate) backlog: crate::backlog::Backlog,
     /// A deadline to accept again is set: one is enough, however many sockets want it.
-    accept_armed: bool,
+    accept_armed: Option<Instant>,
 }
 
 /// Connections accepted per socket and turn.
@@ -96,7 +96,7 @@ impl<N: Net> Engine<N> {
             handshaking: 0,
             groups: false,
             backlog: crate::backlog::Backlog::default(),
-            accept_armed: false,
+            accept_armed: None,
         });
         for l in local {
             if let Err(e) = self.listen_on(listener, l) {
@@ -378,7 +378,7 @@ impl<N: Net> Engine<N> {
 
     pub(crate) fn accept_again(&mut self, listener: Key) {
         let Some(l) = self.listeners.get_mut(listener) else { return };
-        l.accept_armed = false;
+        l.accept_armed = None;
         for key in l.channels.clone() {
             self.accept(listener, key);
         }
@@ -427,6 +427,12 @@ impl<N: Net> Engine<N> {
                 }
                 continue;
             }
+            if let Some((at, crowd)) = crowded
+                && let Err(again) = self.make_room_to_wait(listener, crowd)
+            {
+                return self.arm_accept(listener, again.map_or(at, |again| again.min(at)).saturating_since(self.now));
+            }
+            let (Some(l), Some(c)) = (self.listeners.get(listener), self.channels.get(key)) else { return };
             let tls = l.request.0.tls_server.clone();
             let stack_is_tls = l.addrs.iter().any(|(s, _)| *s == Stack::Tls);
             let sock = c.sock;
@@ -493,7 +499,7 @@ impl<N: Net> Engine<N> {
             return self.begin_handshake(listener, key);
         }
         self.timers.push(self.now + HANDSHAKE_TIMEOUT, Timer::Channel(key));
-        self.wait_for_handshake(listener, key, crowd);
+        self.wait_for_handshake(listener, key);
     }
 
     /// The handshake begins of a connection that was accepted earlier.
@@ -527,14 +533,16 @@ impl<N: Net> Engine<N> {
         self.arm_accept_once(listener, after);
     }
 
-    /// Sets the deadline to accept again, unless it is set. True: it was not.
+    /// Sets the deadline to accept again, unless an earlier one is set. True: none was.
     fn arm_accept_once(&mut self, listener: Key, after: Duration) -> bool {
         let Some(l) = self.listeners.get_mut(listener) else { return false };
-        if core::mem::replace(&mut l.accept_armed, true) {
+        let at = self.now + after;
+        if l.accept_armed.is_some_and(|armed| armed <= at) {
             return false;
         }
-        self.timers.push(self.now + after, Timer::Accept(listener));
-        true
+        let is_first = l.accept_armed.replace(at).is_none();
+        self.timers.push(at, Timer::Accept(listener));
+        is_first
     }
 
     /// Moves the handshake of an incoming connection on.
