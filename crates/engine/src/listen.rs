@@ -412,7 +412,7 @@ impl<N: Net> Engine<N> {
                     Err(None) => return,
                 }
             }
-            let (Some(l), Some(c)) = (self.listeners.get(listener), self.channels.get(key)) else { return };
+            let Some(l) = self.listeners.get(listener) else { return };
             if self.conns.len() >= self.limits.connections {
                 // Whose end will make room is not known: look again.
                 return self.arm_accept(listener, ACCEPT_RETRY);
