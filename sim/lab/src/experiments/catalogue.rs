@@ -51,7 +51,8 @@ pub const ALL: &[Experiment] = &[
         title: "A2: client CPU time over libuv",
         asked: "How much more CPU time does a client need than one on libuv?",
         note: "User and system time from the first open to the end (libraries loaded, outcome of the race cached), ratio \
-               of medians over interleaved pairs, 95 % bootstrap interval. 1 or 256 TCP flows at once, repeated.",
+               of medians over interleaved pairs, 95 % bootstrap interval. 1 or 256 TCP flows at once, repeated; \
+               client and server have a processor each.",
         parameters: &[LOOPBACK, FLOWS, ("pairs", "30; 8 with --quick")],
         published: &[("+1046 % with 1 flow, +952 % with 256", "T, chapters 3 to 5")],
         metrics: &[metric("cpu_ratio", "1", "lower end of the interval at most 1.1")],
@@ -217,7 +218,7 @@ pub const ALL: &[Experiment] = &[
         id: "BULK",
         title: "BULK: throughput over other people's programs",
         asked: "Is bulk transfer as fast as on the libraries that users would pick instead?",
-        note: "One flow on loopback, the same program on both sides, 64 kB writes and reads, one thread each; ratio of \
+        note: "One flow on loopback, the same program on both sides, 64 kB writes and reads, one thread and one processor each; ratio of \
                medians over interleaved pairs, 95 % bootstrap interval.",
         parameters: &[LOOPBACK, ("pairs", "30; 6 with --quick")],
         published: &[],
@@ -486,7 +487,7 @@ pub const ALL: &[Experiment] = &[
         asked: "How much memory has the daemon with 1,000 policies, and how much more processor time does a download take with them?",
         note: "Memory: anonymous pages of `neater pm` with 1,000 policies and 100 rows as files, after a decision. Processor time: user \
                and system time of `neater get` of a file of holes over plain TCP on loopback, with the policies in a folder (`folder`) or \
-               from the daemon (`daemon`), over that with `--no-policy`, in turn; the control is that against itself. It has in it what a \
+               from the daemon (`daemon`), over that with `--no-policy`, in turn; the control is that against itself; client and server have a processor each. It has in it what a \
                program pays once, when it starts, for reading 1,000 policies.",
         parameters: &[
             ("bytes", "1 GB; 256 MB with --quick"),

@@ -37,9 +37,17 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn plain(programs: &Programs, v6: bool) -> Result<Self> {
+        Self::start(&mut Self::plain_command(programs, v6)?)
+    }
+
+    /// What [`Server::plain`] starts.
+    ///
+    /// # Errors
+    /// The peer was not built.
+    pub fn plain_command(programs: &Programs, v6: bool) -> Result<Command> {
         let mut command = programs.command(Program::Epoll, "server")?;
         command.args(["--addr", if v6 { "[::1]:0" } else { "127.0.0.1:0" }, "--flows", "0", "--limit", "600"]);
-        Self::start(&mut command)
+        Ok(command)
     }
 
     /// Ends a server that serves without end.
