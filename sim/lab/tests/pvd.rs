@@ -142,6 +142,24 @@ fn what_a_router_advertises_is_in_the_cib_with_its_document_and_goes_with_it() {
     let (code, said) = explain("pvd=require:far.example");
     assert!(code != 0 && !said.contains("from fd00:"), "{said}");
 
+    // And so do its connections: what a web server at the other end says of who asked.
+    std::fs::create_dir(dir.join("www")).expect("a folder");
+    let web = Cmd::new("python3").args(["-u", "-m", "http.server", "8080", "--bind", "::", "--directory"]);
+    let mut web = lab.spawn("router", web.arg(dir.join("www"))).expect("runs");
+    lab.wait_for("client", "[fd00:0:1::2]:8080".parse().expect("an address"), LIMIT).expect("it serves");
+    let get = |needs: &str| {
+        let cmd = Cmd::new(&neater).args(["get", "http://[fd00:0:1::2]:8080/", "-o", "/dev/null", "--needs", needs]);
+        let cmd = cmd.env("NEAT_PM_SOCKET", sock.join("neat_pm_socket")).env("NEATER_POLICY", "").env("HOME", dir);
+        lab.run("client", cmd.limit(LIMIT)).expect("it ends").code
+    };
+    for (wanted, from) in [(HOME, "fd00::1 - - "), (GARDEN, "fd00:0:1::1 - - ")] {
+        assert_eq!(get(&format!("pvd=require:{wanted}")), 0, "{wanted}");
+        web.wait_for_error_output(from, LIMIT).expect("asked from the address of the domain");
+    }
+    assert_ne!(get("pvd=require:far.example"), 0);
+    let web = web.stop(libc::SIGTERM).expect("ends").errors();
+    assert_eq!(web.matches("\"GET / ").count(), 2, "nobody else asked: {web}");
+
     // A new document under the same name: asked for when the sequence number says so.
     std::fs::write(dir.join("pvd-0.json"), documents[0].text.replace("40000000", "5000000")).expect("written");
     router.advertise(told(2, 1800));
