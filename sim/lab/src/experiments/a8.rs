@@ -99,10 +99,10 @@ impl Load {
     }
 
     /// Transfers `bytes`; the side of `program` runs under `counter`, the other is plain epoll. Returns how the measured side
-    /// and the receiver ended. With a counter, both share a processor and a place, which makes what they count repeatable.
+    /// and the receiver ended. Both share a processor and, with a counter, a place, which makes what is measured repeatable.
     fn run(&self, lab: &Lab, program: Program, bytes: u64, by: Option<(Counter, &Place)>) -> Result<(Exit, Exit)> {
         let prepare = |command: Command, side: Side| -> Result<Command> {
-            let Some((counter, place)) = by else { return Ok(command) };
+            let Some((counter, place)) = by else { return process::together(&command) };
             let command = if side == self.side { counter.wrap(&command, &lab.scratch)? } else { command };
             Ok(place.enter(process::on_one_processor(&command, side == Side::Recv)?))
         };

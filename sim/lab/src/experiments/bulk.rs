@@ -2,7 +2,7 @@
 
 use super::{CONTROL_MAX, LIMIT, Lab, Outcome, Ratios};
 use crate::measure::cpu::interleave;
-use crate::measure::process::{self, Seat, seated};
+use crate::measure::process::{self, together};
 use crate::measure::stats::ratio_of_medians;
 use crate::measure::{MeasureError, Result, Server};
 use crate::programs::Program;
@@ -43,17 +43,17 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     Ok(out)
 }
 
-/// Bytes per second, by the clock of the receiving peer, from the first byte to the end. Each side has a processor.
+/// Bytes per second, by the clock of the receiving peer, from the first byte to the end. Both sides share a processor.
 fn throughput(lab: &Lab, program: Program, security: &str) -> Result<f64> {
     let bytes = if lab.quick { BYTES.0 } else { BYTES.1 };
     let mut receiver = lab.programs.command(program, "recv")?;
     receiver.args(["--addr", "127.0.0.1:0", "--security", security]);
     lab.programs.add_credentials(&mut receiver);
-    let receiver = Server::start(&mut seated(&receiver, Seat::Beside)?)?;
+    let receiver = Server::start(&mut together(&receiver)?)?;
     let mut sender = lab.programs.command(program, "send")?;
     sender.args(["--addr", &receiver.addr.to_string(), "--security", security, "--bytes", &bytes.to_string()]);
     lab.programs.add_credentials(&mut sender);
-    process::run(&mut seated(&sender, Seat::Measured)?, LIMIT)?;
+    process::run(&mut together(&sender)?, LIMIT)?;
     let exit = receiver.child.wait(LIMIT)?;
     match (exit.line["bytes"].as_u64(), exit.line["ns"].as_f64()) {
         (Some(got), Some(ns)) if got == bytes && ns > 0.0 => Ok(got as f64 / ns * 1e9),

@@ -52,7 +52,7 @@ pub const ALL: &[Experiment] = &[
         asked: "How much more CPU time does a client need than one on libuv?",
         note: "User and system time from the first open to the end (libraries loaded, outcome of the race cached), ratio \
                of medians over interleaved pairs, 95 % bootstrap interval. 1 or 256 TCP flows at once, repeated; \
-               client and server have a processor each.",
+               client and server share a processor.",
         parameters: &[LOOPBACK, FLOWS, ("pairs", "30; 8 with --quick")],
         published: &[("+1046 % with 1 flow, +952 % with 256", "T, chapters 3 to 5")],
         metrics: &[metric("cpu_ratio", "1", "lower end of the interval at most 1.1")],
@@ -65,7 +65,7 @@ pub const ALL: &[Experiment] = &[
         title: "A3: client CPU time of SCTP over usrsctp's",
         asked: "What does opening SCTP associations cost a client, beside usrsctp?",
         note: "User and system time from the first open to the end, ratio of medians over interleaved pairs, 95 % bootstrap \
-               interval. 1 or 256 associations over UDP at once, up and then ended in order, repeated; the server is ours for both.",
+               interval. 1 or 256 associations over UDP at once, up and then ended in order, repeated; the server is ours for both, and shares a processor with them.",
         parameters: &[LOOPBACK, ("associations at once", "1 and 256"), ("pairs", "30; 2 with --quick")],
         published: &[("NEAT over usrsctp +949 % with 1, +739 % with 256, over libuv's TCP", "T, chapters 3 to 5")],
         metrics: &[metric("cpu_ratio_vs_usrsctp", "1", "at most 1")],
@@ -78,7 +78,7 @@ pub const ALL: &[Experiment] = &[
         title: "A4: server CPU time over libuv",
         asked: "How much more CPU time does a server need than one on libuv?",
         note: "User and system time of the whole process, ratio of medians over interleaved pairs, 95 % bootstrap \
-               interval. 1 or 256 TCP flows at once, repeated; the client is the same for all.",
+               interval. 1 or 256 TCP flows at once, repeated; the client is the same for all, and shares a processor with them.",
         parameters: &[LOOPBACK, FLOWS, ("pairs", "30; 8 with --quick")],
         published: &[("+744 % with 1 flow, +295 % with 256", "T, chapters 3 to 5")],
         metrics: &[metric("cpu_ratio", "1", "lower end of the interval at most 1.1")],
@@ -91,7 +91,7 @@ pub const ALL: &[Experiment] = &[
         title: "A5: connect delay added to libuv's",
         asked: "How much later is a flow connected than with libuv?",
         note: "Median over the flows from the call to the connection, difference of medians over interleaved pairs, \
-               95 % bootstrap interval.",
+               95 % bootstrap interval; client and server share a processor.",
         parameters: &[LOOPBACK, FLOWS, ("pairs", "30; 8 with --quick")],
         published: &[("+72 ms with 1 flow, +109 ms with 256", "T, chapters 3 to 5")],
         metrics: &[metric("added_delay_ms", "ms", "under 0.2 ms with 1 flow, under 2 ms with 256")],
@@ -130,7 +130,7 @@ pub const ALL: &[Experiment] = &[
         title: "A8: what a transferred megabyte costs",
         asked: "What does moving data cost beyond opening the flow?",
         note: "Objects one after the other over 1 or 8 TCP flows, handed over in pieces of at most 64 kB, read with \
-               64 kB. Counts are slopes between two amounts, with both sides on one processor and receive buffers of 2 MiB.",
+               64 kB, both sides on one processor. Counts are slopes between two amounts, with receive buffers of 2 MiB.",
         parameters: &[LOOPBACK, ("objects", "1 kB, 100 kB, 10 MB, 1 GB"), ("flows", "1 and 8")],
         published: &[("sender +41 %, receiver +33 % CPU with 1 flow; +42 % and +35 % with 8", "T, chapters 3 to 5")],
         metrics: &[
@@ -218,7 +218,7 @@ pub const ALL: &[Experiment] = &[
         id: "BULK",
         title: "BULK: throughput over other people's programs",
         asked: "Is bulk transfer as fast as on the libraries that users would pick instead?",
-        note: "One flow on loopback, the same program on both sides, 64 kB writes and reads, one thread and one processor each; ratio of \
+        note: "One flow on loopback, the same program on both sides, 64 kB writes and reads, one thread each, both on one processor; ratio of \
                medians over interleaved pairs, 95 % bootstrap interval.",
         parameters: &[LOOPBACK, ("pairs", "30; 6 with --quick")],
         published: &[],
@@ -487,7 +487,7 @@ pub const ALL: &[Experiment] = &[
         asked: "How much memory has the daemon with 1,000 policies, and how much more processor time does a download take with them?",
         note: "Memory: anonymous pages of `neater pm` with 1,000 policies and 100 rows as files, after a decision. Processor time: user \
                and system time of `neater get` of a file of holes over plain TCP on loopback, with the policies in a folder (`folder`) or \
-               from the daemon (`daemon`), over that with `--no-policy`, in turn; the control is that against itself; client and server have a processor each. It has in it what a \
+               from the daemon (`daemon`), over that with `--no-policy`, in turn; the control is that against itself; client and server share a processor. It has in it what a \
                program pays once, when it starts, for reading 1,000 policies.",
         parameters: &[
             ("bytes", "1 GB; 256 MB with --quick"),

@@ -1,7 +1,7 @@
 //! F2: what policies cost: the daemon's memory with 1,000 of them, and the processor time of a download with them.
 
 use super::{CONTROL_MAX, LIMIT, Lab, Outcome};
-use crate::measure::process::{Seat, seated};
+use crate::measure::process::together;
 use crate::measure::stats::{median, quantile, ratio_of_medians};
 use crate::measure::{Child, MeasureError, Result, memory};
 use crate::programs::Program;
@@ -57,7 +57,7 @@ impl Place {
         let mut command = Command::new(neater);
         command.args(["--json", "pm", "--bare", "--no-rest", "--no-interfaces", "--rows", "100", "--candidates", "10"]);
         command.arg("--pib").arg(self.path("pib")).arg("--cib").arg(self.path("pib/cib"));
-        let child = Child::start(&mut seated(command.arg("--sock").arg(self.path("sock")), Seat::Beside)?)?;
+        let child = Child::start(&mut together(command.arg("--sock").arg(self.path("sock")))?)?;
         let mut ask = Command::new(neater);
         let request = r#"[{"app": {"value": "video"}, "port": {"value": 443}, "transport": {"value": "TCP"}}]"#;
         ask.args(["policy", "ask", request, "--sock"]).arg(self.path("sock"));
@@ -112,7 +112,7 @@ fn downloads(lab: &Lab, neater: &Path, place: &Place, out: &mut Outcome) -> Resu
     let manager = place.manager(neater)?;
     let mut command = Command::new(neater);
     command.args(["--json", "serve", "--plain", "--port", "0", "--bind", "127.0.0.1"]).arg(place.path("www"));
-    let mut server = Child::start(&mut seated(&command, Seat::Beside)?)?;
+    let mut server = Child::start(&mut together(&command)?)?;
     let said: Value = server.line(LIMIT)?;
     let url = said["urls"][0].as_str().ok_or_else(|| other("the server does not say where it is"))?;
     let url = format!("{}/file", url.trim_end_matches('/'));
@@ -131,7 +131,7 @@ fn downloads(lab: &Lab, neater: &Path, place: &Place, out: &mut Outcome) -> Resu
                 "daemon" => drop(command.env("NEAT_PM_SOCKET", place.path("sock/neat_pm_socket"))),
                 _ => drop(command.arg("--no-policy")),
             }
-            let exit = Child::start(&mut seated(command.arg(&url), Seat::Measured)?)?.wait(LIMIT)?;
+            let exit = Child::start(&mut together(command.arg(&url))?)?.wait(LIMIT)?;
             if round > 0 {
                 out.sample("cpu_seconds", series, "download", round - 1, exit.cpu.as_secs_f64());
                 times.entry(series).or_default().push(exit.cpu.as_secs_f64());

@@ -1,7 +1,7 @@
 //! What several experiments do with flows: open many at once against the plain server, and count.
 
 use super::{FEW, LIMIT, Lab, MANY, Outcome};
-use crate::measure::process::{self, Seat, seated};
+use crate::measure::process::{self, together};
 use crate::measure::{Child, Counter, Exit, Result, Server, failed, stats};
 use crate::programs::Program;
 use std::net::SocketAddr;
@@ -74,13 +74,13 @@ impl Batch {
     }
 
     /// Runs the client of `program` against a fresh plain server. Its CPU time is that of the flows: libraries are loaded
-    /// and the outcome of the race is cached before the clock starts. Both sides have a processor of their own.
+    /// and the outcome of the race is cached before the clock starts. Both sides share a processor.
     pub(super) fn client(self, lab: &Lab, program: Program, more: &[&str]) -> Result<Exit> {
-        let mut server = seated(&Server::plain_command(&lab.programs, true)?, Seat::Beside)?;
+        let mut server = together(&Server::plain_command(&lab.programs, true)?)?;
         let server = Server::start(&mut server)?;
         let mut command = client(lab, program, server.addr)?;
         self.add(&mut command);
-        let mut child = Child::start(&mut seated(command.arg("--mark").args(more), Seat::Measured)?)?;
+        let mut child = Child::start(&mut together(command.arg("--mark").args(more))?)?;
         child.line(LIMIT)?;
         let before = child.cpu_so_far()?;
         child.say("go")?;
@@ -94,10 +94,10 @@ impl Batch {
     pub(super) fn server(self, lab: &Lab, program: Program) -> Result<Exit> {
         let mut command = lab.programs.command(program, "server")?;
         self.add(command.args(["--addr", "[::1]:0"]));
-        let server = Server::start(&mut seated(&command, Seat::Measured)?)?;
+        let server = Server::start(&mut together(&command)?)?;
         let mut client = client(lab, Program::Epoll, server.addr)?;
         self.add(&mut client);
-        process::run(&mut seated(&client, Seat::Beside)?, LIMIT)?;
+        process::run(&mut together(&client)?, LIMIT)?;
         self.check(server.child.wait(LIMIT)?)
     }
 }

@@ -69,12 +69,11 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     out.runs = Some(runs);
     (lab.progress)("handshakes on one core");
     let (flows, rounds) = (256, if lab.quick { 20 } else { 100 });
-    let together = |c: &Command| process::on_one_processor(c, false);
     let (mut both, mut alone) = (Vec::new(), Vec::new());
     for run in 0..runs {
-        let server = server(lab, &together)?;
+        let server = server(lab, &process::together)?;
         let before = server.child.cpu_so_far()?;
-        let client = together(&client(lab, Program::Sctp, &server, flows, rounds)?)?;
+        let client = process::together(&client(lab, Program::Sctp, &server, flows, rounds)?)?;
         let (exit, _) = run_client(client, flows * rounds)?;
         let cpu = server.child.cpu_so_far()?.saturating_sub(before).as_secs_f64();
         server.stop()?;
@@ -104,18 +103,16 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
 pub(super) fn clients(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome::default();
     let mut rng = lab.rng(52);
-    let server = server(lab, &|c| {
-        // As it came.
-        let mut copy = Command::new(c.get_program());
-        copy.args(c.get_args());
-        Ok(copy)
-    })?;
+    let server = server(lab, &process::together)?;
     for ((flows, rounds), published) in SAMPLES.into_iter().zip(["+949 % over libuv's TCP", "+739 % over libuv's TCP"])
     {
         let variant = format!("client-{flows}");
         let pairs = if lab.quick { QUICK_PAIRS } else { lab.pairs() };
         (lab.progress)(&format!("{variant}: {pairs} pairs of {rounds} x {flows} associations"));
-        let sample = |p| Ok(run_client(client(lab, p, &server, flows, rounds)?, flows * rounds)?.1);
+        let sample = |p| {
+            let client = process::together(&client(lab, p, &server, flows, rounds)?)?;
+            Ok(run_client(client, flows * rounds)?.1)
+        };
         let got = interleave(Program::Usrsctp, &[Program::Sctp], pairs, &mut rng, sample)?;
         out.samples_of("cpu_seconds", &variant, &got);
         let ratios = Ratios {
