@@ -47,8 +47,10 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
         return attempt(&neater, &preconnection, &endpoint, &args, output).await;
     }
     let order = match story {
-        Some(story) if story.prohibited().is_some() => return Ok(Exit::Failed),
-        Some(story) => story.stacks(),
+        Some(story) => match story.prohibited() {
+            Some(why) => return Err(Failure::new(Exit::Failed, "policy", why)),
+            None => story.stacks(),
+        },
         None => request.stacks().to_vec(),
     };
     show_addresses(&endpoint, &order, &args, output).await
