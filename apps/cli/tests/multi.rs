@@ -85,6 +85,8 @@ impl Two {
         let listener = std::thread::spawn(move || {
             let kind = Some(rustix::thread::LinkNameSpaceType::Network);
             rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&space), kind).expect("for root");
+            // Addresses are told on their own link alone: this one is not to be had by the other.
+            std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").expect("ours");
             TcpListener::bind("10.78.1.2:8080").expect("bound")
         });
         let listener = listener.join().expect("bound");

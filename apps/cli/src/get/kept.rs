@@ -277,6 +277,45 @@ mod tests {
         Version { etag: Some(format!("\"{etag}\"")), total: Some(1000), ..Version::default() }
     }
 
+    /// Whatever stands in a note: it is none, or its digits stand where they will be written over.
+    #[test]
+    fn what_is_believed_of_a_note_is_where_it_is_written_over() {
+        let seed =
+            r#"{"etag":"\"there\":\"f\"","piece":9,"pieces":9,"there":"f01","total":81,"url":"http://h/\"there\":\""}"#;
+        assert_eq!(parse(seed).expect("a note").there, [true, true, true, true, false, false, false, false, true]);
+        let mut x = 0x9e37_79b9_7f4a_7c15u64;
+        let mut next = |below: usize| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            (x % below as u64) as usize
+        };
+        let mut believed = 0;
+        for _ in 0..20_000 {
+            let mut text = seed.as_bytes().to_vec();
+            for _ in 0..=next(3) {
+                let (at, from) = (next(text.len()), next(text.len()));
+                match next(4) {
+                    0 => text[at] = b"0123456789abcdef\"{}:,\\"[next(22)],
+                    1 => {
+                        text.remove(at);
+                    }
+                    2 => text.insert(at, text[from]),
+                    _ => {
+                        text.splice(at..at, seed.bytes().skip(from).take(12));
+                    }
+                }
+            }
+            let text = String::from_utf8_lossy(&text);
+            let Some(held) = parse(&text) else { continue };
+            believed += 1;
+            let at = usize::try_from(held.at).expect("short");
+            let digits = told(&held.there);
+            assert_eq!(text.get(at..at + digits.len()).map(str::to_ascii_lowercase), Some(digits), "{text}");
+        }
+        assert!(believed > 1000, "{believed}");
+    }
+
     #[test]
     fn pieces_are_kept_for_the_same_file_and_no_other() {
         let dir = std::env::temp_dir().join(format!("neater-kept-{}", std::process::id()));

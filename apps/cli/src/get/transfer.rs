@@ -14,7 +14,7 @@ use http::header::{
     ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
-use neater_http::{Client, Error, RequestOptions, Response, Transport, Url};
+use neater_http::{Client, ContentRange, Error, RequestOptions, Response, Transport, Url};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -426,35 +426,16 @@ pub(super) struct Range {
 }
 
 pub(super) fn content_range(headers: &HeaderMap) -> Option<Range> {
-    let text = headers.get(CONTENT_RANGE)?.to_str().ok()?;
-    let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
-    let (first, last) = range.split_once('-')?;
-    let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-    let total = if total.trim() == "*" { None } else { Some(total.trim().parse().ok()?) };
-    // The length of the range must be a number, too.
-    (first <= last && last < total.unwrap_or(u64::MAX)).then_some(Range { first, last, total })
+    match ContentRange::parse(headers.get(CONTENT_RANGE)?)? {
+        ContentRange::Part { first, last, total } => Some(Range { first, last, total }),
+        ContentRange::None { .. } => None,
+    }
 }
 
 /// The whole length of `bytes */10`.
 fn unsatisfied(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes */")?.trim().parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with(text: &'static str) -> HeaderMap {
-        [(CONTENT_RANGE, HeaderValue::from_static(text))].into_iter().collect()
-    }
-
-    #[test]
-    fn ranges_that_make_no_sense_are_none() {
-        assert_eq!(content_range(&with("bytes 5-9/10")), Some(Range { first: 5, last: 9, total: Some(10) }));
-        assert_eq!(content_range(&with("bytes 5-9/*")), Some(Range { first: 5, last: 9, total: None }));
-        for bad in ["bytes 9-5/10", "bytes 5-10/10", "bytes */10", "lines 1-2/3", "bytes 1/2", "bytes -1-2/3"] {
-            assert_eq!(content_range(&with(bad)), None, "{bad}");
-        }
-        assert_eq!(unsatisfied(&with("bytes */10")), Some(10));
+    match ContentRange::parse(headers.get(CONTENT_RANGE)?)? {
+        ContentRange::None { total } => Some(total),
+        ContentRange::Part { .. } => None,
     }
 }
