@@ -285,7 +285,7 @@ asked at the same times. What is lost did not connect in time, or was refused or
 says which, and names the best way first.
 
 Exit code 0 says that a probe connected, 1 that none did.
-JSON events: pinging, probe, way.";
+JSON events: left-out (more ways than are asked), pinging, probe, way.";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = PING_HELP, after_long_help = format!("{PING_HELP}\n\n{EXITS}"))]

@@ -234,3 +234,19 @@ fn answers_that_do_not_fit_into_a_datagram_are_asked_for_again() {
     addresses.sort_unstable();
     assert_eq!(addresses, ["192.0.2.9:443", "[2001:db8::9]:443"], "{}", r.out);
 }
+
+#[test]
+fn programs_learn_of_a_policy_that_forbids_all_and_of_one_that_is_broken() {
+    let f = Folder::new("forbidden");
+    f.put("policy/none.policy", r#"{"uid": "none", "match": {}, "properties": [[]]}"#);
+    let explain = || run(neater().args(["explain", "--json", "127.0.0.1:1", "--policy"]).arg(f.path("policy")));
+    let r = explain();
+    let events = r.events();
+    assert_eq!((r.code, &of(&events, "failed")[0]["kind"]), (1, &"policy".into()), "{}", r.out);
+    assert!(of(&events, "policies")[0]["prohibited"].is_string(), "{}", r.out);
+    f.put("policy/none.policy", "broken");
+    let r = explain();
+    let events = r.events();
+    let fault = of(&events, "fault")[0];
+    assert_eq!((r.code, fault["line"].as_u64(), r.err.as_str()), (0, Some(1), ""), "{}", r.out);
+}

@@ -75,7 +75,8 @@ pub(crate) async fn run(args: PingArgs, output: &Output) -> Result<Exit, Failure
         return Err(Failure::new(Exit::Failed, "interfaces", what).advise("`ip address` shows what they have"));
     }
     if found.len() > MAX_WAYS {
-        output.note(&format!("{} ways; the first {MAX_WAYS} are asked, --interface chooses others", found.len()));
+        let what = format!("{} ways; the first {MAX_WAYS} are asked, --interface chooses others", found.len());
+        output.tell("left-out", None, &what);
         found.truncate(MAX_WAYS);
     }
     announce(&name, port, &found, output);
