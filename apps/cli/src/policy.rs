@@ -7,10 +7,11 @@ use crate::output::Output;
 use neater_base::WallTime;
 use neater_policy::daemon::Door;
 use neater_policy::manager::{
-    Fault, FileKind, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check, test, vectors,
+    Fault, FileKind, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check_all, test, vectors,
 };
 use neater_property::neat::{MAX_JSON, NeatError};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -50,17 +51,27 @@ fn tell(fault: &Fault, output: &Output) {
 }
 
 fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
-    let (now, mut wrong) = (now(), 0);
+    let mut files: Vec<(String, String)> = Vec::new();
     for path in paths {
-        let (name, text) = (path.to_string_lossy(), read(path)?);
-        let faults = check(&SourceFile { name: &name, text: &text }, now);
-        faults.iter().for_each(|f| tell(f, output));
-        wrong += usize::from(faults.iter().any(|f| !f.harmless));
+        if path.is_dir() {
+            let mut held = folder::list(path, true)?;
+            held.sort_by(|a, b| a.name.cmp(&b.name));
+            for file in held {
+                files.push((file.path.to_string_lossy().into_owned(), read(&file.path)?));
+            }
+        } else {
+            files.push((path.to_string_lossy().into_owned(), read(path)?));
+        }
     }
+    let sources: Vec<SourceFile<'_>> = files.iter().map(|(name, text)| SourceFile { name, text }).collect();
+    let faults = check_all(&sources, now());
+    faults.iter().for_each(|f| tell(f, output));
+    let wrong: BTreeSet<&str> = faults.iter().filter(|f| !f.harmless).map(|f| f.file.as_str()).collect();
+    let wrong = wrong.len();
     if output.json {
-        output.event(&json!({"event": "checked", "files": paths.len(), "wrong": wrong}));
+        output.event(&json!({"event": "checked", "files": files.len(), "wrong": wrong}));
     } else {
-        output.line(&format!("{} files, {wrong} with errors", paths.len()));
+        output.line(&format!("{} files, {wrong} with errors", files.len()));
     }
     Ok(if wrong == 0 { Exit::Ok } else { Exit::Failed })
 }
@@ -142,11 +153,12 @@ fn explain(request: &str, diagram: bool, tables: &TableArgs, output: &Output) ->
 
 /// What a manager that runs says to a document on one of its sockets.
 fn exchange(sock: Option<&Path>, door: Door, text: &str) -> Result<String, Failure> {
-    let dir = match sock {
-        Some(dir) => dir.to_path_buf(),
-        None => std::env::home_dir().unwrap_or_default().join(".neat"),
-    };
-    let path = dir.join(door.file());
+    // Where nobody says where, as every program on neater looks for it.
+    let requests = sock.map(|dir| dir.join(Door::Requests.file())).or_else(neater::policies::manager_socket);
+    let own = || std::env::home_dir().unwrap_or_default().join(".neat").join(Door::Requests.file());
+    let requests = requests.unwrap_or_else(own);
+    // NEAT_PM_SOCKET may give the one for requests another name.
+    let path = if door == Door::Requests { requests } else { requests.with_file_name(door.file()) };
     let talk = || -> std::io::Result<String> {
         let mut stream = UnixStream::connect(&path)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -189,10 +201,18 @@ fn tell_files(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result
             None => return Err(Failure::usage(format!("{name}: no policy, profile or CIB file by its name"))),
         };
         let mut json = neater_property::neat::read(&text).map_err(|e| unreadable(&name, &text, &e))?;
-        let text = match (kind, &mut json) {
+        let text = match kind {
             // On the socket, the ending of a name says nothing.
-            (FileKind::Profile, serde_json::Value::Object(map)) => {
-                map.insert("policy_type".into(), "profile".into());
+            FileKind::Profile => {
+                let is_profile = |object: &mut serde_json::Value| {
+                    if let serde_json::Value::Object(map) = object {
+                        map.insert("policy_type".into(), "profile".into());
+                    }
+                };
+                match &mut json {
+                    serde_json::Value::Array(all) => all.iter_mut().for_each(is_profile),
+                    one => is_profile(one),
+                }
                 json.to_string()
             }
             _ => text,
