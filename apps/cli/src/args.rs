@@ -363,7 +363,7 @@ pub(crate) struct TableArgs {
 pub(crate) enum PolicyCommand {
     /// Read files as the manager would, and say what is wrong with line and column
     Check {
-        /// Policy, profile and CIB files, by their endings
+        /// Policy, profile and CIB files, by their endings, and folders of them
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
@@ -391,7 +391,7 @@ pub(crate) enum PolicyCommand {
         /// A list of requests in JSON, a file of one, or - for standard input
         #[arg(value_name = "REQUEST")]
         request: String,
-        /// The folder of its sockets. Default: ~/.neat
+        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as for every program
         #[arg(long, value_name = "DIR")]
         sock: Option<PathBuf>,
     },
@@ -400,7 +400,7 @@ pub(crate) enum PolicyCommand {
         /// Policy, profile and CIB files, by their endings
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// The folder of its sockets. Default: ~/.neat
+        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as for every program
         #[arg(long, value_name = "DIR")]
         sock: Option<PathBuf>,
     },
