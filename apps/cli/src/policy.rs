@@ -5,7 +5,7 @@ use crate::failure::{Exit, Failure};
 use crate::folder::{self, read};
 use crate::output::Output;
 use neater_base::WallTime;
-use neater_policy::daemon::Door;
+use neater_policy::daemon::{Door, wire};
 use neater_policy::manager::{
     Fault, FileKind, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check_all, test, vectors,
 };
@@ -24,7 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) fn run(command: PolicyCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
         PolicyCommand::Check { files } => check_files(&files, output),
-        PolicyCommand::Explain { request, diagram, tables } => explain(&request, diagram, &tables, output),
+        PolicyCommand::Explain { request, diagram, running: true, sock, .. } => {
+            explain_running(&request, diagram, sock.as_deref(), output)
+        }
+        PolicyCommand::Explain { request, diagram, tables, .. } => explain(&request, diagram, &tables, output),
         PolicyCommand::Test { files, tables } => test_files(&files, &tables, output),
         PolicyCommand::Vectors { dir } => run_vectors(&dir, output),
         PolicyCommand::Ask { request, sock } => ask(&request, sock.as_deref(), output),
@@ -151,14 +154,68 @@ fn explain(request: &str, diagram: bool, tables: &TableArgs, output: &Output) ->
     Ok(if ranked.is_empty() { Exit::Failed } else { Exit::Ok })
 }
 
-/// What a manager that runs says to a document on one of its sockets.
-fn exchange(sock: Option<&Path>, door: Door, text: &str) -> Result<String, Failure> {
-    // Where nobody says where, as every program on neater looks for it.
+/// What the manager that runs makes of a request, and why.
+fn explain_running(request: &str, diagram: bool, sock: Option<&Path>, output: &Output) -> Result<Exit, Failure> {
+    let (what, text) = request_text(request)?;
+    requests(what, &text)?;
+    let how = match (output.json, diagram) {
+        (true, _) => 1,
+        (_, true) => 2,
+        _ => 0,
+    };
+    let path = socket(sock, Door::Requests);
+    let mut question = Vec::new();
+    wire::frame(&mut question, wire::Kind::Explain, 1, |out| {
+        out.push(how);
+        out.extend(text.as_bytes());
+    });
+    let talk = || -> std::io::Result<Vec<u8>> {
+        let mut stream = UnixStream::connect(&path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.write_all(&question)?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut answer = Vec::new();
+        stream.take((wire::HEAD + wire::MAX_PAYLOAD) as u64).read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = talk().map_err(|e| absent(&path, &e))?;
+    let refused = |why: &str| Failure::new(Exit::Failed, "manager", format!("the manager does not explain it: {why}"));
+    let (kind, told) = match wire::Frame::first(&answer) {
+        Ok(Some(frame)) => (frame.kind, String::from_utf8_lossy(frame.payload)),
+        Ok(None) => return Err(refused("it closed the connection")),
+        Err(e) => return Err(refused(&e.to_string())),
+    };
+    if kind != wire::Kind::Explained {
+        return Err(refused(&told));
+    }
+    if output.json {
+        let mut json: serde_json::Value = serde_json::from_str(&told).map_err(|e| refused(&e.to_string()))?;
+        json["event"] = "decision".into();
+        output.event(&json);
+    } else {
+        output.line(told.trim_end());
+    }
+    Ok(Exit::Ok)
+}
+
+/// One of the sockets of the manager that runs. Where nobody says where, it is looked for as every program on neater does.
+fn socket(sock: Option<&Path>, door: Door) -> PathBuf {
     let requests = sock.map(|dir| dir.join(Door::Requests.file())).or_else(neater::policies::manager_socket);
     let own = || std::env::home_dir().unwrap_or_default().join(".neat").join(Door::Requests.file());
     let requests = requests.unwrap_or_else(own);
     // NEAT_PM_SOCKET may give the one for requests another name.
-    let path = if door == Door::Requests { requests } else { requests.with_file_name(door.file()) };
+    if door == Door::Requests { requests } else { requests.with_file_name(door.file()) }
+}
+
+fn absent(path: &Path, e: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, "manager", format!("no policy manager at {}: {e}", path.display()))
+        .advise("`neater pm` starts one; --sock DIR says where it is")
+}
+
+/// What a manager that runs says to a document on one of its sockets.
+fn exchange(sock: Option<&Path>, door: Door, text: &str) -> Result<String, Failure> {
+    let path = socket(sock, door);
     let talk = || -> std::io::Result<String> {
         let mut stream = UnixStream::connect(&path)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -171,10 +228,7 @@ fn exchange(sock: Option<&Path>, door: Door, text: &str) -> Result<String, Failu
             heard => heard.map(|_| answer),
         }
     };
-    talk().map_err(|e| {
-        Failure::new(Exit::Failed, "manager", format!("no policy manager at {}: {e}", path.display()))
-            .advise("`neater pm` starts one; --sock DIR says where it is")
-    })
+    talk().map_err(|e| absent(&path, &e))
 }
 
 fn ask(request: &str, sock: Option<&Path>, output: &Output) -> Result<Exit, Failure> {

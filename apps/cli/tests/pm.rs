@@ -251,6 +251,20 @@ fn what_another_user_tells_steers_that_user_alone() {
     assert!(told.code == 1 && told.err.contains("belongs to another user"), "{}", told.err);
     let (code, _) = (as_nobody(&m.folder, &["policy", "tell", "--sock", "sock", "nothing.cib"]).code, ());
     assert_eq!(code, 4);
+    // Why, for each of the two.
+    let request = r#"[{"transport": {"value": "TCP"}}]"#;
+    let explained = as_nobody(&m.folder, &["policy", "explain", "--running", "--sock", "sock", request]);
+    assert!(explained.code == 0 && explained.out.contains("tun0"), "{}{}", explained.out, explained.err);
+    let own = run(neater()
+        .args(["policy", "explain", "--json", "--running", "--sock"])
+        .arg(m.folder.path("sock"))
+        .arg(request));
+    assert!(
+        own.out.contains("\"decision\"") && own.out.contains("eth0") && !own.out.contains("tun0"),
+        "{}{}",
+        own.out,
+        own.err
+    );
     // The token is for the manager's own user.
     let read = Command::new("cat").arg(m.socket("rest_token")).uid(65534).stderr(Stdio::null()).status();
     assert!(!read.expect("cat").success());
@@ -284,9 +298,8 @@ fn programs_of_all_users_believe_a_service_that_has_a_user_of_its_own() {
     c.arg("--pib").arg(folder.path("pib")).current_dir(folder.path(".")).uid(65534).gid(65534);
     let mut child = c.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("started");
     let events = lines(child.stdout.take().expect("a pipe"));
-    let managing = (0..20).any(|_| {
-        events.recv_timeout(Duration::from_secs(20)).is_ok_and(|event| event["event"] == "managing")
-    });
+    let managing =
+        (0..20).any(|_| events.recv_timeout(Duration::from_secs(20)).is_ok_and(|event| event["event"] == "managing"));
     let explain = |uid: u32| {
         let mut c = Command::new(folder.path("neater"));
         c.args(["explain", "https://127.0.0.1:9/"]).current_dir(folder.path(".")).uid(uid).gid(uid);

@@ -26,8 +26,8 @@ pub use story::{Place, Story};
 
 use crate::daemon::{DOMAIN_PREFIX, INTERFACE_PREFIX, Tables, interface_rows};
 use crate::manager::{
-    Contents, Decision, FileKind, Item, Layer, Limits, Loader, Manager, Node, Report, Requests, Rule, SourceFile, Stage,
-    add_ready,
+    Contents, Decision, FileKind, Item, Layer, Limits, Loader, Manager, Node, Report, Requests, Rule, SourceFile,
+    Stage, add_ready,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

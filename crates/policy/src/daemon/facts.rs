@@ -128,7 +128,7 @@ fn end_of(requests: &Requests) -> Option<(String, u16)> {
 
 impl Daemon {
     /// Under which user's facts those of this user are kept.
-    const fn teller(&self, user: u32) -> u32 {
+    fn teller(&self, user: u32) -> u32 {
         if self.is_trusted(user) { 0 } else { user }
     }
 
@@ -207,8 +207,7 @@ impl Daemon {
         if self.facts.heeds.0 != version || self.facts.heeds.1.len() >= MAX_HEEDS {
             self.facts.heeds = (version, BTreeMap::new());
         }
-        let names: BTreeSet<&str> =
-            requests.arrays.iter().flat_map(NeatArray::iter).map(|p| p.key.as_str()).collect();
+        let names: BTreeSet<&str> = requests.arrays.iter().flat_map(NeatArray::iter).map(|p| p.key.as_str()).collect();
         let mut f = Fingerprint::default();
         names.iter().for_each(|name| f.text(name));
         let key = (user, f.finish());

@@ -16,9 +16,7 @@ pub(super) fn description(port: u16) -> Value {
         json!({"description": description, "content": {"application/json": {"schema": schema}}})
     };
     let refused = object("Refused, and why.", "Error");
-    let read = |summary: &str, ok: Value| {
-        json!({"summary": summary, "responses": {"200": ok, "408": refused, "413": refused, "421": refused}})
-    };
+    let read = |summary: &str, ok: Value| json!({"summary": summary, "responses": {"200": ok, "408": refused, "413": refused, "421": refused}});
     let write = |summary: &str, ok: &str, missing: bool| {
         let mut it = json!({"summary": summary, "security": secured, "responses": {
             "200": text(ok), "401": refused, "408": refused, "413": refused, "421": refused}});

@@ -189,9 +189,7 @@ impl Session {
         let done = match self.door {
             Door::Requests => self.requests(text, daemon, now),
             Door::Pib => put_rules(text, None, self.user, daemon, now).map_err(|e| e.to_string()),
-            Door::Cib | Door::Metadata => {
-                put_nodes(text, None, self.user, daemon, now).map_err(|e| e.to_string())
-            }
+            Door::Cib | Door::Metadata => put_nodes(text, None, self.user, daemon, now).map_err(|e| e.to_string()),
         };
         if let Err(why) = done {
             self.refuse(daemon, why);
@@ -298,6 +296,19 @@ impl Session {
                 let facts = super::facts::told(frame.payload, now).map_err(malformed)?;
                 daemon.learn(self.user, facts, &mut self.ways, now)?;
                 wire::frame(&mut self.output, Kind::Done, frame.id, |_| ());
+            }
+            (Door::Requests, Kind::Explain) => {
+                let (how, document) = frame.payload.split_first().ok_or_else(|| malformed(Malformed::Short))?;
+                let text = core::str::from_utf8(document).map_err(|_| malformed(Malformed::Value))?;
+                let requests = Requests::from_text(text).map_err(|e| placed(text, &e))?;
+                let trace = daemon.explain(self.user, &requests, now).map_err(|e| e.to_string())?;
+                let told = match how {
+                    0 => trace.lines().join("\n"),
+                    1 => trace.to_json().to_string(),
+                    2 => trace.mermaid(),
+                    _ => return Err(malformed(Malformed::Value)),
+                };
+                wire::frame(&mut self.output, Kind::Explained, frame.id, |out| out.extend(told.as_bytes()));
             }
             (Door::Requests, Kind::News) => {
                 let known = frame.payload.try_into().map_err(|_| malformed(Malformed::Value))?;

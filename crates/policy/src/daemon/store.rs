@@ -7,8 +7,8 @@
 use super::metrics::Counters;
 use super::told::Told;
 use crate::manager::{
-    Cib, Decision, FileKind, Item, Layer, Limits, Loader, MAX_CANDIDATES, Manager, Node, Report, Requests, Rule, SourceFile, Stage,
-    add_ready,
+    Cib, Decision, FileKind, Item, Layer, Limits, Loader, MAX_CANDIDATES, Manager, Node, Report, Requests, Rule,
+    SourceFile, Stage, Trace, add_ready,
 };
 use core::fmt;
 use neater_base::WallTime;
@@ -156,6 +156,7 @@ pub struct Daemon {
     loader: Loader,
     guests: BTreeMap<u32, Guest>,
     options: Options,
+    trusted: BTreeSet<u32>,
     effects: Vec<Effect>,
     /// The files that were to be written since the directories were read last.
     saved: BTreeMap<(Stage, String), String>,
@@ -191,6 +192,7 @@ impl Daemon {
             loader: Loader::default(),
             guests: BTreeMap::new(),
             options,
+            trusted: BTreeSet::new(),
             effects: Vec::new(),
             saved: BTreeMap::new(),
             sources: BTreeMap::new(),
@@ -218,8 +220,15 @@ impl Daemon {
 
     /// Whether what this user writes counts for everybody.
     #[must_use]
-    pub const fn is_trusted(&self, user: u32) -> bool {
-        user == 0 || user == self.options.owner
+    pub fn is_trusted(&self, user: u32) -> bool {
+        user == 0 || user == self.options.owner || self.trusted.contains(&user)
+    }
+
+    /// What this user writes counts for everybody from now on, as what the daemon's own user writes: a program that tells of
+    /// modems, for example, and runs as a user of its own. What it wrote before is forgotten.
+    pub fn trust(&mut self, user: u32) {
+        self.guests.remove(&user);
+        self.trusted.insert(user);
     }
 
     /// The user the daemon runs as.
@@ -516,17 +525,37 @@ impl Daemon {
         Err(if self.base.cib().get(uid).is_some() { Refusal::NotYours } else { Refusal::Unknown })
     }
 
+    /// What a document asks for, if that is not too much.
+    fn is_modest(requests: &Requests) -> Result<(), TooMuch> {
+        let long = |array: &NeatArray| array.len() > MAX_PROPERTIES;
+        let all: usize = requests.arrays.iter().map(NeatArray::len).sum();
+        if requests.arrays.len() > MAX_REQUESTS || all > MAX_ALL_PROPERTIES || requests.arrays.iter().any(long) {
+            return Err(TooMuch);
+        }
+        Ok(())
+    }
+
+    /// Decides for a user, and tells every step.
+    ///
+    /// # Errors
+    /// As for [`decide`](Self::decide).
+    pub fn explain(&mut self, user: u32, requests: &Requests, now: WallTime) -> Result<Trace, TooMuch> {
+        Self::is_modest(requests)?;
+        let facts = self.put_facts_of(user, requests, now);
+        let explained = self.manager_of(user, now).explain(requests, now);
+        if facts {
+            self.take_facts(user, now);
+        }
+        explained.map(|(_, trace)| trace).map_err(|_| TooMuch)
+    }
+
     /// Decides for a user.
     ///
     /// # Errors
     /// [`TooMuch`] when the requests are more than [`MAX_REQUESTS`], have more than [`MAX_PROPERTIES`] each or
     /// [`MAX_ALL_PROPERTIES`] together, or lead to too many candidates.
     pub fn decide(&mut self, user: u32, requests: &Requests, now: WallTime) -> Result<Arc<Decision>, TooMuch> {
-        let long = |array: &NeatArray| array.len() > MAX_PROPERTIES;
-        let all: usize = requests.arrays.iter().map(NeatArray::len).sum();
-        if requests.arrays.len() > MAX_REQUESTS || all > MAX_ALL_PROPERTIES || requests.arrays.iter().any(long) {
-            return Err(TooMuch);
-        }
+        Self::is_modest(requests)?;
         self.counters.decisions += 1;
         let facts = self.put_facts_of(user, requests, now);
         let manager = self.manager_of(user, now);

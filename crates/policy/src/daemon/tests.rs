@@ -92,6 +92,18 @@ fn what_a_user_tells_steers_that_user_and_what_root_tells_everybody() {
 }
 
 #[test]
+fn who_is_trusted_speaks_for_everybody() {
+    let mut d = daemon();
+    tell(&mut d, Door::Cib, ANN, &interface("anns"));
+    d.trust(ANN);
+    assert_eq!(interfaces(&mut d, BOB), ["-"], "what was said before is forgotten");
+    let mut modem = Session::new(Door::Metadata, ANN);
+    tell(&mut d, Door::Cib, OWNER, &interface("wwan0"));
+    modem.receive(b"{\"interface\": \"wwan0\", \"mode\": \"4G\"}\n", &mut d, NOW);
+    assert_eq!(ask(&mut d, BOB, r#"[{"transport": {"value": "TCP"}}]"#)[0]["mode"]["value"], "4G");
+}
+
+#[test]
 fn nobody_changes_what_belongs_to_another() {
     let mut d = daemon();
     tell(&mut d, Door::Cib, OWNER, &interface("eth0"));
@@ -417,7 +429,9 @@ fn the_description_names_every_path_and_method_and_no_other() {
         }
     }
     assert_eq!(description["servers"][0]["url"], format!("http://127.0.0.1:{PORT}"));
-    for (method, statuses) in [("get", vec!["404", "408", "413", "421"]), ("put", vec!["400", "403", "409", "415", "500"])] {
+    for (method, statuses) in
+        [("get", vec!["404", "408", "413", "421"]), ("put", vec!["400", "403", "409", "415", "500"])]
+    {
         for status in statuses {
             assert!(description["paths"]["/cib/{uid}"][method]["responses"][status].is_object(), "{method} {status}");
         }

@@ -89,14 +89,11 @@ impl<'a> Slips<'a> {
                 for name in attributes.keys() {
                     let place = format!("{pointer}/{}", escaped(name));
                     if name == "banned" {
-                        let why = "banned is kept, and nothing follows from it: a policy with \"properties\": [[]] denies";
+                        let why =
+                            "banned is kept, and nothing follows from it: a policy with \"properties\": [[]] denies";
                         self.found(&place, why.into());
                     } else if !ATTRIBUTES.contains(&name.as_str()) {
-                        let why = format!(
-                            "{} is no attribute of a property{}",
-                            quoted(name),
-                            meant(name, &ATTRIBUTES)
-                        );
+                        let why = format!("{} is no attribute of a property{}", quoted(name), meant(name, &ATTRIBUTES));
                         self.found(&place, why);
                     }
                 }

@@ -569,5 +569,9 @@ fn files_that_are_checked_together_may_have_no_uid_twice() {
     ];
     let faults = check_all(&files, NOW);
     assert_eq!(faults.len(), 1, "{faults:?}");
-    assert!(faults[0].file == "b/two.policy" && faults[0].why.contains("takes the place of a/one.policy"), "{}", faults[0]);
+    assert!(
+        faults[0].file == "b/two.policy" && faults[0].why.contains("takes the place of a/one.policy"),
+        "{}",
+        faults[0]
+    );
 }

@@ -278,8 +278,7 @@ mod tests {
         use neater_policy::manager::{Limits, Rule, Stage};
         let path = place("pages");
         let listener = UnixListener::bind(&path).unwrap();
-        let mut daemon =
-            Daemon::new(Options { limits: Limits::default(), owner: 1, ready: false, keeps_rules: false });
+        let mut daemon = Daemon::new(Options { limits: Limits::default(), owner: 1, ready: false, keeps_rules: false });
         let rule = |i: usize| {
             let text = format!(r#"{{"uid": "rule-{i}", "description": "{}"}}"#, "x".repeat(1000));
             (Stage::Policy, Rule::from_text("", &text).unwrap().0)

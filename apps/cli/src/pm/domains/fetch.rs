@@ -194,7 +194,13 @@ mod tests {
         assert_eq!(to("https://other.example:443/x").as_deref(), Ok("https://other.example/x"));
         // Whether this is another host is seen before it is asked.
         assert_eq!(to("https://[2001:db8::8]/x").as_deref(), Ok("https://[2001:db8::8]/x"));
-        for bad in ["https://home.example:22/", "http://home.example/", "https://[::1]:8443/", "//home.example:80/", "ftp://x/"] {
+        for bad in [
+            "https://home.example:22/",
+            "http://home.example/",
+            "https://[::1]:8443/",
+            "//home.example:80/",
+            "ftp://x/",
+        ] {
             let why = to(bad).expect_err(bad);
             assert!(why.contains("nobody is asked"), "{bad}: {why}");
         }

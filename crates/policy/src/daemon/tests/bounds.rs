@@ -52,7 +52,8 @@ fn requests_have_a_bounded_number_of_properties() {
 fn what_one_user_writes_is_bounded_in_bytes() {
     let mut d = daemon();
     let heavy = |uid: &str| {
-        json!({"uid": uid, "description": "x".repeat(500_000), "root": true, "expire": -1, "properties": {}}).to_string()
+        json!({"uid": uid, "description": "x".repeat(500_000), "root": true, "expire": -1, "properties": {}})
+            .to_string()
     };
     let mut took = 0;
     for i in 0..16 {
@@ -62,9 +63,8 @@ fn what_one_user_writes_is_bounded_in_bytes() {
     assert_eq!(took, MAX_GUEST_BYTES / 500_600);
     // Few bytes that make many combinations are many bytes.
     let each: Vec<Value> = (0..10).map(|v| json!({"a": {"value": v}})).collect();
-    let groups: Vec<Value> = "bcde".chars().map(|k| {
-        each.iter().map(|p| json!({(k.to_string()): p["a"]})).collect()
-    }).collect();
+    let groups: Vec<Value> =
+        "bcde".chars().map(|k| each.iter().map(|p| json!({(k.to_string()): p["a"]})).collect()).collect();
     let wide = json!({"uid": "wide", "match": {}, "properties": groups}).to_string();
     let (answer, _) = say(&mut d, Door::Pib, BOB, &wide);
     assert!(wide.len() < 2000 && answer.contains("remove some first"), "{answer}");

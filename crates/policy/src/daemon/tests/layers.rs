@@ -2,7 +2,8 @@
 
 use super::*;
 
-const OWN: &str = r#"{"uid": "confidential", "match": {"profile": {"value": "confidential"}}, "properties": {"own": {"value": 1}}}"#;
+const OWN: &str =
+    r#"{"uid": "confidential", "match": {"profile": {"value": "confidential"}}, "properties": {"own": {"value": 1}}}"#;
 
 fn with_ready() -> Daemon {
     Daemon::new(Options { limits: Limits::default(), owner: OWNER, ready: true, keeps_rules: true })
@@ -93,8 +94,9 @@ fn a_node_that_is_put_with_an_end_in_the_past_takes_the_old_one_away() {
 fn nodes_of_files_beyond_what_there_is_room_for_are_a_fault() {
     use crate::manager::MAX_NODES;
     let mut d = daemon();
-    let texts: Vec<(String, String)> =
-        (0..MAX_NODES + 3).map(|i| (format!("{i}.cib"), format!(r#"{{"uid": "n{i}", "root": true, "expire": -1}}"#))).collect();
+    let texts: Vec<(String, String)> = (0..MAX_NODES + 3)
+        .map(|i| (format!("{i}.cib"), format!(r#"{{"uid": "n{i}", "root": true, "expire": -1}}"#)))
+        .collect();
     let files: Vec<SourceFile<'_>> = texts.iter().map(|(name, text)| SourceFile { name, text }).collect();
     for _ in 0..2 {
         let report = d.load(&[], &files, NOW);
