@@ -5,6 +5,7 @@ use bytes::Bytes;
 use neater_base::Instant;
 use neater_base::net::{Ecn, InterfaceKind, Net, RecvBatch, Sock, SocketOptions, Token, Transmit};
 use neater_engine::{ConnectionError, Limits, SendOptions, Stack, StreamDirection};
+use neater_link::LinkConfig;
 use neater_netsim::SimNet;
 use neater_sctp::{AssociationConfig, AssociationId, Config, Endpoint, Layer, LayerId, Route, StreamId};
 use neater_testkit::{Ask, Manner, Over, Plan, Town};
@@ -38,7 +39,7 @@ impl Phoenix {
         let world = town.play.world().clone();
         let host = world.add_host("phoenix");
         let iface = world.add_interface(host, "eth0", InterfaceKind::Wired, &["203.0.113.66".parse().unwrap()]);
-        world.attach(iface, neater_link::LinkConfig::delay(MS), neater_link::LinkConfig::delay(MS));
+        world.attach(iface, LinkConfig::delay(MS), LinkConfig::delay(MS));
         let mut net = world.net(host);
         let server: SocketAddr = "198.51.100.1:9899".parse().unwrap();
         let sock = net.udp(Token(1), server, &SocketOptions::default()).expect("a socket");
@@ -131,7 +132,7 @@ fn what_a_peer_says_after_it_has_begun_anew_is_for_a_new_connection() {
 #[test]
 fn a_part_does_not_look_like_the_whole_when_there_is_no_room_for_the_word_that_says_so() {
     let limits = Limits { send_buffer: 64 << 10, ..Limits::default() };
-    let mut plan = Plan::new(32).rate(10_000_000);
+    let mut plan = Plan::new(32);
     plan.client_limits = limits;
     let mut town = plan.build();
     town.listen(&ask(), 443, Manner { keeps: false, ..Manner::patient() });
@@ -143,13 +144,20 @@ fn a_part_does_not_look_like_the_whole_when_there_is_no_room_for_the_word_that_s
     let me = town.server;
     assert!(town.play.run_until(S, |p| p.accepted(me).len() == 2));
     let peer = town.play.accepted(me)[1];
-    // The other connection keeps the association's buffer full, to the last byte.
-    for _ in 0..2000 {
-        town.play.say(first, vec![1; 1001], SendOptions::default());
+    // The other connection fills the association's buffer to the last bytes, and nothing leaves.
+    let block = |town: &Town, loss: f64| {
+        let config = LinkConfig::delay(10 * MS).with_loss(loss);
+        [town.v4.to, town.v4.from].into_iter().for_each(|link| town.play.world().set_link(link, config.clone()));
+    };
+    block(&town, 1.0);
+    for _ in 0..12_000 {
+        town.play.say(first, vec![1; 8], SendOptions::default());
     }
-    town.play.run_for(300 * MS);
+    town.play.run_for(20 * MS);
     assert!(!town.play.flow(first).has_said_all(), "it waits for room");
     town.play.engine(second.node).reset_sending(second.conn, 77);
+    town.play.run_for(20 * MS);
+    block(&town, 0.0);
     let seen = |p: &neater_testkit::Playground| p.flow(peer).receive_error.is_some() || p.flow(peer).ended_at.is_some();
     assert!(town.play.run_until(20 * S, |p| seen(p)));
     let flow = town.play.flow(peer);
