@@ -15,8 +15,9 @@ const SILENCE: Duration = Duration::from_secs(120);
 const MEAN_MS: f64 = 20.0;
 /// So many seeds say something of means and shares; fewer may be of a world where little can be done.
 const MANY: u64 = 100;
-/// The part of all flows that must come to where they were to come. The others end with an error, because of the faults.
-const DONE: f64 = 0.5;
+/// The part of all flows that must come to where they were to come: of 650 seeds 71 % did. The others end with an error, because
+/// of the faults and of middleboxes.
+const DONE: f64 = 0.6;
 /// Between two signs of progress.
 const BEAT: Duration = Duration::from_millis(500);
 
@@ -132,7 +133,10 @@ impl Totals {
             return why;
         }
         if self.share() < DONE {
-            why.push(format!("fewer than {} % of the flows came to their end: what is tested hardly works", DONE * 100.0));
+            why.push(format!(
+                "fewer than {} % of the flows came to their end: what is tested hardly works",
+                DONE * 100.0
+            ));
         }
         if self.bytes == 0 || self.proofs == 0 {
             why.push("nothing was heard, or nothing was proven alive: these worlds test nothing".into());

@@ -16,7 +16,7 @@ const BYTES: u64 = 3_000;
 const DATAGRAMS: u64 = 16;
 
 /// The programs that prove a plan's world alive: each service that a host uses at another is used once more, with an echo
-/// that both sides close, if nothing between the two stops it for ever.
+/// that both sides end in order, if nothing between the two stops it for ever.
 pub(crate) fn proofs(plan: &Plan) -> Vec<AppPlan> {
     let mut proofs: Vec<AppPlan> = Vec::new();
     for app in &plan.apps {
@@ -36,7 +36,8 @@ pub(crate) fn proofs(plan: &Plan) -> Vec<AppPlan> {
             down: 0,
             piece: 700,
             answer: Answer::Echo,
-            client_end: Ending::Close,
+            // Whoever closes before it has seen the other's end abandons what the other has still to say.
+            client_end: Ending::Finish,
             server_end: Ending::Close,
             client_slow: 0,
             server_slow: 0,
@@ -65,11 +66,12 @@ fn reachable(plan: &Plan, client: usize, server: usize) -> Option<IpAddr> {
 
 /// Whether a proof's flow came to what it must; what it came to instead, if not.
 pub(crate) fn judge(ledger: &Ledger, flow: u32, app: &AppPlan) -> Result<(), String> {
-    let (fates, back) = ledger.with(|b| {
-        let f = b.flows.get(flow as usize)?;
-        Some((f.fates().clone(), f.came_back()))
-    })
-    .unwrap_or(([Fate::None, Fate::None], 0));
+    let (fates, back) = ledger
+        .with(|b| {
+            let f = b.flows.get(flow as usize)?;
+            Some((f.fates().clone(), f.came_back()))
+        })
+        .unwrap_or(([Fate::None, Fate::None], 0));
     let well = if app.service.is_stream() {
         fates == [Fate::Done, Fate::Done] && back == app.up
     } else {
@@ -79,7 +81,9 @@ pub(crate) fn judge(ledger: &Ledger, flow: u32, app: &AppPlan) -> Result<(), Str
         return Ok(());
     }
     let [client, server] = fates;
-    Err(format!("nothing is wrong any more, and flow {flow} fails ({app}): client {client:?}, server {server:?}, {back} came back"))
+    Err(format!(
+        "nothing is wrong any more, and flow {flow} fails ({app}): client {client:?}, server {server:?}, {back} came back"
+    ))
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub const EMPTY: Duration = Duration::from_secs(600);
 /// How long after its last process the network may hold anything: an abandoned TCP connection sends again eight times.
 pub const GONE: Duration = Duration::from_secs(1200);
 /// How long a proof of life may take: a few round trips of a second at most, and a handshake that is tried again.
-pub const PROOF: Duration = Duration::from_secs(60);
+const PROOF: Duration = Duration::from_secs(60);
 /// Bounds are looked at after so many events of a world.
 const LOOK: u32 = 16;
 /// A process that was stopped for longer learns of it (`NetEvent::Resumed`).

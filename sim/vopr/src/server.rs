@@ -120,7 +120,8 @@ async fn stream(place: &Place, service: Service, connection: Connection) {
 /// A flow has ended in order after so much of its head: a head is said whole, or its connection is lost with an error.
 fn end_before(ledger: &Ledger, head: &[u8]) {
     if !head.is_empty() {
-        ledger.fail(|| format!("an end was heard within a head, after {} of its {HEAD} bytes: {head:02x?}", head.len()));
+        ledger
+            .fail(|| format!("an end was heard within a head, after {} of its {HEAD} bytes: {head:02x?}", head.len()));
     }
 }
 

@@ -286,7 +286,9 @@ fn queue_figures(mbit: u64, len: u32, seen: &[u64], sent: usize) -> [Figure; 2] 
     let spacing = figure("serialisation_error", &variant, "1");
     let spacing = match theory::spacing(&times) {
         Some(gap) => spacing.value((gap / due - 1.0).abs(), seen.len()).with("gap_ms", gap),
-        None => spacing.missing(format!("{} of the packets arrived: too few to tell how far apart they are", seen.len())),
+        None => {
+            spacing.missing(format!("{} of the packets arrived: too few to tell how far apart they are", seen.len()))
+        }
     };
     [length, spacing.judge(Bound::AtMost(0.01))]
 }

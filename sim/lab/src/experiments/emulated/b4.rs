@@ -133,6 +133,9 @@ fn measure(tools: &Tools, mix: Mix, seconds: u64, seed: u64) -> Result<(Vec<f64>
     if let Some(i) = clients.iter().position(|c| !c.is_running()) {
         return Err(MeasureError::Failed(format!("flow {} of {} ended before its time", i + 1, mix.name())));
     }
+    if let Some(why) = lab.disturbance(f64::INFINITY)? {
+        return Err(MeasureError::Failed(why));
+    }
     let late = lab.emulator()?.late_p99_us;
     for process in clients.into_iter().chain(servers) {
         process.stop(libc::SIGKILL)?;
@@ -409,7 +412,10 @@ mod tests {
         };
         let (jain, over, share) = made(&[]);
         assert_eq!((jain.met, share.met, over.void), (Some(true), Some(true), false));
-        assert!((over.value.expect("a value") + 0.01).abs() < 1e-9 && over.ci_low.is_some_and(|v| v > -0.011), "{over:?}");
+        assert!(
+            (over.value.expect("a value") + 0.01).abs() < 1e-9 && over.ci_low.is_some_and(|v| v > -0.011),
+            "{over:?}"
+        );
         // The three lowest failed: the median of the rest has risen, the difference of the pairs has not.
         let (_, over, _) = made(&[60, 61, 62]);
         assert!((over.value.expect("a value") + 0.01).abs() < 1e-9, "{over:?}");

@@ -387,7 +387,9 @@ fn agrees(id: &'static str, name: &str, agree: usize, measured: usize, points: u
     if measured == 0 {
         return f.missing("not measured in both places").judge(Bound::AtLeast(AGREE));
     }
-    f.value(agree as f64 / measured as f64, measured).void_if(!are_enough(measured, points)).judge(Bound::AtLeast(AGREE))
+    f.value(agree as f64 / measured as f64, measured)
+        .void_if(!are_enough(measured, points))
+        .judge(Bound::AtLeast(AGREE))
 }
 
 #[cfg(test)]
