@@ -73,7 +73,10 @@ pub(crate) fn judge(ledger: &Ledger, flow: u32, app: &AppPlan) -> Result<(), Str
         })
         .unwrap_or(([Fate::None, Fate::None], 0));
     let well = if app.service.is_stream() {
-        fates == [Fate::Done, Fate::Done] && back == app.up
+        // The server is over, and has no say: it may lose sight of whoever has everything and goes, before it knows that
+        // (a QUIC connection that is closed says nothing of what has arrived, RFC 9000 section 10.2).
+        let over = !matches!(fates[1], Fate::None | Fate::At(_));
+        fates[0] == Fate::Done && over && back == app.up
     } else {
         fates[0] == Fate::Done && back > 0
     };
@@ -129,6 +132,8 @@ mod tests {
                 ledger.offer(flow, Way::Down, BYTES);
                 let data = crate::content::bytes(flow, Way::Up, 0, BYTES as usize);
                 ledger.hear(now, flow, Way::Down, Way::Up, 0, &data);
+                assert!(judge(&ledger, flow, &app).is_err(), "nobody took it");
+                ledger.set_fate(now, flow, 1, Fate::At("closing"));
                 assert!(judge(&ledger, flow, &app).is_err(), "the server is not over");
                 ledger.set_fate(now, flow, 1, Fate::Done);
             } else {
