@@ -88,6 +88,10 @@ pub(crate) struct ConnectArgs {
     /// Another hosts file than /etc/hosts
     #[arg(long, value_name = "FILE")]
     pub(crate) hosts: Option<PathBuf>,
+    /// Ask the system's resolver (getaddrinfo) instead of name servers: what nsswitch.conf names counts, such as multicast DNS;
+    /// HTTPS records are not asked for then
+    #[arg(long, conflicts_with_all = ["resolv_conf", "hosts"])]
+    pub(crate) system_names: bool,
     /// Policies, profiles and CIB files of this folder instead of those of NEATER_POLICY, /etc/neater/policy and
     /// ~/.config/neater/policy; may be given more than once, later folders count more
     #[arg(long, value_name = "DIR")]
