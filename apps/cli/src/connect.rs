@@ -78,6 +78,9 @@ pub(crate) fn builder(args: &ConnectArgs) -> Result<Builder, Failure> {
     if let Some(path) = &args.hosts {
         builder = builder.hosts(path);
     }
+    if args.system_names {
+        builder = builder.names_by_system();
+    }
     if args.no_policy {
         builder = builder.without_policies();
     } else if !args.policy.is_empty() {

@@ -250,3 +250,21 @@ fn programs_learn_of_a_policy_that_forbids_all_and_of_one_that_is_broken() {
     let fault = of(&events, "fault")[0];
     assert_eq!((r.code, fault["line"].as_u64(), r.err.as_str()), (0, Some(1), ""), "{}", r.out);
 }
+
+#[test]
+fn the_systems_resolver_is_asked_where_that_is_wanted() {
+    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    let lines = hosts.lines().map(|l| l.split('#').next().unwrap_or_default().split_whitespace().collect::<Vec<_>>());
+    let here = lines.filter(|w| w.first().is_some_and(|a| a.starts_with("127."))).flat_map(|w| w.into_iter().skip(1));
+    let Some(name) = here.into_iter().find(|n| !n.starts_with("localhost")) else {
+        return println!("SKIPPED: the system's resolver: /etc/hosts has no name for 127.x but localhost");
+    };
+    let r = run(neater().args(["explain", "--json", &format!("{name}:443"), "--system-names"]));
+    let addresses: Vec<_> = r.events().into_iter().filter(|e| e["event"] == "address").collect();
+    assert!(
+        r.code == 0 && addresses.iter().any(|a| a["address"].as_str().is_some_and(|a| a.starts_with("127."))),
+        "{addresses:?}"
+    );
+    let r = run(neater().args(["explain", "h.test:443", "--system-names", "--hosts", "/etc/hosts"]));
+    assert_eq!(r.code, 2, "one or the other");
+}

@@ -162,10 +162,7 @@ async fn show_addresses(
 ) -> Result<Exit, Failure> {
     let found = match (endpoint.host_name(), endpoint.ip_address()) {
         (_, Some(ip)) => Ok(vec![ip]),
-        (Some(name), None) => {
-            let (args, config) = (&args.connect, args.connect.resolv_conf.as_deref());
-            resolve::addresses(name, config, args.hosts.as_deref(), args.timeout).await?
-        }
+        (Some(name), None) => resolve::as_connecting(name, &args.connect).await?,
         (None, None) => Ok(Vec::new()),
     };
     match found {

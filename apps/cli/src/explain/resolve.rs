@@ -1,5 +1,6 @@
 //! Addresses of a name, without connecting: the resolver of the engine, driven over this program's own sockets.
 
+use crate::args::ConnectArgs;
 use crate::failure::{Exit, Failure};
 use core::time::Duration;
 use neater_base::Instant;
@@ -54,6 +55,22 @@ impl Drop for Open {
 
 /// What is found of a name: its addresses, or why there are none.
 type Found = Result<Vec<IpAddr>, String>;
+
+/// The addresses of `name`, by whoever the arguments of a connection say is to be asked.
+pub(crate) async fn as_connecting(name: &str, args: &ConnectArgs) -> Result<Found, Failure> {
+    if !args.system_names {
+        return addresses(name, args.resolv_conf.as_deref(), args.hosts.as_deref(), args.timeout).await;
+    }
+    match tokio::time::timeout(args.timeout.unwrap_or(PATIENCE), tokio::net::lookup_host((name, 0))).await {
+        Ok(Ok(found)) => {
+            let mut all: Vec<IpAddr> = found.map(|a| a.ip()).collect();
+            all.dedup();
+            Ok(if all.is_empty() { Err("there are none".into()) } else { Ok(all) })
+        }
+        Ok(Err(e)) => Ok(Err(e.to_string())),
+        Err(_) => Ok(Err("the system's resolver has not answered in time".into())),
+    }
+}
 
 /// The addresses of `name`, looked for in other files than the usual ones where these are given; why there are none otherwise. What can be no name is an error.
 pub(crate) async fn addresses(

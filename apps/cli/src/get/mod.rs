@@ -293,12 +293,9 @@ async fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -
         let host = origin.host.trim_matches(['[', ']']);
         let addresses: Vec<std::net::IpAddr> = match host.parse() {
             Ok(address) => vec![address],
-            Err(_) => {
-                let (resolv, hosts) = (args.connect.resolv_conf.as_deref(), args.connect.hosts.as_deref());
-                let found = crate::explain::resolve::addresses(host, resolv, hosts, args.connect.timeout).await?;
-                found
-                    .map_err(|why| Failure::new(Exit::Failed, "resolution", format!("{host} has no address: {why}")))?
-            }
+            Err(_) => crate::explain::resolve::as_connecting(host, &args.connect)
+                .await?
+                .map_err(|why| Failure::new(Exit::Failed, "resolution", format!("{host} has no address: {why}")))?,
         };
         let leads =
             |i: &&Interface| i.up && !i.addrs.is_empty() && addresses.iter().any(|a| crate::ping::ways::leads(i, *a));

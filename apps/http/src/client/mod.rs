@@ -174,6 +174,15 @@ impl Client {
         self.request(Method::GET, url, options).await
     }
 
+    /// As [`Client::get`], where no redirection is followed: an answer that names another place is an answer, too, for who has
+    /// something to say about which places are asked.
+    ///
+    /// # Errors
+    /// [`Error`], by what can be done about it.
+    pub async fn get_once(&self, url: &Url, headers: &HeaderMap) -> Result<Response, Error> {
+        self.pool.request(&Method::GET, url, headers).await
+    }
+
     /// As [`Client::get`], without the body.
     ///
     /// # Errors
