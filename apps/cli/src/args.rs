@@ -88,6 +88,10 @@ pub(crate) struct ConnectArgs {
     /// Another hosts file than /etc/hosts
     #[arg(long, value_name = "FILE")]
     pub(crate) hosts: Option<PathBuf>,
+    /// Ask the system's resolver (getaddrinfo) instead of name servers: what nsswitch.conf names counts, such as multicast DNS;
+    /// HTTPS records are not asked for then
+    #[arg(long, conflicts_with_all = ["resolv_conf", "hosts"])]
+    pub(crate) system_names: bool,
     /// Policies, profiles and CIB files of this folder instead of those of NEATER_POLICY, /etc/neater/policy and
     /// ~/.config/neater/policy; may be given more than once, later folders count more
     #[arg(long, value_name = "DIR")]
@@ -137,8 +141,8 @@ that the file is still the same, and given up only when its answer says that it 
 another URL, or one that neater did not write, is never touched. Redirections are followed, but never
 from https to http.
 
-JSON events: connected, timeline (with -v), retry, way (with --multi), done, failed, summary. With -o - they go to
-standard error, as standard output carries the data.";
+JSON events: connected, timeline (with -v), retry, anew, way and one-way (with --multi), fault, done, failed,
+summary. With -o - they go to standard error, as standard output carries the data.";
 
 #[derive(Debug, Args)]
 #[command(after_help = GET_HELP, after_long_help = format!("{GET_HELP}\n\n{EXITS}"))]
@@ -155,7 +159,8 @@ pub(crate) struct GetArgs {
     /// Save in this folder, under the names that the URLs end in
     #[arg(short = 'd', long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
-    /// Go on with FILE.part, or fail if nothing tells whether it is of the same file; what is complete is left alone
+    /// Go on with FILE.part, or fail if nothing tells whether it is of the same file; a FILE without a part
+    /// is complete if it is as long as the server's, and left alone
     #[arg(short = 'C', long = "continue")]
     pub(crate) resume: bool,
     /// By all interfaces at once that policies choose, or else all there are: pieces of the file by each, and what one does
@@ -251,8 +256,8 @@ Words for --needs are reliable, unreliable, ordered, unordered, messages, datagr
 background, streams, encrypted, tls13, cleartext and more, profiles such as reliable-message, and every
 property of RFC 9622 as name=value. A misspelt word is answered with what is close to it.
 
-JSON events: request, no_effect, candidate, excluded, address, unresolved; with --try also timeline, attempt,
-chosen or failed.";
+JSON events: request, no_effect, candidate, excluded, aside, policies, fault, address, unresolved, failed; with
+--try also timeline, attempt and chosen.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_HELP, after_long_help = format!("{EXPLAIN_HELP}\n\n{EXITS}"))]
