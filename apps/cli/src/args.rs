@@ -466,7 +466,7 @@ pub(crate) struct PmArgs {
     #[arg(long, value_name = "FILE", requires = "source")]
     pub(crate) source_ca: Option<PathBuf>,
     /// What this user tells counts for everybody, as what root tells: a program that speaks for modems under a user of its own, for
-    /// example. A name or a number; may be given several times
+    /// example. A name or a number; may be given several times. It comes to the sockets only with --shared
     #[arg(long, value_name = "USER")]
     pub(crate) trust_user: Vec<String>,
     /// Do not tell of the interfaces of this host: only files and programs fill the CIB

@@ -88,6 +88,7 @@ fn page(manager: &Manager, interfaces: &BTreeSet<String>, from: At) -> Page {
             }
         }
     }
+    texts.shrink_to_fit();
     Page { from, next: (table, u32::try_from(at).unwrap_or(u32::MAX)), texts }
 }
 
@@ -100,6 +101,8 @@ struct Snapshot {
     pages: Vec<Page>,
     bytes: usize,
     asked: WallTime,
+    /// How many connections are in the middle of it.
+    readers: usize,
 }
 
 /// Tables that are being told.
@@ -113,10 +116,22 @@ impl Snapshots {
         self.0.retain(|s| now.0.saturating_sub(s.asked.0) < IDLE);
     }
 
-    fn page(&mut self, of: View, from: At, now: WallTime) -> Option<&Page> {
-        let snapshot = self.0.iter_mut().find(|s| s.of == of)?;
+    /// Adds the page of a snapshot that begins there; `None` where there is no such snapshot. It is gone with its last page, unless
+    /// somebody else is in the middle of it.
+    fn put(&mut self, of: View, from: At, out: &mut Vec<u8>, now: WallTime) -> Option<()> {
+        let at = self.0.iter().position(|s| s.of == of)?;
+        let snapshot = &mut self.0[at];
         snapshot.asked = now;
-        snapshot.pages.iter().find(|page| page.from == from)
+        let page = snapshot.pages.iter().find(|page| page.from == from)?;
+        put_page(out, of.1, page.next.0, page.next.1, &page.texts);
+        snapshot.readers += usize::from(from == (0, 0));
+        if page.next.0 >= END {
+            snapshot.readers = snapshot.readers.saturating_sub(1);
+            if snapshot.readers == 0 {
+                self.0.remove(at);
+            }
+        }
+        Some(())
     }
 
     /// Keeps a snapshot, if there is room. Those of the same view make room, the oldest first; what counts for everybody is kept before
@@ -132,7 +147,7 @@ impl Snapshots {
                 None => return,
             }
         }
-        self.0.push(Snapshot { of, pages, bytes, asked: now });
+        self.0.push(Snapshot { of, pages, bytes, asked: now, readers: 1 });
     }
 
     /// How many bytes they take.
@@ -166,8 +181,7 @@ impl Daemon {
             put_page(out, current.1, END, from.1, &[]);
             return Ok(());
         };
-        if let Some(page) = self.snapshots.page(of, from, now) {
-            put_page(out, of.1, page.next.0, page.next.1, &page.texts);
+        if self.snapshots.put(of, from, out, now).is_some() {
             return Ok(());
         }
         // Nobody fetches these tables yet; or the snapshot is gone, and the program begins again if they have changed.

@@ -152,14 +152,20 @@ fn tables_that_change_while_they_are_told_are_told_to_the_end() {
     assert_eq!((tables.policies.len(), tables.nodes.len()), (400, 100), "those of one time");
     let (tables, _) = fetch(&mut d, ANN, |_, _| ());
     assert!(tables.policies.len() > 400 && tables.nodes.len() < 100, "and then the new ones");
-    assert!(d.snapshots.bytes() < 4 << 20, "{}", d.snapshots.bytes());
-    // Nobody asks for half a minute.
-    let mut session = Session::new(Door::Requests, BOB);
-    let later = WallTime(NOW.0 + Duration::from_secs(31));
-    let mut out = Vec::new();
-    Follower::new().ask(&mut out);
-    session.receive(&out, &mut d, later);
-    assert!(d.snapshots.bytes() < 1 << 20, "one is left: {}", d.snapshots.bytes());
+    assert_eq!(d.snapshots.bytes(), 0, "they are gone with their last pages");
+    // Somebody dies in the middle of it, and nobody asks for half a minute.
+    let begin = |d: &mut Daemon, now: WallTime| {
+        let (mut session, mut out) = (Session::new(Door::Requests, BOB), Vec::new());
+        Follower::new().ask(&mut out);
+        session.receive(&out, d, now);
+        d.snapshots.bytes()
+    };
+    let one = begin(&mut d, NOW);
+    assert!((400_000..1 << 20).contains(&one), "{one}");
+    assert_eq!(begin(&mut d, NOW), one, "two share one");
+    tell(&mut d, Door::Pib, OWNER, r#"{"uid": "yet-another"}"#);
+    assert!(begin(&mut d, NOW) > one + one / 2, "another time");
+    assert!(begin(&mut d, WallTime(NOW.0 + Duration::from_secs(31))) < one + one / 2, "the new one alone");
 }
 
 #[test]
