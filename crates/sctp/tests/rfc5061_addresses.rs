@@ -59,6 +59,27 @@ fn cut(w: &mut World) {
 }
 
 #[test]
+fn data_does_not_follow_a_packet_to_an_address_that_the_peer_has_not_named_but_to_another_port() {
+    let (mut w, ids) = world(false);
+    let before = w.ends[1].paths(ids[1]);
+    let home = w.addresses[0][0];
+    w.addresses[0][0].set_ip("10.0.0.77".parse().unwrap());
+    w.send(0, ids[0], 0, b"from elsewhere");
+    w.run(Duration::from_secs(1));
+    assert_eq!(w.read(1, ids[1]).len(), 1, "the tag is right");
+    let routes = |w: &World| w.ends[1].paths(ids[1]).iter().map(|p| p.route).collect::<Vec<_>>();
+    assert_eq!(routes(&w), before.iter().map(|p| p.route).collect::<Vec<_>>());
+    // A NAT has forgotten the port (RFC 6951 section 5.4).
+    w.addresses[0][0] = home;
+    w.addresses[0][0].set_port(7777);
+    w.send(0, ids[0], 0, b"from another port");
+    w.run(Duration::from_secs(5));
+    assert_eq!(routes(&w)[0].remote, w.addresses[0][0]);
+    w.read(1, ids[1]);
+    exchange(&mut w, ids);
+}
+
+#[test]
 fn an_address_is_added_behind_a_nat_and_the_old_one_goes() {
     let (mut w, ids) = world(false);
     let log = record(&mut w);

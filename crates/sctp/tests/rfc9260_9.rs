@@ -277,3 +277,24 @@ fn abort_in_every_state_ends_both_sides_and_leaves_nothing() {
         }
     }
 }
+
+/// Straight over IP, what belongs to no association may be another program's.
+#[test]
+fn a_last_word_that_was_lost_is_said_again_even_where_strangers_are_left_to_others() {
+    let association = AssociationConfig::default;
+    let mut configs = [0, 1].map(|end| support::config(end, 1, association()));
+    configs[0].reserved = true;
+    let mut w = World::with(1, configs, vec![LinkConfig::delay(ms(10))]);
+    let [a, _] = w.established();
+    w.run(ms(200));
+    lose(&mut w, 0, ShutdownComplete::KIND, 1);
+    shutdown(&mut w, 0, a);
+    w.run(Duration::from_secs(3));
+    assert_eq!([0, 1].map(|end| w.closed(end)), [0; 2].map(|_| Some(CloseReason::Shutdown)));
+    assert_eq!(w.ends[1].kept(), 0);
+    // Of a tag that was never ours nothing is said.
+    let log = record(&mut w);
+    give(&mut w, 0, Tag(12_345), &[ShutdownAck.into()]);
+    w.run(ms(100));
+    assert!(log.borrow().is_empty());
+}

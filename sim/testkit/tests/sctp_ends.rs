@@ -181,3 +181,16 @@ fn the_receive_window_grows_with_what_the_program_takes_and_fills_a_long_path() 
     assert!(took < 8500 * MS, "{took:?}");
     town.play.end();
 }
+
+#[test]
+fn the_last_message_of_a_direction_is_acknowledged_at_once_and_its_end_follows_within_a_round_trip() {
+    let mut town = Plan::new(34).build();
+    let (c, s) = town.pair(&ask(), Manner::patient(), Manner::patient());
+    town.play.run_for(S);
+    let began = town.play.now();
+    town.play.say(c, "the last", SendOptions { is_final: true, ..SendOptions::default() });
+    assert!(town.play.run_until(5 * S, |p| p.flow(s).ended_at.is_some()));
+    let took = town.play.flow(s).ended_at.expect("ended") - began;
+    assert!(took <= 31 * MS, "there, back and there again: {took:?}");
+    town.play.end();
+}

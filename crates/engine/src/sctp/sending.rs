@@ -175,6 +175,8 @@ impl<N: Net> Engine<N> {
                 _ => {
                     let options = SendOptions {
                         ppid: if a.mux { ppid(len == 0) } else { how.ppid },
+                        // The end of the direction is told when this is acknowledged (the I bit: RFC 9260 section 6.1, RFC 7053).
+                        immediate: last && parts == tx.queue.len(),
                         ..options(how, expires.map(|e| e.0), framed)
                     };
                     if len == 0 {

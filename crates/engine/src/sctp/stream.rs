@@ -157,7 +157,7 @@ impl<N: Net> Engine<N> {
         let Some(s) = a.streams.get(&stream).filter(|s| !s.ending) else { return };
         debug_assert!(!s.ended, "what has ended is ending");
         let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
-        let options = SendOptions { ppid: PPID_CONTROL, ..SendOptions::default() };
+        let options = SendOptions { ppid: PPID_CONTROL, immediate: true, ..SendOptions::default() };
         let data = Bytes::copy_from_slice(&word.to_bytes());
         // Room or not: without the word, a part would look to the peer like the whole. There are at most two for each use of a number.
         // It is not taken if the association ends, which the peer learns by itself.

@@ -223,8 +223,10 @@ impl Association {
         if !settled || !super::is_unicast(route.remote.ip()) {
             return;
         }
-        // Where addresses are told by ASCONF one of ours counts when the peer has taken it (RFC 5061 section 5.3, F1 and F10).
-        if self.agreed.dynamic_addresses && !self.live_paths().any(|p| p.route.layer == route.layer) {
+        // Where addresses are told by ASCONF one of ours counts when the peer has taken it (RFC 5061 section 5.3, F1 and F10), and
+        // another one of the peer's when it says so, which is authenticated. A port may change by itself (RFC 6951 section 5.4).
+        let here = |r: Route| r.layer == route.layer && r.remote.ip() == route.remote.ip();
+        if self.agreed.dynamic_addresses && !self.routes().any(here) {
             return;
         }
         let rto = self.paths[self.current].rtt.rto();

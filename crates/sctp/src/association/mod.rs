@@ -381,6 +381,11 @@ impl Association {
         self.tag
     }
 
+    /// When the peer has spoken last.
+    pub(crate) const fn heard(&self) -> Instant {
+        self.heard
+    }
+
     pub(crate) const fn peer_tag(&self) -> Tag {
         self.peer_tag
     }

@@ -123,7 +123,8 @@ impl Endpoint {
             }
         }
         self.stats.out_of_the_blue += 1;
-        if self.config.reserved {
+        // Who still says SHUTDOWN ACK to an association that was ours has missed our last word.
+        if self.config.reserved && !(shutdown_ack && self.ended.has(tag)) {
             return;
         }
         let silent = kinds.any(|c| {

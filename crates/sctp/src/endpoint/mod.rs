@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::handshake::Keys;
 use crate::ids::{AssociationId, Route};
 use crate::stats::EndpointStats;
+use core::time::Duration;
 use index::Index;
 use neater_base::{Instant, Key, Rng, Slab, Timers};
 use neater_sctp_wire::Tag;
@@ -65,6 +66,8 @@ struct Entry {
     opened_from: Option<sources::Source>,
 }
 
+/// For how long a peer that has missed the last word may ask for it: some of its T2-shutdown timers.
+const AFTERWARDS: Duration = Duration::from_secs(60);
 /// How many packets one association sends before the next has its turn.
 const TURN: u32 = 64;
 
@@ -80,6 +83,8 @@ pub struct Endpoint {
     replies: Replies,
     sources: sources::Sources,
     spent: spent::Spent,
+    /// Tags of associations that have ended here, where what belongs to nobody is left to others.
+    ended: spent::Spent,
     eager: VecDeque<Key>,
     turn: u32,
     /// A packet that is written and did not fit into its train.
@@ -109,6 +114,7 @@ impl Endpoint {
             replies: Replies::new(config.max_replies, config.replies_per_second, config.replies_per_source, rng.u64()),
             sources: sources::Sources::new(rng.u64()),
             spent: spent::Spent::default(),
+            ended: spent::Spent::default(),
             rng,
             eager: VecDeque::new(),
             turn: 0,
@@ -171,6 +177,9 @@ impl Endpoint {
             entry.scheduled = Instant::FAR_FUTURE;
             if !core::mem::replace(&mut entry.gone, true) {
                 self.index.remove(key);
+                if self.config.reserved {
+                    self.ended.add(entry.association.heard(), AFTERWARDS, entry.association.tag());
+                }
             }
         } else if !core::mem::replace(&mut entry.eager, true) {
             // Its deadline is seen to when it has no more packets: what is due may be a packet.
