@@ -447,3 +447,32 @@ fn opportunistic_security_takes_a_trusted_peer_with_it_and_a_bare_one_without() 
     without.listen(&Ask::over(&[Stack::Tcp]), 443, Manner::echo());
     assert_eq!(connect(&mut without, &judged(false)).1, Stack::Tcp);
 }
+
+#[test]
+fn a_peer_that_is_refused_when_it_comes_from_the_cache_gets_nothing_in_the_clear_either() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    for plan in [Plan::new(24), Plan::new(25).fault(Fault::UdpBlocked), Plan::new(26).delay(200 * MS)] {
+        let trusted = std::sync::Arc::new(AtomicBool::new(true));
+        let mut security = SecurityParameters::opportunistic();
+        let judge = trusted.clone();
+        security.trust_verification = Some(std::sync::Arc::new(move |_: &[_], _: &str| judge.load(Ordering::Relaxed)));
+        let ask = Ask { security: Some(security), ..any() };
+        let mut town = town(plan);
+        let (flow, stack, ..) = connect(&mut town, &ask);
+        assert!(stack.is_secure());
+        finish(&mut town, flow);
+        // From here on somebody else has the server's place.
+        trusted.store(false, Ordering::Relaxed);
+        let before = town.play.accepted(town.server).len();
+        for hits in [1, 1] {
+            let flow = town.open_by_name(&ask, Manner::default());
+            town.play.say(flow, "secret", message());
+            let over = town.play.run_until(90 * S, |p| p.flow(flow).is_over());
+            assert_eq!(town.play.stats(town.client).cache_hits, hits, "what was refused is not what is tried first");
+            let timeline = town.play.engine(flow.node).timeline(flow.conn);
+            assert!(over && town.play.flow(flow).establishment_error().is_some(), "{timeline:?}");
+            assert_eq!(town.play.accepted(town.server).len(), before, "{timeline:?}");
+        }
+        town.play.end();
+    }
+}
