@@ -70,7 +70,7 @@ fn a_cached_session_of_dtls_falls_back_and_holds_to_its_time_like_any_other() {
     };
     visit(&mut town, &trusting);
     town.play.engine(town.server).stop(listener);
-    town.play.run_for(200 * S);
+    town.play.run_for(5 * S);
     town.listen(&Ask::over(&[Stack::QuicDatagram]), 443, Manner::echo());
     let flow = town.open(&trusting, Manner::patient());
     assert_eq!(town.play.stats(town.client).cache_hits, 1);

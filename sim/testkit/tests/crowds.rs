@@ -39,11 +39,13 @@ fn hundreds_of_names_are_looked_up_one_after_the_other() {
     }
     town.listen(&ask, 443, Manner::echo());
     let request = town.request(&ask);
-    let to = |i: usize| [RemoteEndpoint::new().with_host_name(format!("n{i}.test")).with_port(443)];
+    let to = |i: usize| [RemoteEndpoint::new().with_host_name(&format!("n{i}.test")).with_port(443)];
     let flows: Vec<FlowId> =
         (0..900).map(|i| town.play.initiate(town.client, &request, &to(i), Manner::patient()).unwrap()).collect();
-    town.play.run_for(3 * S);
-    assert!(flows.iter().all(|f| town.play.flow(*f).is_ready()));
+    // The server's system takes only so many at once; the others come again later.
+    let all = town.play.run_until(30 * S, |p| flows.iter().all(|f| p.flow(*f).is_ready()));
+    assert!(all, "{:?}", town.play.stats(town.client));
+    assert_eq!(town.names.questions(), 1800, "nothing was asked twice");
     town.play.end();
 }
 
@@ -56,7 +58,7 @@ fn connections_that_are_given_up_keep_nobody_from_asking() {
     town.play.world().set_max_sockets(town.play.host(town.client), 5000);
     town.listen(&ask, 443, Manner::echo());
     let request = town.request(&ask);
-    let to = |i: usize| [RemoteEndpoint::new().with_host_name(format!("n{i}.test")).with_port(443)];
+    let to = |i: usize| [RemoteEndpoint::new().with_host_name(&format!("n{i}.test")).with_port(443)];
     for i in 0..999 {
         let flow = town.play.initiate(town.client, &request, &to(i), Manner::patient()).unwrap();
         town.play.abort(flow);
@@ -101,8 +103,8 @@ fn what_quic_keeps_for_its_peers_stays_within_the_budget_of_the_engine() {
     }
     let carried: usize = flows.iter().map(|c| town.play.flow(*c).count).sum();
     assert!(carried > 30 << 20, "{carried} bytes: the path is a fast one");
-    let config = town.play.world().link_config(town.v4.to);
-    town.play.world().set_link(town.v4.to, config.with_filter(Filter::drop(Match::Protocol(Protocol::Udp))));
+    let config = town.play.world().link_config(town.v4.from);
+    town.play.world().set_link(town.v4.from, config.with_filter(Filter::drop(Match::Protocol(Protocol::Udp))));
     for _ in 0..20 {
         fill(&mut town);
         town.play.run_for(50 * MS);

@@ -3,7 +3,7 @@
 use neater_engine::{LocalEndpoint, SendOptions, Stack};
 use neater_property::Role;
 use neater_testkit::{Ask, FlowId, Manner, Plan, Town, security};
-use neater_tls::ClientAuthentication;
+use neater_tls::{ClientAuthentication, Trust};
 use std::time::Duration;
 
 const S: Duration = Duration::from_secs(1);
@@ -16,11 +16,10 @@ fn message() -> SendOptions {
 /// The same with clients that must show who they are.
 fn strict(ask: &Ask) -> Ask {
     let mut security = ask.security(Role::Listen);
-    let trusted = match ask.stacks.contains(&Stack::Dtls) {
-        true => security::identity_p256(),
-        false => security::identity(),
-    };
-    security.client_authentication = ClientAuthentication::Required(trusted.chain.clone());
+    let dtls = ask.stacks.contains(&Stack::Dtls);
+    let trusted = if dtls { security::identity_p256() } else { security::identity() };
+    security.client_authentication = ClientAuthentication::Required;
+    security.trust = Trust::Only(trusted.chain.clone());
     Ask { security: Some(security), ..ask.clone() }
 }
 
@@ -40,7 +39,8 @@ fn a_handshake_that_one_listener_began_is_not_delivered_to_the_next_one() {
             town.listen(&strict(&ask), 443, Manner::echo());
             town.play.run_for(10 * S);
             assert!(town.play.accepted(town.server).is_empty(), "{stack}, {after} ms: nobody knows who that is");
-            assert!(town.play.flow(flow).is_over(), "{stack}, {after} ms");
+            // Of DTLS 1.3 a client's handshake ends before the server's, and silence says nothing.
+            assert!(town.play.flow(flow).is_over() || stack == Stack::Dtls, "{stack}, {after} ms");
             town.play.end();
         }
     }
