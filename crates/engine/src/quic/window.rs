@@ -44,13 +44,13 @@ impl<N: Net> Engine<N> {
     /// Makes the windows small again of connections that have nothing to keep, but for that of one.
     fn take_back_windows(&mut self, but: Key) {
         for key in self.quics.keys() {
+            // What one stream says of this holds for the connection.
             if let Some(q) = self.quics.get_mut(key)
                 && key != but
                 && q.window > Tuning::SEND_WINDOW_MIN
+                && !q.streams.keys().any(|s| q.conn.has_unacknowledged(*s))
             {
-                if !q.streams.keys().any(|s| q.conn.has_unacknowledged(*s)) {
-                    self.set_window(key, Tuning::SEND_WINDOW_MIN);
-                }
+                self.set_window(key, Tuning::SEND_WINDOW_MIN);
             }
         }
     }
