@@ -266,11 +266,7 @@ impl<N: Net> Engine<N> {
             tcp_options: sockets.tcp,
             tls_options: sockets.tls,
             udp_options: sockets.udp,
-            no_checksum: match properties.preference(P::FullChecksumSend, role) {
-                Preference::Prohibit => NoChecksum::Must,
-                Preference::Avoid => NoChecksum::May,
-                _ => NoChecksum::No,
-            },
+            no_checksum: NoChecksum::of(properties, role),
             services: security.alpn().iter().any(|a| is_http(a)) && need != SecurityNeed::Disabled,
             policy,
             observe: options.observe,
@@ -453,6 +449,14 @@ pub(crate) enum NoChecksum {
 }
 
 impl NoChecksum {
+    fn of(properties: &TransportProperties, role: Role) -> Self {
+        match properties.preference(P::FullChecksumSend, role) {
+            Preference::Prohibit => Self::Must,
+            Preference::Avoid => Self::May,
+            _ => Self::No,
+        }
+    }
+
     /// What a socket towards, or at, an address of this family is opened with besides.
     ///
     /// # Errors
