@@ -1,7 +1,7 @@
 //! `neater-lab`: runs the experiments and shows their figures.
 //!
-//! Exit codes: 0 when the measurements ran (also when a bound is missed), 1 when one failed, 2 for bad usage, 3 when a
-//! needed tool is missing.
+//! Exit codes: 0 when the measurements ran (also when a bound is missed, unless with `--strict`), 1 when one failed or a bound
+//! was missed with `--strict`, 2 for bad usage, 3 when a needed tool is missing.
 
 use clap::{Parser, Subcommand};
 use neater_lab::calibrate;
@@ -35,7 +35,8 @@ const RUN_HELP: &str =
 and PNG) and a description of the machine; `neater-lab report` makes a page of them.
 
 The B experiments go on where an earlier run stopped: a run is not made again if the same scenario, series
-and seed were measured by the same build of the programs. The A experiments compare programs in interleaved
+and seed were measured by the same build of the programs, on the same kernel, beside the same curl and
+nginx. The A experiments compare programs in interleaved
 pairs, and are measured as a whole each time.";
 
 #[derive(Subcommand, Debug)]
@@ -45,6 +46,9 @@ enum Command {
         /// Ids of `neater-lab list`.
         #[arg(value_parser = experiment)]
         ids: Vec<&'static str>,
+        /// One JSON object per experiment and line.
+        #[arg(long)]
+        json: bool,
     },
     /// Run experiments.
     #[command(after_help = RUN_HELP)]
@@ -76,6 +80,9 @@ enum Command {
         /// Make all runs again; earlier raw data is kept as runs.csv.old.
         #[arg(long)]
         fresh: bool,
+        /// Exit with 1 if a figure does not meet its bound, has no value, or is void.
+        #[arg(long)]
+        strict: bool,
         /// Only the points of A8 and S3, the parts of B0 or the scenarios of F3 whose names contain this: send-10MB, 1kB-writes; delay,
         /// rate; one, two, domains.
         #[arg(long, value_name = "TEXT")]
@@ -123,10 +130,16 @@ fn selected(ids: &[&'static str]) -> Vec<&'static str> {
     ALL.iter().map(|e| e.id).filter(|id| ids.contains(&EVERYTHING) || ids.contains(id)).collect()
 }
 
-fn list(ids: &[&'static str]) {
+fn list(ids: &[&'static str], json: bool) {
     let chosen = selected(ids);
     for e in ALL {
-        if ids.is_empty() {
+        if json {
+            if ids.is_empty() || chosen.contains(&e.id) {
+                let value =
+                    serde_json::json!({"event": "experiment", "id": e.id, "title": e.title, "text": e.describe()});
+                println!("{value}");
+            }
+        } else if ids.is_empty() {
             println!("{:<5} {}", e.id, e.title.split_once(": ").map_or(e.title, |(_, t)| t));
         } else if chosen.contains(&e.id) {
             println!("{}", e.describe());
@@ -136,13 +149,13 @@ fn list(ids: &[&'static str]) {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::List { ids } => {
-            list(&ids);
+        Command::List { ids, json } => {
+            list(&ids, json);
             return ExitCode::SUCCESS;
         }
         Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
         Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
-        Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh, only } => {
+        Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh, strict, only } => {
             let chooses = |ids: &[&str]| matches!(ids, [one] if ["A8", "B0", "F3", "S3"].contains(one));
             if only.is_some() && !chooses(&ids) {
                 eprintln!(
@@ -153,7 +166,7 @@ fn main() -> ExitCode {
             process::raise_descriptor_limit();
             let number = |n: Option<u32>| n.map(|n| n as usize);
             let (seeds, jobs) = (number(seeds), number(jobs));
-            runner::run(&selected(&ids), &Options { quick, json, out, seed, seeds, jobs, fresh, only })
+            runner::run(&selected(&ids), &Options { quick, json, out, seed, seeds, jobs, fresh, only, strict })
         }
         Command::Replay { seed, out } => {
             neater_lab::experiments::x2::write(seed, &out).map(|()| Ended::Measured).map_err(Into::into)
@@ -178,7 +191,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(Ended::Measured) => ExitCode::SUCCESS,
-        Ok(Ended::Failed) => ExitCode::from(1),
+        Ok(Ended::Failed | Ended::Missed) => ExitCode::from(1),
         Err(e) => {
             eprintln!("neater-lab: {e}");
             ExitCode::from(if e.is_lack() { 3 } else { 1 })

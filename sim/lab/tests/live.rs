@@ -66,6 +66,20 @@ fn hosts_see_each_other_by_name_over_both_families_and_the_delay_is_the_links() 
 }
 
 #[test]
+fn a_command_that_leaves_a_process_in_a_session_of_its_own_ends_and_the_lab_ends_that_process() {
+    if !possible() || !tool("setsid") {
+        return;
+    }
+    let lab = up(&Plan::dumbbell(1, slow(), slow(), 1));
+    let start = Instant::now();
+    let out = lab.run("client1", Cmd::shell("setsid sleep 1000 & echo $!").limit(LIMIT)).expect("runs");
+    assert!(!out.timed_out && out.code == 0 && start.elapsed() < LIMIT / 2, "{out:?} after {:?}", start.elapsed());
+    assert!(out.text().trim().parse::<u32>().is_ok_and(|pid| pid > 1), "{}", out.text());
+    drop(lab);
+    assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
+}
+
+#[test]
 fn tcp_gets_the_rate_of_the_link_and_its_settings() {
     if !possible() || !tool("iperf3") {
         return;

@@ -6,6 +6,7 @@ use crate::wire::{Jitter, Loss};
 use core::time::Duration;
 use neater_base::net::Ecn;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The transport protocol of a packet, as far as a middlebox looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -267,7 +268,7 @@ impl LinkConfig {
     /// The same without the packets of these indices.
     #[must_use]
     pub fn without(mut self, indices: impl IntoIterator<Item = u64>) -> Self {
-        self.loss = Loss::Indices(indices.into_iter().collect());
+        self.loss = Loss::Indices(Arc::new(indices.into_iter().collect()));
         self
     }
 

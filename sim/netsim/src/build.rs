@@ -7,7 +7,7 @@ use crate::iface::plain_address;
 use crate::nat::{NatBox, NatId};
 use crate::plan::{Planned, Probe, Samples};
 use crate::sim::{Event, Sim};
-use crate::tcp::{BufferSize, DelayedAck, EcnMode, Options, TcpConfig};
+use crate::tcp::{BufferSize, DelayedAck, EcnMode, Options, RtoFloor, TcpConfig};
 use crate::world::{HostId, IfaceId, LinkId, World};
 use core::time::Duration;
 use neater_base::net::{InterfaceAddr, InterfaceKind};
@@ -540,6 +540,12 @@ fn tcp_config(settings: &TcpSettings) -> TcpConfig {
     if let Some(least) = settings.min_rto {
         tcp.min_rto = least;
     }
+    if let Some(floor) = settings.rto_floor {
+        tcp.rto_floor = match floor {
+            neater_scenario::RtoFloor::Timeout => RtoFloor::Timeout,
+            neater_scenario::RtoFloor::Variation => RtoFloor::Variation,
+        };
+    }
     if let Some(size) = settings.send_buffer {
         tcp.send_buffer = BufferSize::Fixed(size as usize);
     }
@@ -547,4 +553,22 @@ fn tcp_config(settings: &TcpSettings) -> TcpConfig {
         tcp.receive_buffer = BufferSize::Fixed(size as usize);
     }
     tcp
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_timeout_of_rfc_6298_can_be_said() {
+        let said = |floor| {
+            let second = Duration::from_secs(1);
+            let tcp = tcp_config(&TcpSettings { min_rto: Some(second), rto_floor: floor, ..TcpSettings::default() });
+            assert_eq!(tcp.min_rto, second);
+            tcp.rto_floor
+        };
+        assert_eq!(said(Some(neater_scenario::RtoFloor::Timeout)), RtoFloor::Timeout);
+        assert_eq!(said(Some(neater_scenario::RtoFloor::Variation)), RtoFloor::Variation);
+        assert_eq!(said(None), RtoFloor::Variation, "Linux's, unless it is said otherwise");
+    }
 }

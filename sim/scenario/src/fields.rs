@@ -46,12 +46,6 @@ impl Fields {
         self.entries.iter_mut().find(|(k, ..)| k == name).and_then(|(_, _, v)| v.take())
     }
 
-    /// A copy of what has not been taken.
-    pub(crate) fn again(&self) -> Self {
-        let entries = self.entries.clone();
-        Self { path: self.path.clone(), place: self.place.clone(), entries, asked: Vec::new() }
-    }
-
     /// Takes whatever is left, for tables whose keys are names.
     pub(crate) fn rest(&mut self) -> Vec<(String, Value)> {
         self.entries.drain(..).filter_map(|(k, _, v)| Some((k, v?))).collect()

@@ -115,7 +115,7 @@ pub(crate) fn loss(f: &mut Fields) -> Result<Option<Loss>> {
     let length = own.whole("length", 1..=1_000_000)?.map(|n| n as u32);
     let (start, at) = (own.fraction("start")?, times(&mut own, "at")?);
     let loss = match (packets, every, to_bad, to_good, length, start, at) {
-        (Some(list), None, None, None, None, None, None) => Loss::Indices(list.into_iter().collect()),
+        (Some(list), None, None, None, None, None, None) => Loss::Indices(Arc::new(list.into_iter().collect())),
         (None, Some(n), None, None, None, None, None) => Loss::EveryNth(n),
         (None, None, Some(to_bad), Some(to_good), None, None, None) => {
             Loss::GilbertElliott { to_bad, to_good, loss_good: good.unwrap_or(0.0), loss_bad: bad.unwrap_or(1.0) }

@@ -8,6 +8,7 @@ use crate::model::{Action, Event, MAX_EVENTS, NatChange, NodeKind, Scenario};
 use crate::parse::{link_named, node_named, one};
 use core::time::Duration;
 use std::net::Ipv4Addr;
+use std::rc::Rc;
 
 type Result<T> = core::result::Result<T, ScenarioError>;
 
@@ -15,21 +16,31 @@ type Result<T> = core::result::Result<T, ScenarioError>;
 struct Change {
     at: Duration,
     link: usize,
-    directions: Vec<usize>,
-    keys: Keys,
+    /// One of [`DIRECTIONS`].
+    directions: &'static [usize],
+    keys: Rc<Keys>,
 }
+
+/// Forward, backward, both.
+const DIRECTIONS: [&[usize]; 3] = [&[0], &[1], &[0, 1]];
+/// The most rules of firewalls in all changes of links together: each change has its own copy of them.
+const MAX_RULES: usize = 10 * MAX_EVENTS;
 
 /// `[[schedule]]`: `at`, optionally `every` and `until`, and one of: `link`, optionally `direction`, and link keys; `interface`
 /// and `up`; `rebind` or `restart` with the name of a NAT box.
 pub(crate) fn schedule(s: &mut Scenario, f: &mut Fields) -> Result<()> {
     let mut changes: Vec<Change> = Vec::new();
+    // How many events the changes of links will be.
+    let mut planned = 0;
     for mut own in f.tables("schedule")? {
         let times = times(s, &mut own)?;
         if let Some(names) = own.texts("interface")? {
+            room(&own, s.events.len() + planned, times.len().saturating_mul(names.len()))?;
             interface_event(s, own, &names, &times)?;
             continue;
         }
         if let Some((node, what)) = nat_change(s, &mut own)? {
+            room(&own, s.events.len() + planned, times.len())?;
             own.finish()?;
             s.events.extend(times.iter().map(|at| Event { at: *at, action: Action::Nat { node, what } }));
             continue;
@@ -40,28 +51,38 @@ pub(crate) fn schedule(s: &mut Scenario, f: &mut Fields) -> Result<()> {
             ScenarioError { message: message.to_owned(), ..e }
         })?;
         let link = link_named(s, &own, "link", &link)?;
-        let words = [("forward", 0), ("backward", 1)];
-        let directions = own.word("direction", &words)?.map_or(vec![0, 1], |d| vec![d]);
-        for at in times {
-            // The keys are read once for each time, because reading takes them; all readings are alike.
-            let keys = Keys::read(&mut own.again())?;
-            changes.push(Change { at, link, directions: directions.clone(), keys });
-        }
-        Keys::read(&mut own)?;
+        let words = [("forward", DIRECTIONS[0]), ("backward", DIRECTIONS[1])];
+        let directions = own.word("direction", &words)?.unwrap_or(DIRECTIONS[2]);
+        let more = times.len().saturating_mul(directions.len());
+        room(&own, s.events.len() + planned, more)?;
+        planned += more;
+        let keys = Rc::new(Keys::read(&mut own)?);
         own.finish()?;
-        if changes.len() + s.events.len() > MAX_EVENTS {
-            return Err(ScenarioError::plain("schedule", format!("more than {MAX_EVENTS} changes")));
-        }
+        changes.extend(times.into_iter().map(|at| Change { at, link, directions, keys: keys.clone() }));
     }
     changes.sort_by_key(|c| c.at);
     let mut now: Vec<Pair> = s.links.iter().map(|l| l.directions.clone()).collect();
+    let mut rules = 0;
     for change in changes {
-        for direction in change.directions {
+        for &direction in change.directions {
             let config = &mut now[change.link][direction];
             change.keys.apply(config);
+            rules += config.config.filters.len();
+            if rules > MAX_RULES {
+                let message = format!("more than {MAX_RULES} filters in all changes of links together");
+                return Err(ScenarioError::plain("schedule", message));
+            }
             let action = Action::Link { link: change.link, direction, config: config.clone() };
             s.events.push(Event { at: change.at, action });
         }
+    }
+    Ok(())
+}
+
+/// There must be room for `more` events beside those that there are, before they are made.
+fn room(f: &Fields, there: usize, more: usize) -> Result<()> {
+    if there.saturating_add(more) > MAX_EVENTS {
+        return Err(f.error(format!("more than {MAX_EVENTS} changes in all: make every longer, or until earlier")));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::document::Kind;
 use crate::error::ScenarioError;
 use crate::fields::{Fields, quantity};
 use crate::model::Scenario;
-use crate::traffic::{Controller, Distribution, OnOff, TcpSettings, Traffic, TrafficKind, Video, Web};
+use crate::traffic::{Controller, Distribution, OnOff, RtoFloor, TcpSettings, Traffic, TrafficKind, Video, Web};
 use crate::units;
 use core::time::Duration;
 
@@ -88,6 +88,7 @@ pub(crate) fn tcp(f: &mut Fields) -> Result<TcpSettings> {
         delayed_ack: f.flag("delayed-ack")?,
         initial_window: f.whole("initial-window", 1..=1000)?.map(|n| n as u32),
         min_rto: f.time("min-rto")?,
+        rto_floor: f.word("rto-floor", &[("timeout", RtoFloor::Timeout), ("variation", RtoFloor::Variation)])?,
         send_buffer: f.size("send-buffer")?,
         receive_buffer: f.size("receive-buffer")?,
     };

@@ -199,6 +199,15 @@ pub enum Controller {
     Cubic,
 }
 
+/// What the least retransmission timeout bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RtoFloor {
+    /// The timeout (RFC 6298 section 2, rule 2.4).
+    Timeout,
+    /// The part for the variation, as in Linux: the timeout is the round-trip time and at least this much.
+    Variation,
+}
+
 /// What a scenario says of TCP; what it leaves out is as the stack has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TcpSettings {
@@ -218,9 +227,11 @@ pub struct TcpSettings {
     pub initial_window: Option<u32>,
     /// The least retransmission timeout.
     pub min_rto: Option<Duration>,
-    /// Send buffer, in bytes: fixed instead of growing.
+    /// What it bounds.
+    pub rto_floor: Option<RtoFloor>,
+    /// Send buffer, in bytes of payload: fixed instead of growing.
     pub send_buffer: Option<u64>,
-    /// Receive buffer, in bytes: fixed instead of growing.
+    /// Receive buffer, in bytes of payload, which is the window: fixed instead of growing.
     pub receive_buffer: Option<u64>,
 }
 
@@ -237,6 +248,7 @@ impl TcpSettings {
             delayed_ack: self.delayed_ack.or(under.delayed_ack),
             initial_window: self.initial_window.or(under.initial_window),
             min_rto: self.min_rto.or(under.min_rto),
+            rto_floor: self.rto_floor.or(under.rto_floor),
             send_buffer: self.send_buffer.or(under.send_buffer),
             receive_buffer: self.receive_buffer.or(under.receive_buffer),
         }

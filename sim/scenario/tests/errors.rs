@@ -96,6 +96,47 @@ fn sizes_are_bounded() {
     assert!(error(&many).contains("100000 flows"));
 }
 
+#[test]
+fn schedules_are_bounded_before_they_are_made() {
+    // Each entry alone is allowed; the sixth of them would take them past what a scenario may have.
+    let nat = "[router.left.nat]\noutside='bottleneck'\n";
+    for (what, first) in
+        [("interface='l1.eth0'\nup=false", 8), ("rebind='left'", 10), ("link='bottleneck'\nmtu=1400", 8)]
+    {
+        let head = if what.starts_with("rebind") { nat } else { "" };
+        let entry = format!("[[schedule]]\nat='0 s'\nevery='1 ms'\nuntil='19 s'\n{what}\n");
+        let error = error(&format!("duration='20 s'\n{GOOD}{head}{}", entry.repeat(20)));
+        assert!(error.contains("more than 100000 changes"), "{what}: {error}");
+        let line: usize = error.split("line ").nth(1).and_then(|t| t.split(',').next()?.parse().ok()).expect(&error);
+        let lines = entry.lines().count();
+        // A link's change is one event for each direction.
+        let last = if what.starts_with("link") { 2 } else { 5 };
+        assert_eq!(line, first + 1 + last * lines, "{what}: {error}");
+    }
+    let filters = "'udp',".repeat(40);
+    let rules = format!("[[schedule]]\nat='0 s'\nevery='1 ms'\nuntil='19 s'\nlink='bottleneck'\ndrop=[{filters}]\n");
+    let error = error(&format!("duration='20 s'\n{GOOD}{rules}"));
+    assert!(error.contains("filters in all changes"), "{error}");
+}
+
+#[test]
+fn changes_share_what_is_large() {
+    let packets: String = (0..100_000).map(|n| format!("{n},")).collect();
+    let change = "[[schedule]]\nat='0 s'\nevery='1 ms'\nuntil='19 s'\nlink='bottleneck'\n";
+    let text = format!("duration='20 s'\n{GOOD}{change}loss={{packets=[{packets}]}}\n");
+    let scenario = Scenario::parse(&text, &[]).expect("allowed");
+    let sets = scenario.events.iter().filter_map(|e| match &e.action {
+        neater_scenario::Action::Link { config, .. } => match &config.config.loss {
+            neater_link::Loss::Indices(set) => Some(set),
+            _ => None,
+        },
+        _ => None,
+    });
+    let sets: Vec<_> = sets.collect();
+    assert_eq!(sets.len(), 2 * 19_001);
+    assert!(sets.iter().all(|set| std::sync::Arc::ptr_eq(set, sets[0])));
+}
+
 proptest! {
     #[test]
     fn no_document_makes_the_parser_panic(text in "[ -~\\n]{0,200}") {

@@ -190,7 +190,7 @@ async fn datagrams(place: &Place, app: &AppPlan, flow: u32, connection: Connecti
         };
         match content::read_head(&heard).and_then(|f| check_datagram(&place.ledger, f, &heard)) {
             // The network may carry a datagram of UDP twice; QUIC's come once.
-            Some(n) if n <= number && (echoed.insert(n) || twice) => {}
+            Some(n) if n <= number && (echoed.insert(n) || twice) => place.ledger.echoed(flow),
             _ => place.ledger.fail(|| format!("flow {flow}: a datagram came twice, or was never sent")),
         }
     }

@@ -74,8 +74,8 @@ pub(crate) struct Book {
     started: Instant,
     /// Tasks are being dropped because their process has ended: they do not close anything.
     pub(crate) killing: bool,
-    /// Something may lose what was acknowledged: a reset that came from neither side.
-    pub(crate) lossy: bool,
+    /// Hosts at which something may lose what was acknowledged: a reset that came from neither side, a lost power.
+    pub(crate) lossy: BTreeSet<usize>,
     pub(crate) bytes: u64,
 }
 
@@ -239,6 +239,11 @@ impl Ledger {
         self.way(flow, way, |d| d.acknowledged = true);
     }
 
+    /// A datagram of a flow has come back.
+    pub(crate) fn echoed(&self, flow: u32) {
+        self.way(flow, Way::Down, |d| d.delivered += 1);
+    }
+
     pub(crate) fn set_fate(&self, now: Instant, flow: u32, side: usize, fate: Fate) {
         self.flow(flow, |f| {
             f.fates[side] = fate;
@@ -262,13 +267,14 @@ impl Ledger {
     /// What cannot be true now that all programs are over.
     pub(crate) fn settle(&self) {
         self.with(|b| {
-            let lossy = b.lossy;
             let why = b.flows.iter().enumerate().find_map(|(n, f)| {
                 [Way::Up, Way::Down].into_iter().find_map(|way| {
                     let d = &f.ways[way as usize];
                     let receiver = &f.fates[if way == Way::Up { 1 } else { 0 }];
                     // Who gave up, or was ended, has heard what it wanted. A reset may come between the system and the program.
-                    let excused = lossy || matches!(receiver, Fate::GaveUp | Fate::Killed | Fate::None) || f.taken > 1;
+                    // Who never began has no excuse: its system took what it was not given.
+                    let lossy = f.hosts.iter().any(|h| b.lossy.contains(h));
+                    let excused = lossy || matches!(receiver, Fate::GaveUp | Fate::Killed) || f.taken > 1;
                     (d.acknowledged && d.delivered < d.accepted && !excused).then(|| {
                         format!(
                             "flow {n} {way:?}: all {} bytes were acknowledged, and {} heard; the receiver: {receiver:?}",
@@ -301,6 +307,16 @@ impl Ledger {
 }
 
 impl Flow {
+    /// How whoever opened it and whoever took it fared.
+    pub(crate) fn fates(&self) -> &[Fate; 2] {
+        &self.fates
+    }
+
+    /// What has come back to whoever opened it: bytes, or datagrams.
+    pub(crate) fn came_back(&self) -> u64 {
+        self.ways[Way::Down as usize].delivered
+    }
+
     fn describe(&self) -> String {
         let way = |d: &Direction| {
             let end = match (d.finished.is_empty(), d.ended) {
@@ -383,20 +399,23 @@ mod tests {
 
     #[test]
     fn what_was_acknowledged_was_heard_or_there_is_a_reason() {
-        let acknowledged = |lossy, fate| {
+        let acknowledged = |lossy: &[usize], fate| {
             let ledger = flow(100, false);
             ledger.take(T, 0, 1);
             hear(&ledger, 0, 99);
             ledger.acknowledge(0, Way::Up);
             ledger.set_fate(T, 0, 1, fate);
-            ledger.with(|b| b.lossy = lossy);
+            ledger.with(|b| b.lossy.extend(lossy));
             ledger.settle();
             !failure(&ledger).is_empty()
         };
-        assert!(acknowledged(false, Fate::Failed("reset".into())));
-        assert!(acknowledged(false, Fate::Done));
-        assert!(!acknowledged(true, Fate::Failed("reset".into())));
-        assert!(!acknowledged(false, Fate::GaveUp));
+        let failed = || Fate::Failed("reset".into());
+        assert!(acknowledged(&[], failed()));
+        assert!(acknowledged(&[], Fate::Done));
+        assert!(acknowledged(&[], Fate::None), "it was taken from the sender and given to nobody");
+        assert!(!acknowledged(&[0], failed()) && !acknowledged(&[1], failed()));
+        assert!(acknowledged(&[2], failed()), "what goes wrong at others is no excuse");
+        assert!(!acknowledged(&[], Fate::GaveUp));
     }
 
     #[test]

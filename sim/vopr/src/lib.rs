@@ -10,9 +10,11 @@
 //!
 //! * what is heard was said: the right bytes, in order, once, messages whole; an end is heard only where one was said;
 //!   nothing arrives twice that is not safely replayable; nothing at the wrong host or service;
-//! * what was acknowledged was heard, unless somebody reset the connection or the power went;
+//! * what was acknowledged was heard, unless somebody reset a connection of one of its two hosts or the power went there;
 //! * events of a connection follow its state machine, and each message is told of once;
 //! * in the calm no flow stands still for longer than [`STALL`], and all programs end within [`FINISH`]: every future ends;
+//! * when all of them are over, each service that a host used and can reach is used once more, and it works: what was wrong
+//!   has left nothing behind ([`Outcome::proofs`]);
 //! * send queues keep their bounds;
 //! * at the end no engine holds anything ([`EMPTY`]), no process has a socket, and the network is empty ([`GONE`]);
 //! * nothing panics or spins; the same plan does the same again.
@@ -34,6 +36,7 @@ mod minimise;
 mod node;
 mod pipe;
 pub mod plan;
+mod proof;
 mod run;
 mod server;
 mod talk;

@@ -1,6 +1,7 @@
 //! `neater-vopr`: runs seeds, one after the other. `cargo xtask vopr` runs many of these at once, with a progress bar.
 //!
-//! Every seed that is over is a line on standard output: `ok SEED`, or `FAILED SEED WHY`. Exit 1 if one failed.
+//! Every seed that is over is a line on standard output: `ok SEED FLOWS DONE PROOFS BYTES` (flows opened, flows whose opener did
+//! all it had to do, services proven alive at the end, bytes that programs heard), or `FAILED SEED WHY`. Exit 1 if one failed.
 
 #![forbid(unsafe_code)]
 
@@ -77,7 +78,7 @@ fn main() -> ExitCode {
             came.failure = Some("the same plan did something else the second time".into());
         }
         let line = match came.failure {
-            None => format!("ok {seed}"),
+            None => format!("ok {seed} {} {} {} {}", came.flows, came.done, came.proofs, came.bytes),
             Some(why) => {
                 good = false;
                 format!("FAILED {seed} {}", why.replace('\n', " | "))
@@ -101,8 +102,8 @@ fn trace(seed: u64, last: usize, telling: Telling) -> ExitCode {
         println!("{line}");
     }
     println!(
-        "{} flows, {} bytes heard, {:?} of virtual time, digest {:016x}",
-        outcome.flows, outcome.bytes, outcome.virtual_time, outcome.digest
+        "{} flows, {} done, {} proofs of life, {} bytes heard, {:?} of virtual time, digest {:016x}",
+        outcome.flows, outcome.done, outcome.proofs, outcome.bytes, outcome.virtual_time, outcome.digest
     );
     match outcome.failure {
         None => ExitCode::SUCCESS,

@@ -174,7 +174,8 @@ impl Node {
         let bytes = (limits.engine_bytes as u64).max(stats.connections * limits.send_floor as u64);
         // A message that is accepted may go past the bound once per connection.
         let slack = stats.connections * 64 * 1024;
-        (stats.bytes_queued > bytes + slack).then(|| format!("h{}: {stats:?} with {limits:?}", self.place.index))
+        let over = stats.bytes_queued > bytes + slack || stats.connections > limits.connections as u64;
+        over.then(|| format!("h{}: {stats:?} with {limits:?}", self.place.index))
     }
 
     /// What the engine still holds, if it holds anything.

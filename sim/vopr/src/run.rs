@@ -4,10 +4,12 @@
 //! ends, and nothing left. *Not for* drawing plans (`draw`) or making failures small (`minimise`).
 
 use crate::client;
-use crate::ledger::Ledger;
+use crate::ledger::{Fate, Ledger};
 use crate::node::Node;
 use crate::plan::{Fault, Plan, SystemMood};
+use crate::proof::{judge, proofs};
 use crate::world::Network;
+use core::ops::Range;
 use core::time::Duration;
 use neater_base::net::NetEvent;
 use neater_base::{Instant, WallTime};
@@ -31,6 +33,10 @@ pub const FINISH: Duration = Duration::from_secs(900);
 pub const EMPTY: Duration = Duration::from_secs(600);
 /// How long after its last process the network may hold anything: an abandoned TCP connection sends again eight times.
 pub const GONE: Duration = Duration::from_secs(1200);
+/// How long a proof of life may take: a few round trips of a second at most, and a handshake that is tried again.
+const PROOF: Duration = Duration::from_secs(60);
+/// Bounds are looked at after so many events of a world.
+const LOOK: u32 = 16;
 /// A process that was stopped for longer learns of it (`NetEvent::Resumed`).
 const RESUMED: Duration = Duration::from_secs(10);
 
@@ -43,8 +49,12 @@ pub struct Outcome {
     pub digest: u64,
     /// How long it took in the world.
     pub virtual_time: Duration,
-    /// Flows that were opened.
+    /// Flows that were opened, the proofs of life among them.
     pub flows: usize,
+    /// Flows whose opener did all it had to do.
+    pub done: usize,
+    /// Services that were used once more when nothing was wrong any more, and worked.
+    pub proofs: usize,
     /// Bytes that programs have heard.
     pub bytes: u64,
     /// The time line, if it was asked for.
@@ -83,7 +93,7 @@ pub fn run(plan: &Plan, telling: Telling) -> Outcome {
             run.ledger.note(world.now(), || line);
         }
     }
-    let ledger = run.ledger.clone();
+    let (ledger, proofs) = (run.ledger.clone(), run.proven);
     for e in world.take_trace() {
         ledger.note(e.time, || {
             let link = e.link.map_or(String::new(), |l| format!(" {l:?}"));
@@ -103,6 +113,8 @@ pub fn run(plan: &Plan, telling: Telling) -> Outcome {
         digest: world.digest(),
         virtual_time: world.now() - start,
         flows: ledger.with(|b| b.flows.len()),
+        done: ledger.with(|b| b.flows.iter().filter(|f| f.fates()[0] == Fate::Done).count()),
+        proofs,
         bytes: ledger.with(|b| b.bytes),
         lines: ledger.take_lines(),
     }
@@ -127,18 +139,29 @@ struct Run {
     network: Network,
     ledger: Ledger,
     calm: bool,
+    /// The programs of the plan that are proofs of life, which begin after all others.
+    proofs: Range<usize>,
+    /// How many of them have been given.
+    proven: usize,
 }
 
 impl Run {
     fn new(plan: &Plan, tracing: bool) -> Self {
-        let plan = Rc::new(plan.clone());
-        let network = Network::new(&plan);
+        let network = Network::new(plan);
+        let mut plan = plan.clone();
+        let own = plan.apps.len();
+        plan.apps.extend(proofs(&plan));
+        let proofs = own..plan.apps.len();
+        let plan = Rc::new(plan);
         let start = network.world.now();
         let ledger = Ledger::new(start, tracing);
         // A reset between system and program, or from nobody, loses what was acknowledged; so does a lost power.
-        let lossy = plan.hosts.iter().any(|h| h.system == SystemMood::Hostile)
-            || plan.faults.iter().any(|f| matches!(f.what, Fault::Resets { .. } | Fault::PowerCut { .. }));
-        ledger.with(|b| b.lossy = lossy);
+        let hostile = plan.hosts.iter().enumerate().filter(|(_, h)| h.system == SystemMood::Hostile).map(|(n, _)| n);
+        let struck = plan.faults.iter().filter_map(|f| match f.what {
+            Fault::Resets { host, .. } | Fault::PowerCut { host } => Some(host),
+            _ => None,
+        });
+        ledger.with(|b| b.lossy.extend(hostile.chain(struck)));
         let executor = Executor::new(network.world.clone());
         let count = plan.hosts.len();
         let mut run = Self {
@@ -152,6 +175,8 @@ impl Run {
             network,
             ledger,
             calm: false,
+            proofs,
+            proven: 0,
         };
         for host in 0..count {
             run.power_on(host);
@@ -179,6 +204,7 @@ impl Run {
         self.go(self.start + Duration::from_millis(self.plan.calm_at))?;
         self.heal();
         self.finish()?;
+        self.prove()?;
         self.empty()?;
         self.gone()
     }
@@ -197,8 +223,17 @@ impl Run {
 
     /// Lets time pass.
     fn go(&mut self, until: Instant) -> Result<(), String> {
-        let ledger = self.ledger.clone();
-        self.executor.run_until(until, || ledger.has_failed());
+        let (ledger, nodes) = (&self.ledger, &self.nodes);
+        let mut events = 0u32;
+        self.executor.run_until(until, || {
+            events = events.wrapping_add(1);
+            if events.is_multiple_of(LOOK)
+                && let Some(why) = nodes.iter().flatten().find_map(Node::over_bounds)
+            {
+                ledger.fail(|| format!("over its bounds: {why}"));
+            }
+            ledger.has_failed()
+        });
         self.check()
     }
 
@@ -266,7 +301,8 @@ impl Run {
         let life = self.lives[host];
         self.lives[host] += 1;
         let node = Node::begin(&self.plan, host, id, life, &mut self.executor, &self.ledger, self.calm);
-        for (number, app) in self.plan.apps.iter().enumerate().filter(|(_, app)| app.client == host) {
+        let own = self.plan.apps.iter().enumerate().take(self.proofs.start);
+        for (number, app) in own.filter(|(_, app)| app.client == host) {
             let at = self.start + Duration::from_millis(app.at);
             // Programs that had begun before the power went do not begin again.
             if at >= self.dark[host] {
@@ -319,6 +355,29 @@ impl Run {
                 let why = self.ledger.stalled(now).unwrap_or_else(|| "none of them has a flow".into());
                 return Err(format!("{count} programs are not over {FINISH:?} after the calm: {why}"));
             }
+        }
+        self.ledger.settle();
+        self.check()
+    }
+
+    /// What can be reached is reached, one after the other, so that small limits are no reason.
+    fn prove(&mut self) -> Result<(), String> {
+        for number in self.proofs.clone() {
+            let plan = self.plan.clone();
+            let app = &plan.apps[number];
+            let Some(node) = &self.nodes[app.client] else { return Err(format!("h{} has no process", app.client)) };
+            let flow = self.ledger.with(|b| b.flows.len() as u32);
+            self.executor.spawn_on(node.place.host, client::run(node.place.clone(), number, Duration::ZERO));
+            let until = self.now() + PROOF;
+            loop {
+                let now = self.now();
+                self.go(now + Duration::from_millis(200))?;
+                if self.busy() == 0 || now >= until {
+                    break;
+                }
+            }
+            judge(&self.ledger, flow, app)?;
+            self.proven += 1;
         }
         self.ledger.settle();
         self.check()

@@ -1,7 +1,7 @@
 //! Servers: they take whoever comes, and do for each flow what its plan says.
 
 use crate::content::{self, HEAD, Way};
-use crate::ledger::Fate;
+use crate::ledger::{Fate, Ledger};
 use crate::node::{Place, everywhere};
 use crate::pipe::Pipe;
 use crate::plan::Service;
@@ -74,8 +74,8 @@ async fn stream(place: &Place, service: Service, connection: Connection) {
                 rest = m.data.split_off(m.data.len().min(HEAD - head.len()));
                 head.extend_from_slice(&m.data);
             }
-            // Whoever opened it has thought better of it.
-            Ok(None) => return,
+            // Whoever opened it has thought better of it: before its head, and not within it.
+            Ok(None) => return end_before(&place.ledger, &head),
             Err(e) => {
                 place.ledger.note(now(), || format!("h{} no head: {e}", place.index));
                 return;
@@ -117,6 +117,14 @@ async fn stream(place: &Place, service: Service, connection: Connection) {
     }
 }
 
+/// A flow has ended in order after so much of its head: a head is said whole, or its connection is lost with an error.
+fn end_before(ledger: &Ledger, head: &[u8]) {
+    if !head.is_empty() {
+        ledger
+            .fail(|| format!("an end was heard within a head, after {} of its {HEAD} bytes: {head:02x?}", head.len()));
+    }
+}
+
 /// Sends back every datagram, until there are no more.
 async fn datagrams(place: &Place, connection: Connection) {
     loop {
@@ -134,5 +142,21 @@ async fn datagrams(place: &Place, connection: Connection) {
         if way.is_none() || connection.send(m.data).await.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use neater_base::Instant;
+
+    #[test]
+    fn an_end_within_a_head_is_a_failure_and_one_before_it_is_none() {
+        let failed = |len: usize| {
+            let ledger = Ledger::new(Instant::from_nanos(1), false);
+            end_before(&ledger, &content::head(7)[..len]);
+            ledger.has_failed()
+        };
+        assert!(!failed(0) && failed(1) && failed(HEAD - 1));
     }
 }

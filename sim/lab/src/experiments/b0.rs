@@ -263,27 +263,34 @@ fn queue(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
     let sent = parts::QUEUE * 10;
     for (mbit, steps) in QUEUE_RATES.iter().zip(pairs.bursts(sent, LEN, dir)?) {
         let seen: Vec<u64> = steps.iter().filter_map(|s| s.seen).collect();
-        out.figures.push(
-            figure("queue_error_packets", format!("lab, {mbit} Mbit/s"), "packets")
-                .value(seen.len() as f64 - parts::QUEUE as f64, steps.len())
-                .with("received", seen.len())
-                .judge(Bound::AtMost(0.0)),
-        );
-        // What leaves a full queue is spaced by the time it takes to send.
-        let times: Vec<f64> = seen.iter().map(|t| (*t - seen[0]) as f64 / 1e6).collect();
-        if let Some(gap) = theory::spacing(&times) {
-            let due = theory::serialisation_ms(LEN, mbit * 1_000_000);
-            out.figures.push(
-                figure("serialisation_error", format!("lab, {mbit} Mbit/s"), "1")
-                    .value((gap / due - 1.0).abs(), seen.len())
-                    .with("gap_ms", gap)
-                    .judge(Bound::AtMost(0.01)),
-            );
-        }
+        out.figures.extend(queue_figures(*mbit, LEN, &seen, steps.len()));
         let of = |n: usize| format!("{n} of {sent} packets");
         beside(out, format!("queue of {} at {mbit} Mbit/s", parts::QUEUE), of(50), of(seen.len()));
     }
     Ok(())
+}
+
+/// What arrived of a burst, at these times in nanoseconds: by how many packets it differs from what fits into the queue, in
+/// either direction, and whether it came as far apart as sending takes. Too few arrivals to tell that are a missing figure.
+fn queue_figures(mbit: u64, len: u32, seen: &[u64], sent: usize) -> [Figure; 2] {
+    let variant = format!("lab, {mbit} Mbit/s");
+    let more = seen.len() as f64 - parts::QUEUE as f64;
+    let length = figure("queue_error_packets", &variant, "packets")
+        .value(more.abs(), sent)
+        .with("received", seen.len())
+        .with("more", more)
+        .judge(Bound::AtMost(0.0));
+    let first = seen.first().copied().unwrap_or_default();
+    let times: Vec<f64> = seen.iter().map(|t| t.saturating_sub(first) as f64 / 1e6).collect();
+    let due = theory::serialisation_ms(len, mbit * 1_000_000);
+    let spacing = figure("serialisation_error", &variant, "1");
+    let spacing = match theory::spacing(&times) {
+        Some(gap) => spacing.value((gap / due - 1.0).abs(), seen.len()).with("gap_ms", gap),
+        None => {
+            spacing.missing(format!("{} of the packets arrived: too few to tell how far apart they are", seen.len()))
+        }
+    };
+    [length, spacing.judge(Bound::AtMost(0.01))]
 }
 
 /// Waiting: Poisson arrivals at one server with fixed service times.
@@ -418,4 +425,24 @@ fn sharing(lab: &Lab, _: &Path, out: &mut Outcome) -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_delivers_too_few_is_as_wrong_as_one_that_delivers_too_many() {
+        // 1,000 bytes at 8 Mbit/s: one each millisecond.
+        let arrivals = |n: u64| (0..n).map(|i| i * 1_000_000).collect::<Vec<_>>();
+        let met = |n: u64| queue_figures(8, 1000, &arrivals(n), 500).map(|f| (f.value, f.met));
+        let right = parts::QUEUE as u64;
+        assert_eq!(met(right)[0], (Some(0.0), Some(true)));
+        assert_eq!(met(right + 1)[0], (Some(1.0), Some(false)));
+        assert_eq!(met(right - 40)[0], (Some(40.0), Some(false)));
+        assert_eq!(met(right)[1].1, Some(true));
+        let none = queue_figures(8, 1000, &[], 500);
+        assert_eq!(none[0].met, Some(false));
+        assert!(none[1].missing.is_some() && none[1].bound.is_some() && none[1].met.is_none());
+    }
 }

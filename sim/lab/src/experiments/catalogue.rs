@@ -290,6 +290,7 @@ pub const ALL: &[Experiment] = &[
             metric("goodput_ratio", "1", "QUIC over kernel TCP at least 0.97 where 10 MB take 50 round trips or more"),
             metric("goodput_ratio_mean", "1", "geometric mean of the other points at least 1"),
             metric("simulator_over_lab", "1", "error bars meet, or it is explained"),
+            metric("simulator_agrees", "1", "error bars meet at 80 % of the points"),
         ],
         needs: LAB,
         minutes: (1.6, 80.0),

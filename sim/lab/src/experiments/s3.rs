@@ -128,8 +128,8 @@ fn transfer(lab: &Lab, path: &Path, stack: Stack, bytes: u64, seed: u64) -> Resu
     receiver.wait_for_output("listening", Duration::from_secs(10))?;
     net.run("client1", side("send")?)?.success()?;
     let output = receiver.wait()?.success()?;
-    if net.unread()? > 0 {
-        return failed("the emulator could not keep up");
+    if let Some(why) = net.disturbance(f64::INFINITY)? {
+        return failed(why);
     }
     let text = output.text();
     let line = text.lines().last().and_then(|l| serde_json::from_str::<serde_json::Value>(l).ok()).unwrap_or_default();

@@ -11,14 +11,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The most of a command's output, and of its errors, that is kept, in bytes.
 const OUTPUT_MAX: usize = 16 << 20;
 /// How long a command has between being asked to end and being killed.
 const GRACE: Duration = Duration::from_millis(500);
+/// How long its output is listened to when it has ended and nobody of its group is left: a process that has made itself a
+/// session of its own may hold the pipes for as long as the lab lives.
+const LINGER: Duration = Duration::from_secs(1);
 /// The limit of a command that names none.
 pub const LIMIT: Duration = Duration::from_secs(600);
 
@@ -162,16 +164,27 @@ impl Output {
 
 /// What a stream has brought so far.
 #[derive(Debug, Default)]
+struct Said {
+    bytes: Vec<u8>,
+    /// The stream has ended.
+    over: bool,
+    /// Nobody wants to know what still comes.
+    unheard: bool,
+}
+
+/// What a stream has brought so far, for those who wait for more.
+#[derive(Debug, Default)]
 struct Heard {
-    text: Mutex<(Vec<u8>, bool)>,
+    said: Mutex<Said>,
     more: Condvar,
 }
 
 impl Heard {
-    fn listen(mut stream: impl Read + Send + 'static) -> (Arc<Self>, JoinHandle<()>) {
+    /// Listens to a stream on a thread of its own, which ends with the stream.
+    fn listen(mut stream: impl Read + Send + 'static) -> Arc<Self> {
         let heard = Arc::new(Self::default());
         let ours = Arc::clone(&heard);
-        let thread = std::thread::spawn(move || {
+        std::thread::spawn(move || {
             let mut piece = vec![0; 64 << 10];
             loop {
                 let n = match stream.read(&mut piece) {
@@ -180,35 +193,52 @@ impl Heard {
                     Err(_) => break,
                     Ok(n) => n,
                 };
-                let mut text = ours.text.lock().unwrap_or_else(PoisonError::into_inner);
-                let room = OUTPUT_MAX.saturating_sub(text.0.len());
-                text.0.extend_from_slice(piece.get(..n.min(room)).unwrap_or_default());
+                let mut said = ours.lock();
+                let room = if said.unheard { 0 } else { OUTPUT_MAX.saturating_sub(said.bytes.len()) };
+                said.bytes.extend_from_slice(piece.get(..n.min(room)).unwrap_or_default());
                 ours.more.notify_all();
             }
-            ours.text.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
+            ours.lock().over = true;
             ours.more.notify_all();
         });
-        (heard, thread)
+        heard
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for words; false when the stream ends or `limit` is over without them.
     fn wait_for(&self, words: &str, limit: Duration) -> bool {
         let end = Instant::now() + limit;
-        let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.lock();
         loop {
-            if text.0.windows(words.len().max(1)).any(|w| w == words.as_bytes()) {
+            if said.bytes.windows(words.len().max(1)).any(|w| w == words.as_bytes()) {
                 return true;
             }
             let left = end.saturating_duration_since(Instant::now());
-            if text.1 || left.is_zero() {
+            if said.over || left.is_zero() {
                 return false;
             }
-            text = self.more.wait_timeout(text, left).unwrap_or_else(PoisonError::into_inner).0;
+            said = self.more.wait_timeout(said, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.text.lock().unwrap_or_else(PoisonError::into_inner).0)
+        std::mem::take(&mut self.lock().bytes)
+    }
+
+    /// All that it has brought, when it has ended or at `end`; what comes later is read and forgotten.
+    fn last(&self, end: Instant) -> Vec<u8> {
+        let mut said = self.lock();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if said.over || left.is_zero() {
+                said.unheard = true;
+                return std::mem::take(&mut said.bytes);
+            }
+            said = self.more.wait_timeout(said, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 }
 
@@ -221,7 +251,7 @@ pub struct Running {
     name: String,
     limit: Duration,
     started: Instant,
-    streams: Option<[(Arc<Heard>, JoinHandle<()>); 2]>,
+    streams: Option<[Arc<Heard>; 2]>,
     interactive: bool,
     buried: bool,
 }
@@ -257,10 +287,10 @@ impl Running {
 
     fn wait_for(&mut self, stream: usize, words: &str, limit: Duration) -> Result<()> {
         let Some(streams) = &self.streams else { return failed(&self.name, "its output is the terminal's") };
-        if streams[stream].0.wait_for(words, limit) {
+        if streams[stream].wait_for(words, limit) {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&streams[1].0.take()).into_owned();
+        let said = String::from_utf8_lossy(&streams[1].take()).into_owned();
         failed(&self.name, format!("did not say {words:?} within {limit:?}: {}", said.trim()))
     }
 
@@ -315,14 +345,8 @@ impl Running {
             Err(e) => return failed(&self.name, e),
         };
         let code = status.code().or(status.signal().map(|s| 128 + s)).unwrap_or(-1);
-        let mut heard = [Vec::new(), Vec::new()];
-        if let Some(streams) = self.streams.take() {
-            for (to, (text, thread)) in heard.iter_mut().zip(streams) {
-                let _ = thread.join();
-                *to = text.take();
-            }
-        }
-        let [stdout, stderr] = heard;
+        let until = Instant::now() + LINGER;
+        let [stdout, stderr] = self.streams.take().map_or_else(Default::default, |all| all.map(|s| s.last(until)));
         Ok(Output { command: self.name.clone(), code, timed_out, stdout, stderr, wall })
     }
 }
@@ -458,4 +482,29 @@ fn enter(netns: libc::c_int, files: &Files) -> io::Result<()> {
     check(unsafe { libc::umount2(c"/proc".as_ptr(), libc::MNT_DETACH) })?;
     mount(c"proc", c"/proc", c"proc".as_ptr(), libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC)?;
     mount(c"sysfs", c"/sys", c"sysfs".as_ptr(), libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RDONLY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn what_was_said_is_heard_though_somebody_holds_the_pipe() {
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        let held = writer.try_clone().expect("a second end");
+        let heard = Heard::listen(reader);
+        writer.write_all(b"the end\n").expect("writes");
+        drop(writer);
+        assert!(heard.wait_for("the end", Duration::from_secs(20)));
+        let before = Instant::now();
+        assert_eq!(heard.last(before + Duration::from_millis(50)), b"the end\n");
+        assert!(before.elapsed() < Duration::from_secs(20), "nobody waits for whoever holds it");
+        drop(held);
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        let heard = Heard::listen(reader);
+        writer.write_all(b"all").expect("writes");
+        drop(writer);
+        assert_eq!(heard.last(Instant::now() + Duration::from_secs(600)), b"all", "at once when it has ended");
+    }
 }

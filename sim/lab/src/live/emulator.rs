@@ -112,6 +112,22 @@ pub struct EmulatorReport {
     pub naps: u64,
 }
 
+impl EmulatorReport {
+    /// What it did that is no property of the scenario, so that a run with it says nothing of what ran; `None` if there is
+    /// no such thing. `unread`: packets that were dropped before it could read them; `late_max_us`: how late the 99th
+    /// percentile of all packets may be, in microseconds.
+    #[must_use]
+    pub fn disturbance(&self, unread: u64, late_max_us: f64) -> Option<String> {
+        let some = |n: u64, what: &str| (n > 0).then(|| format!("{n} packets {what}"));
+        let late = self.late_p99_us > late_max_us;
+        some(unread, "were dropped before it read them")
+            .or_else(|| some(self.packets.no_buffer, "found no buffer"))
+            .or_else(|| some(self.refused, "were not taken by the hosts' kernels"))
+            .or_else(|| late.then(|| format!("one packet of 100 came {:.0} µs late or later", self.late_p99_us)))
+            .map(|what| format!("the emulator could not keep up: {what}"))
+    }
+}
+
 /// What to do until the next packet is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
@@ -313,7 +329,8 @@ impl Loop {
                 }
                 Some(Rest::Poll | Rest::Nap) => Some(Duration::ZERO),
             };
-            let n = self.wait(&mut events, wait);
+            // Without events there is no emulator; whoever asks it then hears that it does not answer.
+            let Some(n) = self.wait(&mut events, wait) else { return };
             self.unread = false;
             for event in events.iter().take(n) {
                 let token = event.u64;
@@ -330,8 +347,8 @@ impl Loop {
         }
     }
 
-    /// Waits for packets or requests, at most so long.
-    fn wait(&mut self, events: &mut [libc::epoll_event], limit: Option<Duration>) -> usize {
+    /// Waits for packets or requests, at most so long. `None`: the kernel does not let it.
+    fn wait(&mut self, events: &mut [libc::epoll_event], limit: Option<Duration>) -> Option<usize> {
         let time = limit.map(|d| libc::timespec {
             tv_sec: libc::time_t::try_from(d.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: d.subsec_nanos().into(),
@@ -351,7 +368,12 @@ impl Loop {
                 0,
             )
         };
-        usize::try_from(n).unwrap_or(0)
+        match usize::try_from(n) {
+            Ok(n) => Some(n),
+            // A signal is no event.
+            Err(_) if std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted => Some(0),
+            Err(_) => None,
+        }
     }
 
     /// Reads what a host has sent.
@@ -519,5 +541,36 @@ mod tests {
         }
         assert_eq!((l.max, l.late), (1_000_000, 0));
         assert_eq!(Lateness::default().quantile_us(0.5), 0.0);
+    }
+
+    #[test]
+    fn whatever_the_emulator_could_not_do_is_a_disturbance() {
+        let sound = EmulatorReport {
+            seconds: 1.0,
+            cpu: 0.1,
+            precedence: Precedence::default(),
+            packets: FabricCounters::default(),
+            late_median_us: 5.0,
+            late_p99_us: 80.0,
+            late_max_us: 900.0,
+            late: 0,
+            refused: 0,
+            interface_down: 3,
+            nats: Vec::new(),
+            start: Instant::ZERO,
+            sleeps: 1,
+            naps: 0,
+        };
+        assert_eq!(sound.disturbance(0, 100.0), None, "what the scenario takes down is none");
+        let says = |report: &EmulatorReport, unread, word: &str| {
+            report.disturbance(unread, 100.0).is_some_and(|why| why.contains(word))
+        };
+        assert!(says(&sound, 1, "before it read"));
+        assert!(says(&EmulatorReport { late_p99_us: 101.0, ..sound.clone() }, 0, "101 µs late"));
+        assert!(says(&EmulatorReport { refused: 2, ..sound.clone() }, 0, "2 packets were not taken"));
+        let mut full = sound;
+        full.packets.no_buffer = 7;
+        assert!(says(&full, 0, "7 packets found no buffer"));
+        assert!(full.disturbance(0, f64::INFINITY).is_some());
     }
 }

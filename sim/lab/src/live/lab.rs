@@ -375,6 +375,22 @@ impl Lab {
         Ok(total)
     }
 
+    /// What happened that is no property of the scenario, so that this run says nothing of what ran in it; `None` if there is
+    /// no such thing. `late_max_us`: how late the 99th percentile of all packets may be, in microseconds; infinite for
+    /// whoever judges that otherwise. Of the kernel's emulation no lateness is known.
+    ///
+    /// # Errors
+    /// The emulator does not answer, or a host's counters cannot be read.
+    pub fn disturbance(&self, late_max_us: f64) -> Result<Option<String>> {
+        let unread = self.unread()?;
+        match &self.mover {
+            Mover::Ours(emulator) => Ok(emulator.report()?.disturbance(unread, late_max_us)),
+            Mover::Kernel(..) => {
+                Ok((unread > 0).then(|| format!("{unread} packets were dropped before they were on a link")))
+            }
+        }
+    }
+
     /// Writes `run.json`: what ran, on what, how busy the machine was, and what the emulator and the links did.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::error::{LiveError, Result};
 use super::plan::{Change, Interface, Kind, NatPlan, Node, Plan, Routes, What, Wire};
-use neater_scenario::{Action, Controller, NodeKind, Scenario, TcpSettings};
+use neater_scenario::{Action, Controller, NodeKind, RtoFloor, Scenario, TcpSettings};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -19,7 +19,8 @@ impl Plan {
                 NodeKind::Host => Kind::Host,
                 NodeKind::Router => Kind::Router,
             };
-            let (sysctls, route_options) = kernel(&node.tcp);
+            let told = kernel(&node.tcp).map_err(|why| LiveError::Usage(format!("{}: {why}", node.name)))?;
+            let (sysctls, route_options) = told;
             let filters = node.filters.clone();
             plan.nodes.push(Node {
                 name: node.name.clone(),
@@ -87,7 +88,17 @@ fn routes(scenario: &Scenario, plan: &Plan) -> Vec<Routes> {
 }
 
 /// What a scenario says of TCP, as the kernel is told it: settings of the namespace, and options of its routes.
-fn kernel(tcp: &TcpSettings) -> (BTreeMap<String, String>, String) {
+///
+/// # Errors
+/// The kernel has no word for it.
+fn kernel(tcp: &TcpSettings) -> core::result::Result<(BTreeMap<String, String>, String), String> {
+    if tcp.rto_floor == Some(RtoFloor::Timeout) {
+        return Err(
+            "tcp has rto-floor = \"timeout\", and Linux's TCP has its least timeout bound the variation: leave it \
+                    out in the lab"
+                .to_owned(),
+        );
+    }
     let mut sysctls = BTreeMap::new();
     let mut set = |key: &str, value: String| sysctls.insert(format!("net.ipv4.{key}"), value);
     if let Some(controller) = tcp.controller {
@@ -104,8 +115,14 @@ fn kernel(tcp: &TcpSettings) -> (BTreeMap<String, String>, String) {
             set(key, u8::from(on).to_string());
         }
     }
+    // Tail loss probes have a switch of their own; without RACK there are none, as in the simulator. 3 is the kernel's default.
+    if let Some(on) = tcp.rack {
+        set("tcp_early_retrans", if on { "3" } else { "0" }.to_owned());
+    }
+    // A scenario counts payload. The kernel counts what holds it, too, and takes half of a buffer for that.
     for (key, bytes) in [("tcp_wmem", tcp.send_buffer), ("tcp_rmem", tcp.receive_buffer)] {
         if let Some(bytes) = bytes {
+            let bytes = bytes.saturating_mul(2).min(i32::MAX as u64);
             set(key, format!("{bytes} {bytes} {bytes}"));
         }
     }
@@ -119,7 +136,7 @@ fn kernel(tcp: &TcpSettings) -> (BTreeMap<String, String>, String) {
     if tcp.delayed_ack == Some(false) {
         options.push_str("quickack 1 ");
     }
-    (sysctls, options.trim_end().to_owned())
+    Ok((sysctls, options.trim_end().to_owned()))
 }
 
 #[cfg(test)]
@@ -166,11 +183,19 @@ mod tests {
             delayed_ack: Some(false),
             ..TcpSettings::default()
         };
-        let (sysctls, options) = kernel(&tcp);
+        let (sysctls, options) = kernel(&tcp).expect("all of it can be said");
         assert_eq!(sysctls["net.ipv4.tcp_congestion_control"], "reno");
         assert_eq!(sysctls["net.ipv4.tcp_sack"], "0");
-        assert_eq!(sysctls["net.ipv4.tcp_rmem"], "65536 65536 65536");
+        assert_eq!(sysctls["net.ipv4.tcp_rmem"], "131072 131072 131072", "half of it is window");
         assert_eq!(options, "initcwnd 3 rto_min 1000ms quickack 1");
         assert_eq!(sysctls.len(), 3);
+        for (on, recovery, probes) in [(true, "1", "3"), (false, "0", "0")] {
+            let (sysctls, _) = kernel(&TcpSettings { rack: Some(on), ..TcpSettings::default() }).expect("can be said");
+            assert_eq!(sysctls["net.ipv4.tcp_recovery"], recovery);
+            assert_eq!(sysctls["net.ipv4.tcp_early_retrans"], probes, "the probes of RFC 8985 go with it");
+        }
+        let floor = |rto_floor| kernel(&TcpSettings { rto_floor: Some(rto_floor), ..TcpSettings::default() });
+        assert!(floor(RtoFloor::Variation).is_ok());
+        assert!(floor(RtoFloor::Timeout).is_err_and(|why| why.contains("rto-floor")));
     }
 }

@@ -4,6 +4,7 @@ use super::error::{LiveError, Result, last};
 use neater_base::Instant;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// The kernel's monotonic clock, which packet timers and this process share.
@@ -117,15 +118,29 @@ pub(crate) fn take_precedence() -> Precedence {
         if !real_time {
             libc::setpriority(libc::PRIO_PROCESS, 0, -20);
         }
-        let locked_memory = libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) == 0;
-        Precedence { real_time, locked_memory }
+        Precedence { real_time, locked_memory: lock_memory() }
     }
 }
 
-/// Lets the process's memory go again.
+/// How many have asked for the process's memory to stay: it is one lock for all of them.
+static LOCKED: Mutex<usize> = Mutex::new(0);
+
+/// Keeps the process's memory in memory until as many have let it go.
+fn lock_memory() -> bool {
+    let mut holders = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+    *holders += 1;
+    // SAFETY: numbers only.
+    unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) == 0 }
+}
+
+/// Lets the process's memory go again, when nobody else wants it to stay. To be called once for each [`take_precedence`].
 pub(crate) fn unlock_memory() {
-    // SAFETY: no memory is passed.
-    unsafe { libc::munlockall() };
+    let mut holders = LOCKED.lock().unwrap_or_else(PoisonError::into_inner);
+    *holders = holders.saturating_sub(1);
+    if *holders == 0 {
+        // SAFETY: no memory is passed.
+        unsafe { libc::munlockall() };
+    }
 }
 
 /// Reads into a buffer; `Ok(0)` when there is nothing at the moment.
@@ -146,4 +161,28 @@ pub(crate) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the pointer and length are those of a live buffer.
     let n = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory of this process that is locked, in KiB.
+    fn locked() -> u64 {
+        let text = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+        let line = text.lines().find_map(|l| l.strip_prefix("VmLck:")).expect("a line");
+        line.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a number")
+    }
+
+    #[test]
+    fn memory_stays_until_the_last_has_let_it_go() {
+        if !lock_memory() {
+            println!("SKIP: memory cannot be locked here");
+            return unlock_memory();
+        }
+        assert!(lock_memory());
+        unlock_memory();
+        assert!(locked() > 0, "one has let it go, and the other has not");
+        unlock_memory();
+    }
 }

@@ -76,11 +76,25 @@ impl Environment {
     }
 }
 
-/// What tells one build of programs from another: the first 12 digits of the SHA-256 of their files.
+/// The release of the kernel.
+#[must_use]
+pub fn kernel() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+/// What raw data depends on beside our programs: the kernel, and the outside references as far as they are here.
+#[must_use]
+pub fn references() -> Vec<String> {
+    let said = [("curl", "--version"), ("nginx", "-v")].map(|(p, a)| version_of(p, a).unwrap_or_default());
+    std::iter::once(kernel()).chain(said).collect()
+}
+
+/// What tells one build of programs, among these words, from another: the first 12 digits of a SHA-256 over their files and
+/// the words.
 ///
 /// # Errors
-/// One cannot be read.
-pub fn fingerprint(programs: &[&Path]) -> std::io::Result<String> {
+/// A program cannot be read.
+pub fn fingerprint(programs: &[&Path], words: &[String]) -> std::io::Result<String> {
     let mut hash = Context::new(&SHA256);
     let mut buffer = vec![0; 1 << 16];
     for program in programs {
@@ -91,6 +105,10 @@ pub fn fingerprint(programs: &[&Path]) -> std::io::Result<String> {
                 n => hash.update(&buffer[..n]),
             }
         }
+    }
+    for word in words {
+        hash.update(&(word.len() as u64).to_le_bytes());
+        hash.update(word.as_bytes());
     }
     Ok(hash.finish().as_ref().iter().take(6).map(|b| format!("{b:02x}")).collect())
 }
@@ -116,11 +134,16 @@ mod tests {
             path
         };
         let (a, b) = (file("a", "one"), file("b", "two"));
-        let of = |p: &[&Path]| fingerprint(p).expect("reads");
-        assert_eq!(of(&[&a]), of(&[&a]));
-        assert_ne!(of(&[&a]), of(&[&a, &b]));
-        assert_eq!(of(&[&a]).len(), 12);
-        assert!(fingerprint(&[Path::new("/no/such/file")]).is_err());
+        let of = |p: &[&Path], words: &[&str]| {
+            fingerprint(p, &words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>()).expect("reads")
+        };
+        assert_eq!(of(&[&a], &["6.18"]), of(&[&a], &["6.18"]));
+        assert_ne!(of(&[&a], &[]), of(&[&a, &b], &[]));
+        assert_ne!(of(&[&a], &["6.18", "curl 8"]), of(&[&a], &["6.19", "curl 8"]), "another kernel");
+        assert_ne!(of(&[&a], &["ab", ""]), of(&[&a], &["a", "b"]));
+        assert_eq!(of(&[&a], &[]).len(), 12);
+        assert!(fingerprint(&[Path::new("/no/such/file")], &[]).is_err());
+        assert!(references().first().is_some_and(|kernel| kernel.contains('.')), "{:?}", references());
         let _ = (fs::remove_file(a), fs::remove_file(b));
     }
 }

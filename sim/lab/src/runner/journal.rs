@@ -87,15 +87,28 @@ impl Journal {
         self.rows.get(key).map(Vec::as_slice)
     }
 
-    /// One metric of all runs of a series under a scenario with one of these seeds.
+    /// One metric of all runs of a series under a scenario with one of these seeds. Runs that failed are not in it, so the
+    /// place of a value says nothing of its seed: two series are compared by [`Journal::by_seed`].
     #[must_use]
     pub fn values(&self, scenario: &str, series: &str, metric: &str, seeds: impl Iterator<Item = u64>) -> Vec<f64> {
-        let Some(column) = self.metrics.iter().position(|m| *m == metric) else { return Vec::new() };
-        seeds
-            .filter_map(|seed| self.get(&Key { scenario: scenario.into(), series: series.into(), seed }))
-            .filter_map(|row| row.get(column).copied())
-            .filter(|v| v.is_finite())
-            .collect()
+        self.by_seed(scenario, series, metric, seeds).into_values().collect()
+    }
+
+    /// The same, each with its seed.
+    #[must_use]
+    pub fn by_seed(
+        &self,
+        scenario: &str,
+        series: &str,
+        metric: &str,
+        seeds: impl Iterator<Item = u64>,
+    ) -> BTreeMap<u64, f64> {
+        let Some(column) = self.metrics.iter().position(|m| *m == metric) else { return BTreeMap::new() };
+        let value = |seed: u64| {
+            let row = self.get(&Key { scenario: scenario.into(), series: series.into(), seed })?;
+            row.get(column).copied().filter(|v| v.is_finite()).map(|v| (seed, v))
+        };
+        seeds.filter_map(value).collect()
     }
 
     /// Adds what a run gave.
@@ -127,6 +140,19 @@ impl Journal {
         }
         Ok(())
     }
+}
+
+/// The values of the seeds that both have, pair by pair.
+#[must_use]
+pub fn paired(a: &BTreeMap<u64, f64>, b: &BTreeMap<u64, f64>) -> (Vec<f64>, Vec<f64>) {
+    a.iter().filter_map(|(seed, v)| Some((*v, *b.get(seed)?))).unzip()
+}
+
+/// Whether so many runs of those that were planned are enough to be judged: one of ten may have failed. What fails more often
+/// is no chance, and the runs that are left are those it did not happen to.
+#[must_use]
+pub const fn are_enough(have: usize, planned: usize) -> bool {
+    have > 0 && have * 10 >= planned * 9
 }
 
 fn read(path: &Path) -> Result<String> {
@@ -213,6 +239,28 @@ mod tests {
         assert!(dir.journal("v1", false).expect("opens").get(&key(1)).is_some(), "which did not lose the first");
         assert_eq!(dir.journal("v1", true).expect("opens").get(&key(1)), None, "fresh");
         assert!(dir.0.join("runs.csv.old").exists());
+    }
+
+    #[test]
+    fn runs_of_two_series_are_paired_by_their_seeds_whichever_failed() {
+        let dir = Folder::new("pairs");
+        let mut j = dir.journal("v", false).expect("opens");
+        let of = |series: &str, seed| Key { scenario: "s".into(), series: series.into(), seed };
+        for seed in 1..=4u64 {
+            let ours = if seed == 2 { Err("failed".to_owned()) } else { Ok(vec![seed as f64, 0.0]) };
+            j.add(of("ours", seed), &ours).expect("adds");
+            let theirs = if seed == 4 { Err("failed".to_owned()) } else { Ok(vec![10.0 * seed as f64, 0.0]) };
+            j.add(of("theirs", seed), &theirs).expect("adds");
+        }
+        let (ours, theirs) = (j.by_seed("s", "ours", "goodput", 1..=4), j.by_seed("s", "theirs", "goodput", 1..=4));
+        assert_eq!(paired(&ours, &theirs), (vec![1.0, 3.0], vec![10.0, 30.0]));
+        assert_eq!((ours.len(), theirs.len()), (3, 3), "each alone looks as if they could be paired in order");
+    }
+
+    #[test]
+    fn one_run_of_ten_may_fail() {
+        assert!(are_enough(1, 1) && are_enough(5, 5) && are_enough(9, 10) && are_enough(27, 30));
+        assert!(!are_enough(0, 0) && !are_enough(4, 5) && !are_enough(8, 10) && !are_enough(26, 30));
     }
 
     #[test]

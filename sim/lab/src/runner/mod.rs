@@ -14,11 +14,12 @@ use crate::live;
 use crate::measure::{MeasureError, process};
 use crate::plot::{self, Drawing};
 use crate::programs::{Programs, Wanted};
-use crate::report;
 use crate::report::record::{Beside, DrawingRecord, MetricRecord, Record};
+use crate::report::{self, Figure};
 use environment::Environment;
 use progress::span;
 use std::cell::RefCell;
+use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -43,6 +44,8 @@ pub struct Options {
     pub fresh: bool,
     /// Only points whose names contain this.
     pub only: Option<String>,
+    /// A bound that is not met is a failure, and so is one of which nothing is known.
+    pub strict: bool,
 }
 
 impl Options {
@@ -74,6 +77,8 @@ pub enum Ended {
     Measured,
     /// An experiment could not be measured.
     Failed,
+    /// Everything was measured, and a bound is not met although that was asked for.
+    Missed,
 }
 
 /// Runs the experiments of these ids. What one of several lacks is said, and it is skipped; a single one fails.
@@ -110,13 +115,19 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
     let lab =
         Lab { quick, seed, seeds, jobs, fresh, freshened, only, out, version, programs, scratch: peers, progress };
     let mut ended = Ended::Measured;
+    let mut missed = false;
     let mut left: f64 = able.iter().map(|e| e.minutes(quick) * 60.0).sum();
     for (i, e) in able.iter().enumerate() {
         let mine = e.minutes(quick) * 60.0;
         let (n, all) = (i + 1, able.len());
         (lab.progress)(&format!("{} ({n} of {all}): about {}, {} in all", e.id, span(mine), span(left)));
         match one(e, &lab, options) {
-            Ok(()) => {}
+            Ok(unmet) => {
+                missed |= unmet.any();
+                if unmet.any() {
+                    (lab.progress)(&format!("{}: {unmet}", e.id));
+                }
+            }
             Err(lack) if lack.is_lack() && able.len() > 1 => eprintln!("SKIP: {}: {lack}", e.id),
             Err(lack) if lack.is_lack() => return Err(lack),
             Err(why) => {
@@ -126,18 +137,55 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
         }
         left -= mine;
     }
-    Ok(ended)
+    Ok(if ended == Ended::Measured && missed && options.strict { Ended::Missed } else { ended })
 }
 
-/// The build of this program and of the command that it measures.
+/// Figures with a bound that they do not meet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Unmet {
+    judged: usize,
+    missed: usize,
+    missing: usize,
+    void: usize,
+}
+
+impl Unmet {
+    fn of(figures: &[Figure]) -> Self {
+        let mut unmet = Self::default();
+        for f in figures.iter().filter(|f| f.bound.is_some()) {
+            unmet.judged += 1;
+            match (f.met, f.void) {
+                (Some(true), _) => {}
+                (Some(false), _) => unmet.missed += 1,
+                (None, true) => unmet.void += 1,
+                (None, false) => unmet.missing += 1,
+            }
+        }
+        unmet
+    }
+
+    const fn any(self) -> bool {
+        self.missed + self.missing + self.void > 0
+    }
+}
+
+impl fmt::Display for Unmet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { judged, missed, missing, void } = self;
+        write!(f, "of {judged} bounds {missed} are missed, {missing} without a value, {void} void")
+    }
+}
+
+/// What rows of raw data must have in common to stand in one table: the build of this program and of the command that it
+/// measures, the kernel, whose TCP it measures, and the outside references.
 fn version(programs: &Programs) -> io::Result<String> {
     let me = std::env::current_exe()?;
     let mut files = vec![me.as_path()];
     files.extend(programs.neater().ok());
-    environment::fingerprint(&files)
+    environment::fingerprint(&files, &environment::references())
 }
 
-fn one(e: &Experiment, lab: &Lab, options: &Options) -> Result<(), MeasureError> {
+fn one(e: &Experiment, lab: &Lab, options: &Options) -> Result<Unmet, MeasureError> {
     let mut environment = Environment::now();
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let clock = Instant::now();
@@ -164,7 +212,7 @@ fn one(e: &Experiment, lab: &Lab, options: &Options) -> Result<(), MeasureError>
             let _ = writeln!(stdout, "  {remark}");
         }
     }
-    Ok(())
+    Ok(Unmet::of(&outcome.figures))
 }
 
 fn describe(e: &Experiment, lab: &Lab, options: &Options, outcome: &Outcome) -> Record {
@@ -261,9 +309,22 @@ mod tests {
             jobs: None,
             fresh: true,
             only: None,
+            strict: false,
         };
         assert_eq!(o.command("B1"), "neater-lab run B1 --quick --seed 7 --seeds 3");
         (o.quick, o.seed, o.seeds, o.jobs) = (false, 1, None, Some(4));
         assert_eq!(o.command("B1"), "neater-lab run B1 --jobs 4");
+    }
+
+    #[test]
+    fn a_bound_of_which_nothing_is_known_is_not_met() {
+        let f = || Figure::new("B1", "goodput_ratio", "", "1");
+        let bound = report::Bound::AtLeast(1.0);
+        let good = [f().value(2.0, 1).judge(bound), f().value(0.5, 1), f().missing("not asked for")];
+        assert!(!Unmet::of(&good).any(), "what has no bound is not judged");
+        for bad in [f().value(0.5, 1), f().missing("it failed"), f().value(2.0, 1).void_if(true)] {
+            let unmet = Unmet::of(&[f().value(2.0, 1).judge(bound), bad.judge(bound)]);
+            assert!(unmet.any() && unmet.judged == 2 && unmet.missed + unmet.missing + unmet.void == 1, "{unmet}");
+        }
     }
 }

@@ -16,8 +16,8 @@ pub enum Loss {
     None,
     /// Each with this probability, 0 to 1, independently (Bernoulli).
     Random(f64),
-    /// The packets with these indices.
-    Indices(BTreeSet<u64>),
+    /// The packets with these indices. Copies of a configuration share them.
+    Indices(Arc<BTreeSet<u64>>),
     /// The packets whose index plus one is a multiple of this; 0 is none.
     EveryNth(u64),
     /// Two states, good and bad, each with a loss rate of its own (Gilbert 1960, Elliott 1963). Before each packet the

@@ -73,7 +73,7 @@ fn every_nth_and_listed_packets_are_lost() {
     let at = |lost: Vec<bool>| -> Vec<usize> { (0..lost.len()).filter(|i| lost[*i]).collect() };
     assert_eq!(at(losses(Loss::EveryNth(4), 13)), [3, 7, 11]);
     assert_eq!(at(losses(Loss::EveryNth(0), 13)), [0; 0]);
-    assert_eq!(at(losses(Loss::Indices([0, 5].into()), 13)), [0, 5]);
+    assert_eq!(at(losses(Loss::Indices(std::sync::Arc::new([0, 5].into())), 13)), [0, 5]);
 }
 
 #[test]

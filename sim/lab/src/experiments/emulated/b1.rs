@@ -9,6 +9,9 @@ use crate::measure::stats::{bootstrap, median};
 use crate::plot::{Axis, Curve};
 use crate::report::record::Beside;
 use crate::report::{Bound, Figure};
+use crate::runner::journal::{are_enough, paired};
+use neater_base::Rng;
+use std::collections::BTreeMap;
 
 const RATES: &[f64] = &[2.0, 5.0, 10.0, 20.0, 30.0, 50.0, 70.0];
 const RTTS: &[f64] = &[80.0, 150.0, 200.0, 300.0, 400.0, 600.0, 800.0];
@@ -72,16 +75,34 @@ pub(super) const WHY: &str = "The lab pays for what the simulator does not have:
     although the seeds are the same, since the packets do: the simulator's error bars are those of more runs, and single runs \
     of the lab lie somewhere within.";
 
-/// The ratio of two stacks at a path with its interval over runs paired by seed.
+/// The ratio of two stacks at a path with its interval over runs paired by seed. Void if the emulator was late for either, or
+/// if too few pairs came to their end.
 pub(super) fn ratio(lab: &Lab, m: &Measured, path: &Path, ours: Stack, theirs: Stack, f: Figure) -> Figure {
-    let (a, b) = (m.values(path, ours, "goodput_mbit"), m.values(path, theirs, "goodput_mbit"));
-    if a.is_empty() || b.is_empty() {
+    let of = |stack| m.by_seed(path, stack, "goodput_mbit");
+    let f = f.void_if(m.is_void(path, ours) || m.is_void(path, theirs));
+    let planned = m.planned(path, ours).max(m.planned(path, theirs));
+    ratio_of_pairs(f, &of(ours), &of(theirs), planned, &mut lab.rng(21))
+}
+
+/// The ratio of the medians over the seeds that both sides have, of so many that were planned.
+fn ratio_of_pairs(
+    f: Figure,
+    ours: &BTreeMap<u64, f64>,
+    theirs: &BTreeMap<u64, f64>,
+    planned: usize,
+    rng: &mut Rng,
+) -> Figure {
+    let (a, b) = paired(ours, theirs);
+    if a.is_empty() {
         return f.missing("not both came to their end");
     }
-    let f = f.void_if(m.is_void(path, ours) || m.is_void(path, theirs));
-    let n = a.len().min(b.len());
+    let n = a.len();
+    let few = !are_enough(n, planned);
+    let void = f.void || few;
+    let f = if few { f.with("planned", planned) } else { f };
+    let f = f.void_if(void);
     let statistic = |a: &[f64], b: &[f64]| median(a) / median(b);
-    match bootstrap(&a[..n], &b[..n], &mut lab.rng(21), statistic) {
+    match bootstrap(&a, &b, rng, statistic) {
         // One or two runs have no interval.
         Some(e) if n >= 3 => f.estimate(e, n),
         _ => f.value(statistic(&a, &b), n),
@@ -89,25 +110,31 @@ pub(super) fn ratio(lab: &Lab, m: &Measured, path: &Path, ours: Stack, theirs: S
 }
 
 fn ratios(lab: &Lab, m: &Measured, out: &mut Outcome) {
-    let mut logs = Vec::new();
+    let mut points = Vec::new();
     for path in m.paths() {
         let limited = path.loss == 0.0 && path.round_trips(m.grid.work.payload()) >= LIMITED;
         let kind = if limited { "link limits" } else { "start-up or loss" };
         let f =
             Figure::new("B1", "goodput_ratio", format!("neater QUIC over kernel TCP, {path}"), "1").with("kind", kind);
         let f = ratio(lab, m, &path, Stack::Quic, REFERENCE, f);
-        if let Some(v) = f.value.filter(|_| !limited && !f.void) {
-            logs.push(v.ln());
+        if !limited {
+            points.push(f.value.filter(|_| !f.void));
         }
         out.figures.push(if limited { f.judge(Bound::AtLeast(0.97)) } else { f });
     }
+    out.figures.push(mean(&points));
+}
+
+/// The geometric mean over the points where the link does not limit, as far as they say something; void if too few do.
+fn mean(points: &[Option<f64>]) -> Figure {
     let f = Figure::new("B1", "goodput_ratio_mean", "neater QUIC over kernel TCP, start-up and loss points", "1");
-    out.figures.push(if logs.is_empty() {
-        f.missing("no such point was measured")
-    } else {
-        let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
-        f.value(mean, logs.len()).with("mean", "geometric").judge(Bound::AtLeast(1.0))
-    });
+    let logs: Vec<f64> = points.iter().flatten().map(|v| v.ln()).collect();
+    if logs.is_empty() {
+        return f.missing("no such point was measured").judge(Bound::AtLeast(1.0));
+    }
+    let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+    let f = f.value(mean, logs.len()).with("mean", "geometric").with("points", points.len());
+    f.void_if(!are_enough(logs.len(), points.len())).judge(Bound::AtLeast(1.0))
 }
 
 fn beside(m: &Measured, out: &mut Outcome) {
@@ -140,5 +167,36 @@ mod tests {
         let trips = |rate, rtt| Path::new(rate, rtt).round_trips(Work::One.payload());
         assert!(trips(70.0, 20.0) >= LIMITED && trips(10.0, 80.0) >= LIMITED);
         assert!(trips(10.0, 200.0) < LIMITED && trips(10.0, 800.0) < LIMITED);
+    }
+
+    fn of(values: &[(u64, f64)]) -> BTreeMap<u64, f64> {
+        values.iter().copied().collect()
+    }
+
+    #[test]
+    fn a_ratio_is_that_of_pairs_of_the_same_seed() {
+        let f = || Figure::new("B1", "goodput_ratio", "", "1");
+        let ratio = |a: &[(u64, f64)], b: &[(u64, f64)], planned| {
+            ratio_of_pairs(f(), &of(a), &of(b), planned, &mut Rng::from_number(1)).judge(Bound::AtLeast(0.97))
+        };
+        // Our second run failed: what is left is level with theirs, seed by seed.
+        let ours: Vec<(u64, f64)> = (1..=10).filter(|s| *s != 2).map(|s| (s, s as f64)).collect();
+        let theirs: Vec<(u64, f64)> = (1..=10).map(|s| (s, s as f64)).collect();
+        let level = ratio(&ours, &theirs, 10);
+        assert_eq!((level.value, level.ci_low, level.ci_high, level.runs), (Some(1.0), Some(1.0), Some(1.0), 9));
+        assert_eq!((level.void, level.met), (false, Some(true)));
+        // Four of five failed, and the one that is left was good: that is nothing to be proud of.
+        let lucky = ratio(&[(3, 9.0)], &theirs[..5], 5);
+        assert_eq!((lucky.value, lucky.void, lucky.met), (Some(3.0), true, None));
+        assert!(ratio(&[(1, 9.0)], &[(2, 9.0)], 2).missing.is_some());
+    }
+
+    #[test]
+    fn a_mean_over_a_part_of_the_points_is_not_judged() {
+        assert_eq!(mean(&[Some(2.0), Some(0.5)]).met, Some(true));
+        assert_eq!(mean(&[Some(0.9), Some(0.9)]).met, Some(false));
+        let part = mean(&[Some(2.0), None]);
+        assert_eq!((part.value, part.void, part.met), (Some(2.0), true, None));
+        assert!(mean(&[None]).missing.is_some());
     }
 }

@@ -58,7 +58,7 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome::default();
     m.figures("B2", "goodput_mbit", "Mbit/s", &mut out);
     against_one(lab, &m, &mut out);
-    against_many(&m, &mut out);
+    against_many(lab, &m, &mut out);
     jitter(&m, &mut out);
     m.agreement("B2", Stack::Quic, Stack::SimulatedQuic, WHY, &mut out);
     let caption = "Ten files of 100 kB on one connection: streams at once over QUIC and HTTP/2, one after the other over \
@@ -82,21 +82,22 @@ fn against_one(lab: &Lab, m: &Measured, out: &mut Outcome) {
     }
 }
 
-/// Against the best number of TCP connections that share one initial window.
-fn against_many(m: &Measured, out: &mut Outcome) {
-    let connections: Vec<Stack> = m.grid.stacks.iter().copied().filter(|s| CONNECTIONS.contains(s)).collect();
+/// Against the best number of TCP connections that share one initial window. It is the best only if each was measured.
+fn against_many(lab: &Lab, m: &Measured, out: &mut Outcome) {
+    let connections = m.grid.stacks.iter().copied().filter(|s| CONNECTIONS.contains(s));
+    let all: Vec<Stack> = connections.chain([Stack::CurlHttp]).collect();
     for path in m.paths() {
-        let mid = |stack| Some(m.values(&path, stack, "goodput_mbit")).filter(|v| !v.is_empty()).map(|v| median(&v));
-        let best = connections.iter().chain(&[Stack::CurlHttp]).filter_map(|s| Some((mid(*s)?, s.name())));
-        let best = best.max_by(|a, b| a.0.total_cmp(&b.0));
         let f = Figure::new("B2", "goodput_over_best_n", format!("neater QUIC over the best N, {path}"), "1");
-        let runs = m.values(&path, Stack::Quic, "goodput_mbit").len();
-        out.figures.push(match (mid(Stack::Quic), best) {
-            (Some(ours), Some((theirs, name))) => {
-                let f = f.value(ours / theirs, runs).with("best", name).void_if(m.is_void(&path, Stack::Quic));
+        let mid = |s: &Stack| Some(m.values(&path, *s, "goodput_mbit")).filter(|v| !v.is_empty()).map(|v| median(&v));
+        let best = all.iter().filter_map(|s| Some((mid(s)?, *s))).max_by(|a, b| a.0.total_cmp(&b.0));
+        out.figures.push(match best {
+            Some((_, best)) => {
+                let f = ratio(lab, m, &path, Stack::Quic, best, f).with("best", best.name());
+                let void = f.void || all.iter().any(|s| m.is_void(&path, *s) || m.lacks_runs(&path, *s));
+                let f = f.void_if(void);
                 if path.reorder { f } else { f.judge(Bound::AtLeast(1.0)) }
             }
-            _ => f.missing("not both came to their end"),
+            None => f.missing("no number of connections came to its end"),
         });
     }
 }
@@ -114,7 +115,8 @@ fn jitter(m: &Measured, out: &mut Outcome) {
                 continue;
             }
             let f = f.value(median(&with) / median(&base), with.len());
-            let f = f.void_if(m.is_void(&path, stack) || m.is_void(&still, stack));
+            let says_nothing = |path: &Path| m.is_void(path, stack) || m.lacks_runs(path, stack);
+            let f = f.void_if(says_nothing(&path) || says_nothing(&still));
             let judged = stack == Stack::Quic && !path.reorder;
             out.figures.push(if judged { f.judge(Bound::AtLeast(0.9)) } else { f });
         }

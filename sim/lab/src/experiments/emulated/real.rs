@@ -267,10 +267,11 @@ pub(super) fn transfer(tools: &Tools, path: &Path, stack: Stack, work: Work, see
     let output = lab.run("client1", client)?.success()?;
     let links = lab.links()?;
     let report = lab.emulator()?;
-    let unread = lab.unread()?;
+    // Lateness is in the row, and judged there.
+    let disturbance = lab.disturbance(f64::INFINITY)?;
     server.stop(libc::SIGTERM)?;
-    if unread > 0 {
-        return failed(format!("the emulator could not keep up: {unread} packets were dropped before it read them"));
+    if let Some(why) = disturbance {
+        return failed(why);
     }
     tools.check(work, folder.path())?;
     let sent = link(&links, "server1", "server1")?;

@@ -6,10 +6,10 @@ use crate::experiments::{Lab, Outcome};
 use crate::measure::stats::median;
 use crate::measure::{MeasureError, Result};
 use crate::plot::{Axis, Curve, Drawing, Lines, Panel, Point};
-use crate::report::Figure;
+use crate::report::{Bound, Figure};
 use crate::runner::grid::{self, Made, Task};
-use crate::runner::journal::{Journal, Key};
-use std::collections::BTreeSet;
+use crate::runner::journal::{Journal, Key, are_enough};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 /// Runs of a point: full and quick.
@@ -203,6 +203,22 @@ impl Measured {
         self.journal.values(&path.to_string(), &stack.name(), metric, seeds)
     }
 
+    /// One metric of each run of a stack on a path, by its seed.
+    pub(super) fn by_seed(&self, path: &Path, stack: Stack, metric: &str) -> BTreeMap<u64, f64> {
+        let seeds = seeds_of(path, stack, &self.seeds, &self.chances);
+        self.journal.by_seed(&path.to_string(), &stack.name(), metric, seeds)
+    }
+
+    /// How many runs of a stack on a path were planned.
+    pub(super) fn planned(&self, path: &Path, stack: Stack) -> usize {
+        seeds_of(path, stack, &self.seeds, &self.chances).count()
+    }
+
+    /// Whether more runs of a stack on a path failed than may, so that those that are left cannot be judged.
+    pub(super) fn lacks_runs(&self, path: &Path, stack: Stack) -> bool {
+        !are_enough(self.values(path, stack, "goodput_mbit").len(), self.planned(path, stack))
+    }
+
     /// Whether the emulator was so late in most runs of a stack on a path that they say nothing.
     pub(super) fn is_void(&self, path: &Path, stack: Stack) -> bool {
         let late = self.values(path, stack, "late_p99_us");
@@ -338,7 +354,8 @@ impl Measured {
                 continue;
             };
             let meets = l.meets(&s, SLACK);
-            if !self.is_void(&path, real) {
+            let says_nothing = self.is_void(&path, real) || self.lacks_runs(&path, real);
+            if !says_nothing {
                 all += 1;
                 agree += usize::from(meets);
             }
@@ -347,14 +364,9 @@ impl Measured {
                 apart.push(format!("{path} ({ratio:.2})"));
             }
             let f = f.value(ratio, l.runs.min(s.runs)).with("error_bars_meet", meets);
-            out.figures.push(f.void_if(self.is_void(&path, real)));
+            out.figures.push(f.void_if(says_nothing));
         }
-        if all > 0 {
-            let part = f64::from(agree as u32) / f64::from(all);
-            let what = format!("{name}: part of the points whose error bars meet within 2 %");
-            let f = Figure::new(id, "simulator_agrees", what, "1");
-            out.figures.push(f.value(part, all as usize));
-        }
+        out.figures.push(agrees(id, &name, agree, all, self.paths().len()));
         if apart.is_empty() {
             return;
         }
@@ -365,6 +377,20 @@ impl Measured {
 
 /// Points agree when their error bars, widened by this part, meet.
 const SLACK: f64 = 0.02;
+/// So many of the points must agree: fewer, and what is said of single points explains nothing.
+const AGREE: f64 = 0.8;
+
+/// The part of the points that agree, of those that were measured in both places and in time; void if too few were.
+fn agrees(id: &'static str, name: &str, agree: usize, measured: usize, points: usize) -> Figure {
+    let what = format!("{name}: part of the points whose error bars meet within 2 %");
+    let f = Figure::new(id, "simulator_agrees", what, "1").with("points", points);
+    if measured == 0 {
+        return f.missing("not measured in both places").judge(Bound::AtLeast(AGREE));
+    }
+    f.value(agree as f64 / measured as f64, measured)
+        .void_if(!are_enough(measured, points))
+        .judge(Bound::AtLeast(AGREE))
+}
 
 #[cfg(test)]
 mod tests {
@@ -379,5 +405,14 @@ mod tests {
         assert!(!a.meets(&c, 0.0) && !c.meets(&a, 0.02));
         assert!(a.meets(&c, 0.05));
         assert_eq!(Spread::of(&[]), None);
+    }
+
+    #[test]
+    fn lab_and_simulator_agree_if_most_points_do_and_most_were_measured() {
+        let of = |agree, measured, points| agrees("B1", "neater QUIC", agree, measured, points);
+        assert_eq!(of(8, 10, 10).met, Some(true));
+        assert_eq!(of(7, 10, 10).met, Some(false));
+        assert_eq!((of(5, 5, 10).met, of(5, 5, 10).void), (None, true));
+        assert!(of(0, 0, 10).missing.is_some());
     }
 }
