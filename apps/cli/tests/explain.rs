@@ -104,11 +104,15 @@ fn needs_and_targets_that_make_no_sense_say_why() {
 
 #[test]
 fn what_has_no_effect_is_said_to_have_none() {
-    let r = run(neater().args(["explain", "192.0.2.1:1", "--needs", "multipath=active,connTimeout=5"]));
-    assert!(r.code == 0 && r.out.contains("multipath has no effect: no stack uses several paths yet"), "{}", r.out);
+    let r = run(neater().args(["explain", "192.0.2.1:1", "--needs", "multipathPolicy=aggregate,connTimeout=5"]));
+    assert!(
+        r.code == 0 && r.out.contains("multipathPolicy has no effect: no stack uses several paths at once yet"),
+        "{}",
+        r.out
+    );
     assert!(!r.out.contains("imeout"), "{}", r.out);
-    let r = run(neater().args(["explain", "--json", "192.0.2.1:1", "--needs", "multipath=active"]));
-    assert_eq!(of(&r.events(), "no_effect")[0]["property"], "multipath");
+    let r = run(neater().args(["explain", "--json", "192.0.2.1:1", "--needs", "multipathPolicy=aggregate"]));
+    assert_eq!(of(&r.events(), "no_effect")[0]["property"], "multipathPolicy");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! is decided in [`crate::query`], what a lookup makes of the answers in [`crate::lookup`] and [`crate::svcb`].
 //! *Not responsible for* literal addresses, sockets, or watching the configuration.
 //!
-//! *Invariants*: identical questions under way are one question; a question without a waiter is dropped; a transport
-//! that is not open for a question is closed; at most [`MAX_LOOKUPS`] lookups and [`MAX_QUERIES`] questions.
+//! *Invariants*: identical questions under way are one question; a question without a waiter is dropped when another one needs its
+//! place; a transport that is not open for a question is closed; at most [`MAX_LOOKUPS`] lookups and [`MAX_QUERIES`] questions.
 
 use core::time::Duration;
 use hickory_proto::rr::RecordType;
@@ -23,10 +23,10 @@ use crate::svcb::{self, Step, Walk};
 use crate::wire::Asked;
 use crate::{Config, Hosts, ResolveError};
 
-/// Lookups under way at most; further ones fail with [`ResolveError::TooMany`].
-pub const MAX_LOOKUPS: usize = 256;
-/// Questions under way at most; what needs further ones fails with [`ResolveError::TooMany`].
-pub const MAX_QUERIES: usize = 1024;
+/// Lookups under way at most. Further ones get what is known already, and fail with [`ResolveError::TooMany`] for the rest.
+pub const MAX_LOOKUPS: usize = 8192;
+/// Questions under way at most, each with a socket or a few; what needs further ones waits for its turn.
+pub const MAX_QUERIES: usize = 768;
 
 static LOOPBACK_V4: [IpAddr; 1] = [IpAddr::V4(Ipv4Addr::LOCALHOST)];
 static LOOPBACK_V6: [IpAddr; 1] = [IpAddr::V6(Ipv6Addr::LOCALHOST)];
@@ -39,6 +39,15 @@ struct Shared {
     waiters: Vec<(LookupId, Want)>,
     /// The deadline that the last timer was set for.
     armed: Option<Instant>,
+}
+
+/// A question that waits for its turn.
+#[derive(Debug)]
+struct Postponed {
+    id: LookupId,
+    want: Want,
+    name: String,
+    kind: Kind,
 }
 
 /// Something that a lookup waits for is known, until the given time.
@@ -59,6 +68,8 @@ pub struct Resolver {
     transports: Transports,
     /// When a question's [`Query::due`] comes; stale entries are told by comparing.
     timers: Timers<(Key, Instant)>,
+    /// Questions that wait until there are fewer, in the order in which they came: at most [`lookup::MAX_ASKING`] of each lookup.
+    postponed: VecDeque<Postponed>,
     /// Facts that have not been handed to their lookups. Empty between calls.
     ready: VecDeque<(LookupId, Want, Known)>,
     out: VecDeque<Output>,
@@ -82,6 +93,7 @@ impl Resolver {
             index: BTreeMap::new(),
             transports: Transports::default(),
             timers: Timers::new(),
+            postponed: VecDeque::new(),
             ready: VecDeque::new(),
             out: VecDeque::new(),
         }
@@ -92,17 +104,29 @@ impl Resolver {
     pub fn set_config(&mut self, now: Instant, config: Config, hosts: Hosts) {
         let config = config.clamped();
         if config.servers != self.config.servers {
-            self.cache.clear();
-            self.index.clear();
-            self.health = Health::default();
-            // What the old servers said may still be delivered, but not kept.
-            for walk in self.lookups.values_mut().filter_map(|l| l.walk.as_mut()) {
-                walk.expires = now;
-            }
+            self.forget_answers(now);
         }
         self.config = Arc::new(config);
         self.hosts = hosts;
         self.prune();
+    }
+
+    /// This host is attached to another network. There the same names may mean other addresses, even if the servers' addresses are
+    /// the same (a router's, or that of a resolver on this host): nothing that was learnt holds any longer. Lookups under way go on,
+    /// and later ones share nothing with them.
+    pub fn network_changed(&mut self, now: Instant) {
+        self.forget_answers(now);
+        self.prune();
+    }
+
+    fn forget_answers(&mut self, now: Instant) {
+        self.cache.clear();
+        self.index.clear();
+        self.health = Health::default();
+        // What was asked before may still be delivered, but not kept.
+        for walk in self.lookups.values_mut().filter_map(|l| l.walk.as_mut()) {
+            walk.expires = now;
+        }
     }
 
     /// The configuration in force.
@@ -211,10 +235,6 @@ impl Resolver {
             });
             return id;
         }
-        if self.lookups.len() >= MAX_LOOKUPS {
-            self.answer_all(id, q, |_| Answer::Failed(ResolveError::TooMany));
-            return id;
-        }
         let candidates = lookup::candidates(name, absolute, &self.config);
         let lookup = Lookup::new(candidates, |k| q.wants(k), q.https.unwrap_or(443), q.interface);
         self.lookups.insert(id, lookup);
@@ -242,10 +262,30 @@ impl Resolver {
         self.out.push_back(Output::Done { lookup });
     }
 
+    /// Nobody waits for this lookup any more: it ends at once, without a `Done`; answers that are known already may still come. Its
+    /// questions go on, so that later lookups know the answers, until others need their places.
+    pub fn abandon(&mut self, id: LookupId) {
+        let Some(lookup) = self.lookups.remove(&id) else { return };
+        self.postponed.retain(|p| p.id != id);
+        for (_, key) in &lookup.asking {
+            if let Some(shared) = self.queries.get_mut(*key) {
+                shared.waiters.retain(|(waiter, _)| *waiter != id);
+            }
+        }
+    }
+
+    /// Whether questions wait that could be asked now: [`Resolver::poll_output`] asks them.
+    #[must_use]
+    pub fn has_turns(&self) -> bool {
+        let free = || self.queries.len() < MAX_QUERIES || self.queries.iter().any(|(_, s)| s.waiters.is_empty());
+        !self.postponed.is_empty() && free()
+    }
+
     /// Forgets a lookup: neither an answer nor a `Done` will come for it. Questions that nobody else waits for are
     /// dropped.
     pub fn cancel(&mut self, id: LookupId) {
         if let Some(lookup) = self.lookups.remove(&id) {
+            self.postponed.retain(|p| p.id != id);
             self.withdraw(id, &lookup.asking);
         }
         self.out.retain(|o| match o {
@@ -298,9 +338,31 @@ impl Resolver {
         self.timers.next()
     }
 
-    /// The next effect or result; `None` when there is none. `now` is not used: the cache expires by itself.
-    pub fn poll_output(&mut self, _now: Instant) -> Option<Output> {
+    /// The next effect or result; `None` when there is none.
+    pub fn poll_output(&mut self, now: Instant) -> Option<Output> {
+        if self.out.is_empty() && !self.postponed.is_empty() {
+            self.take_turns(now);
+        }
         self.out.pop_front()
+    }
+
+    /// Asks what has waited for its turn, as far as there are places.
+    fn take_turns(&mut self, now: Instant) {
+        while !self.postponed.is_empty() && self.has_place() {
+            let Some(p) = self.postponed.pop_front() else { break };
+            self.ask(now, p.id, p.want, &p.name, p.kind);
+            self.settle(now);
+        }
+        self.prune();
+    }
+
+    /// Whether another question may be asked; one that nobody waits for may have to make room.
+    fn has_place(&mut self) -> bool {
+        if self.queries.len() < MAX_QUERIES {
+            return true;
+        }
+        let idle = self.queries.iter().find(|(_, s)| s.waiters.is_empty()).map(|(key, _)| key);
+        idle.inspect(|key| self.drop_question(*key)).is_some()
     }
 
     /// Lets a question take an input and deals with how it ends.
@@ -394,9 +456,18 @@ impl Resolver {
             self.ready.push_back((id, want, Ok((fact.clone(), expires))));
             return;
         }
+        // The last one that came is one too many: it ends here.
+        if self.lookups.len() > MAX_LOOKUPS {
+            self.ready.push_back((id, want, Err(ResolveError::TooMany)));
+            return;
+        }
         let key = (name.to_owned(), kind, interface);
-        let key = match self.index.get(&key) {
-            Some(key) => *key,
+        let key = match self.index.get(&key).copied() {
+            Some(key) => key,
+            None if !self.has_place() => {
+                self.postponed.push_back(Postponed { id, want, name: key.0, kind });
+                return;
+            }
             None => match self.open(now, key) {
                 Ok(key) => key,
                 Err(error) => {
@@ -416,9 +487,6 @@ impl Resolver {
     fn open(&mut self, now: Instant, key: (String, Kind, Option<u32>)) -> Result<Key, ResolveError> {
         if self.config.servers.is_empty() {
             return Err(ResolveError::NoServers);
-        }
-        if self.queries.len() >= MAX_QUERIES {
-            return Err(ResolveError::TooMany);
         }
         let record = match key.1 {
             Kind::A => RecordType::A,
@@ -529,6 +597,7 @@ impl Resolver {
                 Decision::Next => {
                     let asking = core::mem::take(&mut lookup.asking);
                     self.ready.retain(|(other, ..)| *other != id);
+                    self.postponed.retain(|p| p.id != id);
                     self.withdraw(id, &asking);
                     self.begin(now, id);
                 }
@@ -541,23 +610,26 @@ impl Resolver {
         for (_, key) in asking {
             let Some(shared) = self.queries.get_mut(*key) else { continue };
             shared.waiters.retain(|(waiter, _)| *waiter != id);
-            if !shared.waiters.is_empty() {
-                continue;
+            if shared.waiters.is_empty() {
+                self.drop_question(*key);
             }
-            let mut health = Health::default();
-            let mut io = Io {
-                me: *key,
-                rng: &mut self.rng,
-                transports: &mut self.transports,
-                health: &mut health,
-                out: &mut self.out,
-            };
-            shared.query.close(&mut io);
-            if let Some(shared) = self.queries.remove(*key)
-                && self.index.get(&shared.key) == Some(key)
-            {
-                self.index.remove(&shared.key);
-            }
+        }
+    }
+
+    /// Ends a question without an answer.
+    fn drop_question(&mut self, key: Key) {
+        let Some(mut shared) = self.queries.remove(key) else { return };
+        let mut health = Health::default();
+        let mut io = Io {
+            me: key,
+            rng: &mut self.rng,
+            transports: &mut self.transports,
+            health: &mut health,
+            out: &mut self.out,
+        };
+        shared.query.close(&mut io);
+        if self.index.get(&shared.key) == Some(&key) {
+            self.index.remove(&shared.key);
         }
     }
 

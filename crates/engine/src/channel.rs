@@ -23,6 +23,16 @@ pub(crate) enum Behind {
     Lingering { until: Instant, conn: Option<Key> },
 }
 
+impl Behind {
+    /// The connection that is attempted.
+    pub(crate) fn attempt(self) -> Option<Key> {
+        match self {
+            Self::Attempt(conn, _) => Some(conn),
+            _ => None,
+        }
+    }
+}
+
 /// What runs on the socket.
 #[derive(Debug)]
 pub(crate) enum Kind {

@@ -13,7 +13,8 @@ pub struct Limits {
     /// included. When that is reached (the last message may exceed it), a connection may queue its [`Limits::send_floor`], or
     /// one message of at most [`Limits::send_buffer`] if its queue is empty: a flow goes on whatever the others do. Longer
     /// messages wait, but for those of connections that are being established and the rest of one that was begun in
-    /// parts. Default 64 MB.
+    /// parts. What QUIC connections keep of what they have sent, until it is acknowledged, beyond 256 kB each, stays within what is
+    /// left. Default 64 MB.
     pub engine_bytes: usize,
     /// Bytes that any connection may queue, whatever the others do. Default 16 kB.
     pub send_floor: usize,

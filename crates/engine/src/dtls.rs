@@ -139,6 +139,11 @@ impl Dtls {
         self.attempt = Some((conn, candidate));
     }
 
+    /// The connection that it is an attempt for.
+    pub(crate) fn attempt(&self) -> Option<Key> {
+        self.attempt.map(|(conn, _)| conn)
+    }
+
     pub(crate) fn channel(&self) -> Key {
         self.channel
     }

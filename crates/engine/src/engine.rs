@@ -15,7 +15,7 @@ use crate::sctp::{Sctp, SctpEnd, SctpSocket};
 use crate::{ConnectionId, GroupId, ListenerId, Stack};
 use core::num::NonZeroU64;
 use core::time::Duration;
-use neater_base::net::{Net, NetEvent, Ready, RecvBatch};
+use neater_base::net::{Net, NetEvent, Ready, RecvBatch, SocketOptions};
 use neater_base::{Instant, Key, Rng, Slab, Timers};
 use neater_race::OutcomeCache;
 use std::collections::BTreeMap;
@@ -144,6 +144,10 @@ pub struct Engine<N> {
     turns_behind: u32,
     /// Bytes queued in all connections.
     pub(crate) queued: usize,
+    /// What QUIC keeps beside that.
+    pub(crate) windows: crate::quic::Windows,
+    /// UDP sockets of listeners that have stopped, with what they were opened with: see [`Engine::listen`].
+    pub(crate) left_behind: Vec<(Key, SocketOptions)>,
     /// Nobody drives it any more: see [`Engine::orphan`].
     pub(crate) orphaned: bool,
     /// Connections that wait until that is less, though they have nothing queued themselves.
@@ -211,6 +215,8 @@ impl<N: Net> Engine<N> {
             wall_due: Instant::ZERO,
             turns_behind: 0,
             queued: 0,
+            windows: crate::quic::Windows::default(),
+            left_behind: Vec::new(),
             orphaned: false,
             crowded_out: Vec::new(),
             stats: EngineStats::default(),
@@ -448,7 +454,10 @@ impl<N: Net> Engine<N> {
                 None => {}
             },
             NetEvent::PathsChanged => self.paths_changed(),
-            NetEvent::NamesChanged => self.names_changed(),
+            NetEvent::NamesChanged => {
+                self.names_changed();
+                self.race_anew(false);
+            }
             NetEvent::Resumed { .. } => {
                 self.set_wall();
                 self.paths_changed();
@@ -641,7 +650,9 @@ impl<N: Net> Engine<N> {
             return;
         }
         tracing::debug!(target: "neater::path", "the network has changed");
+        self.forget_names();
         self.quic_paths_changed();
+        self.race_anew(true);
         for key in self.conns.keys() {
             if self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Established && !matches!(c.io, Io::None))
             {

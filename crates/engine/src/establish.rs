@@ -1,5 +1,6 @@
 //! From a request to an established connection: the cached outcome alone, or the race.
 
+mod anew;
 mod cached;
 mod check;
 mod ended;
@@ -92,8 +93,6 @@ pub(crate) struct Establishing {
     /// Resolution has not been heard of yet: cancelled when the race is over.
     pub(crate) lookups: Vec<neater_dns::LookupId>,
     has_deadline: bool,
-    /// A peer was found not to be the one that was meant: see [`refusal`].
-    refused: bool,
 }
 
 impl<N: Net> Engine<N> {
@@ -157,7 +156,7 @@ impl<N: Net> Engine<N> {
         let network = self.network?;
         let at = cache_key(network, remote, &request.0);
         let outcome = self.outcomes.look_up(self.now, &at).filter(|o| o.stack.0 == Stack::Tcp as u16)?;
-        let (addr, patience) = (&outcome.addr, cached::patience(outcome, request.0.attempt_delay));
+        let (addr, patience) = (&outcome.addr, cached::patience(outcome, &request.0));
         self.stats.attempts += 1;
         let (now, net, channels) = (self.now, &mut self.net, &mut self.channels);
         let conn = self.conns.try_insert_with(|conn| {
@@ -313,7 +312,6 @@ impl<N: Net> Engine<N> {
                 armed: None,
                 lookups: Vec::new(),
                 has_deadline: request.timeout.is_some(),
-                refused: false,
             }));
         }
         if let Some(data) = first {
@@ -482,8 +480,10 @@ impl<N: Net> Engine<N> {
         let here = path.way.is_some() && addr.ip().is_loopback();
         let local = path.local_for(addr).filter(|l| !here || l.ip().is_loopback() || l.ip().is_unspecified());
         let interface = path.interface.filter(|_| !here);
-        let options = if interface.is_some() || local.is_some() || !more.is_empty() {
+        let bare = request.no_checksum.option(stack, addr.is_ipv4()).map_err(AttemptError::Net)?;
+        let options = if interface.is_some() || local.is_some() || !more.is_empty() || bare.is_some() {
             let mut with = SocketOptions { interface, local, ..base.clone() };
+            with.set.extend(bare);
             with.set.extend_from_slice(more);
             custom = with;
             &custom
@@ -682,7 +682,11 @@ impl<N: Net> Engine<N> {
             }
             None => {
                 self.note_cached_failure(conn, &error);
+                self.heed_refusal(conn, &error);
                 let Some(c) = self.conns.get_mut(conn) else { return };
+                if c.state != ConnectionState::Establishing {
+                    return;
+                }
                 match &c.est {
                     None => {
                         c.io = Io::None;

@@ -21,6 +21,8 @@ use std::sync::Arc;
 pub(crate) struct Listener {
     pub(crate) request: Request,
     pub(crate) channels: Vec<Key>,
+    /// What those of them were opened with that connections share, with the ports that they got.
+    shared: Vec<(Key, SocketOptions)>,
     pub(crate) quic_sockets: Vec<Key>,
     pub(crate) sctp_ends: Vec<Key>,
     pub(crate) addrs: Vec<(Stack, SocketAddr)>,
@@ -89,6 +91,7 @@ impl<N: Net> Engine<N> {
         let listener = self.listeners.insert(Listener {
             request: request.clone(),
             channels: Vec::new(),
+            shared: Vec::new(),
             quic_sockets: Vec::new(),
             sctp_ends: Vec::new(),
             addrs: Vec::new(),
@@ -198,11 +201,14 @@ impl<N: Net> Engine<N> {
                             l.addrs.push((*stack, actual));
                         }
                     }
-                    // A host without IPv6 (or IPv4) can still listen on what it has.
+                    // A host without IPv6 (or IPv4) can still listen on what it has, and what only one family can do is done there.
                     Err(AttemptError::Net(e))
                         if wildcard
                             && (opened > 0 || *ip != ips[ips.len() - 1])
-                            && matches!(e.kind, ErrorKind::FamilyNotSupported | ErrorKind::AddrNotAvailable) => {}
+                            && matches!(
+                                e.kind,
+                                ErrorKind::FamilyNotSupported | ErrorKind::AddrNotAvailable | ErrorKind::Unsupported
+                            ) => {}
                     Err(e) => return Err((addr, e)),
                 }
             }
@@ -225,7 +231,8 @@ impl<N: Net> Engine<N> {
         };
         // Engines that share a secret may share ports.
         let reuse_address = base.reuse_address || self.config.shared_secret.is_some();
-        let options = SocketOptions { interface, local: Some(addr), reuse_address, ..base.clone() };
+        let mut options = SocketOptions { interface, local: Some(addr), reuse_address, ..base.clone() };
+        options.set.extend(request.no_checksum.option(stack, addr.is_ipv4())?);
         if matches!(stack, Stack::Quic | Stack::QuicDatagram) {
             let key = match self.reopen_quic_socket(&options, listener, request)? {
                 Some(key) => key,
@@ -246,6 +253,12 @@ impl<N: Net> Engine<N> {
             }
             return Ok(at);
         }
+        if stack.over_udp()
+            && let Some(key) = self.reopen_shared(listener, stack, &options)
+        {
+            let sock = self.channels.get(key).map(|c| c.sock).ok_or(AttemptError::NoAddress)?;
+            return Ok(self.net.local_addr(sock)?);
+        }
         let key = self.channels.next_key();
         let token = Owner::Channel(key).token();
         let (sock, kind) = match stack {
@@ -257,26 +270,51 @@ impl<N: Net> Engine<N> {
         channel.connected = true;
         channel.writable = stack.over_udp();
         self.channels.insert(channel);
+        let local = self.net.local_addr(sock)?;
         if let Some(l) = self.listeners.get_mut(listener) {
             l.channels.push(key);
+            if stack.over_udp() {
+                l.shared.push((key, SocketOptions { local: Some(local), ..options }));
+            }
         }
-        Ok(self.net.local_addr(sock)?)
+        Ok(local)
+    }
+
+    /// Listens again at a UDP socket that is there for the connections of a listener that has stopped, if there is one: another
+    /// cannot have its port.
+    fn reopen_shared(&mut self, listener: Key, stack: Stack, options: &SocketOptions) -> Option<Key> {
+        let channels = &mut self.channels;
+        self.left_behind.retain(|(key, _)| channels.contains(*key));
+        let fits = |key: &Key| match channels.get(*key).map(|c| &c.kind) {
+            Some(Kind::UdpShared(_)) => stack == Stack::Udp,
+            Some(Kind::Dtls(_)) => stack == Stack::Dtls,
+            _ => false,
+        };
+        let at = self.left_behind.iter().position(|(key, of)| of == options && fits(key))?;
+        let (key, options) = self.left_behind.swap_remove(at);
+        channels.get_mut(key)?.behind = Behind::Listener(listener);
+        let l = self.listeners.get_mut(listener)?;
+        l.channels.push(key);
+        l.shared.push((key, options));
+        Some(key)
     }
 
     fn unlisten(&mut self, listener: Key, keep: (usize, usize, usize, usize)) {
         let Some(l) = self.listeners.get_mut(listener) else { return };
         l.addrs.truncate(keep.2);
         let channels = l.channels.split_off(keep.0);
+        let shared: Vec<_> = l.shared.extract_if(.., |(key, _)| channels.contains(key)).collect();
         let sockets = l.quic_sockets.split_off(keep.1);
         let ends = l.sctp_ends.split_off(keep.3);
+        self.left_behind.retain(|(key, _)| self.channels.contains(*key));
         for key in channels {
             // Connections that were delivered go on: a shared socket is closed with the last of them.
-            if let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get(key)
-                && !peers.is_empty()
-            {
-                continue;
-            }
-            if self.dtls_stop_listening(key) {
+            let kept = match self.channels.get(key).map(|c| &c.kind) {
+                Some(Kind::UdpShared(peers)) => !peers.is_empty(),
+                _ => self.dtls_stop_listening(key),
+            };
+            if kept {
+                self.left_behind.extend(shared.iter().find(|(of, _)| *of == key).cloned());
                 continue;
             }
             if let Some(c) = self.channels.remove(key) {
@@ -291,8 +329,13 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// A QUIC socket no longer accepts; it lives on for the connections that it has.
+    /// A QUIC socket no longer accepts; it lives on for the connections that it has. Handshakes that are under way are over: they
+    /// were begun by this listener's rules, and another one may be at this socket before they end.
     fn release_quic_listener(&mut self, key: Key) {
+        let shaking = self.quics.iter().filter(|(_, q)| q.socket == key && q.shaking).map(|(k, _)| k);
+        for quic in shaking.collect::<Vec<_>>() {
+            self.quic_refuse(quic);
+        }
         if let Some(s) = self.quic_sockets.get_mut(key) {
             neater_quic::EndpointApi::stop_accepting(&mut s.endpoint);
             s.listener = None;

@@ -50,6 +50,8 @@ struct Asked {
     interface: Option<u32>,
     waiters: Vec<(Key, u16)>,
     due: Instant,
+    /// It was asked on another network than this host is attached to now: the answer is for those who wait, and is not kept.
+    elsewhere: bool,
 }
 
 /// The questions under way.
@@ -65,9 +67,18 @@ pub(crate) struct Outside {
 impl Outside {
     fn remove(&mut self, id: u64) -> Option<Asked> {
         let asked = self.asked.remove(&id)?;
-        self.index.remove(&(asked.name.to_ascii_lowercase(), asked.interface));
+        let key = (asked.name.to_ascii_lowercase(), asked.interface);
+        if self.index.get(&key) == Some(&id) {
+            self.index.remove(&key);
+        }
         self.untold.retain(|u| *u != id);
         Some(asked)
+    }
+
+    /// The host is attached to another network: later questions share nothing with those under way.
+    pub(crate) fn network_changed(&mut self) {
+        self.index.clear();
+        self.asked.values_mut().for_each(|a| a.elsewhere = true);
     }
 }
 
@@ -108,7 +119,9 @@ impl<N: Net> Engine<N> {
         let answer = match answer {
             Ok(addresses) => {
                 let now = self.now;
-                self.resolver().tell(now, &asked.name, asked.interface, addresses, lifetime);
+                if !asked.elsewhere {
+                    self.resolver().tell(now, &asked.name, asked.interface, addresses, lifetime);
+                }
                 Ok(addresses)
             }
             Err(NameFailure::NoSuchName) => Err(ResolveError::NoSuchName),
@@ -149,7 +162,9 @@ impl<N: Net> Engine<N> {
         outside.next += 1;
         outside.index.insert(key, id);
         outside.untold.push_back(id);
-        outside.asked.insert(id, Asked { name: name.to_owned(), interface, waiters: vec![waiter], due });
+        outside
+            .asked
+            .insert(id, Asked { name: name.to_owned(), interface, waiters: vec![waiter], due, elsewhere: false });
         self.timers.push(due, crate::engine::Timer::Outside);
         self.again = true;
         true

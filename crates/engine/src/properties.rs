@@ -11,6 +11,7 @@ use neater_property::{
     Class, ConnectionProperties, MessageProperties, Preference, SelectionProperty as P, Value, lookup,
 };
 use neater_quic::{ConnectionApi, Direction};
+use std::sync::Arc;
 
 /// A property that could not be set, and why. The connection goes on (section 8).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,14 +223,18 @@ impl<N: Net> Engine<N> {
                 _ => self.set_option(id, SocketOption::UserTimeout(now.timeout)),
             },
             "connCapacityProfile" => self.apply_profile(id, now),
+            // Datagrams cannot be slowed down by not reading them.
+            "maxRecvRate"
+                if now.max_recv_rate.is_some()
+                    && self.conns.get(conn).and_then(|c| c.stack).is_some_and(|s| !s.is_stream()) =>
+            {
+                Err(ErrorKind::Unsupported.into())
+            }
             "maxSendRate" | "maxRecvRate" => {
                 self.limit_rates(conn, now.max_send_rate, now.max_recv_rate);
                 Ok(())
             }
-            "groupConnLimit" => {
-                self.limit_group(conn, now.group_conn_limit);
-                Ok(())
-            }
+            "groupConnLimit" => self.limit_group(conn, now.group_conn_limit),
             _ => return Err(SetPropertyError(format!("{name} cannot be changed on a connection"))),
         })
     }
@@ -280,9 +285,22 @@ impl<N: Net> Engine<N> {
     }
 
     /// Limits how many connections the peer may have in the group of `conn` (section 8.1.9).
-    pub(crate) fn limit_group(&mut self, conn: Key, limit: Option<u32>) {
-        let Some(quic) = self.conns.get(conn).and_then(|c| c.group).and_then(|g| self.groups.get(g)?.quic) else {
-            return;
+    fn limit_group(&mut self, conn: Key, limit: Option<u32>) -> Result<(), NetError> {
+        let Some(c) = self.conns.get(conn) else { return Ok(()) };
+        // Which stack it will be is not known yet: it takes effect when it is.
+        let unsettled = c.state == ConnectionState::Establishing && c.stack.is_none();
+        let group = c.group.and_then(|g| self.groups.get(g));
+        let (quic, sctp) = group.map_or((None, None), |g| (g.quic, g.sctp));
+        if let Some(a) = sctp.and_then(|k| self.sctps.get_mut(k)).filter(|a| a.mux) {
+            // Others may have been opened with the same request.
+            Arc::make_mut(&mut a.request).properties.connection.group_conn_limit = limit;
+            if let Some(sctp) = sctp {
+                self.sctp_accept(sctp);
+            }
+            return Ok(());
+        }
+        let Some(quic) = quic else {
+            return if unsettled || limit.is_none() { Ok(()) } else { Err(ErrorKind::Unsupported.into()) };
         };
         if let Some(q) = self.quics.get_mut(quic) {
             q.peer_limit = limit;
@@ -294,6 +312,7 @@ impl<N: Net> Engine<N> {
         self.quic_accept(quic, Direction::Both);
         self.quic_accept(quic, Direction::One);
         self.mark_dirty(quic);
+        Ok(())
     }
 }
 

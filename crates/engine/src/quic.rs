@@ -2,7 +2,9 @@
 
 pub(crate) mod silence;
 mod socket;
+mod window;
 
+pub(crate) use self::window::Windows;
 use crate::conn::{Conn, ConnectionState, Io, Queued};
 use crate::engine::Timer;
 use crate::establish::{Trial, What};
@@ -86,7 +88,7 @@ pub(crate) struct Quic {
     pub(crate) peer_limit: Option<u32>,
     /// When something came from the peer last.
     heard: Instant,
-    /// Where that arrived, if the system says so.
+    /// Where that arrived, if the system says so; before, where an attempt comes from, if that is known.
     pub(crate) local: Option<std::net::IpAddr>,
     /// When its silence is looked after next: see [`silence`].
     listens_at: Option<Instant>,
@@ -224,10 +226,10 @@ impl<N: Net> Engine<N> {
         };
         // A UDP socket that is not connected does not tell that there is no route until it sends.
         let addr = crate::establish::with_scope(addr, options.interface);
-        if !self.may_have_route(addr) {
+        let Some(source) = self.route_to(addr) else {
             self.tidy_quic_socket(socket);
             return Err(AttemptError::Net(ErrorKind::NetworkUnreachable.into()));
-        }
+        };
         let now = self.now;
         let Some(s) = self.quic_sockets.get_mut(socket) else { return Err(AttemptError::NoAddress) };
         let (handle, connection) = match s.endpoint.connect(now, setup, addr, name) {
@@ -241,6 +243,8 @@ impl<N: Net> Engine<N> {
         let key = self.insert_quic(socket, handle, connection, stack, addr, request.clone(), remotes, true);
         let early = self.conns.get(conn).and_then(|c| c.ext.as_ref()).and_then(|e| e.early.clone());
         if let Some(q) = self.quics.get_mut(key) {
+            // By a certain interface it may be another one.
+            q.local = options.local.map(|l| l.ip()).or(source.filter(|_| options.interface.is_none()));
             q.attempt = Some((conn, candidate));
             let framed = q.request.framer.frames();
             if let (Some(data), Stack::Quic, true) = (early, stack, q.conn.has_early_data() && !framed) {
@@ -470,21 +474,10 @@ impl<N: Net> Engine<N> {
         self.quics.get(key)?.streams.get(&stream).copied()
     }
 
-    /// Lets the send window follow the path: twice what the congestion controller allows in flight.
-    fn quic_tune(&mut self, key: Key) {
-        let Some(q) = self.quics.get_mut(key) else { return };
-        let want = (2 * q.conn.stats().congestion_window)
-            .clamp(neater_quic::Tuning::SEND_WINDOW_MIN, neater_quic::Tuning::SEND_WINDOW_MAX);
-        if want > q.window + q.window / 4 {
-            q.window = want;
-            q.conn.set_send_window(want);
-        }
-    }
-
     fn quic_connected(&mut self, key: Key) {
         let Some(q) = self.quics.get_mut(key) else { return };
-        if core::mem::replace(&mut q.connected, true) {
-            // It was delivered with its early data.
+        if core::mem::replace(&mut q.connected, true) || !q.client && q.lost.is_some() {
+            // It was delivered with its early data, or is not wanted any more.
             return;
         }
         if let Some((conn, candidate)) = q.attempt {
@@ -497,7 +490,9 @@ impl<N: Net> Engine<N> {
             // The listener has stopped meanwhile.
             return self.quic_close(key, NO_ERROR);
         };
-        if self.listeners.get(listener).is_some_and(|l| l.backlog.is_full()) {
+        // Streams wait in their session until the listener may deliver more; nothing keeps groups and datagrams for it.
+        let waits = !datagrams && self.listeners.get(listener).is_some_and(|l| !l.groups);
+        if self.listeners.get(listener).is_some_and(|l| l.backlog.is_full()) || !waits && self.is_full(listener) {
             // The program takes nothing, and no kernel keeps this for it.
             self.stats.refused += 1;
             return self.quic_close(key, NO_ERROR);
@@ -777,6 +772,7 @@ impl<N: Net> Engine<N> {
             return;
         }
         let (socket, group) = (q.socket, q.group);
+        self.quic_give_back(key);
         self.quics.remove(key);
         if let Some(g) = group {
             if let Some(g) = self.groups.get_mut(g).filter(|g| g.quic == Some(key)) {

@@ -7,7 +7,7 @@ use crate::quic::silence;
 use crate::{Engine, Stack};
 use core::hash::{BuildHasher, Hash, Hasher};
 use core::time::Duration;
-use neater_base::net::{Net, SocketOption, SocketOptions};
+use neater_base::net::{ErrorKind, Net, NetError, SocketOption, SocketOptions};
 use neater_framing::FramerSpec;
 use neater_property::neat::NeatProperty;
 use neater_property::{
@@ -41,9 +41,13 @@ pub(crate) struct Compiled {
     pub(crate) isolation: u64,
     /// In nanoseconds: it is added to the time at every connect.
     pub(crate) attempt_delay: u64,
+    /// Likewise [`RequestOptions::timeout`], or the largest number.
+    pub(crate) most_patience: u64,
     pub(crate) tcp_options: SocketOptions,
     pub(crate) tls_options: SocketOptions,
     pub(crate) udp_options: SocketOptions,
+    /// Whether datagrams of UDP go without a checksum, where that is possible.
+    pub(crate) no_checksum: NoChecksum,
     /// Ask for HTTPS records (RFC 9460): the application protocol is HTTP.
     pub(crate) services: bool,
     /// Timeline entries are reported as events, too.
@@ -258,9 +262,11 @@ impl<N: Net> Engine<N> {
             dtls,
             isolation,
             attempt_delay: attempt_delay(properties, options.timeout),
+            most_patience: options.timeout.map_or(u64::MAX, nanos),
             tcp_options: sockets.tcp,
             tls_options: sockets.tls,
             udp_options: sockets.udp,
+            no_checksum: NoChecksum::of(properties, role),
             services: security.alpn().iter().any(|a| is_http(a)) && need != SecurityNeed::Disabled,
             policy,
             observe: options.observe,
@@ -430,6 +436,42 @@ fn tuning(properties: &TransportProperties, role: Role, datagram_buffer: usize) 
     tuning
 }
 
+/// Whether datagrams of UDP in the clear go without a checksum. Only over IPv4 they can (RFC 8200 section 8.1); what has its own
+/// authentication is no worse off with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoChecksum {
+    /// They have one.
+    No,
+    /// They go without where they can.
+    May,
+    /// They go without, or not at all.
+    Must,
+}
+
+impl NoChecksum {
+    fn of(properties: &TransportProperties, role: Role) -> Self {
+        match properties.preference(P::FullChecksumSend, role) {
+            Preference::Prohibit => Self::Must,
+            Preference::Avoid => Self::May,
+            _ => Self::No,
+        }
+    }
+
+    /// What a socket towards, or at, an address of this family is opened with besides.
+    ///
+    /// # Errors
+    /// It cannot do what was asked.
+    pub(crate) fn option(self, stack: Stack, v4: bool) -> Result<Option<SocketOption>, NetError> {
+        match self {
+            _ if stack != Stack::Udp => Ok(None),
+            Self::No => Ok(None),
+            Self::May | Self::Must if v4 => Ok(Some(SocketOption::NoUdpChecksum(true))),
+            Self::May => Ok(None),
+            Self::Must => Err(ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
 /// What the sockets of each kind are opened with.
 struct Sockets {
     tcp: SocketOptions,
@@ -458,9 +500,6 @@ fn socket_options(properties: &TransportProperties, role: Role) -> Sockets {
     if wants(properties, P::SoftErrorNotify, role) {
         tcp.set.push(SocketOption::IcmpErrors(true));
         udp.set.push(SocketOption::IcmpErrors(true));
-    }
-    if matches!(properties.preference(P::FullChecksumSend, role), Preference::Avoid | Preference::Prohibit) {
-        udp.set.push(SocketOption::NoUdpChecksum(true));
     }
     udp.temporary_address = temporary(properties);
     tcp.temporary_address = udp.temporary_address;

@@ -63,11 +63,6 @@ impl Names {
     pub(crate) fn has_unread(&self) -> bool {
         !self.unread.is_empty()
     }
-
-    /// Nobody waits for this lookup any more; its answers still go to the cache.
-    pub(crate) fn forget(&mut self, id: LookupId) {
-        self.lookups.remove(&id.0);
-    }
 }
 
 pub(crate) fn record_name(record: Record) -> &'static str {
@@ -129,6 +124,35 @@ impl<N: Net> Engine<N> {
         Some(self.resolver().expiry(now, host, v4).unwrap_or(now))
     }
 
+    /// Nobody waits for this lookup any more; answers to what was asked still go to the cache.
+    pub(crate) fn forget_lookup(&mut self, id: LookupId) {
+        if self.names.lookups.remove(&id.0).is_none() {
+            return;
+        }
+        let Some(resolver) = &mut self.names.resolver else { return };
+        resolver.abandon(id);
+        if resolver.has_turns() {
+            // Not here: whoever is told may be in the midst of being told.
+            self.timers.push(self.now, crate::engine::Timer::Resolver);
+        }
+    }
+
+    /// Whether any of these lookups has something to say yet.
+    pub(crate) fn is_looking_up(&self, lookups: &[LookupId]) -> bool {
+        lookups.iter().any(|id| self.names.lookups.contains_key(&id.0))
+    }
+
+    /// The host is attached to another network, where names may mean something else.
+    pub(crate) fn forget_names(&mut self) {
+        let now = self.now;
+        if let Some(resolver) = &mut self.names.resolver {
+            resolver.network_changed(now);
+        }
+        if let Some(outside) = &mut self.outside {
+            outside.network_changed();
+        }
+    }
+
     /// Forgets every answer and every outcome.
     pub fn flush_caches(&mut self) {
         self.resolver().flush_cache();
@@ -186,7 +210,7 @@ impl<N: Net> Engine<N> {
                     }
                 }
                 Output::Answer { lookup, kind, answer } => self.answered(lookup, kind, answer),
-                Output::Done { lookup } => self.names.forget(lookup),
+                Output::Done { lookup } => drop(self.names.lookups.remove(&lookup.0)),
             }
         }
         let Some(resolver) = &self.names.resolver else { return };

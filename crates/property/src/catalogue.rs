@@ -92,8 +92,8 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("interface", "6.2.11", Selection, "a set such as require:eth0 or prefer:wifi+avoid:cellular", "", Implemented),
     row("pvd", "6.2.12", Selection, "a set such as prefer:example.com", "", Implemented),
     row("useTemporaryLocalAddress", "6.2.13", Selection, PREFERENCE, "Prefer", Implemented),
-    row("multipath", "6.2.14", Selection, "Disabled, Active or Passive", "Disabled",
-        NoEffectYet("no stack uses several paths yet")),
+    row("multipath", "6.2.14", Selection,
+        "Disabled, Active or Passive; QUIC goes to another path unless Disabled, and no stack uses two at once", "Disabled", Implemented),
     row("advertisesAltaddr", "6.2.15", Selection, BOOLEAN, "false",
         NoEffectYet("no stack advertises addresses yet")),
     row("direction", "6.2.16", Selection, "Bidirectional, Unidirectional send or Unidirectional receive", "Bidirectional", Implemented),
@@ -107,7 +107,7 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("connScheduler", "8.1.5", Connection, "FCFS, RR, RR_PKT, PRIO, FC or WFQ (RFC 8260)", "Weighted Fair Queueing", Implemented),
     row("connCapacityProfile", "8.1.6", Connection, PROFILE, "Default", Implemented),
     row("multipathPolicy", "8.1.7", Connection, "Handover, Interactive or Aggregate", "Handover",
-        NoEffectYet("no stack uses several paths yet")),
+        NoEffectYet("no stack uses several paths at once yet")),
     row("minSendRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", MIN_RATE),
     row("minRecvRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", MIN_RATE),
     row("maxSendRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", Implemented),
@@ -279,7 +279,7 @@ mod tests {
             assert!(!matches!(info.effect, NoEffectYet("")), "{}", info.name);
         }
         assert_eq!(effect("reliability"), Implemented);
-        assert!(matches!(effect("multipath"), NoEffectYet(why) if why.contains("several paths")));
+        assert!(matches!(effect("multipathPolicy"), NoEffectYet(why) if why.contains("several paths")));
         assert_eq!(effect("nonsense"), NoEffectYet("there is no such property"));
         assert_eq!(lookup("__HE_DELAY").map(|p| p.name), Some(ATTEMPT_DELAY));
     }
@@ -290,10 +290,10 @@ mod tests {
         p.set_text("reliability", "prefer").unwrap();
         p.set_text("connTimeout", "5").unwrap();
         assert_eq!(p.without_effect(), []);
-        p.set_text("multipath", "active").unwrap();
+        p.set_text("multipathPolicy", "aggregate").unwrap();
         p.set_text("minSendRate", "5000").unwrap();
         let names: Vec<_> = p.without_effect().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["multipath", "minSendRate"]);
+        assert_eq!(names, ["multipathPolicy", "minSendRate"]);
     }
 
     #[test]

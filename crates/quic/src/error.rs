@@ -96,13 +96,39 @@ impl From<quinn_proto::ConnectionError> for QuicError {
     }
 }
 
+/// The peer's words, made harmless: bounded, without control characters, which a terminal would obey. Of the marks that change
+/// the direction of writing only a sign is left, too: they make a text look like another one.
 fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into_owned()
+    let harmless = |c: char| match c {
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '?',
+        c if c.is_control() => '?',
+        c => c,
+    };
+    String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).chars().map(harmless).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_peers_words_say_nothing_to_a_terminal() {
+        let said = b"bye\x1b]0;owned\x07\r\n\x9b31m \xe2\x80\xaetxt \xc2\x9b gr\xc3\xbc\xc3\x9fe";
+        let closed = quinn_proto::ApplicationClose { error_code: 7u32.into(), reason: said.to_vec().into() };
+        let reason = match QuicError::from(quinn_proto::ConnectionError::ApplicationClosed(closed)) {
+            QuicError::Closed { code: 7, reason } => reason,
+            other => panic!("{other:?}"),
+        };
+        assert!(!reason.chars().any(char::is_control), "{reason:?}");
+        assert_eq!(reason, "bye?]0;owned???\u{fffd}31m ?txt ? grüße");
+        let closed = quinn_proto::ConnectionClose {
+            error_code: quinn_proto::TransportErrorCode::PROTOCOL_VIOLATION,
+            frame_type: None,
+            reason: said.to_vec().into(),
+        };
+        let text = QuicError::from(quinn_proto::ConnectionError::ConnectionClosed(closed)).to_string();
+        assert!(!text.chars().any(char::is_control), "{text:?}");
+    }
 
     #[test]
     fn verdicts_on_certificates_read_as_they_do_over_tls() {

@@ -87,9 +87,9 @@ impl Listener {
         }
         match s.next_incoming(self.id, who) {
             Ok(Some(incoming)) => {
-                match incoming {
-                    Incoming::Connection(id) => s.adopt_received(id, self.handler.0.as_ref()),
-                    Incoming::Group(g) => s.adopt_group(g),
+                // A group has had its place since it was reported, for the streams that came with it.
+                if let Incoming::Connection(id) = incoming {
+                    s.adopt_received(id, self.handler.0.as_ref());
                 }
                 Poll::Ready(Some(incoming))
             }

@@ -320,7 +320,9 @@ impl Preconnection {
     /// Opens a connection that is read and written as a stream of bytes.
     ///
     /// # Errors
-    /// Before anything is sent, when the request can only be served by datagrams or has a message framer.
+    /// Before anything is sent, when the request can only be served by datagrams or has a message framer; and when it was given by
+    /// [`Preconnection::request_of`] and may be served by datagrams: what it was compiled from is not known here, its security
+    /// included, so that no other one can be made for bytes.
     pub async fn connect_bytes(&self) -> Result<ByteStream, EstablishmentError> {
         if self.options.framer.frames() {
             return Err(invalid("a connection with a message framer has no byte view"));
@@ -329,6 +331,14 @@ impl Preconnection {
         if self.request.as_ref().is_some_and(|(_, r)| !r.framer().frames() && r.stacks().iter().all(|s| s.is_stream()))
         {
             return self.initiate().await?.into_bytes().map_err(|(_, e)| invalid(&e.to_string()));
+        }
+        if let Some((None, r)) = &self.request {
+            let datagrams = r.stacks().iter().filter(|s| !s.is_stream());
+            let why = match datagrams.map(ToString::to_string).collect::<Vec<_>>().join(", ") {
+                none if none.is_empty() => "it has a message framer".to_owned(),
+                some => format!("it may be served by {some}: require reliability where it is compiled"),
+            };
+            return Err(invalid(&format!("the request that was given does not make a stream of bytes: {why}")));
         }
         let mut this = self.clone();
         if !this.options.bytes {

@@ -72,3 +72,29 @@ async fn what_was_compiled_for_one_role_is_not_used_for_the_other() {
     let to = pre.remote(loopback(listener.port()));
     tokio::time::timeout(LIMIT, to.initiate()).await.expect("it ends").expect("a client's is made");
 }
+
+#[tokio::test]
+async fn a_request_that_was_given_is_not_replaced_by_another_one_for_bytes() {
+    let neater = Neater::new().expect("engine");
+    let clear = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
+    let listener = clear.clone().local(loopback(0)).listen().expect("listening");
+    let to = clear.remote(loopback(listener.port()));
+    // What the preconnection itself would ask for is not what the request asks for.
+    let (client, _) = security();
+    let framed = neater::FramerSpec::LengthPrefixed { width: 4, max: 1 << 20 };
+    let mut pre = neater.preconnection().stacks(&[Stack::Tls]).security(client).framer(framed);
+    let request = pre.compile(Role::Initiate).expect("a request");
+    let error = tokio::time::timeout(LIMIT, to.clone().request_of(&request).connect_bytes()).await.expect("at once");
+    let error = error.expect_err("messages are no bytes");
+    assert_eq!(error.reason, Reason::InvalidConfiguration);
+    assert!(error.to_string().contains("framer"), "{error}");
+    // One that does is used.
+    let mut pre = neater.preconnection().stacks(&[Stack::Tcp]).security(SecurityParameters::disabled());
+    let request = pre.compile(Role::Initiate).expect("a request");
+    let made = neater.preconnection().remote(loopback(listener.port())).request_of(&request);
+    tokio::time::timeout(LIMIT, made.connect_bytes()).await.expect("in time").expect("connected");
+    // Nothing was sent in the first place.
+    listener.accept().await.expect("one");
+    let none = tokio::time::timeout(std::time::Duration::from_millis(200), listener.accept()).await;
+    assert!(none.is_err());
+}

@@ -55,6 +55,45 @@ async fn a_group_that_nobody_takes_ends_with_its_listener() {
 }
 
 #[tokio::test]
+async fn a_group_that_was_taken_and_dropped_leaves_nothing_of_its_session() {
+    let (a, b) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+    let (client, _) = preconnections(&a);
+    let (_, server) = preconnections(&b);
+    let listener = server.listen().expect("listening");
+    listener.deliver_groups(true);
+    let client = client.remote(loopback(listener.port()));
+    let visit = async || {
+        let ours = client.initiate().await.expect("connected");
+        let mut streams = vec![ours];
+        for _ in 0..9 {
+            streams.push(streams[0].clone_connection().expect("a stream"));
+        }
+        for stream in &streams {
+            stream.send("hello").await.expect("sent");
+        }
+        streams
+    };
+    // As a server does that turns somebody away: the streams have been reported, and nobody takes them.
+    let streams = visit().await;
+    let Some(Accepted::Group(group)) = listener.accept_any().await else { panic!("QUIC comes as groups") };
+    let first = group.accept().await.expect("a stream");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    group.close_session(7, b"full");
+    drop((group, first));
+    nothing_left(&b).await;
+    assert_eq!(b.stats().groups, 0);
+    drop(streams);
+    // And as one does that does not want groups at all.
+    let streams = visit().await;
+    let nobody = tokio::time::timeout(Duration::from_millis(300), listener.accept()).await;
+    assert!(nobody.is_err(), "there are only groups");
+    nothing_left(&b).await;
+    assert_eq!(b.stats().groups, 0);
+    drop(streams);
+    nothing_left(&a).await;
+}
+
+#[tokio::test]
 async fn an_attempt_that_is_given_up_at_any_step_leaves_nothing_on_either_side() {
     let (a, b) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
     let (client, _) = preconnections(&a);

@@ -160,3 +160,25 @@ fn a_race_tells_where_its_addresses_came_from_and_other_protocols_take_part() {
     assert!(fates.iter().any(|c| matches!(c.fate, Fate::Won)), "{fates:?}");
     town.play.end();
 }
+
+#[test]
+fn what_was_asked_on_another_network_is_answered_to_who_waits_and_not_kept() {
+    let mut town = town(9);
+    let first = open(&mut town, "printer.local");
+    let asked = questions(&mut town);
+    let moved: IpAddr = "192.0.2.77".parse().unwrap();
+    let moved = neater_base::net::InterfaceAddr { addr: moved, prefix: 24, temporary: false, deprecated: false };
+    town.play.world().add_address(town.client_iface, moved);
+    town.play.run_for(10 * MS);
+    let second = open(&mut town, "printer.local");
+    let again = questions(&mut town);
+    assert_eq!((asked.len(), again.len()), (1, 1), "another printer may be here");
+    answer(&mut town, asked[0].id, Ok(&both()), 10 * S);
+    assert!(town.play.run_until(S, |p| p.flow(first).is_ready()));
+    assert!(!town.play.flow(second).is_ready());
+    let third = open(&mut town, "printer.local");
+    assert!(questions(&mut town).is_empty(), "the second question is under way");
+    answer(&mut town, again[0].id, Ok(&both()), 10 * S);
+    assert!(town.play.run_until(S, |p| p.flow(second).is_ready() && p.flow(third).is_ready()));
+    town.play.end();
+}

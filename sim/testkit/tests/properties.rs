@@ -424,3 +424,95 @@ fn setting_a_selection_property_says_that_it_is_one() {
     assert!(error.contains("did you mean reliability?"), "{error}");
     town.play.end();
 }
+
+#[test]
+fn datagrams_without_a_checksum_go_where_they_can_and_with_one_where_they_must() {
+    let (v4, v6) = (server_v4(), server_v6());
+    for (stack, wanted) in
+        [(Stack::Udp, "avoid"), (Stack::QuicDatagram, "avoid"), (Stack::Dtls, "avoid"), (Stack::Udp, "prohibit")]
+    {
+        let ask = with(stack, &[("fullChecksumSend", wanted)]);
+        let mut town = Plan::new(30).build();
+        town.listen(&ask, 443, Manner::echo());
+        let only_v4 = wanted == "prohibit";
+        for (remote, works) in [(&v4, true), (&v6, !only_v4)] {
+            let c = town.open_to(&ask.clone().within(2 * S), core::slice::from_ref(remote), Manner::patient());
+            town.play.say(c, "x", message());
+            assert_eq!(town.play.run_until(5 * S, |p| p.flow(c).count == 1), works, "{stack} {wanted} {remote}");
+        }
+        town.play.end();
+    }
+}
+
+#[test]
+fn what_cannot_be_set_on_a_transport_is_not_said_to_be_set() {
+    for (stack, name, value) in [
+        (Stack::Tcp, "groupConnLimit", 2u64),
+        (Stack::Tls, "groupConnLimit", 2),
+        (Stack::Udp, "groupConnLimit", 2),
+        (Stack::Dtls, "groupConnLimit", 2),
+        (Stack::Udp, "maxRecvRate", 80_000),
+        (Stack::QuicDatagram, "maxRecvRate", 80_000),
+        (Stack::Dtls, "maxRecvRate", 80_000),
+    ] {
+        let mut town = Plan::new(31).build();
+        town.listen(&with(stack, &[]), 443, Manner::patient());
+        let c = town.open(&with(stack, &[]), Manner::patient());
+        assert!(town.play.run_until(S, |p| p.flow(c).is_ready()), "{stack}");
+        let engine = town.play.engine(c.node);
+        let before = engine.get_property(c.conn, name);
+        let error = engine.set_property(c.conn, name, &Value::from(value)).expect_err("no effect").to_string();
+        assert!(error.contains("no effect on this transport"), "{stack}: {error}");
+        assert_eq!(engine.get_property(c.conn, name), before, "{stack}: {name}");
+        engine.set_property(c.conn, name, &Value::from("Unlimited")).expect("as it is");
+        town.play.end();
+    }
+}
+
+#[test]
+fn a_group_conn_limit_that_is_set_later_holds_over_sctp_too() {
+    let mut properties = TransportProperties::new();
+    properties.require(P::PreserveMsgBoundaries).require(P::Multistreaming);
+    let ask = Ask::over(&[Stack::Sctp]).properties(properties);
+    let mut town = Plan::new(32).build();
+    let (c, s) = town.pair(&ask, Manner::patient(), Manner::patient());
+    let server = town.server;
+    town.play.engine(server).set_property(s.conn, "groupConnLimit", &Value::from(2u64)).unwrap();
+    let mut flows = vec![c];
+    for _ in 0..3 {
+        let conn = town.play.engine(c.node).clone_connection(c.conn, StreamDirection::Both).unwrap();
+        let flow = town.play.adopt(c.node, conn, Manner::patient());
+        town.play.say(flow, "x", message());
+        flows.push(flow);
+    }
+    town.play.run_for(2 * S);
+    assert_eq!(town.play.accepted(server).len(), 2, "two at a time");
+    town.play.engine(server).set_property(s.conn, "groupConnLimit", &Value::from(3u64)).unwrap();
+    town.play.run_for(2 * S);
+    assert_eq!(town.play.accepted(server).len(), 3, "one more");
+    town.play.end();
+}
+
+#[test]
+fn multipath_decides_whether_quic_goes_to_another_path() {
+    for (wanted, migrates) in [("Disabled", false), ("Passive", true), ("Active", true)] {
+        let quic = with(Stack::Quic, &[("multipath", wanted)]);
+        let mut town = Plan::new(33).build();
+        town.listen(&with(Stack::Quic, &[]), 443, Manner::echo());
+        let c = town.open(&quic, Manner::patient());
+        town.play.say(c, "before", message());
+        assert!(town.play.run_until(S, |p| p.flow(c).count == 6));
+        let (world, host) = (town.play.world().clone(), town.play.host(town.client));
+        let kind = neater_base::net::InterfaceKind::WiFi;
+        let wifi = world.add_interface(host, "wlan0", kind, &["203.0.113.9".parse().unwrap()]);
+        world.attach(wifi, neater_link::LinkConfig::delay(MS), neater_link::LinkConfig::delay(MS));
+        // Everything has been said and acknowledged.
+        town.play.run_for(5 * S);
+        let before = world.link_counters(town.v4.to).offered;
+        world.set_interface_up(town.client_iface, false);
+        town.play.run_for(S);
+        let probes = world.link_counters(town.v4.to).offered - before;
+        assert_eq!(probes > 0, migrates, "{wanted}: {probes} packets from the new address, unasked");
+        town.play.end();
+    }
+}

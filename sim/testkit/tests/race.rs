@@ -447,3 +447,53 @@ fn opportunistic_security_takes_a_trusted_peer_with_it_and_a_bare_one_without() 
     without.listen(&Ask::over(&[Stack::Tcp]), 443, Manner::echo());
     assert_eq!(connect(&mut without, &judged(false)).1, Stack::Tcp);
 }
+
+/// The server's place is taken by somebody who has another certificate, and nobody's tickets.
+fn take_its_place(town: &mut Town) {
+    use neater_testkit::security;
+    let (server, world) = (town.server, town.play.world().clone());
+    let config = neater_engine::EngineConfig::new([9; 32], security::crypto(9, 2));
+    // The sockets of a host are closed with the last that holds them: before there are others.
+    let nowhere = world.add_host("nowhere");
+    *town.play.engine(server) = neater_engine::Engine::new(world.net(nowhere), config.clone());
+    let host = town.play.host(server);
+    *town.play.engine(server) = neater_engine::Engine::new(world.net(host), config);
+    let mut security = security::server_security();
+    security.server_certificates = vec![security::stranger()];
+    town.listen(&Ask { security: Some(security), ..any() }, 443, Manner::echo());
+}
+
+#[test]
+fn a_peer_that_is_refused_when_it_comes_from_the_cache_gets_nothing_in_the_clear_either() {
+    for plan in [Plan::new(24), Plan::new(25).fault(Fault::UdpBlocked), Plan::new(26).delay(200 * MS)] {
+        let mut security = SecurityParameters::opportunistic();
+        let pinned = neater_tls::Pin::of(&neater_testkit::security::identity().chain[0]);
+        security.trust = neater_tls::Trust::Pinned(vec![pinned]);
+        let ask = Ask { security: Some(security), ..any() };
+        let mut town = plan.zone(format!("$TTL 3600\n{}", neater_testkit::town::default_zone())).build();
+        town.listen(&any(), 443, Manner::echo());
+        let (flow, stack, ..) = connect(&mut town, &ask);
+        assert!(stack.is_secure());
+        finish(&mut town, flow);
+        town.play.run_for(20 * S);
+        take_its_place(&mut town);
+        let before = town.play.accepted(town.server).len();
+        for hits in [1, 1] {
+            let flow = town.open_by_name(&ask, Manner::default());
+            town.play.say(flow, "secret", message());
+            let over = town.play.run_until(90 * S, |p| p.flow(flow).is_over());
+            let timeline = town.play.engine(flow.node).timeline(flow.conn);
+            let stack = town.play.engine(flow.node).stack(flow.conn);
+            assert!(over, "{stack:?} {:?} {timeline:?}", town.play.flow(flow));
+            assert_eq!(town.play.stats(town.client).cache_hits, hits, "what was refused is not what is tried first");
+            let error = town.play.flow(flow).establishment_error();
+            let error = error.unwrap_or_else(|| panic!("{:?} {timeline:?}", town.play.flow(flow).end()));
+            let bare = error.candidates.iter().filter(|c| c.stack == Stack::Tcp);
+            assert!(bare.clone().count() > 0, "{error}");
+            for c in bare {
+                assert!(matches!(c.fate, Fate::Failed(AttemptError::PeerRefused)), "{error}");
+            }
+            assert_eq!(town.play.accepted(town.server).len(), before, "{timeline:?}");
+        }
+    }
+}

@@ -1,7 +1,9 @@
 //! Names, cache, search list, hosts.
 
 use crate::world::*;
-use neater_dns::{Answer, Config, Hosts, MAX_LOOKUPS, Output, Question, RecordKind, ResolveError, Resolver};
+use neater_dns::{
+    Answer, Config, Hosts, MAX_LOOKUPS, MAX_QUERIES, Output, Question, RecordKind, ResolveError, Resolver,
+};
 use std::time::Duration;
 
 const ZONE: &str = "\
@@ -257,12 +259,73 @@ fn a_cancelled_lookup_says_nothing_more_and_frees_its_sockets() {
 
 #[test]
 fn the_number_of_lookups_is_bounded() {
-    let mut w = World::new(config(1), vec![dead()]);
-    let ids: Vec<_> = (0..=MAX_LOOKUPS).map(|i| w.lookup(&only_a(&format!("n{i}.test")))).collect();
-    assert_eq!(w.of(ids[MAX_LOOKUPS]), [(RecordKind::A, Answer::Failed(ResolveError::TooMany))]);
-    assert!(w.of(ids[MAX_LOOKUPS - 1]).is_empty());
+    let mut w = World::new(config(1), vec![slow(ZONE, ms(100))]);
+    w.resolve(&only_a("v4.test"));
+    let now = w.now;
+    // All want the same, so that there is one question.
+    for _ in 0..MAX_LOOKUPS {
+        w.resolver.lookup(now, &only_a("h.test"));
+    }
+    let one_more = w.lookup(&only_a("h.test"));
+    assert_eq!(w.of(one_more), [(RecordKind::A, Answer::Failed(ResolveError::TooMany))]);
+    let known = w.lookup(&only_a("v4.test"));
+    assert_eq!(text(&w.of(known)[0].1), ["10.0.0.4"], "what is known is told");
     w.run();
-    assert_eq!(w.done.len(), MAX_LOOKUPS + 1);
+    assert_eq!(w.asked.len(), 2);
+    assert_eq!(w.done.len(), MAX_LOOKUPS + 3);
+}
+
+#[test]
+fn more_questions_than_may_be_asked_at_once_wait_for_their_turn() {
+    let n = 3 * MAX_QUERIES;
+    let zone: String = (0..n).map(|i| format!("n{i}.test A 10.1.{}.{}\n", i / 250, i % 250)).collect();
+    let mut w = World::new(config(1), vec![slow(&zone, ms(20))]);
+    let ids: Vec<_> = (0..n).map(|i| w.lookup(&only_a(&format!("n{i}.test")))).collect();
+    assert_eq!(w.asked.len(), MAX_QUERIES, "so many at once");
+    w.run();
+    assert_eq!(w.asked.len(), n);
+    for (i, id) in ids.iter().enumerate() {
+        assert_eq!(text(&w.of(*id)[0].1), [format!("10.1.{}.{}", i / 250, i % 250)]);
+    }
+}
+
+#[test]
+fn an_abandoned_lookup_still_teaches_and_gives_its_place_to_who_needs_it() {
+    let mut w = World::new(config(1), vec![slow(ZONE, ms(20))]);
+    let gone = w.lookup(&only_a("h.test"));
+    w.resolver.abandon(gone);
+    w.run();
+    assert_eq!((w.of(gone), w.done.len()), (vec![], 0), "nobody is told");
+    w.resolve(&only_a("h.test"));
+    assert_eq!(w.asked.len(), 1, "the answer is known");
+    // Nobody waits for these, nor will anybody answer them.
+    let mut w = World::new(config(1), vec![dead()]);
+    let idle: Vec<_> = (0..MAX_QUERIES).map(|i| w.lookup(&only_a(&format!("n{i}.test")))).collect();
+    let waits = w.lookup(&only_a("h.test"));
+    assert_eq!((w.asked.len(), w.resolver.has_turns()), (MAX_QUERIES, false));
+    w.resolver.abandon(idle[7]);
+    assert!(w.resolver.has_turns());
+    w.resolver.cancel(idle[8]);
+    w.lookup(&only_a("other.test"));
+    assert_eq!(w.asked.len(), MAX_QUERIES + 2);
+    w.run();
+    assert_eq!(w.of(waits).len(), 1);
+    assert_eq!(w.done.len(), MAX_QUERIES);
+}
+
+#[test]
+fn another_network_has_other_answers_even_from_the_same_server() {
+    let mut w = World::new(config(1), vec![slow(ZONE, ms(100))]);
+    w.resolve(&only_a("v4.test"));
+    let running = w.lookup(&only_a("h.test"));
+    let now = w.now;
+    w.resolver.network_changed(now);
+    let after = w.lookup(&only_a("h.test"));
+    w.run();
+    assert_eq!(w.asked.len(), 3, "one for each: what was asked elsewhere is not shared");
+    assert_eq!((w.of(running).len(), w.of(after).len()), (1, 1), "and goes on");
+    w.resolve(&only_a("v4.test"));
+    assert_eq!(w.asked.len(), 4, "nor is what was learnt");
 }
 
 #[test]

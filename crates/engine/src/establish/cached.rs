@@ -6,6 +6,7 @@ use crate::channel::Behind;
 use crate::conn::{ConnectionState, Io};
 use crate::engine::Timer;
 use crate::event::{AttemptError, Step};
+use crate::request::Compiled;
 use crate::{Engine, Stack};
 use bytes::Bytes;
 use neater_base::Key;
@@ -14,13 +15,14 @@ use neater_race::{MAX_ATTEMPT_DELAY, Outcome};
 
 /// How long the cached outcome is tried alone, in nanoseconds: as long as between two attempts, and not less than its peer needs
 /// to answer as quickly as last time, with a quarter of that for the vagaries of queues. Without that, every connect over a path
-/// that is longer than the delay between attempts would race again, and wait for a better candidate that is silent.
+/// that is longer than the delay between attempts would race again, and wait for a better candidate that is silent. Never longer
+/// than establishment may take in all.
 #[inline]
-pub(super) fn patience(outcome: &Outcome, attempt_delay: u64) -> u64 {
+pub(super) fn patience(outcome: &Outcome, request: &Compiled) -> u64 {
     const MOST: u64 = MAX_ATTEMPT_DELAY.as_nanos() as u64 * 4 / 5;
     // In nanoseconds from the beginning: each flow pays for this.
     let rtt = outcome.rtt.map_or(0, |rtt| rtt.as_nanos() as u64).min(MOST);
-    attempt_delay.max(rtt + rtt / 4)
+    request.attempt_delay.max(rtt + rtt / 4).min(request.most_patience)
 }
 
 impl<N: Net> Engine<N> {
@@ -47,7 +49,7 @@ impl<N: Net> Engine<N> {
                         What::Sctp(sctp) => Io::SctpPending { sctp },
                         What::Dtls(dtls) => Io::Dtls { dtls },
                     };
-                    let at = self.now.after_nanos(patience(outcome, c.request.attempt_delay));
+                    let at = self.now.after_nanos(patience(outcome, &c.request));
                     self.timers.push(at, Timer::Cached(conn));
                 }
                 true
@@ -69,7 +71,11 @@ impl<N: Net> Engine<N> {
             Io::Channel(k) => What::Channel(k),
             Io::StreamPending { quic } => What::Quic(quic),
             Io::SctpPending { sctp } => What::Sctp(sctp),
-            _ => return,
+            Io::Dtls { dtls } => What::Dtls(dtls),
+            other => {
+                c.io = other;
+                return;
+            }
         };
         let direct = self.describe(what).map(|(stack, addr)| Attempt { candidate: None, what, stack, addr });
         self.begin_race(conn, &[], None, direct);

@@ -45,7 +45,7 @@ impl<N: Net> Engine<N> {
                 self.release_attempt(attempt.what, true);
             }
             for id in &est.lookups {
-                self.names.forget(*id);
+                self.forget_lookup(*id);
             }
             let report = self.outcomes_of(&est, conn);
             if let Some(c) = self.conns.get_mut(conn) {
@@ -55,7 +55,6 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.stack = Some(stack);
         c.since = now;
-        let cache_key = c.cache_key();
         let establishment = c.since - c.began;
         match what {
             What::Channel(k) => {
@@ -73,6 +72,7 @@ impl<N: Net> Engine<N> {
             What::Dtls(k) => self.dtls_won(conn, k),
         }
         // An outcome that was used is no news: it is tried anew when its lifetime ends.
+        let cache_key = self.conns.get(conn).and_then(|c| self.lesson_key(c));
         if let Some(key) = cache_key.filter(|_| raced) {
             let rtt = lessons.answered_after.unwrap_or(establishment);
             let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(rtt));
@@ -151,7 +151,7 @@ impl<N: Net> Engine<N> {
             self.release_attempt(attempt.what, true);
         }
         for id in &est.lookups {
-            self.names.forget(*id);
+            self.forget_lookup(*id);
         }
         let candidates = self.outcomes_of(&est, conn);
         let resolution: Vec<String> = est
@@ -222,7 +222,7 @@ impl<N: Net> Engine<N> {
             self.release_attempt(attempt.what, true);
         }
         for id in &est.lookups {
-            self.names.forget(*id);
+            self.forget_lookup(*id);
         }
     }
 }

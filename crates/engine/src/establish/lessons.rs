@@ -5,6 +5,7 @@
 //! (descriptors, buffers, ports) counts against nobody. *Not responsible for* how long that is remembered, nor for what a
 //! race makes of it (`neater-race`).
 
+use super::refusal::{ended_by_refusal, is_refusal};
 use super::{Attempt, Establishing, What};
 use crate::conn::{Conn, Io};
 use crate::engine::Timer;
@@ -97,8 +98,12 @@ fn of_the_path(e: &NetError) -> bool {
     )
 }
 
-/// What is wrong with an attempt that ended with this error; `None`: nothing that is the candidate's fault.
+/// What is wrong with an attempt that ended with this error; `None`: nothing that is the candidate's fault, or nothing that may be
+/// made a lesson of (see [`super::refusal`]).
 fn cause_of(error: &AttemptError, answered: bool) -> Option<BadCause> {
+    if is_refusal(error) {
+        return None;
+    }
     let timed_out = matches!(error, AttemptError::TimedOut)
         || matches!(error, AttemptError::Net(e) if e.kind == ErrorKind::TimedOut);
     match (timed_out, answered) {
@@ -120,7 +125,7 @@ fn lesson(stack: Stack, addr: SocketAddr, cause: BadCause, winner: Option<(Stack
 
 impl<N: Net> Engine<N> {
     /// Where outcomes of this connection are remembered, if the host is still where it was when it was initiated.
-    fn lesson_key(&self, c: &Conn) -> Option<CacheKey> {
+    pub(super) fn lesson_key(&self, c: &Conn) -> Option<CacheKey> {
         c.cache_key().filter(|_| c.network == self.network)
     }
 
@@ -141,8 +146,11 @@ impl<N: Net> Engine<N> {
     /// The cached outcome, tried again, has failed.
     pub(super) fn note_cached_failure(&mut self, conn: Key, error: &AttemptError) {
         let Some(key) = self.conns.get(conn).and_then(|c| self.lesson_key(c)) else { return };
-        if let Some(cause) = cause_of(error, false) {
-            self.outcomes.record_failure(self.now, key, cause);
+        match cause_of(error, false) {
+            Some(cause) => self.outcomes.record_failure(self.now, key, cause),
+            // Nobody is blamed, and nobody goes there first any more.
+            None if is_refusal(error) => self.outcomes.expire_by(&key, self.now),
+            None => {}
         }
     }
 
@@ -300,6 +308,9 @@ impl<N: Net> Engine<N> {
     pub(crate) fn note_early_death(&mut self, conn: Key, error: &ConnectionError) {
         let Some(c) = self.conns.get(conn) else { return };
         let Some((key, stack)) = self.lesson_key(c).zip(c.stack) else { return };
+        if ended_by_refusal(error) {
+            return;
+        }
         let patience = match error {
             ConnectionError::Quic(QuicError::TimedOut) => {
                 let idle = c.request.quic.as_ref().and_then(|q| q.tuning.idle_timeout);
@@ -351,6 +362,21 @@ mod tests {
         assert_eq!(cause_of(&net(K::ConnectionRefused), false), Some(BadCause::Failed));
         assert_eq!(cause_of(&net(K::TimedOut), false), Some(BadCause::Silent));
         assert_eq!(cause_of(&AttemptError::TimedOut, true), Some(BadCause::Stalled));
+    }
+
+    #[test]
+    fn who_is_not_the_one_that_was_meant_is_no_lesson() {
+        use neater_tls::TlsError;
+        let quic = |alert| QuicError::Tls { alert: Some(alert), reason: String::new() };
+        for refusal in [TlsError::NotPinned, TlsError::RefusedByApplication, TlsError::UnknownIssuer] {
+            assert_eq!(cause_of(&AttemptError::Tls(refusal), true), None, "stacks without security would go first");
+        }
+        assert_eq!(cause_of(&AttemptError::Quic(quic(46)), true), None);
+        assert_eq!(cause_of(&AttemptError::Tls(TlsError::Decrypt), true), Some(BadCause::Failed));
+        assert_eq!(cause_of(&AttemptError::Quic(quic(40)), true), Some(BadCause::Failed));
+        assert!(
+            ended_by_refusal(&ConnectionError::Quic(quic(42))) && !ended_by_refusal(&ConnectionError::Quic(quic(80)))
+        );
     }
 
     #[test]

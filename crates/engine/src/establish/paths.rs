@@ -7,7 +7,7 @@ use crate::{Engine, LocalEndpoint, RemoteEndpoint};
 use neater_base::Key;
 use neater_base::net::Net;
 use neater_race::{Family, PathId, PathSpec};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A link-local address with the interface it is reached by, as the system writes it on what comes from there (RFC 4007
 /// section 6): a socket that hears many peers has to know its own by that.
@@ -22,11 +22,18 @@ pub(crate) fn with_scope(addr: SocketAddr, interface: Option<u32>) -> SocketAddr
 }
 
 impl<N: Net> Engine<N> {
-    /// Whether the system knows a way to `addr`, as far as can be said before something is sent. Link-local addresses are
-    /// reached by their interface, whatever the routes.
+    /// Whether the system knows a way to `addr`, as far as can be said before something is sent.
     pub(crate) fn may_have_route(&mut self, addr: SocketAddr) -> bool {
-        let local = matches!(addr, SocketAddr::V6(a) if a.ip().is_unicast_link_local());
-        local || self.net.source_for(addr.ip()).is_some()
+        self.route_to(addr).is_some()
+    }
+
+    /// The address that a packet to `addr` would come from, if that can be said; `None`: the system knows no way there. Link-local
+    /// addresses are reached by their interface, whatever the routes.
+    pub(crate) fn route_to(&mut self, addr: SocketAddr) -> Option<Option<IpAddr>> {
+        match addr {
+            SocketAddr::V6(a) if a.ip().is_unicast_link_local() => Some(None),
+            _ => self.net.source_for(addr.ip()).map(Some),
+        }
     }
 
     /// The paths of a race: local endpoints, then interfaces, then remote endpoints.

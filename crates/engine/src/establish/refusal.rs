@@ -3,10 +3,11 @@
 //! Opportunistic security takes what there is: a peer without TLS is talked to in the clear. A peer that speaks TLS and is
 //! then found not to be the one that was meant (it has another certificate than those pinned, the application's trust
 //! verification says no) is another case: RFC 9622 section 6.3.8 makes that the end of an attempt, and the attempts at the
-//! same endpoint without security would only hide it. So they are not started, and those that run are withdrawn.
+//! same endpoint without security would only hide it. So they are not started, and those that run are withdrawn. Nor is it a
+//! lesson for later races: whoever stands between could have stacks without security tried before the others by it.
 
 use super::What;
-use crate::event::AttemptError;
+use crate::event::{AttemptError, ConnectionError};
 use crate::{Engine, Stack};
 use neater_base::Key;
 use neater_base::net::Net;
@@ -18,7 +19,7 @@ use neater_tls::Blame;
 const REFUSALS: [u8; 7] = [42, 43, 44, 45, 46, 48, 49];
 
 /// Whether an attempt ended because the peer is not who it should be.
-fn is_refusal(error: &AttemptError) -> bool {
+pub(super) fn is_refusal(error: &AttemptError) -> bool {
     match error {
         AttemptError::Tls(e) => e.blame() == Blame::PeerCertificate,
         AttemptError::Quic(QuicError::Tls { alert: Some(alert), .. }) => REFUSALS.contains(alert),
@@ -26,10 +27,20 @@ fn is_refusal(error: &AttemptError) -> bool {
     }
 }
 
+/// Whether a connection ended because one side would not talk to the other: a server says what it thinks of its client's certificate
+/// when the client's handshake is over (RFC 8446 section 4.4.2.4).
+pub(super) fn ended_by_refusal(error: &ConnectionError) -> bool {
+    match error {
+        ConnectionError::Tls(e) => matches!(e.blame(), Blame::PeerCertificate | Blame::RefusedByPeer),
+        ConnectionError::Quic(QuicError::Tls { alert: Some(alert), .. }) => REFUSALS.contains(alert),
+        _ => false,
+    }
+}
+
 impl<N: Net> Engine<N> {
     /// Whether this stack may be tried for a connection, as far as earlier attempts have taught.
     pub(super) fn may_try(&self, conn: Key, stack: Stack) -> Result<(), AttemptError> {
-        let refused = self.conns.get(conn).and_then(|c| c.est.as_ref()).is_some_and(|e| e.refused);
+        let refused = self.conns.get(conn).and_then(|c| c.ext.as_ref()).is_some_and(|e| e.refused);
         if refused && !stack.is_secure() { Err(AttemptError::PeerRefused) } else { Ok(()) }
     }
 
@@ -38,8 +49,10 @@ impl<N: Net> Engine<N> {
         if !is_refusal(error) {
             return;
         }
-        let Some(est) = self.conns.get_mut(conn).and_then(|c| c.est.as_mut()) else { return };
-        est.refused = true;
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        // It holds for the race that begins when the cached outcome is refused, too.
+        c.ext().refused = true;
+        let Some(est) = &c.est else { return };
         let bare: Vec<(Option<CandidateId>, What)> =
             est.attempts.iter().filter(|a| !a.stack.is_secure()).map(|a| (a.candidate, a.what)).collect();
         for (candidate, what) in bare {

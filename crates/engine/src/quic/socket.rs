@@ -222,6 +222,12 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// A client's handshake is not wanted any more.
+    pub(crate) fn quic_refuse(&mut self, key: Key) {
+        self.stats.refused += 1;
+        self.quic_close(key, NO_ERROR);
+    }
+
     /// Whether another incoming handshake may begin on this socket, `from` there: if there is no room, another one may have
     /// to make it (see [`crate::backlog`]).
     fn has_room_to_shake(&mut self, socket: Key, from: IpAddr) -> bool {
@@ -235,9 +241,8 @@ impl<N: Net> Engine<N> {
             return true;
         }
         let Some(victim) = who_makes_room(all(), Some(from), self.now) else { return false };
-        self.stats.refused += 1;
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
-        self.quic_close(victim, NO_ERROR);
+        self.quic_refuse(victim);
         true
     }
 }

@@ -1,0 +1,113 @@
+//! Establishment on a host whose network changes under it.
+//!
+//! An attempt from an address that the host does not have any more cannot succeed, and nobody says so: the system sends the
+//! same packets for minutes. So the race begins anew from what the host has now. An attempt from an address that is still there
+//! goes on: another interface that comes up is no reason to begin again what takes a long time.
+
+use super::What;
+use crate::Engine;
+use crate::conn::{ConnectionState, Io};
+use crate::event::Step;
+use neater_base::Key;
+use neater_base::net::Net;
+use std::net::IpAddr;
+
+impl<N: Net> Engine<N> {
+    /// Begins the races anew that cannot be won as they are: with attempts from addresses that are gone, or with nothing but
+    /// questions to name servers of another network. `moved`: it is the addresses that have changed, and not the name servers.
+    pub(crate) fn race_anew(&mut self, moved: bool) {
+        // Without any way out every attempt would fail at once. There may soon be another one, or the old one again.
+        let leads_out = |i: &neater_base::net::Interface| i.up && (i.default_v4 || i.default_v6) && !i.addrs.is_empty();
+        if !self.net.interfaces().iter().any(leads_out) {
+            return;
+        }
+        for conn in self.conns.keys() {
+            if self.is_in_vain(conn, moved) {
+                self.begin_anew(conn);
+            }
+        }
+    }
+
+    /// The attempt of a connection that tries the cached outcome alone.
+    fn cached_attempt(&self, conn: Key) -> Option<What> {
+        let ours = |attempt: Option<Key>| attempt == Some(conn);
+        match self.conns.get(conn)?.io {
+            Io::Channel(k) => self.channels.get(k).filter(|c| ours(c.behind.attempt())).map(|_| What::Channel(k)),
+            Io::StreamPending { quic } => {
+                self.quics.get(quic).filter(|q| ours(q.attempt.map(|a| a.0))).map(|_| What::Quic(quic))
+            }
+            Io::SctpPending { sctp } => {
+                self.sctps.get(sctp).filter(|a| ours(a.attempt.map(|a| a.0))).map(|_| What::Sctp(sctp))
+            }
+            Io::Dtls { dtls } => self.dtlses.get(dtls).filter(|d| ours(d.attempt())).map(|_| What::Dtls(dtls)),
+            _ => None,
+        }
+    }
+
+    fn is_in_vain(&self, conn: Key, moved: bool) -> bool {
+        let Some(c) = self.conns.get(conn).filter(|c| c.state == ConnectionState::Establishing) else { return false };
+        match &c.est {
+            None => moved && self.cached_attempt(conn).is_some_and(|what| self.is_from_nowhere(what)),
+            Some(est) if est.attempts.is_empty() => {
+                (!moved || Some(est.network) != self.network) && self.is_looking_up(&est.lookups)
+            }
+            Some(est) => moved && est.attempts.iter().any(|a| self.is_from_nowhere(a.what)),
+        }
+    }
+
+    /// Whether an attempt comes from an address that this host does not have any more.
+    fn is_from_nowhere(&self, what: What) -> bool {
+        self.source_of(what).is_some_and(|from| {
+            let has = |i: &neater_base::net::Interface| i.up && i.addrs.iter().any(|a| a.addr == from);
+            !from.is_loopback() && !self.net.interfaces().iter().any(has)
+        })
+    }
+
+    /// From which address an attempt is made, if that is known.
+    fn source_of(&self, what: What) -> Option<IpAddr> {
+        let from = match what {
+            What::Channel(k) => self.net.local_addr(self.channels.get(k)?.sock).ok()?.ip(),
+            What::Dtls(k) => {
+                let channel = self.dtlses.get(k)?.channel();
+                self.net.local_addr(self.channels.get(channel)?.sock).ok()?.ip()
+            }
+            What::Quic(k) => self.quics.get(k)?.local?,
+            What::Sctp(k) => self.sctp_addrs(k)?.1.ip(),
+        };
+        Some(from).filter(|ip| !ip.is_unspecified())
+    }
+
+    /// Gives up all that a connection has tried, and begins again.
+    fn begin_anew(&mut self, conn: Key) {
+        tracing::debug!(target: "neater::race", connection = ?conn, "the network has changed: the race begins anew");
+        if let Some(what) = self.cached_attempt(conn) {
+            if let Some(c) = self.conns.get_mut(conn) {
+                c.io = Io::None;
+            }
+            self.give_up(conn, what);
+        }
+        if let Some(est) = self.conns.get_mut(conn).and_then(|c| c.est.take()) {
+            for attempt in &est.attempts {
+                self.give_up(conn, attempt.what);
+            }
+            for id in &est.lookups {
+                self.forget_lookup(*id);
+            }
+        }
+        let network = self.network();
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.network.is_some() {
+            c.network = Some(network);
+        }
+        let locals = c.ext.as_ref().map(|e| e.locals.clone()).unwrap_or_default();
+        self.begin_race(conn, &locals, None, None);
+    }
+
+    fn give_up(&mut self, conn: Key, what: What) {
+        let described = self.describe(what);
+        self.release_attempt(what, true);
+        if let Some((stack, addr)) = described {
+            self.step(conn, Step::Withdrawn { stack, addr });
+        }
+    }
+}

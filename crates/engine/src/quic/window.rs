@@ -1,0 +1,81 @@
+//! How much a QUIC connection keeps of what it has sent, until its peer has it.
+//!
+//! The window follows the path: twice what the congestion controller allows in flight, from [`Tuning::SEND_WINDOW_MIN`] to
+//! [`Tuning::SEND_WINDOW_MAX`]. What all windows have grown together, with what waits in queues, stays within
+//! [`crate::Limits::engine_bytes`]: peers that take a lot and then acknowledge nothing cannot make a process keep 64 MB for
+//! each of them. Connections that have nothing to keep give back what they do not need, when others need it.
+
+use crate::Engine;
+use core::time::Duration;
+use neater_base::Key;
+use neater_base::net::Net;
+use neater_quic::{ConnectionApi, Tuning};
+
+/// How long after all connections were looked at for what they do not need, it is worth looking again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+impl<N: Net> Engine<N> {
+    /// Lets the window of a connection follow the path.
+    pub(super) fn quic_tune(&mut self, key: Key) {
+        let Some(q) = self.quics.get(key) else { return };
+        let want = (2 * q.conn.stats().congestion_window).clamp(Tuning::SEND_WINDOW_MIN, Tuning::SEND_WINDOW_MAX);
+        let (window, step) = (q.window, q.window / 4);
+        if want <= window + step {
+            return;
+        }
+        let mut room = self.room_for_windows();
+        if room < want - window && self.now >= self.windows.look_at {
+            self.windows.look_at = self.now + LOOK_AGAIN;
+            self.take_back_windows(key);
+            room = self.room_for_windows();
+        }
+        // Not for every byte that becomes free.
+        let grown = want.min(window + room);
+        if grown > window + step {
+            self.set_window(key, grown);
+        }
+    }
+
+    /// By how much windows may grow now.
+    fn room_for_windows(&self) -> u64 {
+        (self.limits.engine_bytes as u64).saturating_sub(self.queued as u64 + self.windows.grown)
+    }
+
+    /// Makes the windows small again of connections that have nothing to keep, but for that of one.
+    fn take_back_windows(&mut self, but: Key) {
+        for key in self.quics.keys() {
+            // What one stream says of this holds for the connection.
+            if let Some(q) = self.quics.get_mut(key)
+                && key != but
+                && q.window > Tuning::SEND_WINDOW_MIN
+                && !q.streams.keys().any(|s| q.conn.has_unacknowledged(*s))
+            {
+                self.set_window(key, Tuning::SEND_WINDOW_MIN);
+            }
+        }
+    }
+
+    /// A connection is over.
+    pub(super) fn quic_give_back(&mut self, key: Key) {
+        self.set_window(key, Tuning::SEND_WINDOW_MIN);
+    }
+
+    fn set_window(&mut self, key: Key, window: u64) {
+        if let Some(q) = self.quics.get_mut(key)
+            && q.window != window
+        {
+            self.windows.grown = self.windows.grown + window - q.window;
+            q.window = window;
+            q.conn.set_send_window(window);
+        }
+    }
+}
+
+/// What the windows of an engine's QUIC connections have grown.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    /// Beyond [`Tuning::SEND_WINDOW_MIN`] each, in bytes.
+    grown: u64,
+    /// When all may be looked at again.
+    look_at: neater_base::Instant,
+}

@@ -1,0 +1,167 @@
+//! A host whose network changes while a connection is being established.
+
+use neater_base::net::{InterfaceAddr, InterfaceKind, NameConfig};
+use neater_engine::{Reason, SendOptions, Stack, Step};
+use neater_link::LinkConfig;
+use neater_netsim::IfaceId;
+use neater_testkit::town::{NAME_SERVER, SERVER_NAME, SERVER_V4};
+use neater_testkit::{Ask, FlowId, Manner, Plan, Temper, Town};
+use std::time::Duration;
+
+const S: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
+
+fn message() -> SendOptions {
+    SendOptions::default()
+}
+
+fn town(plan: Plan, ask: &Ask) -> Town {
+    let mut town = plan.build();
+    town.listen(ask, 443, Manner::echo());
+    town
+}
+
+/// Another network of the client's, of both families.
+fn wifi(town: &Town) -> IfaceId {
+    let world = town.play.world();
+    let addrs = ["203.0.113.9", "2001:db8:9::9"].map(|a| a.parse().unwrap());
+    let iface = world.add_interface(town.play.host(town.client), "wlan0", InterfaceKind::WiFi, &addrs);
+    world.attach(iface, LinkConfig::delay(MS), LinkConfig::delay(MS));
+    iface
+}
+
+/// Leaves the cable, and some time later there is another network.
+fn move_over(town: &mut Town, gap: Duration) {
+    town.play.world().set_interface_up(town.client_iface, false);
+    town.play.run_for(gap);
+    wifi(town);
+}
+
+fn began(town: &mut Town, flow: FlowId, stack: Stack) -> usize {
+    let steps = town.play.engine(flow.node).timeline(flow.conn);
+    steps.iter().filter(|t| matches!(t.step, Step::Started { stack: s, .. } if s == stack)).count()
+}
+
+#[test]
+fn an_attempt_from_an_address_that_is_gone_is_made_anew_from_where_the_host_is_now() {
+    for stack in [Stack::Tcp, Stack::Tls, Stack::Quic, Stack::Dtls] {
+        // Who sends again while there is no way at all is told so, which is the end of an attempt over UDP.
+        let wait = if stack.over_udp() { 5 * MS } else { 2 * S };
+        for gap in [Duration::ZERO, wait] {
+            let ask = Ask::over(&[stack]);
+            let mut town = town(Plan::new(1).delay(100 * MS), &ask);
+            let flow = town.open(&ask, Manner::patient());
+            town.play.say(flow, "hello", message());
+            town.play.run_for(50 * MS);
+            move_over(&mut town, gap);
+            let ready = town.play.run_until(2 * S, |p| p.flow(flow).count == 5);
+            assert!(ready, "{stack}, {gap:?}: {:?}", town.play.flow(flow).end());
+            town.play.end();
+        }
+    }
+}
+
+#[test]
+fn the_cached_outcome_is_no_better_from_an_address_that_is_gone() {
+    for stack in [Stack::Tcp, Stack::Quic, Stack::Dtls] {
+        let ask = Ask::over(&[stack]);
+        let mut town = town(Plan::new(2).delay(100 * MS), &ask);
+        let first = town.open(&ask, Manner::patient());
+        town.play.say(first, "hello", message());
+        assert!(town.play.run_until(5 * S, |p| p.flow(first).count == 5));
+        town.play.close(first);
+        town.play.run_for(S);
+        let flow = town.open(&ask, Manner::patient());
+        town.play.say(flow, "hello", message());
+        assert_eq!(town.play.stats(town.client).cache_hits, 1, "{stack}");
+        town.play.run_for(50 * MS);
+        move_over(&mut town, 10 * MS);
+        let ready = town.play.run_until(2 * S, |p| p.flow(flow).count == 5);
+        assert!(ready, "{stack}: {:?}", town.play.flow(flow).end());
+        // What was found out here is of this network.
+        let hits = town.play.stats(town.client).cache_hits;
+        let again = town.open(&ask, Manner::patient());
+        assert!(town.play.run_until(5 * S, |p| p.flow(again).is_ready()));
+        assert_eq!(town.play.stats(town.client).cache_hits, hits + 1, "{stack}");
+        town.play.end();
+    }
+}
+
+#[test]
+fn an_attempt_is_not_begun_again_for_another_network_that_comes() {
+    for stack in [Stack::Tls, Stack::Quic] {
+        let ask = Ask::over(&[stack]);
+        let mut town = town(Plan::new(3).delay(200 * MS), &ask);
+        let flow = town.open(&ask, Manner::patient());
+        for n in 0..5 {
+            town.play.run_for(30 * MS);
+            let iface = wifi(&town);
+            town.play.run_for(10 * MS);
+            town.play.world().set_interface_up(iface, n == 4);
+        }
+        assert!(town.play.run_until(5 * S, |p| p.flow(flow).is_ready()));
+        let trips = if stack == Stack::Tls { 2 } else { 1 };
+        assert_eq!(town.play.flow(flow).establishment(), Some(400 * MS * trips), "{stack}");
+        assert_eq!(began(&mut town, flow, stack), 1, "{stack}");
+        // It was found out while the network changed: nobody relies on it.
+        town.open(&ask, Manner::patient());
+        assert_eq!(town.play.stats(town.client).cache_hits, 0, "{stack}");
+        town.play.end();
+    }
+}
+
+#[test]
+fn names_are_asked_for_anew_where_the_host_is_now() {
+    let ask = Ask::over(&[Stack::Tls]);
+    // The name server of the old network does not answer.
+    let mut town = town(Plan::new(4).temper(Temper { delay: 60 * S, ..Temper::default() }), &ask);
+    let flow = town.open_by_name(&ask, Manner::patient());
+    town.play.run_for(300 * MS);
+    move_over(&mut town, 10 * MS);
+    town.play.run_for(10 * MS);
+    // Whoever tells of the new network's name server does so a little later.
+    let (world, names) = (town.play.world().clone(), "203.0.113.77");
+    let host = world.add_host("other names");
+    let iface = world.add_interface(host, "eth0", InterfaceKind::Wired, &[names.parse().unwrap()]);
+    world.attach(iface, LinkConfig::delay(MS), LinkConfig::delay(MS));
+    let zone = neater_dns::Zone::parse(&format!("{SERVER_NAME} A {SERVER_V4}\n")).unwrap();
+    let other = neater_testkit::NameServer::install(&world, host, zone, Temper::default());
+    let resolv_conf = format!("nameserver {names}\n").into_bytes();
+    world.set_name_config(town.play.host(town.client), NameConfig { resolv_conf, hosts: Vec::new() });
+    assert!(town.play.run_until(S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
+    assert!(other.questions() > 0);
+    town.play.end();
+}
+
+#[test]
+fn what_a_name_means_is_of_its_network_even_if_the_name_server_is_called_the_same() {
+    let ask = Ask::over(&[Stack::Tls]);
+    let mut town = town(Plan::new(5), &ask);
+    let flow = town.open_by_name(&ask, Manner::patient());
+    assert!(town.play.run_until(S, |p| p.flow(flow).is_ready()));
+    let questions = town.names.questions();
+    let again = town.open_by_name(&ask, Manner::patient());
+    assert!(town.play.run_until(S, |p| p.flow(again).is_ready()));
+    assert_eq!(town.names.questions(), questions, "known");
+    let moved = InterfaceAddr { addr: "192.0.2.77".parse().unwrap(), prefix: 24, temporary: false, deprecated: false };
+    town.play.world().add_address(town.client_iface, moved);
+    town.play.run_for(10 * MS);
+    let elsewhere = town.open_by_name(&ask, Manner::patient());
+    assert!(town.play.run_until(S, |p| p.flow(elsewhere).is_ready()));
+    assert!(town.names.questions() > questions, "{NAME_SERVER} may know other names here");
+    town.play.end();
+}
+
+#[test]
+fn the_time_allowed_is_counted_from_the_beginning() {
+    let ask = Ask::over(&[Stack::Tls]);
+    let mut town = Plan::new(6).fault(neater_testkit::Fault::BlackHole).build();
+    let flow = town.open(&ask.within(S), Manner::patient());
+    town.play.run_for(600 * MS);
+    move_over(&mut town, 10 * MS);
+    assert!(town.play.run_until(S, |p| p.flow(flow).is_over()));
+    let error = town.play.flow(flow).establishment_error().expect("nobody answers");
+    assert_eq!(error.reason, Reason::Timeout, "{error}");
+    assert_eq!(town.play.flow(flow).over.as_ref().unwrap().0 - town.play.flow(flow).opened_at, S);
+    town.play.end();
+}
