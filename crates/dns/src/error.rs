@@ -27,6 +27,8 @@ pub enum ResolveError {
     Loop,
     /// Too many lookups or questions are under way.
     TooMany,
+    /// The program, or the system's resolver, was asked in place of name servers and has failed.
+    Elsewhere,
 }
 
 impl fmt::Display for ResolveError {
@@ -45,6 +47,9 @@ impl fmt::Display for ResolveError {
             Self::InvalidName(why) => write!(f, "not a valid name: {why}"),
             Self::Unreachable(e) => write!(f, "the name servers cannot be reached ({e}): check the network"),
             Self::Loop => f.write_str("the name's aliases form a loop or too long a chain: its owner must repair it"),
+            Self::Elsewhere => f.write_str(
+                "the resolver of the program or of the system has failed: look at what it says, and try again later",
+            ),
             Self::TooMany => f.write_str("too many lookups at once: wait for some to end and try again"),
         }
     }
@@ -70,6 +75,7 @@ mod tests {
             ResolveError::Unreachable(ErrorKind::NetworkUnreachable.into()),
             ResolveError::Loop,
             ResolveError::TooMany,
+            ResolveError::Elsewhere,
         ];
         for e in all {
             assert!(e.to_string().contains(": "), "{e}");

@@ -52,6 +52,7 @@ mod resolv_conf;
 mod resolver;
 mod server;
 mod svcb;
+mod told;
 mod wire;
 
 pub use api::{Answer, CachedAddresses, Input, LookupId, Output, Question, RecordKind, TransportId};

@@ -50,7 +50,7 @@ pub struct Resolver {
     config: Arc<Config>,
     hosts: Hosts,
     rng: Rng,
-    cache: Cache,
+    pub(crate) cache: Cache,
     health: Health,
     lookups: BTreeMap<LookupId, Lookup>,
     next_lookup: u32,
@@ -180,7 +180,7 @@ impl Resolver {
     }
 
     /// What this host alone decides about a lower-case name without final dot: its IPv6 and its IPv4 addresses.
-    fn local(&self, lower: &str) -> Option<(&[IpAddr], &[IpAddr])> {
+    pub(crate) fn local(&self, lower: &str) -> Option<(&[IpAddr], &[IpAddr])> {
         if let Some(host) = self.hosts.find(lower) {
             return Some((&host.v6, &host.v4));
         }

@@ -59,6 +59,8 @@ pub(crate) enum Timer {
     SctpEnd(Key),
     /// The connections that policies want to know of.
     Flows,
+    /// A name that the program was asked for.
+    Outside,
     /// A DTLS session.
     Dtls(Key),
     /// DTLS clients of a listener's socket that have not proved their address are forgotten.
@@ -114,6 +116,8 @@ pub struct Engine<N> {
     /// Datagrams for other engines on the same port, found in this turn.
     pub(crate) foreign: Vec<crate::ForeignDatagram>,
     pub(crate) names: Names,
+    /// Names that somebody else resolves.
+    pub(crate) outside: Option<Box<crate::outside::Outside>>,
     pub(crate) outcomes: OutcomeCache,
     /// Policies, and what they call this program.
     pub(crate) adviser: Option<Box<(neater_policy::advice::Adviser, Box<str>)>>,
@@ -166,6 +170,7 @@ impl<N: Net> Engine<N> {
         Self {
             now,
             names,
+            outside: None,
             limits: config.limits.usable(),
             outcomes: OutcomeCache::new(rng.u64()),
             adviser: None,
@@ -523,6 +528,7 @@ impl<N: Net> Engine<N> {
                 Timer::Trial(quic) => self.trial_over(quic),
                 Timer::Resolver => self.resolver_timeout(),
                 Timer::Flows => self.flows_timeout(),
+                Timer::Outside => self.outside_timeout(),
                 Timer::Channel(channel) => self.channel_timeout(channel),
                 Timer::Closing(conn) => self.closing_timeout(conn),
                 Timer::Greeting(conn) => self.greeting_timeout(conn),
@@ -563,7 +569,7 @@ impl<N: Net> Engine<N> {
             Timer::Accept(k) => listeners.contains(*k),
             Timer::Sctp(k) | Timer::SctpEnd(k) => ends.contains(*k),
             Timer::SctpTrial(k) => sctps.contains(*k),
-            Timer::Resolver | Timer::Flows => true,
+            Timer::Resolver | Timer::Flows | Timer::Outside => true,
         });
     }
 

@@ -88,7 +88,7 @@ fn configure<N: Net>(net: &N) -> (Config, Hosts) {
 }
 
 impl<N: Net> Engine<N> {
-    fn resolver(&mut self) -> &mut Resolver {
+    pub(crate) fn resolver(&mut self) -> &mut Resolver {
         let (net, seed, unconfigured) = (&self.net, self.names.seed, &mut self.names.unconfigured);
         self.names.resolver.get_or_insert_with(|| {
             let (config, hosts) = configure(net);
@@ -137,6 +137,9 @@ impl<N: Net> Engine<N> {
 
     /// Starts a lookup for one path of a connection's race.
     pub(crate) fn look_up(&mut self, conn: Key, path: u16, name: &str, port: u16, https: bool, interface: Option<u32>) {
+        if self.ask_outside(conn, path, name, interface) {
+            return;
+        }
         if let Some(error) = self.unresolvable() {
             let path = PathId(path);
             for family in [Family::V6, Family::V4] {
@@ -369,6 +372,12 @@ impl<N: Net> Engine<N> {
 
     fn answered(&mut self, lookup: LookupId, kind: RecordKind, answer: Answer) {
         let Some((conn, path)) = self.names.lookups.get(&lookup.0).copied() else { return };
+        self.deliver_answer(conn, path, kind, answer);
+        self.drain_race(conn);
+    }
+
+    /// Tells the race of a connection what is known of one kind of records.
+    pub(crate) fn deliver_answer(&mut self, conn: Key, path: u16, kind: RecordKind, answer: Answer) {
         let record = match kind {
             RecordKind::A => "A",
             RecordKind::Aaaa => "AAAA",
@@ -407,7 +416,6 @@ impl<N: Net> Engine<N> {
             }
         };
         self.race_input(conn, input);
-        self.drain_race(conn);
     }
 
     /// A service binding in the terms of the race: its application protocols say which stacks may be used with it.

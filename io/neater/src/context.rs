@@ -3,7 +3,7 @@
 use crate::machine::Machine;
 use crate::policies::{Watch, Whence};
 use crate::shared::{Driving, Handle, Shared};
-use crate::{Preconnection, Siblings};
+use crate::{Lookup, Preconnection, Siblings};
 use neater_engine::{Engine, EngineConfig, EngineStats, Limits};
 use neater_net::{OsNet, OsNetOptions};
 use neater_tls::Crypto;
@@ -35,6 +35,7 @@ pub struct Builder {
     hosts: Option<PathBuf>,
     key_log: Option<PathBuf>,
     qlog: Option<PathBuf>,
+    names: Option<crate::names::Answers>,
     policies: Option<Whence>,
     application: Option<String>,
     /// No policies count.
@@ -93,6 +94,30 @@ impl Builder {
     #[must_use]
     pub fn hosts(mut self, path: impl Into<PathBuf>) -> Self {
         self.hosts = Some(path.into());
+        self
+    }
+
+    /// Names are looked up by this function instead of at name servers: for names that no name server knows, or a directory of the
+    /// program's own. It is called by whoever drives the engine, once for all connections that wait for a name at the time, and should
+    /// not block: it may answer at once, or hand the [`Lookup`] to a task or thread that does so later.
+    ///
+    /// Names of the hosts file and special ones (`localhost`) are not asked for, nor are HTTPS records, so that HTTP/3 has to be
+    /// known by other means.
+    ///
+    /// A function that panics has failed to answer; what waits says so.
+    #[must_use]
+    pub fn names_by(mut self, answer: impl Fn(Lookup) + Send + Sync + 'static) -> Self {
+        self.names = Some(crate::names::Answers::by(answer));
+        self
+    }
+
+    /// Names are looked up by the system's resolver (`getaddrinfo`) instead of at name servers: what nsswitch.conf names counts, such
+    /// as multicast DNS (`.local`) or a directory service. It blocks, so that each lookup is made in a helper thread, of which there
+    /// are at most 16 at a time and none while nobody asks. It does not tell how long an answer holds: ten seconds are taken for it.
+    /// It cannot ask through one interface, so that all have the same answer.
+    #[must_use]
+    pub fn names_by_system(mut self) -> Self {
+        self.names = Some(crate::names::Answers::by(crate::names::system()));
         self
     }
 
@@ -204,6 +229,9 @@ impl Builder {
         let forked = Box::new(move || guard.is_forked());
         let shared = Shared::new(Box::new(engine), siblings, Box::new(move || waker.wake()), forked);
         let neater = Neater { handle: Handle::new(shared.clone()) };
+        if let Some(names) = &self.names {
+            crate::names::install(&shared, names);
+        }
         if let Some(watch) = watch {
             neater.follow(watch, &self.application.clone().unwrap_or_else(crate::policies::own_name));
         }

@@ -9,9 +9,9 @@ use neater_base::Instant;
 use neater_base::net::{Lane, Net, NetError};
 use neater_engine::{
     CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Engine, EngineStats,
-    EstablishmentError, ForeignDatagram, GroupId, ListenerId, LocalEndpoint, MessageId, Notice, ReceiveOutcome,
-    RemoteEndpoint, Request, RequestOptions, SendError, SendOptions, SetPropertyError, Spent, Stack, StreamDirection,
-    TimelineEntry,
+    EstablishmentError, ForeignDatagram, GroupId, ListenerId, LocalEndpoint, MessageId, NameFailure, NameQuestion,
+    Notice, ReceiveOutcome, RemoteEndpoint, Request, RequestOptions, SendError, SendOptions, SetPropertyError, Spent,
+    Stack, StreamDirection, TimelineEntry,
 };
 use neater_policy::advice::{Adviser, Denied, Fact, Story};
 use neater_policy::daemon::Tables;
@@ -19,7 +19,7 @@ use neater_policy::manager::{FileKind, Report, SourceFile};
 use neater_property::{Role, TransportProperties, Value};
 use neater_tls::{Crypto, SecurityParameters};
 use std::io::IoSlice;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 macro_rules! machine {
@@ -120,4 +120,8 @@ machine! {
     fn connection_stats(&mut self, conn: ConnectionId) -> Option<ConnectionStats>;
     fn stats(&mut self) -> EngineStats;
     fn flush_caches(&mut self);
+    fn ask_program_for_names(&mut self, ask: bool);
+    fn has_name_questions(&mut self) -> bool;
+    fn take_name_questions(&mut self) -> Vec<NameQuestion>;
+    fn answer_name(&mut self, id: u64, answer: Result<&[IpAddr], NameFailure>, lifetime: Duration);
 }

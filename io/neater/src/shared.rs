@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     forked: Box<dyn Fn() -> bool + Send + Sync>,
     /// Where policies come from, if there are any.
     pub(crate) policies: OnceLock<Mutex<crate::policies::Watch>>,
+    /// Who finds the addresses of names, if it is not the engine.
+    pub(crate) names: OnceLock<crate::names::Asker>,
     /// What stands in such a child for what another thread of the parent's had locked.
     inherited: OnceLock<Mutex<State>>,
     callbacks: Mutex<crate::reentry::Callbacks>,
@@ -237,6 +239,7 @@ impl Shared {
             wake_fd,
             forked,
             policies: OnceLock::new(),
+            names: OnceLock::new(),
             inherited: OnceLock::new(),
             callbacks: Mutex::default(),
         })
@@ -328,7 +331,7 @@ impl Shared {
     /// A turn of the engine. `driver`: who is to be woken when calls leave work to do.
     pub(crate) fn turn(&self, driver: Option<&Waker>) {
         let mut after = After::default();
-        let facts;
+        let (facts, names);
         {
             let mut state = self.lock();
             state.engine.turn();
@@ -336,6 +339,7 @@ impl Shared {
             after.calls |= !state.calls.is_empty();
             after.forked = state.engine.is_forked();
             // Without policies, nobody has to ask.
+            names = !after.forked && state.engine.has_name_questions();
             facts = self.policies.get().is_some() && !after.forked && state.engine.has_facts();
             if self.siblings.is_some() {
                 after.foreign = state.engine.take_foreign();
@@ -348,6 +352,9 @@ impl Shared {
             after.spent = state.spent();
         }
         self.finish(after);
+        if names {
+            crate::names::ask(self);
+        }
         if facts {
             crate::policies::tell(self);
         }
