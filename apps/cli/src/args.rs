@@ -88,6 +88,10 @@ pub(crate) struct ConnectArgs {
     /// Another hosts file than /etc/hosts
     #[arg(long, value_name = "FILE")]
     pub(crate) hosts: Option<PathBuf>,
+    /// Ask the system's resolver (getaddrinfo) instead of name servers: what nsswitch.conf names counts, such as multicast DNS;
+    /// HTTPS records are not asked for then
+    #[arg(long, conflicts_with_all = ["resolv_conf", "hosts"])]
+    pub(crate) system_names: bool,
     /// Policies, profiles and CIB files of this folder instead of those of NEATER_POLICY, /etc/neater/policy and
     /// ~/.config/neater/policy; may be given more than once, later folders count more
     #[arg(long, value_name = "DIR")]
@@ -137,8 +141,8 @@ that the file is still the same, and given up only when its answer says that it 
 another URL, or one that neater did not write, is never touched. Redirections are followed, but never
 from https to http.
 
-JSON events: connected, timeline (with -v), retry, way (with --multi), done, failed, summary. With -o - they go to
-standard error, as standard output carries the data.";
+JSON events: connected, timeline (with -v), retry, anew, way and one-way (with --multi), fault, done, failed,
+summary. With -o - they go to standard error, as standard output carries the data.";
 
 #[derive(Debug, Args)]
 #[command(after_help = GET_HELP, after_long_help = format!("{GET_HELP}\n\n{EXITS}"))]
@@ -155,7 +159,8 @@ pub(crate) struct GetArgs {
     /// Save in this folder, under the names that the URLs end in
     #[arg(short = 'd', long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
-    /// Go on with FILE.part, or fail if nothing tells whether it is of the same file; what is complete is left alone
+    /// Go on with FILE.part, or fail if nothing tells whether it is of the same file; a FILE without a part
+    /// is complete if it is as long as the server's, and left alone
     #[arg(short = 'C', long = "continue")]
     pub(crate) resume: bool,
     /// By all interfaces at once that policies choose, or else all there are: pieces of the file by each, and what one does
@@ -251,8 +256,8 @@ Words for --needs are reliable, unreliable, ordered, unordered, messages, datagr
 background, streams, encrypted, tls13, cleartext and more, profiles such as reliable-message, and every
 property of RFC 9622 as name=value. A misspelt word is answered with what is close to it.
 
-JSON events: request, no_effect, candidate, excluded, address, unresolved; with --try also timeline, attempt,
-chosen or failed.";
+JSON events: request, no_effect, candidate, excluded, aside, policies, fault, address, unresolved, failed; with
+--try also timeline, attempt and chosen.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_HELP, after_long_help = format!("{EXPLAIN_HELP}\n\n{EXITS}"))]
@@ -363,7 +368,7 @@ pub(crate) struct TableArgs {
 pub(crate) enum PolicyCommand {
     /// Read files as the manager would, and say what is wrong with line and column
     Check {
-        /// Policy, profile and CIB files, by their endings
+        /// Policy, profile and CIB files, by their endings, and folders of them
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
@@ -375,6 +380,12 @@ pub(crate) enum PolicyCommand {
         /// A diagram in Mermaid's language instead of text
         #[arg(long)]
         diagram: bool,
+        /// What the manager that runs (`neater pm`) decides for this user, and not what files lead to
+        #[arg(long, conflicts_with_all = ["pib", "cib", "bare", "rows", "candidates"])]
+        running: bool,
+        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as for every program
+        #[arg(long, value_name = "DIR", requires = "running")]
+        sock: Option<PathBuf>,
         #[command(flatten)]
         tables: TableArgs,
     },
@@ -391,7 +402,7 @@ pub(crate) enum PolicyCommand {
         /// A list of requests in JSON, a file of one, or - for standard input
         #[arg(value_name = "REQUEST")]
         request: String,
-        /// The folder of its sockets. Default: ~/.neat
+        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as for every program
         #[arg(long, value_name = "DIR")]
         sock: Option<PathBuf>,
     },
@@ -400,7 +411,7 @@ pub(crate) enum PolicyCommand {
         /// Policy, profile and CIB files, by their endings
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// The folder of its sockets. Default: ~/.neat
+        /// The folder of its sockets. Default: that of NEAT_PM_SOCKET, ~/.neat or /run/neater, as for every program
         #[arg(long, value_name = "DIR")]
         sock: Option<PathBuf>,
     },
@@ -454,6 +465,10 @@ pub(crate) struct PmArgs {
     /// Trust these authorities (PEM) instead of the system's, for sources of https
     #[arg(long, value_name = "FILE", requires = "source")]
     pub(crate) source_ca: Option<PathBuf>,
+    /// What this user tells counts for everybody, as what root tells: a program that speaks for modems under a user of its own, for
+    /// example. A name or a number; may be given several times
+    #[arg(long, value_name = "USER")]
+    pub(crate) trust_user: Vec<String>,
     /// Do not tell of the interfaces of this host: only files and programs fill the CIB
     #[arg(long)]
     pub(crate) no_interfaces: bool,

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::output::Output;
 use neater::tls::{Pin, certificates_from_pem};
 use neater::{Builder, Neater, SecurityNeed, SecurityParameters, Stack, TransportProperties, Trust};
+use serde_json::json;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -77,6 +78,9 @@ pub(crate) fn builder(args: &ConnectArgs) -> Result<Builder, Failure> {
     if let Some(path) = &args.hosts {
         builder = builder.hosts(path);
     }
+    if args.system_names {
+        builder = builder.names_by_system();
+    }
     if args.no_policy {
         builder = builder.without_policies();
     } else if !args.policy.is_empty() {
@@ -91,7 +95,12 @@ pub(crate) fn builder(args: &ConnectArgs) -> Result<Builder, Failure> {
 /// What is wrong with files of policies, for people; `neater policy check` tells more.
 pub(crate) fn tell_policy_faults(neater: &Neater, output: &Output) {
     for fault in neater.policy_faults() {
-        output.note(&fault.to_string());
+        if output.json {
+            output.event(&json!({"event": "fault", "file": fault.file, "line": fault.line, "column": fault.column,
+                "harmless": fault.harmless, "why": fault.why}));
+        } else {
+            output.note(&fault.to_string());
+        }
     }
 }
 

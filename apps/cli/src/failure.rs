@@ -5,6 +5,9 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+/// What to do where nothing may be written.
+pub(crate) const ELSEWHERE: &str = "choose a place that you may write to";
+
 /// The exit codes, as `--help` documents them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -58,10 +61,13 @@ impl Failure {
             io::ErrorKind::FileTooLarge => {
                 failure.advise("raise the limit on the size of files (ulimit -f), or choose another file system")
             }
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                failure.advise("choose a place that you may write to, with -o FILE or -d DIR")
+            io::ErrorKind::PermissionDenied if matches!(doing, "read" | "serve" | "use") => {
+                failure.advise("only its owner, or who has the right to, may: ask for it, or choose another")
             }
-            io::ErrorKind::NotFound if doing != "read" => failure.advise("the folder does not exist: make it first"),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => failure.advise(ELSEWHERE),
+            io::ErrorKind::NotFound if !matches!(doing, "read" | "serve" | "use") => {
+                failure.advise("the folder does not exist: make it first")
+            }
             _ => failure,
         }
     }
@@ -120,5 +126,25 @@ impl From<neater_http::Error> for Failure {
             E::Silent(_) => Self::new(Exit::Failed, "timeout", e.to_string()).advise("--timeout gives it more time"),
             e => Self::new(Exit::Failed, e.kind(), e.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_read_is_not_told_where_to_write() {
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        for doing in ["read", "serve", "use"] {
+            let f = Failure::file(doing, Path::new("/root/key"), &denied);
+            assert!(f.exit == Exit::Local && !f.advice.is_empty(), "{f:?}");
+            assert!(f.advice.iter().all(|a| !a.contains("write") && !a.contains("-o FILE")), "{f:?}");
+        }
+        for doing in ["write", "make", "rename"] {
+            assert_eq!(Failure::file(doing, Path::new("/x"), &denied).advice, [ELSEWHERE]);
+        }
+        let missing = io::Error::from(io::ErrorKind::NotFound);
+        assert!(Failure::file("serve", Path::new("/x"), &missing).advice.is_empty());
     }
 }

@@ -93,7 +93,7 @@ fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
         Command::Ping(args) => on_tokio(ping::run(args, output)),
         Command::Policy(args) => policy::run(args.command, output),
         Command::Pm(args) => pm::run(args, output),
-        Command::Lab(args) => lab::run(&args),
+        Command::Lab(args) => lab::run(&args, output.json),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "neater", &mut script);

@@ -4,6 +4,7 @@ use crate::failure::{Exit, Failure};
 use indicatif::MultiProgress;
 use neater::{Event, Step, TimelineEntry};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -71,7 +72,20 @@ impl Output {
 
     /// A line of the answer.
     pub(crate) fn line(&self, text: &str) {
-        self.told(writeln!(io::stdout().lock(), "{text}"));
+        self.told(writeln!(io::stdout().lock(), "{}", harmless(text)));
+    }
+
+    /// Something that programs may want to know of as well as people, about a URL or not.
+    pub(crate) fn tell(&self, event: &str, url: Option<&str>, text: &str) {
+        if self.json {
+            let mut value = json!({ "event": event, "message": text });
+            if let Some(url) = url {
+                value["url"] = url.into();
+            }
+            return self.event(&value);
+        }
+        let of = url.map_or_else(String::new, |url| format!("neater: {url}: "));
+        self.note(&format!("{of}{text}"));
     }
 
     /// A file that was written.
@@ -85,6 +99,7 @@ impl Output {
 
     /// A line about what goes on.
     pub(crate) fn note(&self, text: &str) {
+        let text = harmless(text);
         self.bars.suspend(|| {
             let _ = writeln!(io::stderr().lock(), "{text}");
         });
@@ -126,6 +141,15 @@ impl Output {
             self.note(&format!("{:>9.1} ms  {}", ms(entry.at), zoned(&entry.step.to_string())));
         }
     }
+}
+
+/// A text that a terminal takes for nothing but text, whoever has had a say in it: reasons of peers, names, headers. Lines and
+/// tabs stay; what would move the cursor, colour, or turn the direction of writing is shown as a mark.
+fn harmless(text: &str) -> Cow<'_, str> {
+    let bad = |c: char| {
+        c.is_control() && !matches!(c, '\n' | '\t') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if text.contains(bad) { text.replace(bad, "\u{fffd}").into() } else { text.into() }
 }
 
 /// The object of a failure.
@@ -215,6 +239,14 @@ pub(crate) fn bytes(n: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_peer_says_is_nothing_but_text() {
+        assert_eq!(harmless("a\tb\nc \u{fc}"), "a\tb\nc \u{fc}");
+        assert!(matches!(harmless("plain"), Cow::Borrowed(_)));
+        let shown = harmless("\x1b]0;title\x07\x1b[2J\r\u{9b}31m\u{202e}\u{8}");
+        assert!(!shown.chars().any(|c| c.is_control() || c == '\u{202e}') && shown.contains("31m"), "{shown:?}");
+    }
 
     #[test]
     fn zones_have_the_names_of_their_interfaces() {

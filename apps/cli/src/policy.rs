@@ -5,12 +5,13 @@ use crate::failure::{Exit, Failure};
 use crate::folder::{self, read};
 use crate::output::Output;
 use neater_base::WallTime;
-use neater_policy::daemon::Door;
+use neater_policy::daemon::{Door, wire};
 use neater_policy::manager::{
-    Fault, FileKind, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check, test, vectors,
+    Fault, FileKind, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check_all, test, vectors,
 };
 use neater_property::neat::{MAX_JSON, NeatError};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -23,7 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) fn run(command: PolicyCommand, output: &Output) -> Result<Exit, Failure> {
     match command {
         PolicyCommand::Check { files } => check_files(&files, output),
-        PolicyCommand::Explain { request, diagram, tables } => explain(&request, diagram, &tables, output),
+        PolicyCommand::Explain { request, diagram, running: true, sock, .. } => {
+            explain_running(&request, diagram, sock.as_deref(), output)
+        }
+        PolicyCommand::Explain { request, diagram, tables, .. } => explain(&request, diagram, &tables, output),
         PolicyCommand::Test { files, tables } => test_files(&files, &tables, output),
         PolicyCommand::Vectors { dir } => run_vectors(&dir, output),
         PolicyCommand::Ask { request, sock } => ask(&request, sock.as_deref(), output),
@@ -50,17 +54,27 @@ fn tell(fault: &Fault, output: &Output) {
 }
 
 fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
-    let (now, mut wrong) = (now(), 0);
+    let mut files: Vec<(String, String)> = Vec::new();
     for path in paths {
-        let (name, text) = (path.to_string_lossy(), read(path)?);
-        let faults = check(&SourceFile { name: &name, text: &text }, now);
-        faults.iter().for_each(|f| tell(f, output));
-        wrong += usize::from(faults.iter().any(|f| !f.harmless));
+        if path.is_dir() {
+            let mut held = folder::list(path, true)?;
+            held.sort_by(|a, b| a.name.cmp(&b.name));
+            for file in held {
+                files.push((file.path.to_string_lossy().into_owned(), read(&file.path)?));
+            }
+        } else {
+            files.push((path.to_string_lossy().into_owned(), read(path)?));
+        }
     }
+    let sources: Vec<SourceFile<'_>> = files.iter().map(|(name, text)| SourceFile { name, text }).collect();
+    let faults = check_all(&sources, now());
+    faults.iter().for_each(|f| tell(f, output));
+    let wrong: BTreeSet<&str> = faults.iter().filter(|f| !f.harmless).map(|f| f.file.as_str()).collect();
+    let wrong = wrong.len();
     if output.json {
-        output.event(&json!({"event": "checked", "files": paths.len(), "wrong": wrong}));
+        output.event(&json!({"event": "checked", "files": files.len(), "wrong": wrong}));
     } else {
-        output.line(&format!("{} files, {wrong} with errors", paths.len()));
+        output.line(&format!("{} files, {wrong} with errors", files.len()));
     }
     Ok(if wrong == 0 { Exit::Ok } else { Exit::Failed })
 }
@@ -140,13 +154,68 @@ fn explain(request: &str, diagram: bool, tables: &TableArgs, output: &Output) ->
     Ok(if ranked.is_empty() { Exit::Failed } else { Exit::Ok })
 }
 
+/// What the manager that runs makes of a request, and why.
+fn explain_running(request: &str, diagram: bool, sock: Option<&Path>, output: &Output) -> Result<Exit, Failure> {
+    let (what, text) = request_text(request)?;
+    requests(what, &text)?;
+    let how = match (output.json, diagram) {
+        (true, _) => 1,
+        (_, true) => 2,
+        _ => 0,
+    };
+    let path = socket(sock, Door::Requests);
+    let mut question = Vec::new();
+    wire::frame(&mut question, wire::Kind::Explain, 1, |out| {
+        out.push(how);
+        out.extend(text.as_bytes());
+    });
+    let talk = || -> std::io::Result<Vec<u8>> {
+        let mut stream = UnixStream::connect(&path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.write_all(&question)?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut answer = Vec::new();
+        stream.take((wire::HEAD + wire::MAX_PAYLOAD) as u64).read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = talk().map_err(|e| absent(&path, &e))?;
+    let refused = |why: &str| Failure::new(Exit::Failed, "manager", format!("the manager does not explain it: {why}"));
+    let (kind, told) = match wire::Frame::first(&answer) {
+        Ok(Some(frame)) => (frame.kind, String::from_utf8_lossy(frame.payload)),
+        Ok(None) => return Err(refused("it closed the connection")),
+        Err(e) => return Err(refused(&e.to_string())),
+    };
+    if kind != wire::Kind::Explained {
+        return Err(refused(&told));
+    }
+    if output.json {
+        let mut json: serde_json::Value = serde_json::from_str(&told).map_err(|e| refused(&e.to_string()))?;
+        json["event"] = "decision".into();
+        output.event(&json);
+    } else {
+        output.line(told.trim_end());
+    }
+    Ok(Exit::Ok)
+}
+
+/// One of the sockets of the manager that runs. Where nobody says where, it is looked for as every program on neater does.
+fn socket(sock: Option<&Path>, door: Door) -> PathBuf {
+    let requests = sock.map(|dir| dir.join(Door::Requests.file())).or_else(neater::policies::manager_socket);
+    let own = || std::env::home_dir().unwrap_or_default().join(".neat").join(Door::Requests.file());
+    let requests = requests.unwrap_or_else(own);
+    // NEAT_PM_SOCKET may give the one for requests another name.
+    if door == Door::Requests { requests } else { requests.with_file_name(door.file()) }
+}
+
+fn absent(path: &Path, e: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, "manager", format!("no policy manager at {}: {e}", path.display()))
+        .advise("`neater pm` starts one; --sock DIR says where it is")
+}
+
 /// What a manager that runs says to a document on one of its sockets.
 fn exchange(sock: Option<&Path>, door: Door, text: &str) -> Result<String, Failure> {
-    let dir = match sock {
-        Some(dir) => dir.to_path_buf(),
-        None => std::env::home_dir().unwrap_or_default().join(".neat"),
-    };
-    let path = dir.join(door.file());
+    let path = socket(sock, door);
     let talk = || -> std::io::Result<String> {
         let mut stream = UnixStream::connect(&path)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -159,10 +228,7 @@ fn exchange(sock: Option<&Path>, door: Door, text: &str) -> Result<String, Failu
             heard => heard.map(|_| answer),
         }
     };
-    talk().map_err(|e| {
-        Failure::new(Exit::Failed, "manager", format!("no policy manager at {}: {e}", path.display()))
-            .advise("`neater pm` starts one; --sock DIR says where it is")
-    })
+    talk().map_err(|e| absent(&path, &e))
 }
 
 fn ask(request: &str, sock: Option<&Path>, output: &Output) -> Result<Exit, Failure> {
@@ -189,10 +255,18 @@ fn tell_files(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result
             None => return Err(Failure::usage(format!("{name}: no policy, profile or CIB file by its name"))),
         };
         let mut json = neater_property::neat::read(&text).map_err(|e| unreadable(&name, &text, &e))?;
-        let text = match (kind, &mut json) {
+        let text = match kind {
             // On the socket, the ending of a name says nothing.
-            (FileKind::Profile, serde_json::Value::Object(map)) => {
-                map.insert("policy_type".into(), "profile".into());
+            FileKind::Profile => {
+                let is_profile = |object: &mut serde_json::Value| {
+                    if let serde_json::Value::Object(map) = object {
+                        map.insert("policy_type".into(), "profile".into());
+                    }
+                };
+                match &mut json {
+                    serde_json::Value::Array(all) => all.iter_mut().for_each(is_profile),
+                    one => is_profile(one),
+                }
                 json.to_string()
             }
             _ => text,

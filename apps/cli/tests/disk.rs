@@ -2,18 +2,13 @@
 
 mod common;
 
-use common::{Folder, Ran, Serving, neater, noise, run};
+use common::{Folder, Ran, Serving, neater, noise, run, say_skipped};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::Duration;
-
-/// Says it past the test harness, which would keep it to itself: a test that is skipped must be seen.
-fn say_skipped(why: &str) {
-    let _ = std::io::stderr().write_all(format!("\nskipped: {why}\n").as_bytes());
-}
 
 /// A shell in a mount namespace of its own, or why there is none. Privileges are needed to mount: of root, or of one who is
 /// root in a user namespace only.
@@ -94,6 +89,40 @@ fn a_full_disk_is_told_keeps_what_came_and_is_gone_on_with() {
     }
     let r = ran(&f, "last");
     assert_eq!(r.code, 0, "{}", r.err);
+    assert_eq!(f.read("last.ls"), b"a\n");
+    assert_eq!(f.read("whole"), contents);
+}
+
+#[test]
+fn pieces_on_a_full_disk_are_kept_and_gone_on_with() {
+    let f = Folder::new("full-multi");
+    let contents = noise(1_000_000, 5);
+    f.put("srv/a", &contents);
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let script = r#"
+        mount -t tmpfs -o size=304k none "$disk"
+        get first "$@" -o "$disk/a" --multi
+        get again "$@" -o "$disk/a" --multi -C
+        mount -o remount,size=4m "$disk"
+        get last "$@" -o "$disk/a" --multi -C --json
+        cp "$disk/a" "$out/whole"
+    "#;
+    if !on_a_disk(script, &f, &server, &server.url("a")) {
+        return;
+    }
+    for name in ["first", "again"] {
+        let r = ran(&f, name);
+        assert_eq!(r.code, 4, "{}", r.err);
+        for word in ["no space left", "free some space", "what came is kept", "-C"] {
+            assert!(r.err.contains(word), "{word}: {}", r.err);
+        }
+        assert_eq!(f.read(&format!("{name}.ls")), b"a.multi\na.multi.json\n");
+    }
+    let r = ran(&f, "last");
+    assert_eq!(r.code, 0, "{}", r.err);
+    let events = r.events();
+    let done = common::of(&events, "done")[0];
+    assert!(done["outcome"] == "continued" && done["received"].as_u64().is_some_and(|n| n < 900_000), "{done}");
     assert_eq!(f.read("last.ls"), b"a\n");
     assert_eq!(f.read("whole"), contents);
 }

@@ -181,3 +181,74 @@ fn what_is_no_name_is_an_error() {
         assert!(r.err.contains("not a valid name"), "{name}: {}", r.err);
     }
 }
+
+/// A name server whose answers over UDP are all truncated (RFC 1035 section 4.1.1), with the whole ones over TCP (RFC 7766).
+fn truncating() -> std::net::SocketAddr {
+    use std::io::{Read, Write};
+    let tcp = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    let at = tcp.local_addr().expect("bound");
+    let udp = std::net::UdpSocket::bind(at).expect("free for UDP, too");
+    std::thread::spawn(move || {
+        let mut buf = [0; 1500];
+        while let Ok((n, from)) = udp.recv_from(&mut buf) {
+            // An answer, cut, with nothing but the question.
+            buf[2] |= 0x82;
+            let _ = udp.send_to(&buf[..n], from);
+        }
+    });
+    std::thread::spawn(move || {
+        let zone = neater_dns::Zone::parse("h.test A 192.0.2.9\nh.test AAAA 2001:db8::9\n").expect("a zone");
+        for mut c in tcp.incoming().flatten() {
+            let zone = zone.clone();
+            std::thread::spawn(move || {
+                let mut length = [0; 2];
+                while c.read_exact(&mut length).is_ok() {
+                    let mut query = vec![0; usize::from(u16::from_be_bytes(length))];
+                    let Some(reply) = c.read_exact(&mut query).ok().and_then(|()| neater_dns::answer(&query, &zone))
+                    else {
+                        return;
+                    };
+                    let length = u16::try_from(reply.len()).expect("short").to_be_bytes();
+                    // In two pieces, as TCP may bring it.
+                    let _ = c.write_all(&length).and_then(|()| c.write_all(&reply));
+                }
+            });
+        }
+    });
+    at
+}
+
+#[test]
+fn answers_that_do_not_fit_into_a_datagram_are_asked_for_again() {
+    let f = Folder::new("truncated");
+    let at = truncating();
+    let resolv = f.put("resolv.conf", format!("nameserver {}#{}\n", at.ip(), at.port()));
+    let hosts = f.put("hosts", "");
+    let mut c = neater();
+    c.args(["explain", "--json", "h.test:443", "--resolv-conf"]).arg(&resolv).arg("--hosts").arg(&hosts);
+    let r = run(&mut c);
+    assert_eq!(r.code, 0, "{}", r.err);
+    let events = r.events();
+    let mut addresses: Vec<_> =
+        of(&events, "address").iter().map(|a| a["address"].as_str().unwrap_or_default()).collect();
+    addresses.sort_unstable();
+    assert_eq!(addresses, ["192.0.2.9:443", "[2001:db8::9]:443"], "{}", r.out);
+}
+
+#[test]
+fn the_systems_resolver_is_asked_where_that_is_wanted() {
+    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    let lines = hosts.lines().map(|l| l.split('#').next().unwrap_or_default().split_whitespace().collect::<Vec<_>>());
+    let here = lines.filter(|w| w.first().is_some_and(|a| a.starts_with("127."))).flat_map(|w| w.into_iter().skip(1));
+    let Some(name) = here.into_iter().find(|n| !n.starts_with("localhost")) else {
+        return println!("SKIPPED: the system's resolver: /etc/hosts has no name for 127.x but localhost");
+    };
+    let r = run(neater().args(["explain", "--json", &format!("{name}:443"), "--system-names"]));
+    let addresses: Vec<_> = r.events().into_iter().filter(|e| e["event"] == "address").collect();
+    assert!(
+        r.code == 0 && addresses.iter().any(|a| a["address"].as_str().is_some_and(|a| a.starts_with("127."))),
+        "{addresses:?}"
+    );
+    let r = run(neater().args(["explain", "h.test:443", "--system-names", "--hosts", "/etc/hosts"]));
+    assert_eq!(r.code, 2, "one or the other");
+}

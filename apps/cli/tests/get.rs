@@ -81,7 +81,7 @@ fn a_partial_file_is_continued_if_it_is_still_the_same() {
     let r = fetch(&["-C"]);
     let events = r.events();
     assert_eq!(of(&events, "done")[0]["received"], 3_000_000, "{}", r.err);
-    assert!(r.err.contains("starting again"), "{}", r.err);
+    assert!(of(&events, "anew")[0]["message"].as_str().is_some_and(|m| m.contains("starting again")), "{}", r.out);
     assert!(f.read("big") == contents);
     // What is complete is left alone.
     let r = fetch(&["-C"]);

@@ -2,16 +2,17 @@
 
 mod common;
 
-use common::{Folder, neater, noise, of, parse, run};
+use common::{Folder, neater, noise, of, parse, run, say_skipped};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Two namespaces with two links between them, a server in one, and what is served. They go with this.
 struct Two {
     spaces: [String; 2],
-    server: Option<Child>,
+    servers: Vec<Child>,
     folder: Folder,
     file: Vec<u8>,
 }
@@ -23,12 +24,19 @@ fn ip(args: &[&str]) -> bool {
 impl Two {
     /// `None` where that is not allowed. Both links carry `mbit`, and the file has so many bytes.
     fn new(name: &str, mbit: u32, bytes: usize) -> Option<Self> {
+        let mut two = Self::links(name, mbit, bytes)?;
+        two.serve("0.0.0.0", "www");
+        Some(two)
+    }
+
+    /// The same without a server.
+    fn links(name: &str, mbit: u32, bytes: usize) -> Option<Self> {
         let spaces = ["a", "b"].map(|side| format!("neater-multi-{name}-{}-{side}", std::process::id()));
         if !ip(&["netns", "add", &spaces[0]]) {
-            eprintln!("not run: making namespaces is for root");
+            say_skipped(&format!("get --multi, {name}: making namespaces is for root"));
             return None;
         }
-        let mut two = Self { spaces, server: None, folder: Folder::new(name), file: noise(bytes, 7) };
+        let two = Self { spaces, servers: Vec::new(), folder: Folder::new(name), file: noise(bytes, 7) };
         let [here, there] = two.spaces.clone();
         let mut done = ip(&["netns", "add", &there]);
         for n in ["1", "2"] {
@@ -43,23 +51,51 @@ impl Two {
                 "-n", &there, "qdisc", "add", "dev", &b, "root", "tbf", "rate", &rate, "burst", "64k", "latency",
                 "100ms",
             ];
-            done &= Command::new("tc").args(shaped).status().is_ok_and(|s| s.success());
+            if !Command::new("tc").args(shaped).stderr(Stdio::null()).status().is_ok_and(|s| s.success()) {
+                say_skipped(&format!(
+                    "get --multi, {name}: this kernel has no token bucket (sch_tbf), or there is no tc"
+                ));
+                return None;
+            }
         }
         assert!(done, "the namespace is there, but not what belongs into it");
         two.folder.put("www/big", &two.file);
         two.folder.put("hosts", "10.78.1.2 two.test\n10.78.2.2 two.test\n");
-        let mut server = two
-            .inside(&there)
-            .args(["serve", "--json", "--plain", "--port", "8080", "--bind", "0.0.0.0"])
-            .arg(two.folder.path("www"))
+        Some(two)
+    }
+
+    /// Serves a folder of ours at an address of the other side.
+    fn serve(&mut self, at: &str, folder: &str) {
+        let mut server = self
+            .inside(&self.spaces[1])
+            .args(["serve", "--json", "--plain", "--port", "8080", "--bind", at])
+            .arg(self.folder.path(folder))
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .expect("a server");
         let mut first = String::new();
         BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut first).expect("it says where it is");
-        two.server = Some(server);
-        Some(two)
+        self.servers.push(server);
+    }
+
+    /// What stands in the way on the first link: whatever is asked for there, this is the answer.
+    fn portal(&self, answer: &'static [u8]) {
+        let space = std::fs::File::open(format!("/run/netns/{}", self.spaces[1])).expect("a namespace");
+        let listener = std::thread::spawn(move || {
+            let kind = Some(rustix::thread::LinkNameSpaceType::Network);
+            rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&space), kind).expect("for root");
+            // Addresses are told on their own link alone: this one is not to be had by the other.
+            std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").expect("ours");
+            TcpListener::bind("10.78.1.2:8080").expect("bound")
+        });
+        let listener = listener.join().expect("bound");
+        std::thread::spawn(move || {
+            for mut c in listener.incoming().flatten() {
+                let _ = c.read(&mut [0; 4096]);
+                let _ = c.write_all(answer);
+            }
+        });
     }
 
     fn inside(&self, space: &str) -> Command {
@@ -94,7 +130,7 @@ impl Two {
 
 impl Drop for Two {
     fn drop(&mut self) {
-        if let Some(server) = &mut self.server {
+        for server in &mut self.servers {
             let _ = server.kill();
             let _ = server.wait();
         }
@@ -187,6 +223,8 @@ fn what_came_before_an_interrupt_is_not_fetched_again() {
     child.stdout.take().expect("a pipe").read_to_string(&mut out).expect("text");
     assert_eq!(child.wait().expect("ended").code(), Some(130), "{out}");
     assert!(out.contains("go on with") && out.contains("-C"), "{out}");
+    let summary = parse(&out).into_iter().find(|e| e["event"] == "summary").expect("a sum");
+    assert_eq!((&summary["files"], &summary["failed"]), (&1.into(), &1.into()), "{summary}");
     assert!(
         two.folder.path("out.multi").exists()
             && two.folder.path("out.multi.json").exists()
@@ -205,6 +243,77 @@ fn what_came_before_an_interrupt_is_not_fetched_again() {
     assert_eq!(done["outcome"], "continued");
     assert!(done["received"].as_u64().is_some_and(|n| n < 15 << 20), "{done}");
     assert!(!two.folder.path("out.multi.json").exists());
+}
+
+#[test]
+fn what_came_before_a_run_was_killed_is_not_fetched_again() {
+    let Some(two) = Two::new("killed", 20, 14 << 20) else { return };
+    let mut child = two.get(&["--no-policy"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
+    std::thread::sleep(Duration::from_millis(2200));
+    assert!(child.try_wait().expect("a state").is_none(), "it is on its way");
+    common::signal(&child, "-KILL");
+    let _ = child.wait();
+    assert!(two.folder.path("out.multi").exists() && two.folder.path("out.multi.json").exists());
+    let ran = run(&mut two.get(&["--no-policy", "-C"]));
+    two.pieces(Some(ran.code), &ran.out);
+    let events = parse(&ran.out);
+    let done = of(&events, "done")[0];
+    assert_eq!(done["outcome"], "continued");
+    assert!(done["received"].as_u64().is_some_and(|n| n < 12 << 20), "{done}");
+    // What is complete is not fetched again either.
+    let ran = run(&mut two.get(&["--no-policy", "-C"]));
+    let events = parse(&ran.out);
+    assert_eq!((ran.code, &of(&events, "done")[0]["outcome"]), (0, &"already-there".into()), "{}", ran.out);
+}
+
+#[test]
+fn a_portal_in_the_way_of_one_interface_spoils_nothing() {
+    let Some(mut two) = Two::links("portal", 80, 6 << 20) else { return };
+    two.serve("10.78.2.2", "www");
+    two.portal(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlogin");
+    let ran = run(&mut two.get(&["--no-policy"]));
+    let brought = two.pieces(Some(ran.code), &ran.out);
+    let of = |name: &str| brought.iter().find(|(n, _)| n == name).map(|(_, pieces)| *pieces);
+    assert_eq!(of("a1"), Some(0), "{brought:?}");
+    assert!(of("a2").is_some_and(|pieces| pieces > 0));
+}
+
+#[test]
+fn pieces_outlive_answers_of_another_version() {
+    let Some(mut two) = Two::links("versions", 20, 8 << 20) else { return };
+    let other = noise(8 << 20, 8);
+    two.folder.put("www2/big", &other);
+    two.serve("10.78.1.2", "www");
+    two.serve("10.78.2.2", "www2");
+    // Two servers with a version each: one way brings all of one of them.
+    let ran = run(&mut two.get(&["--no-policy"]));
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    let got = two.folder.read("out");
+    assert!(got == two.file || got == other, "a mixture");
+    std::fs::remove_file(two.folder.path("out")).expect("there");
+
+    // The file changes in the middle, by all ways: it is told, and what came stays until more than one way has said so.
+    for folder in ["www", "www2"] {
+        std::fs::remove_file(two.folder.path(&format!("{folder}/big"))).expect("there");
+    }
+    let first = two.folder.put("www/big", &two.file);
+    std::fs::hard_link(&first, two.folder.path("www2/big")).expect("linked");
+    let child = two.get(&["--no-policy", "--retries", "1"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let child = child.expect("started");
+    std::thread::sleep(Duration::from_millis(900));
+    let second = two.folder.put("new", &other);
+    let third = two.folder.path("newer");
+    std::fs::hard_link(&second, &third).expect("linked");
+    std::fs::rename(&second, &first).expect("renamed");
+    std::fs::rename(&third, two.folder.path("www2/big")).expect("renamed");
+    let out = child.wait_with_output().expect("ended");
+    let out = (out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned());
+    let events = parse(&out.1);
+    assert_eq!((out.0, &of(&events, "failed")[0]["kind"]), (Some(1), &"changed".into()), "{}", out.1);
+    assert!(two.folder.path("out.multi").exists() && out.1.contains("what came is kept"), "{}", out.1);
+    let ran = run(&mut two.get(&["--no-policy", "-C"]));
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    assert!(two.folder.read("out") == other, "begun anew");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Folder, Ran, neater, noise, of, run};
+use common::{Folder, Ran, neater, noise, of, run, say_skipped};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
@@ -375,4 +375,130 @@ fn a_url_whose_last_part_is_no_name_is_not_saved_as_another() {
     assert!(r.err.contains("no file's name") && r.err.contains("-o FILE"), "{}", r.err);
     let r = run(neater().args(["get", "-d"]).arg(f.path("")).arg(format!("{origin}/folder/")));
     assert_eq!((r.code, f.read("index.html")), (0, b"new".to_vec()), "{}", r.err);
+}
+
+/// Somebody else may make a file of that name in a folder that all may write to, such as /tmp: it would be theirs with what we
+/// write into it.
+#[test]
+fn what_is_another_users_is_neither_written_to_nor_believed() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let f = Folder::new("others");
+    let contents = noise(1000, 1);
+    let whole = contents.clone();
+    let (origin, heads) = scripted(move |head| rest(head, "ETag: \"v1\"\r\n", &contents, usize::MAX));
+    let url = format!("{origin}/file");
+    let theirs = |name: &str, text: &str| {
+        let path = f.put(name, text);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("ours");
+        chown(&path, Some(65534), None).is_ok()
+    };
+    if !theirs("mine.part", "") {
+        return say_skipped("files of other users: only root can give a file away");
+    }
+    let note = format!(r#"{{"url":"{url}","etag":"\"v1\"","modified":null,"date":null,"total":1000}}"#);
+    for more in [&[][..], &["-C"]] {
+        let r = get(&f, more, "mine", &url);
+        assert_eq!((r.code, r.err.contains("another user's")), (4, true), "{}", r.err);
+        assert!(f.read("mine.part").is_empty() && !f.path("mine").exists());
+    }
+    // Not the note alone, either: our own part, and somebody's word for what it is, or an empty one to be filled.
+    std::fs::remove_file(f.path("mine.part")).expect("removed");
+    for text in [note.as_str(), ""] {
+        f.put("mine.part", "evil");
+        assert!(theirs("mine.part.json", text));
+        let r = get(&f, &[], "mine", &url);
+        assert_eq!((r.code, r.err.contains("is not neater's")), (4, true), "{}", r.err);
+        assert_eq!((f.read("mine.part"), f.read("mine.part.json")), (b"evil".to_vec(), text.as_bytes().to_vec()));
+        std::fs::remove_file(f.path("mine.part")).expect("removed");
+    }
+    std::fs::remove_file(f.path("mine.part.json")).expect("removed");
+    assert!(heads.lock().expect("sound").is_empty(), "nothing was asked for");
+    let r = get(&f, &[], "mine", &url);
+    assert!(r.code == 0 && f.read("mine") == whole, "{}", r.err);
+}
+
+#[test]
+fn a_file_without_a_part_is_complete_only_if_it_is_as_long_as_the_servers() {
+    let f = Folder::new("complete");
+    let contents = noise(1000, 1);
+    let whole = contents.clone();
+    let (origin, heads) = scripted(move |head| {
+        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+        let close = "Connection: close\r\n\r\n";
+        match (head.starts_with("HEAD "), path.as_str()) {
+            (true, "/parts") => format!("HTTP/1.1 405 No\r\nContent-Length: 0\r\n{close}").into_bytes(),
+            (true, "/unknown") => format!("HTTP/1.1 200 OK\r\n{close}").into_bytes(),
+            (true, "/gone") => format!("HTTP/1.1 404 No\r\n{close}").into_bytes(),
+            (true, _) => rest("", "", &contents, 0),
+            (false, "/parts") => {
+                format!("HTTP/1.1 206 P\r\nContent-Range: bytes 0-0/1000\r\nContent-Length: 1\r\n{close}x").into_bytes()
+            }
+            (false, "/gone") => format!("HTTP/1.1 404 No\r\nContent-Length: 0\r\n{close}").into_bytes(),
+            (false, _) => [format!("HTTP/1.1 200 OK\r\n{close}").as_bytes(), &contents[..]].concat(),
+        }
+    });
+    f.put("whole", &whole);
+    f.put("half", &whole[..500]);
+    for path in ["/file", "/parts"] {
+        let r = get(&f, &["-C", "--json"], "whole", &format!("{origin}{path}"));
+        assert_eq!((r.code, &of(&r.events(), "done")[0]["outcome"]), (0, &"already-there".into()), "{path}: {}", r.out);
+        // As curl leaves it when it is interrupted.
+        let r = get(&f, &["-C"], "half", &format!("{origin}{path}"));
+        assert_eq!((r.code, r.err.contains("500 bytes") && r.err.contains("1000")), (4, true), "{path}: {}", r.err);
+        assert!(f.read("half") == whole[..500]);
+    }
+    let r = get(&f, &["-C"], "half", &format!("{origin}/unknown"));
+    assert_eq!((r.code, r.err.contains("nothing tells whether it is complete")), (0, true), "{}", r.err);
+    assert_eq!(get(&f, &["-C"], "whole", &format!("{origin}/gone")).code, 5);
+    assert_eq!(get(&f, &["-C"], "whole", "http://127.0.0.1:1/file").code, 1, "nobody can be asked");
+    let asked = heads.lock().expect("sound").len();
+    // A folder is no file that is there.
+    std::fs::create_dir(f.path("folder")).expect("made");
+    let r = get(&f, &["-C"], "folder", &format!("{origin}/file"));
+    assert_eq!((r.code, r.err.contains("is a folder")), (4, true), "{}", r.err);
+    assert_eq!(heads.lock().expect("sound").len(), asked);
+    assert_eq!(names(&f), ["folder", "half", "whole"]);
+}
+
+#[test]
+fn a_part_without_a_length_is_no_longer_than_it_says() {
+    let f = Folder::new("chunked");
+    let contents = noise(1000, 1);
+    let (origin, _) = scripted(move |head| {
+        if from(head) == 0 {
+            return rest(head, "ETag: \"v1\"\r\n", &contents, 400);
+        }
+        let fields = "ETag: \"v1\"\r\nContent-Range: bytes 400-499/1000\r\nTransfer-Encoding: chunked\r\n";
+        let chunk = |data: &[u8]| [format!("{:x}\r\n", data.len()).as_bytes(), data, b"\r\n"].concat();
+        let head = format!("HTTP/1.1 206 P\r\n{fields}Connection: close\r\n\r\n").into_bytes();
+        [head, chunk(&contents[400..500]), chunk(&[b'!'; 100]), b"0\r\n\r\n".to_vec()].concat()
+    });
+    let r = get(&f, &["--retries", "1", "--json"], "mine", &format!("{origin}/file"));
+    assert_eq!((r.code, &of(&r.events(), "failed")[0]["kind"]), (1, &"protocol".into()), "{}", r.out);
+    assert_eq!(f.read("mine.part"), noise(1000, 1)[..f.read("mine.part").len()], "none of what is too much");
+    assert!(!f.path("mine").exists());
+}
+
+#[test]
+fn a_file_that_became_shorter_is_begun_again_at_once() {
+    let f = Folder::new("shorter");
+    let (old, new) = (noise(1000, 1), noise(300, 2));
+    let expected = new.clone();
+    let (origin, heads) = scripted({
+        let asked = std::sync::atomic::AtomicUsize::new(0);
+        move |head| match asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+            0 => rest(head, "ETag: \"v1\"\r\n", &old, 400),
+            _ if from(head) > 0 => {
+                b"HTTP/1.1 416 R\r\nContent-Range: bytes */300\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    .to_vec()
+            }
+            _ => rest(head, "ETag: \"v2\"\r\n", &new, usize::MAX),
+        }
+    });
+    let url = format!("{origin}/file");
+    assert_eq!(get(&f, &[], "mine", &url).code, 1);
+    let r = get(&f, &["-C"], "mine", &url);
+    assert_eq!((r.code, r.err.contains("became shorter: starting again")), (0, true), "{}", r.err);
+    assert!(f.read("mine") == expected && names(&f) == ["mine"]);
+    assert_eq!(heads.lock().expect("sound").len(), 3);
 }

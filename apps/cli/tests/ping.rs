@@ -101,7 +101,7 @@ fn ip(args: &[&str]) -> bool {
 #[test]
 fn each_interface_is_asked_by_itself_and_the_one_that_works_is_first() {
     let Some(two) = Two::new() else {
-        eprintln!("not run: making namespaces is for root");
+        common::say_skipped("ping by two interfaces: making namespaces is for root");
         return;
     };
     let [here, there] = &two.0;

@@ -251,9 +251,68 @@ fn what_another_user_tells_steers_that_user_alone() {
     assert!(told.code == 1 && told.err.contains("belongs to another user"), "{}", told.err);
     let (code, _) = (as_nobody(&m.folder, &["policy", "tell", "--sock", "sock", "nothing.cib"]).code, ());
     assert_eq!(code, 4);
+    // Why, for each of the two.
+    let request = r#"[{"transport": {"value": "TCP"}}]"#;
+    let explained = as_nobody(&m.folder, &["policy", "explain", "--running", "--sock", "sock", request]);
+    assert!(explained.code == 0 && explained.out.contains("tun0"), "{}{}", explained.out, explained.err);
+    let own = run(neater()
+        .args(["policy", "explain", "--json", "--running", "--sock"])
+        .arg(m.folder.path("sock"))
+        .arg(request));
+    assert!(
+        own.out.contains("\"decision\"") && own.out.contains("eth0") && !own.out.contains("tun0"),
+        "{}{}",
+        own.out,
+        own.err
+    );
     // The token is for the manager's own user.
     let read = Command::new("cat").arg(m.socket("rest_token")).uid(65534).stderr(Stdio::null()).status();
     assert!(!read.expect("cat").success());
+}
+
+/// A folder that is gone with the test.
+struct Gone(PathBuf);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn programs_of_all_users_believe_a_service_that_has_a_user_of_its_own() {
+    let folder = Folder::new("pm-service");
+    if as_nobody(&folder, &["--version"]).code != 0 {
+        eprintln!("SKIP: only root can be another user, and give a folder under /run away");
+        return;
+    }
+    let first = json!({"uid": "tcp-first", "match": {"transport": {"value": "TCP"}},
+        "properties": {"transport": {"value": "TCP", "score": 10}}});
+    folder.put("pib/tcp-first.policy", first.to_string());
+    // As systemd makes it for the unit's User= and RuntimeDirectory=.
+    let run_dir = Gone(PathBuf::from(format!("/run/neater-pm-test-{}", std::process::id())));
+    std::fs::create_dir(&run_dir.0).expect("made");
+    std::os::unix::fs::chown(&run_dir.0, Some(65534), Some(65534)).expect("given away");
+    let mut c = Command::new(folder.path("neater"));
+    c.args(["pm", "--json", "--shared", "--bare", "--no-interfaces", "--no-rest", "--sock"]).arg(&run_dir.0);
+    c.arg("--pib").arg(folder.path("pib")).current_dir(folder.path(".")).uid(65534).gid(65534);
+    let mut child = c.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("started");
+    let events = lines(child.stdout.take().expect("a pipe"));
+    let managing =
+        (0..20).any(|_| events.recv_timeout(Duration::from_secs(20)).is_ok_and(|event| event["event"] == "managing"));
+    let explain = |uid: u32| {
+        let mut c = Command::new(folder.path("neater"));
+        c.args(["explain", "https://127.0.0.1:9/"]).current_dir(folder.path(".")).uid(uid).gid(uid);
+        c.env("NEAT_PM_SOCKET", run_dir.0.join("neat_pm_socket")).env("NEATER_POLICY", "");
+        run(c.stdin(Stdio::null())).out
+    };
+    let said = [0, 1000, 65534].map(explain);
+    signal(&child, "-TERM");
+    let _ = child.wait();
+    assert!(managing);
+    for said in said {
+        assert!(said.contains("tcp-first"), "{said}");
+    }
 }
 
 /// Runs a command in the network namespace of a process.
@@ -318,6 +377,9 @@ fn a_rule_takes_no_other_files_place_and_removes_none() {
         assert!(status == 500 && why.contains("says something else already"), "{status} {why}");
         assert_eq!(m.get(&path).0, 200, "it counts all the same");
         assert_eq!(m.write("PUT", &path, policy).0, 500, "nor the second time");
+        assert_eq!(m.write("DELETE", &path, "").0, 200);
+        let told = m.say("neat_pib_socket", &policy.replacen('{', &format!("{{\"uid\": \"{uid}\", "), 1));
+        assert!(told.contains("was not written") && told.contains("says something else already"), "{told}");
         assert_eq!(m.write("DELETE", &path, "").0, 200);
         assert_eq!(std::fs::read_to_string(m.folder.path("pib").join(format!("{uid}.policy"))).expect("there"), text);
     }

@@ -39,6 +39,25 @@ fn a_broken_file_is_named_with_line_and_column() {
 }
 
 #[test]
+fn folders_are_checked_and_slips_and_doubles_told() {
+    let folder = Folder::new("policy-slips");
+    folder.put("all/a.policy", "{\"uid\": \"x\",\n \"mach\": {}}");
+    folder.put("all/b.policy", "{\"uid\": \"X\", \"properties\": {\"y\": {\"valeu\": 1}}}");
+    folder.put("all/deeper/c.cib", "{\"root\": true, \"expire\": -1}");
+    folder.put("all/notes.txt", "nothing");
+    let checked = policy("check", folder.path("all"));
+    assert_eq!(checked.code, 0, "{}{}", checked.out, checked.err);
+    for says in [
+        "a.policy:2:2: warning: \"mach\" means nothing here: is match meant?",
+        "is value meant?",
+        "a.policy, which has the same uid, x",
+        "3 files, 0 with errors",
+    ] {
+        assert!(checked.out.contains(says), "{says}: {}", checked.out);
+    }
+}
+
+#[test]
 fn a_decision_is_explained_and_a_bad_request_refused() {
     let told = policy("explain", r#"[{"profile": {"value": "low-latency"}}]"#);
     assert_eq!(told.code, 0, "{}", told.err);

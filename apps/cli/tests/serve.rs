@@ -296,7 +296,7 @@ fn files_go_over_sctp_straight_over_ip() {
     let r = run(neater().args(["explain", "127.0.0.1:1", "--needs", "cleartext", "--transport", "sctp/ip,tcp"]));
     assert!(r.code == 0 && r.out.contains("SCTP/IP"), "{} {}", r.out, r.err);
     if r.out.contains("CAP_NET_RAW") || r.out.contains("Linux' own SCTP") {
-        eprintln!("skipped: {}", r.out);
+        common::say_skipped("files go over SCTP straight over IP: raw sockets are not for this process");
         return;
     }
     let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain", "--transport", "tcp,sctp/ip"]);
@@ -318,7 +318,7 @@ fn what_is_named_and_cannot_be_served_is_an_error() {
     // Without any privilege there are no raw sockets.
     let set = std::process::Command::new("setpriv").arg("--version").output();
     if set.is_err() || !std::fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0) {
-        println!("SKIPPED: needs root and setpriv (util-linux), to be without privileges");
+        common::say_skipped("needs root and setpriv (util-linux), to be without privileges");
         return;
     }
     let mut c = std::process::Command::new("setpriv");
@@ -326,4 +326,35 @@ fn what_is_named_and_cannot_be_served_is_an_error() {
     c.arg(neater().get_program());
     let r = run(c.args(["serve", "--plain", "--port", "0", "--transport", "tcp,sctp/ip"]).arg(f.path("srv")));
     assert_eq!((r.code, r.err.contains("SCTP/IP cannot be served here")), (1, true), "{} {}", r.out, r.err);
+}
+
+/// The system resolves localhost to ::1 first: with another program there, half of the clients would meet that one.
+#[test]
+fn an_address_of_localhost_that_somebody_has_is_not_left_out_silently() {
+    let f = Folder::new("localhost");
+    f.put("srv/a", "a");
+    let Ok(taken) = std::net::TcpListener::bind("[::1]:0") else {
+        return common::say_skipped("localhost by IPv6: no IPv6 on this machine");
+    };
+    let port = taken.local_addr().expect("bound").port().to_string();
+    let r = run(neater().args(["serve", "--plain", "--port", &port]).arg(f.path("srv")));
+    assert_eq!((r.code, r.err.contains("[::1]") && r.err.contains("--bind 127.0.0.1")), (1, true), "{}", r.err);
+    drop(taken);
+    // All addresses, said twice, are no reason to fail.
+    let all = ["--plain", "--bind", "0.0.0.0", "--bind", "::"];
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &all);
+    assert!(raw(server.port, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").ends_with("\r\na"));
+}
+
+#[test]
+fn a_key_that_others_may_read_is_not_used() {
+    let f = Folder::new("known-key");
+    f.put("srv/a", "a");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let key = f.path("state/localhost.key.pem");
+    assert_eq!(key.metadata().expect("there").permissions().mode() & 0o777, 0o600);
+    drop(server);
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).expect("ours");
+    let r = run(neater().args(["serve", "--port", "0", "--cert-dir"]).arg(f.path("state")).arg(f.path("srv")));
+    assert_eq!((r.code, r.err.contains("others may read it")), (4, true), "{}", r.err);
 }

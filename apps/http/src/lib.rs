@@ -13,6 +13,9 @@
 
 mod client;
 mod error;
+#[doc(hidden)]
+pub mod laws;
+mod range;
 mod server;
 
 mod streams;
@@ -21,6 +24,7 @@ mod url;
 pub use client::{Builder, Client, Observer, RequestOptions, Response, Transport};
 pub use error::{Error, is_security};
 
+pub use range::ContentRange;
 pub use server::{FileBody, Files, Server, ServerLimits, Summary};
 pub use url::{Origin, Scheme, URL_MAX, Url};
 

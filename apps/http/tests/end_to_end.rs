@@ -314,3 +314,49 @@ async fn the_host_that_is_asked_for_reaches_the_server_over_every_version() {
     }
     world.end().await;
 }
+
+/// How long both sides wait for HTTP/3 to come about.
+const SETUP: Duration = Duration::from_millis(300);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_gives_no_room_for_control_streams_is_not_waited_for() {
+    let neater = Neater::new().expect("engine");
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let identity = neater::tls::self_signed(&["127.0.0.1"], neater_base::WallTime(wall), [5; 32]);
+    let mut trust = neater::SecurityParameters::new();
+    trust.trust = neater::Trust::Only(vec![identity.chain[0].clone()]);
+    let mut security = neater::SecurityParameters::new();
+    security.server_certificates = vec![identity];
+    security.alpn = vec![b"h3".to_vec()];
+    let mut properties = neater::TransportProperties::new();
+    properties.set("groupConnLimit", 1u64).expect("a property");
+    let local = neater::LocalEndpoint::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    let listener = neater.preconnection().local(local).properties(properties).security(security).stacks(&[Stack::Quic]);
+    let listener = listener.listen().expect("listening");
+    listener.deliver_groups(true);
+    let url = Url::parse(&format!("https://127.0.0.1:{}/a", listener.port())).expect("a URL");
+    let client = Client::builder(neater.clone()).security(trust).version(HttpVersion::Http3).silence(SETUP).build();
+    let options = RequestOptions::default();
+    let asked = tokio::time::timeout(Duration::from_secs(10), client.get(&url, &options));
+    let answer = asked.await.expect("not waited for").err();
+    assert!(matches!(answer, Some(Error::Silent(SETUP))), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_gives_no_room_for_control_streams_loses_its_seat() {
+    let limits = ServerLimits { head_time: SETUP, connections: 1, ..ServerLimits::default() };
+    let world = World::new("no-room", limits, false);
+    world.put("a", b"a");
+    let mut properties = neater::TransportProperties::new();
+    properties.set("groupConnLimit", 1u64).expect("a property");
+    let mut security = world.trust.clone();
+    security.alpn = vec![b"h3".to_vec()];
+    let remote = neater::RemoteEndpoint::from(std::net::SocketAddr::from(([127, 0, 0, 1], world.port)));
+    let selfish = world.neater.preconnection().remote(remote).properties(properties).security(security);
+    let selfish = selfish.stacks(&[Stack::Quic]).connect_bytes().await.expect("connected");
+    tokio::time::sleep(4 * SETUP).await;
+    let answer = world.client(Some(HttpVersion::Http3)).get(&world.url("a"), &RequestOptions::default()).await;
+    assert_eq!(answer.expect("there is a seat").bytes(10).await.expect("a body"), b"a");
+    drop(selfish);
+    assert_eq!(world.end().await.refused, 0);
+}

@@ -403,9 +403,14 @@ impl<N: Net> Engine<N> {
         self.tidy_sctp(key);
     }
 
-    /// The association is over, in whatever way.
+    /// The association is over, in whatever way. What had arrived is read first.
     fn sctp_closed(&mut self, key: Key, reason: CloseReason) {
         self.sctp_take(key);
+        self.sctp_lost(key, reason);
+    }
+
+    /// Nothing more comes of an association.
+    fn sctp_lost(&mut self, key: Key, reason: CloseReason) {
         let Some(a) = self.sctps.get_mut(key) else { return };
         a.over = true;
         let ours = a.lost.replace(reason.clone()).is_some();
@@ -472,10 +477,12 @@ impl<N: Net> Engine<N> {
     fn sctp_restarted(&mut self, key: Key) {
         let Some(a) = self.sctps.get(key) else { return };
         let (end, id) = (a.end, a.id);
-        self.sctp_closed(key, CloseReason::PeerAborted { cause: None, reason: b"it has restarted".to_vec() });
+        // What the endpoint holds under this name is the new one's from here on, data that came with the cookie included.
         if let Some(e) = self.sctp_ends.get_mut(end) {
             e.associations.remove(&id);
+            e.endpoint.set_held(id, 0);
         }
+        self.sctp_lost(key, CloseReason::PeerAborted { cause: None, reason: b"it has restarted".to_vec() });
         self.sctp_accepted(end, id);
     }
 
@@ -542,7 +549,7 @@ impl<N: Net> Engine<N> {
     /// wait to be acknowledged.
     pub(crate) fn sctp_set_patience(&mut self, key: Key, patience: Option<Duration>) {
         let Some(a) = self.sctps.get(key) else { return };
-        if let Some(e) = self.sctp_ends.get_mut(a.end) {
+        if let Some(e) = self.sctp_ends.get_mut(a.end).filter(|_| !a.over) {
             e.endpoint.set_patience(a.id, patience);
         }
         self.mark_sctp_of(key);

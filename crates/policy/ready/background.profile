@@ -16,10 +16,6 @@
     "dscp": {
       "value": 1,
       "precedence": 1
-    },
-    "congestion_control": {
-      "value": "ledbat",
-      "precedence": 1
     }
   }
 }

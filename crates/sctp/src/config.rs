@@ -291,9 +291,11 @@ pub struct AssociationConfig {
     pub outbound_streams: u16,
     /// How many streams we accept, 1 to 65,535.
     pub inbound_streams: u16,
-    /// The largest receive buffer in bytes, at least 4,096 (`a_rwnd` is at least 1,500: RFC 9260 section 3.3.2). It begins with
-    /// [`INITIAL_BUFFER`] at most and grows while the application takes so much that the buffer would be the limit.
+    /// The largest receive buffer in bytes, at least 4,096 (`a_rwnd` is at least 1,500: RFC 9260 section 3.3.2). It grows while the
+    /// application takes so much that the buffer would be the limit.
     pub receive_buffer: u32,
+    /// How large it is at first, at least 4,096 bytes; never more than [`AssociationConfig::receive_buffer`]. [`INITIAL_BUFFER`].
+    pub first_receive_buffer: u32,
     /// How many bytes of payload may wait to be sent or acknowledged, at most. Up to [`INITIAL_BUFFER`] may at any time, more as
     /// the congestion windows grow.
     pub send_buffer: usize,
@@ -358,6 +360,7 @@ impl Default for AssociationConfig {
             outbound_streams: 1024,
             inbound_streams: 65_535,
             receive_buffer: 16 << 20,
+            first_receive_buffer: INITIAL_BUFFER,
             send_buffer: 64 << 20,
             max_messages: 65_536,
             max_message: 16 << 20,
@@ -423,6 +426,7 @@ impl AssociationConfig {
         self.outbound_streams = self.outbound_streams.max(1);
         self.inbound_streams = self.inbound_streams.max(1);
         self.receive_buffer = self.receive_buffer.max(4096);
+        self.first_receive_buffer = self.first_receive_buffer.clamp(4096, self.receive_buffer);
         self.max_message = self.max_message.max(1);
         self.sack_delay = self.sack_delay.min(Duration::from_millis(500));
         self.sack_every = self.sack_every.max(1);

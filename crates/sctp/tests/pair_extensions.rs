@@ -26,6 +26,61 @@ fn cut(w: &mut World, down: bool) {
     w.links[0][0].set_config(now, LinkConfig::delay(ms(10)).with_down(down));
 }
 
+/// None of them is long enough for its beginning to be worth delivering, and together they are more than the buffer holds.
+#[test]
+fn many_messages_at_once_that_fill_the_receive_buffer_together_go_on() {
+    for scheduler in [Scheduler::RoundRobin, Scheduler::FairBandwidth] {
+        let association = AssociationConfig { receive_buffer: 100_000, scheduler, ..AssociationConfig::default() };
+        let mut w = World::new(1, association, LinkConfig::delay(ms(10)));
+        let [a, b] = w.established();
+        for stream in 0..16 {
+            w.send(0, a, stream, &[stream as u8; 20_000]);
+        }
+        let (mut got, mut ends) = (std::collections::BTreeMap::<u16, usize>::new(), 0);
+        for _ in 0..200 {
+            w.run(ms(50));
+            for m in w.read(1, b) {
+                assert!(m.payload.iter().all(|x| u16::from(*x) == m.stream.0), "parts of one message have its stream");
+                *got.entry(m.stream.0).or_default() += m.payload.len();
+                ends += usize::from(m.last);
+            }
+        }
+        assert!(got.len() == 16 && got.values().all(|n| *n == 20_000) && ends == 16, "{ends} {got:?}");
+    }
+}
+
+#[test]
+fn an_association_that_ended_with_its_buffer_full_of_beginnings_is_forgotten() {
+    let association =
+        AssociationConfig { receive_buffer: 100_000, scheduler: Scheduler::RoundRobin, ..AssociationConfig::default() };
+    let mut w = World::new(1, association, LinkConfig::delay(ms(10)));
+    let [a, b] = w.established();
+    for stream in 0..8 {
+        w.send(0, a, stream, &[stream as u8; 100_000]);
+    }
+    w.run(Duration::from_secs(5));
+    w.ends[0].abort(a, b"no more");
+    w.run(ms(100));
+    assert!(w.closed(1).is_some());
+    assert!(!w.read(1, b).is_empty());
+    w.flush();
+    assert_eq!(w.ends[1].kept(), 0, "everything that can be read was");
+}
+
+#[test]
+fn a_word_is_taken_when_there_is_no_room_for_messages() {
+    let association = AssociationConfig { send_buffer: 10_000, ..AssociationConfig::default() };
+    let mut w = World::new(1, association, LinkConfig::delay(ms(10)));
+    let [a, b] = w.established();
+    let send = |w: &mut World| w.ends[0].send(a, StreamId(0), Bytes::from(vec![1; 5000]), SendOptions::default());
+    while send(&mut w).is_ok() {}
+    assert_eq!(send(&mut w), Err(SendError::Blocked));
+    w.ends[0].send_word(a, StreamId(0), Bytes::from_static(b"that was all"), SendOptions::default()).unwrap();
+    w.run(Duration::from_secs(2));
+    assert_eq!(w.read(1, b).pop().map(|m| m.payload), Some(b"that was all".to_vec()));
+    assert!(w.saw(0, &Event::Writable));
+}
+
 #[test]
 fn a_message_whose_time_is_over_is_given_up_and_the_next_ones_go_on() {
     for interleaving in [false, true] {

@@ -8,6 +8,7 @@ use neater_sctp_wire::chunk::{Data, ForwardTsn, IData, IForwardTsn, Part, Sack, 
 use neater_sctp_wire::parameter::{ForwardTsnSupported, SupportedExtensions};
 use neater_sctp_wire::{Array, Chunk, Fsn, Mid, Packet as Wire, Parameters, Ppid, Ssn, StreamId, Tsn};
 use support::raw::{FIRST, Raw};
+use support::watch::reports;
 
 fn connected(interleaving: bool) -> Raw {
     let config = AssociationConfig {
@@ -189,6 +190,26 @@ fn messages_are_given_up_by_their_number_with_interleaving() {
     assert!(read(&mut raw).is_empty());
     raw.chunk(&idata(3, 2, Part::First(Ppid(0)), true, b"two"));
     assert_eq!((read(&mut raw), raw.closed()), (vec![b"two".to_vec()], None));
+}
+
+#[test]
+fn what_comes_late_of_a_message_that_was_given_up_is_counted_and_not_kept() {
+    for unordered in [false, true] {
+        let mut raw = connected(true);
+        let piece = |tsn, mid, part, ending, payload| IData { unordered, ..idata(tsn, mid, part, ending, payload) };
+        raw.chunk(&piece(0, 7, Part::First(Ppid(0)), false, b"never "));
+        let skipped = [SkippedMessage { stream: StreamId(1), unordered, mid: Mid(7) }];
+        raw.chunk(&IForwardTsn { cumulative: Tsn(FIRST + 1), skipped: Array::new(&skipped) });
+        let empty = reports(&raw.take()).pop().expect("at once").window;
+        // Sent before it was given up, behind other messages, and overtaken.
+        raw.chunk(&piece(3, 7, Part::Later(Fsn(2)), false, &[1; 1000]));
+        raw.chunk(&piece(2, 7, Part::Later(Fsn(1)), false, &[1; 1000]));
+        raw.chunk(&piece(4, 6, Part::Later(Fsn(1)), true, &[1; 1000]));
+        let last = reports(&raw.wait(Duration::from_secs(1))).pop().expect("acknowledged");
+        assert_eq!((last.cumulative, last.window, last.gaps.len()), (FIRST + 4, empty, 0), "{unordered}");
+        raw.chunk(&piece(5, 8, Part::First(Ppid(0)), true, b"the next"));
+        assert_eq!((read(&mut raw), raw.closed()), (vec![b"the next".to_vec()], None), "{unordered}");
+    }
 }
 
 #[test]

@@ -258,6 +258,30 @@ fn a_restart_and_a_collision_have_new_keys_on_both_sides() {
     }
 }
 
+/// RFC 4895 section 3.3: a list of algorithms has SHA-1 in it. One without any that we have is somebody's on the way, who would rather
+/// that nothing is authenticated.
+#[test]
+fn a_list_of_algorithms_that_nobody_has_does_not_switch_authentication_off() {
+    for (algorithm, required, kind) in [(1, vec![DATA], 2), (2, vec![DATA], Abort::KIND), (2, vec![], 2)] {
+        let mut w = world(authenticating(&[]), authenticating(&required));
+        let ids = [HmacId(algorithm)];
+        let parameters = [Random(&[5; 32]).into(), HmacAlgo { algorithms: Array::new(&ids) }.into()];
+        let init = Init {
+            tag: Tag(9),
+            a_rwnd: 10_000,
+            outbound_streams: 1,
+            inbound_streams: 1,
+            initial_tsn: Tsn(1),
+            parameters: Parameters::new(&parameters),
+        };
+        let bytes = support::packet(PORTS, Tag::ZERO, &[init.into()]);
+        w.deliver(1, 0, &Packet { from: address(0, 0), to: address(1, 0), bytes, ect: false, whole: true }, false);
+        let mut buffer = vec![0; 2000];
+        let sent = w.ends[1].poll_transmit(w.now, &mut buffer).unwrap();
+        assert_eq!(kinds(&buffer[..sent.len]), [kind], "{algorithm} {required:?}");
+    }
+}
+
 #[test]
 fn a_random_number_of_another_length_is_a_violation() {
     let mut w = world(authenticating(&[]), authenticating(&[]));

@@ -4,12 +4,14 @@ mod support;
 
 use core::time::Duration;
 use neater_sctp::{AssociationConfig, CloseReason, Event, Extensions, ReconfigError, SendOptions};
-use neater_sctp_wire::chunk::{Data, ReConfig, Sack};
+use neater_sctp_wire::chunk::{Data, IData, Part, ReConfig, Sack};
 use neater_sctp_wire::parameter::{
     AddIncoming, AddOutgoing, IncomingReset, OutgoingReset, ReconfigResponse, ReconfigResult, SsnTsnReset,
     SupportedExtensions,
 };
-use neater_sctp_wire::{Array, Chunk, Packet as Wire, Parameter, Parameters, Ppid, ReconfigSeq, Ssn, StreamId, Tsn};
+use neater_sctp_wire::{
+    Array, Chunk, Fsn, Mid, Packet as Wire, Parameter, Parameters, Ppid, ReconfigSeq, Ssn, StreamId, Tsn,
+};
 use support::raw::{FIRST, Raw};
 
 const KIND: u8 = ReConfig::KIND;
@@ -103,8 +105,12 @@ fn a_reset_waits_for_the_data_before_it() {
     // One TSN is missing: not yet.
     let request = reset(&raw, 0, &three, FIRST + 1);
     assert_eq!(ask(&mut raw, &[request.into()]), [(ReconfigSeq(FIRST), ReconfigResult::IN_PROGRESS)]);
+    // Asked again, with other traffic counted meanwhile: the first word counts, for the stream is silent.
+    let again = reset(&raw, 0, &three, FIRST + 9);
+    assert_eq!(ask(&mut raw, &[again.into()]), [(ReconfigSeq(FIRST), ReconfigResult::IN_PROGRESS)]);
     raw.chunk(&data(FIRST + 1, 1, b"and this"));
-    raw.take();
+    let performed = [(ReconfigSeq(FIRST), ReconfigResult::PERFORMED)];
+    assert_eq!(answers(&raw.take()), performed, "section 5.2.2, E2 to E6: without being asked again");
     assert_eq!(ask(&mut raw, &[request.into()]), [(ReconfigSeq(FIRST), ReconfigResult::PERFORMED)]);
     assert!(raw.events().contains(&Event::IncomingReset { streams: three.to_vec() }));
     // The numbers begin anew.
@@ -233,6 +239,85 @@ fn our_reset_waits_until_what_was_sent_is_acknowledged() {
         })
         .collect();
     assert_eq!(ssns, [Ssn(0)]);
+}
+
+#[test]
+fn a_reset_that_is_sent_again_names_the_same_last_tsn_whatever_else_was_sent_meanwhile() {
+    let mut raw = connected();
+    let id = raw.id.unwrap();
+    raw.server.reset_outgoing(id, &[StreamId(4)]).unwrap();
+    let mut named = Vec::new();
+    for _ in 0..3 {
+        raw.server.send(id, StreamId(5), b"others go on".as_slice().into(), SendOptions::default()).unwrap();
+        parameters(&raw.wait(Duration::from_secs(10)), |p| {
+            if let Parameter::OutgoingReset(r) = p {
+                named.push((r.request, r.last_tsn));
+            }
+        });
+    }
+    assert!(named.len() >= 3, "{named:?}");
+    let initial = raw.initial;
+    assert!(named.iter().all(|n| *n == (ReconfigSeq(initial.0), initial.minus(1))), "{named:?}");
+}
+
+#[test]
+fn what_had_come_of_a_message_is_forgotten_when_its_stream_begins_anew() {
+    let config = AssociationConfig {
+        extensions: Extensions { reconfiguration: true, interleaving: true, ..Extensions::NONE },
+        ..AssociationConfig::rfc9260()
+    };
+    let supported = [SupportedExtensions(&[KIND, IData::KIND]).into()];
+    let mut raw = Raw::connected_with(config, Parameters::new(&supported));
+    let piece = |tsn: u32, part, ending, payload: &'static [u8]| IData {
+        tsn: Tsn(FIRST + tsn),
+        stream: StreamId(3),
+        mid: Mid(0),
+        part,
+        immediate: false,
+        unordered: false,
+        ending,
+        payload,
+    };
+    raw.chunk(&piece(0, Part::Later(Fsn(2)), true, b"an old end"));
+    let request = reset(&raw, 0, &[StreamId(3)], FIRST);
+    assert_eq!(ask(&mut raw, &[request.into()]), [(ReconfigSeq(FIRST), ReconfigResult::PERFORMED)]);
+    raw.chunk(&piece(1, Part::First(Ppid(0)), false, b"a new "));
+    raw.chunk(&piece(2, Part::Later(Fsn(1)), false, b"message"));
+    assert!(raw.read().is_empty(), "it has not ended");
+    raw.chunk(&piece(3, Part::Later(Fsn(2)), true, b" and its own end"));
+    let got: Vec<_> = raw.read().into_iter().map(|m| m.payload).collect();
+    assert_eq!((got, raw.closed()), (vec![b"a new message and its own end".to_vec()], None));
+}
+
+#[test]
+fn a_request_outlives_neither_the_shutdown_nor_does_it_end_it() {
+    // Answered after the SHUTDOWN chunk was sent.
+    let done = |done| Event::OutgoingReset { streams: vec![StreamId(4)], done };
+    let ending = |answered: bool| {
+        let mut raw = connected();
+        let id = raw.id.unwrap();
+        raw.server.reset_outgoing(id, &[StreamId(4)]).unwrap();
+        raw.take();
+        raw.server.shutdown(raw.now, id);
+        assert!(support::watch::all_kinds(&raw.take()).contains(&7));
+        if answered {
+            let response = ReconfigSeq(raw.initial.0);
+            let response = ReconfigResponse { response, result: ReconfigResult::PERFORMED, next_tsns: None };
+            raw.chunk(&ReConfig { parameters: Parameters::new(&[response.into()]) });
+        }
+        // The peer has still much to say, and little time for anything else.
+        let mut requests = 0;
+        for i in 0..40u32 {
+            raw.chunk(&data(FIRST + i, i as u16, b"more"));
+            raw.read();
+            parameters(&raw.wait(Duration::from_secs(6)), |_| requests += 1);
+        }
+        assert!(requests <= 1, "{requests} times");
+        raw.events()
+    };
+    assert!(ending(true).contains(&done(true)));
+    let events = ending(false);
+    assert!(events.contains(&done(false)) && !events.iter().any(|e| matches!(e, Event::Closed(_))), "{events:?}");
 }
 
 #[test]

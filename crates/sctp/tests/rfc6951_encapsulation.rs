@@ -154,6 +154,23 @@ fn a_new_way_starts_with_a_fresh_window() {
     assert!(w.read(0, a).iter().any(|m| m.payload == b"answer"));
 }
 
+/// RFC 4007 section 6: the interface is part of a link-local address.
+#[test]
+fn a_link_local_peer_is_answered_on_the_interface_that_it_is_behind() {
+    let mut w = World::new(1, AssociationConfig::default(), LinkConfig::delay(ms(10)));
+    for end in 0..2 {
+        let address = format!("fe80::{}", end + 1).parse().unwrap();
+        w.addresses[end][0] = std::net::SocketAddrV6::new(address, 9899, 0, 3).into();
+    }
+    let [a, b] = w.established();
+    w.send(1, b, 0, b"there");
+    w.run(Duration::from_secs(2));
+    assert_eq!(w.read(0, a).len(), 1);
+    let paths = w.ends[1].paths(b);
+    assert_eq!((paths.len(), paths[0].route.remote), (1, w.addresses[0][0]));
+    assert!(!w.events[1].iter().any(|(_, e)| matches!(e, Event::Path { .. })), "it has not come from elsewhere");
+}
+
 #[test]
 fn a_flood_of_sources_keeps_one_question_open_and_no_more() {
     let (mut w, [a, b]) = world(AssociationConfig::default());

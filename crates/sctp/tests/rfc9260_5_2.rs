@@ -289,6 +289,66 @@ fn section_5_2_4_a_cookie_while_we_shut_down_gets_shutdown_ack_and_an_error() {
     assert!(!w.saw(1, &Event::Restarted));
 }
 
+/// The client of the world, from nothing, with an association that it opens and something to say with the cookie.
+fn again(w: &mut World, life: u8, early: &[u8]) -> AssociationId {
+    let config = support::config(0, 1, AssociationConfig::default());
+    w.ends[0] = neater_sctp::Endpoint::new(config, [life; 32], &[life; 32]);
+    let a = w.connect(0);
+    w.send(0, a, 0, early);
+    a
+}
+
+#[test]
+fn section_5_2_4_a_cookie_of_an_earlier_restart_restarts_nothing() {
+    let mut w = world();
+    let log = record(&mut w);
+    let [_, b] = w.established();
+    again(&mut w, 77, b"second life");
+    w.run(Duration::from_secs(2));
+    let echoes = |log: &Log| -> Vec<Vec<u8>> {
+        let log = log.borrow();
+        log.iter().filter(|(end, b)| *end == 0 && kinds(b)[0] == CookieEcho::KIND).map(|(_, b)| b.clone()).collect()
+    };
+    let second = echoes(&log).pop().unwrap();
+    let a = again(&mut w, 79, b"third life");
+    w.run(Duration::from_secs(2));
+    let restarts = |w: &World| w.events[1].iter().filter(|(_, e)| *e == Event::Restarted).count();
+    assert_eq!(restarts(&w), 2);
+    w.read(1, b);
+    let packet = Packet { from: address(0, 0), to: address(1, 0), bytes: second, ect: false, whole: true };
+    w.deliver(1, 0, &packet, false);
+    w.run(Duration::from_secs(1));
+    assert_eq!((restarts(&w), w.read(1, b).len()), (2, 0), "a copy from the second life, in the third");
+    works(&mut w, [a, b]);
+}
+
+#[test]
+fn what_came_with_the_cookie_of_a_restart_is_not_given_to_who_does_not_know_of_it_yet() {
+    let mut w = world();
+    let [a, b] = w.established();
+    w.run(ms(100));
+    // Something is told to be there, and not read.
+    w.send(0, a, 0, b"first life");
+    w.run(ms(300));
+    let held = std::rc::Rc::new(std::cell::RefCell::new(None));
+    let keep = held.clone();
+    w.tap = Some(Box::new(move |end, packet| {
+        let echo = end == 0 && kinds(&packet.bytes)[0] == CookieEcho::KIND;
+        if echo {
+            *keep.borrow_mut() = Some(packet.clone());
+        }
+        !echo
+    }));
+    again(&mut w, 77, b"second life");
+    w.run(ms(100));
+    w.deliver(1, 0, &held.take().expect("a cookie"), false);
+    assert_eq!(w.ends[1].receive(b), None, "it is not of the association that the application knows");
+    let events: Vec<Event> = core::iter::from_fn(|| w.ends[1].poll_event()).map(|(_, e)| e).collect();
+    let restarted = events.iter().position(|e| *e == Event::Restarted).expect("told");
+    assert!(events[restarted..].contains(&Event::Readable), "{events:?}");
+    assert_eq!(w.ends[1].receive(b).map(|m| m.payload), Some(b"second life".to_vec()));
+}
+
 #[test]
 fn section_5_2_5_a_cookie_ack_that_nobody_waits_for_is_discarded() {
     let mut w = world();

@@ -62,6 +62,44 @@ fn rule_a_one_chunk_may_probe_a_window_of_zero_and_only_when_nothing_is_under_wa
 }
 
 #[test]
+fn rule_a_a_probe_that_is_answered_says_nothing_of_the_path_and_one_that_is_not_does() {
+    for (answering, config) in [
+        (true, AssociationConfig::default()),
+        (true, AssociationConfig::rfc9260()),
+        (false, AssociationConfig::rfc9260()),
+    ] {
+        let mut raw = Raw::connected(config);
+        raw.send(&[100]);
+        raw.take();
+        raw.wait(ms(50));
+        raw.sack(1, 0, &[]);
+        raw.send(&[1000; 3]);
+        let before = raw.path();
+        let (mut probes, mut most) = (0, 0);
+        for _ in 0..400 {
+            let sent = datas(&raw.wait(ms(100))).len();
+            probes += sent;
+            if sent > 0 && answering {
+                probes += datas(&raw.wait(ms(30))).len();
+                raw.sack(1, 0, &[]);
+            }
+            most = most.max(raw.path().errors);
+        }
+        let after = raw.path();
+        if answering {
+            let same = (before.window, before.threshold, before.room) == (after.window, after.threshold, after.room);
+            assert!(same && most == 0, "{before:?} {after:?} {most}");
+            assert!((4..=10).contains(&probes), "later each time: {probes}");
+            // It opens, and everything goes at once.
+            raw.sack(1, WIDE, &[]);
+            assert_eq!(raw.sent(), [2, 3, 4]);
+        } else {
+            assert!(most >= 3 && after.window < before.window, "{before:?} {after:?} {most}");
+        }
+    }
+}
+
+#[test]
 fn rule_b_and_d_the_first_flight_is_the_initial_window_and_one_packet_may_go_beyond_it() {
     let mut raw = connected();
     raw.send(&[FULL; 20]);

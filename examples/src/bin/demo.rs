@@ -16,32 +16,74 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const NAME: &str = "demo.neater.test";
-const SIZE: u64 = 200 << 20;
+/// How long the file is, in MB, and what may be asked for instead.
+const SIZE: u64 = 200;
+const SIZES: core::ops::RangeInclusive<u64> = 1..=10_000;
 /// How much later than the other answers the one with the IPv4 address comes. More than the delay between two attempts.
 const A_LATER: Duration = Duration::from_millis(300);
 
-/// Ends the server, whatever happens.
-struct Server(Child);
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// What is left to be put away: the server, and the folder of files.
+static LEFT: Mutex<(Option<Child>, Option<PathBuf>)> = Mutex::new((None, None));
+
+/// Ends the server and removes the files: when the demonstration is over, and when somebody ends it.
+fn put_away() {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(mut server) = left.0.take() {
+        let _ = server.kill();
+        let _ = server.wait();
+    }
+    if let Some(place) = left.1.take() {
+        let _ = std::fs::remove_dir_all(place);
     }
 }
 
-/// Removes the demonstration's files, whatever happens.
+/// Puts away, whatever happens.
 struct Place(PathBuf);
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        put_away();
     }
 }
 
+/// Ctrl-C and SIGTERM end it, too, and leave nothing.
+fn put_away_when_interrupted() -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut terminate = {
+        let _entered = runtime.enter();
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?
+    };
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+        });
+        put_away();
+        std::process::exit(130);
+    });
+    Ok(())
+}
+
+/// How long the file is to be: the one argument, in MB.
+fn size(argument: Option<&str>) -> Result<u64, String> {
+    let size = argument.map_or(Some(SIZE), |text| text.parse().ok()).filter(|size| SIZES.contains(size));
+    size.ok_or_else(|| format!("the length of the file is a number of MB from {} to {}", SIZES.start(), SIZES.end()))
+}
+
 fn main() -> ExitCode {
-    match run() {
+    let size = match size(std::env::args().nth(1).as_deref()) {
+        Ok(size) => size,
+        Err(why) => {
+            eprintln!("demo: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(size) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("demo: {e}");
@@ -52,22 +94,24 @@ fn main() -> ExitCode {
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-fn run() -> Outcome<()> {
+fn run(size: u64) -> Outcome<()> {
     let neater = std::env::current_exe()?.with_file_name("neater");
     if !neater.exists() {
         return Err(format!("{} is not built; use ./demo", neater.display()).into());
     }
+    put_away_when_interrupted()?;
     let place = Place(std::env::temp_dir().join(format!("neater-demo-{}", std::process::id())));
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(place.0.clone());
     std::fs::create_dir_all(place.0.join("files"))?;
-    println!("Making a file of {} MB and starting `neater serve` on loopback ...", SIZE >> 20);
-    make_file(&place.0.join("files/film.bin"))?;
+    println!("Making a file of {size} MB and starting `neater serve` on loopback ...");
+    make_file(&place.0.join("files/film.bin"), size)?;
 
     let v6 = TcpListener::bind("[::1]:0").is_ok();
     if !v6 {
         println!("(This machine has no IPv6 loopback: its part of the demonstration is left out.)");
     }
     let port = free_port(v6)?;
-    let (_server, ca) = start_server(&neater, &place.0, port)?;
+    let ca = start_server(&neater, &place.0, port)?;
 
     // Each network has a port of its own; the HTTPS record of each promises HTTP/3 and HTTP/2 there.
     let (blocked, dead) = (free_port(v6)?, free_port(v6)?);
@@ -122,11 +166,11 @@ fn scene(title: &str, text: &str) {
 }
 
 /// Bytes that do not compress, from a small generator: nothing here needs to be unpredictable.
-fn make_file(path: &Path) -> Outcome<()> {
+fn make_file(path: &Path, size: u64) -> Outcome<()> {
     let mut file = std::io::BufWriter::with_capacity(1 << 20, std::fs::File::create(path)?);
     let mut x = 0x9e37_79b9_7f4a_7c15u64;
     let mut block = vec![0u8; 1 << 20];
-    for _ in 0..SIZE >> 20 {
+    for _ in 0..size {
         for chunk in block.chunks_exact_mut(8) {
             x ^= x << 13;
             x ^= x >> 7;
@@ -152,14 +196,15 @@ fn free_port(v6: bool) -> Outcome<u16> {
     Err("no port is free for both TCP and UDP".into())
 }
 
-fn start_server(neater: &Path, place: &Path, port: u16) -> Outcome<(Server, PathBuf)> {
+fn start_server(neater: &Path, place: &Path, port: u16) -> Outcome<PathBuf> {
     let certificates = place.join("certificate");
     let mut command = Command::new(neater);
     command.arg("serve").arg(place.join("files")).args(["--json", "--port", &port.to_string(), "--name", NAME]);
     command.arg("--cert-dir").arg(&certificates).stdout(Stdio::piped());
-    let mut server = Server(command.spawn()?);
+    let mut server = command.spawn()?;
     let mut first = String::new();
-    let output = server.0.stdout.take().ok_or("the server has no output")?;
+    let output = server.stdout.take().ok_or("the server has no output")?;
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(server);
     std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut first)?;
     if !first.contains("\"serving\"") {
         return Err(format!("neater serve did not start: {first}").into());
@@ -168,7 +213,7 @@ fn start_server(neater: &Path, place: &Path, port: u16) -> Outcome<(Server, Path
     let mut found =
         found.filter(|p| p.to_string_lossy().ends_with(".pem") && !p.to_string_lossy().ends_with(".key.pem"));
     let certificate = found.next().ok_or("neater serve made no certificate")?;
-    Ok((server, certificate))
+    Ok(certificate)
 }
 
 /// A name server for the demonstration's one name, whose IPv4 address it tells later than the rest.
@@ -289,6 +334,14 @@ fn listen_v6(port: u16) -> Outcome<TcpListener> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_that_make_no_sense_are_refused() {
+        assert_eq!((size(None), size(Some("8"))), (Ok(200), Ok(8)));
+        for bad in ["", "0", "-1", "10001", "8 MB"] {
+            assert!(size(Some(bad)).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn only_questions_for_ipv4_are_answered_later() {

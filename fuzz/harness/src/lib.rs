@@ -14,6 +14,7 @@ pub mod drive;
 mod dtls;
 mod engine;
 mod framing;
+mod http;
 mod link;
 mod policy;
 mod property;
@@ -28,6 +29,7 @@ pub use dns::{dns_answer, dns_config, dns_hosts, dns_resolver, dns_zone};
 pub use dtls::dtls_session;
 pub use engine::engine_commands;
 pub use framing::framing_length;
+pub use http::{http_conditions, http_url};
 pub use link::{link_nat, link_packets, link_trace};
 pub use policy::{policy_daemon, policy_follower, policy_manager, policy_pvd};
 pub use property::{property_neat, property_parse};
@@ -64,6 +66,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "dtls_session", law: "what comes out went in, however the link behaves", run: dtls_session, seeds: seeds::DTLS_SESSION },
     Target { name: "engine_commands", law: "any commands over any network: no panic, nothing left behind", run: engine_commands, seeds: seeds::ENGINE_COMMANDS },
     Target { name: "framing_length", law: "messages do not depend on how the stream is cut", run: framing_length, seeds: seeds::FRAMING_LENGTH },
+    Target { name: "http_conditions", law: "a part that is served lies in the file, and one that is announced makes sense", run: http_conditions, seeds: seeds::HTTP_CONDITIONS },
+    Target { name: "http_url", law: "what is read is written as a URL that means the same", run: http_url, seeds: seeds::HTTP_URL },
     Target { name: "link_nat", law: "one inside endpoint per outside endpoint, and answers find back", run: link_nat, seeds: seeds::LINK_NAT },
     Target { name: "link_packets", law: "every packet comes out once, in time and in order", run: link_packets, seeds: seeds::LINK_PACKETS },
     Target { name: "link_trace", law: "any text gives a trace that carries packets, or the line that is wrong", run: link_trace, seeds: seeds::LINK_TRACE },

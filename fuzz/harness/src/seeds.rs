@@ -101,6 +101,22 @@ pub(crate) const ENGINE_COMMANDS: &[&[u8]] = &[
     b"\x00\x02\x3f\x07\x2c\x42\x08\x00\x20\x3f\x0b\x2c\x02\x30\x3f\x0b\x2e\x02\x05garba\x2a\x82\x3f\x08",
 ];
 
+/// A line for each field: Range and Content-Range, If-Range, If-Match, If-None-Match, two dates, the length of the file.
+pub(crate) const HTTP_CONDITIONS: Seeds = &[
+    b"0bytes=1-5\n1\"a\"",
+    b"0bytes=-5\n2*\n3W/\"b\", \"a\"\nx\x01\x02",
+    b"0bytes=5-\n1Sun, 09 Sep 2001 01:46:40 GMT\n4Sun, 09 Sep 2001 01:46:40 GMT\n5Sun, 09 Sep 2001 01:46:39 GMT",
+    b"0bytes 5-9/10\n0bytes */10\n0bytes 5-9/*",
+];
+
+/// A URL, NUL, a Location.
+pub(crate) const HTTP_URL: Seeds = &[
+    b"https://example.com:8443/a/./b/../c%20d?q=1#frag\0../x?y",
+    b"[2001:db8::1]:443?x\0//other/path",
+    b"http://[fe80::1%25eth0]/\0?only",
+    b"h/\xc3\xbc \0https://h:1/%2e%2e/x",
+];
+
 /// A kind of box, its range of ports and its table; then pairs of operation and who.
 pub(crate) const LINK_NAT: Seeds = &[
     b"\x00\xff\x40\x03\x01\x03\x22\x02\x04\x00\x64\x01\x00\x03\x01\x02\x07",

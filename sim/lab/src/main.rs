@@ -46,6 +46,9 @@ enum Command {
         /// Ids of `neater-lab list`.
         #[arg(value_parser = experiment)]
         ids: Vec<&'static str>,
+        /// One JSON object per experiment and line.
+        #[arg(long)]
+        json: bool,
     },
     /// Run experiments.
     #[command(after_help = RUN_HELP)]
@@ -127,10 +130,16 @@ fn selected(ids: &[&'static str]) -> Vec<&'static str> {
     ALL.iter().map(|e| e.id).filter(|id| ids.contains(&EVERYTHING) || ids.contains(id)).collect()
 }
 
-fn list(ids: &[&'static str]) {
+fn list(ids: &[&'static str], json: bool) {
     let chosen = selected(ids);
     for e in ALL {
-        if ids.is_empty() {
+        if json {
+            if ids.is_empty() || chosen.contains(&e.id) {
+                let value =
+                    serde_json::json!({"event": "experiment", "id": e.id, "title": e.title, "text": e.describe()});
+                println!("{value}");
+            }
+        } else if ids.is_empty() {
             println!("{:<5} {}", e.id, e.title.split_once(": ").map_or(e.title, |(_, t)| t));
         } else if chosen.contains(&e.id) {
             println!("{}", e.describe());
@@ -140,8 +149,8 @@ fn list(ids: &[&'static str]) {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::List { ids } => {
-            list(&ids);
+        Command::List { ids, json } => {
+            list(&ids, json);
             return ExitCode::SUCCESS;
         }
         Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),

@@ -47,8 +47,10 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
         return attempt(&neater, &preconnection, &endpoint, &args, output).await;
     }
     let order = match story {
-        Some(story) if story.prohibited().is_some() => return Ok(Exit::Failed),
-        Some(story) => story.stacks(),
+        Some(story) => match story.prohibited() {
+            Some(why) => return Err(Failure::new(Exit::Failed, "policy", why)),
+            None => story.stacks(),
+        },
         None => request.stacks().to_vec(),
     };
     show_addresses(&endpoint, &order, &args, output).await
@@ -160,10 +162,7 @@ async fn show_addresses(
 ) -> Result<Exit, Failure> {
     let found = match (endpoint.host_name(), endpoint.ip_address()) {
         (_, Some(ip)) => Ok(vec![ip]),
-        (Some(name), None) => {
-            let (args, config) = (&args.connect, args.connect.resolv_conf.as_deref());
-            resolve::addresses(name, config, args.hosts.as_deref(), args.timeout).await?
-        }
+        (Some(name), None) => resolve::as_connecting(name, &args.connect).await?,
         (None, None) => Ok(Vec::new()),
     };
     match found {

@@ -1,5 +1,6 @@
 //! Addresses of a name, without connecting: the resolver of the engine, driven over this program's own sockets.
 
+use crate::args::ConnectArgs;
 use crate::failure::{Exit, Failure};
 use core::time::Duration;
 use neater_base::Instant;
@@ -9,8 +10,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,11 +23,54 @@ const ANSWER_MAX: usize = 65_535;
 /// Answers that wait to be looked at.
 const WAITING: usize = 64;
 
-/// What a socket has brought: an answer or its end.
-type Arrival = (TransportId, Result<Vec<u8>, std::io::ErrorKind>);
+/// What a socket has brought.
+enum Arrival {
+    Datagram(Vec<u8>),
+    /// A connection is made: its sending half.
+    Connected(OwnedWriteHalf),
+    Bytes(Vec<u8>),
+    /// It has ended, and why, if not in order.
+    Closed(Option<std::io::ErrorKind>),
+}
+
+type Arrivals = mpsc::Sender<(TransportId, Arrival)>;
+
+/// What is open to a name server, as long as it is kept.
+struct Open {
+    way: Way,
+    listening: JoinHandle<()>,
+}
+
+enum Way {
+    Udp(Arc<UdpSocket>),
+    Connecting,
+    Tcp(OwnedWriteHalf),
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
 
 /// What is found of a name: its addresses, or why there are none.
 type Found = Result<Vec<IpAddr>, String>;
+
+/// The addresses of `name`, by whoever the arguments of a connection say is to be asked.
+pub(crate) async fn as_connecting(name: &str, args: &ConnectArgs) -> Result<Found, Failure> {
+    if !args.system_names {
+        return addresses(name, args.resolv_conf.as_deref(), args.hosts.as_deref(), args.timeout).await;
+    }
+    match tokio::time::timeout(args.timeout.unwrap_or(PATIENCE), tokio::net::lookup_host((name, 0))).await {
+        Ok(Ok(found)) => {
+            let mut all: Vec<IpAddr> = found.map(|a| a.ip()).collect();
+            all.dedup();
+            Ok(if all.is_empty() { Err("there are none".into()) } else { Ok(all) })
+        }
+        Ok(Err(e)) => Ok(Err(e.to_string())),
+        Err(_) => Ok(Err("the system's resolver has not answered in time".into())),
+    }
+}
 
 /// The addresses of `name`, looked for in other files than the usual ones where these are given; why there are none otherwise. What can be no name is an error.
 pub(crate) async fn addresses(
@@ -48,8 +95,8 @@ pub(crate) async fn addresses(
 async fn drive(mut resolver: Resolver, name: &str) -> Result<Found, Failure> {
     let started = tokio::time::Instant::now();
     let now = || Instant::ZERO + started.elapsed();
-    let (arrivals, mut arrived) = mpsc::channel::<Arrival>(WAITING);
-    let mut sockets: BTreeMap<TransportId, Arc<UdpSocket>> = BTreeMap::new();
+    let (arrivals, mut arrived) = mpsc::channel(WAITING);
+    let mut all: BTreeMap<TransportId, Open> = BTreeMap::new();
     let (mut found, mut why) = (Vec::new(), None);
     resolver.lookup(now(), &Question { name, a: true, aaaa: true, https: None, interface: None });
     loop {
@@ -57,24 +104,31 @@ async fn drive(mut resolver: Resolver, name: &str) -> Result<Found, Failure> {
             match output {
                 Output::OpenUdp { transport, server, .. } => match open(server).await {
                     Ok(socket) => {
-                        tokio::spawn(listen(transport, socket.clone(), arrivals.clone()));
-                        sockets.insert(transport, socket);
+                        let listening = tokio::spawn(listen(transport, socket.clone(), arrivals.clone()));
+                        all.insert(transport, Open { way: Way::Udp(socket), listening });
                     }
                     Err(e) => resolver.handle_input(now(), Input::UdpFailed { transport, error: error(e.kind()) }),
                 },
-                // Addresses alone fit into a datagram; what does not is not worth a connection here.
-                Output::OpenTcp { transport, .. } => {
-                    let error = Some(NetError::new(ErrorKind::Unsupported));
-                    resolver.handle_input(now(), Input::TcpClosed { transport, error });
+                // What does not fit into a datagram is asked for again (RFC 7766).
+                Output::OpenTcp { transport, server, .. } => {
+                    let listening = tokio::spawn(converse(transport, server, arrivals.clone()));
+                    all.insert(transport, Open { way: Way::Connecting, listening });
                 }
-                Output::Send { transport, data } => {
-                    if let Some(socket) = sockets.get(&transport)
-                        && let Err(e) = socket.send(&data).await
-                    {
-                        resolver.handle_input(now(), Input::UdpFailed { transport, error: error(e.kind()) });
+                Output::Send { transport, data } => match all.get_mut(&transport).map(|open| &mut open.way) {
+                    Some(Way::Udp(socket)) => {
+                        if let Err(e) = socket.send(&data).await {
+                            resolver.handle_input(now(), Input::UdpFailed { transport, error: error(e.kind()) });
+                        }
                     }
-                }
-                Output::Close { transport } => drop(sockets.remove(&transport)),
+                    Some(Way::Tcp(stream)) => {
+                        if let Err(e) = stream.write_all(&data).await {
+                            let error = Some(error(e.kind()));
+                            resolver.handle_input(now(), Input::TcpClosed { transport, error });
+                        }
+                    }
+                    Some(Way::Connecting) | None => {}
+                },
+                Output::Close { transport } => drop(all.remove(&transport)),
                 Output::Answer { answer: Answer::Addresses(list), .. } => found.extend(list),
                 Output::Answer { answer: Answer::Failed(e @ ResolveError::InvalidName(_)), .. } => {
                     return Err(Failure::usage(format!("{name}: {e}")));
@@ -93,12 +147,22 @@ async fn drive(mut resolver: Resolver, name: &str) -> Result<Found, Failure> {
         let next = resolver.next_timeout().map_or(PATIENCE, |t| t.saturating_since(now()));
         tokio::select! {
             arrival = arrived.recv() => match arrival {
-                Some((transport, Ok(data))) => {
-                    resolver.handle_input(now(), Input::UdpReceived { transport, data: &data });
+                // It may have been on its way when its socket was closed.
+                Some((transport, arrival)) if all.contains_key(&transport) => {
+                    let is_udp = matches!(all.get(&transport), Some(Open { way: Way::Udp(_), .. }));
+                    let input = match &arrival {
+                        Arrival::Datagram(data) => Input::UdpReceived { transport, data },
+                        Arrival::Bytes(data) => Input::TcpReceived { transport, data },
+                        Arrival::Connected(_) => Input::TcpConnected { transport },
+                        Arrival::Closed(Some(e)) if is_udp => Input::UdpFailed { transport, error: error(*e) },
+                        Arrival::Closed(why) => Input::TcpClosed { transport, error: why.map(error) },
+                    };
+                    resolver.handle_input(now(), input);
+                    if let (Arrival::Connected(half), Some(open)) = (arrival, all.get_mut(&transport)) {
+                        open.way = Way::Tcp(half);
+                    }
                 }
-                Some((transport, Err(e))) => {
-                    resolver.handle_input(now(), Input::UdpFailed { transport, error: error(e) });
-                }
+                Some(_) => {}
                 None => return Ok(Err("the resolver has ended".into())),
             },
             () = tokio::time::sleep(next) => resolver.handle_timeout(now()),
@@ -113,14 +177,43 @@ async fn open(server: SocketAddr) -> std::io::Result<Arc<UdpSocket>> {
     Ok(Arc::new(socket))
 }
 
-async fn listen(transport: TransportId, socket: Arc<UdpSocket>, arrivals: mpsc::Sender<Arrival>) {
+async fn listen(transport: TransportId, socket: Arc<UdpSocket>, arrivals: Arrivals) {
     let mut buf = vec![0; ANSWER_MAX];
     loop {
         let arrival = match socket.recv(&mut buf).await {
-            Ok(n) => Ok(buf[..n].to_vec()),
-            Err(e) => Err(e.kind()),
+            Ok(n) => Arrival::Datagram(buf[..n].to_vec()),
+            Err(e) => Arrival::Closed(Some(e.kind())),
         };
-        let over = arrival.is_err();
+        let over = matches!(arrival, Arrival::Closed(_));
+        if arrivals.send((transport, arrival)).await.is_err() || over {
+            return;
+        }
+    }
+}
+
+/// Connects, and tells of what comes. The resolver bounds how long that may take and how much it may be.
+async fn converse(transport: TransportId, server: SocketAddr, arrivals: Arrivals) {
+    let mut stream = match TcpStream::connect(server).await {
+        Ok(stream) => {
+            let (read, write) = stream.into_split();
+            if arrivals.send((transport, Arrival::Connected(write))).await.is_err() {
+                return;
+            }
+            read
+        }
+        Err(e) => {
+            let _ = arrivals.send((transport, Arrival::Closed(Some(e.kind())))).await;
+            return;
+        }
+    };
+    let mut buf = vec![0; ANSWER_MAX];
+    loop {
+        let arrival = match stream.read(&mut buf).await {
+            Ok(0) => Arrival::Closed(None),
+            Ok(n) => Arrival::Bytes(buf[..n].to_vec()),
+            Err(e) => Arrival::Closed(Some(e.kind())),
+        };
+        let over = matches!(arrival, Arrival::Closed(_));
         if arrivals.send((transport, arrival)).await.is_err() || over {
             return;
         }

@@ -3,6 +3,7 @@
 //! *Responsible for* which URL goes into which file, how many at once, and the sum of it. *Not responsible for* one
 //! transfer ([`transfer`]) or one file ([`target`]).
 
+mod again;
 mod kept;
 mod multi;
 mod progress;
@@ -13,6 +14,8 @@ use crate::args::GetArgs;
 use crate::connect::{self, Asked};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, bytes, failed, ms, zoned};
+pub(crate) use again::quote;
+use again::resume_command;
 use futures_util::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use multi::{Multi, Way};
@@ -193,11 +196,15 @@ async fn by_several_ways(
     options: &RequestOptions,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let (count, mut total, mut failures) = (jobs.len(), 0, Vec::new());
+    let (count, mut total, mut done, mut failures) = (jobs.len(), 0, 0, Vec::new());
     for job in jobs {
         let url = job.url.clone();
         let note = job.target.path().map(|path| kept::names(path)[1].clone());
         let fetched = async {
+            let one = client(args, asked, neater, None, output)?;
+            if let Some(done) = transfer::already_there(&one, options, &job).await? {
+                return Ok(done);
+            }
             let named = interfaces(args, asked, neater, &url).await?;
             let way = |interface: String| {
                 client(args, asked, neater, Some(&interface), output).map(|client| Way { interface, client })
@@ -206,14 +213,19 @@ async fn by_several_ways(
             match multi::run(&ways, options, &url, &job.target, job.resume, args.retries, output).await? {
                 Multi::Done(done) => Ok(done),
                 Multi::Whole(why) => {
-                    output.note(&format!("neater: {url}: {why}: fetched by one way"));
-                    transfer::run(&client(args, asked, neater, None, output)?, options, job, args.retries, output).await
+                    let url = url.to_string();
+                    output.tell("one-way", Some(&url), &format!("{why}: fetched by one way"));
+                    transfer::run(&one, options, job, args.retries, output).await
                 }
             }
         };
         let fetched = tokio::select! {
             fetched = fetched => fetched,
             _ = tokio::signal::ctrl_c() => {
+                if output.json {
+                    let summary = json!({ "event": "summary", "files": count, "failed": count - done, "bytes": total });
+                    output.event(&summary);
+                }
                 let f = Failure::new(Exit::Interrupted, "interrupted", "interrupted");
                 return Err(match note.is_some_and(|note| note.exists()) {
                     true => f.advise(format!("what came is kept; go on with: {}", resume_command())),
@@ -222,9 +234,10 @@ async fn by_several_ways(
             }
         };
         match fetched {
-            Ok(done) => {
-                total += done.written;
-                report(&url.to_string(), &done, output);
+            Ok(d) => {
+                done += 1;
+                total += d.written;
+                report(&url.to_string(), &d, output);
             }
             Err(f) if output.json => {
                 output.event(&failed(Some(&url.to_string()), &f));
@@ -280,12 +293,9 @@ async fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -
         let host = origin.host.trim_matches(['[', ']']);
         let addresses: Vec<std::net::IpAddr> = match host.parse() {
             Ok(address) => vec![address],
-            Err(_) => {
-                let (resolv, hosts) = (args.connect.resolv_conf.as_deref(), args.connect.hosts.as_deref());
-                let found = crate::explain::resolve::addresses(host, resolv, hosts, args.connect.timeout).await?;
-                found
-                    .map_err(|why| Failure::new(Exit::Failed, "resolution", format!("{host} has no address: {why}")))?
-            }
+            Err(_) => crate::explain::resolve::as_connecting(host, &args.connect)
+                .await?
+                .map_err(|why| Failure::new(Exit::Failed, "resolution", format!("{host} has no address: {why}")))?,
         };
         let leads =
             |i: &&Interface| i.up && !i.addrs.is_empty() && addresses.iter().any(|a| crate::ping::ways::leads(i, *a));
@@ -315,7 +325,7 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
         match std::fs::metadata(dir) {
             Ok(m) if m.is_dir() => {}
             Ok(_) => return Err(Failure::new(Exit::Local, "file", format!("{} is not a folder", dir.display()))),
-            Err(e) => return Err(Failure::file("write to", dir, &e)),
+            Err(e) => return Err(file("write to", dir, &e)),
         }
     }
     if urls.len() > 1 && named.is_some() {
@@ -378,6 +388,16 @@ fn headers(lines: &[String]) -> Result<HeaderMap, Failure> {
     Ok(all)
 }
 
+/// A file that cannot be written, and how another is chosen.
+fn file(doing: &str, path: &Path, e: &std::io::Error) -> Failure {
+    let mut f = Failure::file(doing, path, e);
+    f.advice
+        .iter_mut()
+        .filter(|a| *a == crate::failure::ELSEWHERE)
+        .for_each(|a| a.push_str(", with -o FILE or -d DIR"));
+    f
+}
+
 fn report(url: &str, done: &Done, output: &Output) {
     let seconds = done.took.as_secs_f64();
     let rate = if seconds > 0.0 { done.came as f64 / seconds } else { 0.0 };
@@ -398,7 +418,12 @@ fn report(url: &str, done: &Done, output: &Output) {
     }
     let name = file.unwrap_or_else(|| "standard output".into());
     output.note(&match (done.transports.last(), done.outcome) {
-        (_, Outcome::AlreadyThere) => format!("{name} is already there; without -C it is fetched again"),
+        (_, Outcome::AlreadyThere) => {
+            format!("{name} is already there, as long as the server's; without -C it is fetched again")
+        }
+        (_, Outcome::Unchecked) => format!(
+            "{name} is already there; the server does not say how long its own is, so nothing tells whether it is complete"
+        ),
         (None, _) => format!("{name}: complete, {}", bytes(done.written)),
         (Some(t), outcome) => {
             // It went on where another run stopped, or was begun again.
@@ -421,36 +446,9 @@ fn report(url: &str, done: &Done, output: &Output) {
     });
 }
 
-/// The command that goes on where this one ended.
-pub(crate) fn resume_command() -> String {
-    let mut words: Vec<String> = std::env::args().skip(1).collect();
-    let has = words.iter().any(|w| w == "--continue" || w == "-C");
-    if !has && let Some(i) = words.iter().position(|w| w == "get") {
-        words.insert(i + 1, "-C".into());
-    }
-    let quoted = words.iter().map(|w| quote(w)).collect::<Vec<_>>();
-    format!("neater {}", quoted.join(" "))
-}
-
-pub(crate) fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_shell_would_take_apart_is_quoted() {
-        assert_eq!(quote("https://h/a?b&c"), "'https://h/a?b&c'");
-        assert_eq!(quote("it's"), r"'it'\''s'");
-        assert_eq!(quote("a-b/c"), "a-b/c");
-    }
 
     #[test]
     fn header_fields_are_checked() {

@@ -2,8 +2,10 @@
 //!
 //! *Invariants*: every piece is of the version that the first answer named, because each answer vouches for it (RFC 9110
 //! section 14.2, If-Range with a strong validator); pieces are written where they belong, and the file appears under its name
-//! only when all of them are there. What has come of a file that is not finished is kept, so that another run goes on ([`Kept`]). A way that breaks gives its piece back; one that hangs does not keep the end waiting,
-//! because ways without work fetch again what others have not finished.
+//! only when all of them are there. What has come of a file that is not finished is kept, so that another run goes on
+//! ([`Kept`]), and what this run was killed in the middle of, too. A way that breaks, or that brings something else (the page of
+//! a portal, another version), gives its piece back, and in the end gives up alone; one that hangs does not keep the end
+//! waiting, because ways without work fetch again what others have not finished. No single answer makes away with what came.
 
 use super::kept::Kept;
 use super::target::{Target, Version};
@@ -11,14 +13,13 @@ use super::transfer::{Done, Outcome, content_range, version};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use core::time::Duration;
-use futures_util::future::select_ok;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 use http::HeaderValue;
 use http::StatusCode;
 use http::header::{ACCEPT_ENCODING, IF_RANGE, RANGE};
-use neater_http::{Client, Error, RequestOptions, Transport, Url};
+use neater_http::{Client, Error, RequestOptions, Response, Transport, Url};
 use serde_json::json;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Notify;
@@ -34,6 +35,12 @@ const PIECES_MOST: u64 = 1 << 16;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// What programs call it that the file is another now.
 const CHANGED: &str = "changed";
+/// What to do about pieces that nothing more can be learnt of.
+const BY_ONE_WAY: &str = "try again later; if they are of no use, remove them, or fetch it without --multi";
+/// How long other ways may take to answer as it should be, when one has answered otherwise.
+const GRACE: Duration = Duration::from_secs(2);
+/// How often is written down which pieces have come.
+const NOTED_EVERY: Duration = Duration::from_secs(1);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
@@ -53,6 +60,8 @@ struct Deeds {
     transport: Option<Transport>,
     /// Why it does nothing any more.
     gave_up: Option<String>,
+    /// What it brought in the end was of another file.
+    strange: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +78,7 @@ struct Board {
     pieces: Vec<State>,
     left: usize,
     deeds: Vec<Deeds>,
-    /// What ends it all: a disk that is full, a file that has changed.
+    /// What ends it all: a disk that is full.
     fatal: Option<Failure>,
 }
 
@@ -87,10 +96,13 @@ struct Shared {
 enum Trouble {
     /// Another way, or another try, may bring it.
     Broken(String),
+    /// As well: what came is no piece of this file.
+    Strange(String),
     Fatal(Failure),
 }
 
 /// What becomes of a download by several ways.
+#[allow(clippy::large_enum_variant, reason = "there is one, and not for long")]
 pub(super) enum Multi {
     Done(Done),
     /// It cannot be taken apart, and why.
@@ -107,13 +119,8 @@ impl Running {
     /// Keeps what has come; whether a later run can go on with it.
     fn keep(&mut self) -> bool {
         self.done = true;
-        let (there, changed): (Vec<bool>, bool) = {
-            let board = self.shared.board();
-            let changed = board.fatal.as_ref().is_some_and(|f| f.kind == CHANGED);
-            (board.pieces.iter().map(|state| *state == State::There).collect(), changed)
-        };
-        let kept = !changed && tokio::task::block_in_place(|| self.shared.kept.keep(&there));
-        if !kept {
+        let kept = tokio::task::block_in_place(|| self.shared.keep());
+        if !kept && self.shared.board().pieces.iter().all(|state| *state != State::There) {
             self.shared.kept.forget();
         }
         kept
@@ -167,6 +174,11 @@ impl Shared {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Writes down which pieces are there; false if there is nothing worth it. May block.
+    fn keep(&self) -> bool {
+        self.kept.keep(|| self.board().pieces.iter().map(|state| *state == State::There).collect())
+    }
+
     /// The first and the last byte of a piece.
     fn span(&self, piece: usize) -> (u64, u64) {
         let first = piece as u64 * self.kept.piece;
@@ -178,11 +190,16 @@ impl Shared {
         let (first, last) = self.span(piece);
         let options = asking(&self.options, first, last, self.kept.version.validator());
         let mut response = client.get(&self.url, &options).await.map_err(|e| trouble(&e))?;
-        let changed = |what: &str| Trouble::Fatal(Failure::new(Exit::Failed, CHANGED, what).advise("fetch it again"));
+        let other = || Trouble::Strange("the server sends another version of the file".into());
         match response.status() {
             StatusCode::PARTIAL_CONTENT => {}
-            StatusCode::OK | StatusCode::RANGE_NOT_SATISFIABLE => {
-                return Err(changed("the file on the server changed while it was being fetched"));
+            // If-Range did not hold, or somebody in between answers with something else, or leaves out what we asked for.
+            StatusCode::OK | StatusCode::RANGE_NOT_SATISFIABLE if !self.is_also(response.headers()) => {
+                return Err(other());
+            }
+            status if status.is_success() => {
+                let what = format!("the server answered {status} with something else than the part that was asked for");
+                return Err(Trouble::Strange(what));
             }
             status => return Err(Trouble::Broken(format!("the server answered {status}"))),
         }
@@ -190,8 +207,8 @@ impl Shared {
         let Some(range) = range else {
             return Err(Trouble::Broken(format!("bytes {first} to {last} were asked for, and others came")));
         };
-        if range.total.is_some_and(|t| t != self.total) || !self.kept.version.is_also(&version(response.headers())) {
-            return Err(changed("the server sends parts of different versions of the file"));
+        if range.total.is_some_and(|t| t != self.total) || !self.is_also(response.headers()) {
+            return Err(other());
         }
         self.board().deeds[way].transport = Some(response.transport().clone());
         let mut at = first;
@@ -200,7 +217,7 @@ impl Shared {
                 return Err(Trouble::Broken("more came than was asked for".into()));
             }
             tokio::task::block_in_place(|| self.kept.file.write_all_at(&data, at))
-                .map_err(|e| Trouble::Fatal(Failure::file("write", Path::new("the part"), &e)))?;
+                .map_err(|e| Trouble::Fatal(super::file("write", &self.kept.path, &e)))?;
             at += data.len() as u64;
             let mut board = self.board();
             board.deeds[way].bytes += data.len() as u64;
@@ -213,6 +230,11 @@ impl Shared {
         } else {
             Err(Trouble::Broken(format!("only {} of {} bytes came", at - first, last + 1 - first)))
         }
+    }
+
+    /// Whether an answer is about the version that is fetched, as far as it says.
+    fn is_also(&self, headers: &http::HeaderMap) -> bool {
+        self.kept.version.is_also(&version(headers))
     }
 
     /// What one way does until everything is there, or it has failed too often in a row.
@@ -254,10 +276,13 @@ impl Shared {
                 board.fatal = board.fatal.take().or(Some(failure));
                 false
             }
-            Err(Trouble::Broken(why)) => {
+            Err(trouble @ (Trouble::Broken(_) | Trouble::Strange(_))) => {
+                let strange = matches!(trouble, Trouble::Strange(_));
+                let (Trouble::Broken(why) | Trouble::Strange(why)) = trouble else { return true };
                 board.give_back(piece);
                 board.deeds[way].failures += 1;
                 if failures > u32::from(self.retries) {
+                    board.deeds[way].strange = strange;
                     board.deeds[way].gave_up = Some(why);
                     return false;
                 }
@@ -285,14 +310,70 @@ fn asking(options: &RequestOptions, first: u64, last: u64, validator: Option<&st
     options
 }
 
-/// The version of the file and its length, from whichever way answers first; or why it cannot be taken apart.
-async fn probe(ways: &[Way], url: &Url, options: &RequestOptions) -> Result<Result<(Version, u64), String>, Failure> {
+/// What is known of a file before it is fetched.
+struct Known {
+    version: Version,
+    total: u64,
+    /// It is another than the one of which pieces are there, and that was said by more than one way, or the only one.
+    is_certain: bool,
+}
+
+/// The version of the file and its length; or why it cannot be taken apart. An answer that fits counts at once: one with a
+/// part of a version that can be told from others, and if pieces of one are there (`held`), of that version. If none fits, the
+/// ways that answered are what there is to go by, when all have or [`GRACE`] after the first.
+async fn probe(
+    ways: &[Way],
+    url: &Url,
+    options: &RequestOptions,
+    held: Option<&Version>,
+) -> Result<Result<Known, String>, Failure> {
     let first = asking(options, 0, 0, None);
-    let asked = ways.iter().map(|way| {
-        let (way, first) = (way.clone(), first.clone());
-        Box::pin(async move { way.client.get(url, &first).await })
-    });
-    let (response, _) = select_ok(asked).await.map_err(Failure::from)?;
+    let mut asked: FuturesUnordered<_> = ways
+        .iter()
+        .map(|way| {
+            let (way, first) = (way.clone(), first.clone());
+            async move { way.client.get(url, &first).await }
+        })
+        .collect();
+    let (mut others, mut whole, mut refused, mut failed) = (Vec::new(), None, None, None);
+    let grace = tokio::time::sleep(GRACE);
+    tokio::pin!(grace);
+    loop {
+        let has_answer = !others.is_empty() || whole.is_some() || refused.is_some();
+        let answer = tokio::select! {
+            answer = asked.next() => answer,
+            () = &mut grace, if has_answer => None,
+        };
+        let Some(answer) = answer else { break };
+        if !has_answer {
+            grace.as_mut().reset(tokio::time::Instant::now() + GRACE);
+        }
+        match answer.map(|response| judged(&response)) {
+            Ok(Ok(Ok((version, total)))) => match held {
+                Some(held) if held.validator() != version.validator() || held.total != Some(total) => {
+                    others.push((version, total));
+                }
+                _ => return Ok(Ok(Known { version, total, is_certain: true })),
+            },
+            Ok(Ok(Err(why))) => whole = whole.or(Some(why)),
+            Ok(Err(failure)) => refused = refused.or(Some(failure)),
+            Err(e) => failed = failed.or(Some(e)),
+        }
+    }
+    let is_certain = others.len() > 1 || ways.len() == 1;
+    if let Some((version, total)) = others.pop() {
+        return Ok(Ok(Known { version, total, is_certain }));
+    }
+    match (whole, refused, failed) {
+        (Some(why), ..) => Ok(Err(why)),
+        (None, Some(failure), _) => Err(failure),
+        (None, None, Some(e)) => Err(e.into()),
+        (None, None, None) => Err(Failure::new(Exit::Failed, "interfaces", "no interface leads to the server")),
+    }
+}
+
+/// What an answer to [`probe`] says: version and length, or why there are no parts; or that the server has none of it.
+fn judged(response: &Response) -> Result<Result<(Version, u64), String>, Failure> {
     let status = response.status();
     if status.as_u16() >= 400 && status != StatusCode::RANGE_NOT_SATISFIABLE {
         return Err(Failure::new(Exit::Status, "status", format!("the server answered {status}")));
@@ -325,12 +406,22 @@ pub(super) async fn run(
         return Err(Failure::usage("--multi writes pieces as they come, which needs a file: give -o FILE or -O"));
     };
     let started = Instant::now();
-    let (version, total) = match probe(ways, url, options).await? {
-        Ok(found) => found,
-        Err(why) => return Ok(Multi::Whole(why)),
-    };
     if path.is_dir() {
         return Err(Failure::usage(format!("{} is a folder", path.display())));
+    }
+    let held = if resume { Kept::version_of(path, &url.to_string()) } else { None };
+    let Known { version, total, is_certain } = match probe(ways, url, options, held.as_ref()).await? {
+        Ok(found) => found,
+        // Pieces are there: whoever answered may not be whom they came from.
+        Err(why) if held.is_some() => {
+            let what = format!("pieces of {url} are there, and now {why}");
+            return Err(Failure::new(Exit::Failed, CHANGED, what).advise(BY_ONE_WAY));
+        }
+        Err(why) => return Ok(Multi::Whole(why)),
+    };
+    if !is_certain {
+        let what = format!("pieces of {url} are there, and now one way brings another version of it, and no other any");
+        return Err(Failure::new(Exit::Failed, CHANGED, what).advise(BY_ONE_WAY));
     }
     let kept = Kept::open(path, &url.to_string(), &version, total, cut(total, ways.len() as u64), resume)?;
     let continued = kept.is_continued();
@@ -345,11 +436,18 @@ pub(super) async fn run(
     for (i, way) in ways.iter().enumerate() {
         tasks.spawn(shared.clone().work(i, way.client.clone()));
     }
+    let mut noting = tokio::time::interval_at(tokio::time::Instant::now() + NOTED_EVERY, NOTED_EVERY);
+    noting.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while !shared.board().is_over() {
         tokio::select! {
             () = shared.changed.notified() => {}
             // A way that has ended may have been the last.
             Some(_) = tasks.join_next() => {}
+            // The pieces come meanwhile, and somebody may have ended this run before it is through.
+            _ = noting.tick() => {
+                let shared = shared.clone();
+                let _ = tokio::task::spawn_blocking(move || shared.keep()).await;
+            }
         }
     }
     // Ways that hang have nothing to bring any more.
@@ -388,6 +486,9 @@ fn failed(shared: &Shared, ways: &[Way]) -> Option<Failure> {
     let reasons =
         board.deeds.iter().zip(ways).filter_map(|(d, w)| Some(format!("{}: {}", w.interface, d.gave_up.as_ref()?)));
     let what = format!("no way brought all of it: {}", reasons.collect::<Vec<_>>().join("; "));
+    if board.deeds.iter().all(|d| d.strange) {
+        return Some(Failure::new(Exit::Failed, CHANGED, what).advise("if the file has changed, -C begins it again"));
+    }
     Some(Failure::new(Exit::Failed, "interrupted", what).advise("--retries lets each way try more often"))
 }
 

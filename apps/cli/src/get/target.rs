@@ -3,7 +3,8 @@
 //! *Invariants*: a regular file appears under its name only when it is complete, and replaces what was there by a rename;
 //! until then its bytes are in `NAME.part`, and what is needed to go on is in `NAME.part.json`. Nobody else writes to
 //! `NAME.part` meanwhile. Nothing that was there before is changed until a server's answer is there to take its place, and
-//! what neater did not write is never changed.
+//! what neater did not write is never changed. What belongs to another user is neither written to nor believed: whoever owns
+//! a file may change it under our hands, and would own the download.
 
 use crate::failure::{Exit, Failure};
 use crate::output::bytes;
@@ -164,7 +165,7 @@ impl Sink {
             Target::Stdout => {
                 // Past the buffer of the standard library, which cuts at lines.
                 let out = std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned();
-                let bad = |e| Failure::file("write", Path::new("standard output"), &e);
+                let bad = |e| super::file("write", Path::new("standard output"), &e);
                 Ok(of(out.map_err(bad)?.into()))
             }
             Target::Device(path) => {
@@ -172,7 +173,7 @@ impl Sink {
                 let there = path.clone();
                 let opened = tokio::task::spawn_blocking(move || OpenOptions::new().write(true).open(there)).await;
                 let opened = opened.unwrap_or_else(|e| Err(io::Error::other(e)));
-                Ok(of(opened.map_err(|e| Failure::file("write", path, &e))?))
+                Ok(of(opened.map_err(|e| super::file("write", path, &e))?))
             }
             Target::File(path) => {
                 let (file, made) = open_part(path)?;
@@ -187,7 +188,7 @@ impl Sink {
     /// Decides what becomes of the part that is there.
     fn look_at(&mut self, path: &Path, url: &str, resume: bool) -> Result<(), Failure> {
         let part = beside(path, ".part");
-        let length = self.out.metadata().map_err(|e| Failure::file("write", &part, &e))?.len();
+        let length = self.out.metadata().map_err(|e| super::file("write", &part, &e))?.len();
         let refuse = |what: String| Failure::new(Exit::Local, "part", what);
         let note = match noted(path)? {
             Noted::Foreign => {
@@ -241,7 +242,7 @@ impl Sink {
             && let Target::File(path) = &self.target
         {
             // Before the note: a note never speaks of bytes of another version.
-            self.out.set_len(0).map_err(|e| Failure::file("write", &beside(path, ".part"), &e))?;
+            self.out.set_len(0).map_err(|e| super::file("write", &beside(path, ".part"), &e))?;
         }
         self.remember(url, version)
     }
@@ -259,7 +260,7 @@ impl Sink {
             });
             let written = write_note(&note, &format!("{value}\n"), self.noted);
             self.noted = true;
-            written.map_err(|e| Failure::file("write", &note, &e))?;
+            written.map_err(|e| super::file("write", &note, &e))?;
         }
         self.version = version;
         Ok(())
@@ -297,13 +298,13 @@ impl Sink {
         let Target::File(path) = &self.target else { return Ok(()) };
         let part = beside(path, ".part");
         // A disk that is full or broken may tell only now; under its name the file must be whole.
-        self.out.sync_data().map_err(|e| Failure::file("write", &part, &e))?;
+        self.out.sync_data().map_err(|e| super::file("write", &part, &e))?;
         if !is_still(&part, &self.out) {
             let what = format!("{} was removed or replaced while it was being written", part.display());
             return Err(Failure::new(Exit::Local, "file", what).advise("ask for it again"));
         }
-        keep_mode(path, &self.out).map_err(|e| Failure::file("write", &part, &e))?;
-        std::fs::rename(&part, path).map_err(|e| Failure::file("rename", &part, &e))?;
+        keep_mode(path, &self.out).map_err(|e| super::file("write", &part, &e))?;
+        std::fs::rename(&part, path).map_err(|e| super::file("rename", &part, &e))?;
         self.finished = true;
         if self.noted {
             let _ = std::fs::remove_file(beside(path, ".part.json"));
@@ -341,9 +342,9 @@ impl Sink {
             Target::Stdout if e.kind() == io::ErrorKind::BrokenPipe => {
                 Failure::new(Exit::Local, "pipe", "whoever reads the output has stopped reading")
             }
-            Target::Stdout => Failure::file("write", Path::new("standard output"), e),
-            Target::Device(path) => Failure::file("write", path, e),
-            Target::File(path) => Failure::file("write", &beside(path, ".part"), e),
+            Target::Stdout => super::file("write", Path::new("standard output"), e),
+            Target::Device(path) => super::file("write", path, e),
+            Target::File(path) => super::file("write", &beside(path, ".part"), e),
         }
     }
 }
@@ -379,7 +380,7 @@ fn open_part(path: &Path) -> Result<(File, bool), Failure> {
         }
         _ => {}
     }
-    let bad = |e: &io::Error| Failure::file("write", &part, e);
+    let bad = |e: &io::Error| super::file("write", &part, e);
     let mut how = OpenOptions::new();
     how.append(true);
     let (file, made) = match how.clone().create_new(true).open(&part) {
@@ -390,6 +391,9 @@ fn open_part(path: &Path) -> Result<(File, bool), Failure> {
     if !is_still(&part, &file) {
         // Somebody was quicker than the look above.
         return Err(elsewhere(&part));
+    }
+    if !made && !is_mine(&file) {
+        return Err(of_another(&part));
     }
     if made {
         // Bytes that are for few are not shown to all while they come.
@@ -405,6 +409,30 @@ fn open_part(path: &Path) -> Result<(File, bool), Failure> {
         Err(TryLockError::Error(_)) => {}
     }
     Ok((file, made))
+}
+
+/// Whether a file belongs to whoever runs this: others know what is in theirs, and may write to it.
+pub(super) fn is_mine(file: &File) -> bool {
+    #[cfg(unix)]
+    return file.metadata().is_ok_and(|m| is_users(&m));
+    #[cfg(not(unix))]
+    return file.metadata().is_ok();
+}
+
+/// The same, of what was looked at.
+#[cfg(unix)]
+fn is_users(m: &std::fs::Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::uid(m) == rustix::process::geteuid().as_raw()
+}
+
+#[cfg(not(unix))]
+fn is_users(_: &std::fs::Metadata) -> bool {
+    true
+}
+
+pub(super) fn of_another(path: &Path) -> Failure {
+    let what = format!("{} is another user's: what is in it may be anything", path.display());
+    Failure::new(Exit::Local, "part", what).advise("remove it, or choose another name with -o FILE")
 }
 
 fn elsewhere(path: &Path) -> Failure {
@@ -435,22 +463,23 @@ pub(super) fn keep_mode(path: &Path, file: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes what is to be remembered: over an earlier note of ours, or where nothing is, or nothing is in it.
+/// Writes what is to be remembered: over an earlier note of ours, or where nothing is, or nothing is in it. An earlier note is
+/// never shorter in between, and needs no further room on the disk: until the new one is there, the old one is.
 fn write_note(note: &Path, text: &str, ours: bool) -> io::Result<()> {
     let mut how = OpenOptions::new();
     how.write(true);
-    let mut file = if ours {
-        how.truncate(true).create(true).open(note)?
-    } else {
-        match how.clone().create_new(true).open(note) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => how.open(note)?,
-            opened => opened?,
-        }
+    let mut file = match how.clone().create_new(true).open(note) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => how.open(note)?,
+        opened => opened?,
     };
-    if !is_still(note, &file) || !ours && file.metadata()?.len() > 0 {
+    let length = file.metadata()?.len();
+    if !is_still(note, &file) || !is_mine(&file) || !ours && length > 0 {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is not neater's"));
     }
-    file.write_all(text.as_bytes())
+    // What follows the object is blank, and no more than was there.
+    let blank = usize::try_from(length.min(NOTE_MAX)).unwrap_or_default().saturating_sub(text.len());
+    file.write_all(format!("{text}{:blank$}", "").as_bytes())?;
+    file.set_len(text.len() as u64)
 }
 
 /// Writes all of it: how much was, and what kept the rest from it.
@@ -470,7 +499,6 @@ fn write_all(mut out: &File, data: &[u8]) -> (u64, io::Result<()>) {
     ((data.len() - rest.len()) as u64, done)
 }
 
-/// Whether this name is still the name of the file that was opened by it.
 /// Opens a file of ours that is there: no link to another, and nothing that has other names.
 pub(super) fn open_same(path: &Path, how: &OpenOptions) -> Result<File, Failure> {
     match std::fs::symlink_metadata(path) {
@@ -480,7 +508,7 @@ pub(super) fn open_same(path: &Path, how: &OpenOptions) -> Result<File, Failure>
         }
         _ => {}
     }
-    let file = how.open(path).map_err(|e| Failure::file("write", path, &e))?;
+    let file = how.open(path).map_err(|e| super::file("write", path, &e))?;
     if is_still(path, &file) { Ok(file) } else { Err(elsewhere(path)) }
 }
 
@@ -516,20 +544,27 @@ fn noted(path: &Path) -> Result<Noted, Failure> {
     // Not what a link leads to: what we write is no link.
     match std::fs::symlink_metadata(&there) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Noted::Nothing),
-        Err(e) => return Err(Failure::file("read", &there, &e)),
-        Ok(m) if is_shared(&m) => return Ok(Noted::Foreign),
+        Err(e) => return Err(super::file("read", &there, &e)),
+        Ok(m) if is_shared(&m) || !is_users(&m) => return Ok(Noted::Foreign),
         Ok(m) if m.is_file() && m.len() == 0 => return Ok(Noted::Nothing),
         Ok(m) if m.is_file() && m.len() <= NOTE_MAX => {}
         Ok(_) => return Ok(Noted::Foreign),
     }
     let mut text = Vec::new();
-    let read = File::open(&there).and_then(|f| f.take(NOTE_MAX).read_to_end(&mut text));
-    let value: Value = read.ok().and_then(|_| serde_json::from_slice(&text).ok()).unwrap_or_default();
-    let text = |name: &str| value[name].as_str().map(str::to_owned);
+    // It may be another than the one that was looked at.
+    let opened = neater::policies::folder::open(&there).ok().filter(is_mine);
+    let read = opened.and_then(|f| f.take(NOTE_MAX).read_to_end(&mut text).ok());
+    Ok(read.and_then(|_| parse(&text)).map_or(Noted::Foreign, Noted::Ours))
+}
+
+/// What a note says; `None` if it is none of ours.
+fn parse(text: &[u8]) -> Option<Note> {
+    let value: Value = serde_json::from_slice(text).ok()?;
+    let word = |name: &str| value[name].as_str().map(str::to_owned);
     // Every note of ours has these two.
-    let (Some(url), Some(total)) = (text("url"), value.get("total")) else { return Ok(Noted::Foreign) };
-    let version = Version { etag: text("etag"), modified: text("modified"), date: text("date"), total: total.as_u64() };
-    Ok(Noted::Ours(Note { url, version }))
+    let (url, total) = (word("url")?, value.get("total")?);
+    let version = Version { etag: word("etag"), modified: word("modified"), date: word("date"), total: total.as_u64() };
+    Some(Note { url, version })
 }
 
 #[cfg(test)]
@@ -539,6 +574,33 @@ mod tests {
     fn version(etag: Option<&str>, modified: Option<&str>, date: Option<&str>) -> Version {
         let own = |t: Option<&str>| t.map(str::to_owned);
         Version { etag: own(etag), modified: own(modified), date: own(date), total: None }
+    }
+
+    #[test]
+    fn a_note_is_replaced_without_being_lost_in_between() {
+        let dir = std::env::temp_dir().join(format!("neater-note-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("made");
+        let (path, note) = (dir.join("f"), dir.join("f.part.json"));
+        let text = |url: &str| format!("{{\"url\":\"{url}\",\"total\":9}}\n");
+        let says = || match noted(&path) {
+            Ok(Noted::Ours(n)) => n.url,
+            Ok(Noted::Nothing) => "nothing".into(),
+            _ => "foreign".into(),
+        };
+        assert_eq!(says(), "nothing");
+        write_note(&note, &text("http://long/er"), false).expect("written");
+        assert_eq!(says(), "http://long/er");
+        assert!(write_note(&note, &text("x"), false).is_err(), "somebody's is there");
+        // Shorter, and longer again.
+        for url in ["http://a", "http://long/er/still"] {
+            write_note(&note, &text(url), true).expect("written");
+            assert_eq!((says().as_str(), std::fs::read_to_string(&note).expect("text")), (url, text(url)));
+        }
+        for bad in ["", " ", "{}", "[]", "{\"url\":1,\"total\":1}", "{\"url\":\"u\"}", "\u{fe}"] {
+            assert!(parse(bad.as_bytes()).is_none(), "{bad}");
+        }
+        std::fs::remove_dir_all(&dir).expect("ours");
     }
 
     #[test]

@@ -3,16 +3,18 @@
 //! *Invariants*: bytes are only appended when the server vouches that they belong behind those that are there; what came is
 //! kept, whatever happens after.
 
+use super::again::resume_command;
 use super::progress::Progress;
-use super::resume_command;
 use super::target::{Sink, Target, Version, beside};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, ms};
 use crate::why::why;
 use core::time::Duration;
-use http::header::{ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_RANGE, DATE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE};
+use http::header::{
+    ACCEPT_ENCODING, ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE,
+};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use neater_http::{Client, Error, RequestOptions, Response, Transport, Url};
+use neater_http::{Client, ContentRange, Error, RequestOptions, Response, Transport, Url};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +39,10 @@ pub(super) struct Job {
 pub(super) enum Outcome {
     Fetched,
     Continued,
+    /// And as long as the server's.
     AlreadyThere,
+    /// As well, but the server does not say how long its own is.
+    Unchecked,
 }
 
 impl Outcome {
@@ -46,6 +51,7 @@ impl Outcome {
             Self::Fetched => "fetched",
             Self::Continued => "continued",
             Self::AlreadyThere => "already-there",
+            Self::Unchecked => "already-there-unchecked",
         }
     }
 }
@@ -72,6 +78,8 @@ enum Trouble {
     Final(Failure),
     /// What came was less than was asked for, and all that the server wanted to send at once (RFC 9110 section 14.2).
     More,
+    /// What was there is of no use, and the whole is to be asked for.
+    Anew,
 }
 
 impl From<Failure> for Trouble {
@@ -100,23 +108,10 @@ pub(super) async fn run(
     output: &Output,
 ) -> Result<Done, Failure> {
     let started = Instant::now();
-    let Job { url, target, resume, continuable } = job;
-    let done = |written, outcome| Done {
-        target: target.clone(),
-        transports: Vec::new(),
-        written,
-        came: 0,
-        took: started.elapsed(),
-        retries: 0,
-        outcome,
-    };
-    if let Target::File(path) = &target
-        && resume
-        && let Ok(meta) = path.metadata()
-        && !part_exists(path)
-    {
-        return Ok(done(meta.len(), Outcome::AlreadyThere));
+    if let Some(done) = already_there(client, options, &job).await? {
+        return Ok(done);
     }
+    let Job { url, target, resume, continuable } = job;
     let sink = Sink::open(&target, &url.to_string(), resume).await?;
     let begun = sink.written();
     let name = url.file_name().unwrap_or_else(|| url.origin().host.clone());
@@ -132,6 +127,8 @@ pub(super) async fn run(
         };
         match trouble {
             Trouble::More => {}
+            // Once: then there is nothing that could be of no use.
+            Trouble::Anew => {}
             Trouble::Broken(e) if tries < retries => {
                 tries += 1;
                 transfer.announce(&e, tries, retries);
@@ -150,11 +147,69 @@ pub(super) async fn run(
     let outcome =
         if begun > 0 && transfer.came < transfer.sink.written() { Outcome::Continued } else { Outcome::Fetched };
     let (written, came) = (transfer.sink.written(), transfer.came);
-    Ok(Done { transports: core::mem::take(&mut transfer.transports), came, retries: tries, ..done(written, outcome) })
+    let transports = core::mem::take(&mut transfer.transports);
+    Ok(Done { target, transports, written, came, took: started.elapsed(), retries: tries, outcome })
 }
 
-fn part_exists(path: &std::path::Path) -> bool {
-    beside(path, ".part").exists()
+/// Whether what is to be fetched is there already, and no part of it: then there is nothing to go on with. How long it is must
+/// be what the server says, if it says anything.
+///
+/// # Errors
+/// The server cannot be asked, or has another length: who knows of what the file is a part.
+pub(super) async fn already_there(
+    client: &Client,
+    options: &RequestOptions,
+    job: &Job,
+) -> Result<Option<Done>, Failure> {
+    let started = Instant::now();
+    let Target::File(path) = &job.target else { return Ok(None) };
+    let Some(meta) = path.metadata().ok().filter(|m| job.resume && m.is_file()) else { return Ok(None) };
+    if [".part", ".multi"].iter().any(|end| beside(path, end).exists()) {
+        return Ok(None);
+    }
+    let outcome = match length(client, options, &job.url).await? {
+        Some(there) if there == meta.len() => Outcome::AlreadyThere,
+        None => Outcome::Unchecked,
+        Some(there) => {
+            let what = format!(
+                "{} has {} bytes, {} has {there}, and nothing tells whether the one is a part of the other",
+                path.display(),
+                meta.len(),
+                job.url
+            );
+            return Err(Failure::new(Exit::Local, "part", what).advise("without -C it is fetched anew, and replaced"));
+        }
+    };
+    let (target, written) = (job.target.clone(), meta.len());
+    Ok(Some(Done { target, transports: Vec::new(), written, came: 0, took: started.elapsed(), retries: 0, outcome }))
+}
+
+/// How long the server says that a file is; `None` if it does not. Many answer HEAD, some only parts.
+async fn length(client: &Client, options: &RequestOptions, url: &Url) -> Result<Option<u64>, Failure> {
+    let mut options = options.clone();
+    options.headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
+    let of = |headers: &HeaderMap| headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse::<u64>().ok();
+    let head = client.head(url, &options).await.map_err(Failure::from)?;
+    if head.status() == StatusCode::OK
+        && let Some(length) = of(head.headers())
+    {
+        return Ok(Some(length));
+    }
+    options.headers.insert(RANGE, HeaderValue::from_static("bytes=0-0"));
+    let answer = client.get(url, &options).await.map_err(Failure::from)?;
+    match answer.status() {
+        StatusCode::PARTIAL_CONTENT => Ok(content_range(answer.headers()).and_then(|r| r.total)),
+        StatusCode::RANGE_NOT_SATISFIABLE => Ok(unsatisfied(answer.headers())),
+        StatusCode::OK => Ok(of(answer.headers())),
+        status if status.is_success() => Ok(None),
+        status => Err(refused(status)),
+    }
+}
+
+/// A status that is no file.
+fn refused(status: StatusCode) -> Failure {
+    let exit = if status.as_u16() >= 400 { Exit::Status } else { Exit::Failed };
+    Failure::new(exit, "status", format!("the server answered {status}"))
 }
 
 impl Transfer<'_> {
@@ -245,9 +300,11 @@ impl Transfer<'_> {
             }
             StatusCode::RANGE_NOT_SATISFIABLE if offset > 0 => match unsatisfied(response.headers()) {
                 Some(total) if total == offset => Ok(None),
-                _ if self.sink.restart() => Err(Trouble::Broken(Error::Protocol(
-                    "the file on the server became shorter: starting again".into(),
-                ))),
+                _ if self.sink.restart() => {
+                    let what = "the file on the server became shorter: starting again";
+                    self.output.tell("anew", Some(&url), what);
+                    Err(Trouble::Anew)
+                }
                 _ => {
                     Err(Trouble::Final(Failure::new(Exit::Failed, "changed", "the file on the server became shorter")))
                 }
@@ -263,19 +320,14 @@ impl Transfer<'_> {
                             ),
                         )));
                     }
-                    self.output.note(&format!(
-                        "neater: {url}: the server has another version of the file, or only whole files: starting again"
-                    ));
+                    let what = "the server has another version of the file, or only whole files: starting again";
+                    self.output.tell("anew", Some(&url), what);
                 }
                 let total = response.length();
                 self.sink.begin(&url, Version { total, ..fresh })?;
                 Ok(Some(total))
             }
-            status => {
-                let text = format!("the server answered {status}");
-                let exit = if status.as_u16() >= 400 { Exit::Status } else { Exit::Failed };
-                Err(Trouble::Final(Failure::new(exit, "status", text)))
-            }
+            status => Err(Trouble::Final(refused(status))),
         }
     }
 
@@ -285,6 +337,8 @@ impl Transfer<'_> {
         // RFC 9110 section 15.3.7.3: parts belong together if they share a strong validator.
         let ranges = ranges && self.sink.version().validator().is_some();
         let (part, before) = (response.status() == StatusCode::PARTIAL_CONTENT, self.came);
+        // What a part says of itself holds, also where the answer has no length.
+        let mut room = if part { content_range(response.headers()).map(|r| r.last + 1 - r.first) } else { None };
         loop {
             match response.chunk().await {
                 Ok(None) => match self.whole() {
@@ -293,6 +347,12 @@ impl Transfer<'_> {
                 },
                 Ok(Some(data)) => {
                     let length = data.len() as u64;
+                    if let Some(left) = &mut room {
+                        *left = left.checked_sub(length).ok_or_else(|| {
+                            let what = "more came than the part that the server has named";
+                            Trouble::Final(Failure::new(Exit::Failed, "protocol", what))
+                        })?;
+                    }
                     self.sink.write(data).await?;
                     self.came += length;
                     self.progress.at(self.sink.written());
@@ -366,35 +426,16 @@ pub(super) struct Range {
 }
 
 pub(super) fn content_range(headers: &HeaderMap) -> Option<Range> {
-    let text = headers.get(CONTENT_RANGE)?.to_str().ok()?;
-    let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
-    let (first, last) = range.split_once('-')?;
-    let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-    let total = if total.trim() == "*" { None } else { Some(total.trim().parse().ok()?) };
-    // The length of the range must be a number, too.
-    (first <= last && last < total.unwrap_or(u64::MAX)).then_some(Range { first, last, total })
+    match ContentRange::parse(headers.get(CONTENT_RANGE)?)? {
+        ContentRange::Part { first, last, total } => Some(Range { first, last, total }),
+        ContentRange::None { .. } => None,
+    }
 }
 
 /// The whole length of `bytes */10`.
 fn unsatisfied(headers: &HeaderMap) -> Option<u64> {
-    headers.get(CONTENT_RANGE)?.to_str().ok()?.strip_prefix("bytes */")?.trim().parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with(text: &'static str) -> HeaderMap {
-        [(CONTENT_RANGE, HeaderValue::from_static(text))].into_iter().collect()
-    }
-
-    #[test]
-    fn ranges_that_make_no_sense_are_none() {
-        assert_eq!(content_range(&with("bytes 5-9/10")), Some(Range { first: 5, last: 9, total: Some(10) }));
-        assert_eq!(content_range(&with("bytes 5-9/*")), Some(Range { first: 5, last: 9, total: None }));
-        for bad in ["bytes 9-5/10", "bytes 5-10/10", "bytes */10", "lines 1-2/3", "bytes 1/2", "bytes -1-2/3"] {
-            assert_eq!(content_range(&with(bad)), None, "{bad}");
-        }
-        assert_eq!(unsatisfied(&with("bytes */10")), Some(10));
+    match ContentRange::parse(headers.get(CONTENT_RANGE)?)? {
+        ContentRange::None { total } => Some(total),
+        ContentRange::Part { .. } => None,
     }
 }

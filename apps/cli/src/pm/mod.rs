@@ -133,8 +133,12 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
     let dir = place::prepare(args.sock.as_deref(), args.shared || owner == 0)?;
     let token = place::token(&dir)?;
     let port = rest.as_ref().map_or(0, rest::Door::port);
+    let mut daemon = Daemon::new(options);
+    for user in &args.trust_user {
+        daemon.trust(place::user(user)?);
+    }
     let shared = Arc::new(Shared {
-        daemon: Mutex::new(Daemon::new(options)),
+        daemon: Mutex::new(daemon),
         watch: Mutex::new(Watch::new(args.tables.pib.clone(), args.tables.cib.clone())?),
         look: Notify::new(),
         output: output.clone(),

@@ -40,6 +40,20 @@ impl Dir {
     }
 }
 
+/// A user by number, or by name as `/etc/passwd` has it.
+pub(super) fn user(named: &str) -> Result<u32, Failure> {
+    if let Ok(number) = named.parse() {
+        return Ok(number);
+    }
+    let path = Path::new("/etc/passwd");
+    let passwd = std::fs::read_to_string(path).map_err(|e| Failure::file("read", path, &e))?;
+    let found = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields[0] == named);
+    found.and_then(|fields| fields.get(2)?.parse().ok()).ok_or_else(|| {
+        Failure::usage(format!("--trust-user {named}: there is no such user in /etc/passwd"))
+            .advise("say its number (id -u)")
+    })
+}
+
 /// Lifts the soft limit on descriptors towards the hard one. Where that is not allowed, fewer clients are served.
 pub(super) fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

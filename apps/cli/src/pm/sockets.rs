@@ -20,6 +20,9 @@ use tokio::time::{Instant as Moment, Sleep, sleep_until, timeout_at};
 const MAX_OF_ONE: usize = 2048;
 /// How many connections there may be.
 const MAX_SESSIONS: usize = 8192;
+/// How many bytes may be held for the connections of one user, if that is neither root nor the daemon's own: documents that are not
+/// complete, and answers that were not taken.
+const MAX_BYTES_OF_ONE: usize = 32 << 20;
 /// How long a connection of the compact form may rest.
 const REST: Duration = Duration::from_secs(3600);
 /// How much is read at once.
@@ -34,12 +37,22 @@ pub(super) struct Listening {
 
 /// The connections there are, by user.
 #[derive(Default)]
-struct Held(Mutex<(usize, BTreeMap<u32, usize>)>);
+struct Held(Mutex<(usize, BTreeMap<u32, OfOne>)>);
+
+/// What one user has.
+#[derive(Clone, Copy, Default)]
+struct OfOne {
+    connections: usize,
+    bytes: usize,
+}
 
 /// A place among them, given back when it is dropped.
 struct Place {
     held: Arc<Held>,
     user: u32,
+    trusted: bool,
+    /// How many bytes are held for it.
+    bytes: usize,
 }
 
 impl Held {
@@ -47,12 +60,23 @@ impl Held {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, by_user) = &mut *held;
         let of_one = by_user.get(&user).copied().unwrap_or_default();
-        if *all >= MAX_SESSIONS || (!trusted && of_one >= MAX_OF_ONE) {
+        if *all >= MAX_SESSIONS || (!trusted && of_one.connections >= MAX_OF_ONE) {
             return None;
         }
         *all += 1;
-        *by_user.entry(user).or_default() += 1;
-        Some(Place { held: self.clone(), user })
+        by_user.entry(user).or_default().connections += 1;
+        Some(Place { held: self.clone(), user, trusted, bytes: 0 })
+    }
+}
+
+impl Place {
+    /// So many bytes are held for it now; false if that is more than its user may have.
+    fn holds(&mut self, bytes: usize) -> bool {
+        let mut held = self.held.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_one = held.1.entry(self.user).or_default();
+        of_one.bytes = of_one.bytes - self.bytes + bytes;
+        self.bytes = bytes;
+        self.trusted || of_one.bytes <= MAX_BYTES_OF_ONE
     }
 }
 
@@ -61,9 +85,10 @@ impl Drop for Place {
         let mut held = self.held.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, by_user) = &mut *held;
         *all -= 1;
-        if let Some(n) = by_user.get_mut(&self.user) {
-            *n -= 1;
-            if *n == 0 {
+        if let Some(of_one) = by_user.get_mut(&self.user) {
+            of_one.connections -= 1;
+            of_one.bytes -= self.bytes;
+            if of_one.connections == 0 {
                 by_user.remove(&self.user);
             }
         }
@@ -97,7 +122,7 @@ pub(super) async fn accept(listening: Listening, shared: Arc<Shared>) {
         let Ok(peer) = stream.peer_cred() else { continue };
         let user = peer.uid();
         let trusted = shared.daemon().is_trusted(user);
-        let Some(place) = listening.held.take(user, trusted) else {
+        let Some(mut place) = listening.held.take(user, trusted) else {
             shared.daemon().counters.turned_away += 1;
             shared.refused(listening.door.file(), Some(user), "too many connections");
             continue;
@@ -105,7 +130,7 @@ pub(super) async fn accept(listening: Listening, shared: Arc<Shared>) {
         let (door, shared) = (listening.door, shared.clone());
         tokio::spawn(async move {
             shared.daemon().counters.sessions += 1;
-            serve(stream, door, user, &shared).await;
+            serve(stream, door, &mut place, &shared).await;
             shared.daemon().counters.sessions -= 1;
             drop(place);
         });
@@ -153,11 +178,12 @@ fn receive(bytes: &[u8], session: &mut Session, shared: &Shared) -> Vec<Effect> 
     daemon.take_effects()
 }
 
-async fn serve(mut stream: UnixStream, door: Door, user: u32, shared: &Shared) {
+async fn serve(mut stream: UnixStream, door: Door, place: &mut Place, shared: &Shared) {
+    let user = place.user;
     let mut session = Session::new(door, user);
     let mut clock = pin!(sleep_until(Moment::now() + PATIENCE));
     while !session.is_closed() {
-        let was_idle = session.is_idle();
+        let (was_idle, taken) = (session.is_idle(), session.taken());
         let (came, effects) = read(&mut stream, &mut clock, &mut session, shared).await;
         match came {
             Came::Something => {}
@@ -169,8 +195,14 @@ async fn serve(mut stream: UnixStream, door: Door, user: u32, shared: &Shared) {
                 return;
             }
         }
-        // A client of NEAT's does not wait for it; whoever runs the daemon is told.
-        let _ = shared.perform(&effects);
+        // A client of NEAT's does not wait for it; whoever runs the daemon is told, too.
+        if let Err(why) = shared.perform(&effects) {
+            session.unsaved(&why);
+        }
+        if !place.holds(session.weight()) {
+            shared.refused(door.file(), Some(user), "its connections hold too much that is not complete");
+            return;
+        }
         session.take_refusals().iter().for_each(|why| shared.refused(door.file(), Some(user), why));
         while session.has_output() {
             if !send(&stream, &session.take_output()).await {
@@ -181,7 +213,8 @@ async fn serve(mut stream: UnixStream, door: Door, user: u32, shared: &Shared) {
         if session.is_idle() {
             // Later and later: the runtime need not be told before the time has come.
             clock.as_mut().reset(Moment::now() + REST);
-        } else if was_idle {
+        } else if was_idle || session.taken() != taken {
+            // What is read may always end within a frame, on a connection where much is said.
             clock.as_mut().reset(Moment::now() + PATIENCE);
         }
     }
@@ -202,4 +235,26 @@ async fn send(stream: &UnixStream, mut bytes: &[u8]) -> bool {
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_for_one_user_is_bounded_and_given_back() {
+        let held: Arc<Held> = Arc::default();
+        let mut places: Vec<Place> = (0..64).filter_map(|_| held.take(1000, false)).collect();
+        let took = places.iter_mut().filter_map(|place| place.holds(1 << 20).then_some(())).count();
+        assert_eq!(took, MAX_BYTES_OF_ONE >> 20);
+        let mut other = held.take(1001, false).expect("a place");
+        assert!(other.holds(1 << 20), "another user");
+        let mut own = held.take(0, true).expect("a place");
+        assert!(own.holds(MAX_BYTES_OF_ONE + 1), "root");
+        places.truncate(1);
+        assert!(places[0].holds(MAX_BYTES_OF_ONE) && !places[0].holds(MAX_BYTES_OF_ONE + 1));
+        drop((places, other, own));
+        let left = held.0.lock().expect("nobody died");
+        assert!(left.0 == 0 && left.1.is_empty());
+    }
 }

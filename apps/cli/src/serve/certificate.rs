@@ -3,19 +3,22 @@
 //! *Invariants*: the private key is readable by its owner only from the moment it exists; two servers that start at the same
 //! time end up with the same certificate; what is shown to others holds no key.
 
+use super::reset;
 use crate::args::ServeArgs;
-use crate::connect;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use neater::Identity;
 use neater::tls::{CertificateDer, PrivateKeyDer, identity_from_pem, self_signed_p256};
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// A certificate is valid for a year; one that is older than this is made anew.
 const RENEW_AFTER: Duration = Duration::from_secs(300 * 24 * 60 * 60);
+
+/// The largest file with a key that is read; ours are far smaller.
+const KEY_MAX: u64 = 1 << 20;
 
 /// What people need to know of the certificate that is shown.
 pub(super) struct Shown {
@@ -93,12 +96,8 @@ fn stem(names: &[String]) -> String {
 
 /// What an earlier run has made, unless it is old.
 fn kept(secret: &Path) -> Result<Option<Identity>, Failure> {
-    let age = match std::fs::metadata(secret) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Failure::file("read", secret, &e)),
-        Ok(m) => m.modified().ok().and_then(|t| SystemTime::now().duration_since(t).ok()),
-    };
-    let text = connect::read(secret)?;
+    let Some((meta, text)) = private(secret)? else { return Ok(None) };
+    let age = meta.modified().ok().and_then(|t| SystemTime::now().duration_since(t).ok());
     match identity_from_pem(&text, &text) {
         Ok(identity) if age.is_none_or(|a| a < RENEW_AFTER) => Ok(Some(identity)),
         // Old, or damaged: the next one takes its place.
@@ -107,6 +106,33 @@ fn kept(secret: &Path) -> Result<Option<Identity>, Failure> {
             Ok(None)
         }
     }
+}
+
+/// A file with a private key, and what is known of it; `None` if there is none. It must be ours, and for nobody else: whoever
+/// may write to it decides with which key we answer, and who may read it can answer in our place.
+fn private(path: &Path) -> Result<Option<(Metadata, Vec<u8>)>, Failure> {
+    let bad = |e: &io::Error| Failure::file("read", path, e);
+    let file = match neater::policies::folder::open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(|e| bad(&e))?,
+    };
+    let meta = file.metadata().map_err(|e| bad(&e))?;
+    let no = |why: &str, advice: &str| {
+        let what = format!("{}: a private key, and {why}", path.display());
+        Err(Failure::new(Exit::Local, "file", what).advise(advice))
+    };
+    if !reset::is_ours(meta.uid(), rustix::process::geteuid().as_raw()) {
+        return no("it is another user's", "keep keys of your own elsewhere: --cert-dir DIR");
+    }
+    if meta.mode() & 0o077 != 0 {
+        return no(
+            "others may read it or write to it",
+            "remove it, and another is made; where a folder cannot keep anything private: --cert-dir DIR",
+        );
+    }
+    let mut text = Vec::new();
+    file.take(KEY_MAX).read_to_end(&mut text).map_err(|e| bad(&e))?;
+    Ok(Some((meta, text)))
 }
 
 fn make(names: &[String], secret: &Path) -> Result<Identity, Failure> {
@@ -121,13 +147,11 @@ fn make(names: &[String], secret: &Path) -> Result<Identity, Failure> {
     let bad = |e: &io::Error| Failure::file("write", secret, e);
     let temporary = secret.with_extension(format!("{}.new", std::process::id()));
     write_new(&temporary, text.as_bytes(), 0o600).map_err(|e| bad(&e))?;
-    // A link is made only where nothing is: of several servers, the first one's certificate stays.
-    let linked = std::fs::hard_link(&temporary, secret);
-    let _ = std::fs::remove_file(&temporary);
-    match linked {
-        Ok(()) => Ok(identity),
+    match put_in_place(&temporary, secret, text.as_bytes()) {
+        // A file system may not have kept it to ourselves.
+        Ok(()) => private(secret).map(|_| identity),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            let text = connect::read(secret)?;
+            let text = private(secret)?.map(|(_, text)| text).unwrap_or_default();
             identity_from_pem(&text, &text).map_err(|e| Failure::usage(format!("{}: {e}", secret.display())))
         }
         Err(e) => Err(bad(&e)),
@@ -143,6 +167,27 @@ fn publish(identity: &Identity, public: &Path) -> io::Result<()> {
     let temporary = public.with_extension(format!("{}.new", std::process::id()));
     write_new(&temporary, text.as_bytes(), 0o644)?;
     std::fs::rename(&temporary, public)
+}
+
+/// Gives a file that is written, with `text`, its name, if nothing has it: of several servers, the first one's stays.
+pub(super) fn put_in_place(temporary: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
+    let linked = std::fs::hard_link(temporary, path);
+    let _ = std::fs::remove_file(temporary);
+    match linked {
+        // There are file systems without links (FAT, exFAT): what is read meanwhile may be less than all.
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => unlinked(path, text),
+        done => done,
+    }
+}
+
+/// The same without links.
+fn unlinked(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let written = file.write_all(text);
+    if written.is_err() {
+        let _ = std::fs::remove_file(path);
+    }
+    written
 }
 
 pub(super) fn write_new(path: &Path, text: &[u8], mode: u32) -> io::Result<()> {
@@ -188,6 +233,34 @@ mod tests {
             let read = neater::tls::certificates_from_pem(text.as_bytes()).expect("PEM");
             assert_eq!(read[0].as_ref(), &der[..], "{text}");
         }
+    }
+
+    #[test]
+    fn a_key_that_others_may_touch_is_not_used() {
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let dir = std::env::temp_dir().join(format!("neater-key-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).expect("made");
+        let (key, names) = (dir.join("k.pem"), ["localhost".to_owned()]);
+        let why = || kept(&key).map(|k| k.is_some()).map_err(|f| f.message);
+        assert_eq!(why(), Ok(false));
+        let made = make(&names, &key).unwrap_or_else(|f| panic!("{f:?}"));
+        assert_eq!(why(), Ok(true));
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o640)).expect("ours");
+        assert!(why().expect_err("known to others").contains("others may read it"));
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).expect("ours");
+        // Only root can give a file away.
+        if chown(&key, Some(65534), None).is_ok() {
+            assert!(why().expect_err("another's").contains("another user's"));
+        }
+        // Without links: the first one stays as well.
+        let other = dir.join("o.pem");
+        unlinked(&other, b"first").expect("written");
+        assert_eq!(unlinked(&other, b"second").map_err(|e| e.kind()), Err(io::ErrorKind::AlreadyExists));
+        assert_eq!(std::fs::read(&other).expect("there"), b"first");
+        assert_eq!(std::fs::metadata(&other).expect("there").mode() & 0o777, 0o600);
+        assert!(!made.chain.is_empty());
+        std::fs::remove_dir_all(&dir).expect("ours");
     }
 
     #[test]

@@ -10,12 +10,15 @@ use crate::output::{Output, bytes};
 use certificate::Shown;
 use neater::tls::identity_from_pem;
 use neater::{EstablishmentError, Listener, LocalEndpoint, Neater, SecurityParameters, Stack};
+use neater_base::net::ErrorKind;
 use neater_http::{Files, Server, ServerLimits};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The port when none is given: encrypted, in the clear.
 const PORTS: (u16, u16) = (4433, 8080);
+/// How often the system may choose a port.
+const PORT_TRIES: u32 = 8;
 /// The port to which SCTP is encapsulated where none is named (RFC 6951 section 6.1).
 const UDP_PORT: u16 = 9899;
 
@@ -32,7 +35,7 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     }
     let neater = connect::start(builder)?;
     let (security, shown) = if args.plain { (SecurityParameters::disabled(), None) } else { secured(&args)? };
-    let listeners = listen(&neater, &args, &security)?;
+    let listeners = listening(&neater, &args, &security)?;
     all_are_served(&args, &listeners)?;
     let addresses: Vec<SocketAddr> = listeners.iter().flat_map(Listener::local_addrs).map(|(_, a)| a).collect();
     let port = listeners.first().map_or(0, Listener::port);
@@ -85,6 +88,18 @@ fn secured(args: &ServeArgs) -> Result<(SecurityParameters, Option<Shown>), Fail
     Ok((security, Some(shown)))
 }
 
+/// Listens. The port that the system chose for one address may be taken at another: then it may choose again.
+fn listening(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> Result<Vec<Listener>, Failure> {
+    let mut tries = if args.port == Some(0) { PORT_TRIES } else { 1 };
+    loop {
+        tries -= 1;
+        match listen(neater, args, security) {
+            Err(f) if tries > 0 && f.message.contains(ErrorKind::AddrInUse.as_str()) => {}
+            done => return done,
+        }
+    }
+}
+
 fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> Result<Vec<Listener>, Failure> {
     let port = args.port.unwrap_or(if args.plain { PORTS.1 } else { PORTS.0 });
     let stacks = stacks(args)?;
@@ -97,19 +112,41 @@ fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> R
         // "localhost" is both; a host may have no IPv6.
         (vec![Ipv4Addr::LOCALHOST.into()], Some(Ipv6Addr::LOCALHOST.into()))
     } else {
-        (args.bind.clone(), None)
+        (not_covered(&args.bind), None)
     };
     let mut listeners: Vec<Listener> = Vec::new();
     for ip in wanted {
         let port = listeners.first().map_or(port, Listener::port);
         listeners.push(on(ip, port).map_err(|e| cannot_listen(&e, port))?);
     }
-    if let Some(ip) = optional
-        && let Ok(l) = on(ip, listeners.first().map_or(port, Listener::port))
-    {
-        listeners.push(l);
+    if let Some(ip) = optional {
+        let port = listeners.first().map_or(port, Listener::port);
+        match on(ip, port) {
+            Ok(l) => listeners.push(l),
+            Err(e) if is_missing(&e.to_string()) => {}
+            // Whoever has it would be asked in our place by half of those who ask for localhost.
+            Err(e) => return Err(cannot_listen(&e, port).advise("or leave it out: --bind 127.0.0.1")),
+        }
     }
     Ok(listeners)
+}
+
+/// Addresses to listen on, without those that others cover: `::` is every address of this host, `0.0.0.0` every one of IPv4.
+fn not_covered(bind: &[IpAddr]) -> Vec<IpAddr> {
+    let (all, all_v4) = (IpAddr::from(Ipv6Addr::UNSPECIFIED), IpAddr::from(Ipv4Addr::UNSPECIFIED));
+    let mut kept: Vec<IpAddr> = Vec::new();
+    for ip in bind {
+        let covered = *ip != all && (bind.contains(&all) || *ip != all_v4 && ip.is_ipv4() && bind.contains(&all_v4));
+        if !covered && !kept.contains(ip) {
+            kept.push(*ip);
+        }
+    }
+    kept
+}
+
+/// Whether a host has nothing to listen on there: no such family, or not this address.
+fn is_missing(why: &str) -> bool {
+    [ErrorKind::FamilyNotSupported, ErrorKind::AddrNotAvailable].iter().any(|kind| why.contains(kind.as_str()))
 }
 
 /// What is listened to. Encryption brings its own transports.
@@ -152,11 +189,11 @@ fn all_are_served(args: &ServeArgs, listeners: &[Listener]) -> Result<(), Failur
 fn cannot_listen(e: &EstablishmentError, port: u16) -> Failure {
     let text = e.to_string();
     let failure = Failure::new(Exit::Failed, "listen", text.clone());
-    if text.contains("already in use") {
+    if text.contains(ErrorKind::AddrInUse.as_str()) {
         failure.advise(format!("another program has port {port}: choose another with --port, or --port 0 for any"))
     } else if text.contains("permission denied") {
         failure.advise(format!("ports below 1024 need privileges: choose another than {port} with --port"))
-    } else if text.contains("not available") {
+    } else if is_missing(&text) {
         failure.advise("--bind needs an address of this host; 0.0.0.0 and :: are all of them")
     } else {
         // A certificate that its key does not fit, for example.
@@ -295,6 +332,27 @@ pub(crate) fn stop_signal(output: &Output) -> Result<impl Future<Output = ()> + 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_another_covers_is_listened_on_once() {
+        let of = |bind: &[&str]| {
+            let bind: Vec<IpAddr> = bind.iter().map(|b| b.parse().expect("an address")).collect();
+            not_covered(&bind).iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["0.0.0.0", "::"]), ["::"]);
+        assert_eq!(of(&["::1", "0.0.0.0", "127.0.0.1", "::1"]), ["::1", "0.0.0.0"]);
+        assert_eq!(of(&["192.0.2.1", "::", "::1"]), ["::"]);
+        assert_eq!(of(&["192.0.2.1", "192.0.2.2"]), ["192.0.2.1", "192.0.2.2"]);
+    }
+
+    #[test]
+    fn only_what_a_host_has_not_is_left_out() {
+        assert!(is_missing("cannot listen on [::1]:1: address family not supported"));
+        assert!(is_missing("cannot listen on [::1]:1: address not available on this host"));
+        for other in ["address already in use", "permission denied", "too many open files"] {
+            assert!(!is_missing(other), "{other}");
+        }
+    }
 
     #[test]
     fn what_is_advised_reaches_what_is_served() {

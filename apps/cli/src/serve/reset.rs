@@ -4,7 +4,7 @@
 //! *Invariants*: it stays the same from run to run, also of servers that start at the same time; nobody but its owner can
 //! read it from the moment it exists.
 
-use super::certificate::{state_dir, write_new};
+use super::certificate::{put_in_place, state_dir, write_new};
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::io::{self, ErrorKind, Read};
@@ -55,10 +55,7 @@ fn kept_or_made(dir: &Path, path: &Path) -> io::Result<[u8; 32]> {
     let text: String = secret.iter().map(|b| format!("{b:02x}")).chain(["\n".to_owned()]).collect();
     let temporary = dir.join(format!("{NAME}.{}.new", std::process::id()));
     write_new(&temporary, text.as_bytes(), 0o600)?;
-    // A link is made only where nothing is: of several servers, the first one's secret stays.
-    let linked = std::fs::hard_link(&temporary, path);
-    let _ = std::fs::remove_file(&temporary);
-    match linked {
+    match put_in_place(&temporary, path, text.as_bytes()) {
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             kept(path)?.ok_or_else(|| io::Error::other("gone while it was read"))
         }
@@ -97,7 +94,7 @@ fn kept(path: &Path) -> io::Result<Option<[u8; 32]>> {
 }
 
 /// Whoever owns the file knows what is in it, and may put something else there.
-const fn is_ours(owner: u32, user: u32) -> bool {
+pub(super) const fn is_ours(owner: u32, user: u32) -> bool {
     owner == user
 }
 

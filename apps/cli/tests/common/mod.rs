@@ -14,6 +14,11 @@ pub(crate) fn neater() -> Command {
     c
 }
 
+/// Says it past the test harness, which would keep it to itself: a test that is skipped must be seen.
+pub(crate) fn say_skipped(why: &str) {
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("\nskipped: {why}\n").as_bytes());
+}
+
 /// How a run ended.
 pub(crate) struct Ran {
     pub(crate) code: i32,

@@ -174,6 +174,15 @@ impl Client {
         self.request(Method::GET, url, options).await
     }
 
+    /// As [`Client::get`], where no redirection is followed: an answer that names another place is an answer, too, for who has
+    /// something to say about which places are asked.
+    ///
+    /// # Errors
+    /// [`Error`], by what can be done about it.
+    pub async fn get_once(&self, url: &Url, headers: &HeaderMap) -> Result<Response, Error> {
+        self.pool.request(&Method::GET, url, headers).await
+    }
+
     /// As [`Client::get`], without the body.
     ///
     /// # Errors
@@ -212,7 +221,14 @@ fn redirection(response: &Response) -> Option<String> {
     if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
         return None;
     }
-    response.headers().get(LOCATION)?.to_str().ok().map(str::to_owned)
+    Some(location(response.headers().get(LOCATION)?.as_bytes()))
+}
+
+/// A location as the URL that it is meant to be: many servers leave out the escapes of bytes that are no ASCII (RFC 3986
+/// section 2.1), whatever the encoding.
+fn location(bytes: &[u8]) -> String {
+    let as_is = |b: u8| char::from(b).to_string();
+    bytes.iter().map(|b| if b.is_ascii() { as_is(*b) } else { format!("%{b:02X}") }).collect()
 }
 
 /// The request's fields: ours, then the caller's over them.
@@ -255,4 +271,19 @@ fn host(extra: &HeaderMap) -> Result<Option<Authority>, Error> {
 
 fn is_hop(name: &HeaderName) -> bool {
     matches!(name.as_str(), "connection" | "keep-alive" | "proxy-connection" | "transfer-encoding" | "upgrade")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_location_without_escapes_is_followed() {
+        let from = Url::parse("https://h/a/b").expect("a URL");
+        let to = |bytes: &[u8]| from.join(&location(bytes)).map(|u| u.to_string()).map_err(|e| e.to_string());
+        assert_eq!(to("/\u{fc}ber uns?q=\u{20ac}".as_bytes()).as_deref(), Ok("https://h/%C3%BCber%20uns?q=%E2%82%AC"));
+        assert_eq!(to(b"\xfcber").as_deref(), Ok("https://h/a/%FCber"));
+        assert_eq!(to(b"/plain%20/x").as_deref(), Ok("https://h/plain%20/x"));
+        assert!(to("http://\u{fc}.example/".as_bytes()).is_err(), "a host has its xn-- form");
+    }
 }

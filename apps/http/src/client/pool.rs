@@ -264,7 +264,8 @@ impl Pool {
         let broken = |e: hyper::Error| of_hyper(&e, 0, None);
         match version {
             HttpVersion::Http3 => {
-                let (shared, driver) = start_h3(connection).await?;
+                // A peer that gives no room for its control streams would keep us waiting for ever.
+                let (shared, driver) = within(self.config.silence, start_h3(connection)).await??;
                 spawn_until_over(driver, alive.clone());
                 Ok(Made::Shared(Box::new(Open { shared, transport, alive })))
             }

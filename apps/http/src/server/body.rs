@@ -33,7 +33,8 @@ enum Source {
 struct Witness {
     activity: Activity,
     common: Arc<Common>,
-    turn: Option<Turn>,
+    /// Also of a piece that is being read, for as long as that takes.
+    turn: Option<Arc<Turn>>,
     /// A piece was given to the connection. That alone is nothing of the client's doing; that it wants another is.
     given: bool,
 }
@@ -76,9 +77,10 @@ impl FileBody {
         self.left
     }
 
-    /// Tells `activity` of every piece, and keeps `turn` until the body is gone.
+    /// Tells `activity` of every piece, and keeps `turn` until the body is gone and what it has
+    /// begun to read is read.
     pub(crate) fn witnessed(mut self, activity: Activity, common: Arc<Common>, turn: Option<Turn>) -> Self {
-        self.witness = Some(Witness { activity, common, turn, given: false });
+        self.witness = Some(Witness { activity, common, turn: turn.map(Arc::new), given: false });
         self
     }
 }
@@ -112,9 +114,15 @@ impl Body for FileBody {
         let piece = match &mut this.source {
             Source::Text(text) => Ok(core::mem::take(text)),
             Source::File { file, at, reading } => {
+                let witness = &this.witness;
                 let task = reading.get_or_insert_with(|| {
                     let (file, at, left) = (file.clone(), *at, this.left);
-                    tokio::task::spawn_blocking(move || read(&file, at, left))
+                    let turn = witness.as_ref().and_then(|w| w.turn.clone());
+                    tokio::task::spawn_blocking(move || {
+                        let piece = read(&file, at, left);
+                        drop(turn);
+                        piece
+                    })
                 });
                 let done = ready!(Pin::new(task).poll(cx));
                 *reading = None;

@@ -83,13 +83,14 @@ where
     let request = Request::from_parts(parts, ());
     let sound = names_one_host(&request);
     let asked = (request.method().clone(), request.uri().clone(), request.version());
-    // The file system may keep us waiting; connections must not.
+    // The file system may keep us waiting; connections must not. The turn goes where the work is: who takes a request back
+    // has not ended the work for it, and could have any amount of it done at once otherwise.
     let shared = common.clone();
-    let response = if sound {
-        let answered = tokio::task::spawn_blocking(move || shared.files.answer(&request)).await;
-        answered.unwrap_or_else(|_| bare(StatusCode::INTERNAL_SERVER_ERROR))
+    let (response, turn) = if sound {
+        let answered = tokio::task::spawn_blocking(move || (shared.files.answer(&request), turn)).await;
+        answered.unwrap_or_else(|_| (bare(StatusCode::INTERNAL_SERVER_ERROR), None))
     } else {
-        bare(StatusCode::BAD_REQUEST)
+        (bare(StatusCode::BAD_REQUEST), turn)
     };
     let (method, uri, version) = asked;
     let (status, bytes) = (response.status().as_u16(), response.body().left());
@@ -260,8 +261,14 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     // A head comes compressed, in frames: twice the room is enough for any that is allowed.
     let session = Session::server(group, 2 * limits.head as u64);
     let undelivered = session.undelivered();
-    let made = h3::server::builder().max_field_section_size(limits.head as u64).build(session).await;
-    let mut connection = made.map_err(|e| e.to_string())?;
+    let mut builder = h3::server::builder();
+    let made = builder.max_field_section_size(limits.head as u64).build(session);
+    // A client that gives no room for our control streams must not have a seat for it.
+    let made = tokio::select! {
+        made = tokio::time::timeout(limits.head_time.min(limits.idle), made) => made,
+        () = stopped(&mut stop) => return Ok(()),
+    };
+    let mut connection = made.map_err(|_| "no HTTP/3 came about in time")?.map_err(|e| e.to_string())?;
     let slots = Arc::new(Semaphore::new(limits.requests_per_connection));
     let mut requests = JoinSet::new();
     let mut told = false;
@@ -329,5 +336,72 @@ async fn serve_h3_request(client: Client, slots: Arc<Semaphore>, request: H3Requ
     };
     if let Err(code) = done {
         stream.stop_stream(code);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::turns::{Bounds, Turns};
+    use super::super::{Counters, Files, ServerLimits};
+    use super::*;
+    use core::future::poll_fn;
+    use core::task::Poll;
+
+    /// What a server has that gives one turn at a time.
+    fn common(folder: &std::path::Path) -> Arc<Common> {
+        let bounds = Bounds { total: 1, per_address: 1, stall: Duration::from_secs(60), idle: Duration::from_secs(60) };
+        Arc::new(Common {
+            files: Files::new(folder).expect("a folder"),
+            limits: ServerLimits::default(),
+            counters: Counters::default(),
+            turns: Turns::new(bounds),
+            alt_svc: None,
+        })
+    }
+
+    #[test]
+    fn a_request_that_is_taken_back_keeps_its_turn_until_its_work_is_done() {
+        let folder = std::env::temp_dir().join(format!("neater-http-turn-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("made");
+        std::fs::write(folder.join("a"), [7; 1000]).expect("written");
+        // One thread for all that blocks, and it is busy: the work of a request does not begin.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+        runtime.expect("a runtime").block_on(async {
+            let common = common(&folder);
+            let client = Client { common: common.clone(), activity: Activity::new(), who: Who::new(None, 1) };
+            let request = || Request::get("http://h/a").header(HOST, "h").body(()).expect("a request");
+            for reads in [false, true] {
+                let busy = std::sync::mpsc::channel::<()>();
+                let mut response = None;
+                if reads {
+                    response = Some(answer(client.clone(), Arc::default(), request()).await);
+                }
+                let held = tokio::task::spawn_blocking(move || busy.1.recv());
+                // Begun, and given up: what it has asked the file system for is still to be done.
+                match &mut response {
+                    Some(response) => {
+                        let mut frame = response.body_mut().frame();
+                        let pending = poll_fn(|cx| Poll::Ready(core::pin::Pin::new(&mut frame).poll(cx).is_pending()));
+                        assert!(pending.await);
+                    }
+                    None => {
+                        let mut asked = Box::pin(answer(client.clone(), Arc::default(), request()));
+                        for _ in 0..3 {
+                            assert!(poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx).is_pending())).await);
+                        }
+                    }
+                }
+                drop(response);
+                let mut next = Box::pin(common.turns.wait(Who::new(None, 2), Arc::default()));
+                for _ in 0..3 {
+                    assert!(poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx).is_pending())).await, "{reads}");
+                    tokio::task::yield_now().await;
+                }
+                drop(busy.0);
+                assert!(held.await.expect("ran").is_err());
+                assert!(next.await.is_some(), "{reads}");
+            }
+        });
+        std::fs::remove_dir_all(&folder).expect("ours");
     }
 }

@@ -7,7 +7,7 @@
 //! [`ServerLimits::idle`] is ended; after [`Server::run`] returns, nothing of it runs any more.
 
 mod body;
-mod conditions;
+pub(crate) mod conditions;
 mod connection;
 mod files;
 mod listing;

@@ -85,7 +85,7 @@ impl<N: Net> Engine<N> {
             return Err(Self::sctp_cannot(ErrorKind::NetworkUnreachable));
         }
         // With the scope of a link-local address.
-        let mut route = addr;
+        let mut route = super::socket::peer_address(addr);
         route.set_port(if below == Below::Ip { 0 } else { udp_port });
         let end = self.sctp_client_end(There { addr, ..there }, route, request, options)?;
         let now = self.now;

@@ -170,7 +170,8 @@ impl<N: Net> Engine<N> {
     /// Tells the endpoint how much is held, if that has changed enough to matter.
     pub(super) fn sctp_tell_held(&mut self, key: Key) {
         let step = HELD_STEP.min(self.sctp_receive_buffer() as usize / HELD_PART);
-        let Some(a) = self.sctps.get_mut(key) else { return };
+        // When it is over, the endpoint may have another of the same name.
+        let Some(a) = self.sctps.get_mut(key).filter(|a| !a.over) else { return };
         if a.held != a.told && (a.held == 0 || a.held.abs_diff(a.told) >= step) {
             a.told = a.held;
             let (end, id, held) = (a.end, a.id, a.held);

@@ -21,7 +21,7 @@ use neater_base::Key;
 use neater_base::net::{self, Ecn, ErrorKind, IcmpError, Net, Ready, RecvBatch, SocketOption, SocketOptions};
 use neater_sctp::{AssociationConfig, Config, Endpoint, Extensions, Layer, LayerId, Route, Scheduler, Train};
 use std::collections::VecDeque;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 /// What one UDP packet can hold: the packets of a train must fit into it together.
 const UDP_MAX: usize = 65_507;
@@ -37,9 +37,10 @@ const PORT_TRIES: usize = 64;
 pub(crate) const LINGER: Duration = Duration::from_secs(3);
 /// NATs forget idle UDP flows within 30 seconds, some sooner (RFC 4787 section 4.3): encapsulated paths speak more often.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// The receive buffer of an association, which is one for all its streams, by what is kept of datagrams: 1 MB if nothing else
-/// was said.
+/// The receive buffer of an association, which is one for all its streams, by what is kept of datagrams: 1 MB at first if nothing
+/// else was said, and up to 16 MB while the program takes so much that the peer would have to wait for the window.
 const RECEIVE_FACTOR: usize = 4;
+const RECEIVE_FACTOR_MAX: usize = 64;
 /// How often INIT and COOKIE ECHO are sent again: for 63 seconds, as a SYN. RFC 9260 section 16 suggests 8 times, which is four
 /// minutes for who waits.
 const INITS: u32 = 5;
@@ -131,9 +132,13 @@ impl<N: Net> Engine<N> {
         Layer { mtu: mtu.min(PACKET_MAX + overhead), overhead, authenticates, ..Layer::udp() }
     }
 
-    /// The most that the receive buffer of an association grows to.
+    /// The receive buffer of an association at first.
     pub(super) fn sctp_receive_buffer(&self) -> u32 {
-        u32::try_from(self.limits.datagram_buffer.saturating_mul(RECEIVE_FACTOR)).unwrap_or(u32::MAX)
+        self.sctp_receive_buffer_of(RECEIVE_FACTOR)
+    }
+
+    fn sctp_receive_buffer_of(&self, factor: usize) -> u32 {
+        u32::try_from(self.limits.datagram_buffer.saturating_mul(factor)).unwrap_or(u32::MAX)
     }
 
     fn make_sctp_end(
@@ -149,7 +154,8 @@ impl<N: Net> Engine<N> {
         let association = AssociationConfig {
             outbound_streams: STREAMS,
             inbound_streams: STREAMS,
-            receive_buffer: self.sctp_receive_buffer(),
+            receive_buffer: self.sctp_receive_buffer_of(RECEIVE_FACTOR_MAX),
+            first_receive_buffer: self.sctp_receive_buffer(),
             send_buffer: self.limits.send_buffer,
             max_message: self.limits.message,
             heartbeat_interval: profile.heartbeats.then(|| profile.keep_alive.map_or(HEARTBEAT, |k| k.min(HEARTBEAT))),
@@ -349,7 +355,7 @@ impl<N: Net> Engine<N> {
         let known = s.end_at(to.filter(|_| s.below == Below::Ip), port);
         let Some(key) = known.or_else(|| self.sctp_nobody(socket, port)) else { return };
         let Some(end) = self.sctp_ends.get_mut(key) else { return };
-        let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+        let from = peer_address(from);
         end.endpoint.handle_packet(now, Route { layer: LayerId(0), remote: from }, marked, data);
         self.mark_sctp(key);
     }
@@ -487,6 +493,18 @@ pub(super) fn wishes(options: &SocketOptions) -> SocketOptions {
     // narrower.
     with.set.push(SocketOption::IcmpErrors(true));
     with
+}
+
+/// Where a packet came from, as peers are told apart: IPv4 as such, no flow label, and the interface only where it is part of the
+/// address (RFC 4007 section 6).
+pub(super) fn peer_address(from: SocketAddr) -> SocketAddr {
+    match (from.ip().to_canonical(), from) {
+        (IpAddr::V6(ip), SocketAddr::V6(from)) => {
+            let scope = if ip.is_unicast_link_local() { from.scope_id() } else { 0 };
+            SocketAddrV6::new(ip, from.port(), 0, scope).into()
+        }
+        (ip, _) => SocketAddr::new(ip, from.port()),
+    }
 }
 
 fn transmit<'a>(train: &Train, source: Option<IpAddr>, contents: &'a [u8]) -> net::Transmit<'a> {

@@ -70,7 +70,7 @@ impl<N: Net> Engine<N> {
 
     /// `connPriority` of a connection among those of its group.
     pub(crate) fn sctp_set_priority(&mut self, key: Key, stream: u32, priority: u32) {
-        let Some(a) = self.sctps.get(key).filter(|a| a.mux) else { return };
+        let Some(a) = self.sctps.get(key).filter(|a| a.mux && !a.over) else { return };
         if let Some(e) = self.sctp_ends.get_mut(a.end) {
             let value = super::open::value_of(e.profile.scheduler, priority);
             e.endpoint.set_stream_value(a.id, StreamId(stream as u16), value);
@@ -159,8 +159,9 @@ impl<N: Net> Engine<N> {
         let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
         let options = SendOptions { ppid: PPID_CONTROL, ..SendOptions::default() };
         let data = Bytes::copy_from_slice(&word.to_bytes());
-        // Without room for a word, the end has to do: it is rare, and the peer misses a code.
-        let _ = e.endpoint.send(a.id, StreamId(stream as u16), data, options);
+        // Room or not: without the word, a part would look to the peer like the whole. There are at most two for each use of a number.
+        // It is not taken if the association ends, which the peer learns by itself.
+        let _ = e.endpoint.send_word(a.id, StreamId(stream as u16), data, options);
         self.mark_sctp_of(key);
     }
 

@@ -26,7 +26,8 @@ pub use story::{Place, Story};
 
 use crate::daemon::{DOMAIN_PREFIX, INTERFACE_PREFIX, Tables, interface_rows};
 use crate::manager::{
-    Cib, Decision, FileKind, Limits, Loader, Manager, Node, Report, Requests, Rule, SourceFile, Stage, Table, add_ready,
+    Contents, Decision, FileKind, Item, Layer, Limits, Loader, Manager, Node, Report, Requests, Rule, SourceFile,
+    Stage, add_ready,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -43,6 +44,9 @@ const LIMITS: Limits = Limits { rows: 128, candidates: 512 };
 /// How many pieces of advice are remembered; when there are more, all are forgotten.
 const MAX_REMEMBERED: usize = 1024;
 
+/// How many names of properties of connections are remembered.
+const MAX_ASKED: usize = 1024;
+
 /// What becomes of an ask.
 type Advised = Result<Arc<Advice>, Denied>;
 
@@ -52,7 +56,7 @@ pub struct Adviser {
     manager: Manager,
     loader: Loader,
     /// What a daemon has told.
-    shared: BTreeSet<(FileKind, String)>,
+    shared: Layer,
     interfaces: Vec<Interface>,
     /// The nodes of their rows.
     rows: BTreeSet<String>,
@@ -61,6 +65,8 @@ pub struct Adviser {
     measured: measured::Measured,
     /// Whether any rule wants to know of that; `None` where that is to be found out.
     heeds: Option<bool>,
+    /// The names of the properties that connections had so far.
+    asked: BTreeSet<String>,
     /// When the first fact that the remembered advice may depend on ends.
     until: Option<WallTime>,
 }
@@ -73,12 +79,13 @@ impl Default for Adviser {
         Self {
             manager,
             loader: Loader::default(),
-            shared: BTreeSet::new(),
+            shared: Layer::default(),
             interfaces: Vec::new(),
             rows: BTreeSet::new(),
             remembered,
             measured: measured::Measured::default(),
             heeds: None,
+            asked: BTreeSet::new(),
             until: None,
         }
     }
@@ -94,6 +101,10 @@ impl Adviser {
     /// Takes files in place of those it was given before: see [`Loader::load`].
     pub fn load(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>], now: WallTime) -> Report {
         let report = self.loader.load(&mut self.manager, pib, cib, now);
+        // The rows of interfaces are made anew, and come back from beneath nothing.
+        for uid in &self.rows {
+            self.loader.layer().uncover(FileKind::Cib, uid);
+        }
         self.renew_rows(now);
         report
     }
@@ -101,29 +112,15 @@ impl Adviser {
     /// Takes the tables of a daemon in place of those it was given before. Files of this program's own count more.
     pub fn share(&mut self, tables: Tables, now: WallTime) {
         let Tables { profiles, policies, nodes } = tables;
-        let told = core::mem::take(&mut self.shared);
-        let mut make = |stage: Stage, kind: FileKind, rules: Vec<Rule>| -> Table {
-            let old = |uid: &str| told.contains(&(kind, uid.to_owned()));
-            let loader = &self.loader;
-            let held = self.manager.table(stage).rules().iter().filter(|r| loader.says(kind, &r.uid) || !old(&r.uid));
-            let (own, before): (Vec<&Rule>, Vec<&Rule>) = held.partition(|r| loader.says(kind, &r.uid));
-            self.shared.extend(rules.iter().map(|r| (kind, r.uid.clone())));
-            before.into_iter().cloned().chain(rules).chain(own.into_iter().cloned()).collect()
-        };
-        let profiles = make(Stage::Profile, FileKind::Profile, profiles);
-        let policies = make(Stage::Policy, FileKind::Policy, policies);
-        let mut cib = Cib::default();
-        let says = |uid: &str| self.loader.says(FileKind::Cib, uid);
-        let before = |uid: &str| says(uid) || !told.contains(&(FileKind::Cib, uid.to_owned()));
-        for node in nodes.into_iter().filter(|n| n.counts(now) && !says(&n.uid)) {
-            self.shared.insert((FileKind::Cib, node.uid.clone()));
-            cib.insert(node);
-        }
+        let mut contents = Contents::beneath(&self.manager, &mut [self.loader.layer(), &mut self.shared], now);
         // The rows of the interfaces are made anew below.
-        for node in self.manager.cib().nodes().filter(|n| before(&n.uid) && !self.rows.contains(&n.uid)) {
-            cib.insert(node.clone());
-        }
-        self.manager.install(profiles, policies, cib);
+        contents.remove_nodes(&self.rows);
+        let rules = |kind, rules: Vec<Rule>| rules.into_iter().map(move |rule| (kind, Item::Rule(Box::new(rule))));
+        let items = rules(FileKind::Profile, profiles).chain(rules(FileKind::Policy, policies));
+        let items = items.chain(nodes.into_iter().map(|node| (FileKind::Cib, Item::Node(Box::new(node)))));
+        contents.lay(&mut self.shared, items, now);
+        self.loader.lay(&mut contents, now);
+        contents.install(&mut self.manager);
         self.renew_rows(now);
     }
 
@@ -147,10 +144,22 @@ impl Adviser {
     }
 
     /// Whether any profile or policy wants to know what connections have seen: a property whose name begins with
-    /// [`MEASURED`]. Where none does, nobody need look.
+    /// [`MEASURED`], of a rule that could fire for a connection like those that were asked about so far. Where none does, nobody
+    /// need look.
     pub fn heeds_measurements(&mut self) -> bool {
-        let tables = [Stage::Profile, Stage::Policy].map(|stage| self.manager.table(stage));
-        *self.heeds.get_or_insert_with(|| tables.into_iter().any(heeds))
+        let (manager, asked) = (&self.manager, &self.asked);
+        *self.heeds.get_or_insert_with(|| heeds(manager, asked.iter().map(String::as_str)))
+    }
+
+    /// Remembers what connections are like.
+    fn notice(&mut self, requests: &Requests) {
+        for key in requests.arrays.iter().flat_map(NeatArray::iter).map(|p| &p.key) {
+            // Names come from programs and are few: beyond that, everything might be asked for.
+            if !self.asked.contains(key) && self.asked.len() < MAX_ASKED {
+                self.asked.insert(key.clone());
+                self.heeds = None;
+            }
+        }
     }
 
     /// Takes what a connection to this host, or else this address, has seen by an interface. What was advised before is
@@ -219,8 +228,7 @@ impl Adviser {
         self.heeds = None;
         let rows = core::mem::take(&mut self.rows);
         // What a file or a daemon says under such a name is theirs.
-        let says =
-            |uid: &str| self.loader.says(FileKind::Cib, uid) || self.shared.contains(&(FileKind::Cib, uid.to_owned()));
+        let says = |uid: &str| self.loader.says(FileKind::Cib, uid) || self.shared.says(FileKind::Cib, uid);
         let ours = |uid: &str| rows.contains(uid) && !says(uid);
         let domains = |n: &Node| n.uid.starts_with(DOMAIN_PREFIX) && n.counts(now);
         let is = |a: &NeatArray, key: &str, text: &str| {
@@ -274,8 +282,10 @@ impl Adviser {
         if let Some(known) = self.remembered.get(&number).filter(|_| number != 0) {
             return known.clone();
         }
+        let requests = ask.requests();
+        self.notice(&requests);
         self.recall(ask, now);
-        let advised = self.advise_anew(ask, now);
+        let advised = self.advise_anew(ask, &requests, now);
         // Of all that is remembered, the first to end.
         let until = self.manager.rows(now).until;
         self.until = [self.until, until].into_iter().flatten().min();
@@ -296,17 +306,16 @@ impl Adviser {
         }
     }
 
-    fn advise_anew(&mut self, ask: &Ask<'_>, now: WallTime) -> Advised {
-        let requests = ask.requests();
+    fn advise_anew(&mut self, ask: &Ask<'_>, requests: &Requests, now: WallTime) -> Advised {
         let usable = ask.usable(&self.interfaces);
         // The request alone makes as many candidates as there are stacks: there cannot be too many.
-        let decision = self.manager.decide(&requests, now).map_err(|_| Denied::too_many())?;
+        let decision = self.manager.decide(requests, now).map_err(|_| Denied::too_many())?;
         match answer::read(&decision, ask, &usable) {
             answer::Read::Advice(advice) => Ok(Arc::new(advice)),
-            answer::Read::Nothing => Err(self.denied(ask, &requests, now)),
+            answer::Read::Nothing => Err(self.denied(ask, requests, now)),
             // Rows were there, and none came back: denied, or unfit for what a profile has made of the request.
-            answer::Read::WithoutRows(advice) => match self.denied_rows(&requests, &usable, now) {
-                true => Err(self.denied(ask, &requests, now)),
+            answer::Read::WithoutRows(advice) => match self.denied_rows(requests, &usable, now) {
+                true => Err(self.denied(ask, requests, now)),
                 false => Ok(Arc::new(advice)),
             },
         }
@@ -341,9 +350,31 @@ impl Adviser {
     }
 }
 
-/// Whether any rule of a table wants to know what connections have seen.
-pub(crate) fn heeds(table: &Table) -> bool {
-    table.rules().iter().any(|rule| rule.matches.iter().any(|p| p.key.starts_with(MEASURED)))
+/// Whether any rule wants to know what connections have seen, that could fire for requests with properties of these names. It
+/// looks at names alone: what profiles and policies make of them, and what rows have.
+pub(crate) fn heeds<'a>(manager: &'a Manager, asked: impl Iterator<Item = &'a str>) -> bool {
+    let measured = |rule: &Rule| rule.matches.iter().any(|p| p.key.starts_with(MEASURED));
+    let rules = || [Stage::Profile, Stage::Policy].into_iter().flat_map(|stage| manager.table(stage).rules());
+    if !rules().any(measured) {
+        return false;
+    }
+    let keys = |arrays: &'a [NeatArray]| arrays.iter().flat_map(NeatArray::iter).map(|p| p.key.as_str());
+    let mut known: BTreeSet<&str> = asked.collect();
+    known.extend(manager.cib().nodes().flat_map(|node| keys(&node.alternatives)));
+    loop {
+        let before = known.len();
+        for rule in rules() {
+            if rule.matches.iter().all(|p| p.key.starts_with(MEASURED) || known.contains(p.key.as_str())) {
+                if measured(rule) {
+                    return true;
+                }
+                known.extend(keys(&rule.alternatives));
+            }
+        }
+        if known.len() == before {
+            return false;
+        }
+    }
 }
 
 #[cfg(test)]

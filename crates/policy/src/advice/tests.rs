@@ -333,17 +333,100 @@ fn a_choice_follows_what_connections_have_seen_of_the_same_end() {
 }
 
 #[test]
+fn what_a_manager_tells_and_files_say_cover_each_other_and_what_is_ready_made() {
+    let rule = |who: &str| {
+        let json = json!({"uid": "confidential", "description": who, "match": {}, "properties": {}});
+        (json.to_string(), Rule::from_json(json, "", "").unwrap().0)
+    };
+    let mut adviser = Adviser::new();
+    let told = |tell: bool| {
+        let profiles = if tell { vec![rule("manager").1] } else { Vec::new() };
+        Tables { profiles, ..Tables::default() }
+    };
+    let file = |adviser: &mut Adviser, there: bool| {
+        let (text, _) = rule("file");
+        let files = [SourceFile { name: "a.profile", text: &text }];
+        adviser.load(&files[..usize::from(there)], &[], NOW);
+    };
+    let who = |adviser: &Adviser| {
+        let text = adviser.manager().profiles().get("confidential").map_or("none", |r| &r.description);
+        text.split(' ').next().unwrap().to_owned()
+    };
+    for _ in 0..2 {
+        assert_eq!(who(&adviser), "Only", "the ready-made one");
+        adviser.share(told(true), NOW);
+        assert_eq!(who(&adviser), "manager");
+        file(&mut adviser, true);
+        assert_eq!(who(&adviser), "file");
+        file(&mut adviser, false);
+        assert_eq!(who(&adviser), "manager", "the user's file goes, the administrator's rule stays");
+        file(&mut adviser, true);
+        adviser.share(told(false), NOW);
+        assert_eq!(who(&adviser), "file");
+        adviser.share(told(true), NOW);
+        assert_eq!(who(&adviser), "file");
+        adviser.share(told(false), NOW);
+        file(&mut adviser, false);
+    }
+}
+
+#[test]
 fn nobody_looks_where_no_policy_wants_to_know() {
     let plain = rule(json!({"transport": {"value": "TCP"}}), json!({"transport": {"value": "TCP", "score": 1}}));
     let mut adviser = adviser(&[("a.policy", plain)]);
     assert!(!adviser.heeds_measurements());
+    ways(&mut adviser, &web(), "h").unwrap();
+    assert!(!adviser.heeds_measurements(), "the ready-made ones are for profiles that nobody asked for");
     let wanting = json!({"uid": "w", "match": {"Measured_Rate": {"value": null}}, "properties": {}});
     adviser.manager_mut().insert_rule(Stage::Policy, Rule::from_json(wanting, "", "").unwrap().0);
     assert!(adviser.heeds_measurements());
 }
 
+/// The first way of a connection with this profile, where one may ask for it.
+fn of_profile(adviser: &mut Adviser, profile: &str) -> String {
+    let needs = needs("");
+    let extra = [NeatProperty::new("profile", profile)];
+    let stacks = [stack(TCP, "TCP", "TCP", false)];
+    let ask = Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 443, extra: &extra };
+    told(adviser, &ask).unwrap().remove(0)
+}
+
+#[test]
+fn ready_made_policies_heed_what_connections_have_seen() {
+    let mut adviser = adviser(&[]);
+    assert_eq!(of_profile(&mut adviser, "low-latency"), "2 - 0", "the cable");
+    assert!(adviser.heeds_measurements(), "such connections are looked at from now on");
+    let seen = |ms: u64, mbit: f64| Seen { rtt: Some(Duration::from_millis(ms)), rate: Some(mbit * 1e6), loss: None };
+    adviser.learn("eth0", Some("h"), None, &seen(120, 80.0), NOW);
+    adviser.learn("wwan0", Some("h"), None, &seen(30, 20.0), NOW);
+    assert_eq!(of_profile(&mut adviser, "low-latency"), "3 - 0", "30 ms");
+    assert_eq!(of_profile(&mut adviser, "bulk"), "2 - 0", "80 Mbit/s");
+    adviser.learn("eth0", Some("h"), None, &seen(20, 8.0), NOW);
+    adviser.learn("wwan0", Some("h"), None, &seen(90, 200.0), NOW);
+    assert_eq!(of_profile(&mut adviser, "low-latency"), "2 - 0");
+}
+
+#[test]
+fn ready_made_policies_heed_what_networks_say_of_themselves() {
+    let with = |latency: u32, capacity: f64| {
+        let document = json!({"identifier": "home.example", "expires": "2099-01-01T00:00:00Z",
+            "prefixes": ["2001:db8::/64"], "vendor-neater": {"latency": latency, "capacity": capacity}});
+        let said = crate::pvd::Information::parse("home.example", document.to_string().as_bytes(), NOW).unwrap();
+        domains_of(said.properties)
+    };
+    let home = "2 2001:db8::1 0";
+    assert_eq!(of_profile(&mut with(20, 1e6), "low-latency"), home);
+    assert_eq!(of_profile(&mut with(90, 1e8), "bulk"), home);
+    assert_ne!(of_profile(&mut with(90, 1e6), "bulk"), home);
+}
+
 /// The interfaces of [`two`], where the network of eth0 has two domains and that of wwan0 none.
 fn domains() -> Adviser {
+    domains_of(Vec::new())
+}
+
+/// The same, where home.example says something of itself.
+fn domains_of(said: Vec<NeatProperty>) -> Adviser {
     use crate::daemon::network_nodes;
     use crate::pvd::Provisioned;
     let mut all = two();
@@ -353,7 +436,10 @@ fn domains() -> Adviser {
         id: id.into(),
         interface: "eth0".into(),
         addrs: vec![addr.parse().unwrap()],
-        properties: vec![NeatProperty::new("pvd", id).with_precedence(NeatProperty::IMMUTABLE)],
+        properties: [NeatProperty::new("pvd", id).with_precedence(NeatProperty::IMMUTABLE)]
+            .into_iter()
+            .chain(said.iter().filter(|_| id == "home.example").cloned())
+            .collect(),
         expires: WallTime(NOW.0 + Duration::from_secs(1800)),
     };
     let told = [domain("home.example", "2001:db8::1"), domain("garden.example", "2001:db8:1::1")];

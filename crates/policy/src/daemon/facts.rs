@@ -10,16 +10,19 @@
 use super::store::{Daemon, MAX_GUESTS};
 use super::wire::{Malformed, Rest, put_count, put_text};
 use crate::advice::{Fact, Figure, Known, LEAST, LIFETIME, MAX_OUTCOMES, RaceOutcome, put_known};
-use crate::manager::{Manager, Requests, Stage};
+use crate::manager::Requests;
 use core::time::Duration;
 use neater_base::WallTime;
-use neater_property::neat::NeatValue;
-use std::collections::BTreeMap;
+use neater_property::Fingerprint;
+use neater_property::neat::{NeatArray, NeatValue};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How many facts one user's programs may have told.
 pub const MAX_FACTS: usize = 512;
 /// How many ways one client may tell of.
 pub const MAX_FACTS_OF_CLIENT: usize = 256;
+/// For how many kinds of requests it is remembered whether anybody wants to know.
+const MAX_HEEDS: usize = 1024;
 /// How many facts one frame carries.
 pub const MAX_FACTS_OF_FRAME: usize = 64;
 /// The longest names of interfaces, other ends and transports.
@@ -50,8 +53,9 @@ pub(super) struct Facts {
     of: BTreeMap<u32, BTreeMap<Way, Held>>,
     /// How many changes there were.
     number: u64,
-    /// Whether the rules that steer a user want to know of facts, as of a version of the tables.
-    heeds: (u64, BTreeMap<u32, bool>),
+    /// Whether the rules that steer a user want to know of facts for requests whose properties have these names, as of a version
+    /// of the tables.
+    heeds: (u64, BTreeMap<(u32, u64), bool>),
 }
 
 impl Facts {
@@ -124,7 +128,7 @@ fn end_of(requests: &Requests) -> Option<(String, u16)> {
 
 impl Daemon {
     /// Under which user's facts those of this user are kept.
-    const fn teller(&self, user: u32) -> u32 {
+    fn teller(&self, user: u32) -> u32 {
         if self.is_trusted(user) { 0 } else { user }
     }
 
@@ -185,7 +189,7 @@ impl Daemon {
         }
         let Some((end, port)) = end_of(requests) else { return false };
         let ways = self.facts.about(user, &end, now);
-        if ways.is_empty() || !self.heeds(user, now) {
+        if ways.is_empty() || !self.heeds(user, requests, now) {
             return false;
         }
         let ways: Vec<(&str, Known)> = ways.iter().map(|(name, known)| (name.as_str(), known.clone())).collect();
@@ -198,19 +202,20 @@ impl Daemon {
         put_known(self.manager_of(user, now), &[], 0);
     }
 
-    fn heeds(&mut self, user: u32, now: WallTime) -> bool {
+    fn heeds(&mut self, user: u32, requests: &Requests, now: WallTime) -> bool {
         let version = self.version();
-        if self.facts.heeds.0 != version {
+        if self.facts.heeds.0 != version || self.facts.heeds.1.len() >= MAX_HEEDS {
             self.facts.heeds = (version, BTreeMap::new());
         }
-        if let Some(heeds) = self.facts.heeds.1.get(&user) {
+        let names: BTreeSet<&str> = requests.arrays.iter().flat_map(NeatArray::iter).map(|p| p.key.as_str()).collect();
+        let mut f = Fingerprint::default();
+        names.iter().for_each(|name| f.text(name));
+        let key = (user, f.finish());
+        if let Some(heeds) = self.facts.heeds.1.get(&key) {
             return *heeds;
         }
-        let manager: &Manager = self.manager_of(user, now);
-        let heeds = [Stage::Profile, Stage::Policy].into_iter().any(|stage| crate::advice::heeds(manager.table(stage)));
-        if self.facts.heeds.1.len() < MAX_GUESTS {
-            self.facts.heeds.1.insert(user, heeds);
-        }
+        let heeds = crate::advice::heeds(self.manager_of(user, now), names.into_iter());
+        self.facts.heeds.1.insert(key, heeds);
         heeds
     }
 }

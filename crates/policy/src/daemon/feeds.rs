@@ -37,7 +37,7 @@ impl Daemon {
             if let Value::Object(members) = &mut object {
                 members.entry("expire").or_insert_with(|| end.into());
             }
-            let (node, _) = Node::from_json(object, "", text, now).map_err(|e| within(text, i, e))?;
+            let (node, _) = Node::from_json(object, "", "", now).map_err(|e| within(text, i, e))?;
             let theirs = |uid: &String| held.is_some_and(|held| held.contains(uid));
             if !theirs(&node.uid) && self.base().cib().get(&node.uid).is_some_and(|other| other.counts(now)) {
                 return Err(format!("the node {} is somebody else's: choose another uid", node.uid));
@@ -50,7 +50,7 @@ impl Daemon {
         let gone: Vec<String> = held.into_iter().flatten().filter(|uid| !uids.contains(*uid)).cloned().collect();
         for uid in gone {
             // It may have ended already.
-            let _ = self.remove_base(&uid);
+            let _ = self.remove_base(&uid, true);
         }
         let count = nodes.len();
         self.put_base(nodes, now);

@@ -20,6 +20,7 @@ mod session;
 mod sources;
 mod store;
 mod tables;
+mod told;
 pub mod wire;
 
 pub use facts::{MAX_FACTS, MAX_FACTS_OF_CLIENT, MAX_FACTS_OF_FRAME, put_told, told};
@@ -30,7 +31,8 @@ pub use session::{MAX_BATCH, Session};
 pub(crate) use sources::{DOMAIN_PREFIX, PREFIX as INTERFACE_PREFIX, interface_rows, row_addresses};
 pub use sources::{interface_nodes, network_nodes};
 pub use store::{
-    Daemon, Effect, MAX_GUEST_NODES, MAX_GUEST_RULES, MAX_GUESTS, MAX_REQUESTS, MAX_VIEWS, Options, Refusal,
+    Daemon, Effect, MAX_ALL_PROPERTIES, MAX_GUEST_BYTES, MAX_GUEST_NODES, MAX_GUEST_RULES, MAX_GUESTS, MAX_PROPERTIES,
+    MAX_REQUESTS, MAX_VIEWS, Options, Refusal, TooMuch,
 };
 
 pub use tables::{Follower, Heard, Tables};

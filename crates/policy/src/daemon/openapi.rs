@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// What there is, with methods, answers and what needs the token.
-pub(super) fn description() -> Value {
+/// What there is at a port, with methods, answers and what needs the token.
+pub(super) fn description(port: u16) -> Value {
     let secured = json!([{"token": []}]);
     let uid = json!({"name": "uid", "in": "path", "required": true, "schema": {"type": "string", "maxLength": 256}});
     let text = |description: &str| json!({"description": description, "content": {"text/plain": {"schema": {"type": "string"}}}});
@@ -16,10 +16,10 @@ pub(super) fn description() -> Value {
         json!({"description": description, "content": {"application/json": {"schema": schema}}})
     };
     let refused = object("Refused, and why.", "Error");
-    let read = |summary: &str, ok: Value| json!({"summary": summary, "responses": {"200": ok, "421": refused}});
+    let read = |summary: &str, ok: Value| json!({"summary": summary, "responses": {"200": ok, "408": refused, "413": refused, "421": refused}});
     let write = |summary: &str, ok: &str, missing: bool| {
         let mut it = json!({"summary": summary, "security": secured, "responses": {
-            "200": text(ok), "401": refused, "421": refused}});
+            "200": text(ok), "401": refused, "408": refused, "413": refused, "421": refused}});
         if missing {
             it["responses"]["404"] = text("There is none of this uid.");
         }
@@ -33,7 +33,13 @@ pub(super) fn description() -> Value {
         put["requestBody"] = json!({"required": true, "content": {"application/json": {"schema": schema}}});
         put["responses"]["400"] = refused.clone();
         put["responses"]["415"] = refused.clone();
-        let delete = write(&format!("Take a {what} out"), "It is gone.", true);
+        let mut delete = write(&format!("Take a {what} out"), "It is gone.", true);
+        for method in [&mut put, &mut delete] {
+            // It is the system's, or a file's; or what is to be kept cannot be written.
+            method["responses"]["403"] = refused.clone();
+            method["responses"]["409"] = refused.clone();
+            method["responses"]["500"] = refused.clone();
+        }
         json!({"parameters": [uid], "get": get, "put": put, "delete": delete})
     };
     let uids = json!({"type": "string"});
@@ -42,10 +48,11 @@ pub(super) fn description() -> Value {
         "openapi": "3.1.0",
         "info": {"title": "neater pm", "version": env!("CARGO_PKG_VERSION"),
             "description": "The policy manager of this host. docs/policy.md tells what policies and nodes mean."},
-        "servers": [{"url": format!("http://127.0.0.1:{}", super::rest::PORT)}],
+        "servers": [{"url": format!("http://127.0.0.1:{port}")}],
         "paths": {
             "/pib": {"get": read("The uids of the policies, in the order in which they are tried", list("uids", uids.clone()))},
-            "/pib/{uid}": one("policy", "Policy"),
+            "/profiles": {"get": read("The uids of the profiles, likewise", list("uids", uids.clone()))},
+            "/pib/{uid}": one("policy or profile", "Policy"),
             "/cib": {"get": read("The uids of the CIB's nodes", list("uids", uids))},
             "/cib/{uid}": one("node", "Node"),
             "/cib/rows": {"get": read("The rows that hold now", list("rows", json!({"$ref": "#/components/schemas/Properties"})))},

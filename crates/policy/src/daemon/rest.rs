@@ -6,7 +6,7 @@
 //! daemon's files knows.
 
 use super::openapi;
-use super::session::{put_nodes, put_rules};
+use super::session::{NotDone, put_nodes, put_rules};
 use super::store::{Daemon, Refusal};
 use crate::manager::{Row, Stage};
 use neater_base::WallTime;
@@ -72,6 +72,7 @@ impl Response {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Rules,
+    Profiles,
     Rule(String),
     Nodes,
     Node(String),
@@ -87,6 +88,7 @@ impl Place {
         let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
         Some(match parts[..] {
             ["pib"] => Self::Rules,
+            ["profiles"] => Self::Profiles,
             ["pib", uid] => Self::Rule(unescaped(uid)?),
             ["cib"] => Self::Nodes,
             ["cib", "rows"] => Self::Rows,
@@ -152,6 +154,15 @@ fn has_token(request: &Request<'_>, token: &str) -> bool {
     })
 }
 
+/// The status of a refusal.
+const fn status_of(why: Refusal) -> u16 {
+    match why {
+        Refusal::Unknown => 404,
+        Refusal::Filed => 409,
+        Refusal::NotYours | Refusal::Full | Refusal::Crowded => 403,
+    }
+}
+
 impl Daemon {
     /// Answers a request that came to `port` of this host. Who has the token may do what the daemon's own user may.
     pub fn rest(&mut self, request: &Request<'_>, port: u16, token: &str, now: WallTime) -> Response {
@@ -180,14 +191,18 @@ impl Daemon {
         match request.method {
             "PUT" => self.put(&place, request, now),
             "DELETE" => self.delete(&place),
-            _ => self.get(place, now),
+            _ => self.get(place, port, now),
         }
     }
 
-    fn get(&mut self, place: Place, now: WallTime) -> Response {
+    fn get(&mut self, place: Place, port: u16, now: WallTime) -> Response {
         match place {
             Place::Rules => {
                 let uids = self.base().policies().rules().iter().map(|r| r.uid.as_str());
+                Response::json(&uids.collect())
+            }
+            Place::Profiles => {
+                let uids = self.base().profiles().rules().iter().map(|r| r.uid.as_str());
                 Response::json(&uids.collect())
             }
             Place::Rule(uid) => {
@@ -210,7 +225,7 @@ impl Daemon {
             Place::Metrics => {
                 Response { content_type: "text/plain; version=0.0.4", ..Response::text(200, self.metrics(now)) }
             }
-            Place::Description => Response::json(&openapi::description()),
+            Place::Description => Response::json(&openapi::description(port)),
         }
     }
 
@@ -233,7 +248,8 @@ impl Daemon {
         };
         match done {
             Ok(()) => Response::text(200, "OK"),
-            Err(why) => Response::error(400, &why),
+            Err(NotDone::Malformed(why)) => Response::error(400, &why),
+            Err(NotDone::Refused(why)) => Response::error(status_of(why), &why.to_string()),
         }
     }
 
@@ -253,7 +269,7 @@ impl Daemon {
         match done {
             Ok(()) => Response::text(200, told),
             Err(Refusal::Unknown) => Response::text(404, missing),
-            Err(why) => Response::error(403, &why.to_string()),
+            Err(why) => Response::error(status_of(why), &why.to_string()),
         }
     }
 }

@@ -10,9 +10,10 @@
 
 use super::metadata::{MAX_LINE, metadata_node};
 use super::metrics::Door;
-use super::store::Daemon;
+use super::store::{Daemon, Refusal};
 use super::wire::{self, Frame, Kind, Malformed};
 use crate::manager::{Decision, Fault, Node, Requests, Rule, Stage, to_text, told};
+use core::fmt;
 use neater_base::WallTime;
 use neater_property::neat::{MAX_JSON, NeatArray, NeatError, read};
 use serde_json::{Value, json};
@@ -43,6 +44,10 @@ pub struct Session {
     refusals: Vec<String>,
     /// Lines that came.
     lines: u64,
+    /// How many documents, frames and lines were taken.
+    taken: u64,
+    /// The tables that are being told.
+    fetching: Option<super::tables::View>,
     /// The ways of which facts were told here, and until when they count.
     ways: BTreeMap<(String, String), WallTime>,
 }
@@ -60,6 +65,8 @@ impl Session {
             closed: false,
             refusals: Vec::new(),
             lines: 0,
+            taken: 0,
+            fetching: None,
             ways: BTreeMap::new(),
         }
     }
@@ -138,6 +145,25 @@ impl Session {
         matches!(self.form, Form::Compact | Form::Lines) && self.input.is_empty()
     }
 
+    /// How many documents, frames and lines were taken: a connection on which this grows is not stuck.
+    #[must_use]
+    pub const fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// About how many bytes are held for this connection.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        self.input.capacity() + self.output.capacity()
+    }
+
+    /// What was done could not be written to a file: who waits for an answer is told.
+    pub fn unsaved(&mut self, why: &str) {
+        if self.form == Form::Text && self.door != Door::Requests {
+            self.output.extend(format!("{}\n", json!({"error": why})).into_bytes());
+        }
+    }
+
     /// Why the client was refused something, for whoever runs the daemon.
     pub fn take_refusals(&mut self) -> Vec<String> {
         std::mem::take(&mut self.refusals)
@@ -162,8 +188,8 @@ impl Session {
         daemon.counters.taken(self.door);
         let done = match self.door {
             Door::Requests => self.requests(text, daemon, now),
-            Door::Pib => put_rules(text, None, self.user, daemon, now),
-            Door::Cib | Door::Metadata => put_nodes(text, None, self.user, daemon, now),
+            Door::Pib => put_rules(text, None, self.user, daemon, now).map_err(|e| e.to_string()),
+            Door::Cib | Door::Metadata => put_nodes(text, None, self.user, daemon, now).map_err(|e| e.to_string()),
         };
         if let Err(why) = done {
             self.refuse(daemon, why);
@@ -185,6 +211,7 @@ impl Session {
             match Frame::first(rest) {
                 Ok(Some(frame)) => {
                     rest = &rest[frame.len()..];
+                    self.taken += 1;
                     daemon.counters.taken(self.door);
                     if let Err(why) = self.frame(frame, daemon, now) {
                         wire::refused(&mut self.output, frame.id, &why);
@@ -215,6 +242,7 @@ impl Session {
             let line = &input[behind..behind + length];
             behind += length + 1;
             self.lines += 1;
+            self.taken += 1;
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
@@ -255,7 +283,8 @@ impl Session {
             }
             (Door::Requests, Kind::Tables) => {
                 let mut page = Vec::new();
-                daemon.put_page(self.user, frame.payload, &mut page, now).map_err(malformed)?;
+                let fetching = &mut self.fetching;
+                daemon.put_page(self.user, fetching, frame.payload, &mut page, now).map_err(malformed)?;
                 wire::frame(&mut self.output, Kind::Page, frame.id, |out| out.extend(page));
             }
             (Door::Cib, Kind::Node) => {
@@ -267,6 +296,19 @@ impl Session {
                 let facts = super::facts::told(frame.payload, now).map_err(malformed)?;
                 daemon.learn(self.user, facts, &mut self.ways, now)?;
                 wire::frame(&mut self.output, Kind::Done, frame.id, |_| ());
+            }
+            (Door::Requests, Kind::Explain) => {
+                let (how, document) = frame.payload.split_first().ok_or_else(|| malformed(Malformed::Short))?;
+                let text = core::str::from_utf8(document).map_err(|_| malformed(Malformed::Value))?;
+                let requests = Requests::from_text(text).map_err(|e| placed(text, &e))?;
+                let trace = daemon.explain(self.user, &requests, now).map_err(|e| e.to_string())?;
+                let told = match how {
+                    0 => trace.lines().join("\n"),
+                    1 => trace.to_json().to_string(),
+                    2 => trace.mermaid(),
+                    _ => return Err(malformed(Malformed::Value)),
+                };
+                wire::frame(&mut self.output, Kind::Explained, frame.id, |out| out.extend(told.as_bytes()));
             }
             (Door::Requests, Kind::News) => {
                 let known = frame.payload.try_into().map_err(|_| malformed(Malformed::Value))?;
@@ -321,6 +363,30 @@ pub(super) fn within(text: &str, i: usize, e: NeatError) -> String {
     placed(text, &if text.trim_start().starts_with('[') { e.within(&i.to_string()) } else { e })
 }
 
+/// Why a document was not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NotDone {
+    /// It says nothing that can be.
+    Malformed(String),
+    /// It may not be.
+    Refused(Refusal),
+}
+
+impl From<String> for NotDone {
+    fn from(why: String) -> Self {
+        Self::Malformed(why)
+    }
+}
+
+impl fmt::Display for NotDone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(why) => f.write_str(why),
+            Self::Refused(why) => write!(f, "{why}"),
+        }
+    }
+}
+
 /// Puts in the policies of a document. `policy_type` says which are profiles.
 ///
 /// # Errors
@@ -331,14 +397,14 @@ pub(super) fn put_rules(
     user: u32,
     daemon: &mut Daemon,
     now: WallTime,
-) -> Result<(), String> {
+) -> Result<(), NotDone> {
     let mut rules = Vec::new();
     for (i, object) in objects(text, uid)?.into_iter().enumerate() {
-        let (rule, _) = Rule::from_json(object, "", text).map_err(|e| within(text, i, e))?;
+        let (rule, _) = Rule::from_json(object, "", "").map_err(|e| within(text, i, e))?;
         let is_profile = rule.others.get("policy_type").and_then(Value::as_str) == Some("profile");
         rules.push((if is_profile { Stage::Profile } else { Stage::Policy }, rule));
     }
-    daemon.put_rules(user, rules, now).map_err(|e| e.to_string())
+    daemon.put_rules(user, rules, now).map_err(NotDone::Refused)
 }
 
 /// Puts in the nodes of a document.
@@ -351,10 +417,10 @@ pub(super) fn put_nodes(
     user: u32,
     daemon: &mut Daemon,
     now: WallTime,
-) -> Result<(), String> {
+) -> Result<(), NotDone> {
     let mut nodes = Vec::new();
     for (i, object) in objects(text, uid)?.into_iter().enumerate() {
-        nodes.push(Node::from_json(object, "", text, now).map_err(|e| within(text, i, e))?.0);
+        nodes.push(Node::from_json(object, "", "", now).map_err(|e| within(text, i, e))?.0);
     }
-    daemon.put_nodes(user, nodes, now).map_err(|e| e.to_string())
+    daemon.put_nodes(user, nodes, now).map_err(NotDone::Refused)
 }

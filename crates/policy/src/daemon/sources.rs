@@ -175,7 +175,7 @@ impl Networks {
     }
 
     /// Lets go of nodes in whose place others stand.
-    pub(super) fn give_way(&mut self, to: impl Fn(&str) -> bool) {
+    pub(super) fn give_way(&mut self, mut to: impl FnMut(&str) -> bool) {
         self.set.retain(|uid| !to(uid));
     }
 }
@@ -202,7 +202,7 @@ impl Daemon {
         for uid in gone {
             set.remove(&uid);
             // It was there a moment ago.
-            let _ = self.remove_base(&uid);
+            let _ = self.remove_base(&uid, !uid.starts_with(PREFIX));
         }
         let others =
             |node: &Node| !set.contains(&node.uid) && self.base().cib().get(&node.uid).is_some_and(|n| n.counts(now));
@@ -210,8 +210,10 @@ impl Daemon {
         let changed: Vec<Node> =
             ours.iter().filter(|node| self.base().cib().get(&node.uid) != Some(node)).map(|n| (*n).clone()).collect();
         let set = ours.iter().map(|node| node.uid.clone()).collect();
-        if !changed.is_empty() {
-            self.put_base(changed, now);
+        for node in changed {
+            // A program sees the interfaces of its host itself.
+            let told = !node.uid.starts_with(PREFIX);
+            self.put_base_node(node, told, now);
         }
         self.networks = Networks { wanted: nodes, set };
     }

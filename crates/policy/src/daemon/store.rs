@@ -5,13 +5,15 @@
 //! own, the guest's **view**, in which both are together.
 
 use super::metrics::Counters;
+use super::told::Told;
 use crate::manager::{
-    Cib, Decision, FileKind, Limits, Loader, Manager, Node, Report, Requests, Rule, SourceFile, Stage, add_ready,
+    Cib, Decision, FileKind, Item, Layer, Limits, Loader, MAX_CANDIDATES, Manager, Node, Report, Requests, Rule,
+    SourceFile, Stage, Trace, add_ready,
 };
 use core::fmt;
 use neater_base::WallTime;
 use neater_property::Fingerprint;
-use neater_property::neat::TooMany;
+use neater_property::neat::NeatArray;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -21,10 +23,19 @@ pub const MAX_GUESTS: usize = 64;
 pub const MAX_GUEST_RULES: usize = 256;
 /// How many nodes one of them may have. One more drops the one that expires first.
 pub const MAX_GUEST_NODES: usize = 1024;
+/// About how many bytes the rules and nodes of one of them may take together. What a rule says of alternatives counts as often as
+/// it makes combinations.
+pub const MAX_GUEST_BYTES: usize = 4 << 20;
 /// How many views are kept; the one that was asked longest ago is made anew when it is asked again.
 pub const MAX_VIEWS: usize = 16;
 /// How many requests one document may expand to. A daemon serves others meanwhile, so that this is less than for a library.
 pub const MAX_REQUESTS: usize = 256;
+/// How many properties one of them may have.
+pub const MAX_PROPERTIES: usize = 512;
+/// How many properties they may have together.
+pub const MAX_ALL_PROPERTIES: usize = 16_384;
+/// How many steps one decision may take where it is made in the plain form: some tenths of a second.
+const MAX_STEPS: u64 = 4_000_000;
 
 /// What a daemon is told when it starts.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +81,8 @@ pub enum Refusal {
     Full,
     /// Too many users have written something.
     Crowded,
+    /// A file of the directories says it.
+    Filed,
 }
 
 impl fmt::Display for Refusal {
@@ -77,7 +90,12 @@ impl fmt::Display for Refusal {
         match self {
             Self::NotYours => f.write_str("this uid belongs to another user, or to the system: choose another one"),
             Self::Unknown => f.write_str("unknown uid"),
-            Self::Full => write!(f, "one user may have {MAX_GUEST_RULES} profiles and policies: remove some first"),
+            Self::Full => write!(
+                f,
+                "one user may have {MAX_GUEST_RULES} profiles and policies, and with nodes {MAX_GUEST_BYTES} bytes of \
+                 them: remove some first"
+            ),
+            Self::Filed => f.write_str("a file of the CIB directory says this node: change the file"),
             Self::Crowded => write!(f, "{MAX_GUESTS} users have rules or nodes here; no more is taken from others"),
         }
     }
@@ -85,19 +103,44 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
+/// A document asks for more work than one may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMuch;
+
+impl fmt::Display for TooMuch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "this asks for too much: a document stands for at most {MAX_REQUESTS} requests, of {MAX_PROPERTIES} properties each \
+             and {MAX_ALL_PROPERTIES} together, which lead to at most {MAX_CANDIDATES} candidates at once"
+        )
+    }
+}
+
+impl std::error::Error for TooMuch {}
+
 /// What one user wrote.
 #[derive(Debug)]
 struct Guest {
     rules: BTreeMap<(Stage, String), Rule>,
     nodes: Cib,
     view: Option<Box<Manager>>,
+    /// When something of it changed last, in changes of the daemon; and what was told of its nodes.
+    changed: u64,
+    told: Told,
     /// When the view was asked last, in decisions of the daemon.
     asked: u64,
 }
 
 impl Guest {
-    const fn new() -> Self {
-        Self { rules: BTreeMap::new(), nodes: Cib::with_room(MAX_GUEST_NODES), view: None, asked: 0 }
+    fn new() -> Self {
+        let nodes = Cib::with_room(MAX_GUEST_NODES);
+        Self { rules: BTreeMap::new(), nodes, view: None, changed: 0, told: Told::default(), asked: 0 }
+    }
+
+    /// About how many bytes it takes, but for the view.
+    fn weight(&self) -> usize {
+        self.rules.values().map(Rule::weight).sum::<usize>() + self.nodes.weight()
     }
 
     fn is_empty(&mut self, now: WallTime) -> bool {
@@ -113,6 +156,7 @@ pub struct Daemon {
     loader: Loader,
     guests: BTreeMap<u32, Guest>,
     options: Options,
+    trusted: BTreeSet<u32>,
     effects: Vec<Effect>,
     /// The files that were to be written since the directories were read last.
     saved: BTreeMap<(Stage, String), String>,
@@ -122,8 +166,15 @@ pub struct Daemon {
     pub(super) facts: super::facts::Facts,
     /// The nodes of this host's networks.
     pub(super) networks: super::sources::Networks,
-    /// How often a table may have changed, from 1.
-    version: u64,
+    /// What was told that no file says: what lies beneath it.
+    layer: Layer,
+    /// How often something changed, from 1, and when something did last that counts for everybody.
+    changes: u64,
+    changed: u64,
+    /// What programs were told of the nodes that count for everybody.
+    told: Told,
+    /// Tables that are being told.
+    pub(super) snapshots: super::tables::Snapshots,
     /// What happened so far.
     pub counters: Counters,
 }
@@ -132,7 +183,7 @@ impl Daemon {
     /// A daemon without files.
     #[must_use]
     pub fn new(options: Options) -> Self {
-        let mut base = Manager::new(options.limits);
+        let mut base = Manager::patient(options.limits, MAX_STEPS);
         if options.ready {
             add_ready(&mut base);
         }
@@ -141,12 +192,17 @@ impl Daemon {
             loader: Loader::default(),
             guests: BTreeMap::new(),
             options,
+            trusted: BTreeSet::new(),
             effects: Vec::new(),
             saved: BTreeMap::new(),
             sources: BTreeMap::new(),
             facts: super::facts::Facts::default(),
             networks: super::sources::Networks::default(),
-            version: 1,
+            layer: Layer::default(),
+            changes: 1,
+            changed: 1,
+            told: Told::default(),
+            snapshots: super::tables::Snapshots::default(),
             counters: Counters::default(),
         }
     }
@@ -164,8 +220,15 @@ impl Daemon {
 
     /// Whether what this user writes counts for everybody.
     #[must_use]
-    pub const fn is_trusted(&self, user: u32) -> bool {
-        user == 0 || user == self.options.owner
+    pub fn is_trusted(&self, user: u32) -> bool {
+        user == 0 || user == self.options.owner || self.trusted.contains(&user)
+    }
+
+    /// What this user writes counts for everybody from now on, as what the daemon's own user writes: a program that tells of
+    /// modems, for example, and runs as a user of its own. What it wrote before is forgotten.
+    pub fn trust(&mut self, user: u32) {
+        self.guests.remove(&user);
+        self.trusted.insert(user);
     }
 
     /// The user the daemon runs as.
@@ -185,10 +248,26 @@ impl Daemon {
     pub fn load(&mut self, pib: &[SourceFile<'_>], cib: &[SourceFile<'_>], now: WallTime) -> Report {
         let report = self.loader.load(&mut self.base, pib, cib, now);
         if report.changed {
-            self.version += 1;
+            self.base_changed();
             self.forget_views();
-            let loader = &self.loader;
-            self.networks.give_way(|uid| loader.says(FileKind::Cib, uid));
+            // What was told has become what its file says.
+            for (stage, uid) in self.layer.rules() {
+                if self.loader.says(kind(stage), &uid) {
+                    let beneath = self.layer.release(kind(stage), &uid);
+                    self.loader.layer().uncover(kind(stage), &uid);
+                    if let Some(item) = beneath {
+                        self.loader.layer().cover(kind(stage), item);
+                    }
+                }
+            }
+            let loader = &mut self.loader;
+            self.networks.give_way(|uid| {
+                // It is made anew when the file goes.
+                loader.says(FileKind::Cib, uid) && {
+                    loader.layer().uncover(FileKind::Cib, uid);
+                    true
+                }
+            });
             self.settle_networks(now);
         }
         self.saved.clear();
@@ -211,6 +290,12 @@ impl Daemon {
     fn file_of(&self, stage: Stage, uid: &str) -> Option<String> {
         let saved = self.saved.get(&(stage, uid.to_string())).cloned();
         saved.or_else(|| self.loader.file_of(kind(stage), uid))
+    }
+
+    /// Something changed that counts for everybody.
+    fn base_changed(&mut self) {
+        self.changes += 1;
+        self.changed = self.changes;
     }
 
     fn forget_views(&mut self) {
@@ -238,7 +323,16 @@ impl Daemon {
             .iter()
             .filter(|(stage, rule)| held.is_none_or(|held| !held.contains_key(&(*stage, rule.uid.clone()))))
             .count();
-        if held.map_or(0, BTreeMap::len) + new > MAX_GUEST_RULES { Err(Refusal::Full) } else { Ok(()) }
+        if held.map_or(0, BTreeMap::len) + new > MAX_GUEST_RULES {
+            return Err(Refusal::Full);
+        }
+        self.has_room(user, rules.iter().map(|(_, rule)| rule.weight()).sum())
+    }
+
+    /// Whether a guest may have so many bytes more.
+    fn has_room(&self, user: u32, more: usize) -> Result<(), Refusal> {
+        let held = self.guests.get(&user).map_or(0, Guest::weight);
+        if held.saturating_add(more) > MAX_GUEST_BYTES { Err(Refusal::Full) } else { Ok(()) }
     }
 
     /// Puts a user's rules in, all or none; those of the same uids go.
@@ -246,9 +340,15 @@ impl Daemon {
     /// # Errors
     /// [`Refusal`] when one of the uids is not the user's, or there is no room.
     pub fn put_rules(&mut self, user: u32, rules: Vec<(Stage, Rule)>, now: WallTime) -> Result<(), Refusal> {
-        self.version += 1;
         if self.is_trusted(user) {
             for (stage, rule) in rules {
+                let was = self.base.table(stage).get(&rule.uid).cloned();
+                if was.as_ref() != Some(&rule) {
+                    self.base_changed();
+                }
+                if !self.loader.says(kind(stage), &rule.uid) {
+                    self.layer.say(kind(stage), &rule.uid, was.map(|was| Item::Rule(Box::new(was))));
+                }
                 if self.options.keeps_rules {
                     let known = self.file_of(stage, &rule.uid);
                     let (new, file) = (known.is_none(), known.unwrap_or_else(|| file_name(stage, &rule.uid)));
@@ -260,8 +360,14 @@ impl Daemon {
             self.forget_views();
         } else {
             self.may_put(user, &rules)?;
+            self.changes += 1;
+            let changes = self.changes;
             let guest = self.guest(user, now)?;
             for (stage, rule) in rules {
+                if guest.rules.get(&(stage, rule.uid.clone())) == Some(&rule) {
+                    continue;
+                }
+                guest.changed = changes;
                 if let Some(view) = &mut guest.view {
                     view.insert_rule(stage, rule.clone());
                 }
@@ -277,11 +383,16 @@ impl Daemon {
     /// [`Refusal`] when there is none, or it is not the user's.
     pub fn remove_rule(&mut self, user: u32, stage: Stage, uid: &str) -> Result<(), Refusal> {
         let uid = uid.to_lowercase();
-        self.version += 1;
         if self.is_trusted(user) {
             self.base.remove_rule(stage, &uid).ok_or(Refusal::Unknown)?;
+            self.base_changed();
             if let Some(file) = self.file_of(stage, &uid) {
                 self.effects.push(Effect::Remove { file });
+            }
+            // What lay beneath counts again.
+            let of_file = self.loader.layer().release(kind(stage), &uid);
+            if let Some(Item::Rule(rule)) = of_file.or_else(|| self.layer.release(kind(stage), &uid)) {
+                self.base.insert_rule(stage, *rule);
             }
             self.saved.remove(&(stage, uid));
             self.forget_views();
@@ -292,6 +403,8 @@ impl Daemon {
         if let Some(guest) = guest
             && guest.rules.remove(&key).is_some()
         {
+            self.changes += 1;
+            guest.changed = self.changes;
             if let Some(view) = &mut guest.view {
                 view.remove_rule(stage, &key.1);
             }
@@ -310,49 +423,77 @@ impl Daemon {
             return Err(Refusal::NotYours);
         }
         if self.is_trusted(user) {
+            // The next change of any file would put the file's back.
+            if nodes.iter().any(|node| self.loader.says(FileKind::Cib, &node.uid)) {
+                return Err(Refusal::Filed);
+            }
             self.put_base(nodes, now);
             return Ok(());
         }
-        self.version += 1;
         if nodes.iter().any(|node| self.base.cib().get(&node.uid).is_some_and(|held| held.counts(now))) {
             return Err(Refusal::NotYours);
         }
+        self.guest(user, now)?.nodes.purge(now);
+        self.has_room(user, nodes.iter().map(Node::weight).sum())?;
+        let mut changes = self.changes;
         let guest = self.guest(user, now)?;
         for node in nodes {
-            if !node.counts(now) {
-                continue;
+            if guest.told.is_news(guest.nodes.get(&node.uid), &node, now) {
+                changes += 1;
+                guest.changed = changes;
             }
-            guest.nodes.purge(now);
             if let Some(view) = &mut guest.view {
                 view.insert_node(node.clone(), now);
+            }
+            if !node.counts(now) {
+                guest.nodes.remove(&node.uid);
+                continue;
             }
             let dropped = guest.nodes.insert(node);
             if let (Some(uid), Some(view)) = (dropped, &mut guest.view) {
                 view.remove_node(&uid);
             }
         }
+        self.changes = changes;
         Ok(())
     }
 
     /// Puts nodes in that count for everybody.
     pub(super) fn put_base(&mut self, nodes: Vec<Node>, now: WallTime) {
-        self.version += 1;
         for node in nodes {
-            for guest in self.guests.values_mut() {
-                // What everybody has counts before what one has.
-                guest.nodes.remove(&node.uid);
-                if let Some(view) = &mut guest.view {
-                    view.insert_node(node.clone(), now);
-                }
-            }
-            self.base.insert_node(node, now);
+            self.put_base_node(node, true, now);
         }
     }
 
-    /// Takes a node out that counted for everybody.
-    pub(super) fn remove_base(&mut self, uid: &str) -> Result<(), Refusal> {
-        self.version += 1;
+    /// Puts a node in that counts for everybody, and is told to programs if it is to be `told`.
+    pub(super) fn put_base_node(&mut self, node: Node, told: bool, now: WallTime) {
+        if self.loader.says(FileKind::Cib, &node.uid) {
+            // It counts again when the file is gone.
+            self.loader.layer().cover(FileKind::Cib, Item::Node(Box::new(node)));
+            return;
+        }
+        if told && self.told.is_news(self.base.cib().get(&node.uid), &node, now) {
+            self.base_changed();
+        }
+        for guest in self.guests.values_mut() {
+            // What everybody has counts before what one has.
+            guest.nodes.remove(&node.uid);
+            if let Some(view) = &mut guest.view {
+                view.insert_node(node.clone(), now);
+            }
+        }
+        self.base.insert_node(node, now);
+    }
+
+    /// Takes a node out that counted for everybody, and of which programs were told if it was `told`.
+    pub(super) fn remove_base(&mut self, uid: &str, told: bool) -> Result<(), Refusal> {
+        if self.loader.says(FileKind::Cib, uid) {
+            return self.loader.layer().uncover(FileKind::Cib, uid).map(|_| ()).ok_or(Refusal::Unknown);
+        }
         self.base.remove_node(uid).ok_or(Refusal::Unknown)?;
+        if told {
+            self.base_changed();
+        }
         self.guests.values_mut().filter_map(|g| g.view.as_mut()).for_each(|view| drop(view.remove_node(uid)));
         Ok(())
     }
@@ -366,12 +507,16 @@ impl Daemon {
             return Err(Refusal::NotYours);
         }
         if self.is_trusted(user) {
-            return self.remove_base(uid);
+            if self.loader.says(FileKind::Cib, uid) {
+                return Err(Refusal::Filed);
+            }
+            return self.remove_base(uid, true);
         }
-        self.version += 1;
         if let Some(guest) = self.guests.get_mut(&user)
             && guest.nodes.remove(uid).is_some()
         {
+            self.changes += 1;
+            guest.changed = self.changes;
             if let Some(view) = &mut guest.view {
                 view.remove_node(uid);
             }
@@ -380,14 +525,37 @@ impl Daemon {
         Err(if self.base.cib().get(uid).is_some() { Refusal::NotYours } else { Refusal::Unknown })
     }
 
+    /// What a document asks for, if that is not too much.
+    fn is_modest(requests: &Requests) -> Result<(), TooMuch> {
+        let long = |array: &NeatArray| array.len() > MAX_PROPERTIES;
+        let all: usize = requests.arrays.iter().map(NeatArray::len).sum();
+        if requests.arrays.len() > MAX_REQUESTS || all > MAX_ALL_PROPERTIES || requests.arrays.iter().any(long) {
+            return Err(TooMuch);
+        }
+        Ok(())
+    }
+
+    /// Decides for a user, and tells every step.
+    ///
+    /// # Errors
+    /// As for [`decide`](Self::decide).
+    pub fn explain(&mut self, user: u32, requests: &Requests, now: WallTime) -> Result<Trace, TooMuch> {
+        Self::is_modest(requests)?;
+        let facts = self.put_facts_of(user, requests, now);
+        let explained = self.manager_of(user, now).explain(requests, now);
+        if facts {
+            self.take_facts(user, now);
+        }
+        explained.map(|(_, trace)| trace).map_err(|_| TooMuch)
+    }
+
     /// Decides for a user.
     ///
     /// # Errors
-    /// [`TooMany`] when the requests are more than [`MAX_REQUESTS`], or lead to too many candidates.
-    pub fn decide(&mut self, user: u32, requests: &Requests, now: WallTime) -> Result<Arc<Decision>, TooMany> {
-        if requests.arrays.len() > MAX_REQUESTS {
-            return Err(TooMany);
-        }
+    /// [`TooMuch`] when the requests are more than [`MAX_REQUESTS`], have more than [`MAX_PROPERTIES`] each or
+    /// [`MAX_ALL_PROPERTIES`] together, or lead to too many candidates.
+    pub fn decide(&mut self, user: u32, requests: &Requests, now: WallTime) -> Result<Arc<Decision>, TooMuch> {
+        Self::is_modest(requests)?;
         self.counters.decisions += 1;
         let facts = self.put_facts_of(user, requests, now);
         let manager = self.manager_of(user, now);
@@ -398,7 +566,7 @@ impl Daemon {
         if facts {
             self.take_facts(user, now);
         }
-        decision
+        decision.map_err(|_| TooMuch)
     }
 
     /// The tables that steer a user.
@@ -421,10 +589,22 @@ impl Daemon {
         self.view_for(user, asked, now)
     }
 
-    /// What tells the tables of one time from those of another: never the same twice in a run of the daemon.
+    /// What tells all tables of one time from those of another: never the same twice in a run of the daemon.
     #[must_use]
     pub const fn version(&self) -> u64 {
-        self.version
+        self.changes
+    }
+
+    /// What tells the tables that a user's programs are given from those of another time. What others wrote for themselves
+    /// changes nothing for this one.
+    #[must_use]
+    pub fn version_of(&self, user: u32) -> u64 {
+        self.guests.get(&user).map_or(0, |guest| guest.changed).max(self.changed)
+    }
+
+    /// Whether a user has something beside what counts for everybody.
+    pub(super) fn has_own(&self, user: u32) -> bool {
+        self.guests.get(&user).is_some_and(|guest| !guest.rules.is_empty() || !guest.nodes.is_empty())
     }
 
     /// How many views there are.

@@ -2,6 +2,9 @@
 //!
 //! What connections of others have seen comes the same way, but only what has changed.
 //!
+//! Tables that do not fit into a page are told from a snapshot, so that a program that fetches them gets those of one time, and what
+//! changes meanwhile does not make it begin again.
+//!
 //! A program that asked the daemon about every connection would wait for it, and share its fate. With the tables it decides
 //! as the daemon would, at its own speed; what the daemon's users say reaches it a moment later. [`Follower`] is the
 //! program's side.
@@ -11,6 +14,7 @@ use super::store::Daemon;
 use super::wire::{self, Frame, HEAD, Kind, MAX_PAYLOAD, Malformed};
 use crate::advice::Fact;
 use crate::manager::{Manager, Node, Rule, Stage};
+use core::time::Duration;
 use neater_base::WallTime;
 use std::collections::BTreeSet;
 
@@ -25,6 +29,12 @@ const MAX_BYTES: usize = 64 << 20;
 const END: u8 = 3;
 /// How many facts are taken at once: more than there could be.
 const MAX_HEARD: usize = 4 * facts::MAX_FACTS;
+/// How many snapshots of the tables of one view are kept, and how many bytes of all. Without a snapshot, pages are of the tables as
+/// they are.
+const MAX_SNAPSHOTS: usize = 4;
+const MAX_SNAPSHOT_BYTES: usize = 16 << 20;
+/// How long a snapshot is kept that nobody asks for.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// Profiles, policies and nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,46 +60,142 @@ fn entry(manager: &Manager, interfaces: &BTreeSet<String>, table: u8, at: usize)
     }
 }
 
+/// A table and an entry of it.
+type At = (u8, u32);
+
+/// A part of the tables.
+#[derive(Debug, PartialEq)]
+struct Page {
+    from: At,
+    next: At,
+    texts: Vec<u8>,
+}
+
+/// The page that begins there.
+fn page(manager: &Manager, interfaces: &BTreeSet<String>, from: At) -> Page {
+    let (mut table, mut at) = (from.0, usize::try_from(from.1).unwrap_or(usize::MAX));
+    let mut texts = Vec::new();
+    while table < END && texts.len() < FULL {
+        match entry(manager, interfaces, table, at) {
+            None => (table, at) = (table + 1, 0),
+            Some(text) => {
+                at += 1;
+                if let Some(text) = text.filter(|t| t.len() <= MAX_TEXT) {
+                    texts.push(table);
+                    texts.extend((text.len() as u32).to_le_bytes());
+                    texts.extend(text.as_bytes());
+                }
+            }
+        }
+    }
+    Page { from, next: (table, u32::try_from(at).unwrap_or(u32::MAX)), texts }
+}
+
+/// Which tables a snapshot is of: whose view, if it is not everybody's, and at which version.
+pub(super) type View = (Option<u32>, u64);
+
+#[derive(Debug)]
+struct Snapshot {
+    of: View,
+    pages: Vec<Page>,
+    bytes: usize,
+    asked: WallTime,
+}
+
+/// Tables that are being told.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots(Vec<Snapshot>);
+
+impl Snapshots {
+    /// Lets go of what nobody asks for.
+    fn purge(&mut self, now: WallTime) {
+        // A clock that was set back makes old ones new, for a while.
+        self.0.retain(|s| now.0.saturating_sub(s.asked.0) < IDLE);
+    }
+
+    fn page(&mut self, of: View, from: At, now: WallTime) -> Option<&Page> {
+        let snapshot = self.0.iter_mut().find(|s| s.of == of)?;
+        snapshot.asked = now;
+        snapshot.pages.iter().find(|page| page.from == from)
+    }
+
+    /// Keeps a snapshot, if there is room. Those of the same view make room, the oldest first; what counts for everybody is kept before
+    /// what counts for one.
+    fn keep(&mut self, of: View, pages: Vec<Page>, now: WallTime) {
+        let bytes = pages.iter().map(|page| page.texts.len()).sum();
+        let same = |s: &Snapshot| s.of.0 == of.0;
+        while self.0.iter().filter(|s| same(s)).count() >= MAX_SNAPSHOTS || self.bytes() + bytes > MAX_SNAPSHOT_BYTES {
+            let gives_way = self.0.iter().position(same);
+            let gives_way = gives_way.or_else(|| self.0.iter().position(|s| of.0.is_none() && s.of.0.is_some()));
+            match gives_way {
+                Some(at) => drop(self.0.remove(at)),
+                None => return,
+            }
+        }
+        self.0.push(Snapshot { of, pages, bytes, asked: now });
+    }
+
+    /// How many bytes they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.iter().map(|s| s.bytes).sum()
+    }
+}
+
 impl Daemon {
-    /// Adds to `out` the page that a user asks for: see [`wire`].
+    /// Adds to `out` the page that a user asks for: see [`wire`]. `fetching` is what the connection is in the middle of.
     ///
     /// # Errors
     /// [`Malformed`].
     pub(super) fn put_page(
         &mut self,
         user: u32,
+        fetching: &mut Option<View>,
         payload: &[u8],
         out: &mut Vec<u8>,
         now: WallTime,
     ) -> Result<(), Malformed> {
         let [known, table, from] = asked(payload)?;
-        let version = self.version();
-        let mut page = Vec::new();
-        let (mut table, mut at) = (u8::try_from(table).unwrap_or(END), usize::try_from(from).unwrap_or(usize::MAX));
-        if known == version {
-            table = END;
+        let from: At = (u8::try_from(table).unwrap_or(END), u32::try_from(from).unwrap_or(u32::MAX));
+        self.snapshots.purge(now);
+        let current = (self.has_own(user).then_some(user), self.version_of(user));
+        let begins = from == (0, 0);
+        if begins {
+            *fetching = (known != current.1).then_some(current);
         }
+        let Some(of) = *fetching else {
+            put_page(out, current.1, END, from.1, &[]);
+            return Ok(());
+        };
+        if let Some(page) = self.snapshots.page(of, from, now) {
+            put_page(out, of.1, page.next.0, page.next.1, &page.texts);
+            return Ok(());
+        }
+        // Nobody fetches these tables yet; or the snapshot is gone, and the program begins again if they have changed.
         let interfaces = self.networks.interfaces();
-        let manager = &*self.manager_of(user, now);
-        while table < END && page.len() < FULL {
-            match entry(manager, &interfaces, table, at) {
-                None => (table, at) = (table + 1, 0),
-                Some(text) => {
-                    at += 1;
-                    if let Some(text) = text.filter(|t| t.len() <= MAX_TEXT) {
-                        page.push(table);
-                        page.extend((text.len() as u32).to_le_bytes());
-                        page.extend(text.as_bytes());
-                    }
-                }
+        let first = page(self.manager_of(user, now), &interfaces, from);
+        put_page(out, current.1, first.next.0, first.next.1, &first.texts);
+        if begins && first.next.0 < END {
+            let mut pages = vec![first];
+            let (mut bytes, manager) = (0, self.manager_of(user, now));
+            while let Some(last) = pages.last().filter(|last| last.next.0 < END && bytes <= MAX_SNAPSHOT_BYTES) {
+                let next = page(manager, &interfaces, last.next);
+                bytes += next.texts.len();
+                pages.push(next);
+            }
+            if bytes <= MAX_SNAPSHOT_BYTES {
+                self.snapshots.keep(of, pages, now);
             }
         }
-        out.extend(version.to_le_bytes());
-        out.push(table);
-        out.extend(u32::try_from(at).unwrap_or(u32::MAX).to_le_bytes());
-        out.extend(page);
         Ok(())
     }
+}
+
+/// Adds the payload of a page.
+fn put_page(out: &mut Vec<u8>, version: u64, table: u8, at: u32, texts: &[u8]) {
+    out.extend(version.to_le_bytes());
+    out.push(table);
+    out.extend(at.to_le_bytes());
+    out.extend(texts);
 }
 
 /// Adds the payload of a question for a page.
@@ -161,6 +267,12 @@ impl Follower {
     #[must_use]
     pub const fn is_asking(&self) -> bool {
         self.fetch.is_some() || self.facts.1
+    }
+
+    /// Whether tables are on their way of which a part has come.
+    #[must_use]
+    pub fn is_fetching(&self) -> bool {
+        self.fetch.as_ref().is_some_and(|fetch| (fetch.table, fetch.from) != (0, 0))
     }
 
     /// Asks for what is new, unless an answer is awaited: adds to `out` what is to be sent.

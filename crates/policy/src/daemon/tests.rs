@@ -10,7 +10,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+mod bounds;
 mod facts;
+mod layers;
 
 const NOW: WallTime = WallTime(Duration::from_secs(1_800_000_000));
 /// The user the daemon runs as, and two others.
@@ -87,6 +89,18 @@ fn what_a_user_tells_steers_that_user_and_what_root_tells_everybody() {
     tell(&mut d, Door::Cib, 0, &interface("wlan0"));
     assert_eq!(interfaces(&mut d, ANN), ["eth0", "wlan0", "-"]);
     assert_eq!(interfaces(&mut d, BOB), ["wlan0", "-"]);
+}
+
+#[test]
+fn who_is_trusted_speaks_for_everybody() {
+    let mut d = daemon();
+    tell(&mut d, Door::Cib, ANN, &interface("anns"));
+    d.trust(ANN);
+    assert_eq!(interfaces(&mut d, BOB), ["-"], "what was said before is forgotten");
+    let mut modem = Session::new(Door::Metadata, ANN);
+    tell(&mut d, Door::Cib, OWNER, &interface("wwan0"));
+    modem.receive(b"{\"interface\": \"wwan0\", \"mode\": \"4G\"}\n", &mut d, NOW);
+    assert_eq!(ask(&mut d, BOB, r#"[{"transport": {"value": "TCP"}}]"#)[0]["mode"]["value"], "4G");
 }
 
 #[test]
@@ -197,7 +211,7 @@ fn hostile_documents_are_refused_with_their_place() {
         say(&mut d, Door::Cib, ANN, "[{\"uid\": \"a\"},\n {\"uid\": \"b\", \"properties\": [[{\"c\": 1}]]}]");
     assert!(told.contains("line 2 column 32"), "{told}");
     let many: Vec<Value> = (0..=MAX_REQUESTS).map(|i| json!({"a": {"value": i}})).collect();
-    assert!(say(&mut d, Door::Requests, ANN, &Value::from(many).to_string()).1[0].contains("alternatives"));
+    assert!(say(&mut d, Door::Requests, ANN, &Value::from(many).to_string()).1[0].contains("too much"));
     let mut session = Session::new(Door::Requests, ANN);
     session.receive(b"[\"\xff\"]", &mut d, NOW);
     session.end(&mut d, NOW);
@@ -355,6 +369,7 @@ fn rest_reads_for_all_and_writes_for_who_has_the_token() {
     let put = rest(&mut d, "PUT", "/pib/Site", Some(TOKEN), policy);
     assert_eq!((put.status, put.body.as_str()), (200, "OK"));
     assert_eq!(rest(&mut d, "GET", "/pib", None, "").body, "[\"site\"]\n");
+    assert_eq!(rest(&mut d, "GET", "/profiles", None, "").body, "[]\n");
     let held: Value = serde_json::from_str(&rest(&mut d, "GET", "/pib/SITE", None, "").body).expect("JSON");
     assert_eq!(held["properties"][0][0]["dscp"]["value"], 10);
     assert!(
@@ -411,6 +426,14 @@ fn the_description_names_every_path_and_method_and_no_other() {
             let status = rest(&mut d, method, &path, None, "").status;
             assert_eq!(status != 405, told, "{method} {path}: {status}");
             assert_eq!(status == 401, item[method.to_lowercase()]["security"].is_array(), "{method} {path}");
+        }
+    }
+    assert_eq!(description["servers"][0]["url"], format!("http://127.0.0.1:{PORT}"));
+    for (method, statuses) in
+        [("get", vec!["404", "408", "413", "421"]), ("put", vec!["400", "403", "409", "415", "500"])]
+    {
+        for status in statuses {
+            assert!(description["paths"]["/cib/{uid}"][method]["responses"][status].is_object(), "{method} {status}");
         }
     }
     let text = description.to_string();
@@ -551,6 +574,8 @@ fn tables_that_change_on_the_way_are_asked_for_again() {
         assert!(pages < 100);
         if pages == 2 {
             d.remove_rule(0, Stage::Policy, "rule-00000").expect("root may");
+            // There was no room for what they were.
+            d.snapshots = tables::Snapshots::default();
         }
         tables = follower.receive(&session.take_output(), &mut questions, NOW).expect("a page").tables;
     }

@@ -3,7 +3,7 @@
 use super::cib::Row;
 use super::decision::Decision;
 use super::document::Requests;
-use super::file::Rule;
+use super::file::{Rule, of_array};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use neater_property::neat::{NeatArray, Score};
@@ -12,6 +12,10 @@ use std::sync::Arc;
 
 /// How many decisions are remembered; the oldest goes first.
 const MAX_DECISIONS: usize = 1024;
+/// About how many bytes they take together.
+const MAX_BYTES: usize = 4 << 20;
+/// About how many bytes one takes at most: a longer one is made anew.
+const MAX_BYTES_OF_ONE: usize = MAX_BYTES / 4;
 /// How many inputs of one decision are remembered; what has more depends on every row.
 pub(crate) const MAX_INPUTS: usize = 16;
 /// How many pairs of a decision and a row are looked at when rows change. More, and all decisions are forgotten.
@@ -44,6 +48,8 @@ struct Entry {
     decision: Arc<Decision>,
     /// What it depends on; `None` where that is not known.
     reads: Option<Reads>,
+    /// About how many bytes it takes.
+    weight: usize,
 }
 
 /// Decisions by the number of their request.
@@ -51,13 +57,15 @@ struct Entry {
 pub(crate) struct Cache {
     entries: HashMap<u64, Entry, FixedState>,
     order: VecDeque<u64>,
+    weight: usize,
     /// How often something was found.
     pub(crate) hits: u64,
 }
 
 impl Default for Cache {
     fn default() -> Self {
-        Self { entries: HashMap::with_hasher(FixedState::with_seed(0x6465_6369)), order: VecDeque::new(), hits: 0 }
+        let entries = HashMap::with_hasher(FixedState::with_seed(0x6465_6369));
+        Self { entries, order: VecDeque::new(), weight: 0, hits: 0 }
     }
 }
 
@@ -70,20 +78,38 @@ impl Cache {
 
     pub(crate) fn put(&mut self, requests: &Requests, decision: &Arc<Decision>, reads: Option<Reads>) {
         let number = requests.fingerprint();
-        let entry = Entry { requests: requests.clone(), decision: decision.clone(), reads };
-        if self.entries.insert(number, entry).is_some() {
+        let weight = weight(requests, decision, reads.as_ref());
+        if weight > MAX_BYTES_OF_ONE {
             return;
         }
-        self.order.push_back(number);
-        if self.order.len() > MAX_DECISIONS {
-            let oldest = self.order.pop_front();
-            oldest.and_then(|number| self.entries.remove(&number));
+        let entry = Entry { requests: requests.clone(), decision: decision.clone(), reads, weight };
+        self.weight += weight;
+        match self.entries.insert(number, entry) {
+            Some(other) => self.weight -= other.weight,
+            None => self.order.push_back(number),
         }
+        while self.order.len() > MAX_DECISIONS || self.weight > MAX_BYTES {
+            let Some(oldest) = self.order.pop_front() else { return };
+            self.weight -= self.entries.remove(&oldest).map_or(0, |entry| entry.weight);
+        }
+    }
+
+    /// About how many bytes all of it takes.
+    #[cfg(test)]
+    pub(crate) const fn weight(&self) -> usize {
+        self.weight
+    }
+
+    /// How many decisions there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.order.clear();
+        self.weight = 0;
     }
 
     /// Forgets what a rule that came, went or changed could have changed: one that wants a key that no candidate had at any
@@ -107,5 +133,17 @@ impl Cache {
         self.entries.retain(|_, entry| entry.reads.as_ref().is_some_and(&stays));
         let entries = &self.entries;
         self.order.retain(|number| entries.contains_key(number));
+        self.weight = entries.values().map(|entry| entry.weight).sum();
     }
+}
+
+/// About how many bytes an entry takes.
+fn weight(requests: &Requests, decision: &Decision, reads: Option<&Reads>) -> usize {
+    let asked: usize = requests.arrays.iter().map(of_array).sum();
+    let dropped: usize = requests.dropped.iter().map(String::len).sum();
+    let read = reads.map_or(0, |reads| {
+        let inputs: usize = reads.inputs.iter().flatten().map(|(input, _)| of_array(input)).sum();
+        16 * reads.keys.len() + inputs
+    });
+    256 + asked + dropped + decision.weight() + read
 }

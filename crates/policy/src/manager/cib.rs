@@ -25,6 +25,8 @@ pub struct Cib {
     /// Those that expire, the first one first.
     expiring: BTreeSet<(WallTime, String)>,
     room: usize,
+    /// About how many bytes the nodes take.
+    weight: usize,
     seen: Seen,
 }
 
@@ -112,7 +114,7 @@ impl Cib {
     /// Nothing is known yet, and at most `room` nodes will be.
     #[must_use]
     pub const fn with_room(room: usize) -> Self {
-        Self { nodes: BTreeMap::new(), expiring: BTreeSet::new(), room, seen: BTreeMap::new() }
+        Self { nodes: BTreeMap::new(), expiring: BTreeSet::new(), room, weight: 0, seen: BTreeMap::new() }
     }
 
     /// Puts a node in; one of the same uid goes. Where there is no room, the one that expires first goes, too, or the
@@ -126,13 +128,20 @@ impl Cib {
         if let Some(at) = node.expires {
             self.expiring.insert((at, node.uid.clone()));
         }
+        self.weight += node.weight();
         self.nodes.insert(node.uid.clone(), node);
         victim
+    }
+
+    /// About how many bytes the nodes take.
+    pub(crate) const fn weight(&self) -> usize {
+        self.weight
     }
 
     /// Takes a node out, by its uid.
     pub fn remove(&mut self, uid: &str) -> Option<Node> {
         let node = self.nodes.remove(uid)?;
+        self.weight -= node.weight();
         if let Some(at) = node.expires {
             self.expiring.remove(&(at, node.uid.clone()));
         }
@@ -170,7 +179,7 @@ impl Cib {
             && at.0 <= now.0
         {
             if let Some((_, uid)) = self.expiring.pop_first() {
-                self.nodes.remove(&uid);
+                self.remove(&uid);
             }
         }
     }

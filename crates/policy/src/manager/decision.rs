@@ -75,6 +75,12 @@ impl Decision {
         (0..self.len()).map(|i| Ranked { properties: array(i), score: self.candidates[i].0 }).collect()
     }
 
+    /// About how many bytes it takes.
+    pub(crate) fn weight(&self) -> usize {
+        let properties: usize = self.properties.iter().map(|p| 128 + p.key.len() + super::of_value(&p.value)).sum();
+        properties + 4 * self.indices.len() + 32 * self.candidates.len()
+    }
+
     /// All properties, each once.
     pub(crate) fn all(&self) -> &[Decided] {
         &self.properties

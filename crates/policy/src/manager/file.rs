@@ -1,14 +1,31 @@
 //! Policy, profile and CIB files: what one of them says.
 
+use super::slips::Slips;
 use neater_base::WallTime;
 use neater_property::Fingerprint;
-use neater_property::neat::{NeatArray, NeatError, NeatMultiArray, NeatProperty, locate, read};
+use neater_property::neat::{NeatArray, NeatError, NeatMultiArray, NeatProperty, NeatValue, locate, read};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::time::Duration;
 
 /// How long a uid may be, in bytes.
 pub const MAX_UID: usize = 256;
+/// The members of a policy or profile, and those of a node.
+const OF_RULE: [&str; 8] =
+    ["uid", "priority", "replace_matched", "match", "properties", "description", "policy_type", "filename"];
+const OF_NODE: [&str; 11] = [
+    "uid",
+    "priority",
+    "root",
+    "link",
+    "match",
+    "properties",
+    "description",
+    "expire",
+    "expires",
+    "filename",
+    "file_timestamp",
+];
 /// How long a node lives that does not say how long.
 const DEFAULT_LIFETIME: Duration = Duration::from_secs(600);
 
@@ -49,7 +66,7 @@ impl Fault {
         Self { file: file.into(), line, column, why, harmless: false }
     }
 
-    fn harmless(file: &str, text: &str, pointer: &str, why: String) -> Self {
+    pub(super) fn harmless(file: &str, text: &str, pointer: &str, why: String) -> Self {
         let (line, column) = locate(text, pointer);
         Self { file: file.into(), line, column, why, harmless: true }
     }
@@ -193,6 +210,24 @@ fn own_uid(json: &Map<String, Value>) -> Option<String> {
     Some(format!("{:016x}", f.finish()))
 }
 
+/// Attributes of properties that mean nothing.
+fn slips(map: &Map<String, Value>, file: &str, text: &str) -> Vec<Fault> {
+    let mut slips = Slips::new(file, text);
+    for name in ["match", "properties"] {
+        if let Some(json) = map.get(name).filter(|_| !text.is_empty()) {
+            slips.properties(&format!("/{name}"), json);
+        }
+    }
+    slips.take()
+}
+
+/// Members that mean nothing.
+fn strange(others: &Map<String, Value>, known: &[&str], file: &str, text: &str) -> Vec<Fault> {
+    let mut slips = Slips::new(file, text);
+    slips.members(others, known);
+    slips.take()
+}
+
 impl Rule {
     /// Reads a policy or profile from the JSON text of a file.
     ///
@@ -210,7 +245,8 @@ impl Rule {
     pub fn from_json(json: Value, file: &str, text: &str) -> Result<(Self, Vec<Fault>), NeatError> {
         let Value::Object(map) = json else { return Err(NeatError::Shape("a policy or profile is one JSON object")) };
         let named = own_uid(&map);
-        let mut m = Members { map, file, text, warnings: Vec::new() };
+        let warnings = slips(&map, file, text);
+        let mut m = Members { map, file, text, warnings };
         let uid = m.text("uid")?.or(named).unwrap_or_default().to_lowercase();
         let priority = m.priority()?;
         let replace_matched = m.boolean("replace_matched");
@@ -225,8 +261,20 @@ impl Rule {
                 m.warnings.push(Fault::harmless(file, text, &format!("/{name}"), why));
             }
         }
-        let Members { map: others, warnings, .. } = m;
+        let Members { map: others, mut warnings, .. } = m;
+        let of_cib = ["link", "root", "expire", "expires"];
+        let known: Vec<&str> = OF_RULE.into_iter().chain(of_cib).collect();
+        warnings.extend(strange(&others, &known, file, text));
         Ok((Self { uid, priority, replace_matched, matches, properties, alternatives, description, others }, warnings))
+    }
+
+    /// About how many bytes it takes.
+    #[must_use]
+    pub(crate) fn weight(&self) -> usize {
+        weight(&self.uid, &self.description, &self.others)
+            + of_array(&self.matches)
+            + of_groups(&self.properties)
+            + self.alternatives.iter().map(of_array).sum::<usize>()
     }
 
     /// The rule as JSON, from which an equal one can be read.
@@ -263,7 +311,8 @@ impl Node {
             return Err(NeatError::Shape("a CIB node without any member says nothing"));
         }
         let named = own_uid(&map);
-        let mut m = Members { map, file, text, warnings: Vec::new() };
+        let warnings = slips(&map, file, text);
+        let mut m = Members { map, file, text, warnings };
         let uid = m.text("uid")?.or(named).unwrap_or_default();
         let priority = m.priority()?;
         // Only exactly true makes a root, in NEAT as here.
@@ -298,9 +347,28 @@ impl Node {
             let why = "neither a root nor with a match: this node appears in no row".into();
             m.warnings.push(Fault::harmless(file, text, "", why));
         }
-        let Members { map: others, warnings, .. } = m;
+        let Members { map: others, mut warnings, .. } = m;
+        warnings.extend(strange(&others, &OF_NODE, file, text));
         let node = Self { uid, root, link, matches, properties, alternatives, priority, expires, description, others };
         Ok((node, warnings))
+    }
+
+    /// About how many bytes it takes.
+    #[must_use]
+    pub(crate) fn weight(&self) -> usize {
+        weight(&self.uid, &self.description, &self.others)
+            + self.matches.iter().map(of_array).sum::<usize>()
+            + of_groups(&self.properties)
+            + self.alternatives.iter().map(of_array).sum::<usize>()
+    }
+
+    /// Whether another says the same, for however long.
+    #[must_use]
+    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
+        (&self.uid, self.root, self.link, self.priority, &self.description)
+            == (&other.uid, other.root, other.link, other.priority, &other.description)
+            && (&self.matches, &self.properties, &self.alternatives, &self.others)
+                == (&other.matches, &other.properties, &other.alternatives, &other.others)
     }
 
     /// Whether the node still counts at `now`.
@@ -323,6 +391,30 @@ impl Node {
         map.insert("description".into(), self.description.clone().into());
         Value::Object(map)
     }
+}
+
+/// About how many bytes an array takes.
+pub(crate) fn of_array(array: &NeatArray) -> usize {
+    array.iter().map(|p| 128 + 2 * p.key.len() + of_value(&p.value) + 64 * p.banned.len()).sum::<usize>() + 48
+}
+
+/// About how many bytes a value takes.
+pub(crate) fn of_value(value: &NeatValue) -> usize {
+    match value {
+        NeatValue::Text(text) => text.len(),
+        NeatValue::Set(elements) => elements.iter().map(|e| 40 + of_value(e)).sum(),
+        _ => 0,
+    }
+}
+
+fn of_groups(properties: &NeatMultiArray) -> usize {
+    properties.groups().iter().flatten().map(of_array).sum()
+}
+
+/// About how many bytes the rest of a rule or node takes. JSON values are larger than their texts.
+fn weight(uid: &str, description: &str, others: &Map<String, Value>) -> usize {
+    let others = if others.is_empty() { 0 } else { 8 * Value::Object(others.clone()).to_string().len() };
+    512 + uid.len() + description.len() + others
 }
 
 fn array_json(array: &NeatArray) -> Value {

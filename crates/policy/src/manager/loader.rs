@@ -4,12 +4,12 @@
 //! editor never takes a policy away. Everything is put in place at once, or not at all.
 
 use super::Manager;
-use super::cib::Cib;
+use super::cib::MAX_NODES;
 use super::file::{Fault, Node, Rule};
-use super::pib::Table;
+use super::layer::{Contents, Item, Layer};
 use neater_base::WallTime;
 use neater_property::Fingerprint;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// How many files of a directory are read.
 pub const MAX_FILES: usize = 100_000;
@@ -70,12 +70,6 @@ fn ending(name: &str) -> Option<&str> {
 
 /// What a file said when it was last understood.
 #[derive(Clone, Debug)]
-enum Item {
-    Rule(Box<Rule>),
-    Node(Box<Node>),
-}
-
-#[derive(Clone, Debug)]
 struct Loaded {
     fingerprint: u64,
     item: Item,
@@ -100,7 +94,9 @@ pub struct Report {
 #[derive(Clone, Debug, Default)]
 pub struct Loader {
     files: BTreeMap<(FileKind, Order), Loaded>,
-    installed: BTreeMap<FileKind, BTreeSet<String>>,
+    layer: Layer,
+    /// The nodes for which there was no room.
+    dropped: Vec<String>,
 }
 
 /// The order of files: by the bytes of their names, the files of a directory before its sub-directories.
@@ -161,8 +157,11 @@ impl Loader {
         }
         self.doubles(&mut report);
         if report.changed {
-            self.install(manager, now);
+            let mut contents = Contents::beneath(manager, &mut [&mut self.layer], now);
+            self.lay(&mut contents, now);
+            contents.install(manager);
         }
+        self.full(&mut report);
         (report.profiles, report.policies) = (manager.profiles().rules().len(), manager.policies().rules().len());
         report.nodes = manager.cib().nodes().count();
         report
@@ -171,10 +170,7 @@ impl Loader {
     /// The file that says what something of this uid is: of several the one that counts, which is the last one.
     #[must_use]
     pub fn file_of(&self, kind: FileKind, uid: &str) -> Option<String> {
-        let is = |loaded: &Loaded| match &loaded.item {
-            Item::Rule(rule) => rule.uid == uid,
-            Item::Node(node) => node.uid == uid,
-        };
+        let is = |loaded: &Loaded| loaded.item.uid() == uid;
         let found = self.files.iter().rev().find(|((k, _), loaded)| *k == kind && is(loaded));
         found.map(|((_, order), _)| order.name())
     }
@@ -182,54 +178,46 @@ impl Loader {
     /// Whether a file says what something of this uid is.
     #[must_use]
     pub fn says(&self, kind: FileKind, uid: &str) -> bool {
-        self.installed.get(&kind).is_some_and(|uids| uids.contains(uid))
+        self.layer.says(kind, uid)
+    }
+
+    /// What the files cover.
+    pub(crate) const fn layer(&mut self) -> &mut Layer {
+        &mut self.layer
+    }
+
+    /// Lays what the files say on top of what there is, after [`Contents::beneath`].
+    pub(crate) fn lay(&mut self, contents: &mut Contents, now: WallTime) {
+        let items = self.files.iter().map(|((kind, _), loaded)| (*kind, loaded.item.clone()));
+        self.dropped = contents.lay(&mut self.layer, items, now);
+    }
+
+    /// Says that there was no room for all nodes.
+    fn full(&self, report: &mut Report) {
+        let Some(first) = self.dropped.first() else { return };
+        let file = self.file_of(FileKind::Cib, first).unwrap_or_default();
+        let why = format!(
+            "the CIB holds at most {MAX_NODES} nodes: {} of them, {first} first, gave way to others and do not count",
+            self.dropped.len()
+        );
+        report.faults.push(Fault { file, line: 1, column: 1, why, harmless: false });
     }
 
     /// Says which files take the place of others.
     fn doubles(&self, report: &mut Report) {
         let mut seen: BTreeMap<(FileKind, &str), String> = BTreeMap::new();
         for ((kind, order), loaded) in &self.files {
-            let uid = match &loaded.item {
-                Item::Rule(rule) => rule.uid.as_str(),
-                Item::Node(node) => node.uid.as_str(),
-            };
+            let uid = loaded.item.uid();
             if let Some(earlier) = seen.insert((*kind, uid), order.name()) {
-                let why = format!("this takes the place of {earlier}, which has the same uid, {uid}");
-                report.faults.push(Fault { file: order.name(), line: 1, column: 1, why, harmless: true });
+                report.faults.push(doubled(&order.name(), &earlier, uid));
             }
         }
     }
+}
 
-    /// Puts everything in place at once.
-    fn install(&mut self, manager: &mut Manager, now: WallTime) {
-        let old = std::mem::take(&mut self.installed);
-        let was_ours = |kind: FileKind, uid: &str| old.get(&kind).is_some_and(|uids| uids.contains(uid));
-        let kept = |kind, table: &Table| -> Vec<Rule> {
-            table.rules().iter().filter(|r| !was_ours(kind, &r.uid)).cloned().collect()
-        };
-        let mut profiles = kept(FileKind::Profile, manager.profiles());
-        let mut policies = kept(FileKind::Policy, manager.policies());
-        let mut cib = Cib::default();
-        for node in manager.cib().nodes().filter(|n| !was_ours(FileKind::Cib, &n.uid)) {
-            cib.insert(node.clone());
-        }
-        for ((kind, _), loaded) in &self.files {
-            let uid = match &loaded.item {
-                Item::Rule(rule) => {
-                    if *kind == FileKind::Profile { &mut profiles } else { &mut policies }.push((**rule).clone());
-                    rule.uid.clone()
-                }
-                Item::Node(node) => {
-                    if node.counts(now) {
-                        cib.insert((**node).clone());
-                    }
-                    node.uid.clone()
-                }
-            };
-            self.installed.entry(*kind).or_default().insert(uid);
-        }
-        manager.install(profiles.into_iter().collect(), policies.into_iter().collect(), cib);
-    }
+fn doubled(file: &str, earlier: &str, uid: &str) -> Fault {
+    let why = format!("this takes the place of {earlier}, which has the same uid, {uid}");
+    Fault { file: file.into(), line: 1, column: 1, why, harmless: true }
 }
 
 fn read(kind: FileKind, file: &SourceFile<'_>, now: WallTime) -> Result<(Item, Vec<Fault>), Fault> {
@@ -248,21 +236,43 @@ fn read(kind: FileKind, file: &SourceFile<'_>, now: WallTime) -> Result<(Item, V
 /// Looks at one file alone, as it would be loaded: what is wrong or odd about it.
 #[must_use]
 pub fn check(file: &SourceFile<'_>, now: WallTime) -> Vec<Fault> {
+    look_at(file, now).0
+}
+
+/// Looks at files that would be loaded together, in the order of their names: what is wrong or odd about each, and which take the
+/// place of others because they have the same uid.
+#[must_use]
+pub fn check_all(files: &[SourceFile<'_>], now: WallTime) -> Vec<Fault> {
+    let mut seen: BTreeMap<(FileKind, String), &str> = BTreeMap::new();
+    let mut faults = Vec::new();
+    for file in files {
+        let (of_file, says) = look_at(file, now);
+        faults.extend(of_file);
+        if let Some((kind, uid)) = says
+            && let Some(earlier) = seen.insert((kind, uid.clone()), file.name)
+        {
+            faults.push(doubled(file.name, earlier, &uid));
+        }
+    }
+    faults
+}
+
+/// What is wrong with a file, and of what it says something, if it does.
+fn look_at(file: &SourceFile<'_>, now: WallTime) -> (Vec<Fault>, Option<(FileKind, String)>) {
     let Some(kind) = FileKind::of(file.name) else {
         let why = "no policy, profile or CIB file by its name: it ends in none of .policy, .profile, .cib, .local, \
                    .connection, .remote and .slim, or begins with . or #";
-        return vec![Fault { file: file.name.into(), line: 1, column: 1, why: why.into(), harmless: false }];
+        return (vec![Fault { file: file.name.into(), line: 1, column: 1, why: why.into(), harmless: false }], None);
     };
     match read(kind, file, now) {
-        Ok((Item::Node(node), mut warnings)) => {
-            if !node.counts(now) {
+        Ok((item, mut warnings)) => {
+            if matches!(&item, Item::Node(node) if !node.counts(now)) {
                 let why = "this node has expired, so that it does not count".into();
                 warnings.push(Fault { file: file.name.into(), line: 1, column: 1, why, harmless: true });
             }
-            warnings
+            (warnings, Some((kind, item.uid().to_owned())))
         }
-        Ok((Item::Rule(_), warnings)) => warnings,
-        Err(fault) => vec![fault],
+        Err(fault) => (vec![fault], None),
     }
 }
 

@@ -18,10 +18,12 @@ mod decision;
 mod document;
 mod expect;
 mod file;
+mod layer;
 mod loader;
 mod pib;
 mod plain;
 mod ready;
+mod slips;
 mod sockopt;
 mod story;
 mod trace;
@@ -32,8 +34,10 @@ pub use decision::{Decided, Decision};
 pub(crate) use document::told_key;
 pub use document::{MAX_CANDIDATES, Requests, to_text, told};
 pub use expect::{Tested, test};
+pub(crate) use file::of_value;
 pub use file::{Fault, MAX_UID, Node, Rule};
-pub use loader::{FileKind, Loader, MAX_FILES, Report, SourceFile, check, line_of};
+pub(crate) use layer::{Contents, Item, Layer};
+pub use loader::{FileKind, Loader, MAX_FILES, Report, SourceFile, check, check_all, line_of};
 pub use pib::Table;
 pub use ready::{READY, add_ready};
 pub(crate) use sockopt::by_number as socket_option_number;
@@ -45,6 +49,7 @@ use cib::Seen;
 use compiled::Compiled;
 use neater_base::WallTime;
 use neater_property::neat::{NeatArray, NeatError, Score, TooMany};
+use plain::Steps;
 use std::sync::Arc;
 
 /// How many candidates are kept.
@@ -80,15 +85,32 @@ pub struct Manager {
     rows: Option<Rows>,
     rows_stale: bool,
     limits: Limits,
+    /// How many steps one decision may take, where it is made in its plain form; `None` for [`MAX_STEPS`].
+    steps: Option<u64>,
     compiled: Option<Compiled>,
     cache: Cache,
 }
+
+/// How many steps one decision takes at most in its plain form: properties copied and rules tried. It is there to end what
+/// would not end for minutes.
+pub const MAX_STEPS: u64 = 200_000_000;
 
 impl Manager {
     /// A manager without profiles, policies and knowledge.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, ..Self::default() }
+    }
+
+    /// As [`new`](Self::new), for who serves many: no decision takes more steps than these.
+    #[must_use]
+    pub fn patient(limits: Limits, steps: u64) -> Self {
+        Self { limits, steps: Some(steps), ..Self::default() }
+    }
+
+    /// The steps that one decision may take.
+    fn budget(&self) -> Steps {
+        Steps::new(self.steps.unwrap_or(MAX_STEPS))
     }
 
     /// The profiles.
@@ -153,11 +175,14 @@ impl Manager {
         }
     }
 
-    /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not put in.
+    /// Puts a node into the CIB; one of the same uid goes. One that does not count at `now` is not put in: it says that what
+    /// was known has ended.
     pub fn insert_node(&mut self, node: Node, now: WallTime) {
         if node.counts(now) {
             self.cib.purge(now);
             self.cib.insert(node);
+        } else {
+            self.cib.remove(&node.uid);
         }
         self.rows_stale = true;
     }
@@ -265,7 +290,8 @@ impl Manager {
         }
         self.rows(now);
         let rows = self.rows.as_ref().map_or(&[][..], |r| &r.rows);
-        plain::decide(requests, self.profiles.rules(), self.policies.rules(), rows, self.limits, trace)
+        let mut steps = self.budget();
+        plain::decide(requests, self.profiles.rules(), self.policies.rules(), rows, self.limits, &mut steps, trace)
     }
 
     /// What the rules of one table make of an input, in order.
@@ -273,7 +299,8 @@ impl Manager {
     /// # Errors
     /// [`TooMany`] as for [`explain`](Self::explain).
     pub fn apply_rules(&self, stage: Stage, input: NeatArray) -> Result<Vec<NeatArray>, TooMany> {
-        let found = plain::apply(self.table(stage).rules(), stage, vec![(0, input)], &mut Trace::off())?;
+        let mut steps = self.budget();
+        let found = plain::apply(self.table(stage).rules(), stage, vec![(0, input)], &mut steps, &mut Trace::off())?;
         Ok(found.into_iter().map(|(_, array)| array).collect())
     }
 

@@ -8,7 +8,28 @@ use super::document::{MAX_CANDIDATES, Requests, as_answer, for_each_transport, i
 use super::file::Rule;
 use super::trace::{Event, Miss, Origin, Stage, Trace};
 use super::{Limits, Ranked};
-use neater_property::neat::{NeatArray, NeatProperty, Score, TooMany};
+use neater_property::Fingerprint;
+use neater_property::neat::{NeatArray, NeatProperty, NeatValue, Score, TooMany};
+use std::collections::BTreeMap;
+
+/// What is left of the work that one decision may be.
+#[derive(Debug)]
+pub(crate) struct Steps(u64);
+
+impl Steps {
+    pub(crate) const fn new(steps: u64) -> Self {
+        Self(steps)
+    }
+
+    /// Takes as many steps as this.
+    ///
+    /// # Errors
+    /// [`TooMany`] when there are not as many left.
+    fn take(&mut self, n: usize) -> Result<(), TooMany> {
+        self.0 = self.0.checked_sub(n as u64).ok_or(TooMany)?;
+        Ok(())
+    }
+}
 
 /// A candidate and its number in the trace.
 pub(crate) type Numbered = (usize, NeatArray);
@@ -26,15 +47,17 @@ fn miss(wanted: &NeatArray, held: &NeatArray) -> Option<Miss> {
 /// Tries the rules, one after the other, on the candidates that came out of those before.
 ///
 /// # Errors
-/// [`TooMany`] when there are more than [`MAX_CANDIDATES`] at once.
+/// [`TooMany`] when there are more than [`MAX_CANDIDATES`] at once, or no steps left.
 pub(crate) fn apply(
     rules: &[Rule],
     stage: Stage,
     input: Vec<Numbered>,
+    steps: &mut Steps,
     trace: &mut Trace,
 ) -> Result<Vec<Numbered>, TooMany> {
     let mut candidates = input;
     for rule in rules {
+        steps.take(candidates.len() * (1 + rule.matches.len()))?;
         if candidates.iter().all(|(_, c)| !rule.matches.is_subset_of(c)) {
             for (id, c) in &candidates {
                 unmatched(rule, stage, *id, c, trace);
@@ -56,6 +79,7 @@ pub(crate) fn apply(
             }
             let (mut children, mut clashes) = (Vec::new(), Vec::new());
             for (i, alternative) in rule.alternatives.iter().enumerate() {
+                steps.take(bare.len() + alternative.len())?;
                 match bare.sum(alternative) {
                     Ok(sum) => {
                         let origin = Origin::Rule { stage, uid: rule.uid.clone(), alternative: i };
@@ -114,48 +138,93 @@ fn sort(candidates: &mut [Numbered]) {
     candidates.sort_by(|(_, a), (_, b)| b.score().order(&a.score()));
 }
 
-/// Adds the candidates that are not there yet.
-fn append(list: &mut Vec<Numbered>, more: Vec<Numbered>, trace: &mut Trace) {
-    for (id, candidate) in more {
-        match list.iter().find(|(_, held)| same_candidate(held, &candidate)) {
-            Some((of, _)) => trace.event(|| Event::Duplicate { candidate: id, of: *of }),
-            None => list.push((id, candidate)),
+/// Candidates of which no two are the same, in the order in which they came.
+#[derive(Default)]
+struct Distinct {
+    list: Vec<Numbered>,
+    /// The places of those that could be the same.
+    places: BTreeMap<u64, Vec<usize>>,
+}
+
+impl Distinct {
+    /// Adds the candidates that are not there yet.
+    fn append(&mut self, more: Vec<Numbered>, trace: &mut Trace) {
+        for (id, candidate) in more {
+            let places = self.places.entry(likeness(&candidate)).or_default();
+            let mut held = places.iter().map(|place| &self.list[*place]);
+            match held.find(|(_, held)| same_candidate(held, &candidate)) {
+                Some((of, _)) => trace.event(|| Event::Duplicate { candidate: id, of: *of }),
+                None => {
+                    places.push(self.list.len());
+                    self.list.push((id, candidate));
+                }
+            }
         }
     }
+}
+
+/// A number that is the same for candidates that are the same.
+fn likeness(candidate: &NeatArray) -> u64 {
+    fn of(value: &NeatValue) -> u64 {
+        let mut f = Fingerprint::default();
+        match value {
+            // The order of a set does not count, and 0 is -0.
+            NeatValue::Set(elements) => f.number(elements.iter().fold(1, |sum, e| u64::wrapping_add(sum, of(e)))),
+            NeatValue::Number(n) => f.number((n + 0.0).to_bits()),
+            NeatValue::Range { start, end } => {
+                f.number((start + 0.0).to_bits());
+                f.number((end + 0.0).to_bits());
+            }
+            NeatValue::Text(text) => f.text(text),
+            NeatValue::Bool(b) => f.byte(u8::from(*b)),
+            NeatValue::Any => f.byte(2),
+        }
+        f.finish()
+    }
+    let mut f = Fingerprint::default();
+    for p in candidate.iter() {
+        f.text(&p.key);
+        f.number(of(&p.value));
+    }
+    f.finish()
 }
 
 /// The whole decision.
 ///
 /// # Errors
-/// [`TooMany`] when there are more than [`MAX_CANDIDATES`] at any stage.
+/// [`TooMany`] when there are more than [`MAX_CANDIDATES`] at any stage, or no steps left.
 pub(crate) fn decide(
     requests: &Requests,
     profiles: &[Rule],
     policies: &[Rule],
     rows: &[Row],
     limits: Limits,
+    steps: &mut Steps,
     trace: &mut Trace,
 ) -> Result<Vec<Ranked>, TooMany> {
-    let mut all = Vec::new();
+    let mut all = Distinct::default();
     for (i, request) in requests.arrays.iter().enumerate() {
         let id = trace.candidate(request, None, Origin::Request(i));
-        let profiled = apply(profiles, Stage::Profile, vec![(id, request.clone())], trace)?;
-        let mut found = Vec::new();
+        let profiled = apply(profiles, Stage::Profile, vec![(id, request.clone())], steps, trace)?;
+        let mut found = Distinct::default();
         for candidate in &profiled {
-            append(&mut found, join(rows, candidate, limits.rows, trace), trace);
-            if found.len() > MAX_CANDIDATES {
+            let known: usize = rows.iter().map(|row| row.properties.len()).sum();
+            steps.take(known + (1 + rows.len()) * candidate.1.len())?;
+            found.append(join(rows, candidate, limits.rows, trace), trace);
+            if found.list.len() > MAX_CANDIDATES {
                 return Err(TooMany);
             }
         }
+        let mut found = found.list;
         sort(&mut found);
-        let finished = apply(policies, Stage::Policy, found, trace)?;
-        append(&mut all, finished, trace);
-        if all.len() > MAX_CANDIDATES {
+        let finished = apply(policies, Stage::Policy, found, steps, trace)?;
+        all.append(finished, trace);
+        if all.list.len() > MAX_CANDIDATES {
             return Err(TooMany);
         }
     }
     let mut ranked: Vec<(usize, NeatArray, Score)> = Vec::new();
-    for (id, candidate) in all {
+    for (id, candidate) in all.list {
         let each = for_each_transport(&candidate);
         match each.as_slice() {
             [] => trace.event(|| Event::NoTransport { candidate: id }),

@@ -5,8 +5,9 @@ use neater_base::WallTime;
 
 /// Every ready-made file.
 #[rustfmt::skip]
-pub const READY: [SourceFile<'static>; 36] = [
+pub const READY: [SourceFile<'static>; 38] = [
     SourceFile { name: "background.profile", text: include_str!("../../ready/background.profile") },
+    SourceFile { name: "bulk-fast-network.policy", text: include_str!("../../ready/bulk-fast-network.policy") },
     SourceFile { name: "bulk-fast-path.policy", text: include_str!("../../ready/bulk-fast-path.policy") },
     SourceFile { name: "bulk.profile", text: include_str!("../../ready/bulk.profile") },
     SourceFile { name: "cheapest-never-metered.policy", text: include_str!("../../ready/cheapest-never-metered.policy") },
@@ -14,6 +15,7 @@ pub const READY: [SourceFile<'static>; 36] = [
     SourceFile { name: "confidential.profile", text: include_str!("../../ready/confidential.profile") },
     SourceFile { name: "default.profile", text: include_str!("../../ready/default.profile") },
     SourceFile { name: "elephant.policy", text: include_str!("../../ready/elephant.policy") },
+    SourceFile { name: "latency-short-network.policy", text: include_str!("../../ready/latency-short-network.policy") },
     SourceFile { name: "latency-short-path.policy", text: include_str!("../../ready/latency-short-path.policy") },
     SourceFile { name: "latency-wired.policy", text: include_str!("../../ready/latency-wired.policy") },
     SourceFile { name: "low-latency.profile", text: include_str!("../../ready/low-latency.profile") },
@@ -143,12 +145,12 @@ mod tests {
         know(
             &mut manager,
             "eth0",
-            json!({"wired": {"value": true}, "metered": {"value": false}, "rtt": {"value": 0.2}, "rate": {"value": 1e9}}),
+            json!({"wired": {"value": true}, "metered": {"value": false}, "measured_rtt": {"value": 200}, "measured_rate": {"value": 1000}}),
         );
         know(
             &mut manager,
             "wwan0",
-            json!({"wired": {"value": false}, "metered": {"value": true}, "rtt": {"value": 0.01}, "rate": {"value": 1e7}}),
+            json!({"wired": {"value": false}, "metered": {"value": true}, "measured_rtt": {"value": 10}, "measured_rate": {"value": 10}}),
         );
         let mut best = |profile: &str| {
             let (interface, transport, _) = decide(&mut manager, json!({"profile": {"value": profile}})).remove(0);

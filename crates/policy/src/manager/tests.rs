@@ -486,3 +486,92 @@ fn tests_of_policies_say_what_is_not_as_expected() {
     );
     assert!(test(&mut manager, "[{}]", NOW).is_err());
 }
+
+#[test]
+fn large_decisions_are_not_kept_without_end() {
+    let mut manager = Manager::new(Limits::default());
+    let mut kept = 0;
+    for i in 0..600 {
+        let text = format!("{i}{}", "x".repeat(20_000));
+        let requests = Requests::from_json(&json!([{"transport": {"value": "TCP"}, "app": {"value": text}}])).unwrap();
+        manager.decide(&requests, NOW).unwrap();
+        kept = manager.cache.len();
+        assert!(manager.cache.weight() <= 4 << 20, "{}", manager.cache.weight());
+    }
+    assert!((40..300).contains(&kept), "{kept}");
+    let huge = Requests::from_json(&json!([{"transport": {"value": "TCP"}, "app": {"value": "x".repeat(600_000)}}]));
+    manager.decide(&huge.unwrap(), NOW).unwrap();
+    assert_eq!(manager.cache.len(), kept, "one that is too long takes nobody's place");
+    manager.install(Table::default(), Table::default(), Cib::default());
+    assert_eq!((manager.cache.len(), manager.cache.weight()), (0, 0));
+}
+
+#[test]
+fn a_large_request_leaves_no_memory_behind() {
+    let mut manager = Manager::new(Limits::default());
+    let ask = |manager: &mut Manager, n: usize| {
+        let mut request = json!({"transport": {"value": "TCP"}});
+        (0..n).for_each(|i| request[format!("k{i}")] = json!({"value": i}));
+        manager.decide(&Requests::from_json(&json!([request])).unwrap(), NOW).unwrap();
+        manager.compiled().room()
+    };
+    assert!((5..100).contains(&ask(&mut manager, 5)), "what is usual is used again");
+    assert_eq!(ask(&mut manager, 5000), 0);
+    assert!(ask(&mut manager, 5) < 100);
+}
+
+#[test]
+fn a_decision_in_plain_form_has_a_budget() {
+    let mut manager = Manager::patient(Limits::default(), 1000);
+    let requests = Requests::from_json(&json!([{"transport": {"value": "TCP"}}])).unwrap();
+    assert!(manager.explain(&requests, NOW).is_ok());
+    for i in 0..500 {
+        let rule = json!({"uid": format!("r{i}"), "match": {"transport": {"value": "TCP"}}, "properties": {}});
+        manager.insert_rule(Stage::Policy, Rule::from_json(rule, "", "").unwrap().0);
+    }
+    assert!(manager.explain(&requests, NOW).is_err());
+}
+
+#[test]
+fn slips_in_files_are_told_with_their_place() {
+    let told = |name: &str, text: &str| -> Vec<String> {
+        let faults = check(&SourceFile { name, text }, NOW);
+        assert!(faults.iter().all(|f| f.harmless), "{faults:?}");
+        faults.iter().map(|f| format!("{}:{} {}", f.line, f.column, f.why)).collect()
+    };
+    let text = "{\"uid\": \"a\",\n \"mach\": {},\n \"match\": {\"app\": {\"valeu\": 1}},\n \
+                \"properties\": [[{\"x\": {\"scroe\": 1, \"precedance\": 2}}], {\"y\": [{\"banned\": [\"z\"]}]}],\n \"note\": 1}";
+    let told_of = told("a.policy", text);
+    for (place, words) in [
+        ("2:", "\"mach\" means nothing here: is match meant?"),
+        ("3:", "\"valeu\" is no attribute of a property: is value meant?"),
+        ("4:", "\"scroe\" is no attribute of a property: is score meant?"),
+        ("4:", "\"precedance\" is no attribute of a property: is precedence meant?"),
+        ("4:", "banned is kept, and nothing follows from it"),
+        ("5:", "\"note\" means nothing here"),
+    ] {
+        assert!(told_of.iter().any(|t| t.starts_with(place) && t.contains(words)), "{place} {words}: {told_of:#?}");
+    }
+    assert_eq!(told_of.len(), 6, "{told_of:#?}");
+    let node = "{\"root\": true, \"expire\": -1, \"propertys\": {}}";
+    assert_eq!(told("a.cib", node), ["1:30 \"propertys\" means nothing here: is properties meant?"]);
+    let good = "{\"uid\": \"b\", \"policy_type\": \"policy\", \"match\": {\"a\": {\"value\": 1, \"evaluated\": true}}}";
+    assert_eq!(told("a.policy", good), [] as [String; 0]);
+}
+
+#[test]
+fn files_that_are_checked_together_may_have_no_uid_twice() {
+    let file = |name: &'static str, text: &'static str| SourceFile { name, text };
+    let files = [
+        file("a/one.policy", r#"{"uid": "same"}"#),
+        file("a/one.profile", r#"{"uid": "same"}"#),
+        file("b/two.policy", r#"{"uid": "Same"}"#),
+    ];
+    let faults = check_all(&files, NOW);
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert!(
+        faults[0].file == "b/two.policy" && faults[0].why.contains("takes the place of a/one.policy"),
+        "{}",
+        faults[0]
+    );
+}

@@ -6,7 +6,7 @@
 use super::Association;
 use super::input::Arrived;
 use crate::config::{Authentication, MAX_KEYS, SharedKey};
-use crate::handshake::{Cookie, KeyVector};
+use crate::handshake::{Cookie, KeyVector, algorithm};
 use neater_sctp_wire::cause::UnsupportedHmac;
 use neater_sctp_wire::chunk::{Asconf, Auth, CookieEcho, HmacId};
 use neater_sctp_wire::{Chunk, ChunkSet, Packet, PacketBuilder, RawChunk, Signing};
@@ -31,14 +31,6 @@ pub(super) struct Authenticator {
     /// The keys that were used last, ready for use: to send, and to check.
     sending: Option<(u16, hmac::Key)>,
     checking: Option<(u16, HmacId, hmac::Key)>,
-}
-
-fn algorithm(hmac: HmacId) -> Option<hmac::Algorithm> {
-    match hmac {
-        HmacId::SHA1 => Some(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
-        HmacId::SHA256 => Some(hmac::HMAC_SHA256),
-        _ => None,
-    }
 }
 
 impl Authenticator {

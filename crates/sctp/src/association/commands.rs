@@ -31,6 +31,21 @@ impl Association {
             self.blocked = true;
             return Err(SendError::Blocked);
         }
+        Ok(self.queue(stream, payload, options))
+    }
+
+    /// Takes a word to be sent although there may be no room.
+    pub(crate) fn send_word(
+        &mut self,
+        stream: StreamId,
+        payload: Bytes,
+        options: SendOptions,
+    ) -> Result<MessageId, SendError> {
+        self.may_send(stream, payload.len(), &options)?;
+        Ok(self.queue(stream, payload, options))
+    }
+
+    fn queue(&mut self, stream: StreamId, payload: Bytes, options: SendOptions) -> MessageId {
         self.messages += 1;
         let id = MessageId(self.messages);
         if let Reliability::Until(deadline) = options.reliability {
@@ -53,7 +68,7 @@ impl Association {
             }
         }
         self.queues.push(stream, pending);
-        Ok(id)
+        id
     }
 
     /// How much may be buffered: three times what may be in flight, for what was sent is kept for a round trip, and what waits
@@ -103,7 +118,11 @@ impl Association {
 
     /// The next message, or part of one.
     pub(crate) fn receive(&mut self) -> Option<Message> {
-        let message = self.rx.read();
+        if self.restarted {
+            // What there is was said by the peer's new life, and who asks knows only of the old one.
+            return None;
+        }
+        let message = self.rx.read(self.silly());
         if message.is_none() {
             self.readable_told = false;
         }
@@ -183,7 +202,7 @@ impl Association {
 
     /// Tells the application that there is something to read, once until it has read everything.
     pub(super) fn tell_readable(&mut self) {
-        if self.rx.has_something() && !core::mem::replace(&mut self.readable_told, true) {
+        if self.rx.has_something(self.silly()) && !core::mem::replace(&mut self.readable_told, true) {
             self.events.push_back(Event::Readable);
         }
     }

@@ -134,7 +134,7 @@ impl Association {
         }
     }
 
-    fn tell_cut(&mut self, cut: &[(StreamId, u64)]) {
+    pub(super) fn tell_cut(&mut self, cut: &[(StreamId, u64)]) {
         self.events.extend(cut.iter().map(|(stream, number)| Event::PartLost { stream: *stream, number: *number }));
     }
 }

@@ -33,6 +33,13 @@ pub(crate) enum Resolution {
     Discard,
 }
 
+/// What an association begins with when its peer begins anew.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fresh {
+    pub(crate) random: [u8; RANDOM_LEN],
+    pub(crate) ties: (u32, u32),
+}
+
 impl Association {
     /// Decides what a cookie means.
     pub(crate) fn resolve(&self, cookie: &Cookie) -> Resolution {
@@ -180,10 +187,10 @@ impl Association {
         cookie: &Cookie,
         resolution: Resolution,
         from: Route,
-        random: [u8; RANDOM_LEN],
+        fresh: Fresh,
     ) -> bool {
         match resolution {
-            Resolution::Restart => self.on_restart(now, cookie, from, random),
+            Resolution::Restart => self.on_restart(now, cookie, from, fresh),
             Resolution::Collision => self.on_collision(now, cookie, from),
             Resolution::Same => {
                 if matches!(self.state, State::CookieEchoed(_)) {
@@ -211,7 +218,7 @@ impl Association {
     }
 
     /// Action A: the peer has lost everything.
-    fn on_restart(&mut self, now: Instant, cookie: &Cookie, from: Route, random: [u8; RANDOM_LEN]) -> bool {
+    fn on_restart(&mut self, now: Instant, cookie: &Cookie, from: Route, fresh: Fresh) -> bool {
         if self.state == State::ShutdownAckSent {
             self.outbox.state = true;
             self.timers.t2 = None;
@@ -238,7 +245,9 @@ impl Association {
         }
         self.forget_changes();
         let request = self.forget_request();
-        (self.tag, self.initial, self.random) = (cookie.tag, cookie.initial, random);
+        (self.tag, self.initial, self.random) = (cookie.tag, cookie.initial, fresh.random);
+        // A cookie with those that it had until now is from before this restart, and must not cause another.
+        self.ties = fresh.ties;
         self.out = Outstanding::new(first(cookie.initial.0));
         self.queues = Queues::new(self.config.scheduler, false, self.config.outbound_streams);
         for path in &mut self.paths {
@@ -269,6 +278,7 @@ impl Association {
         self.routes_changed = true;
         self.tell_forgotten(request);
         self.events.push_back(Event::Restarted);
+        (self.restarted, self.readable_told) = (true, false);
         self.start_heartbeats(now);
         if ending {
             self.shutdown(now);

@@ -99,6 +99,7 @@ impl Association {
                 self.rx.resize(arrived.now, rtt);
             }
         }
+        self.finish_deferred();
         self.tell_readable();
         self.retry_reconfig();
         self.advance_shutdown(arrived.now);

@@ -159,6 +159,7 @@ impl Association {
         path.t3 = None;
         let id = path.id;
         let flight = path.in_flight;
+        let probing = self.is_answered_probe();
         let mut flying = core::mem::take(&mut self.late);
         flying.extend(self.out.iter().filter(|(_, s)| s.fate == Fate::InFlight && s.path == id).map(|(t, _)| t));
         for tsn in flying.drain(..) {
@@ -166,6 +167,14 @@ impl Association {
         }
         self.late = flying;
         let path = &mut self.paths[index];
+        if probing {
+            // It goes again, later each time, and that is all (section 6.1, rule A).
+            path.rtt.back_off();
+            path.forced = true;
+            (path.tail.due, path.tail.sent, path.reorder) = (None, None, None);
+            self.stats.timeouts += 1;
+            return;
+        }
         path.cc.on_timeout(&Loss { now, cause: Cause::Timeout, flight }, path.timeouts == 0, 0);
         path.timeouts += 1;
         let timeouts = path.timeouts;
@@ -183,6 +192,14 @@ impl Association {
         if !self.is_closed() {
             self.after_losses(now);
         }
+    }
+
+    /// Whether what is outstanding is a probe of a closed window that the peer has answered, having no room for it: neither the
+    /// congestion window nor a count of errors is affected by that (section 6.1, rule A). One that was not answered may be lost like
+    /// anything else, or the peer gone.
+    fn is_answered_probe(&self) -> bool {
+        let probe = self.peer_window == 0 && self.timers.window_probe.is_some() && self.out.len() == 1;
+        probe && self.out.get(self.out.base()).is_some_and(|sent| self.heard > sent.sent_at)
     }
 
     /// Bytes of payload that the peer has room for.

@@ -25,7 +25,7 @@ mod timers;
 
 pub(crate) use addresses::Wish;
 pub(crate) use bulk::{Bulk, Like};
-pub(crate) use handshake::Resolution;
+pub(crate) use handshake::{Fresh, Resolution};
 pub(crate) use output::Packed;
 
 use crate::config::{AssociationConfig, Extensions, Layer};
@@ -175,6 +175,8 @@ pub(crate) struct Association {
     messages: u64,
     /// How many bytes may wait to be sent or acknowledged.
     send_buffer: usize,
+    /// The peer has begun anew, and the application has not been told yet.
+    restarted: bool,
     /// The application was told that there is no room, or has been told of readable messages.
     blocked: bool,
     readable_told: bool,
@@ -210,7 +212,7 @@ impl Association {
     fn new(setup: Setup<'_>, routes: &[(Route, PathState)], state: State) -> Self {
         let Setup { config, layers, addresses, port, peer_port, tag, initial, ties, random } = setup;
         let rooms = layers.iter().map(Layer::room).collect();
-        let rx = Receiver::new(first(0), Numbering::Ssn, config.inbound_streams, config.receive_buffer);
+        let rx = Receiver::new(first(0), Numbering::Ssn, config.inbound_streams, (0, 0));
         let mut association = Self {
             port,
             peer_port,
@@ -252,6 +254,7 @@ impl Association {
             addresses: addresses::Addresses::default(),
             messages: 0,
             send_buffer: config.send_buffer,
+            restarted: false,
             blocked: false,
             readable_told: false,
             reduced_to: 0,
@@ -343,7 +346,8 @@ impl Association {
         self.peer_window = peer.window;
         let numbering = if self.agreed.interleaving { Numbering::Mid } else { Numbering::Ssn };
         self.queues.agree(self.agreed.interleaving, ours.outbound_with(peer));
-        self.rx = Receiver::new(first(peer.initial.0), numbering, ours.inbound_with(peer), self.config.receive_buffer);
+        let buffer = (self.config.first_receive_buffer, self.config.receive_buffer);
+        self.rx = Receiver::new(first(peer.initial.0), numbering, ours.inbound_with(peer), buffer);
         // A peer that does not name I-FORWARD-TSN is not sent it; Linux (6.1) sends it all the same.
         if ours.extensions.and(peer.extensions).partial_reliability {
             self.rx.allow_giving_up();
@@ -403,7 +407,11 @@ impl Association {
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event == Some(Event::Restarted) {
+            self.restarted = self.events.contains(&Event::Restarted);
+        }
+        event
     }
 
     pub(crate) fn has_events(&self) -> bool {
@@ -510,7 +518,7 @@ impl Association {
 
     /// Whether the application has taken everything that there was.
     pub(crate) fn is_drained(&self) -> bool {
-        self.is_closed() && self.events.is_empty() && self.farewell.is_none() && !self.rx.has_something()
+        self.is_closed() && self.events.is_empty() && self.farewell.is_none() && !self.rx.has_something(self.silly())
     }
 }
 

@@ -377,7 +377,7 @@ impl Association {
         if established && (path.t3.is_none() || earliest) {
             path.t3 = Some(now + path.rtt.rto());
         }
-        if established && rack && fresh && path.recovery.is_none() {
+        if established && rack && fresh && path.recovery.is_none() && self.timers.window_probe.is_none() {
             path.tail.due = path.tail_deadline(now, delay, single);
         }
     }

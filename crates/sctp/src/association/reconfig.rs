@@ -24,14 +24,23 @@ const MAX_STREAMS: usize = 128;
 /// A request of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Request {
-    /// Our outgoing streams begin anew; in answer to the peer's request of this number.
-    Outgoing { streams: Vec<StreamId>, asked: Option<ReconfigSeq> },
+    /// Our outgoing streams begin anew; in answer to the peer's request of this number. Once it was sent, with the last TSN before it:
+    /// that must not move when it is sent again (section 5.1.2, A3), or with other traffic the peer would never have everything.
+    Outgoing { streams: Vec<StreamId>, asked: Option<ReconfigSeq>, last: Option<Tsn> },
     /// The peer's outgoing streams are to begin anew.
     Incoming { streams: Vec<StreamId> },
     /// We want more outgoing streams.
     AddOutgoing { more: u16 },
     /// The peer is to have more outgoing streams.
     AddIncoming { more: u16 },
+}
+
+/// A reset of the peer's outgoing streams that waits for what was sent before it (section 5.2.2, E2).
+#[derive(Debug)]
+struct Deferred {
+    request: ReconfigSeq,
+    last_tsn: u64,
+    streams: Vec<StreamId>,
 }
 
 /// Both directions of requests.
@@ -47,6 +56,7 @@ pub(super) struct Reconfig {
     /// The request is to be sent, once or once more.
     wanted: bool,
     answers: VecDeque<(ReconfigSeq, ReconfigResult)>,
+    deferred: Option<Deferred>,
 }
 
 impl Default for Reconfig {
@@ -65,6 +75,7 @@ impl Reconfig {
             pending: None,
             wanted: false,
             answers: VecDeque::new(),
+            deferred: None,
         }
     }
 
@@ -130,7 +141,7 @@ impl Association {
         for stream in self.named(&streams) {
             self.queues.hold(stream, true);
         }
-        self.reconfig.pending = Some(Request::Outgoing { streams, asked });
+        self.reconfig.pending = Some(Request::Outgoing { streams, asked, last: None });
         self.reconfig.wanted = true;
     }
 
@@ -153,9 +164,12 @@ impl Association {
         self.reconfig.wanted = false;
         let request = self.reconfig.ours;
         let Some(pending) = self.reconfig.pending.clone() else { return Ok(()) };
+        let mut sent = None;
         let parameter: Parameter<'_> = match &pending {
-            Request::Outgoing { streams, asked } => {
-                let busy = if streams.is_empty() {
+            Request::Outgoing { streams, asked, last } => {
+                let busy = if last.is_some() {
+                    false
+                } else if streams.is_empty() {
                     !self.out.is_empty() || self.queues.is_any_mid_message()
                 } else {
                     streams.iter().any(|s| self.out.has_stream(*s) || self.queues.is_mid_message(*s))
@@ -163,7 +177,8 @@ impl Association {
                 if busy {
                     return Ok(());
                 }
-                let last_tsn = Tsn((self.out.next() - 1) as u32);
+                let last_tsn = last.unwrap_or(Tsn((self.out.next() - 1) as u32));
+                sent = Some(last_tsn);
                 let response = asked.unwrap_or(ReconfigSeq(self.reconfig.theirs.0.wrapping_sub(1)));
                 OutgoingReset { request, response, last_tsn, streams: Array::from(&streams[..]) }.into()
             }
@@ -174,6 +189,9 @@ impl Association {
         let written = packet.push(&ReConfig { parameters: Parameters::new(&[parameter]) });
         self.reconfig.wanted = written.is_err();
         if written.is_ok() {
+            if let Some(Request::Outgoing { last, .. }) = self.reconfig.pending.as_mut() {
+                *last = sent;
+            }
             self.timers.reconfig = Some(now + self.paths[self.current].rtt.rto());
         }
         written
@@ -187,6 +205,11 @@ impl Association {
 
     pub(super) fn reconfig_timeout(&mut self) {
         self.timers.reconfig = None;
+        if matches!(self.state, State::ShutdownSent | State::ShutdownAckSent) {
+            // The peer need not answer any more, and its silence says nothing.
+            let request = self.forget_request();
+            return self.tell_forgotten(request);
+        }
         self.reconfig.wanted = self.reconfig.pending.is_some();
         let current = self.current;
         self.paths[current].rtt.back_off();
@@ -194,8 +217,9 @@ impl Association {
     }
 
     pub(super) fn on_reconfig(&mut self, now: Instant, chunk: &ReConfig<'_>) {
+        let ending = self.state == State::ShutdownSent;
         let open = matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownReceived);
-        if !open || !self.agreed.reconfiguration {
+        if !(open || ending) || !self.agreed.reconfiguration {
             return;
         }
         for parameter in chunk.parameters.iter().flatten().take(2) {
@@ -208,6 +232,13 @@ impl Association {
                         self.finish_request();
                     }
                     self.on_request(r.request, |a| a.incoming_begins_anew(&r));
+                }
+                // We say nothing more.
+                Parameter::IncomingReset(IncomingReset { request, .. })
+                | Parameter::AddIncoming(AddIncoming { request, .. })
+                    if ending =>
+                {
+                    self.on_request(request, |_| Some(ReconfigResult::DENIED));
                 }
                 Parameter::IncomingReset(r) => self.on_request(r.request, |a| a.asked_to_reset(&r)),
                 Parameter::AddOutgoing(r) => self.on_request(r.request, |a| {
@@ -242,6 +273,7 @@ impl Association {
         if request == theirs {
             let result = act(self);
             if result != Some(ReconfigResult::IN_PROGRESS) {
+                self.reconfig.deferred = None;
                 self.reconfig.theirs = theirs.next();
                 self.reconfig.last = result;
             }
@@ -261,17 +293,35 @@ impl Association {
 
     /// The peer's outgoing streams begin anew (section 5.2.2).
     fn incoming_begins_anew(&mut self, reset: &OutgoingReset<'_>) -> Option<ReconfigResult> {
-        let late = self.rx.arrivals.unwrap(reset.last_tsn) > self.rx.arrivals.cumulative();
-        if late || self.events.len() >= MAX_EVENTS {
-            return Some(ReconfigResult::IN_PROGRESS);
-        }
         if reset.streams.iter().any(|s| s.0 >= self.rx.streams()) {
             return Some(ReconfigResult::WRONG_SSN);
         }
+        let last_tsn = self.rx.arrivals.unwrap(reset.last_tsn);
         let streams: Vec<StreamId> = reset.streams.iter().collect();
-        self.rx.reset_streams(&streams);
-        self.events.push_back(Event::IncomingReset { streams });
+        if last_tsn > self.rx.arrivals.cumulative() || self.events.len() >= MAX_EVENTS {
+            // The first word counts: streams that are reset are silent, whatever else is sent meanwhile.
+            self.reconfig.deferred.get_or_insert(Deferred { request: reset.request, last_tsn, streams });
+            return Some(ReconfigResult::IN_PROGRESS);
+        }
+        self.begin_incoming_anew(streams);
         Some(ReconfigResult::PERFORMED)
+    }
+
+    fn begin_incoming_anew(&mut self, streams: Vec<StreamId>) {
+        let cut = self.rx.reset_streams(&streams);
+        self.tell_cut(&cut);
+        self.events.push_back(Event::IncomingReset { streams });
+    }
+
+    /// Does the reset that was waiting, if everything before it has come, and says so without being asked again (section 5.2.2, E3 to
+    /// E6).
+    pub(super) fn finish_deferred(&mut self) {
+        let (cumulative, room) = (self.rx.arrivals.cumulative(), self.events.len() < MAX_EVENTS);
+        let Some(reset) = self.reconfig.deferred.take_if(|d| d.last_tsn <= cumulative && room) else { return };
+        self.begin_incoming_anew(reset.streams);
+        self.reconfig.theirs = reset.request.next();
+        self.reconfig.last = Some(ReconfigResult::PERFORMED);
+        self.reconfig.answer(reset.request, ReconfigResult::PERFORMED);
     }
 
     /// The peer wants our outgoing streams to begin anew (section 5.2.3).

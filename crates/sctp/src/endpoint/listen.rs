@@ -2,7 +2,7 @@
 
 use super::Endpoint;
 use super::sources::Source;
-use crate::association::{Association, Resolution, Setup, State};
+use crate::association::{Association, Fresh, Resolution, Setup, State};
 use crate::handshake::{Cookie, CookieError, Offer, Refusal, write_init};
 use crate::ids::Route;
 use neater_base::{Instant, Key};
@@ -189,9 +189,10 @@ impl Endpoint {
         self.spent.add(now, self.config.cookie_life, cookie.tag);
         match known.zip(resolution) {
             Some((key, resolution)) => {
-                let random = self.keys.random(cookie.tag, cookie.initial);
+                let ties = if resolution == Resolution::Restart { self.fresh_ties() } else { (0, 0) };
+                let fresh = Fresh { random: self.keys.random(cookie.tag, cookie.initial), ties };
                 let Some(entry) = self.associations.get_mut(key) else { return };
-                let rest = entry.association.on_cookie(now, &cookie, resolution, route, random);
+                let rest = entry.association.on_cookie(now, &cookie, resolution, route, fresh);
                 self.touch(key);
                 if rest {
                     self.deliver(now, key, route, marked, packet, taken(auth));

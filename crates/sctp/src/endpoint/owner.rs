@@ -2,7 +2,10 @@
 
 use super::Endpoint;
 use crate::association::Association;
-use crate::ids::{AssociationId, Route};
+use crate::error::SendError;
+use crate::ids::{AssociationId, MessageId, Route};
+use crate::send::SendOptions;
+use bytes::Bytes;
 use core::time::Duration;
 use neater_base::Instant;
 use neater_sctp_wire::StreamId;
@@ -59,6 +62,21 @@ impl Endpoint {
     /// that much.
     pub fn set_held(&mut self, id: AssociationId, bytes: usize) {
         self.act(id, |a| a.set_held(bytes));
+    }
+
+    /// As [`Endpoint::send`], and [`SendError::Blocked`] does not happen: for a short word without which what was sent would mean
+    /// something else. How many of them there can be is the program's business.
+    ///
+    /// # Errors
+    /// See [`SendError`]; the word was then not taken.
+    pub fn send_word(
+        &mut self,
+        id: AssociationId,
+        stream: StreamId,
+        payload: Bytes,
+        options: SendOptions,
+    ) -> Result<MessageId, SendError> {
+        self.act(id, |a| a.send_word(stream, payload, options)).unwrap_or(Err(SendError::Closed))
     }
 
     /// How many bytes may wait to be sent or acknowledged from now on; [`crate::AssociationConfig::send_buffer`] until it is set.

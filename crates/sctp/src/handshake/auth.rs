@@ -4,6 +4,7 @@ use crate::config::Authentication;
 use neater_sctp_wire::ChunkSet;
 use neater_sctp_wire::chunk::HmacId;
 use neater_sctp_wire::parameter::{ChunkList, HmacAlgo, Random};
+use ring::hmac;
 
 /// How long the random number is (RFC 4895 section 6.1).
 pub(crate) const RANDOM_LEN: usize = 32;
@@ -33,6 +34,20 @@ impl Parts<'_> {
         put(&mut vector, HmacAlgo::KIND, &algorithms);
         if vector.len() > MAX_VECTOR { Vec::new() } else { vector }
     }
+}
+
+/// Which of the algorithms that have numbers we can compute (RFC 4895 section 3.3).
+pub(crate) fn algorithm(hmac: HmacId) -> Option<hmac::Algorithm> {
+    match hmac {
+        HmacId::SHA1 => Some(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
+        HmacId::SHA256 => Some(hmac::HMAC_SHA256),
+        _ => None,
+    }
+}
+
+/// Whether the sender of a vector can check anything that we can compute; of an empty one, for who does not authenticate, false.
+pub(super) fn has_common_algorithm(vector: &[u8]) -> bool {
+    KeyVector::read(vector).algorithms.iter().any(|a| algorithm(*a).is_some())
 }
 
 /// Our own vector.

@@ -11,16 +11,18 @@ use core::time::Duration;
 use neater_base::{Instant, Reader, Short};
 use neater_sctp_wire::{Tag, Tsn};
 use ring::hmac;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
 /// The first byte: the version of the layout.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// The MAC is cut to this many bytes (RFC 2104 section 5: at least half of the hash).
 const MAC_LEN: usize = 16;
 /// In the number of addresses: the one that data should go to first stands behind them.
 const HAS_PRIMARY: u8 = 0x80;
 /// In the same place: the peer knows I-FORWARD-TSN.
 const SKIPS_MESSAGES: u8 = 0x40;
+/// In the place of the version of an IP address: version 6, and its interface behind it.
+const SCOPED: u8 = 7;
 /// How long one key is used (RFC 9260 section 5.1.3: "hourly").
 const KEY_LIFE: Duration = Duration::from_secs(3600);
 
@@ -149,6 +151,27 @@ fn read_ip(r: &mut Reader<'_>) -> Result<IpAddr, Short> {
     }
 }
 
+/// Where packets go: with the interface, if that is part of the address (RFC 4007 section 6).
+fn write_remote(out: &mut Vec<u8>, remote: SocketAddr) {
+    match remote {
+        SocketAddr::V6(a) if a.scope_id() != 0 => {
+            out.push(SCOPED);
+            out.extend_from_slice(&a.ip().octets());
+            out.extend_from_slice(&a.scope_id().to_be_bytes());
+        }
+        other => write_ip(out, other.ip()),
+    }
+}
+
+fn read_remote(r: &mut Reader<'_>, port: u16) -> Result<SocketAddr, Short> {
+    if r.rest().first() != Some(&SCOPED) {
+        return Ok(SocketAddr::new(read_ip(r)?, port));
+    }
+    r.u8()?;
+    let ip = <[u8; 16]>::try_from(r.take(16)?).map_err(|_| Short)?;
+    Ok(SocketAddrV6::new(ip.into(), port, 0, r.u32()?).into())
+}
+
 impl Cookie {
     fn write(&self, out: &mut Vec<u8>) {
         let p = &self.peer;
@@ -175,7 +198,7 @@ impl Cookie {
         if let Some(code) = p.adaptation {
             out.extend_from_slice(&code.to_be_bytes());
         }
-        write_ip(out, self.route.remote.ip());
+        write_remote(out, self.route.remote);
         let flag = |on: bool, flag: u8| if on { flag } else { 0 };
         let flags = flag(p.primary.is_some(), HAS_PRIMARY) | flag(p.skips_messages, SKIPS_MESSAGES);
         out.push(p.addresses.len() as u8 | flags);
@@ -196,7 +219,7 @@ impl Cookie {
         let bits = r.u8()?;
         let on = |i: u8| bits & 1 << i != 0;
         let adaptation = if on(5) { Some(r.u32()?) } else { None };
-        let remote = SocketAddr::new(read_ip(r)?, udp_port);
+        let remote = read_remote(r, udp_port)?;
         let count = r.u8()?;
         let addresses =
             (0..usize::from(count & 0x3f).min(MAX_ADDRESSES)).map(|_| read_ip(r)).collect::<Result<_, _>>()?;
@@ -275,6 +298,15 @@ mod tests {
             let sealed = keys.seal(&full);
             assert_eq!(keys.open(at(6), LIFE, &sealed), Ok((full, Ok(()))));
         }
+    }
+
+    #[test]
+    fn a_link_local_address_comes_back_with_its_interface() {
+        let mut keys = Keys::new(&[7; 32]);
+        let mut cookie = cookie(at(5));
+        cookie.route.remote = SocketAddrV6::new("fe80::7".parse().unwrap(), 9899, 0, 3).into();
+        let sealed = keys.seal(&cookie);
+        assert_eq!(keys.open(at(6), LIFE, &sealed), Ok((cookie, Ok(()))));
     }
 
     #[test]

@@ -4,6 +4,6 @@ mod auth;
 mod cookie;
 mod offer;
 
-pub(crate) use auth::{KeyVector, RANDOM_LEN};
+pub(crate) use auth::{KeyVector, RANDOM_LEN, algorithm};
 pub(crate) use cookie::{Cookie, CookieError, Keys};
 pub(crate) use offer::{MAX_ADDRESSES, Offer, Refusal, write_init};

@@ -60,7 +60,7 @@ impl Offer {
     pub(crate) fn ours(tag: Tag, initial: Tsn, config: &AssociationConfig, authenticated: bool) -> Self {
         Self {
             tag,
-            window: config.receive_buffer,
+            window: config.first_receive_buffer.min(config.receive_buffer),
             outbound: config.outbound_streams,
             inbound: config.inbound_streams,
             initial,
@@ -87,12 +87,14 @@ impl Offer {
     /// Whether we can have an association with a peer that offers this.
     pub(crate) fn acceptable(&self, config: &AssociationConfig) -> Result<(), Refusal> {
         // RFC 5061 section 6: an INIT that is for ASCONF and against AUTH must not be answered by INIT ACK.
-        if config.extensions.dynamic_addresses && self.extensions.dynamic_addresses && self.auth.is_empty() {
+        let authenticates = auth::has_common_algorithm(&self.auth);
+        if config.extensions.dynamic_addresses && self.extensions.dynamic_addresses && !authenticates {
             return Err(Refusal::Violation("dynamic addresses are offered without authentication"));
         }
         let asconf = |k: &u8| [Asconf::KIND, AsconfAck::KIND].contains(k);
         let strict = config.extensions.authentication && !config.authentication.required.iter().all(asconf);
-        if strict && !self.extensions.authentication {
+        // SHA-1 must be among the peer's algorithms (RFC 4895 section 3.3): a list without any of ours was made by somebody on the way.
+        if strict && !authenticates {
             return Err(Refusal::Violation("authentication is required"));
         }
         Ok(())

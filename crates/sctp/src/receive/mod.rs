@@ -12,7 +12,6 @@ mod order;
 mod reassembly;
 mod sizing;
 
-use crate::config::INITIAL_BUFFER;
 use arrivals::Arrival;
 pub(crate) use arrivals::Arrivals;
 pub(crate) use buffers::Buffers;
@@ -78,19 +77,20 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(crate) fn new(initial: u64, numbering: Numbering, streams: u16, limit: u32) -> Self {
+    /// A buffer of `first` bytes that grows up to `most`.
+    pub(crate) fn new(initial: u64, numbering: Numbering, streams: u16, (first, most): (u32, u32)) -> Self {
         Self {
             arrivals: Arrivals::new(initial),
             reassembly: Reassembly::default(),
             order: Order::new(numbering),
             buffers: Buffers::default(),
-            limit: limit.min(INITIAL_BUFFER) as usize,
-            sizing: Sizing::new(limit as usize),
+            limit: first.min(most) as usize,
+            sizing: Sizing::new(most as usize),
             streams,
             partial: false,
             lost: Vec::new(),
             held: 0,
-            advertised: limit.min(INITIAL_BUFFER),
+            advertised: first.min(most),
         }
     }
 
@@ -114,7 +114,9 @@ impl Receiver {
         self.reassembly.is_empty() && self.order.charged() == 0
     }
 
+    /// The application keeps so many bytes of what was read: they are not taken yet.
     pub(crate) const fn set_held(&mut self, bytes: usize) {
+        self.sizing.held(self.held, bytes);
         self.held = bytes;
     }
 
@@ -169,6 +171,11 @@ impl Receiver {
             self.order.insert_whole(f, &mut self.buffers)?;
             return Ok(Taken::New);
         }
+        if self.partial && self.order.is_behind(f) {
+            // Of a message that the peer has given up: it was on its way when the peer said so.
+            self.arrivals.insert(tsn);
+            return Ok(Taken::New);
+        }
         let arrivals = self.partial.then_some(&self.arrivals);
         let whole = self.reassembly.insert(f, &mut self.buffers, arrivals)?;
         self.arrivals.insert(tsn);
@@ -195,11 +202,23 @@ impl Receiver {
         core::mem::take(&mut self.lost)
     }
 
+    /// How many bytes of a message are worth delivering before the rest has come; `None`: there is room to wait for it. When the
+    /// window is about to close any are: the beginnings of many messages, each too short to be worth it, can fill the buffer together,
+    /// and then nothing more would come of any of them. `silly` is what [`Receiver::window`] is asked with.
+    fn hurry(&self, silly: usize) -> Option<usize> {
+        let worth = self.limit / 8;
+        if self.used() + worth.max(silly) > self.limit {
+            return Some(1);
+        }
+        (self.reassembly.charged() + self.held > self.limit / 2).then_some(worth)
+    }
+
     /// The next message for the application, or the beginning of a long one when the buffer is more than half full.
-    pub(crate) fn read(&mut self) -> Option<Message> {
-        if self.order.readable() == 0 && self.reassembly.charged() + self.held > self.limit / 2 {
+    pub(crate) fn read(&mut self, silly: usize) -> Option<Message> {
+        if self.order.readable() == 0
+            && let Some(least) = self.hurry(silly)
+        {
             let order = &self.order;
-            let least = self.limit / 8;
             if let Some(part) =
                 self.reassembly.take_partial(least, &mut self.buffers, order.next_number(), |run| order.is_next(run))
             {
@@ -219,8 +238,9 @@ impl Receiver {
     }
 
     /// Whether [`Receiver::read`] would return something.
-    pub(crate) fn has_something(&self) -> bool {
-        self.order.readable() > 0 || self.reassembly.charged() + self.held > self.limit / 2
+    pub(crate) fn has_something(&self, silly: usize) -> bool {
+        let part = |least| self.reassembly.has_partial(least, |run| self.order.is_next(run));
+        self.order.readable() > 0 || self.hurry(silly).is_some_and(part)
     }
 
     pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
@@ -254,20 +274,28 @@ impl Receiver {
         let mut cut = Vec::new();
         for (stream, unordered, mid) in skipped.filter(|(s, ..)| s.0 < self.streams) {
             cut.extend(self.reassembly.drop_messages_to(stream, unordered, mid, &mut self.buffers));
-            if !unordered {
+            if unordered {
+                self.order.skip_unordered_to(stream, mid);
+            } else {
                 self.order.skip_to(stream, mid);
             }
         }
         cut
     }
 
-    /// Numbering of streams begins again; of all if the list is empty.
-    pub(crate) fn reset_streams(&mut self, streams: &[StreamId]) {
+    /// Numbering of streams begins again; of all if the list is empty. What had come of messages that are not complete is dropped: the
+    /// rest of them can never come, and a message of the same number would be joined with it. Returns those of which part had been
+    /// delivered.
+    pub(crate) fn reset_streams(&mut self, streams: &[StreamId]) -> Vec<(StreamId, u64)> {
         if streams.is_empty() {
             self.order.reset_all();
         }
         for stream in streams {
             self.order.reset(*stream);
         }
+        let mut sorted = streams.to_vec();
+        sorted.sort_unstable();
+        let gone = |stream: StreamId| sorted.is_empty() || sorted.binary_search(&stream).is_ok();
+        self.reassembly.drop_where(&mut self.buffers, |r, _| gone(r.stream))
     }
 }

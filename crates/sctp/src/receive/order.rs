@@ -30,6 +30,8 @@ pub(crate) struct Order {
     parked: Vec<Option<Message>>,
     free: Vec<u32>,
     ready: VecDeque<Message>,
+    /// Of unordered messages with identifiers, the last of each stream that the peer has given up; those before it have come.
+    skipped: BTreeMap<u16, u32>,
     charged: usize,
     /// Messages delivered so far, in whole or in part.
     delivered: u64,
@@ -44,6 +46,7 @@ impl Order {
             parked: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
+            skipped: BTreeMap::new(),
             charged: 0,
             delivered: 0,
         }
@@ -76,6 +79,19 @@ impl Order {
     pub(crate) fn is_next(&self, run: &Run) -> bool {
         let next = self.next.get(run.stream).copied().unwrap_or(0);
         run.unordered || self.continued(next, run.number) == next
+    }
+
+    /// Whether a fragment is of a message that the peer has said it would not complete. Only message identifiers tell: a stream
+    /// sequence number may be any that follows.
+    pub(crate) fn is_behind(&self, f: &Fragment<'_>) -> bool {
+        if self.numbering != Numbering::Mid {
+            return false;
+        }
+        if f.unordered {
+            return self.skipped.get(&f.stream.0).is_some_and(|last| last.wrapping_sub(f.number) < 1 << 31);
+        }
+        let next = self.next.get(f.stream).copied().unwrap_or(0);
+        self.continued(next, f.number) - next >= self.half()
     }
 
     /// Takes a complete message; it and those that waited for it become readable.
@@ -130,6 +146,9 @@ impl Order {
             self.deliver(message);
             self.continue_stream(stream, next + 1);
             return Ok(());
+        }
+        if self.numbering == Numbering::Mid && number - next >= self.half() {
+            return Ok(()); // Its turn is over: the peer has given it up.
         }
         let Entry::Vacant(place) = self.waiting.entry((stream.0, number)) else {
             return Err(super::Misfit("two messages of a stream have the same number"));
@@ -217,6 +236,14 @@ impl Order {
         self.continue_stream(stream, last + 1);
     }
 
+    /// The peer will not send more of the unordered messages of a stream up to this number.
+    pub(crate) fn skip_unordered_to(&mut self, stream: StreamId, mid: u32) {
+        let last = self.skipped.entry(stream.0).or_insert(mid);
+        if mid.wrapping_sub(*last) < 1 << 31 {
+            *last = mid;
+        }
+    }
+
     /// Numbering of a stream begins again (RFC 6525 section 5.2.2). Messages that still waited can never be in order: they
     /// are delivered as they are.
     pub(crate) fn reset(&mut self, stream: StreamId) {
@@ -224,6 +251,7 @@ impl Order {
             self.release(key);
         }
         *self.next.get_mut(stream) = 0;
+        self.skipped.remove(&stream.0);
     }
 
     /// Numbering of all streams begins again.
@@ -232,6 +260,7 @@ impl Order {
         for stream in streams {
             self.reset(stream);
         }
+        self.skipped.clear();
     }
 
     /// Gives memory back that nothing is in.

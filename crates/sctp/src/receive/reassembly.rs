@@ -306,8 +306,14 @@ impl Reassembly {
         }
     }
 
-    /// Takes the beginning of a message that is not complete, at least `least` bytes of it, if `next_in_order` says that the
-    /// message may be delivered now. Returns a copy of the run's description with the bytes; the run continues.
+    /// Whether [`Reassembly::take_partial`] would return something.
+    pub(crate) fn has_partial(&self, least: usize, next_in_order: impl Fn(&Run) -> bool) -> bool {
+        let mut runs = self.hot.iter().chain(self.cold.values());
+        runs.any(|r| r.begins && r.bytes >= least.max(1) && next_in_order(r))
+    }
+
+    /// Takes the beginning of a message that is not complete, the longest and at least `least` bytes of it, if `next_in_order` says
+    /// that the message may be delivered now. Returns a copy of the run's description with the bytes; the run continues.
     pub(crate) fn take_partial(
         &mut self,
         least: usize,
@@ -316,7 +322,8 @@ impl Reassembly {
         next_in_order: impl Fn(&Run) -> bool,
     ) -> Option<Partial> {
         self.cool();
-        let run = self.cold.values_mut().find(|r| r.begins && r.bytes >= least.max(1) && next_in_order(r))?;
+        let ready = self.cold.values_mut().filter(|r| r.begins && r.bytes >= least.max(1) && next_in_order(r));
+        let run = ready.max_by_key(|r| r.bytes)?;
         self.charged -= run.charge();
         let payload = run.take_payload(buffers);
         self.charged += run.charge();

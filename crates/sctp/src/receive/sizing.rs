@@ -17,8 +17,8 @@ pub(super) struct Sizing {
     most: usize,
     /// Since when `taken` is counted.
     since: Option<Instant>,
-    /// Bytes that the application has taken.
-    taken: usize,
+    /// Bytes that the application has taken; below zero if it has put more aside, to take later, than it was given meanwhile.
+    taken: isize,
 }
 
 impl Sizing {
@@ -29,7 +29,13 @@ impl Sizing {
 
     /// The application has taken so many bytes.
     pub(super) const fn taken(&mut self, bytes: usize) {
-        self.taken += bytes;
+        self.taken = self.taken.saturating_add_unsigned(bytes);
+    }
+
+    /// The application has put aside `now` of the bytes that were counted as taken, and had put aside `before`: it takes them when that
+    /// becomes less. Else the buffer would grow with what nobody reads.
+    pub(super) const fn held(&mut self, before: usize, now: usize) {
+        self.taken = self.taken.saturating_add_unsigned(before).saturating_sub_unsigned(now);
     }
 
     /// The size from now on of a buffer that had `size` bytes: never less.
@@ -38,9 +44,10 @@ impl Sizing {
         if size >= self.most || now - since < rtt {
             return size;
         }
-        let wanted = core::mem::take(&mut self.taken) * ROUNDS;
+        let taken = usize::try_from(self.taken).unwrap_or(0);
+        self.taken -= taken as isize;
         self.since = Some(now);
-        wanted.clamp(size, self.most)
+        taken.saturating_mul(ROUNDS).clamp(size, self.most)
     }
 }
 
@@ -62,5 +69,21 @@ mod tests {
         assert_eq!(sizing.size(240_000, at(300), rtt), 240_000, "nothing was taken");
         sizing.taken(900_000);
         assert_eq!(sizing.size(240_000, at(400), rtt), 1_000_000);
+    }
+
+    #[test]
+    fn what_was_given_and_put_aside_is_not_taken_until_it_is() {
+        let at = |ms| Instant::ZERO + Duration::from_millis(ms);
+        let rtt = Duration::from_millis(100);
+        let mut sizing = Sizing::new(1_000_000);
+        sizing.size(100_000, at(0), rtt);
+        sizing.taken(90_000);
+        sizing.held(0, 90_000);
+        assert_eq!(sizing.size(100_000, at(100), rtt), 100_000);
+        // More is put aside than was given, for pieces cost something: it is owed.
+        sizing.held(90_000, 95_000);
+        assert_eq!(sizing.size(100_000, at(200), rtt), 100_000);
+        sizing.held(95_000, 45_000);
+        assert_eq!(sizing.size(100_000, at(300), rtt), 180_000, "45,000 in one round trip");
     }
 }

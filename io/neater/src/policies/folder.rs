@@ -64,7 +64,18 @@ pub fn list(dir: &Path, deep: bool) -> io::Result<Vec<Listed>> {
         for entry in entries {
             let entry = entry.map_err(named)?;
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-            let Ok(metadata) = std::fs::metadata(entry.path()) else { continue };
+            let metadata = match std::fs::metadata(entry.path()) {
+                Ok(metadata) => metadata,
+                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+                // It is there and leads where nobody may look: reading it will say so.
+                Err(_) => match entry.metadata() {
+                    Ok(metadata) if FileKind::of(&name).is_some() => {
+                        files.push(Listed { name, path: entry.path(), metadata });
+                        continue;
+                    }
+                    _ => continue,
+                },
+            };
             if metadata.is_dir() && deep && depth < MAX_DEPTH {
                 folders.push((entry.path(), format!("{name}/"), depth + 1));
             } else if metadata.is_file() && FileKind::of(&name).is_some() {

@@ -2,13 +2,18 @@
 //!
 //! The manager is asked for what is new when connections are opened, and what it has said by then is taken; the only time that
 //! anybody waits for its answer is when a program begins, and then for [`BEGINNING`] at most. Whoever hangs, lies or dies there
-//! cannot stall a connection: what was said last goes on to count, as long as it says so itself. Only a manager of root's or of this user's is believed.
+//! cannot stall a connection: what was said last goes on to count, as long as it says so itself. While long tables come, a connection
+//! may wait some milliseconds for the next page of them, once.
+//!
+//! Believed is a manager of root's, one of this user's, and one of the user to whom the socket's folder belongs where root alone
+//! decides whose that is: a service under `/run` that has a user of its own.
 
 use neater_base::WallTime;
 use neater_policy::daemon::{Follower, Heard};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -21,6 +26,9 @@ const SYSTEM: &str = "/run/neater/neat_pm_socket";
 const BEGINNING: Duration = Duration::from_millis(100);
 /// How often the manager is asked for what is new.
 const REST: Duration = Duration::from_secs(1);
+/// How long the next page of tables is waited for, and all pages of one look.
+const PAGE: Duration = Duration::from_millis(2);
+const PAGES: Duration = Duration::from_millis(10);
 /// How often one that is not there is looked for.
 pub(super) const ABSENT: Duration = Duration::from_secs(5);
 
@@ -32,10 +40,12 @@ pub(super) struct Link {
     follower: Follower,
     unsent: Vec<u8>,
     next: Instant,
+    /// It has kept somebody waiting in vain: nobody waits again for these tables.
+    slow: bool,
 }
 
 /// Where a manager would be found, if there is one now.
-fn socket() -> Option<PathBuf> {
+pub(super) fn socket() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE) {
         return Some(PathBuf::from(named)).filter(|p| !p.as_os_str().is_empty());
     }
@@ -47,13 +57,24 @@ pub(super) fn wall() -> WallTime {
     WallTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Connects at once or not at all, to root or to this user.
+/// Whether the folder of a socket is this user's, in a place where nobody but root could have made it so: every folder above it is
+/// root's, and nobody else may write there.
+fn is_of(folder: &Path, user: u32) -> bool {
+    let Ok(folder) = std::fs::canonicalize(folder) else { return false };
+    let of_root = |above: &Path| std::fs::symlink_metadata(above).is_ok_and(|m| m.uid() == 0 && m.mode() & 0o022 == 0);
+    // Its owner alone may put sockets there.
+    let of_user = std::fs::symlink_metadata(&folder).is_ok_and(|m| m.uid() == user && m.mode() & 0o022 == 0);
+    of_user && folder.ancestors().skip(1).all(of_root)
+}
+
+/// Connects at once or not at all, to root, to this user, or to whom root has given the socket's folder.
 pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::connect(&fd, &SocketAddrUnix::new(path)?)?;
     let peer = rustix::net::sockopt::socket_peercred(&fd)?.uid;
-    if !peer.is_root() && peer != rustix::process::geteuid() {
+    let given = || path.parent().is_some_and(|folder| is_of(folder, peer.as_raw()));
+    if !peer.is_root() && peer != rustix::process::geteuid() && !given() {
         return Err(io::Error::new(ErrorKind::PermissionDenied, format!("it is user {}'s", peer.as_raw())));
     }
     Ok(UnixStream::from(fd))
@@ -72,7 +93,7 @@ impl Link {
 
     /// A link to the manager with this socket.
     fn to(path: PathBuf) -> Self {
-        Self { path, stream: None, follower: Follower::new(), unsent: Vec::new(), next: Instant::now() }
+        Self { path, stream: None, follower: Follower::new(), unsent: Vec::new(), next: Instant::now(), slow: false }
     }
 
     /// Where the manager's socket is.
@@ -85,7 +106,7 @@ impl Link {
         let until = Instant::now() + BEGINNING;
         let mut heard = Heard::default();
         loop {
-            let more = self.poll();
+            let more = self.turn();
             heard.tables = more.tables.or(heard.tables);
             heard.facts.extend(more.facts);
             let left = until.saturating_duration_since(Instant::now());
@@ -100,8 +121,29 @@ impl Link {
         }
     }
 
-    /// Asks for what is new if it is time to, takes what has come, and never waits.
+    /// Asks for what is new if it is time to, and takes what has come. It waits for nothing but the next page of tables that are on
+    /// their way: a program that opens few connections would not have them for a long time.
     pub(super) fn poll(&mut self) -> Heard {
+        let mut heard = self.turn();
+        let until = Instant::now() + PAGES;
+        while !self.slow && self.follower.is_fetching() && Instant::now() < until {
+            let Some(stream) = &self.stream else { break };
+            let wanted = if self.unsent.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
+            let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(PAGE.subsec_nanos()) };
+            if rustix::event::poll(&mut [PollFd::new(stream, wanted)], Some(&timeout)).unwrap_or_default() == 0 {
+                self.slow = true;
+                break;
+            }
+            let more = self.turn();
+            heard.tables = more.tables.or(heard.tables);
+            heard.facts.extend(more.facts);
+        }
+        self.slow &= self.follower.is_fetching();
+        heard
+    }
+
+    /// Asks for what is new if it is time to, takes what has come, and never waits.
+    fn turn(&mut self) -> Heard {
         let now = Instant::now();
         if now >= self.next {
             self.next = now + REST;
@@ -184,6 +226,91 @@ mod tests {
         drop(listener);
         std::fs::remove_file(&path).unwrap();
         assert!(Link::to(path).begin().is_empty(), "nobody is there");
+    }
+
+    /// Says something loud where a test must be left out.
+    fn is_root() -> bool {
+        let root = rustix::process::geteuid().is_root();
+        if !root {
+            eprintln!("LEFT OUT: a listener of another user takes root");
+        }
+        root
+    }
+
+    /// A listener of user 65534's in this folder.
+    #[expect(unsafe_code, reason = "only a thread that is another user's can listen as one")]
+    fn of_nobody(path: &Path) -> UnixListener {
+        let path = path.to_path_buf();
+        let bind = move || {
+            // SAFETY: no memory is involved; the call changes the user of this thread alone, which ends soon.
+            let set = unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
+            assert_eq!(set, 0, "{}", io::Error::last_os_error());
+            UnixListener::bind(path).unwrap()
+        };
+        std::thread::spawn(bind).join().unwrap()
+    }
+
+    #[test]
+    fn a_service_is_believed_to_whom_root_has_given_the_folder_of_its_socket() {
+        if !is_root() {
+            return;
+        }
+        use std::os::unix::fs::{PermissionsExt, chown};
+        let believed = |base: &str, mode: u32| {
+            let dir = PathBuf::from(base).join(format!("neater-link-{}-{mode:o}", std::process::id()));
+            std::fs::create_dir(&dir).unwrap();
+            chown(&dir, Some(65534), Some(65534)).unwrap();
+            std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
+            let _listener = of_nobody(&dir.join("neat_pm_socket"));
+            let connected = connect(&dir.join("neat_pm_socket"));
+            std::fs::remove_dir_all(dir).unwrap();
+            connected.map(drop).map_err(|e| e.to_string())
+        };
+        assert_eq!(believed("/run", 0o755), Ok(()), "as a service of the system's has it");
+        let refused = Err("it is user 65534's".to_owned());
+        assert_eq!(believed("/run", 0o777), refused, "anybody could have put it there");
+        assert_eq!(believed("/tmp", 0o755), refused, "anybody can make such a folder");
+    }
+
+    #[test]
+    fn tables_of_many_pages_come_without_many_looks() {
+        use neater_policy::daemon::{Daemon, Door, Options, Session};
+        use neater_policy::manager::{Limits, Rule, Stage};
+        let path = place("pages");
+        let listener = UnixListener::bind(&path).unwrap();
+        let mut daemon = Daemon::new(Options { limits: Limits::default(), owner: 1, ready: false, keeps_rules: false });
+        let rule = |i: usize| {
+            let text = format!(r#"{{"uid": "rule-{i}", "description": "{}"}}"#, "x".repeat(1000));
+            (Stage::Policy, Rule::from_text("", &text).unwrap().0)
+        };
+        daemon.put_rules(1, (0..500).map(rule).collect(), wall()).unwrap();
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut session, mut piece) = (Session::new(Door::Requests, 1), [0; 4096]);
+            loop {
+                match stream.read(&mut piece) {
+                    Ok(0) | Err(_) => return,
+                    Ok(n) => session.receive(&piece[..n], &mut daemon, wall()),
+                }
+                stream.write_all(&session.take_output()).unwrap();
+            }
+        });
+        let mut link = Link::to(path.clone());
+        let mut looks = 0;
+        let tables = loop {
+            looks += 1;
+            if let Some(tables) = link.poll().tables {
+                break tables;
+            }
+            assert!(looks < 1000, "they do not come");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(tables.policies.len(), 500);
+        // More than half a megabyte, in pages of 64 kB; a busy machine may need a few looks more.
+        assert!(looks < 8, "{looks}");
+        drop(link);
+        served.join().unwrap();
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -89,6 +89,9 @@ fn looked_at(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// What becomes of what cannot be read.
+const STAYS: &str = "what was said there before goes on to count";
+
 /// What tells one state of a file from another.
 type Stamp = (u64, i64, i64, u64);
 
@@ -110,6 +113,8 @@ pub(crate) struct Watch {
 struct Texts {
     pib: Vec<(String, String)>,
     cib: Vec<(String, String)>,
+    /// Those that could not be read.
+    unreadable: Vec<Fault>,
 }
 
 impl Watch {
@@ -141,31 +146,59 @@ impl Watch {
                 Ok(files) => listed.extend(files.into_iter().map(|f| (i, f))),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => {
-                    tracing::warn!(target: "neater::policy", "{e}; what its policies said before goes on to count");
+                    let why = format!("{e}; {STAYS}");
+                    let fault = Fault { file: dir.display().to_string(), line: 0, column: 0, why, harmless: false };
+                    if !self.faults.contains(&fault) {
+                        tracing::warn!(target: "neater::policy", "{fault}");
+                        self.faults.push(fault);
+                    }
                     return None;
                 }
             }
         }
         let stamp = |m: &std::fs::Metadata| (m.len(), m.mtime(), m.mtime_nsec(), m.ino());
         let path = |f: &folder::Listed| f.path.clone().into_os_string();
-        let seen: BTreeMap<OsString, Stamp> = listed.iter().map(|(_, f)| (path(f), stamp(&f.metadata))).collect();
+        let mut seen: BTreeMap<OsString, Stamp> = listed.iter().map(|(_, f)| (path(f), stamp(&f.metadata))).collect();
         if seen == self.seen {
             return None;
         }
-        let mut texts = Texts { pib: Vec::new(), cib: Vec::new() };
+        let mut texts = Texts { pib: Vec::new(), cib: Vec::new(), unreadable: Vec::new() };
         for (i, file) in listed {
             let list = match FileKind::of(&file.name) {
                 Some(FileKind::Profile | FileKind::Policy) if !file.name.contains('/') => &mut texts.pib,
                 Some(FileKind::Cib) => &mut texts.cib,
                 _ => continue,
             };
-            match folder::read(&file.path) {
-                Ok(text) => list.push((format!("{i}:{}", file.name), text)),
-                Err(e) => tracing::warn!(target: "neater::policy", "{}: {e}", file.path.display()),
-            }
+            // So that the folders are in order by their names.
+            let name = format!("{i:06}:{}", file.name);
+            let text = folder::read(&file.path).unwrap_or_else(|e| {
+                // It is there, and what it said before goes on to count: a text that is no JSON leaves that as it is. It is read again
+                // at the next look, whether it has changed or not.
+                seen.remove(file.path.as_os_str());
+                let why = format!("it cannot be read: {e}; {STAYS}");
+                texts.unreadable.push(Fault { file: name.clone(), line: 0, column: 0, why, harmless: false });
+                String::new()
+            });
+            list.push((name, text));
         }
         self.seen = seen;
         Some(texts)
+    }
+
+    /// Takes what is wrong with files now; what was not before is told.
+    fn take_faults(&mut self, mut faults: Vec<Fault>, unreadable: Vec<Fault>) {
+        // That an unreadable file is no JSON is not worth a second line.
+        faults.retain(|f| !unreadable.iter().any(|u| u.file == f.file));
+        faults.extend(unreadable);
+        for fault in &mut faults {
+            if let Some(path) = self.path_of(&fault.file) {
+                fault.file = path.display().to_string();
+            }
+        }
+        for fault in faults.iter().filter(|f| !self.faults.contains(f)) {
+            tracing::warn!(target: "neater::policy", "{fault}");
+        }
+        self.faults = faults;
     }
 
     /// Where a file lies that the adviser knows by this name.
@@ -307,6 +340,13 @@ impl Neater {
     }
 }
 
+/// Where the socket for requests of a policy manager is, if there may be one: `NEAT_PM_SOCKET`, or else in `~/.neat` or
+/// `/run/neater`. Its other sockets lie beside it.
+#[must_use]
+pub fn manager_socket() -> Option<PathBuf> {
+    link::socket()
+}
+
 /// See [`Neater::look_at_policies`].
 pub(crate) fn look(shared: &crate::shared::Shared) {
     let Some(watch) = shared.policies.get() else { return };
@@ -321,14 +361,8 @@ pub(crate) fn look(shared: &crate::shared::Shared) {
     }
     let Some(texts) = watch.changed() else { return };
     let (pib, cib) = (Texts::sources(&texts.pib), Texts::sources(&texts.cib));
-    let mut report = shared.with_later(|s| s.engine.load_policies(&pib, &cib));
-    for fault in &mut report.faults {
-        if let Some(path) = watch.path_of(&fault.file) {
-            fault.file = path.display().to_string();
-        }
-        tracing::warn!(target: "neater::policy", "{fault}");
-    }
-    watch.faults = report.faults;
+    let report = shared.with_later(|s| s.engine.load_policies(&pib, &cib));
+    watch.take_faults(report.faults, texts.unreadable);
 }
 
 /// Gives the engine what a manager has told.
@@ -376,4 +410,77 @@ pub(crate) fn tell(shared: &crate::shared::Shared) {
 pub(crate) fn own_name() -> String {
     let path = std::env::args_os().next().map(PathBuf::from);
     path.and_then(|p| Some(p.file_name()?.to_string_lossy().into_owned())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of this test's own.
+    fn fresh(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("neater-policies-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    fn deny(folder: &Path) {
+        let text = r#"{"uid": "deny", "properties": [[]]}"#;
+        std::fs::write(folder.join("deny.policy"), text).unwrap();
+    }
+
+    /// What is there now, as the adviser is given it; and the faults.
+    fn look(watch: &mut Watch, adviser: &mut Adviser) -> usize {
+        watch.next = Instant::now();
+        if let Some(texts) = watch.changed() {
+            let (pib, cib) = (Texts::sources(&texts.pib), Texts::sources(&texts.cib));
+            let report = adviser.load(&pib, &cib, link::wall());
+            watch.take_faults(report.faults, texts.unreadable);
+        }
+        watch.faults.len()
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_goes_on_to_say_what_it_said() {
+        let dir = fresh("unreadable");
+        deny(&dir);
+        let mut watch = Watch::begin(Whence::These(vec![dir.clone()])).unwrap().unwrap();
+        let mut adviser = Adviser::new();
+        let denies = |adviser: &Adviser| adviser.manager().policies().get("deny").is_some();
+        assert_eq!(look(&mut watch, &mut adviser), 0);
+        assert!(denies(&adviser));
+        // No text: what root could not read would be one, too.
+        std::fs::write(dir.join("deny.policy"), [0xff, 0xfe, 0xff]).unwrap();
+        for _ in 0..2 {
+            assert_eq!(look(&mut watch, &mut adviser), 1);
+            assert!(denies(&adviser), "a deny must not fail open");
+            assert!(watch.faults[0].to_string().contains("deny.policy"), "{}", watch.faults[0]);
+            assert!(watch.faults[0].why.contains("cannot be read"), "{}", watch.faults[0]);
+        }
+        // Another file changes, and this one is back as it was, to the byte and second: it is read again.
+        deny(&dir);
+        assert_eq!(look(&mut watch, &mut adviser), 0);
+        std::fs::remove_file(dir.join("deny.policy")).unwrap();
+        assert_eq!(look(&mut watch, &mut adviser), 0);
+        assert!(!denies(&adviser), "it is gone");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn of_many_folders_the_last_one_counts_most() {
+        let dir = fresh("many");
+        let folders: Vec<PathBuf> = (0..12).map(|i| dir.join(i.to_string())).collect();
+        for (i, folder) in folders.iter().enumerate() {
+            std::fs::create_dir(folder).unwrap();
+            let text = format!(r#"{{"uid": "who", "description": "{i}"}}"#);
+            std::fs::write(folder.join("who.policy"), text).unwrap();
+        }
+        let mut watch = Watch::begin(Whence::These(folders.clone())).unwrap().unwrap();
+        let mut adviser = Adviser::new();
+        look(&mut watch, &mut adviser);
+        assert_eq!(adviser.manager().policies().get("who").map(|r| r.description.as_str()), Some("11"));
+        let file = adviser.file_of(FileKind::Policy, "who").unwrap();
+        assert_eq!(watch.path_of(&file), Some(folders[11].join("who.policy")));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
 }

@@ -2,14 +2,14 @@
 //! interface, one of its addresses, its DNS servers.
 //!
 //! *Invariant*: whoever advertises decides what is connected to only as far as it is another host of the network, at the port of
-//! HTTPS: no address of this host's own, whatever the domain's servers say of the name.
+//! HTTPS: no address of this host's own, whatever the domain's servers say of the name, and wherever an answer sends us.
 
 use crate::explain::resolve;
 use crate::ping::ways::interfaces;
-use http::HeaderValue;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use http::{HeaderMap, HeaderValue};
 use neater::{LocalEndpoint, Neater, SecurityParameters, Stack};
-use neater_http::{Client, Error, RequestOptions, Url};
+use neater_http::{Client, Error, Response, Scheme, Url};
 use neater_policy::pvd::{Failure, Fetch, MAX_DOCUMENT, MEDIA_TYPE};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// How long everything may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How often another place is named.
-const REDIRECTS: u8 = 5;
+const REDIRECTS: usize = 5;
 
 /// A file that is gone with what this stands for.
 struct Gone(PathBuf);
@@ -51,7 +51,6 @@ pub(super) async fn document(fetch: Fetch, security: SecurityParameters, folder:
 }
 
 async fn ask(fetch: &Fetch, security: SecurityParameters, folder: &Path) -> Result<Vec<u8>, Failure> {
-    let local = |e: std::io::Error| Failure::Unreachable(format!("{}: this host: {e}", fetch.id));
     // Names are resolved by the domain's servers. A link-local one is on the domain's interface.
     let servers: String = fetch
         .dns
@@ -61,43 +60,98 @@ async fn ask(fetch: &Fetch, security: SecurityParameters, folder: &Path) -> Resu
             format!("nameserver {s}{zone}\n")
         })
         .collect();
-    let resolv = folder.join(format!(".resolv-{}-{}", std::process::id(), fetch.ticket));
-    std::fs::write(&resolv, servers).map_err(local)?;
-    let resolv = Gone(resolv);
-    let found = resolve::addresses(&fetch.id, Some(&resolv.0), Some(Path::new("/dev/null")), Some(PATIENCE)).await;
-    let found = match found {
-        Ok(found) => found.map_err(|why| Failure::Unreachable(format!("{}: {why}", fetch.id)))?,
-        Err(e) => return Err(Failure::Refused(format!("{}: {}", fetch.id, e.message))),
+    let resolv = Gone(folder.join(format!(".resolv-{}-{}", std::process::id(), fetch.ticket)));
+    std::fs::write(&resolv.0, servers).map_err(|e| this_host(fetch, &e))?;
+    let url = Url::parse(&format!("https://{}/.well-known/pvd", fetch.id));
+    let mut url = url.map_err(|e| Failure::Refused(format!("{}: {e}", fetch.id)))?;
+    for _ in 0..=REDIRECTS {
+        let (client, _hosts) = client(fetch, &security, folder, &resolv.0, &url).await?;
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static(MEDIA_TYPE));
+        let response = client.get_once(&url, &headers).await.map_err(|e| failed(&url, &e))?;
+        match location(&response) {
+            // RFC 8801 section 4.1: a redirection is followed, with the same configuration.
+            Some(location) => url = next(&url, &location)?,
+            None => return read(&url, response).await,
+        }
+    }
+    Err(Failure::Refused(format!("{}: more than {REDIRECTS} redirections, the last to {url}", fetch.id)))
+}
+
+fn this_host(fetch: &Fetch, e: &std::io::Error) -> Failure {
+    Failure::Unreachable(format!("{}: this host: {e}", fetch.id))
+}
+
+fn failed(url: &Url, e: &Error) -> Failure {
+    let why = format!("{url}: {e}");
+    if refused(e) { Failure::Refused(why) } else { Failure::Unreachable(why) }
+}
+
+/// Where an answer sends us, if it does.
+fn location(response: &Response) -> Option<String> {
+    let sends = matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308);
+    let location = response.headers().get(LOCATION).filter(|_| sends)?;
+    location.to_str().ok().map(str::to_owned)
+}
+
+/// What is asked next: nothing but another place of HTTPS at its own port.
+fn next(url: &Url, location: &str) -> Result<Url, Failure> {
+    let no = |why: String| Failure::Refused(format!("{url}: it redirects to where nobody is asked: {why}"));
+    let next = url.join(location).map_err(|e| no(e.to_string()))?;
+    let origin = next.origin();
+    if (origin.scheme, origin.port) != (Scheme::Https, 443) {
+        return Err(no(format!("{next} is not of HTTPS at port 443")));
+    }
+    Ok(next)
+}
+
+/// The addresses of whom a URL names that may be asked.
+async fn places(fetch: &Fetch, resolv: &Path, host: &str) -> Result<Vec<IpAddr>, Failure> {
+    let found = match host.parse::<IpAddr>() {
+        Ok(literal) => vec![literal],
+        Err(_) => match resolve::addresses(host, Some(resolv), Some(Path::new("/dev/null")), Some(PATIENCE)).await {
+            Ok(found) => found.map_err(|why| Failure::Unreachable(format!("{host}: {why}")))?,
+            Err(e) => return Err(Failure::Refused(format!("{host}: {}", e.message))),
+        },
     };
     let own = interfaces().map_err(|e| Failure::Unreachable(format!("{}: {}", fetch.id, e.message)))?;
     let own: Vec<IpAddr> = own.iter().flat_map(|i| i.addrs.iter().map(|a| a.addr)).collect();
     let others: Vec<IpAddr> = found.into_iter().filter(|ip| is_elsewhere(*ip, &own)).collect();
     if others.is_empty() {
-        return Err(Failure::Refused(format!("{}: it has no address of another host", fetch.id)));
+        return Err(Failure::Refused(format!("{host}: it has no address of another host")));
     }
+    Ok(others)
+}
+
+/// A client that can ask this URL and nobody else, and the file that it looks into.
+async fn client(
+    fetch: &Fetch,
+    security: &SecurityParameters,
+    folder: &Path,
+    resolv: &Path,
+    url: &Url,
+) -> Result<(Client, Gone), Failure> {
+    let host = &url.origin().host;
+    let others = places(fetch, resolv, host).await?;
     // What stands in a hosts file is asked of nobody: neither other addresses nor another port come from an HTTPS record.
     let hosts = Gone(folder.join(format!(".hosts-{}-{}", std::process::id(), fetch.ticket)));
-    let lines: String = others.iter().map(|ip| format!("{ip} {}\n", fetch.id)).collect();
-    std::fs::write(&hosts.0, lines).map_err(local)?;
+    let lines: String = others.iter().map(|ip| format!("{ip} {host}\n")).collect();
+    std::fs::write(&hosts.0, lines).map_err(|e| this_host(fetch, &e))?;
     // What the host's administrator wrote into its files, its policies too, is not the domain's configuration.
     let context = Neater::builder().resolv_conf("/dev/null").hosts(&hosts.0).without_policies().build();
     let from = LocalEndpoint::new().with_ip_address(IpAddr::V6(fetch.source)).with_interface(&fetch.interface);
-    let client = Client::builder(context.map_err(local)?)
+    let client = Client::builder(context.map_err(|e| this_host(fetch, &e))?)
         .local(from)
         .stacks(&[Stack::Tls])
-        .security(security)
+        .security(security.clone())
         .connect_timeout(PATIENCE)
         .silence(PATIENCE)
         .build();
-    let url = Url::parse(&format!("https://{}/.well-known/pvd", fetch.id));
-    let url = url.map_err(|e| Failure::Refused(format!("{}: {e}", fetch.id)))?;
-    let mut options = RequestOptions { redirects: REDIRECTS, ..RequestOptions::default() };
-    options.headers.insert(ACCEPT, HeaderValue::from_static(MEDIA_TYPE));
-    let failed = |e: Error| {
-        let why = format!("{url}: {e}");
-        if refused(&e) { Failure::Refused(why) } else { Failure::Unreachable(why) }
-    };
-    let mut response = client.get(&url, &options).await.map_err(failed)?;
+    Ok((client, hosts))
+}
+
+/// The document that an answer is.
+async fn read(url: &Url, mut response: Response) -> Result<Vec<u8>, Failure> {
     if !response.status().is_success() {
         return Err(Failure::Refused(format!("{url}: HTTP {}", response.status().as_u16())));
     }
@@ -107,7 +161,7 @@ async fn ask(fetch: &Fetch, security: SecurityParameters, folder: &Path) -> Resu
         return Err(Failure::Refused(format!("{url}: it is {essence:.80?}, and not {MEDIA_TYPE}")));
     }
     let mut document = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(failed)? {
+    while let Some(piece) = response.chunk().await.map_err(|e| failed(url, &e))? {
         document.extend_from_slice(&piece);
         if document.len() > MAX_DOCUMENT {
             return Err(Failure::Refused(format!("{url}: it has more than {MAX_DOCUMENT} bytes")));
@@ -129,6 +183,46 @@ mod tests {
             ["2001:db8::7", "::1", "::", "fe80::1", "ff02::1", "::ffff:192.0.2.8", "::ffff:127.0.0.1", "192.0.2.8"];
         for bad in bad {
             assert!(!is_elsewhere(ip(bad), &own), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_redirection_leads_to_no_other_port_and_to_nothing_in_clear() {
+        let url = Url::parse("https://home.example/.well-known/pvd").expect("a URL");
+        let to = |location: &str| next(&url, location).map(|url| url.to_string()).map_err(|e| format!("{e:?}"));
+        assert_eq!(to("/pvd.json").as_deref(), Ok("https://home.example/pvd.json"));
+        assert_eq!(to("https://other.example:443/x").as_deref(), Ok("https://other.example/x"));
+        // Whether this is another host is seen before it is asked.
+        assert_eq!(to("https://[2001:db8::8]/x").as_deref(), Ok("https://[2001:db8::8]/x"));
+        for bad in [
+            "https://home.example:22/",
+            "http://home.example/",
+            "https://[::1]:8443/",
+            "//home.example:80/",
+            "ftp://x/",
+        ] {
+            let why = to(bad).expect_err(bad);
+            assert!(why.contains("nobody is asked"), "{bad}: {why}");
+        }
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn whoever_is_named_is_asked_only_if_that_is_another_host() {
+        let fetch = Fetch {
+            ticket: 1,
+            id: "home.example".into(),
+            interface: "lo".into(),
+            index: 1,
+            source: std::net::Ipv6Addr::LOCALHOST,
+            dns: Vec::new(),
+        };
+        let ask = |host: &'static str| {
+            let fetch = &fetch;
+            async move { places(fetch, Path::new("/dev/null"), host).await.map_err(|e| format!("{e:?}")) }
+        };
+        assert_eq!(ask("2001:db8::8").await.map(|a| a.len()), Ok(1));
+        for own in ["::1", "127.0.0.1", "fe80::1", "::ffff:127.0.0.1"] {
+            assert!(ask(own).await.is_err_and(|why| why.contains("no address of another host")), "{own}");
         }
     }
 }

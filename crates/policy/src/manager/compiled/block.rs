@@ -423,6 +423,11 @@ impl Block {
         self.alive = alive;
     }
 
+    /// How many columns are kept here, in use or not.
+    pub(super) fn room(&self) -> usize {
+        self.columns.len() + self.spare.len()
+    }
+
     /// The place of the column of a key, which is made if there is none.
     #[inline]
     fn slot(&mut self, key: Key, scratch: &mut Scratch) -> usize {

@@ -21,6 +21,9 @@ const INSERTED: usize = 16;
 /// How many blocks there may be at once. More is rare, and left to the plain form.
 const MAX_BLOCKS: usize = 512;
 
+/// How many columns are kept from one decision to the next, of which each takes a few kilobytes.
+const MAX_COLUMNS: usize = 2048;
+
 /// Tables and rows in their compiled form.
 #[derive(Clone, Debug)]
 pub(in crate::manager) struct Compiled {
@@ -317,8 +320,16 @@ impl Compiled {
         let decided = self.run(requests, limits, &mut work);
         let decision = decided.ok().map(|()| (self.told(&mut work), look(self, &work)));
         self.interner.take_back(self.base);
-        self.work = work;
+        // A request that was much larger than others leaves no more behind than they do.
+        let room: usize = work.blocks.iter().map(Block::room).sum();
+        self.work = if room > MAX_COLUMNS { Work::default() } else { work };
         decision
+    }
+
+    /// How many columns are kept for the next decision.
+    #[cfg(test)]
+    pub(in crate::manager) fn room(&self) -> usize {
+        self.work.blocks.iter().map(Block::room).sum()
     }
 
     /// What the decision that has just been made read.

@@ -1,0 +1,122 @@
+//! The command that goes on where this one ended, for people to copy.
+//!
+//! *Invariants*: what a header field says is not in it: it may be a password, and what is told goes to terminals and logs.
+
+use std::ffi::OsString;
+
+/// The options of `get` that stand alone, and those of one letter that are followed by a value.
+const ALONE: &str = "OCvh";
+const WITH_VALUE: &str = "odPH";
+
+/// The command that goes on where this one ended.
+pub(super) fn resume_command() -> String {
+    command(std::env::args_os().skip(1))
+}
+
+fn command(words: impl Iterator<Item = OsString>) -> String {
+    // What is no text cannot be copied from a terminal either.
+    let mut words: Vec<String> = words.map(|w| w.to_string_lossy().into_owned()).collect();
+    let mut has = false;
+    let mut i = 0;
+    while i < words.len() && words[i] != "--" {
+        has |= words[i] == "--continue";
+        let next = i + 1;
+        if let Some(field) = words[i].strip_prefix("--header=") {
+            words[i] = format!("--header={}", hidden(field));
+        } else if words[i] == "--header" {
+            hide(words.get_mut(next));
+            i += 1;
+        } else if words[i].starts_with('-') && !words[i].starts_with("--") {
+            let short: Vec<char> = words[i].chars().skip(1).collect();
+            let alone = short.iter().take_while(|c| ALONE.contains(**c)).count();
+            has |= short[..alone].contains(&'C');
+            match short.get(alone) {
+                Some('H') if short.len() > alone + 1 => {
+                    let field: String = short[alone + 1..].iter().collect();
+                    let field = hidden(field.strip_prefix('=').unwrap_or(&field));
+                    words[i] = format!("-{}H{field}", short[..alone].iter().collect::<String>());
+                }
+                Some('H') => {
+                    hide(words.get_mut(next));
+                    i += 1;
+                }
+                // Its value is the next word.
+                Some(c) if WITH_VALUE.contains(*c) && short.len() == alone + 1 => i += 1,
+                _ => {}
+            }
+        }
+        i += 1;
+    }
+    if !has && let Some(i) = words.iter().position(|w| w == "get") {
+        words.insert(i + 1, "-C".into());
+    }
+    let quoted = words.iter().map(|w| quote(w)).collect::<Vec<_>>();
+    format!("neater {}", quoted.join(" "))
+}
+
+fn hide(word: Option<&mut String>) {
+    if let Some(word) = word {
+        *word = hidden(word);
+    }
+}
+
+/// A header field without what it says.
+fn hidden(field: &str) -> String {
+    match field.split_once(':') {
+        Some((name, _)) => format!("{name}: ..."),
+        None => "...".to_owned(),
+    }
+}
+
+/// A word as a shell takes it for one.
+pub(crate) fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_shell_would_take_apart_is_quoted() {
+        assert_eq!(quote("https://h/a?b&c"), "'https://h/a?b&c'");
+        assert_eq!(quote("it's"), r"'it'\''s'");
+        assert_eq!(quote("a-b/c"), "a-b/c");
+    }
+
+    fn of(words: &[&str]) -> String {
+        command(words.iter().map(OsString::from))
+    }
+
+    #[test]
+    fn the_command_goes_on_and_tells_no_secret() {
+        assert_eq!(of(&["get", "-O", "http://h/a"]), "neater get -C -O http://h/a");
+        assert_eq!(of(&["get", "-OC", "http://h/a"]), "neater get -OC http://h/a");
+        assert_eq!(of(&["get", "-o", "-C", "http://h/a"]), "neater get -C -o -C http://h/a", "a file's name");
+        for words in [
+            &["get", "-H", "Authorization: Bearer secret", "-O", "u"][..],
+            &["get", "-OH", "Authorization: Bearer secret", "u"],
+            &["get", "-HAuthorization: Bearer secret", "-O", "u"],
+            &["get", "-OH=Authorization: Bearer secret", "u"],
+            &["get", "--header", "Authorization: Bearer secret", "-O", "u"],
+            &["get", "--header=Authorization: Bearer secret", "-O", "u"],
+            &["get", "-H", "secret", "-O", "u"],
+        ] {
+            let told = of(words);
+            assert!(!told.contains("secret") && told.contains("...") && told.contains(" -C "), "{told}");
+        }
+        assert!(of(&["get", "-H"]).ends_with("-H"));
+    }
+
+    #[test]
+    fn words_that_are_no_text_are_no_end() {
+        use std::os::unix::ffi::OsStringExt;
+        let words = [OsString::from("get"), OsString::from_vec(b"-o\xff".to_vec()), OsString::from("u")];
+        assert_eq!(command(words.into_iter()), "neater get -C '-o\u{fffd}' u");
+    }
+}

@@ -1,0 +1,107 @@
+//! What lies beneath something else counts again when that goes.
+
+use super::*;
+
+const OWN: &str =
+    r#"{"uid": "confidential", "match": {"profile": {"value": "confidential"}}, "properties": {"own": {"value": 1}}}"#;
+
+fn with_ready() -> Daemon {
+    Daemon::new(Options { limits: Limits::default(), owner: OWNER, ready: true, keeps_rules: true })
+}
+
+/// Whether what is asked for with this profile must be secure.
+fn is_secure(d: &mut Daemon) -> bool {
+    let answer = ask(d, OWNER, r#"[{"profile": {"value": "confidential"}, "transport": {"value": "QUIC"}}]"#);
+    assert!(!answer.is_empty());
+    answer.iter().all(|c| c["security"]["value"] == true && c["security"]["precedence"] == 2)
+}
+
+fn files(d: &mut Daemon, pib: &[(&str, &str)]) {
+    let files: Vec<SourceFile<'_>> = pib.iter().map(|&(name, text)| SourceFile { name, text }).collect();
+    let report = d.load(&files, &[], NOW);
+    assert_eq!(report.faults, []);
+}
+
+#[test]
+fn a_file_that_goes_leaves_the_ready_made_profile_that_it_covered() {
+    let mut d = with_ready();
+    assert!(is_secure(&mut d));
+    for other in ["1", "2"] {
+        files(&mut d, &[("mine.profile", OWN)]);
+        assert!(!is_secure(&mut d), "the file counts");
+        // Other files come and go.
+        let more = format!(r#"{{"uid": "other", "description": "{other}"}}"#);
+        files(&mut d, &[("mine.profile", OWN), ("other.policy", &more)]);
+        assert!(!is_secure(&mut d));
+        files(&mut d, &[]);
+        assert!(is_secure(&mut d), "the ready-made one is there again");
+    }
+}
+
+#[test]
+fn what_is_told_over_rest_and_taken_back_leaves_the_ready_made_profile() {
+    let told = r#"{"policy_type": "profile", "match": {"profile": {"value": "confidential"}}, "properties": {}}"#;
+    for is_saved in [false, true] {
+        let mut d = with_ready();
+        assert_eq!(rest(&mut d, "PUT", "/pib/confidential", Some(TOKEN), told).status, 200);
+        assert!(!is_secure(&mut d));
+        let effects = d.take_effects();
+        let [Effect::Save { file, text, new: true }] = &effects[..] else { panic!("{effects:?}") };
+        if is_saved {
+            files(&mut d, &[(file, text)]);
+            assert!(!is_secure(&mut d));
+            // And a second time, into the same file.
+            assert_eq!(rest(&mut d, "PUT", "/pib/confidential", Some(TOKEN), told).status, 200);
+            assert!(matches!(&d.take_effects()[..], [Effect::Save { file: again, new: false, .. }] if again == file));
+        }
+        assert_eq!(rest(&mut d, "DELETE", "/pib/confidential", Some(TOKEN), "").status, 200);
+        assert!(is_secure(&mut d), "saved: {is_saved}");
+        assert_eq!(d.take_effects(), [Effect::Remove { file: file.clone() }]);
+        files(&mut d, &[]);
+        assert!(is_secure(&mut d), "saved: {is_saved}");
+    }
+}
+
+#[test]
+fn a_node_of_a_file_is_changed_in_the_file_and_what_it_covers_comes_back() {
+    let mut d = daemon();
+    tell(&mut d, Door::Cib, OWNER, &interface("x"));
+    let file = r#"{"uid": "x", "root": true, "expire": -1, "properties": {"interface": {"value": "filed"}}}"#;
+    d.load(&[], &[SourceFile { name: "x.cib", text: file }], NOW);
+    assert_eq!(interfaces(&mut d, OWNER), ["-", "filed"]);
+    let put = rest(&mut d, "PUT", "/cib/x", Some(TOKEN), &interface("other"));
+    assert!(put.status == 409 && put.body.contains("change the file"), "{put:?}");
+    assert_eq!(rest(&mut d, "DELETE", "/cib/x", Some(TOKEN), "").status, 409);
+    let (answer, refusals) = say(&mut d, Door::Cib, 0, &interface("x"));
+    assert!(answer.contains("change the file") && refusals.len() == 1, "{answer}");
+    assert_eq!(interfaces(&mut d, OWNER), ["-", "filed"]);
+    d.load(&[], &[], NOW);
+    assert_eq!(interfaces(&mut d, OWNER), ["x", "-"], "what was told before the file came");
+}
+
+#[test]
+fn a_node_that_is_put_with_an_end_in_the_past_takes_the_old_one_away() {
+    for user in [OWNER, ANN] {
+        let mut d = daemon();
+        tell(&mut d, Door::Cib, user, &interface("x"));
+        assert_eq!(interfaces(&mut d, user), ["x", "-"]);
+        tell(&mut d, Door::Cib, user, r#"{"uid": "x", "root": true, "expire": 7}"#);
+        assert_eq!(interfaces(&mut d, user), ["-"], "user {user}");
+    }
+}
+
+#[test]
+fn nodes_of_files_beyond_what_there_is_room_for_are_a_fault() {
+    use crate::manager::MAX_NODES;
+    let mut d = daemon();
+    let texts: Vec<(String, String)> = (0..MAX_NODES + 3)
+        .map(|i| (format!("{i}.cib"), format!(r#"{{"uid": "n{i}", "root": true, "expire": -1}}"#)))
+        .collect();
+    let files: Vec<SourceFile<'_>> = texts.iter().map(|(name, text)| SourceFile { name, text }).collect();
+    for _ in 0..2 {
+        let report = d.load(&[], &files, NOW);
+        assert_eq!(report.nodes, MAX_NODES);
+        let [fault] = &report.faults[..] else { panic!("{:?}", report.faults) };
+        assert!(!fault.harmless && fault.why.contains("at most 4096 nodes: 3 of them"), "{fault}");
+    }
+}

@@ -1,0 +1,125 @@
+//! Names that mean nothing where they stand: most of them are slips of the one who wrote them, and a slip is a rule that says
+//! something else than it seems to.
+
+use super::file::Fault;
+use serde_json::{Map, Value};
+
+/// The attributes of a property.
+const ATTRIBUTES: [&str; 5] = ["value", "precedence", "score", "evaluated", "banned"];
+/// How many slips of one file are told.
+const MAX_SLIPS: usize = 64;
+
+/// How many letters must be put in, taken out or changed to make one word of another; a few is all that matters.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut corner = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let cost = (corner + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            corner = std::mem::replace(&mut row[j + 1], cost);
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+/// The word of a list that somebody may have meant, in words.
+fn meant(name: &str, words: &[&str]) -> String {
+    // A long name costs time and is near to none.
+    let near = |word: &&&str| name.len() <= 32 && distance(&name.to_lowercase(), word) <= 2;
+    words.iter().find(near).map_or(String::new(), |word| format!(": is {word} meant?"))
+}
+
+/// What is odd in a file, by the pointer to it.
+pub(super) struct Slips<'a> {
+    file: &'a str,
+    text: &'a str,
+    found: Vec<Fault>,
+}
+
+impl<'a> Slips<'a> {
+    pub(super) const fn new(file: &'a str, text: &'a str) -> Self {
+        Self { file, text, found: Vec::new() }
+    }
+
+    pub(super) fn take(self) -> Vec<Fault> {
+        self.found
+    }
+
+    fn found(&mut self, pointer: &str, why: String) {
+        // Where there is no text, nobody reads it.
+        if self.found.len() < MAX_SLIPS && !self.text.is_empty() {
+            self.found.push(Fault::harmless(self.file, self.text, pointer, why));
+        }
+    }
+
+    /// Members that are none of these.
+    pub(super) fn members(&mut self, others: &Map<String, Value>, known: &[&str]) {
+        for name in others.keys().filter(|name| !known.contains(&name.as_str())) {
+            let why = format!("{} means nothing here{}", quoted(name), meant(name, known));
+            self.found(&format!("/{}", escaped(name)), why);
+        }
+    }
+
+    /// An object of properties, or a list of groups or alternatives of such objects.
+    pub(super) fn properties(&mut self, pointer: &str, json: &Value) {
+        match json {
+            Value::Array(list) => {
+                for (i, inner) in list.iter().enumerate() {
+                    self.properties(&format!("{pointer}/{i}"), inner);
+                }
+            }
+            Value::Object(properties) => {
+                for (key, property) in properties {
+                    self.property(&format!("{pointer}/{}", escaped(key)), property);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn property(&mut self, pointer: &str, json: &Value) {
+        match json {
+            Value::Array(list) => {
+                for (i, inner) in list.iter().enumerate() {
+                    self.property(&format!("{pointer}/{i}"), inner);
+                }
+            }
+            Value::Object(attributes) => {
+                for name in attributes.keys() {
+                    let place = format!("{pointer}/{}", escaped(name));
+                    if name == "banned" {
+                        let why =
+                            "banned is kept, and nothing follows from it: a policy with \"properties\": [[]] denies";
+                        self.found(&place, why.into());
+                    } else if !ATTRIBUTES.contains(&name.as_str()) {
+                        let why = format!("{} is no attribute of a property{}", quoted(name), meant(name, &ATTRIBUTES));
+                        self.found(&place, why);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}
+
+/// A name that anybody may have written, as it can be shown.
+fn quoted(name: &str) -> String {
+    format!("{name:.40?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_are_counted() {
+        for (a, b, n) in [("mach", "match", 1), ("valeu", "value", 2), ("", "abc", 3), ("same", "same", 0)] {
+            assert_eq!(distance(a, b), n, "{a} {b}");
+        }
+    }
+}
