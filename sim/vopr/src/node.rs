@@ -154,12 +154,15 @@ impl Node {
         Self { place, control, mood }
     }
 
-    /// The system is good to it from now on.
-    pub(crate) fn calm(&mut self) {
-        if self.mood != SystemMood::Good {
-            self.mood = SystemMood::Good;
-            self.control.set_rates(FaultRates::NONE);
+    /// The system is good to it, from the next time on that it is asked for events. True if it was not before: then there must
+    /// be such a time, or the first thing that an idle process does may still be refused.
+    pub(crate) fn calm(&mut self) -> bool {
+        if self.mood == SystemMood::Good {
+            return false;
         }
+        self.mood = SystemMood::Good;
+        self.control.set_rates(FaultRates::NONE);
+        true
     }
 
     /// How many programs are under way.

@@ -11,7 +11,7 @@ use crate::proof::{judge, proofs};
 use crate::world::Network;
 use core::ops::Range;
 use core::time::Duration;
-use neater_base::net::NetEvent;
+use neater_base::net::{NetEvent, Ready, Token};
 use neater_base::{Instant, WallTime};
 use neater_netsim::DEFAULT_WALL;
 use neater_testkit::Executor;
@@ -322,8 +322,10 @@ impl Run {
         for host in 0..self.nodes.len() {
             self.thaw(host);
             self.power_on(host);
-            if let Some(node) = &mut self.nodes[host] {
-                node.calm();
+            if self.nodes[host].as_mut().is_some_and(Node::calm) {
+                // An event that means nothing, as a system may tell one any time.
+                let nothing = NetEvent::Ready { token: Token(u64::MAX), ready: Ready::default() };
+                self.network.world.inject(self.network.hosts[host], nothing);
             }
         }
     }
@@ -362,6 +364,8 @@ impl Run {
 
     /// What can be reached is reached, one after the other, so that small limits are no reason.
     fn prove(&mut self) -> Result<(), String> {
+        // Everybody has noticed that it is calm.
+        self.go(self.now() + Duration::from_millis(1))?;
         for number in self.proofs.clone() {
             let plan = self.plan.clone();
             let app = &plan.apps[number];

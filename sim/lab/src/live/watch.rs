@@ -10,10 +10,11 @@ use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How often the links are asked.
+/// How often the links are asked, at first.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The most samples that are kept: a day.
-const SAMPLES_MAX: usize = 864_000;
+/// The most counters of a link at a time that are kept: some 50 MB. With two links it is more than two hours until they are
+/// asked half as often, and the whole run is kept at that.
+const ROWS_MAX: usize = 1 << 18;
 
 /// The counters of all links at a time, in seconds from the start of the schedules.
 #[derive(Clone, Debug)]
@@ -28,15 +29,17 @@ pub(super) fn while_running<T>(lab: &Lab, work: impl FnOnce() -> Result<T>) -> R
     std::thread::scope(|scope| {
         let watcher = scope.spawn(move || {
             let mut course = Vec::new();
+            let mut interval = INTERVAL;
             let mut next = Instant::now();
             loop {
                 // A link that cannot be asked is told about when the run is over: its record fails for the same reason.
-                if let Ok(links) = lab.links()
-                    && course.len() < SAMPLES_MAX
-                {
+                if let Ok(links) = lab.links() {
                     course.push(Seen { at: lab.elapsed().as_secs_f64(), links });
+                    while thin(&mut course, ROWS_MAX) {
+                        interval *= 2;
+                    }
                 }
-                next += INTERVAL;
+                next += interval;
                 match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Err(RecvTimeoutError::Timeout) => {}
                     _ => return course,
@@ -48,6 +51,19 @@ pub(super) fn while_running<T>(lab: &Lab, work: impl FnOnce() -> Result<T>) -> R
         let course = watcher.join().unwrap_or_default();
         Ok((done?, course))
     })
+}
+
+/// Forgets every second sample if there are more rows than so many. True if it did.
+fn thin(course: &mut Vec<Seen>, rows: usize) -> bool {
+    let many = course.len() > 2 && course.iter().map(|s| s.links.len()).sum::<usize>() > rows;
+    if many {
+        let mut n = 0usize;
+        course.retain(|_| {
+            n += 1;
+            n % 2 == 1
+        });
+    }
+    many
 }
 
 /// Writes `links.csv` and `timeline.svg` and `.png`.
@@ -75,8 +91,11 @@ pub(super) fn keep(dir: &Path, scenario: &Scenario, course: &[Seen]) -> Result<(
     }
     subjects.retain(|_, values| values.iter().any(|v| v.1 > 0.0));
     let links = Course { title: "What links delivered".into(), axis: ("rate".into(), "Mbit/s".into()), subjects };
-    let about =
-        format!("Scenario {} in the lab; IP packets, sampled every {} ms.", scenario.name, INTERVAL.as_millis());
+    let about = format!(
+        "Scenario {} in the lab; IP packets, sampled every {} ms or, in a long run, less often.",
+        scenario.name,
+        INTERVAL.as_millis()
+    );
     let drawing = timeline::drawing(
         &format!("{}: the course of the run", scenario.name),
         &about,
@@ -85,4 +104,38 @@ pub(super) fn keep(dir: &Path, scenario: &Scenario, course: &[Seen]) -> Result<(
     );
     let written = std::fs::write(dir.join("links.csv"), csv).and_then(|()| timeline::write(dir, "timeline", &drawing));
     written.or_else(|e| failed(&dir.display().to_string(), e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_is_kept_from_its_start_to_its_end_in_bounded_room() {
+        let link = LinkReport {
+            link: "middle".into(),
+            from: "left".into(),
+            to: "right".into(),
+            offered: 1,
+            delivered: 1,
+            delivered_bytes: 1500,
+            lost: 0,
+            queue_full: 0,
+            other: 0,
+        };
+        let (mut course, mut interval, mut at) = (Vec::new(), 1u32, 0u32);
+        while at < 10_000 {
+            course.push(Seen { at: f64::from(at), links: vec![link.clone(); 2] });
+            while thin(&mut course, 64) {
+                interval *= 2;
+            }
+            assert!(course.len() * 2 <= 64);
+            at += interval;
+        }
+        assert_eq!(course[0].at, 0.0);
+        assert!(course.len() >= 16 && course.last().is_some_and(|s| s.at > 9_000.0), "{}", course.len());
+        // However many links there are, there is something to draw.
+        let mut wide = vec![Seen { at: 0.0, links: vec![link; 100] }; 2];
+        assert!(!thin(&mut wide, 64) && wide.len() == 2);
+    }
 }

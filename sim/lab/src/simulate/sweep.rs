@@ -7,6 +7,7 @@
 use crate::source::Source;
 use neater_netsim::{FlowStats, Network, World};
 use neater_scenario::{Scenario, ScenarioError};
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -189,20 +190,18 @@ impl Sweep {
         }
         let scenarios = points.iter().map(|p| self.scenario(p)).collect::<Result<Vec<_>, _>>()?;
         let identity = self.identity(version);
+        // Each point by what it says: a table may have as many rows as there may be runs.
+        let numbers: HashMap<&[String], usize> = points.iter().enumerate().map(|(n, p)| (p.as_slice(), n)).collect();
+        let number = |point: &[String]| numbers.get(point).copied();
         let (mut file, mut rows) = match table {
-            Some(path) => self.open(path, &identity, |r| {
-                let at = points.iter().position(|p| *p == r.point);
-                at.map_or(0, |p| scenarios[p].traffic.len())
-            })?,
+            Some(path) => self.open(path, &identity, |r| number(&r.point).map_or(0, |p| scenarios[p].traffic.len()))?,
             None => (None, Vec::new()),
         };
-        let seeds = (0..u64::from(self.seeds)).map(|i| self.seed + i);
-        let all: Vec<(usize, u64)> = seeds.flat_map(|seed| (0..points.len()).map(move |p| (p, seed))).collect();
-        rows.retain(|r| all.iter().any(|(p, seed)| points[*p] == r.point && *seed == r.seed));
-        let todo: Vec<_> = all
-            .into_iter()
-            .filter(|(p, seed)| !rows.iter().any(|r| r.seed == *seed && r.point == points[*p]))
-            .collect();
+        let seeds = self.seed..self.seed.saturating_add(u64::from(self.seeds));
+        rows.retain(|r| seeds.contains(&r.seed) && number(&r.point).is_some());
+        let there: HashSet<_> = rows.iter().map(|r| (number(&r.point), r.seed)).collect();
+        let all = seeds.flat_map(|seed| (0..points.len()).map(move |p| (p, seed)));
+        let todo: Vec<_> = all.filter(|(p, seed)| !there.contains(&(number(&points[*p]), *seed))).collect();
         let mut done = total - todo.len();
         if !progress(done, total) {
             return Ok(rows);
@@ -237,8 +236,7 @@ impl Sweep {
             }
             Ok::<_, SweepError>(())
         })?;
-        let place = |r: &Row| (points.iter().position(|p| *p == r.point), r.seed);
-        rows.sort_by_key(place);
+        rows.sort_by_key(|r| (number(&r.point), r.seed));
         Ok(rows)
     }
 
@@ -261,8 +259,9 @@ impl Sweep {
             let body = &body[..body.rfind('\n').map_or(0, |i| i + 1)];
             let all: Vec<_> = body.lines().filter_map(|l| Row::parse(l, self.axes.len())).collect();
             // Those of a run whose writing was cut off by the end of the process are made again.
-            let whole =
-                |r: &&Row| all.iter().filter(|o| (o.seed, &o.point) == (r.seed, &r.point)).count() == expected(r);
+            let mut parts: HashMap<(u64, &[String]), usize> = HashMap::new();
+            all.iter().for_each(|r| *parts.entry((r.seed, r.point.as_slice())).or_default() += 1);
+            let whole = |r: &&Row| parts.get(&(r.seed, r.point.as_slice())) == Some(&expected(r));
             rows = all.iter().filter(whole).cloned().collect();
         } else if !old.is_empty() {
             std::fs::rename(path, path.with_extension("csv.old"))?;
@@ -433,6 +432,37 @@ mod tests {
         sweep.run(Some(&path), "2", refuse).unwrap();
         assert_eq!(first, Some(0));
         assert!(dir.join("runs.csv.old").exists());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_long_table_is_gone_on_with_at_once() {
+        // 20,000 runs that are there; compared each with each they would take minutes.
+        let values = |n: usize| (0..n).map(|i| format!("{} kbit/s", 100 + i)).collect();
+        let sweep = Sweep { axes: vec![Axis { key: "rate".into(), values: values(100) }], seeds: 200, ..small() };
+        let dir = std::env::temp_dir().join(format!("neater-sweep-long-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("runs.csv");
+        sweep.run(Some(&path), "1", |_, _| false).unwrap();
+        let traffic: Vec<String> =
+            sweep.scenario(&sweep.points()[0]).unwrap().traffic.iter().map(|t| t.name.clone()).collect();
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        for seed in (3..203).rev() {
+            for point in sweep.points() {
+                for name in &traffic {
+                    text += &format!("{},{seed},{name},1,1,0,0,0,0,{:016x}\n", point[0], 7);
+                }
+            }
+        }
+        std::fs::write(&path, text).unwrap();
+        let began = std::time::Instant::now();
+        let rows = sweep.run(Some(&path), "1", |_, _| true).unwrap();
+        assert_eq!(rows.len(), 20_000 * traffic.len());
+        assert!(
+            rows.is_sorted_by_key(|r| (r.point[0][..3].parse::<u32>().unwrap(), r.seed)),
+            "in the order of points and seeds"
+        );
+        assert!(began.elapsed() < std::time::Duration::from_secs(30), "{:?}", began.elapsed());
         std::fs::remove_dir_all(&dir).unwrap();
     }
 
