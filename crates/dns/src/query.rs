@@ -183,11 +183,6 @@ impl Query {
         self.due
     }
 
-    /// The configuration that the question was asked under.
-    pub(crate) fn config(&self) -> &Arc<Config> {
-        &self.config
-    }
-
     /// Asks the first server.
     pub(crate) fn start(&mut self, now: Instant, io: &mut Io<'_>) -> Option<Verdict> {
         if self.order.is_empty() {

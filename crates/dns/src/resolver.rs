@@ -39,6 +39,8 @@ struct Shared {
     waiters: Vec<(LookupId, Want)>,
     /// The deadline that the last timer was set for.
     armed: Option<Instant>,
+    /// Of which network, and of which servers.
+    generation: u64,
 }
 
 /// A question that waits for its turn.
@@ -58,6 +60,8 @@ type Known = Result<(Fact, Instant), ResolveError>;
 pub struct Resolver {
     config: Arc<Config>,
     hosts: Hosts,
+    /// How often servers or networks have changed: questions from before judge nobody who is there now.
+    generation: u64,
     rng: Rng,
     pub(crate) cache: Cache,
     health: Health,
@@ -84,6 +88,7 @@ impl Resolver {
         Self {
             config: Arc::new(config.clamped()),
             hosts,
+            generation: 0,
             cache: Cache::new(rng.u64()),
             rng,
             health: Health::default(),
@@ -120,6 +125,7 @@ impl Resolver {
     }
 
     fn forget_answers(&mut self, now: Instant) {
+        self.generation += 1;
         self.cache.clear();
         self.index.clear();
         self.health = Health::default();
@@ -266,11 +272,19 @@ impl Resolver {
     /// questions go on, so that later lookups know the answers, until others need their places.
     pub fn abandon(&mut self, id: LookupId) {
         let Some(lookup) = self.lookups.remove(&id) else { return };
-        self.postponed.retain(|p| p.id != id);
+        self.forget_postponed();
         for (_, key) in &lookup.asking {
             if let Some(shared) = self.queries.get_mut(*key) {
                 shared.waiters.retain(|(waiter, _)| *waiter != id);
             }
+        }
+    }
+
+    /// Drops questions of lookups that are gone, when they are most of those that wait; until then their turn passes without effect.
+    fn forget_postponed(&mut self) {
+        if self.postponed.len() > 4 * (self.lookups.len() + 64) {
+            let lookups = &self.lookups;
+            self.postponed.retain(|p| lookups.contains_key(&p.id));
         }
     }
 
@@ -285,7 +299,7 @@ impl Resolver {
     /// dropped.
     pub fn cancel(&mut self, id: LookupId) {
         if let Some(lookup) = self.lookups.remove(&id) {
-            self.postponed.retain(|p| p.id != id);
+            self.forget_postponed();
             self.withdraw(id, &lookup.asking);
         }
         self.out.retain(|o| match o {
@@ -370,7 +384,7 @@ impl Resolver {
         let Some(shared) = self.queries.get_mut(key) else { return };
         // A question under an old configuration must not judge the present one's servers.
         let mut old = Health::default();
-        let current = shared.query.config().servers == self.config.servers;
+        let current = shared.generation == self.generation;
         let mut io = Io {
             me: key,
             rng: &mut self.rng,
@@ -498,7 +512,8 @@ impl Resolver {
         let order = self.health.order(now, &self.config);
         let config = Arc::clone(&self.config);
         let query = Query::new(now, Asked { name, record }, key.2, config, order);
-        let me = self.queries.insert(Shared { query, key: key.clone(), waiters: Vec::new(), armed: None });
+        let generation = self.generation;
+        let me = self.queries.insert(Shared { query, key: key.clone(), waiters: Vec::new(), armed: None, generation });
         self.index.insert(key, me);
         self.drive(now, me, |query, io| query.start(now, io));
         Ok(me)

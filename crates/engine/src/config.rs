@@ -14,7 +14,7 @@ pub struct Limits {
     /// one message of at most [`Limits::send_buffer`] if its queue is empty: a flow goes on whatever the others do. Longer
     /// messages wait, but for those of connections that are being established and the rest of one that was begun in
     /// parts. What QUIC connections keep of what they have sent, until it is acknowledged, beyond 256 kB each, stays within what is
-    /// left. Default 64 MB.
+    /// left, or half of this. Default 64 MB.
     pub engine_bytes: usize,
     /// Bytes that any connection may queue, whatever the others do. Default 16 kB.
     pub send_floor: usize,

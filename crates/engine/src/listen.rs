@@ -270,12 +270,12 @@ impl<N: Net> Engine<N> {
         channel.connected = true;
         channel.writable = stack.over_udp();
         self.channels.insert(channel);
-        let local = self.net.local_addr(sock)?;
         if let Some(l) = self.listeners.get_mut(listener) {
             l.channels.push(key);
-            if stack.over_udp() {
-                l.shared.push((key, SocketOptions { local: Some(local), ..options }));
-            }
+        }
+        let local = self.net.local_addr(sock)?;
+        if let Some(l) = self.listeners.get_mut(listener).filter(|_| stack.over_udp()) {
+            l.shared.push((key, SocketOptions { local: Some(local), ..options }));
         }
         Ok(local)
     }

@@ -62,6 +62,8 @@ pub(crate) struct Outside {
     /// Nobody has taken these yet.
     untold: VecDeque<u64>,
     next: u64,
+    /// The deadline of the first question is set.
+    armed: bool,
 }
 
 impl Outside {
@@ -165,7 +167,7 @@ impl<N: Net> Engine<N> {
         outside
             .asked
             .insert(id, Asked { name: name.to_owned(), interface, waiters: vec![waiter], due, elsewhere: false });
-        self.timers.push(due, crate::engine::Timer::Outside);
+        self.arm_outside();
         self.again = true;
         true
     }
@@ -173,6 +175,9 @@ impl<N: Net> Engine<N> {
     /// Whoever was asked has not answered.
     pub(crate) fn outside_timeout(&mut self) {
         let now = self.now;
+        if let Some(outside) = &mut self.outside {
+            outside.armed = false;
+        }
         // They were asked in the order of their ids, and all wait as long.
         let overdue = |o: &Outside| o.asked.first_key_value().filter(|(_, a)| a.due <= now).map(|(id, _)| *id);
         while let Some(asked) = self.outside.as_deref_mut().and_then(|o| o.remove(overdue(o)?)) {
@@ -180,6 +185,28 @@ impl<N: Net> Engine<N> {
                 self.tell_race(conn, path, Err(ResolveError::Elsewhere));
                 self.drain_race(conn);
             }
+        }
+        self.arm_outside();
+    }
+
+    /// Sets the deadline of the question that was asked first: one is enough, for all wait as long.
+    fn arm_outside(&mut self) {
+        let Some(outside) = self.outside.as_deref_mut().filter(|o| !o.armed) else { return };
+        if let Some((_, first)) = outside.asked.first_key_value() {
+            outside.armed = true;
+            self.timers.push(first.due, crate::engine::Timer::Outside);
+        }
+    }
+
+    /// Whether a connection waits for an answer.
+    pub(crate) fn is_asking_outside(&self, conn: Key) -> bool {
+        self.outside.as_ref().is_some_and(|o| o.asked.values().any(|a| a.waiters.iter().any(|w| w.0 == conn)))
+    }
+
+    /// A connection no longer waits for what it has asked: its paths may soon be others.
+    pub(crate) fn forget_outside(&mut self, conn: Key) {
+        for asked in self.outside.iter_mut().flat_map(|o| o.asked.values_mut()) {
+            asked.waiters.retain(|w| w.0 != conn);
         }
     }
 

@@ -114,7 +114,8 @@ impl Builder {
     /// Names are looked up by the system's resolver (`getaddrinfo`) instead of at name servers: what nsswitch.conf names counts, such
     /// as multicast DNS (`.local`) or a directory service. It blocks, so that each lookup is made in a helper thread, of which there
     /// are at most 16 at a time and none while nobody asks. It does not tell how long an answer holds: ten seconds are taken for it.
-    /// It cannot ask through one interface, so that all have the same answer.
+    /// It cannot ask through one interface, so that all have the same answer; link-local addresses, which mean nothing without an
+    /// interface, are left out.
     #[must_use]
     pub fn names_by_system(mut self) -> Self {
         self.names = Some(crate::names::Answers::by(crate::names::system()));

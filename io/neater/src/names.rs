@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Threads that wait for the system's resolver at a time.
 const THREADS: usize = 16;
@@ -110,10 +110,13 @@ pub(crate) fn ask(shared: &Shared) {
     }
 }
 
-/// What waits for a thread, and how many there are.
+/// For how long anybody waits for an answer: see [`Lookup`].
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What waits for a thread, since when, and how many there are.
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Lookup>,
+    waiting: VecDeque<(Instant, Lookup)>,
     threads: usize,
 }
 
@@ -122,7 +125,7 @@ pub(crate) fn system() -> impl Fn(Lookup) + Send + Sync + 'static {
     let queue = Arc::new(Mutex::new(Queue::default()));
     move |lookup| {
         let mut q = queue.lock().unwrap_or_else(PoisonError::into_inner);
-        q.waiting.push_back(lookup);
+        q.waiting.push_back((Instant::now(), lookup));
         if q.threads >= THREADS {
             return;
         }
@@ -142,12 +145,19 @@ pub(crate) fn system() -> impl Fn(Lookup) + Send + Sync + 'static {
     }
 }
 
+/// An address that means nothing without its interface (RFC 4007), which an answer does not have.
+fn needs_interface(addr: &IpAddr) -> bool {
+    matches!(addr, IpAddr::V6(a) if a.is_unicast_link_local())
+}
+
 fn serve(queue: &Mutex<Queue>) {
     loop {
         let lookup = {
             let mut q = queue.lock().unwrap_or_else(PoisonError::into_inner);
             match q.waiting.pop_front() {
-                Some(lookup) => lookup,
+                // While the system's resolver did not answer, nobody waits for these any more. Others may still be in time.
+                Some((since, _late)) if since.elapsed() >= PATIENCE => continue,
+                Some((_, lookup)) => lookup,
                 None => {
                     q.threads -= 1;
                     return;
@@ -156,10 +166,11 @@ fn serve(queue: &Mutex<Queue>) {
         };
         match (lookup.name(), 0).to_socket_addrs() {
             Ok(found) => {
-                let mut addresses: Vec<IpAddr> = found.map(|a| a.ip()).collect();
+                let mut addresses: Vec<IpAddr> = found.map(|a| a.ip()).filter(|a| !needs_interface(a)).collect();
                 addresses.dedup();
                 lookup.answer(&addresses, SYSTEM_LIFETIME);
             }
+            Err(e) if e.to_string().contains("No address associated") => lookup.answer(&[], SYSTEM_LIFETIME),
             Err(e) => {
                 tracing::debug!(target: "neater::dns", name = lookup.name(), error = %e, "the system's resolver has no answer");
                 // The standard library tells by words alone: those of glibc, of musl, and of the BSDs and macOS.

@@ -1,10 +1,10 @@
 //! A host whose network changes while a connection is being established.
 
 use neater_base::net::{InterfaceAddr, InterfaceKind, NameConfig};
-use neater_engine::{Reason, SendOptions, Stack, Step};
+use neater_engine::{LocalEndpoint, NameFailure, Reason, SendOptions, Stack, Step};
 use neater_link::LinkConfig;
 use neater_netsim::IfaceId;
-use neater_testkit::town::{NAME_SERVER, SERVER_NAME, SERVER_V4};
+use neater_testkit::town::{NAME_SERVER, SERVER_NAME, SERVER_V4, server_v4};
 use neater_testkit::{Ask, FlowId, Manner, Plan, Temper, Town};
 use std::time::Duration;
 
@@ -163,5 +163,47 @@ fn the_time_allowed_is_counted_from_the_beginning() {
     let error = town.play.flow(flow).establishment_error().expect("nobody answers");
     assert_eq!(error.reason, Reason::Timeout, "{error}");
     assert_eq!(town.play.flow(flow).over.as_ref().unwrap().0 - town.play.flow(flow).opened_at, S);
+    town.play.end();
+}
+
+#[test]
+fn a_race_with_an_attempt_that_lives_goes_on_when_another_interface_goes() {
+    let ask = Ask::over(&[Stack::Tls]);
+    let mut town = town(Plan::new(7).delay(200 * MS), &ask);
+    let wlan = wifi(&town);
+    town.play.run_for(MS);
+    let request = town.request(&ask);
+    let locals = ["eth0", "wlan0"].map(|i| LocalEndpoint::new().with_interface(i));
+    let client = town.client;
+    let remotes = [server_v4()].into();
+    let conn = town.play.engine(client).initiate_from(&request, &remotes, &locals, None).expect("it begins");
+    let flow = town.play.adopt(client, conn, Manner::patient());
+    town.play.run_for(350 * MS);
+    assert_eq!(began(&mut town, flow, Stack::Tls), 2, "one by each interface: {:?}", town.play.flow(flow).end());
+    town.play.world().set_interface_up(wlan, false);
+    assert!(town.play.run_until(5 * S, |p| p.flow(flow).is_ready()));
+    assert_eq!(town.play.flow(flow).establishment(), Some(800 * MS), "two round trips from the beginning");
+    town.play.end();
+}
+
+#[test]
+fn the_program_is_asked_anew_for_names_and_what_it_says_of_another_network_reaches_nobody() {
+    let ask = Ask::over(&[Stack::Tls]);
+    let mut town = town(Plan::new(8), &ask);
+    let client = town.client;
+    town.play.engine(client).ask_program_for_names(true);
+    let flow = town.open_by_name(&ask, Manner::patient());
+    town.play.run_for(300 * MS);
+    let [old] = &town.play.engine(client).take_name_questions()[..] else { panic!("one question") };
+    let old = old.id;
+    move_over(&mut town, 10 * MS);
+    town.play.run_for(10 * MS);
+    let [new] = &town.play.engine(client).take_name_questions()[..] else { panic!("one question more") };
+    let new = new.id;
+    town.play.engine(client).answer_name(old, Err(NameFailure::NoSuchName), S);
+    town.play.run_for(S);
+    assert!(!town.play.flow(flow).is_over(), "what was asked there is not told here");
+    town.play.engine(client).answer_name(new, Ok(&[SERVER_V4.parse().unwrap()]), S);
+    assert!(town.play.run_until(S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
     town.play.end();
 }

@@ -2,7 +2,7 @@
 //!
 //! An attempt from an address that the host does not have any more cannot succeed, and nobody says so: the system sends the
 //! same packets for minutes. So the race begins anew from what the host has now. An attempt from an address that is still there
-//! goes on: another interface that comes up is no reason to begin again what takes a long time.
+//! goes on, and the race with it: another interface that comes up, or goes, is no reason to begin again what takes a long time.
 
 use super::What;
 use crate::Engine;
@@ -47,17 +47,28 @@ impl<N: Net> Engine<N> {
     fn is_in_vain(&self, conn: Key, moved: bool) -> bool {
         let Some(c) = self.conns.get(conn).filter(|c| c.state == ConnectionState::Establishing) else { return false };
         match &c.est {
-            None => moved && self.cached_attempt(conn).is_some_and(|what| self.is_from_nowhere(what)),
+            None => moved && self.cached_attempt(conn).is_some_and(|what| self.is_from_nowhere(what) == Some(true)),
             Some(est) if est.attempts.is_empty() => {
-                (!moved || Some(est.network) != self.network) && self.is_looking_up(&est.lookups)
+                (!moved || Some(est.network) != self.network)
+                    && (self.is_looking_up(&est.lookups) || self.is_asking_outside(conn))
             }
-            Some(est) => moved && est.attempts.iter().any(|a| self.is_from_nowhere(a.what)),
+            Some(est) => {
+                let (mut lost, mut alive) = (false, false);
+                for attempt in &est.attempts {
+                    match self.is_from_nowhere(attempt.what) {
+                        Some(true) => lost = true,
+                        Some(false) => alive = true,
+                        None => {}
+                    }
+                }
+                moved && lost && !alive
+            }
         }
     }
 
-    /// Whether an attempt comes from an address that this host does not have any more.
-    fn is_from_nowhere(&self, what: What) -> bool {
-        self.source_of(what).is_some_and(|from| {
+    /// Whether an attempt comes from an address that this host does not have any more; `None`: its address is not known.
+    fn is_from_nowhere(&self, what: What) -> Option<bool> {
+        self.source_of(what).map(|from| {
             let has = |i: &neater_base::net::Interface| i.up && i.addrs.iter().any(|a| a.addr == from);
             !from.is_loopback() && !self.net.interfaces().iter().any(has)
         })
@@ -93,6 +104,7 @@ impl<N: Net> Engine<N> {
             for id in &est.lookups {
                 self.forget_lookup(*id);
             }
+            self.forget_outside(conn);
         }
         let network = self.network();
         let Some(c) = self.conns.get_mut(conn) else { return };

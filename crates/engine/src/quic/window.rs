@@ -1,8 +1,8 @@
 //! How much a QUIC connection keeps of what it has sent, until its peer has it.
 //!
 //! The window follows the path: twice what the congestion controller allows in flight, from [`Tuning::SEND_WINDOW_MIN`] to
-//! [`Tuning::SEND_WINDOW_MAX`]. What all windows have grown together, with what waits in queues, stays within
-//! [`crate::Limits::engine_bytes`]: peers that take a lot and then acknowledge nothing cannot make a process keep 64 MB for
+//! [`Tuning::SEND_WINDOW_MAX`]. What all windows have grown together stays within what queues leave
+//! of [`crate::Limits::engine_bytes`], or half of it: peers that take a lot and then acknowledge nothing cannot make a process keep 64 MB for
 //! each of them. Connections that have nothing to keep give back what they do not need, when others need it.
 
 use crate::Engine;
@@ -38,7 +38,10 @@ impl<N: Net> Engine<N> {
 
     /// By how much windows may grow now.
     fn room_for_windows(&self) -> u64 {
-        (self.limits.engine_bytes as u64).saturating_sub(self.queued as u64 + self.windows.grown)
+        let all = self.limits.engine_bytes as u64;
+        // Queues that are always full keep no other connection slow.
+        let share = all.saturating_sub(self.queued as u64).max(all / 2);
+        share.saturating_sub(self.windows.grown)
     }
 
     /// Makes the windows small again of connections that have nothing to keep, but for that of one.

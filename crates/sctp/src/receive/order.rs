@@ -88,7 +88,8 @@ impl Order {
             return false;
         }
         if f.unordered {
-            return self.skipped.get(&f.stream.0).is_some_and(|last| last.wrapping_sub(f.number) < 1 << 31);
+            // Those that are meant were under way when the last one was given up; the numbers come round again.
+            return self.skipped.get(&f.stream.0).is_some_and(|last| last.wrapping_sub(f.number) < 1 << 16);
         }
         let next = self.next.get(f.stream).copied().unwrap_or(0);
         self.continued(next, f.number) - next >= self.half()
