@@ -80,7 +80,7 @@ enum Command {
         /// Make all runs again; earlier raw data is kept as runs.csv.old.
         #[arg(long)]
         fresh: bool,
-        /// Exit with 1 if a figure does not meet its bound, has no value, or is void.
+        /// Exit with 1 if a figure does not meet its bound, has no value, or is void, or if an experiment is skipped.
         #[arg(long)]
         strict: bool,
         /// Only the points of A8 and S3, the parts of B0 or the scenarios of F3 whose names contain this: send-10MB, 1kB-writes; delay,

@@ -35,6 +35,9 @@ pub(crate) fn schedule(s: &mut Scenario, f: &mut Fields) -> Result<()> {
     for mut own in f.tables("schedule")? {
         let times = times(s, &mut own)?;
         if let Some(names) = own.texts("interface")? {
+            if names.is_empty() {
+                return Err(own.error("interface needs one HOST.INTERFACE at least"));
+            }
             room(&own, s.events.len() + planned, times.len().saturating_mul(names.len()))?;
             interface_event(s, own, &names, &times)?;
             continue;

@@ -54,6 +54,7 @@ fn errors_name_line_column_key_and_what_is_allowed() {
         ("[[route]]\nnode='left'\nto='r1'\nvia='r1'", &["[links at the node]: bottleneck, l1"]),
         ("[[schedule]]\nat='1 s'\ninterface='l1.eth7'\nup=false", &["no interface"]),
         ("[[schedule]]\nat='1 s'\ninterface='left.eth0'\nup=false", &["line 10", "at a router", "down = true"]),
+        ("[[schedule]]\nat='1 s'\ninterface=[]\nup=false", &["line 8", "interface needs one"]),
         ("[[schedule]]\nat='1 s'\nrate='1 Mbit/s'", &["line 8", "needs link", "rebind"]),
         ("[[schedule]]\nat='1 s'\nrebind='left'", &["line 10", "].rebind", "no NAT box"]),
         ("[[schedule]]\nat='1 s'\nrebind='left'\nrestart='left'", &["either"]),

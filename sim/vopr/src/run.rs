@@ -8,6 +8,7 @@ use crate::ledger::{Fate, Ledger};
 use crate::node::Node;
 use crate::plan::{Fault, Plan, SystemMood};
 use crate::proof::{judge, proofs};
+use crate::server::LISTEN_AGAIN;
 use crate::world::Network;
 use core::ops::Range;
 use core::time::Duration;
@@ -364,8 +365,8 @@ impl Run {
 
     /// What can be reached is reached, one after the other, so that small limits are no reason.
     fn prove(&mut self) -> Result<(), String> {
-        // Everybody has noticed that it is calm.
-        self.go(self.now() + Duration::from_millis(1))?;
+        // Everybody has noticed that it is calm, and who could not listen just before has tried again.
+        self.go(self.now() + LISTEN_AGAIN + Duration::from_millis(1))?;
         for number in self.proofs.clone() {
             let plan = self.plan.clone();
             let app = &plan.apps[number];

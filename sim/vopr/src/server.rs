@@ -15,7 +15,7 @@ use neater::{Accepted, Connection, Group};
 /// How long a server waits for the next datagram of a peer.
 const QUIET: Duration = Duration::from_secs(10);
 /// How long it waits before it tries to listen again.
-const LISTEN_AGAIN: Duration = Duration::from_millis(500);
+pub(crate) const LISTEN_AGAIN: Duration = Duration::from_millis(500);
 
 /// Serves at one port until the world ends. What cannot be listened on now (no descriptor, no address) is tried again.
 pub(crate) async fn serve(place: Place, service: Service) {

@@ -8,8 +8,14 @@ use super::{
     x1, x2,
 };
 
-const TOOLS: &[Need] =
-    &[Need::Peers, Need::Tool("valgrind", "valgrind"), Need::Tool("strace", "strace"), Need::Tool("cc", "gcc")];
+const TASKSET: Need = Need::Tool("taskset", "util-linux");
+const TOOLS: &[Need] = &[
+    Need::Peers,
+    Need::Tool("valgrind", "valgrind"),
+    Need::Tool("strace", "strace"),
+    Need::Tool("cc", "gcc"),
+    TASKSET,
+];
 const LOOPBACK: (&str, &str) = ("network", "loopback, no router between");
 const FLOWS: (&str, &str) = ("flows at once", "1 and 256");
 const BARS: &str = "bars with 95 % intervals and bounds";
@@ -69,7 +75,7 @@ pub const ALL: &[Experiment] = &[
         parameters: &[LOOPBACK, ("associations at once", "1 and 256"), ("pairs", "30; 2 with --quick")],
         published: &[("NEAT over usrsctp +949 % with 1, +739 % with 256, over libuv's TCP", "T, chapters 3 to 5")],
         metrics: &[metric("cpu_ratio_vs_usrsctp", "1", "at most 1")],
-        needs: &[Need::Peers],
+        needs: &[Need::Peers, TASKSET],
         minutes: (0.6, 5.0),
         run: s2::clients,
     },
@@ -425,7 +431,7 @@ pub const ALL: &[Experiment] = &[
             metric("bytes_per_association", "bytes", "under 4,096"),
             metric("bytes_per_stream", "bytes", "under 64"),
         ],
-        needs: &[Need::Peers, Need::Tool("taskset", "util-linux")],
+        needs: &[Need::Peers, TASKSET],
         minutes: (0.1, 0.5),
         run: s2::run,
     },
@@ -497,7 +503,7 @@ pub const ALL: &[Experiment] = &[
         ],
         published: &[("1.31; 21.6 MB and 8.3 MB", "NEAT, Final Version of Use Cases, 2018")],
         metrics: &[metric("anonymous_bytes", "bytes", "at most 5,000,000"), metric("cpu_ratio", "1", "at most 1.05")],
-        needs: &[Need::Peers, Need::Neater],
+        needs: &[Need::Peers, Need::Neater, TASKSET],
         minutes: (1.0, 8.0),
         run: f2::run,
     },

@@ -318,6 +318,11 @@ fn memory_slopes(out: &mut Outcome, side: &str, all: &BTreeMap<u64, Runs>, missi
     for (program, why) in missing {
         let f = Figure::new("AR", "resident_bytes", format!("{side}-{}", program.name()), "bytes");
         out.figures.push(f.missing(why.clone()));
+        let there = |runs: &Runs| runs.contains_key(&Series::Of(*program));
+        if program.is_ours() && few != many && !(there(small) && there(large)) {
+            let f = Figure::new("AR", "resident_bytes_per_flow", format!("{side}-{}", program.name()), "bytes");
+            out.figures.push(f.missing(why.clone()).judge(Bound::AtMost(2048.0)));
+        }
     }
 }
 
@@ -327,6 +332,12 @@ fn instructions(bench: &Bench<'_>, addr: SocketAddr, out: &mut Outcome) {
         (bench.lab.progress)(&format!("instructions of {}", program.name()));
         let count = |n| bench.instructions(program, addr, n);
         let both = count(1).and_then(|one| Ok((one, count(256)?)));
+        let bound = match program {
+            Program::NeaterFd => Some(1200.0),
+            Program::Neater => Some(2000.0),
+            _ => None,
+        };
+        let judge = |f: Figure| bound.map_or(f.clone(), |b| f.judge(Bound::AtMost(b)));
         let total = Figure::new("AR", "instructions", format!("client-256-{}", program.name()), "instructions");
         let each = Figure::new("AR", "instructions_per_flow", format!("client-{}", program.name()), "instructions");
         match both {
@@ -335,15 +346,11 @@ fn instructions(bench: &Bench<'_>, addr: SocketAddr, out: &mut Outcome) {
                     out.sample("instructions", program.name(), &format!("client-{n}"), 0, v as f64);
                 }
                 out.figures.push(total.value(many as f64, 1));
-                let slope = each.value((many as f64 - one as f64) / 255.0, 1);
-                let bound = match program {
-                    Program::NeaterFd => Some(1200.0),
-                    Program::Neater => Some(2000.0),
-                    _ => None,
-                };
-                out.figures.push(bound.map_or(slope.clone(), |b| slope.judge(Bound::AtMost(b))));
+                out.figures.push(judge(each.value((many as f64 - one as f64) / 255.0, 1)));
             }
-            Err(e) => out.figures.extend([total, each].map(|f| f.missing(e.to_string()))),
+            Err(e) => {
+                out.figures.extend([total.missing(e.to_string()), judge(each.missing(e.to_string()))]);
+            }
         }
     }
 }
@@ -441,5 +448,19 @@ mod tests {
         assert_eq!(got[&Series::Control].len(), 4);
         assert_eq!(got[&Series::Of(Program::Libuv)].len(), 4);
         assert!(!got.contains_key(&Series::Of(Program::Neater)) && missing[&Program::Neater] == "broke");
+    }
+
+    #[test]
+    fn memory_that_was_not_measured_is_judged_too() {
+        let run = || Run { median_ms: 100.0, p90_ms: 101.0, cpu_s: 0.001, resident: 1e6 };
+        let point = |programs: &[Program]| programs.iter().map(|p| (Series::Of(*p), vec![run()])).collect::<Runs>();
+        let all = BTreeMap::from([
+            (1, point(&[Program::Libuv, Program::Neater, Program::NeaterFd])),
+            (256, point(&[Program::Libuv, Program::Neater])),
+        ]);
+        let mut out = Outcome::default();
+        memory_slopes(&mut out, "client", &all, &[(Program::NeaterFd, "broke".to_owned())].into());
+        let judged: Vec<_> = out.figures.iter().filter(|f| f.bound.is_some()).map(|f| (&*f.variant, f.met)).collect();
+        assert_eq!(judged, [("client-neater", Some(true)), ("client-neater-fd", None)]);
     }
 }

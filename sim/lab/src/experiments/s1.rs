@@ -347,10 +347,11 @@ fn count(bench: &Bench<'_>, out: &mut Outcome, messages: &[(u64, &str)]) {
             ] {
                 (bench.lab.progress)(&format!("{figure}, {name}, {variant}"));
                 let f = Figure::new("S1", figure, format!("{variant}-{name}"), unit);
-                out.figures.push(match bench.counted(*message, side, tool) {
-                    Ok(v) => f.value(v, 1).judge(Bound::AtMost(bound)),
+                let f = match bench.counted(*message, side, tool) {
+                    Ok(v) => f.value(v, 1),
                     Err(e) => f.missing(e.to_string()),
-                });
+                };
+                out.figures.push(f.judge(Bound::AtMost(bound)));
             }
         }
     }
@@ -365,10 +366,11 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     for subject in [USRSCTP, QUINN, OURS] {
         (lab.progress)(&format!("packets of {}", subject.name()));
         let f = Figure::new("S1", "largest_packet_bytes", subject.program.name(), "bytes");
-        out.figures.push(match bench.largest_packet(subject) {
-            Ok(bytes) => f.value(bytes as f64, 1).judge(Bound::AtMost(MTU as f64)),
+        let f = match bench.largest_packet(subject) {
+            Ok(bytes) => f.value(bytes as f64, 1),
             Err(e) => f.missing(e.to_string()),
-        });
+        };
+        out.figures.push(f.judge(Bound::AtMost(MTU as f64)));
     }
     let messages: Vec<(u64, &str)> = MESSAGES.into_iter().filter(|(_, v)| lab.is_wanted(v)).collect();
     for (message, variant) in &messages {

@@ -6,7 +6,7 @@
 use super::{Lab, Outcome};
 use crate::live::{self, Cmd, Options, Plan};
 use crate::measure::stats::{Estimate, bootstrap};
-use crate::measure::{MeasureError, Result, failed};
+use crate::measure::{MeasureError, Result, soundest};
 use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
 use crate::programs::Program;
 use crate::report::{Bound, Figure};
@@ -104,8 +104,9 @@ fn cmd(command: &Command) -> Cmd {
     Cmd::new(command.get_program()).args(command.get_args())
 }
 
-/// The goodput of one transfer, in Mbit/s, by the receiver's clock from the first it hears of its peer to the last byte.
-fn transfer(lab: &Lab, path: &Path, stack: Stack, bytes: u64, seed: u64) -> Result<f64> {
+/// The goodput of one transfer, in Mbit/s, by the receiver's clock from the first it hears of its peer to the last byte. `Err`
+/// within: what disturbed it.
+fn transfer(lab: &Lab, path: &Path, stack: Stack, bytes: u64, seed: u64) -> Result<core::result::Result<f64, String>> {
     let mut plan = Plan::dumbbell(1, path.link(), path.link(), seed);
     plan.sysctl_everywhere("net.ipv4.tcp_congestion_control", "cubic");
     for (key, value) in BUFFERS {
@@ -129,12 +130,12 @@ fn transfer(lab: &Lab, path: &Path, stack: Stack, bytes: u64, seed: u64) -> Resu
     net.run("client1", side("send")?)?.success()?;
     let output = receiver.wait()?.success()?;
     if let Some(why) = net.disturbance(f64::INFINITY)? {
-        return failed(why);
+        return Ok(Err(why));
     }
     let text = output.text();
     let line = text.lines().last().and_then(|l| serde_json::from_str::<serde_json::Value>(l).ok()).unwrap_or_default();
     match (line["bytes"].as_u64(), line["ns"].as_f64()) {
-        (Some(got), Some(ns)) if got == bytes && ns > 0.0 => Ok(got as f64 * 8e3 / ns),
+        (Some(got), Some(ns)) if got == bytes && ns > 0.0 => Ok(Ok(got as f64 * 8e3 / ns)),
         _ => Err(MeasureError::Failed(format!("{bytes} bytes were sent: {line}"))),
     }
 }
@@ -167,7 +168,7 @@ fn pairs(lab: &Lab, out: &mut Outcome, path: &Path, stack: Stack, count: usize, 
         let mut order = [Stack::Tcp, stack];
         rng.shuffle(&mut order);
         for who in order {
-            let goodput = transfer(lab, path, who, bytes, seed)?;
+            let goodput = soundest(|_| 0.0, 0.0, || transfer(lab, path, who, bytes, seed))?;
             out.sample("goodput_mbit", who.name(), &path.name(), run, goodput);
             if who == Stack::Tcp { got.tcp.push(goodput) } else { got.ours.push(goodput) }
         }

@@ -119,10 +119,11 @@ fn kernel(tcp: &TcpSettings) -> core::result::Result<(BTreeMap<String, String>, 
     if let Some(on) = tcp.rack {
         set("tcp_early_retrans", if on { "3" } else { "0" }.to_owned());
     }
-    // A scenario counts payload. The kernel counts what holds it, too, and takes half of a buffer for that.
-    for (key, bytes) in [("tcp_wmem", tcp.send_buffer), ("tcp_rmem", tcp.receive_buffer)] {
+    // A scenario counts payload. The kernel counts what holds it, too: it takes half of a receive buffer for that; in a send
+    // buffer it is little.
+    for (key, bytes, times) in [("tcp_wmem", tcp.send_buffer, 1), ("tcp_rmem", tcp.receive_buffer, 2)] {
         if let Some(bytes) = bytes {
-            let bytes = bytes.saturating_mul(2).min(i32::MAX as u64);
+            let bytes = bytes.saturating_mul(times).min(i32::MAX as u64);
             set(key, format!("{bytes} {bytes} {bytes}"));
         }
     }
@@ -180,6 +181,7 @@ mod tests {
             initial_window: Some(3),
             min_rto: Some(std::time::Duration::from_secs(1)),
             receive_buffer: Some(65_536),
+            send_buffer: Some(100_000),
             delayed_ack: Some(false),
             ..TcpSettings::default()
         };
@@ -187,8 +189,9 @@ mod tests {
         assert_eq!(sysctls["net.ipv4.tcp_congestion_control"], "reno");
         assert_eq!(sysctls["net.ipv4.tcp_sack"], "0");
         assert_eq!(sysctls["net.ipv4.tcp_rmem"], "131072 131072 131072", "half of it is window");
+        assert_eq!(sysctls["net.ipv4.tcp_wmem"], "100000 100000 100000", "nearly all of it is payload");
         assert_eq!(options, "initcwnd 3 rto_min 1000ms quickack 1");
-        assert_eq!(sysctls.len(), 3);
+        assert_eq!(sysctls.len(), 4);
         for (on, recovery, probes) in [(true, "1", "3"), (false, "0", "0")] {
             let (sysctls, _) = kernel(&TcpSettings { rack: Some(on), ..TcpSettings::default() }).expect("can be said");
             assert_eq!(sysctls["net.ipv4.tcp_recovery"], recovery);

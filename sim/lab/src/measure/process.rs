@@ -243,10 +243,12 @@ pub fn need(tool: &str, package: &str) -> Result<()> {
 /// it wakes up, so that a receiver finds all that its sender could hand over, and counts depend less on chance.
 ///
 /// # Errors
-/// [`MeasureError::MissingTool`]: `taskset` and `chrt` are not there.
+/// [`MeasureError::MissingTool`]: `taskset` is not there, or with `batch` `chrt`.
 pub fn on_one_processor(command: &Command, batch: bool) -> Result<Command> {
     need("taskset", "util-linux")?;
-    need("chrt", "util-linux")?;
+    if batch {
+        need("chrt", "util-linux")?;
+    }
     let cpu = last_processor().to_string();
     let more: &[&str] = if batch { &["chrt", "-b", "0"] } else { &[] };
     Ok(super::wrap(command, "taskset", &[&["-c", &cpu], more].concat()))
@@ -257,7 +259,7 @@ pub fn on_one_processor(command: &Command, batch: bool) -> Result<Command> {
 /// one is then worth less while the other works too: here by a third, more than what is to be told apart.
 ///
 /// # Errors
-/// [`MeasureError::MissingTool`]: `taskset` or `chrt` is not there.
+/// [`MeasureError::MissingTool`]: `taskset` is not there.
 pub fn together(command: &Command) -> Result<Command> {
     on_one_processor(command, false)
 }

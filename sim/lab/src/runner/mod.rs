@@ -44,7 +44,7 @@ pub struct Options {
     pub fresh: bool,
     /// Only points whose names contain this.
     pub only: Option<String>,
-    /// A bound that is not met is a failure, and so is one of which nothing is known.
+    /// A bound that is not met is a failure, and so is one of which nothing is known, also because its experiment is skipped.
     pub strict: bool,
 }
 
@@ -77,7 +77,7 @@ pub enum Ended {
     Measured,
     /// An experiment could not be measured.
     Failed,
-    /// Everything was measured, and a bound is not met although that was asked for.
+    /// A bound is not met, or an experiment was skipped, although all bounds were to be met.
     Missed,
 }
 
@@ -87,16 +87,11 @@ pub enum Ended {
 /// A tool is missing that a single experiment needs; files cannot be written.
 pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
     let chosen: Vec<&Experiment> = ALL.iter().filter(|e| ids.contains(&e.id)).collect();
-    let mut able = Vec::new();
-    for e in &chosen {
-        match e.needs.iter().find_map(|n| n.lacking()) {
-            None => able.push(*e),
-            Some(lack) if chosen.len() > 1 => eprintln!("SKIP: {}: {lack}", e.id),
-            Some(lack) => return Err(lack),
-        }
-    }
+    let able = able(&chosen, |e| e.needs.iter().find_map(|n| n.lacking()))?;
+    // Of what was not measured no bound is known to be met.
+    let mut unmet = able.len() < chosen.len();
     if able.is_empty() {
-        return Ok(Ended::Measured);
+        return Ok(ended(false, unmet, options.strict));
     }
     let progress = |what: &str| eprintln!("neater-lab: {what}");
     let peers = options.out.join("peers");
@@ -114,30 +109,60 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
     let only = options.only.clone();
     let lab =
         Lab { quick, seed, seeds, jobs, fresh, freshened, only, out, version, programs, scratch: peers, progress };
-    let mut ended = Ended::Measured;
-    let mut missed = false;
+    let mut failed = false;
     let mut left: f64 = able.iter().map(|e| e.minutes(quick) * 60.0).sum();
     for (i, e) in able.iter().enumerate() {
         let mine = e.minutes(quick) * 60.0;
         let (n, all) = (i + 1, able.len());
         (lab.progress)(&format!("{} ({n} of {all}): about {}, {} in all", e.id, span(mine), span(left)));
         match one(e, &lab, options) {
-            Ok(unmet) => {
-                missed |= unmet.any();
-                if unmet.any() {
-                    (lab.progress)(&format!("{}: {unmet}", e.id));
+            Ok(bounds) => {
+                unmet |= bounds.any();
+                if bounds.any() {
+                    (lab.progress)(&format!("{}: {bounds}", e.id));
                 }
             }
-            Err(lack) if lack.is_lack() && able.len() > 1 => eprintln!("SKIP: {}: {lack}", e.id),
+            Err(lack) if lack.is_lack() && able.len() > 1 => {
+                eprintln!("SKIP: {}: {lack}", e.id);
+                unmet = true;
+            }
             Err(lack) if lack.is_lack() => return Err(lack),
             Err(why) => {
                 eprintln!("neater-lab: {}: {why}", e.id);
-                ended = Ended::Failed;
+                failed = true;
             }
         }
         left -= mine;
     }
-    Ok(if ended == Ended::Measured && missed && options.strict { Ended::Missed } else { ended })
+    Ok(ended(failed, unmet, options.strict))
+}
+
+/// Those of the chosen ones that lack nothing. What one of several lacks is said.
+///
+/// # Errors
+/// What the only one lacks.
+fn able<'a>(
+    chosen: &[&'a Experiment],
+    lacking: impl Fn(&Experiment) -> Option<MeasureError>,
+) -> Result<Vec<&'a Experiment>, MeasureError> {
+    let mut able = Vec::new();
+    for e in chosen {
+        match lacking(e) {
+            None => able.push(*e),
+            Some(lack) if chosen.len() > 1 => eprintln!("SKIP: {}: {lack}", e.id),
+            Some(lack) => return Err(lack),
+        }
+    }
+    Ok(able)
+}
+
+/// How all went; `unmet`: a bound is not met, or not known to be.
+const fn ended(failed: bool, unmet: bool, strict: bool) -> Ended {
+    match (failed, unmet && strict) {
+        (true, _) => Ended::Failed,
+        (false, true) => Ended::Missed,
+        (false, false) => Ended::Measured,
+    }
 }
 
 /// Figures with a bound that they do not meet.
@@ -314,6 +339,19 @@ mod tests {
         assert_eq!(o.command("B1"), "neater-lab run B1 --quick --seed 7 --seeds 3");
         (o.quick, o.seed, o.seeds, o.jobs) = (false, 1, None, Some(4));
         assert_eq!(o.command("B1"), "neater-lab run B1 --jobs 4");
+    }
+
+    #[test]
+    fn what_is_skipped_is_not_met() {
+        let chosen: Vec<&Experiment> = ALL.iter().take(2).collect();
+        let lack = || MeasureError::MissingTool { tool: "t".into(), package: "p".into() };
+        let got = able(&chosen, |e| (e.id == chosen[0].id).then(lack)).expect("one of several is skipped");
+        assert_eq!(got.iter().map(|e| e.id).collect::<Vec<_>>(), [chosen[1].id]);
+        assert_eq!(able(&chosen[..1], |_| Some(lack())).err(), Some(lack()));
+        assert_eq!(ended(false, true, true), Ended::Missed);
+        assert_eq!(ended(false, true, false), Ended::Measured);
+        assert_eq!(ended(false, false, true), Ended::Measured);
+        assert_eq!(ended(true, true, true), Ended::Failed);
     }
 
     #[test]

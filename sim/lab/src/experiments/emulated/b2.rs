@@ -90,15 +90,15 @@ fn against_many(lab: &Lab, m: &Measured, out: &mut Outcome) {
         let f = Figure::new("B2", "goodput_over_best_n", format!("neater QUIC over the best N, {path}"), "1");
         let mid = |s: &Stack| Some(m.values(&path, *s, "goodput_mbit")).filter(|v| !v.is_empty()).map(|v| median(&v));
         let best = all.iter().filter_map(|s| Some((mid(s)?, *s))).max_by(|a, b| a.0.total_cmp(&b.0));
-        out.figures.push(match best {
+        let f = match best {
             Some((_, best)) => {
                 let f = ratio(lab, m, &path, Stack::Quic, best, f).with("best", best.name());
                 let void = f.void || all.iter().any(|s| m.is_void(&path, *s) || m.lacks_runs(&path, *s));
-                let f = f.void_if(void);
-                if path.reorder { f } else { f.judge(Bound::AtLeast(1.0)) }
+                f.void_if(void)
             }
             None => f.missing("no number of connections came to its end"),
-        });
+        };
+        out.figures.push(if path.reorder { f } else { f.judge(Bound::AtLeast(1.0)) });
     }
 }
 
@@ -110,13 +110,13 @@ fn jitter(m: &Measured, out: &mut Outcome) {
         for path in m.paths().into_iter().filter(|p| p.jitter > 0.0) {
             let f = Figure::new("B2", "jitter_goodput_ratio", format!("{}, {path}", stack.name()), "1");
             let with = m.values(&path, stack, "goodput_mbit");
-            if base.is_empty() || with.is_empty() {
-                out.figures.push(f.missing("not both came to their end"));
-                continue;
-            }
-            let f = f.value(median(&with) / median(&base), with.len());
             let says_nothing = |path: &Path| m.is_void(path, stack) || m.lacks_runs(path, stack);
-            let f = f.void_if(says_nothing(&path) || says_nothing(&still));
+            let f = if base.is_empty() || with.is_empty() {
+                f.missing("not both came to their end")
+            } else {
+                let f = f.value(median(&with) / median(&base), with.len());
+                f.void_if(says_nothing(&path) || says_nothing(&still))
+            };
             let judged = stack == Stack::Quic && !path.reorder;
             out.figures.push(if judged { f.judge(Bound::AtLeast(0.9)) } else { f });
         }
@@ -141,4 +141,34 @@ fn beside(m: &Measured, out: &mut Outcome) {
         row("5 ms of jitter, order kept", "–", pair(jittered(5.0, false))),
         row("5 ms of jitter, reordering", "–", pair(jittered(5.0, true))),
     ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::METRICS;
+    use super::*;
+    use crate::runner::grid::Made;
+    use crate::runner::journal::Journal;
+
+    #[test]
+    fn jitter_that_was_not_measured_is_judged_too() {
+        let dir = std::env::temp_dir().join(format!("neater-b2-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a folder");
+        let sweeps = [false, true].map(|reorder| {
+            let path = |jitter| Path { jitter, reorder, ..Path::new(10.0, 50.0) };
+            Sweep::new("jitter", "jitter", ("jitter", "ms", false), &[0.0, 5.0], path)
+        });
+        let grid = Grid { id: "B2", work: Work::Ten, stacks: vec![Stack::Quic], sweeps: sweeps.to_vec() };
+        let journal = Journal::open(&dir.join("runs.csv"), "1", METRICS, true).expect("a table");
+        let m = Measured { grid, journal, seeds: 1..=5, chances: 1..=20, made: Made::default() };
+        let mut out = Outcome::default();
+        jitter(&m, &mut out);
+        std::fs::remove_dir_all(&dir).expect("it was there");
+        assert!(out.figures.len() > 2 && out.figures.iter().all(|f| f.missing.is_some()));
+        let judged: Vec<_> = out.figures.iter().filter(|f| f.bound.is_some()).collect();
+        assert!(
+            judged.len() == 1 && judged[0].met.is_none() && judged[0].variant.starts_with("neater QUIC,"),
+            "{judged:?}"
+        );
+    }
 }

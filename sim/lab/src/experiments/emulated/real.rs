@@ -249,11 +249,17 @@ fn set_initial_window(lab: &live::Lab, host: &str, packets: u8) -> Result<()> {
     Ok(())
 }
 
-/// Runs one transfer.
+/// Runs one transfer. `Err` within: what disturbed it, which says nothing of who transferred.
 ///
 /// # Errors
-/// It does not come to its end, brings other bytes, or the emulator could not keep up.
-pub(super) fn transfer(tools: &Tools, path: &Path, stack: Stack, work: Work, seed: u64) -> Result<Transfer> {
+/// It does not come to its end, or brings other bytes.
+pub(super) fn transfer(
+    tools: &Tools,
+    path: &Path,
+    stack: Stack,
+    work: Work,
+    seed: u64,
+) -> Result<core::result::Result<Transfer, String>> {
     let folder = tools.folder()?;
     let mut plan = Plan::dumbbell(1, path.config(), path.config(), seed);
     plan.sysctl_everywhere("net.ipv4.tcp_congestion_control", "cubic");
@@ -271,14 +277,14 @@ pub(super) fn transfer(tools: &Tools, path: &Path, stack: Stack, work: Work, see
     let disturbance = lab.disturbance(f64::INFINITY)?;
     server.stop(libc::SIGTERM)?;
     if let Some(why) = disturbance {
-        return failed(why);
+        return Ok(Err(why));
     }
     tools.check(work, folder.path())?;
     let sent = link(&links, "server1", "server1")?;
     let back = link(&links, "client1", "client1")?;
     let middle: Vec<&LinkReport> = links.iter().filter(|l| l.link == "middle").collect();
     let seconds = output.wall.as_secs_f64();
-    Ok(Transfer {
+    Ok(Ok(Transfer {
         payload: work.payload(),
         seconds,
         own_seconds: own_seconds(stack, &output.text()).unwrap_or(seconds),
@@ -287,7 +293,7 @@ pub(super) fn transfer(tools: &Tools, path: &Path, stack: Stack, work: Work, see
         queue_drops: middle.iter().map(|l| l.queue_full).sum(),
         lost: middle.iter().map(|l| l.lost).sum(),
         late_p99_us: report.late_p99_us,
-    })
+    }))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Sweeps of transfers over conditions: made, kept, turned into figures and curves.
 
 use super::path::Path;
-use super::{METRICS, Stack, Work, real, simulated};
+use super::{METRICS, Stack, Transfer, Work, real, simulated};
 use crate::experiments::{Lab, Outcome};
 use crate::measure::stats::median;
-use crate::measure::{MeasureError, Result};
+use crate::measure::{MeasureError, Result, soundest};
 use crate::plot::{Axis, Curve, Drawing, Lines, Panel, Point};
 use crate::report::{Bound, Figure};
 use crate::runner::grid::{self, Made, Task};
@@ -22,8 +22,6 @@ const CHANCES: (usize, usize) = (20, 6);
 /// other late by milliseconds, two by less than 0.1 ms.
 pub(super) const JOBS: usize = 4;
 pub(super) const RATE_AT_ONCE: f64 = 20.0;
-/// A transfer is made again, so often, if the emulator was late.
-const AGAIN: usize = 2;
 
 /// How late the emulator may be at the 99th percentile, in microseconds, before a run says nothing: half a millisecond and
 /// one percent of the round trip.
@@ -183,17 +181,8 @@ fn one(tools: &real::Tools, work: Work, key: &Key) -> Result<Vec<f64>> {
         let over = if stack == Stack::SimulatedTcp { neater_engine::Stack::Tcp } else { neater_engine::Stack::Quic };
         return Ok(simulated::transfer(&path, over, work, key.seed)?.row());
     }
-    let mut transfer = real::transfer(tools, &path, stack, work, key.seed)?;
-    for _ in 0..AGAIN {
-        if transfer.late_p99_us <= late_max(&path) {
-            break;
-        }
-        let again = real::transfer(tools, &path, stack, work, key.seed)?;
-        if again.late_p99_us < transfer.late_p99_us {
-            transfer = again;
-        }
-    }
-    Ok(transfer.row())
+    let transfer = || real::transfer(tools, &path, stack, work, key.seed);
+    Ok(soundest(|t: &Transfer| t.late_p99_us, late_max(&path), transfer)?.row())
 }
 
 impl Measured {
