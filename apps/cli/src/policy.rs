@@ -190,13 +190,18 @@ fn explain_running(request: &str, diagram: bool, sock: Option<&Path>, output: &O
         return Err(refused(&told));
     }
     if output.json {
-        let mut json: serde_json::Value = serde_json::from_str(&told).map_err(|e| refused(&e.to_string()))?;
-        json["event"] = "decision".into();
-        output.event(&json);
+        output.event(&decision_event(&told).map_err(|why| refused(&why))?);
     } else {
         output.line(told.trim_end());
     }
     Ok(Exit::Ok)
+}
+
+/// What a manager tells of a decision, as an event.
+fn decision_event(told: &str) -> Result<serde_json::Value, String> {
+    let mut json: serde_json::Value = serde_json::from_str(told).map_err(|e| e.to_string())?;
+    json.as_object_mut().ok_or("it answered with no object")?.insert("event".into(), "decision".into());
+    Ok(json)
 }
 
 /// One of the sockets of the manager that runs. Where nobody says where, it is looked for as every program on neater does.
@@ -345,4 +350,17 @@ fn summary(all: usize, wrong: usize, what: &str, output: &Output) -> Result<Exit
         output.line(&format!("{all} {what}, {wrong} not as expected"));
     }
     Ok(if wrong == 0 { Exit::Ok } else { Exit::Failed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_answers_in_the_place_of_a_manager_is_no_decision() {
+        for told in ["[]", "7", "\"text\"", "null", "true", "{", ""] {
+            assert!(decision_event(told).is_err(), "{told}");
+        }
+        assert_eq!(decision_event(r#"{"lost": []}"#), Ok(json!({"lost": [], "event": "decision"})));
+    }
 }

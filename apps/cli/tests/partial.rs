@@ -427,10 +427,13 @@ fn a_file_without_a_part_is_complete_only_if_it_is_as_long_as_the_servers() {
         let close = "Connection: close\r\n\r\n";
         match (head.starts_with("HEAD "), path.as_str()) {
             (true, "/parts") => format!("HTTP/1.1 405 No\r\nContent-Length: 0\r\n{close}").into_bytes(),
+            (true, "/empty" | "/empty-unknown") => {
+                format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{close}").into_bytes()
+            }
             (true, "/unknown") => format!("HTTP/1.1 200 OK\r\n{close}").into_bytes(),
             (true, "/gone") => format!("HTTP/1.1 404 No\r\n{close}").into_bytes(),
             (true, _) => rest("", "", &contents, 0),
-            (false, "/parts") => {
+            (false, "/parts" | "/empty") => {
                 format!("HTTP/1.1 206 P\r\nContent-Range: bytes 0-0/1000\r\nContent-Length: 1\r\n{close}x").into_bytes()
             }
             (false, "/gone") => format!("HTTP/1.1 404 No\r\nContent-Length: 0\r\n{close}").into_bytes(),
@@ -439,7 +442,7 @@ fn a_file_without_a_part_is_complete_only_if_it_is_as_long_as_the_servers() {
     });
     f.put("whole", &whole);
     f.put("half", &whole[..500]);
-    for path in ["/file", "/parts"] {
+    for path in ["/file", "/parts", "/empty"] {
         let r = get(&f, &["-C", "--json"], "whole", &format!("{origin}{path}"));
         assert_eq!((r.code, &of(&r.events(), "done")[0]["outcome"]), (0, &"already-there".into()), "{path}: {}", r.out);
         // As curl leaves it when it is interrupted.
@@ -447,8 +450,10 @@ fn a_file_without_a_part_is_complete_only_if_it_is_as_long_as_the_servers() {
         assert_eq!((r.code, r.err.contains("500 bytes") && r.err.contains("1000")), (4, true), "{path}: {}", r.err);
         assert!(f.read("half") == whole[..500]);
     }
-    let r = get(&f, &["-C"], "half", &format!("{origin}/unknown"));
-    assert_eq!((r.code, r.err.contains("nothing tells whether it is complete")), (0, true), "{}", r.err);
+    for path in ["/unknown", "/empty-unknown"] {
+        let r = get(&f, &["-C"], "half", &format!("{origin}{path}"));
+        assert_eq!((r.code, r.err.contains("nothing tells whether it is complete")), (0, true), "{path}: {}", r.err);
+    }
     assert_eq!(get(&f, &["-C"], "whole", &format!("{origin}/gone")).code, 5);
     assert_eq!(get(&f, &["-C"], "whole", "http://127.0.0.1:1/file").code, 1, "nobody can be asked");
     let asked = heads.lock().expect("sound").len();

@@ -314,8 +314,20 @@ fn asking(options: &RequestOptions, first: u64, last: u64, validator: Option<&st
 struct Known {
     version: Version,
     total: u64,
-    /// It is another than the one of which pieces are there, and that was said by more than one way, or the only one.
+    /// It is the one of which pieces are there, or another; then more than one way has said so of the same one, or the only one has.
     is_certain: bool,
+}
+
+/// What answers say that speak of another version than the one of which pieces are there: the one that two of them speak of, if there
+/// is such a one, or else the last. It is certain if two do, or there is but one way.
+fn agreed(mut others: Vec<(Version, u64)>, ways: usize) -> Option<Known> {
+    let same = |a: &(Version, u64), b: &(Version, u64)| a.0.validator() == b.0.validator() && a.1 == b.1;
+    let twice = (1..others.len()).find(|i| others[..*i].iter().any(|earlier| same(earlier, &others[*i])));
+    let (version, total) = match twice {
+        Some(i) => others.swap_remove(i),
+        None => others.pop()?,
+    };
+    Some(Known { version, total, is_certain: twice.is_some() || ways == 1 })
 }
 
 /// The version of the file and its length; or why it cannot be taken apart. An answer that fits counts at once: one with a
@@ -360,9 +372,8 @@ async fn probe(
             Err(e) => failed = failed.or(Some(e)),
         }
     }
-    let is_certain = others.len() > 1 || ways.len() == 1;
-    if let Some((version, total)) = others.pop() {
-        return Ok(Ok(Known { version, total, is_certain }));
+    if let Some(known) = agreed(others, ways.len()) {
+        return Ok(Ok(known));
     }
     match (whole, refused, failed) {
         (Some(why), ..) => Ok(Err(why)),
@@ -420,7 +431,8 @@ pub(super) async fn run(
         Err(why) => return Ok(Multi::Whole(why)),
     };
     if !is_certain {
-        let what = format!("pieces of {url} are there, and now one way brings another version of it, and no other any");
+        let what =
+            format!("pieces of {url} are there, and now one way brings another version of it, which no other has");
         return Err(Failure::new(Exit::Failed, CHANGED, what).advise(BY_ONE_WAY));
     }
     let kept = Kept::open(path, &url.to_string(), &version, total, cut(total, ways.len() as u64), resume)?;
@@ -548,6 +560,21 @@ mod tests {
         assert_eq!((b.left, b.take()), (0, None));
         b.give_back(0);
         assert_eq!(b.pieces[0], State::There, "what is there stays");
+    }
+
+    #[test]
+    fn pieces_are_given_up_for_one_version_that_two_ways_name() {
+        let says =
+            |tag: &str, total| (Version { etag: Some(tag.into()), total: Some(total), ..Version::default() }, total);
+        let of = |others: Vec<_>, ways| agreed(others, ways).map(|k| (k.version.etag.unwrap(), k.total, k.is_certain));
+        let known = |tag: &str, total, is_certain| Some((tag.to_owned(), total, is_certain));
+        assert_eq!(of(vec![], 2), None);
+        assert_eq!(of(vec![says("\"a\"", 9)], 2), known("\"a\"", 9, false));
+        assert_eq!(of(vec![says("\"a\"", 9)], 1), known("\"a\"", 9, true));
+        assert_eq!(of(vec![says("\"a\"", 9), says("\"b\"", 9)], 2), known("\"b\"", 9, false), "two others");
+        assert_eq!(of(vec![says("\"a\"", 9), says("\"a\"", 8)], 2), known("\"a\"", 8, false), "of two lengths");
+        let three = vec![says("\"a\"", 9), says("\"b\"", 9), says("\"a\"", 9), says("\"c\"", 9)];
+        assert_eq!(of(three, 4), known("\"a\"", 9, true));
     }
 
     #[test]

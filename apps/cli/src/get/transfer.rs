@@ -167,7 +167,7 @@ pub(super) async fn already_there(
     if [".part", ".multi"].iter().any(|end| beside(path, end).exists()) {
         return Ok(None);
     }
-    let outcome = match length(client, options, &job.url).await? {
+    let outcome = match length(client, options, &job.url, meta.len()).await? {
         Some(there) if there == meta.len() => Outcome::AlreadyThere,
         None => Outcome::Unchecked,
         Some(there) => {
@@ -184,26 +184,28 @@ pub(super) async fn already_there(
     Ok(Some(Done { target, transports: Vec::new(), written, came: 0, took: started.elapsed(), retries: 0, outcome }))
 }
 
-/// How long the server says that a file is; `None` if it does not. Many answer HEAD, some only parts.
-async fn length(client: &Client, options: &RequestOptions, url: &Url) -> Result<Option<u64>, Failure> {
+/// How long the server says that a file is; `None` if it does not. Many answer HEAD, some only parts, and some HEAD with the length of
+/// an answer without content: only where it is what is `expected`, that is believed at once.
+async fn length(client: &Client, options: &RequestOptions, url: &Url, expected: u64) -> Result<Option<u64>, Failure> {
     let mut options = options.clone();
     options.headers.entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("identity"));
     let of = |headers: &HeaderMap| headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse::<u64>().ok();
     let head = client.head(url, &options).await.map_err(Failure::from)?;
-    if head.status() == StatusCode::OK
-        && let Some(length) = of(head.headers())
-    {
-        return Ok(Some(length));
+    let told = if head.status() == StatusCode::OK { of(head.headers()) } else { None };
+    if told == Some(expected) {
+        return Ok(told);
     }
     options.headers.insert(RANGE, HeaderValue::from_static("bytes=0-0"));
     let answer = client.get(url, &options).await.map_err(Failure::from)?;
-    match answer.status() {
-        StatusCode::PARTIAL_CONTENT => Ok(content_range(answer.headers()).and_then(|r| r.total)),
-        StatusCode::RANGE_NOT_SATISFIABLE => Ok(unsatisfied(answer.headers())),
-        StatusCode::OK => Ok(of(answer.headers())),
-        status if status.is_success() => Ok(None),
-        status => Err(refused(status)),
-    }
+    let whole = match answer.status() {
+        StatusCode::PARTIAL_CONTENT => content_range(answer.headers()).and_then(|r| r.total),
+        StatusCode::RANGE_NOT_SATISFIABLE => unsatisfied(answer.headers()),
+        StatusCode::OK => of(answer.headers()),
+        status if status.is_success() => None,
+        status => return Err(refused(status)),
+    };
+    // The length of no content says nothing of the file.
+    Ok(whole.or(told.filter(|length| *length > 0)))
 }
 
 /// A status that is no file.

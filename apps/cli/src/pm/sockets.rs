@@ -210,6 +210,8 @@ async fn serve(mut stream: UnixStream, door: Door, place: &mut Place, shared: &S
             }
             session.proceed(&mut shared.daemon(), now());
         }
+        // What was sent is held no more.
+        place.holds(session.weight());
         if session.is_idle() {
             // Later and later: the runtime need not be told before the time has come.
             clock.as_mut().reset(Moment::now() + REST);
@@ -240,6 +242,49 @@ async fn send(stream: &UnixStream, mut bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A manager without anything but what comes with it.
+    fn shared() -> Arc<Shared> {
+        use neater_policy::daemon::{Daemon, Options};
+        use neater_policy::manager::Limits;
+        let options = Options { limits: Limits::default(), owner: 0, ready: true, keeps_rules: false };
+        Arc::new(Shared {
+            daemon: Mutex::new(Daemon::new(options)),
+            watch: Mutex::new(super::super::Watch::new(None, None).expect("no folders")),
+            look: tokio::sync::Notify::new(),
+            output: crate::output::Output::new(false, false),
+            token: String::new(),
+            port: 0,
+            folder: std::env::temp_dir(),
+        })
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_was_sent_is_charged_to_nobody() {
+        use neater_policy::daemon::Follower;
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (mut client, server) = UnixStream::pair().expect("a pair");
+        let held: Arc<Held> = Arc::default();
+        let (shared, mut place) = (shared(), held.take(1000, false).expect("a place"));
+        tokio::spawn(async move { serve(server, Door::Requests, &mut place, &shared).await });
+        let (mut follower, mut question, mut piece, mut answer) = (Follower::new(), Vec::new(), [0; 4096], 0);
+        follower.ask(&mut question);
+        while follower.is_asking() {
+            client.write_all(&question).await.expect("sent");
+            question.clear();
+            let n = client.read(&mut piece).await.expect("an answer");
+            assert!(n > 0, "it has closed");
+            answer += n;
+            follower.receive(&piece[..n], &mut question, now()).expect("frames");
+        }
+        let charged = || held.0.lock().expect("nobody died").1.get(&1000).map_or(0, |of_one| of_one.bytes);
+        let until = Instant::now() + Duration::from_secs(10);
+        while charged() >= 1000 && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // What was read may leave some room to be used again.
+        assert!(answer > 4000 && charged() < 1000, "{} bytes for an answer of {answer}", charged());
+    }
 
     #[test]
     fn what_is_held_for_one_user_is_bounded_and_given_back() {

@@ -148,7 +148,10 @@ impl Adviser {
     /// need look.
     pub fn heeds_measurements(&mut self) -> bool {
         let (manager, asked) = (&self.manager, &self.asked);
-        *self.heeds.get_or_insert_with(|| heeds(manager, asked.iter().map(String::as_str)))
+        *self.heeds.get_or_insert_with(|| {
+            // Names that are not remembered may be any.
+            asked.len() >= MAX_ASKED || heeds(manager, asked.iter().map(String::as_str))
+        })
     }
 
     /// Remembers what connections are like.

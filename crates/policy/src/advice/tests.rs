@@ -382,6 +382,20 @@ fn nobody_looks_where_no_policy_wants_to_know() {
     assert!(adviser.heeds_measurements());
 }
 
+#[test]
+fn where_too_many_names_were_asked_for_any_may_be() {
+    let wanting =
+        json!({"uid": "w", "match": {"later": {"value": 1}, "measured_rtt": {"value": null}}, "properties": {}});
+    let mut adviser = adviser(&[("w.policy", wanting)]);
+    let asked =
+        |name: String| Requests::from_arrays([[(name.clone(), NeatProperty::new(&name, 1.0))].into_iter().collect()]);
+    adviser.notice(&asked("first".into()));
+    assert!(!adviser.heeds_measurements());
+    (0..MAX_ASKED).for_each(|i| adviser.notice(&asked(format!("k{i}"))));
+    adviser.notice(&asked("later".into()));
+    assert!(adviser.heeds_measurements(), "it was asked for, though it is not remembered");
+}
+
 /// The first way of a connection with this profile, where one may ask for it.
 fn of_profile(adviser: &mut Adviser, profile: &str) -> String {
     let needs = needs("");

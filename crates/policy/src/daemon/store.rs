@@ -37,6 +37,9 @@ pub const MAX_ALL_PROPERTIES: usize = 16_384;
 /// How many steps one decision may take where it is made in the plain form: some tenths of a second.
 const MAX_STEPS: u64 = 4_000_000;
 
+/// About how many bytes the steps of one decision may take that are told: those of some thousand candidates, for one client at a time.
+const MAX_TOLD: usize = 64 << 20;
+
 /// What a daemon is told when it starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -326,12 +329,15 @@ impl Daemon {
         if held.map_or(0, BTreeMap::len) + new > MAX_GUEST_RULES {
             return Err(Refusal::Full);
         }
-        self.has_room(user, rules.iter().map(|(_, rule)| rule.weight()).sum())
+        // What is replaced goes, once, however often it is named.
+        let keys: BTreeSet<(Stage, String)> = rules.iter().map(|(stage, rule)| (*stage, rule.uid.clone())).collect();
+        let less = keys.iter().filter_map(|key| held?.get(key)).map(Rule::weight).sum();
+        self.has_room(user, rules.iter().map(|(_, rule)| rule.weight()).sum(), less)
     }
 
-    /// Whether a guest may have so many bytes more.
-    fn has_room(&self, user: u32, more: usize) -> Result<(), Refusal> {
-        let held = self.guests.get(&user).map_or(0, Guest::weight);
+    /// Whether a guest may have so many bytes `more` and so many `less`, of those that there are.
+    fn has_room(&self, user: u32, more: usize, less: usize) -> Result<(), Refusal> {
+        let held = self.guests.get(&user).map_or(0, Guest::weight).saturating_sub(less);
         if held.saturating_add(more) > MAX_GUEST_BYTES { Err(Refusal::Full) } else { Ok(()) }
     }
 
@@ -424,7 +430,7 @@ impl Daemon {
         }
         if self.is_trusted(user) {
             // The next change of any file would put the file's back.
-            if nodes.iter().any(|node| self.loader.says(FileKind::Cib, &node.uid)) {
+            if nodes.iter().any(|node| self.is_filed(&node.uid, now)) {
                 return Err(Refusal::Filed);
             }
             self.put_base(nodes, now);
@@ -433,8 +439,13 @@ impl Daemon {
         if nodes.iter().any(|node| self.base.cib().get(&node.uid).is_some_and(|held| held.counts(now))) {
             return Err(Refusal::NotYours);
         }
-        self.guest(user, now)?.nodes.purge(now);
-        self.has_room(user, nodes.iter().map(Node::weight).sum())?;
+        let held = &mut self.guest(user, now)?.nodes;
+        held.purge(now);
+        let uids: BTreeSet<&str> = nodes.iter().map(|node| node.uid.as_str()).collect();
+        let less = uids.iter().filter_map(|uid| held.get(uid)).map(Node::weight).sum();
+        // What has ended takes an old one away.
+        let more = nodes.iter().filter(|node| node.counts(now)).map(Node::weight).sum();
+        self.has_room(user, more, less)?;
         let mut changes = self.changes;
         let guest = self.guest(user, now)?;
         for node in nodes {
@@ -458,6 +469,12 @@ impl Daemon {
         Ok(())
     }
 
+    /// Whether a file says a node of this uid that counts. One that has ended leaves the uid to others, as long as its file says
+    /// nothing else.
+    fn is_filed(&self, uid: &str, now: WallTime) -> bool {
+        self.loader.says(FileKind::Cib, uid) && self.base.cib().get(uid).is_some_and(|node| node.counts(now))
+    }
+
     /// Puts nodes in that count for everybody.
     pub(super) fn put_base(&mut self, nodes: Vec<Node>, now: WallTime) {
         for node in nodes {
@@ -467,11 +484,13 @@ impl Daemon {
 
     /// Puts a node in that counts for everybody, and is told to programs if it is to be `told`.
     pub(super) fn put_base_node(&mut self, node: Node, told: bool, now: WallTime) {
-        if self.loader.says(FileKind::Cib, &node.uid) {
+        if self.is_filed(&node.uid, now) {
             // It counts again when the file is gone.
             self.loader.layer().cover(FileKind::Cib, Item::Node(Box::new(node)));
             return;
         }
+        // The file's has ended, if there is one: what lay beneath it is replaced.
+        self.loader.layer().release(FileKind::Cib, &node.uid);
         if told && self.told.is_news(self.base.cib().get(&node.uid), &node, now) {
             self.base_changed();
         }
@@ -538,15 +557,15 @@ impl Daemon {
     /// Decides for a user, and tells every step.
     ///
     /// # Errors
-    /// As for [`decide`](Self::decide).
+    /// As for [`decide`](Self::decide), and where there is more to tell than some megabytes.
     pub fn explain(&mut self, user: u32, requests: &Requests, now: WallTime) -> Result<Trace, TooMuch> {
         Self::is_modest(requests)?;
         let facts = self.put_facts_of(user, requests, now);
-        let explained = self.manager_of(user, now).explain(requests, now);
+        let explained = self.manager_of(user, now).explain_within(requests, now, MAX_TOLD);
         if facts {
             self.take_facts(user, now);
         }
-        explained.map(|(_, trace)| trace).map_err(|_| TooMuch)
+        explained.map_err(|_| TooMuch)
     }
 
     /// Decides for a user.

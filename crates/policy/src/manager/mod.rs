@@ -283,6 +283,21 @@ impl Manager {
         Ok((ranked, trace))
     }
 
+    /// The same for who asks on behalf of somebody else: what is told takes at most about so many bytes.
+    ///
+    /// # Errors
+    /// As [`explain`](Self::explain), and where there is more to tell than that.
+    pub(crate) fn explain_within(
+        &mut self,
+        requests: &Requests,
+        now: WallTime,
+        bytes: usize,
+    ) -> Result<Trace, TooMany> {
+        let mut trace = Trace::within(bytes);
+        self.plainly(requests, now, &mut trace)?;
+        Ok(trace)
+    }
+
     fn plainly(&mut self, requests: &Requests, now: WallTime, trace: &mut Trace) -> Result<Vec<Ranked>, TooMany> {
         if requests.pre_resolve {
             let as_it_is = |a: &NeatArray| Ranked { properties: document::as_answer(a), score: a.score() };

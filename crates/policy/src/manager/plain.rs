@@ -5,7 +5,7 @@
 
 use super::cib::Row;
 use super::document::{MAX_CANDIDATES, Requests, as_answer, for_each_transport, is_requirement, same_candidate};
-use super::file::Rule;
+use super::file::{Rule, of_value};
 use super::trace::{Event, Miss, Origin, Stage, Trace};
 use super::{Limits, Ranked};
 use neater_property::Fingerprint;
@@ -29,6 +29,11 @@ impl Steps {
         self.0 = self.0.checked_sub(n as u64).ok_or(TooMany)?;
         Ok(())
     }
+}
+
+/// How many steps it takes to copy an array: one for each property, and more for long values.
+fn work(array: &NeatArray) -> usize {
+    array.iter().map(|p| 1 + of_value(&p.value) / 128).sum()
 }
 
 /// A candidate and its number in the trace.
@@ -79,7 +84,7 @@ pub(crate) fn apply(
             }
             let (mut children, mut clashes) = (Vec::new(), Vec::new());
             for (i, alternative) in rule.alternatives.iter().enumerate() {
-                steps.take(bare.len() + alternative.len())?;
+                steps.take(work(&bare) + work(alternative))?;
                 match bare.sum(alternative) {
                     Ok(sum) => {
                         let origin = Origin::Rule { stage, uid: rule.uid.clone(), alternative: i };
@@ -89,10 +94,11 @@ pub(crate) fn apply(
                     }
                     Err(clash) => clashes.push((i, clash)),
                 }
-                if next.len() > MAX_CANDIDATES {
+                if next.len() > MAX_CANDIDATES || trace.is_full() {
                     return Err(TooMany);
                 }
             }
+            trace.siblings(&children);
             trace.event(|| Event::Fired { stage, uid: rule.uid.clone(), candidate: id, children, clashes });
         }
         candidates = next;
@@ -115,9 +121,11 @@ pub(crate) fn join(rows: &[Row], input: &Numbered, limit: usize, trace: &mut Tra
         let against = row.against(input);
         let nodes = || row.path.iter().chain(&row.extended_by).cloned().collect();
         if let Some(p) = against {
-            let held = row.properties.get(&p.key).map(|r| r.value.to_string());
-            let miss = Miss { key: p.key.clone(), wanted: p.value.to_string(), held };
-            trace.event(|| Event::RowSkipped { nodes: nodes(), candidate: *id, miss });
+            trace.event(|| {
+                let held = row.properties.get(&p.key).map(|r| r.value.to_string());
+                let miss = Miss { key: p.key.clone(), wanted: p.value.to_string(), held };
+                Event::RowSkipped { nodes: nodes(), candidate: *id, miss }
+            });
             continue;
         }
         // What could clash has been looked at.
@@ -208,10 +216,10 @@ pub(crate) fn decide(
         let profiled = apply(profiles, Stage::Profile, vec![(id, request.clone())], steps, trace)?;
         let mut found = Distinct::default();
         for candidate in &profiled {
-            let known: usize = rows.iter().map(|row| row.properties.len()).sum();
-            steps.take(known + (1 + rows.len()) * candidate.1.len())?;
+            let known: usize = rows.iter().map(|row| work(&row.properties)).sum();
+            steps.take(known + (1 + rows.len()) * work(&candidate.1))?;
             found.append(join(rows, candidate, limits.rows, trace), trace);
-            if found.list.len() > MAX_CANDIDATES {
+            if found.list.len() > MAX_CANDIDATES || trace.is_full() {
                 return Err(TooMany);
             }
         }
@@ -225,6 +233,11 @@ pub(crate) fn decide(
     }
     let mut ranked: Vec<(usize, NeatArray, Score)> = Vec::new();
     for (id, candidate) in all.list {
+        let copies = candidate.get("transport").map_or(1, |p| match &p.value {
+            NeatValue::Set(elements) => elements.len(),
+            _ => 1,
+        });
+        steps.take(copies * work(&candidate))?;
         let each = for_each_transport(&candidate);
         match each.as_slice() {
             [] => trace.event(|| Event::NoTransport { candidate: id }),
@@ -236,7 +249,7 @@ pub(crate) fn decide(
                 }
             }
         }
-        if ranked.len() > MAX_CANDIDATES {
+        if ranked.len() > MAX_CANDIDATES || trace.is_full() {
             return Err(TooMany);
         }
     }

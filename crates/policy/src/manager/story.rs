@@ -1,6 +1,6 @@
 //! A decision told to people: as text, as JSON for programs, and as a diagram.
 
-use super::trace::{Event, Origin, Stage, Trace};
+use super::trace::{Event, Miss, Origin, Stage, Trace};
 use neater_property::neat::{NeatArray, NeatProperty, Score};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -8,6 +8,23 @@ use std::fmt::Write as _;
 
 /// How many rules that did not match are told one by one for a table, those nearest to matching first.
 const MOST_UNMATCHED: usize = 8;
+/// How many losses are told one by one.
+const MOST_LOST: usize = 500;
+/// How many bytes of a value are shown, and of a line on what did not come about.
+const MOST_SHOWN: usize = 200;
+const MOST_OF_LINE: usize = 1000;
+
+/// The beginning of a text that is too long to be shown.
+fn shortened(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}…", &text[..end])
+}
+
+/// A rule that did not match: its uid, the candidate, and the property for which it did not.
+type Unmatched<'a> = (&'a str, usize, &'a Miss);
 
 fn numbers(score: Score) -> String {
     format!("{} + {}", score.evaluated, score.others)
@@ -20,7 +37,7 @@ fn shown(p: &NeatProperty) -> String {
         _ => " immutable",
     };
     let score = if p.score == 0.0 { String::new() } else { format!(" {:+}", p.score) };
-    format!("{} = {}{precedence}{score}", p.key, p.value)
+    format!("{} = {}{precedence}{score}", p.key, shortened(&p.value.to_string(), MOST_SHOWN))
 }
 
 /// What is different in `after`: the key, and the difference in words.
@@ -30,7 +47,9 @@ pub(crate) fn difference(before: &NeatArray, after: &NeatArray) -> Vec<(String, 
         match before.get(&p.key) {
             Some(b) if b.value == p.value && b.precedence == p.precedence && b.score == p.score => {}
             Some(b) if b.value == p.value => out.push((p.key.clone(), shown(p))),
-            Some(b) => out.push((p.key.clone(), format!("{} (was {})", shown(p), b.value))),
+            Some(b) => {
+                out.push((p.key.clone(), format!("{} (was {})", shown(p), shortened(&b.value.to_string(), MOST_SHOWN))))
+            }
             None => out.push((p.key.clone(), shown(p))),
         }
     }
@@ -62,22 +81,13 @@ impl Trace {
                 format!("request {}: {}", i + 1, all.join(", "))
             }
             Origin::Rule { stage, uid, alternative } => {
-                let which =
-                    if self.siblings(candidate) > 1 { format!(" ({})", alternative + 1) } else { String::new() };
+                let which = if c.siblings > 1 { format!(" ({})", alternative + 1) } else { String::new() };
                 format!("{} {uid}{which}: {}", stage.as_str(), or_nothing(&changes()))
             }
             Origin::Row { nodes } => format!("row {}: {}", nodes.join(" > "), or_nothing(&changes())),
             Origin::Bare => "no row: nothing changes".into(),
             Origin::Transport => format!("one transport: {}", or_nothing(&changes())),
         }
-    }
-
-    fn siblings(&self, candidate: usize) -> usize {
-        let fired = self.events.iter().find_map(|e| match e {
-            Event::Fired { children, .. } if children.contains(&candidate) => Some(children.len()),
-            _ => None,
-        });
-        fired.unwrap_or(1)
     }
 
     /// The scores that make up that of a candidate.
@@ -89,8 +99,8 @@ impl Trace {
         if parts.is_empty() { "no property has a score".into() } else { parts.join(", ") }
     }
 
-    /// The rules of one table that matched nothing, those that failed at the latest property first.
-    fn unmatched(&self, stage: Stage) -> (Vec<String>, usize) {
+    /// The rules of one table that matched nothing, those nearest to matching first, and how many more there are.
+    fn unmatched(&self, stage: Stage) -> (Vec<Unmatched<'_>>, usize) {
         let fired: BTreeSet<&str> = self
             .events
             .iter()
@@ -102,17 +112,16 @@ impl Trace {
         let mut told = BTreeSet::new();
         let mut near = Vec::new();
         for event in &self.events {
-            let Event::Unmatched { stage: s, uid, miss, .. } = event else { continue };
+            let Event::Unmatched { stage: s, uid, candidate, miss } = event else { continue };
             if *s != stage || fired.contains(uid.as_str()) || !told.insert(uid.as_str()) {
                 continue;
             }
-            let held = miss.held.as_ref().map_or("is not there".to_string(), |h| format!("is {h}"));
-            let line = format!("{} {uid} does not match: {} {held}, not {}", stage.as_str(), miss.key, miss.wanted);
-            near.push((miss.held.is_none(), line));
+            near.push((uid.as_str(), *candidate, miss));
         }
-        let all = near.len();
-        near.sort_by_key(|(absent, _)| *absent);
-        (near.into_iter().take(MOST_UNMATCHED).map(|(_, line)| line).collect(), all.saturating_sub(MOST_UNMATCHED))
+        let more = near.len().saturating_sub(MOST_UNMATCHED);
+        near.sort_by_key(|(_, _, miss)| miss.held.is_none());
+        near.truncate(MOST_UNMATCHED);
+        (near, more)
     }
 
     /// The decision in lines of plain text.
@@ -126,10 +135,18 @@ impl Trace {
         if self.ranked.is_empty() {
             lines.push("no candidate is left".into());
         }
-        lines.extend(self.losses().into_iter().map(|l| format!("-  {l}")));
+        let (lost, more) = self.losses();
+        lines.extend(lost.into_iter().map(|l| format!("-  {l}")));
+        if more > 0 {
+            lines.push(format!("-  and {more} more steps on which something was lost"));
+        }
         for stage in [Stage::Profile, Stage::Policy] {
             let (told, more) = self.unmatched(stage);
-            lines.extend(told.into_iter().map(|l| format!("-  {l}")));
+            for (uid, _, miss) in told {
+                let held = miss.held.as_ref().map_or("is not there".to_string(), |h| format!("is {h}"));
+                let line = format!("{} {uid} does not match: {} {held}, not {}", stage.as_str(), miss.key, miss.wanted);
+                lines.push(format!("-  {}", shortened(&line, MOST_OF_LINE)));
+            }
             if more > 0 {
                 lines.push(format!("-  and {more} more of this table that do not match"));
             }
@@ -140,11 +157,23 @@ impl Trace {
         lines
     }
 
-    /// What kept candidates from the answer.
-    fn losses(&self) -> Vec<String> {
-        let mut out = Vec::new();
+    /// What kept candidates from the answer, and how many steps more did.
+    fn losses(&self) -> (Vec<String>, usize) {
+        let (mut all, mut more) = (Vec::new(), 0);
         let mut rows = BTreeSet::new();
         for event in &self.events {
+            let is_loss = match event {
+                Event::Unmatched { .. } => false,
+                Event::Fired { children, clashes, .. } => children.is_empty() || !clashes.is_empty(),
+                _ => true,
+            };
+            if is_loss && all.len() >= MOST_LOST {
+                more += 1;
+            }
+            if !is_loss || all.len() >= MOST_LOST {
+                continue;
+            }
+            let mut out = Vec::new();
             match event {
                 Event::Fired { stage, uid, children, clashes, .. } => {
                     for (alternative, clash) in clashes {
@@ -174,12 +203,19 @@ impl Trace {
                 }
                 Event::Unmatched { .. } => {}
             }
+            for line in out {
+                let line = shortened(&line, MOST_OF_LINE);
+                if all.last() != Some(&line) {
+                    all.push(line);
+                }
+            }
         }
-        out.dedup();
-        out
+        all.truncate(MOST_LOST);
+        (all, more)
     }
 
-    /// The decision for programs: the candidates with every step that led to them, and what was lost.
+    /// The decision for programs: the candidates with every step that led to them, what was lost, and of the rules that did not
+    /// match those nearest to it, as for people ([`lines`](Self::lines)); how many more there are stands beside each list.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let candidate = |(place, (candidate, score)): (usize, &(usize, Score))| {
@@ -199,21 +235,25 @@ impl Trace {
                 "properties": self.of(*candidate).to_json(),
             })
         };
-        let unmatched: Vec<Value> = self
-            .events
-            .iter()
-            .filter_map(|e| match e {
-                Event::Unmatched { stage, uid, candidate, miss } => Some(json!({
-                    "table": stage.as_str(), "uid": uid, "candidate": candidate,
-                    "property": miss.key, "wanted": miss.wanted, "held": miss.held,
-                })),
-                _ => None,
-            })
-            .collect();
+        let (mut unmatched, mut more_unmatched) = (Vec::new(), 0);
+        for stage in [Stage::Profile, Stage::Policy] {
+            let (told, more) = self.unmatched(stage);
+            more_unmatched += more;
+            unmatched.extend(told.into_iter().map(|(uid, candidate, miss)| {
+                json!({
+                    "table": stage.as_str(), "uid": uid, "candidate": candidate, "property": miss.key,
+                    "wanted": shortened(&miss.wanted, MOST_SHOWN),
+                    "held": miss.held.as_ref().map(|held| shortened(held, MOST_SHOWN)),
+                })
+            }));
+        }
+        let (lost, more_lost) = self.losses();
         json!({
             "candidates": self.ranked.iter().enumerate().map(candidate).collect::<Vec<_>>(),
-            "lost": self.losses(),
+            "lost": lost,
+            "more_lost": more_lost,
             "unmatched": unmatched,
+            "more_unmatched": more_unmatched,
             "unwritten": self.unwritten,
         })
     }

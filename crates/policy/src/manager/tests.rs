@@ -521,6 +521,24 @@ fn a_large_request_leaves_no_memory_behind() {
 }
 
 #[test]
+fn long_values_are_much_work() {
+    let mut manager = Manager::patient(Limits::default(), 10_000);
+    let each: Vec<_> = (0..50).map(|i| json!({"n": {"value": i}})).collect();
+    let rule = json!({"uid": "r", "match": {"transport": {"value": "TCP"}}, "properties": [each]});
+    manager.insert_rule(Stage::Policy, Rule::from_json(rule, "", "").unwrap().0);
+    let asked = |bytes: usize| {
+        Requests::from_json(&json!([{"transport": {"value": "TCP"}, "app": {"value": "x".repeat(bytes)}}])).unwrap()
+    };
+    assert!(manager.explain(&asked(100), NOW).is_ok());
+    assert!(manager.explain(&asked(100_000), NOW).is_err(), "fifty copies of it");
+    // As text and for programs, a long one is shown by its beginning.
+    let (_, trace) = manager.explain(&asked(5_000), NOW).unwrap();
+    assert!(trace.lines().iter().all(|line| line.len() < 1500));
+    let several = trace.lines().iter().filter(|line| line.contains("policy r (")).count();
+    assert!(several > 0, "{:?}", trace.lines());
+}
+
+#[test]
 fn a_decision_in_plain_form_has_a_budget() {
     let mut manager = Manager::patient(Limits::default(), 1000);
     let requests = Requests::from_json(&json!([{"transport": {"value": "TCP"}}])).unwrap();

@@ -1,5 +1,6 @@
 //! What happened on the way to a decision, step by step.
 
+use super::file::of_array;
 use neater_property::neat::{Conflict, NeatArray, Score};
 
 /// How many steps are written down. What follows is counted only.
@@ -50,6 +51,23 @@ pub enum Origin {
     Transport,
 }
 
+impl Origin {
+    /// About how many bytes it takes, and whatever it is the origin of beside its properties.
+    fn weight(&self) -> usize {
+        let more = match self {
+            Self::Rule { uid, .. } => uid.len(),
+            Self::Row { nodes } => of_texts(nodes),
+            Self::Request(_) | Self::Bare | Self::Transport => 0,
+        };
+        256 + more
+    }
+}
+
+/// About how many bytes texts take.
+fn of_texts(texts: &[String]) -> usize {
+    texts.iter().map(|text| 32 + text.len()).sum()
+}
+
 /// A candidate at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traced {
@@ -59,6 +77,8 @@ pub struct Traced {
     pub parent: Option<usize>,
     /// How.
     pub origin: Origin,
+    /// How many candidates came of the same rule at the same time, this one included; 1 if no rule made it.
+    pub siblings: usize,
 }
 
 /// A property that keeps a rule or row from a candidate.
@@ -129,10 +149,31 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// About how many bytes it takes.
+    fn weight(&self) -> usize {
+        let of_miss = |miss: &Miss| miss.key.len() + miss.wanted.len() + miss.held.as_ref().map_or(0, String::len);
+        let more = match self {
+            Self::Unmatched { uid, miss, .. } => uid.len() + of_miss(miss),
+            Self::Fired { uid, children, clashes, .. } => {
+                let of_clash = |c: &Conflict| 96 + c.key.len() + c.held.len() + c.wanted.len();
+                uid.len() + 8 * children.len() + clashes.iter().map(|(_, clash)| of_clash(clash)).sum::<usize>()
+            }
+            Self::RowSkipped { nodes, miss, .. } => of_texts(nodes) + of_miss(miss),
+            Self::Cut { .. } | Self::Duplicate { .. } | Self::NoTransport { .. } => 0,
+        };
+        192 + more
+    }
+}
+
 /// The way to a decision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     on: bool,
+    /// About how many bytes more may be written down.
+    room: usize,
+    /// A candidate did not fit, or a step.
+    full: (bool, bool),
     /// Every candidate that there was; others refer to them by their numbers.
     pub candidates: Vec<Traced>,
     /// What happened, in order.
@@ -147,7 +188,31 @@ impl Trace {
     /// A trace that writes everything down.
     #[must_use]
     pub fn on() -> Self {
-        Self { on: true, ..Self::default() }
+        Self::within(usize::MAX)
+    }
+
+    /// A trace that writes everything down as long as it takes no more than about so many bytes. What happened is then counted
+    /// only; a candidate for which there is no room makes it [full](Self::is_full).
+    #[must_use]
+    pub(crate) fn within(bytes: usize) -> Self {
+        Self { on: true, room: bytes, ..Self::default() }
+    }
+
+    /// Whether a candidate was not written down, so that others cannot be told by their numbers.
+    #[must_use]
+    pub(crate) const fn is_full(&self) -> bool {
+        self.full.0
+    }
+
+    /// Takes room for so many bytes, if there is any.
+    const fn takes(&mut self, bytes: usize) -> bool {
+        match self.room.checked_sub(bytes) {
+            Some(left) => {
+                self.room = left;
+                true
+            }
+            None => false,
+        }
     }
 
     /// A trace that writes nothing down.
@@ -161,8 +226,21 @@ impl Trace {
         if !self.on {
             return 0;
         }
-        self.candidates.push(Traced { properties: properties.clone(), parent, origin });
+        if !self.takes(of_array(properties) + origin.weight()) {
+            self.full.0 = true;
+            return 0;
+        }
+        self.candidates.push(Traced { properties: properties.clone(), parent, origin, siblings: 1 });
         self.candidates.len() - 1
+    }
+
+    /// Writes down that these candidates came of one rule at one time.
+    pub(crate) fn siblings(&mut self, candidates: &[usize]) {
+        for &candidate in candidates {
+            if let Some(held) = self.candidates.get_mut(candidate) {
+                held.siblings = candidates.len();
+            }
+        }
     }
 
     /// Writes down a step.
@@ -170,11 +248,14 @@ impl Trace {
         if !self.on {
             return;
         }
-        if self.events.len() < MAX_EVENTS {
-            self.events.push(event());
-        } else {
-            self.unwritten += 1;
+        if self.events.len() < MAX_EVENTS && !self.full.1 {
+            let event = event();
+            if self.takes(event.weight()) {
+                return self.events.push(event);
+            }
+            self.full.1 = true;
         }
+        self.unwritten += 1;
     }
 
     /// The candidates from the request to this one.

@@ -103,6 +103,10 @@ pub(crate) struct Watch {
     seen: BTreeMap<OsString, Stamp>,
     next: Instant,
     faults: Vec<Fault>,
+    /// The files that could not be read.
+    unreadable: Vec<Fault>,
+    /// A folder could not be read: what it says is to be taken again, whatever it is.
+    stale: bool,
     /// A manager that runs.
     link: Option<Link>,
     /// What tells it of what connections have seen.
@@ -124,11 +128,20 @@ impl Watch {
         let link = if matches!(whence, Whence::Usual) { Link::find() } else { None };
         let folders = whence.folders()?;
         let teller = link.as_ref().map(|link| Teller::beside(link.path()));
-        let begin = Self { folders, seen: BTreeMap::new(), next: Instant::now(), faults: Vec::new(), link, teller };
+        let begin = Self {
+            folders,
+            seen: BTreeMap::new(),
+            next: Instant::now(),
+            faults: Vec::new(),
+            unreadable: Vec::new(),
+            stale: false,
+            link,
+            teller,
+        };
         Ok((!begin.folders.is_empty() || begin.link.is_some()).then_some(begin))
     }
 
-    /// The files, if any has come, gone or changed since they were last looked at.
+    /// The files, if any has come, gone or changed since they were last looked at, or can be read again or no more.
     fn changed(&mut self) -> Option<Texts> {
         let began = Instant::now();
         if began < self.next {
@@ -152,6 +165,7 @@ impl Watch {
                         tracing::warn!(target: "neater::policy", "{fault}");
                         self.faults.push(fault);
                     }
+                    self.stale = true;
                     return None;
                 }
             }
@@ -159,7 +173,7 @@ impl Watch {
         let stamp = |m: &std::fs::Metadata| (m.len(), m.mtime(), m.mtime_nsec(), m.ino());
         let path = |f: &folder::Listed| f.path.clone().into_os_string();
         let mut seen: BTreeMap<OsString, Stamp> = listed.iter().map(|(_, f)| (path(f), stamp(&f.metadata))).collect();
-        if seen == self.seen {
+        if seen == self.seen && self.unreadable.is_empty() && !self.stale {
             return None;
         }
         let mut texts = Texts { pib: Vec::new(), cib: Vec::new(), unreadable: Vec::new() };
@@ -181,8 +195,12 @@ impl Watch {
             });
             list.push((name, text));
         }
+        // What cannot be read is no news, if it could not be read before and nothing else has changed.
+        let is_news = seen != self.seen || texts.unreadable != self.unreadable || self.stale;
         self.seen = seen;
-        Some(texts)
+        self.unreadable.clone_from(&texts.unreadable);
+        self.stale = false;
+        is_news.then_some(texts)
     }
 
     /// Takes what is wrong with files now; what was not before is told.
@@ -463,6 +481,34 @@ mod tests {
         std::fs::remove_file(dir.join("deny.policy")).unwrap();
         assert_eq!(look(&mut watch, &mut adviser), 0);
         assert!(!denies(&adviser), "it is gone");
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_taken_once_and_told_no_longer_than_it_lasts() {
+        let dir = fresh("once");
+        deny(&dir);
+        std::fs::write(dir.join("broken.policy"), [0xff, 0xfe, 0xff]).unwrap();
+        let mut watch = Watch::begin(Whence::These(vec![dir.clone()])).unwrap().unwrap();
+        let mut adviser = Adviser::new();
+        let is_news = |watch: &mut Watch| {
+            watch.next = Instant::now();
+            watch.changed().is_some()
+        };
+        assert_eq!(look(&mut watch, &mut adviser), 1);
+        assert!(!is_news(&mut watch), "it is known that it cannot be read");
+        std::fs::remove_file(dir.join("broken.policy")).unwrap();
+        assert_eq!(look(&mut watch, &mut adviser), 0);
+
+        // The folder is nobody's to believe for a while, and the same as before then.
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |mode| std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o777);
+        assert_eq!(look(&mut watch, &mut adviser), 1);
+        assert_eq!(look(&mut watch, &mut adviser), 1);
+        mode(0o755);
+        assert_eq!(look(&mut watch, &mut adviser), 0, "{:?}", watch.faults);
+        assert!(!is_news(&mut watch));
         std::fs::remove_dir_all(dir).unwrap();
     }
 

@@ -189,3 +189,66 @@ fn snapshots_are_few_and_bounded_whoever_asks() {
     });
     assert_eq!(tables.policies.len(), 400, "what counts for everybody has room");
 }
+
+/// What a user is told who asks why.
+fn explained(d: &mut Daemon, user: u32, how: u8, requests: &str) -> (Kind, String) {
+    let mut question = Vec::new();
+    wire::frame(&mut question, Kind::Explain, 1, |out| {
+        out.push(how);
+        out.extend(requests.as_bytes());
+    });
+    let mut session = Session::new(Door::Requests, user);
+    session.receive(&question, d, NOW);
+    let output = session.take_output();
+    let frame = Frame::first(&output).expect("a frame").expect("the whole of it");
+    (frame.kind, String::from_utf8_lossy(frame.payload).into_owned())
+}
+
+#[test]
+fn why_is_told_to_nobody_at_the_cost_of_all_memory() {
+    let mut d = daemon();
+    tell(&mut d, Door::Pib, ANN, &fan_out(3));
+    let with = |bytes: usize| json!([{"transport": {"value": "TCP"}, "app": {"value": "x".repeat(bytes)}}]).to_string();
+    // 8,420 candidates, each with all of the text.
+    assert!(ask(&mut d, ANN, &with(20_000)).is_empty(), "all are denied");
+    let (kind, why) = explained(&mut d, ANN, 0, &with(20_000));
+    assert!(kind == Kind::Refused && why.contains("too much"), "{why}");
+    for how in 0..3 {
+        assert_eq!(explained(&mut d, ANN, how, &with(20)).0, Kind::Explained);
+    }
+    assert_eq!(explained(&mut d, BOB, 0, &with(20_000)).0, Kind::Explained, "one text is not too much");
+}
+
+#[test]
+fn what_does_not_match_is_told_in_one_frame_however_much_it_is() {
+    let mut d = daemon();
+    let rule = |i: usize| json!({"uid": format!("rule-{i:04}"), "match": {"app": {"value": "y".repeat(1000)}}});
+    for all in (0..2000).map(rule).collect::<Vec<_>>().chunks(500) {
+        tell(&mut d, Door::Pib, OWNER, &json!(all).to_string());
+    }
+    let (kind, told) = explained(&mut d, ANN, 1, r#"[{"transport": {"value": "TCP"}}]"#);
+    assert_eq!(kind, Kind::Explained, "{told}");
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!((told["unmatched"].as_array().map(Vec::len), &told["more_unmatched"]), (Some(8), &json!(1992)));
+}
+
+#[test]
+fn what_is_replaced_makes_room_for_what_replaces_it() {
+    let mut d = daemon();
+    let heavy = |text: &str| {
+        let long = text.repeat(900_000);
+        json!({"uid": "one", "description": long, "root": true, "expire": -1, "properties": {}}).to_string()
+    };
+    for door in [Door::Pib, Door::Cib] {
+        for text in ["a", "b", "c"] {
+            assert_eq!(say(&mut d, door, ANN, &heavy(text)), (String::new(), vec![]), "{text}");
+        }
+    }
+    // Three of 900 kB are there with these, and a fourth is too much beside them.
+    tell(&mut d, Door::Pib, ANN, &heavy("d").replace("\"one\"", "\"two\""));
+    tell(&mut d, Door::Pib, ANN, &heavy("e").replace("\"one\"", "\"three\""));
+    assert!(say(&mut d, Door::Pib, ANN, &heavy("f").replace("\"one\"", "\"four\"")).0.contains("remove some first"));
+    for (door, text) in [(Door::Pib, "g"), (Door::Cib, "h")] {
+        tell(&mut d, door, ANN, &heavy(text));
+    }
+}

@@ -80,6 +80,40 @@ fn a_node_of_a_file_is_changed_in_the_file_and_what_it_covers_comes_back() {
 }
 
 #[test]
+fn a_node_of_a_file_that_has_ended_can_be_told_again() {
+    for source in [false, true] {
+        let mut d = daemon();
+        let end = NOW.0.as_secs() + 10;
+        let file = format!(
+            r#"{{"uid": "x", "root": true, "expire": {end}, "properties": {{"interface": {{"value": "filed"}}}}}}"#
+        );
+        let files = [SourceFile { name: "x.cib", text: &file }];
+        d.load(&[], &files, NOW);
+        let told = |d: &mut Daemon, now: WallTime| match source {
+            true => d.set_source("modems", &interface("x"), Duration::from_secs(30), now).map(|_| ()),
+            false => {
+                let node = Node::from_json(serde_json::from_str(&interface("x")).expect("JSON"), "", "", now);
+                d.put_nodes(OWNER, vec![node.expect("a node").0], now).map_err(|e| e.to_string())
+            }
+        };
+        assert!(told(&mut d, NOW).is_err(), "the file's counts");
+        let later = WallTime(NOW.0 + Duration::from_secs(11));
+        assert_eq!(told(&mut d, later), Ok(()));
+        let named = |d: &Daemon| d.base().cib().get("x").map(|n| n.alternatives[0].get("interface").cloned());
+        let is = |d: &Daemon, what: &str| named(d).flatten().is_some_and(|p| p.value == what.into());
+        assert!(is(&d, "x"));
+        // Other files change: what has ended takes nobody's place.
+        let other = SourceFile { name: "y.cib", text: r#"{"uid": "y", "root": true, "expire": -1}"# };
+        d.load(&[], &[files[0], other], later);
+        assert!(is(&d, "x"));
+        if !source {
+            assert_eq!(d.remove_node(OWNER, "x"), Ok(()));
+            assert_eq!(d.base().cib().get("x"), None);
+        }
+    }
+}
+
+#[test]
 fn a_node_that_is_put_with_an_end_in_the_past_takes_the_old_one_away() {
     for user in [OWNER, ANN] {
         let mut d = daemon();
