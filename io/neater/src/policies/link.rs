@@ -7,7 +7,7 @@
 //!
 //! Believed is a manager of root's, one of this user's, and one of the user to whom the socket's folder belongs where that is for a
 //! service which has a user of its own: under `/run`, but not under `/run/user`, where root alone decides whose a folder is. Users have
-//! folders elsewhere (`/home/alice`, `/run/user/1000`), too, which make no manager of theirs one for others.
+//! folders elsewhere (their homes, `/run/user/1000`), too, which make no manager of theirs one for others.
 
 use neater_base::WallTime;
 use neater_policy::daemon::{Follower, Heard};
@@ -288,7 +288,7 @@ mod tests {
     fn folders_of_users_are_none_of_services() {
         let is = |folder: &str| is_for_services(Path::new(folder));
         assert!(is("/run/neater") && is("/run/neater/of/pm") && is("/run/users"));
-        assert!(!is("/home/alice") && !is("/run/user/1000") && !is("/run/user") && !is("/runs/x") && !is("/tmp/run"));
+        assert!(!is("/srv/alice") && !is("/run/user/1000") && !is("/run/user") && !is("/runs/x") && !is("/tmp/run"));
     }
 
     #[test]
