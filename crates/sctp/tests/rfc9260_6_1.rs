@@ -4,8 +4,8 @@ mod support;
 
 use core::time::Duration;
 use neater_sctp::{AssociationConfig, CloseReason, Event, MessageId, PathState, RtoConfig, SendError, SendOptions};
-use neater_sctp_wire::StreamId;
 use neater_sctp_wire::chunk::{Data, Heartbeat, HeartbeatAck, Sack, Shutdown};
+use neater_sctp_wire::{Ssn, StreamId};
 use support::ms;
 use support::raw::{FIRST, Raw, data};
 use support::watch::{all_kinds, datas, reports};
@@ -163,6 +163,31 @@ fn section_6_2_more_gaps_than_a_packet_has_room_for_are_named_from_the_first_on(
         let at = 2 * i as u16 + 2;
         assert_eq!(*gap, (at, at));
     }
+}
+
+#[test]
+fn section_6_2_what_fills_the_first_hole_is_taken_however_full_the_buffer_is() {
+    let mut raw = Raw::connected(AssociationConfig { receive_buffer: 16_384, ..AssociationConfig::rfc9260() });
+    const LAST: u32 = 700;
+    let give = |raw: &mut Raw, i: u32| {
+        raw.chunk(&Data { ssn: Ssn(i as u16), ..data(FIRST + i, true, true, b"x") });
+        raw.take();
+    };
+    // Each is charged with what it costs to keep it, of which the sender, who reckons with the payload, knows nothing. From the back:
+    // all of them fill holes.
+    for i in (1..=LAST).rev() {
+        give(&mut raw, i);
+    }
+    let dropped = raw.stats().dropped;
+    assert!(dropped > 0 && raw.read().is_empty());
+    give(&mut raw, 0);
+    assert_eq!((raw.stats().dropped, raw.read().len()), (dropped, 1), "the first is taken, and delivered");
+    let mut got = 1;
+    for i in 1..=LAST {
+        give(&mut raw, i);
+        got += raw.read().len() as u32;
+    }
+    assert_eq!((got, raw.stats().dropped), (LAST + 1, dropped));
 }
 
 #[test]

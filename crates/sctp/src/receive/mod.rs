@@ -3,8 +3,8 @@
 //! *Responsible for* the receive buffer, what is acknowledged and when, reassembly, order, and the queue to the
 //! application. *Not responsible for* writing packets, timers of the association, or what a peer that errs deserves.
 //!
-//! *Invariant*: a TSN that was acknowledged is never forgotten (we do not renege), and what is kept is bounded by twice the
-//! receive buffer.
+//! *Invariant*: a TSN that was acknowledged is never forgotten (we do not renege), and what is kept is bounded by three
+//! times the receive buffer: once by what fills no hole, twice by what fills any, thrice by what fills the first.
 
 mod arrivals;
 mod buffers;
@@ -156,8 +156,13 @@ impl Receiver {
             Arrival::OutOfReach => return Ok(Taken::Dropped),
             Arrival::New => {}
         }
-        // What fills a hole lets others go: it is let in beyond the limit, up to twice of it (RFC 9260 section 6.2).
-        let limit = if tsn < self.arrivals.highest() { 2 * self.limit } else { self.limit };
+        // What fills a hole lets others go: it is let in beyond the limit, up to twice of it (RFC 9260 section 6.2). When that is
+        // full as well, only what fills the first hole can be delivered, so there must be room for it, or nothing would ever move.
+        let limit = match tsn {
+            _ if tsn >= self.arrivals.highest() => self.limit,
+            _ if tsn == self.arrivals.cumulative() + 1 => 3 * self.limit,
+            _ => 2 * self.limit,
+        };
         if self.used() + f.payload.len() > limit {
             return Ok(Taken::Dropped);
         }
