@@ -31,7 +31,7 @@ use neater_sctp::{AssociationId, CloseReason, Endpoint, Event as SctpEvent, Sche
 pub(crate) use open::There;
 pub(crate) use secure::SessionEnd;
 pub(crate) use socket::LINGER;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use stream::Stream;
@@ -207,6 +207,8 @@ pub(crate) struct Sctp {
     /// The endpoint has said its last word about it.
     over: bool,
     pub(crate) attempt: Option<(Key, Option<CandidateId>)>,
+    /// What the peer has ended while the race was being decided.
+    before: Option<Box<Before>>,
     /// It was withdrawn from a race, which wants to know whether it would have been answered.
     pub(crate) trial: Option<Box<Trial>>,
     pub(crate) group: Option<Key>,
@@ -242,6 +244,13 @@ pub(crate) struct Sctp {
     /// The first message was handed over with the handshake.
     early: bool,
     pub(crate) started: Instant,
+}
+
+/// Ends that came before anybody could be told of them. The data before them waits in the endpoint.
+#[derive(Debug, Default)]
+struct Before {
+    streams: BTreeSet<u16>,
+    shutdown: bool,
 }
 
 impl Sctp {
@@ -371,21 +380,14 @@ impl<N: Net> Engine<N> {
                     self.sctp_ended(key, stream.0);
                 }
             }
-            SctpEvent::IncomingReset { streams } => {
-                // What came before it is read first.
-                self.sctp_take(key);
-                for stream in streams {
-                    self.sctp_peer_ended(key, stream.0);
-                }
-            }
-            SctpEvent::PeerShutdown => {
-                self.sctp_take(key);
-                let streams =
-                    self.sctps.get(key).map(|a| a.numbers.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
-                for stream in streams {
-                    self.sctp_peer_ended(key, stream);
-                }
-            }
+            SctpEvent::IncomingReset { streams } => match self.sctp_racing(key) {
+                Some(before) => before.streams.extend(streams.iter().map(|s| s.0)),
+                None => self.sctp_reset_came(key, streams.iter().map(|s| s.0)),
+            },
+            SctpEvent::PeerShutdown => match self.sctp_racing(key) {
+                Some(before) => before.shutdown = true,
+                None => self.sctp_shutdown_came(key),
+            },
             SctpEvent::PartLost { stream, number } => self.sctp_part_lost(key, stream.0, number),
             SctpEvent::Restarted => self.sctp_restarted(key),
             SctpEvent::Closed(reason) => self.sctp_closed(key, reason),

@@ -345,6 +345,9 @@ impl Run {
     fn finish(&mut self) -> Result<(), String> {
         let calm = self.now();
         let stall = self.stall();
+        // Everybody notices that it is calm: who could not listen just before tries again, and connections that a system has taken
+        // for a process without a socket to spare are accepted, whose clients may be over long ago.
+        self.go(calm + LISTEN_AGAIN + Duration::from_millis(1))?;
         while self.busy() > 0 {
             let now = self.now();
             self.go(now + Duration::from_secs(1))?;
@@ -365,8 +368,6 @@ impl Run {
 
     /// What can be reached is reached, one after the other, so that small limits are no reason.
     fn prove(&mut self) -> Result<(), String> {
-        // Everybody has noticed that it is calm, and who could not listen just before has tried again.
-        self.go(self.now() + LISTEN_AGAIN + Duration::from_millis(1))?;
         for number in self.proofs.clone() {
             let plan = self.plan.clone();
             let app = &plan.apps[number];

@@ -199,6 +199,7 @@ impl<N: Net> Engine<N> {
             lost: None,
             over: false,
             attempt: None,
+            before: None,
             trial: None,
             group: None,
             streams: BTreeMap::new(),
@@ -360,7 +361,15 @@ impl<N: Net> Engine<N> {
 
     /// What the peer sent while the race was being decided.
     pub(crate) fn sctp_begin(&mut self, key: Key) {
+        let before = self.sctps.get_mut(key).and_then(|a| a.before.take());
         self.sctp_take(key);
+        if let Some(before) = before {
+            self.sctp_reset_came(key, before.streams.into_iter());
+            if before.shutdown {
+                self.sctp_shutdown_came(key);
+            }
+            self.sctp_end_streams(key);
+        }
         self.mark_sctp_of(key);
     }
 

@@ -1,8 +1,8 @@
 //! From associations to connections: messages and bytes that have arrived, and the window that they take.
 
-use super::Sctp;
 use super::stream::Stream;
 use super::wire::{Control, PPID_CONTROL, PPID_EMPTY};
+use super::{Before, Sctp};
 use crate::Engine;
 use crate::conn::ConnectionState;
 use crate::event::ConnectionError;
@@ -93,8 +93,34 @@ impl Sctp {
 }
 
 impl<N: Net> Engine<N> {
-    /// Takes what has arrived to the connections that it is for.
+    /// What is to be remembered of the peer's words as long as the race that an association is in has not been decided; `None`: it
+    /// has, and they can be passed on.
+    pub(super) fn sctp_racing(&mut self, key: Key) -> Option<&mut Before> {
+        let a = self.sctps.get_mut(key).filter(|a| a.attempt.is_some())?;
+        Some(a.before.get_or_insert_default())
+    }
+
+    /// The peer has ended its direction of these streams.
+    pub(super) fn sctp_reset_came(&mut self, key: Key, streams: impl Iterator<Item = u16>) {
+        // What came before it is read first.
+        self.sctp_take(key);
+        for stream in streams {
+            self.sctp_peer_ended(key, stream);
+        }
+    }
+
+    /// The peer has ended its direction of all streams.
+    pub(super) fn sctp_shutdown_came(&mut self, key: Key) {
+        self.sctp_take(key);
+        let streams = self.sctps.get(key).map(|a| a.numbers.keys().copied().collect::<Vec<_>>()).unwrap_or_default();
+        self.sctp_reset_came(key, streams.into_iter());
+    }
+
+    /// Takes what has arrived to the connections that it is for: not before it is certain that there will be one.
     pub(super) fn sctp_take(&mut self, key: Key) {
+        if self.sctps.get(key).is_some_and(|a| a.attempt.is_some()) {
+            return;
+        }
         let mut told = BTreeSet::new();
         let mut opened = false;
         while let Some(a) = self.sctps.get(key)

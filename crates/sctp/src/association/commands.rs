@@ -89,7 +89,15 @@ impl Association {
         self.expiries.retain(|e| live.binary_search(&e.0.2).is_ok());
     }
 
+    /// Whether what the application says is for an association that has ended by the peer's restart, of which it has not heard yet.
+    pub(crate) fn is_another(&self) -> bool {
+        self.restarted && !self.config.outlives_restart
+    }
+
     fn may_send(&self, stream: StreamId, len: usize, options: &SendOptions) -> Result<(), SendError> {
+        if self.is_another() {
+            return Err(SendError::Closed);
+        }
         let open = match self.state {
             State::CookieWait | State::CookieEchoed(_) | State::Established => !self.ending,
             State::Closed => return Err(SendError::Closed),
@@ -164,6 +172,9 @@ impl Association {
 
     /// Ends the association when everything is delivered (RFC 9260 section 9.2).
     pub(crate) fn shutdown(&mut self, now: Instant) {
+        if self.is_another() {
+            return;
+        }
         match self.state {
             State::CookieWait if self.queues.is_empty() => self.close(CloseReason::Aborted),
             State::CookieWait | State::CookieEchoed(_) => self.ending = true,

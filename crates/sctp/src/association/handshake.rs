@@ -146,7 +146,7 @@ impl Association {
     }
 
     /// The association is up.
-    fn establish(&mut self, now: Instant) {
+    pub(super) fn establish(&mut self, now: Instant) {
         self.state = State::Established;
         self.timers.t1 = None;
         self.outbox.state = false;

@@ -113,6 +113,9 @@ impl Association {
             self.queue_error(&ProtocolViolation(b"malformed chunk").into());
             return true;
         };
+        if matches!(self.state, State::CookieEchoed(_)) && says_established(&chunk) {
+            self.establish(arrived.now);
+        }
         match chunk {
             Chunk::Data(data) => self.on_data(arrived, &data),
             Chunk::IData(data) => self.on_idata(arrived, &data),
@@ -236,4 +239,13 @@ impl Association {
             self.candidate = Some(Candidate { route, nonce: rng.u64(), sent_at: now, sent: false });
         }
     }
+}
+
+/// Whether only a peer whose association is up sends this: it has taken our COOKIE ECHO chunk. Its COOKIE ACK chunk, which says no
+/// more than this does, was lost or overtaken.
+const fn says_established(chunk: &Chunk<'_>) -> bool {
+    matches!(
+        chunk,
+        Chunk::Data(_) | Chunk::IData(_) | Chunk::ForwardTsn(_) | Chunk::IForwardTsn(_) | Chunk::ReConfig(_)
+    )
 }

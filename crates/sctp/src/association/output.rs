@@ -313,7 +313,7 @@ impl Association {
     /// A SACK chunk if one is due, or one is owed and data goes along (section 6.1).
     fn write_sack(&mut self, now: Instant, packet: &mut PacketBuilder<'_>, data: bool) -> Result<(), Full> {
         let owed = self.rx.arrivals.is_due(now) || data && self.rx.arrivals.is_owed();
-        if !owed || !self.is_receiving() || matches!(self.state, State::CookieEchoed(_)) {
+        if !owed || !self.is_receiving() {
             return Ok(());
         }
         let window = self.rx.window(self.silly());

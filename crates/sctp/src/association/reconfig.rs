@@ -125,7 +125,7 @@ impl Association {
     }
 
     fn may_reconfigure(&self, possible: bool) -> Result<(), ReconfigError> {
-        if self.state != State::Established {
+        if self.state != State::Established || self.is_another() {
             return Err(ReconfigError::NotEstablished);
         }
         if !self.agreed.reconfiguration {

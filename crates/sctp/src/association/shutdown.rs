@@ -11,8 +11,7 @@ use neater_sctp_wire::{Array, Cause, Causes, Checksum, ChunkSet, CommonHeader, P
 impl Association {
     /// Whether data from the peer is taken.
     pub(super) const fn is_receiving(&self) -> bool {
-        // In COOKIE-ECHOED too: the COOKIE ACK may have been overtaken (section 5.1, D).
-        matches!(self.state, State::CookieEchoed(_) | State::Established | State::ShutdownPending | State::ShutdownSent)
+        matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent)
     }
 
     /// Whether data is sent.

@@ -16,7 +16,7 @@ impl Association {
         let idle = !self.out.any_in_flight() && !self.out.has_lost() && !self.queues.is_empty() && !paced;
         let probe = t.window_probe.filter(|_| idle && self.is_sending());
         let expiry = self.expiries.peek().map(|e| e.0.0);
-        let answering = self.is_receiving() && !matches!(self.state, State::CookieEchoed(_));
+        let answering = self.is_receiving();
         let sack = if answering { self.rx.arrivals.deadline() } else { None };
         let hopeless = self.hopeless_at();
         let own =

@@ -197,7 +197,11 @@ impl Endpoint {
 
     /// Ends an association at once; the peer's application is given `reason`, at most 256 bytes of it.
     pub fn abort(&mut self, id: AssociationId, reason: &[u8]) {
-        self.act(id, |a| a.abort(reason));
+        self.act(id, |a| {
+            if !a.is_another() {
+                a.abort(reason);
+            }
+        });
     }
 
     /// Wants nothing more of an association: if it is not over it is aborted, and nothing of it is kept.
