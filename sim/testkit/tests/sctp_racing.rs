@@ -1,8 +1,10 @@
 //! SCTP raced against TCP: who wins, what losers leave, and what the next connect has learnt.
 
 use neater_engine::{SendOptions, Stack};
-use neater_property::TransportProperties;
+use neater_property::{SelectionProperty, TransportProperties};
+use neater_testkit::town::server_v4;
 use neater_testkit::{Ask, Fault, Manner, Plan, Town};
+use std::sync::Arc;
 use std::time::Duration;
 
 const S: Duration = Duration::from_secs(1);
@@ -99,4 +101,34 @@ fn the_second_connect_makes_one_attempt() {
         }
         town.play.end();
     }
+}
+
+/// TCP is better and silent: an association is up, and its peer has said everything, before the race is decided.
+#[test]
+fn what_the_peer_says_and_ends_while_the_race_is_being_decided_is_not_lost() {
+    let mut properties = TransportProperties::new();
+    properties.avoid(SelectionProperty::Multistreaming);
+    let both = Ask::over(&[Stack::Tcp, Stack::Sctp]).properties(properties);
+    // The first INIT chunk is lost, which makes the handshake long and the grace with it.
+    let mut plan = Plan::new(27).fault(Fault::TcpBlocked);
+    plan.v4.0.loss = neater_link::Loss::Indices(Arc::new([0, 1].into()));
+    let mut town = plan.build();
+    let greets = Manner { greeting: Some("welcome, ".into()), ..Manner::patient() };
+    town.listen(&Ask::over(&[Stack::Sctp]), 443, greets);
+    let (request, first) = (town.request(&both), Some("question".into()));
+    let c = town.play.initiate_with(town.client, &request, &[server_v4()], None, first, Manner::patient()).unwrap();
+    let server = town.server;
+    let came = town.play.run_until(10 * S, |p| !p.accepted(server).is_empty());
+    assert!(came, "{:#?}", town.play.engine(town.client).timeline(c.conn));
+    let s = town.play.accepted(server)[0];
+    town.play.say(s, "and farewell", SendOptions::default());
+    town.play.release(s);
+    town.play.run_for(200 * MS);
+    assert!(!town.play.flow(c).is_ready(), "the race was decided too early for this test");
+    assert!(town.play.run_until(10 * S, |p| p.flow(c).ended_at.is_some()), "{:?}", town.play.flow(c));
+    assert_eq!(town.play.flow(c).received, b"welcome, and farewell");
+    assert_eq!(town.play.flow(s).received, b"question");
+    town.play.close(c);
+    assert!(town.play.run_until(10 * S, |p| p.flow(c).is_over()));
+    town.play.end();
 }
