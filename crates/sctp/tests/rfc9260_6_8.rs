@@ -83,6 +83,26 @@ fn t1_init_and_t1_cookie_double_up_to_rto_max() {
     }
 }
 
+/// A peer that has begun anew since its INIT ACK chunk discards the cookie without a word (section 5.1.5).
+#[test]
+fn a_cookie_that_is_never_answered_is_given_up_in_time_however_long_the_first_round_trip_was() {
+    let config = AssociationConfig { max_init_retransmits: 5, ..AssociationConfig::rfc9260() };
+    // Three INIT chunks are lost, and the timer has doubled as often.
+    let mut inits = 3;
+    let (mut w, log, clock) = world(config, move |end, b| {
+        let kind = kinds(b)[0];
+        let lost = end == 0 && kind == Init::KIND && inits > 0;
+        inits -= i32::from(lost);
+        lost || end == 0 && kind == 10
+    });
+    w.connect(0);
+    run(&mut w, &clock, Duration::from_secs(7 + 62));
+    assert_eq!(w.closed(0), None);
+    assert!(!when(&log, 0, 10).is_empty());
+    run(&mut w, &clock, Duration::from_secs(2));
+    assert_eq!(w.closed(0), Some(CloseReason::Unreachable), "1 + 2 + 4 + 8 + 16 + 32 seconds after the first");
+}
+
 #[test]
 fn t3_rtx_doubles_and_a_sack_takes_the_doubling_back() {
     let mut lose = 4;
