@@ -346,6 +346,14 @@ impl Connection {
         Self { inner, epoch, window: Tuning::SEND_WINDOW_MIN, ended: BTreeMap::new() }
     }
 
+    /// quinn-proto (0.11) arms its timer for what is in flight on the path of now alone. What was sent on another one and got lost would
+    /// be sent again only after something else had been acknowledged, and perhaps there is nothing else: so there is.
+    fn moved_from(&mut self, before: SocketAddr) {
+        if self.inner.remote_address() != before {
+            self.inner.ping();
+        }
+    }
+
     fn handshake(&self) -> Option<Box<HandshakeData>> {
         self.inner.crypto_session().handshake_data()?.downcast().ok()
     }
@@ -366,11 +374,15 @@ fn code(n: u64) -> VarInt {
 
 impl ConnectionApi for Connection {
     fn handle_event(&mut self, event: ConnectionEvent) {
+        let before = self.inner.remote_address();
         self.inner.handle_event(event.0);
+        self.moved_from(before);
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        let before = self.inner.remote_address();
         self.inner.handle_timeout(self.epoch.theirs(now));
+        self.moved_from(before);
     }
 
     fn next_timeout(&mut self) -> Option<Instant> {
