@@ -251,6 +251,8 @@ pub(crate) struct Sctp {
 struct Before {
     streams: BTreeSet<u16>,
     shutdown: bool,
+    /// The association has ended, after everything was acknowledged.
+    closed: bool,
 }
 
 impl Sctp {
@@ -407,6 +409,14 @@ impl<N: Net> Engine<N> {
 
     /// The association is over, in whatever way. What had arrived is read first.
     fn sctp_closed(&mut self, key: Key, reason: CloseReason) {
+        // A peer that has said everything and ended in order while the race is being decided can still be read by the winner, as with
+        // TCP: `sctp_begin` goes on from here.
+        let racing = self.sctps.get_mut(key).filter(|a| a.connected && a.attempt.is_some());
+        if let Some(a) = racing.filter(|_| reason == CloseReason::Shutdown) {
+            a.over = true;
+            a.before.get_or_insert_default().closed = true;
+            return;
+        }
         self.sctp_take(key);
         self.sctp_lost(key, reason);
     }

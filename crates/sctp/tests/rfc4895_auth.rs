@@ -5,9 +5,9 @@ mod support;
 use core::time::Duration;
 use neater_link::LinkConfig;
 use neater_sctp::{AssociationConfig, AssociationId, Authentication, CloseReason, Event, Extensions, SharedKey};
-use neater_sctp_wire::chunk::{Abort, Auth, CookieEcho, Data, HmacId, Init, Sack};
+use neater_sctp_wire::chunk::{Abort, Auth, CookieAck, CookieEcho, Data, HmacId, Init, Sack};
 use neater_sctp_wire::parameter::{HmacAlgo, Random};
-use neater_sctp_wire::{Array, Cause, Causes, Chunk, Packet as Wire, Parameters, Tag, Tsn};
+use neater_sctp_wire::{Array, Cause, Causes, Chunk, Packet as Wire, Parameters, Ppid, Ssn, StreamId, Tag, Tsn};
 use support::{PORTS, Packet, World, address, kinds, ms, record, sum};
 
 const AUTH: u8 = Auth::KIND;
@@ -105,6 +105,40 @@ fn a_required_chunk_without_auth_is_as_if_it_had_not_come() {
             w.run(ms(100));
             assert!(matches!(w.closed(0), Some(CloseReason::PeerAborted { .. })));
         }
+    }
+}
+
+/// RFC 9260 section 6 and our exception: data of an established peer stands for its COOKIE ACK chunk.
+#[test]
+fn data_does_not_stand_for_a_cookie_ack_that_must_be_authenticated() {
+    for (required, taken) in [(vec![], true), (vec![CookieAck::KIND], false)] {
+        let mut w = world(authenticating(&required), authenticating(&[]));
+        let log = support::Log::default();
+        let seen = log.clone();
+        w.tap = Some(Box::new(move |end, packet| {
+            seen.borrow_mut().push((end, packet.bytes.clone()));
+            // The cookie does not get through.
+            end == 1 || kinds(&packet.bytes)[0] == Init::KIND
+        }));
+        w.connect(0);
+        w.run(ms(200));
+        let (tag, initial) = log
+            .borrow()
+            .iter()
+            .find_map(|(_, bytes)| {
+                let packet = Wire::parse(bytes).unwrap();
+                match Chunk::decode(&packet.chunks().next().unwrap().unwrap()).unwrap() {
+                    Chunk::InitAck(ack) => Some((packet.header.tag, ack.0.initial_tsn)),
+                    _ => None,
+                }
+            })
+            .unwrap();
+        let data = Data::whole(initial, StreamId(0), Ssn(0), Ppid(0));
+        let bytes = support::packet([PORTS[1], PORTS[0]], tag, &[Data { payload: b"so there", ..data }.into()]);
+        w.deliver(0, 0, &Packet { from: address(1, 0), to: address(0, 0), bytes, ect: false, whole: true }, false);
+        w.run(ms(100));
+        assert_eq!(w.saw(0, &Event::Connected), taken, "{required:?}");
+        assert_eq!(w.saw(0, &Event::Readable), taken, "{required:?}");
     }
 }
 

@@ -106,6 +106,13 @@ fn the_second_connect_makes_one_attempt() {
 /// TCP is better and silent: an association is up, and its peer has said everything, before the race is decided.
 #[test]
 fn what_the_peer_says_and_ends_while_the_race_is_being_decided_is_not_lost() {
+    // The server lets go of the connection; or it ends the association, which is over before the race is.
+    for whole in [false, true] {
+        said_and_ended_before_the_race(whole);
+    }
+}
+
+fn said_and_ended_before_the_race(whole: bool) {
     let mut properties = TransportProperties::new();
     properties.avoid(SelectionProperty::Multistreaming);
     let both = Ask::over(&[Stack::Tcp, Stack::Sctp]).properties(properties);
@@ -122,10 +129,18 @@ fn what_the_peer_says_and_ends_while_the_race_is_being_decided_is_not_lost() {
     assert!(came, "{:#?}", town.play.engine(town.client).timeline(c.conn));
     let s = town.play.accepted(server)[0];
     town.play.say(s, "and farewell", SendOptions::default());
-    town.play.release(s);
+    if whole {
+        let group = town.play.engine(server).group(s.conn).unwrap();
+        town.play.engine(server).close_group(group);
+        town.play.engine(server).release_group(group);
+    } else {
+        town.play.release(s);
+    }
     town.play.run_for(200 * MS);
     assert!(!town.play.flow(c).is_ready(), "the race was decided too early for this test");
-    assert!(town.play.run_until(10 * S, |p| p.flow(c).ended_at.is_some()), "{:?}", town.play.flow(c));
+    let associations = town.play.stats(server).sctp_associations;
+    assert_eq!(associations, u64::from(!whole), "what the server has left");
+    assert!(town.play.run_until(10 * S, |p| p.flow(c).ended_at.is_some()), "{whole} {:?}", town.play.flow(c));
     assert_eq!(town.play.flow(c).received, b"welcome, and farewell");
     assert_eq!(town.play.flow(s).received, b"question");
     town.play.close(c);

@@ -369,6 +369,10 @@ impl<N: Net> Engine<N> {
                 self.sctp_shutdown_came(key);
             }
             self.sctp_end_streams(key);
+            if before.closed {
+                self.sctp_closed(key, CloseReason::Shutdown);
+                return self.tidy_sctp(key);
+            }
         }
         self.mark_sctp_of(key);
     }

@@ -193,7 +193,9 @@ impl<N: Net> Engine<N> {
                             break;
                         }
                         Err(Refusal::Message(error)) => Err(error),
-                        Err(Refusal::Over) => {
+                        // Its end is among the events that have not been looked at, and says why.
+                        Err(Refusal::Gone) if a.lost.is_none() => break,
+                        Err(Refusal::Gone | Refusal::Over) => {
                             let why = a.lost.clone().unwrap_or(CloseReason::Shutdown);
                             done.error = Some(ConnectionError::Sctp(why));
                             break;
@@ -259,6 +261,9 @@ fn ranks(how: How) -> bool {
 /// Why the endpoint did not take a message.
 enum Refusal {
     Blocked,
+    /// The association has ended, perhaps a moment ago.
+    Gone,
+    /// It is ending.
     Over,
     Message(SendError),
 }
@@ -301,6 +306,7 @@ fn hand_over(
             hand_over(end, id, stream, data, options)
         }
         Err(E::Blocked) => Err(Refusal::Blocked),
+        Err(E::Closed) => Err(Refusal::Gone),
         Err(E::TooLong { most }) => Err(Refusal::Message(SendError::MessageTooLarge { max: most })),
         Err(e @ (E::NoSuchStream { .. } | E::Empty)) => {
             Err(Refusal::Message(SendError::InvalidMessageProperties(e.to_string())))

@@ -9,7 +9,6 @@ use crate::ids::Route;
 use crate::recovery::{Fate, Outstanding};
 use crate::send::Queues;
 use crate::serial::first;
-use core::time::Duration;
 use neater_base::Instant;
 use neater_sctp_wire::cause::{
     InvalidMandatoryParameter, MissingParameters, ProtocolViolation, UnrecognizedParameters, UnresolvableAddress,
@@ -82,9 +81,13 @@ impl Association {
             return self.refuse(&Refusal::InvalidField("the cookie is too long for a packet"));
         }
         let path = arrived.path.unwrap_or(self.current);
-        if let (0, Some(t1)) = (self.tries, self.timers.t1) {
-            let sent_at = t1 - self.paths[path].rtt.rto();
-            self.paths[path].rtt.sample(arrived.now - sent_at);
+        // T1-cookie begins with RTO.Initial where nothing better is known: INIT was sent again (Karn), or one of the two stood still
+        // meanwhile, which says nothing of the path. A peer that has begun anew since never answers (section 5.1.5), and its client
+        // is not to wait for that all the longer.
+        let rtt = &mut self.paths[path].rtt;
+        match self.timers.t1.filter(|_| self.tries == 0).map(|t1| arrived.now - (t1 - rtt.rto())) {
+            Some(took) if took < self.config.rto.initial => rtt.sample(took),
+            _ => rtt.start_over(),
         }
         let room = self.paths[path].mtu.most();
         self.agree_as_initiator(&peer, room, arrived.route);
@@ -92,21 +95,11 @@ impl Association {
         self.state = State::CookieEchoed(cookie.to_vec());
         self.outbox.state = true;
         self.timers.t1 = None;
-        self.timers.guard = Some(arrived.now + self.cookie_patience());
         self.tries = 0;
         if !report.is_empty() {
             self.queue_error(&UnrecognizedParameters(&report).into());
         }
         self.events.push_back(Event::Reachable);
-    }
-
-    /// How long the COOKIE ECHO chunk is sent: as long as all its retransmissions take from RTO.Initial on. They take much longer where
-    /// the first round trip was measured across a pause of the program, or INIT was lost; and a peer that has begun anew since, or has
-    /// lost its memory, never answers (section 5.1.5, steps 1 and 2).
-    fn cookie_patience(&self) -> Duration {
-        let rto = &self.config.rto;
-        let times = (0..=self.config.max_init_retransmits.min(16)).map(|n| (rto.initial * (1 << n)).min(rto.max));
-        times.sum()
     }
 
     /// Takes the peer's offer, and gives up messages for streams that there are not.
@@ -159,7 +152,7 @@ impl Association {
     /// The association is up.
     pub(super) fn establish(&mut self, now: Instant) {
         self.state = State::Established;
-        (self.timers.t1, self.timers.guard) = (None, None);
+        self.timers.t1 = None;
         self.outbox.state = false;
         self.tries = 0;
         self.errors = 0;
@@ -188,7 +181,7 @@ impl Association {
         self.state = State::CookieWait;
         self.peer_tag = Tag::ZERO;
         self.outbox.state = true;
-        (self.timers.t1, self.timers.guard) = (None, None);
+        self.timers.t1 = None;
     }
 
     /// A cookie that is ours has come for this association (section 5.2.4). Returns whether the rest of the packet is for it.

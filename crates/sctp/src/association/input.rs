@@ -5,7 +5,7 @@ use crate::event::{CloseReason, Event};
 use crate::ids::Route;
 use neater_base::{Instant, Rng};
 use neater_sctp_wire::cause::{ProtocolViolation, UnrecognizedChunk, UserAbort};
-use neater_sctp_wire::chunk::{Abort, Asconf, Data, IData};
+use neater_sctp_wire::chunk::{Abort, Asconf, CookieAck, Data, IData};
 use neater_sctp_wire::{Cause, Chunk, Packet, RawChunk};
 
 /// The most ERROR causes that wait to be sent.
@@ -113,7 +113,11 @@ impl Association {
             self.queue_error(&ProtocolViolation(b"malformed chunk").into());
             return true;
         };
-        if matches!(self.state, State::CookieEchoed(_)) && says_established(&chunk) {
+        // Not for who must see the COOKIE ACK chunk authenticated (RFC 4895).
+        if matches!(self.state, State::CookieEchoed(_))
+            && says_established(&chunk)
+            && (arrived.authenticated || !self.requires_auth(CookieAck::KIND))
+        {
             self.establish(arrived.now);
         }
         match chunk {
@@ -246,6 +250,11 @@ impl Association {
 const fn says_established(chunk: &Chunk<'_>) -> bool {
     matches!(
         chunk,
-        Chunk::Data(_) | Chunk::IData(_) | Chunk::ForwardTsn(_) | Chunk::IForwardTsn(_) | Chunk::ReConfig(_)
+        Chunk::Data(_)
+            | Chunk::IData(_)
+            | Chunk::Sack(_)
+            | Chunk::ForwardTsn(_)
+            | Chunk::IForwardTsn(_)
+            | Chunk::ReConfig(_)
     )
 }

@@ -93,7 +93,7 @@ struct Deadlines {
     t1: Option<Instant>,
     /// T2-shutdown.
     t2: Option<Instant>,
-    /// T5-shutdown-guard; in COOKIE-ECHOED, when the peer has had long enough to answer.
+    /// T5-shutdown-guard.
     guard: Option<Instant>,
     /// The next probe of a closed window.
     window_probe: Option<Instant>,

@@ -50,9 +50,6 @@ impl Association {
         if due(self.timers.t2) {
             self.t2_timeout();
         }
-        if due(self.timers.guard) && self.is_opening() {
-            return self.close(CloseReason::Unreachable);
-        }
         if due(self.timers.guard) {
             let causes = [ProtocolViolation(b"shutdown takes too long").into()];
             self.abort_with(&causes, CloseReason::ShutdownTimeout);

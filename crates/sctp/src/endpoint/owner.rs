@@ -52,10 +52,10 @@ impl Endpoint {
     }
 
     /// Whether everything that was sent on an outbound stream is acknowledged, or given up; true if there is no such
-    /// association.
+    /// association, and false if it is over or not the one that the program knows.
     #[must_use]
     pub fn is_stream_idle(&self, id: AssociationId, stream: StreamId) -> bool {
-        self.live(id).is_none_or(|a| a.is_stream_idle(stream))
+        self.live(id).is_none_or(|a| !a.is_closed() && !a.is_another() && a.is_stream_idle(stream))
     }
 
     /// How many bytes of what was received the program keeps in queues of its own: the window that the peer is given shrinks by

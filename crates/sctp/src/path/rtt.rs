@@ -37,6 +37,13 @@ impl Rtt {
         self.rto = (self.rto * 2).min(self.config.max);
     }
 
+    /// Takes back all doubling where nothing was measured.
+    pub(crate) fn start_over(&mut self) {
+        if self.smoothed.is_none() {
+            self.rto = self.config.initial;
+        }
+    }
+
     pub(crate) const fn rto(&self) -> Duration {
         self.rto
     }

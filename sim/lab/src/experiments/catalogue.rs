@@ -543,7 +543,7 @@ pub const ALL: &[Experiment] = &[
         asked: "How long does a decision take with 10,000 policies: anew, kept, and through the daemon's socket?",
         note: "10,000 policies of which 20 match the request and 200 some row, 100 rows, 100 candidates of which the first 10 are ranked \
                out. Medians of a process, median over processes; instructions by callgrind. Socket: round trip of the compact form \
-               to neater pm, over that of the same bytes to a process that answers at once, in the same run.",
+               to neater pm, over that of the same bytes to a process that answers at once, in the same run, all on one processor.",
         parameters: &[("runs", "15; 3 with --quick"), ("network", "none")],
         published: &[("8 to 16 ms", "measured with NEAT's manager at commit a5e1662")],
         metrics: &[metric("decision_us", "us", "cold_10k 10, cached 1, socket 20 over the ping-pong")],

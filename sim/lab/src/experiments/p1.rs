@@ -1,6 +1,7 @@
 //! P1: what a decision of the policy manager costs: anew, kept, and through the socket of `neater pm`.
 
 use super::{LIMIT, Lab, Outcome};
+use crate::measure::process::together;
 use crate::measure::stats::{difference_of_medians, median, quantile, slope};
 use crate::measure::{Child, Counter, MeasureError, Result};
 use crate::programs::Program;
@@ -89,7 +90,7 @@ fn start(lab: &Lab, dir: &Path) -> Result<Child> {
     let mut command = Command::new(lab.programs.neater()?);
     command.args(["--json", "pm", "--bare", "--no-rest", "--no-interfaces", "--rows", "100", "--candidates", "10"]);
     command.arg("--pib").arg(dir.join("pib")).arg("--cib").arg(dir.join("cib")).arg("--sock").arg(&sockets);
-    Child::start(&mut command)
+    Child::start(&mut together(&command)?)
 }
 
 type Asked = (Vec<f64>, Vec<f64>, Value);
@@ -101,7 +102,8 @@ fn ask(lab: &Lab, out: &mut Outcome, dir: &Path, runs: usize) -> Result<Asked> {
         let mut command = lab.programs.command(Program::Policy, "socket")?;
         command.arg(dir.join("sock").join("neat_pm_socket"));
         command.args(["--turns", if lab.quick { "1000" } else { "4000" }]);
-        last = said(&mut command)?;
+        // With the manager and the echo: which of them were woken on another processor would decide the figure.
+        last = said(&mut together(&command)?)?;
         decided.push(of(&last, "decide_us")?);
         echoed.push(of(&last, "ping_us")?);
         out.sample("decision_us", "socket", "socket", run, of(&last, "decide_us")?);
