@@ -55,19 +55,40 @@ fn tell(fault: &Fault, output: &Output) {
 
 fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     let mut files: Vec<(String, String)> = Vec::new();
+    let mut faults = Vec::new();
+    let whole = |file: &Path, why: String, harmless| {
+        let file = file.to_string_lossy().into_owned();
+        Fault { file, line: 0, column: 0, why, harmless }
+    };
+    // What cannot be read hides nothing else.
+    let mut take = |path: &Path, faults: &mut Vec<Fault>| {
+        let text = neater::policies::folder::read(path).unwrap_or_else(|e| {
+            faults.push(whole(path, format!("it cannot be read: {e}"), false));
+            String::new()
+        });
+        files.push((path.to_string_lossy().into_owned(), text));
+    };
     for path in paths {
         if path.is_dir() {
             let mut held = folder::list(path, true)?;
             held.sort_by(|a, b| a.name.cmp(&b.name));
             for file in held {
-                files.push((file.path.to_string_lossy().into_owned(), read(&file.path)?));
+                if file.name.contains('/') && FileKind::of(&file.name) != Some(FileKind::Cib) {
+                    let why = format!("this does not count: policies are those of {} itself", path.display());
+                    faults.push(whole(&file.path, why, true));
+                }
+                take(&file.path, &mut faults);
             }
+        } else if path.exists() {
+            take(path, &mut faults);
         } else {
-            files.push((path.to_string_lossy().into_owned(), read(path)?));
+            read(path)?;
         }
     }
-    let sources: Vec<SourceFile<'_>> = files.iter().map(|(name, text)| SourceFile { name, text }).collect();
-    let faults = check_all(&sources, now());
+    let unread: BTreeSet<String> = faults.iter().filter(|f| !f.harmless).map(|f| f.file.clone()).collect();
+    let there = files.iter().filter(|(name, _)| !unread.contains(name));
+    let sources: Vec<SourceFile<'_>> = there.map(|(name, text)| SourceFile { name, text }).collect();
+    faults.extend(check_all(&sources, now()));
     faults.iter().for_each(|f| tell(f, output));
     let wrong: BTreeSet<&str> = faults.iter().filter(|f| !f.harmless).map(|f| f.file.as_str()).collect();
     let wrong = wrong.len();
@@ -214,6 +235,10 @@ fn socket(sock: Option<&Path>, door: Door) -> PathBuf {
 }
 
 fn absent(path: &Path, e: &std::io::Error) -> Failure {
+    if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) {
+        let why = format!("the policy manager at {} does not answer within {} s", path.display(), PATIENCE.as_secs());
+        return Failure::new(Exit::Failed, "manager", why).advise("see whether its process is stopped or very busy");
+    }
     Failure::new(Exit::Failed, "manager", format!("no policy manager at {}: {e}", path.display()))
         .advise("`neater pm` starts one; --sock DIR says where it is")
 }

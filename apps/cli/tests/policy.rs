@@ -41,7 +41,7 @@ fn a_broken_file_is_named_with_line_and_column() {
 #[test]
 fn folders_are_checked_and_slips_and_doubles_told() {
     let folder = Folder::new("policy-slips");
-    folder.put("all/a.policy", "{\"uid\": \"x\",\n \"mach\": {}}");
+    folder.put("all/a.policy", "{\"uid\": \"x\",\n \"mach\": {}, \"match\": {}}");
     folder.put("all/b.policy", "{\"uid\": \"X\", \"properties\": {\"y\": {\"valeu\": 1}}}");
     folder.put("all/deeper/c.cib", "{\"root\": true, \"expire\": -1}");
     folder.put("all/notes.txt", "nothing");
@@ -52,6 +52,30 @@ fn folders_are_checked_and_slips_and_doubles_told() {
         "is value meant?",
         "a.policy, which has the same uid, x",
         "3 files, 0 with errors",
+    ] {
+        assert!(checked.out.contains(says), "{says}: {}", checked.out);
+    }
+}
+
+/// A slip must not turn a rule off, or on for everybody, unheard.
+#[test]
+fn what_would_not_count_is_told_and_hides_nothing_else() {
+    let folder = Folder::new("policy-odd");
+    folder.put("all/a.policy", "{\"uid\": \"x\",\n \"matches\": {}, \"properties\": [[]]}");
+    folder.put("all/b.policy", [b'{', 0xff, b'}']);
+    folder.put("all/deeper/c.policy", "{\"uid\": \"c\", \"match\": {}}");
+    std::os::unix::fs::symlink("nowhere", folder.path("all/d.policy")).expect("a link");
+    let pipe = std::process::Command::new("mkfifo").arg(folder.path("all/e.policy")).status();
+    assert!(pipe.expect("mkfifo").success());
+    let checked = policy("check", folder.path("all"));
+    assert_eq!(checked.code, 1, "{}{}", checked.out, checked.err);
+    for says in [
+        "a.policy:2:2: error: this means nothing here: is match meant?",
+        "b.policy: error: it cannot be read: ",
+        "c.policy: warning: this does not count: policies are those of ",
+        "d.policy: error: it cannot be read: ",
+        "e.policy: error: it cannot be read: it is no file",
+        "5 files, 4 with errors",
     ] {
         assert!(checked.out.contains(says), "{says}: {}", checked.out);
     }

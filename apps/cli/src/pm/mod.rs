@@ -132,7 +132,7 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
     let rest = if args.no_rest { None } else { Some(rest::listen(args.rest).await?) };
     let dir = place::prepare(args.sock.as_deref(), args.shared || owner == 0)?;
     let token = place::token(&dir)?;
-    let port = rest.as_ref().map_or(0, rest::Door::port);
+    let rest_at = rest.as_ref().map(rest::Door::addr);
     let mut daemon = Daemon::new(options);
     for user in &args.trust_user {
         daemon.trust(place::user(user)?);
@@ -143,7 +143,7 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
         look: Notify::new(),
         output: output.clone(),
         token,
-        port,
+        port: rest_at.map_or(0, |at| at.port()),
         folder: dir.path.clone(),
     });
     shared.reload(true);
@@ -153,7 +153,7 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
         _ => None,
     };
     let doors = sockets::listen(&dir)?;
-    announce(&shared, &dir);
+    announce(&shared, &dir, rest_at);
     for door in doors {
         tokio::spawn(sockets::accept(door, shared.clone()));
     }
@@ -177,8 +177,8 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
 }
 
 /// Says where the daemon is.
-fn announce(shared: &Shared, dir: &place::Dir) {
-    let url = (shared.port != 0).then(|| format!("http://127.0.0.1:{}", shared.port));
+fn announce(shared: &Shared, dir: &place::Dir, rest_at: Option<std::net::SocketAddr>) {
+    let url = rest_at.map(|at| format!("http://{at}"));
     if shared.output.json {
         shared.output.event(&json!({"event": "managing", "sockets": dir.path, "shared": dir.shared, "rest": url,
             "token_file": dir.token()}));

@@ -24,10 +24,10 @@ const MAX_CONNECTIONS: usize = 64;
 const LIFETIME: Duration = Duration::from_secs(300);
 
 /// Where REST is listened for.
-pub(super) struct Door(TcpListener, u16);
+pub(super) struct Door(TcpListener, SocketAddr);
 
 impl Door {
-    pub(super) const fn port(&self) -> u16 {
+    pub(super) const fn addr(&self) -> SocketAddr {
         self.1
     }
 }
@@ -42,8 +42,8 @@ pub(super) async fn listen(at: SocketAddr) -> Result<Door, Failure> {
             .advise("say another port with --rest 127.0.0.1:PORT, or --no-rest")
     };
     let listener = TcpListener::bind(at).await.map_err(failed)?;
-    let port = listener.local_addr().map_err(failed)?.port();
-    Ok(Door(listener, port))
+    let addr = listener.local_addr().map_err(failed)?;
+    Ok(Door(listener, addr))
 }
 
 pub(super) async fn accept(door: Door, shared: Arc<Shared>) {

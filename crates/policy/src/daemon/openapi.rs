@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// What there is at a port, with methods, answers and what needs the token.
-pub(super) fn description(port: u16) -> Value {
+pub(super) fn description() -> Value {
     let secured = json!([{"token": []}]);
     let uid = json!({"name": "uid", "in": "path", "required": true, "schema": {"type": "string", "maxLength": 256}});
     let text = |description: &str| json!({"description": description, "content": {"text/plain": {"schema": {"type": "string"}}}});
@@ -48,7 +48,7 @@ pub(super) fn description(port: u16) -> Value {
         "openapi": "3.1.0",
         "info": {"title": "neater pm", "version": env!("CARGO_PKG_VERSION"),
             "description": "The policy manager of this host. docs/policy.md tells what policies and nodes mean."},
-        "servers": [{"url": format!("http://127.0.0.1:{port}")}],
+        "servers": [{"url": "/"}],
         "paths": {
             "/pib": {"get": read("The uids of the policies, in the order in which they are tried", list("uids", uids.clone()))},
             "/profiles": {"get": read("The uids of the profiles, likewise", list("uids", uids.clone()))},

@@ -158,7 +158,7 @@ fn has_token(request: &Request<'_>, token: &str) -> bool {
 const fn status_of(why: Refusal) -> u16 {
     match why {
         Refusal::Unknown => 404,
-        Refusal::Filed => 409,
+        Refusal::Filed | Refusal::Ready => 409,
         Refusal::NotYours | Refusal::Full | Refusal::Crowded => 403,
     }
 }
@@ -191,11 +191,11 @@ impl Daemon {
         match request.method {
             "PUT" => self.put(&place, request, now),
             "DELETE" => self.delete(&place),
-            _ => self.get(place, port, now),
+            _ => self.get(place, now),
         }
     }
 
-    fn get(&mut self, place: Place, port: u16, now: WallTime) -> Response {
+    fn get(&mut self, place: Place, now: WallTime) -> Response {
         match place {
             Place::Rules => {
                 let uids = self.base().policies().rules().iter().map(|r| r.uid.as_str());
@@ -225,7 +225,7 @@ impl Daemon {
             Place::Metrics => {
                 Response { content_type: "text/plain; version=0.0.4", ..Response::text(200, self.metrics(now)) }
             }
-            Place::Description => Response::json(&openapi::description(port)),
+            Place::Description => Response::json(&openapi::description()),
         }
     }
 

@@ -86,6 +86,8 @@ pub enum Refusal {
     Crowded,
     /// A file of the directories says it.
     Filed,
+    /// It comes with the daemon.
+    Ready,
 }
 
 impl fmt::Display for Refusal {
@@ -99,6 +101,9 @@ impl fmt::Display for Refusal {
                  them: remove some first"
             ),
             Self::Filed => f.write_str("a file of the CIB directory says this node: change the file"),
+            Self::Ready => f.write_str(
+                "this comes with neater: put one of your own with this uid in its place, or start with --bare",
+            ),
             Self::Crowded => write!(f, "{MAX_GUESTS} users have rules or nodes here; no more is taken from others"),
         }
     }
@@ -390,6 +395,10 @@ impl Daemon {
     pub fn remove_rule(&mut self, user: u32, stage: Stage, uid: &str) -> Result<(), Refusal> {
         let uid = uid.to_lowercase();
         if self.is_trusted(user) {
+            let there = self.base.table(stage).get(&uid).is_some();
+            if there && !self.loader.says(kind(stage), &uid) && !self.layer.says(kind(stage), &uid) {
+                return Err(Refusal::Ready);
+            }
             self.base.remove_rule(stage, &uid).ok_or(Refusal::Unknown)?;
             self.base_changed();
             if let Some(file) = self.file_of(stage, &uid) {

@@ -428,7 +428,7 @@ fn the_description_names_every_path_and_method_and_no_other() {
             assert_eq!(status == 401, item[method.to_lowercase()]["security"].is_array(), "{method} {path}");
         }
     }
-    assert_eq!(description["servers"][0]["url"], format!("http://127.0.0.1:{PORT}"));
+    assert_eq!(description["servers"][0]["url"], "/");
     for (method, statuses) in
         [("get", vec!["404", "408", "413", "421"]), ("put", vec!["400", "403", "409", "415", "500"])]
     {

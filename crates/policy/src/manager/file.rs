@@ -1,6 +1,6 @@
 //! Policy, profile and CIB files: what one of them says.
 
-use super::slips::Slips;
+use super::slips::{Slips, misspelt};
 use neater_base::WallTime;
 use neater_property::Fingerprint;
 use neater_property::neat::{NeatArray, NeatError, NeatMultiArray, NeatProperty, NeatValue, locate, read};
@@ -74,7 +74,12 @@ impl Fault {
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}: ", self.file, self.line, self.column)?;
+        // What is wrong with a file as a whole has no line.
+        match self.line {
+            0 if self.file.is_empty() => {}
+            0 => write!(f, "{}: ", self.file)?,
+            _ => write!(f, "{}:{}:{}: ", self.file, self.line, self.column)?,
+        }
         f.write_str(if self.harmless { "warning: " } else { "error: " })?;
         f.write_str(&self.why)
     }
@@ -167,6 +172,9 @@ impl Members<'_> {
             Some(Value::String(s)) if name == "uid" && (s.is_empty() || s.len() > MAX_UID) => {
                 Err(NeatError::Shape("a uid has 1 to 256 bytes").within(name))
             }
+            Some(Value::String(s)) if name == "uid" && s.contains(char::is_control) => {
+                Err(NeatError::Shape("a uid has no control characters").within(name))
+            }
             Some(Value::String(s)) => Ok(Some(s)),
             Some(Value::Number(n)) if name == "uid" => Ok(Some(n.to_string())),
             Some(_) => Err(NeatError::Shape("this is a text").within(name)),
@@ -244,8 +252,18 @@ impl Rule {
     /// [`NeatError`] with the place as a pointer.
     pub fn from_json(json: Value, file: &str, text: &str) -> Result<(Self, Vec<Fault>), NeatError> {
         let Value::Object(map) = json else { return Err(NeatError::Shape("a policy or profile is one JSON object")) };
+        if let Some((name, why)) = misspelt(&map, &OF_RULE) {
+            return Err(NeatError::Shape(why).within(&name));
+        }
+        if map.get("policy_type").is_some_and(|t| !matches!(t.as_str(), Some("policy" | "profile"))) {
+            return Err(NeatError::Shape("policy_type is \"policy\" or \"profile\"").within("policy_type"));
+        }
         let named = own_uid(&map);
-        let warnings = slips(&map, file, text);
+        let mut warnings = slips(&map, file, text);
+        if !map.contains_key("match") && !map.contains_key("properties") {
+            let why = "neither match nor properties: this says nothing, about everything".into();
+            warnings.push(Fault::harmless(file, text, "", why));
+        }
         let mut m = Members { map, file, text, warnings };
         let uid = m.text("uid")?.or(named).unwrap_or_default().to_lowercase();
         let priority = m.priority()?;
@@ -309,6 +327,9 @@ impl Node {
         let Value::Object(map) = json else { return Err(NeatError::Shape("a CIB node is one JSON object")) };
         if map.is_empty() {
             return Err(NeatError::Shape("a CIB node without any member says nothing"));
+        }
+        if let Some((name, why)) = misspelt(&map, &OF_NODE) {
+            return Err(NeatError::Shape(why).within(&name));
         }
         let named = own_uid(&map);
         let warnings = slips(&map, file, text);

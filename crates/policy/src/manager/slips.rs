@@ -30,6 +30,24 @@ fn meant(name: &str, words: &[&str]) -> String {
     words.iter().find(near).map_or(String::new(), |word| format!(": is {word} meant?"))
 }
 
+/// A member that is most likely `match` or `properties`, where that one is missing: without it the document would be about everything,
+/// or say nothing.
+pub(super) fn misspelt(map: &Map<String, Value>, known: &[&str]) -> Option<(String, &'static str)> {
+    [
+        ("match", "this means nothing here: is match meant?"),
+        ("properties", "this means nothing here: is properties meant?"),
+    ]
+    .into_iter()
+    .filter(|(word, _)| !map.contains_key(*word))
+    .find_map(|(word, why)| {
+        let near = |name: &&String| {
+            let close = name.len() <= 32 && distance(&name.to_lowercase(), word) <= 2;
+            close && !known.contains(&name.as_str())
+        };
+        map.keys().find(near).map(|name| (name.clone(), why))
+    })
+}
+
 /// What is odd in a file, by the pointer to it.
 pub(super) struct Slips<'a> {
     file: &'a str,

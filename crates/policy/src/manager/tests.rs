@@ -390,7 +390,7 @@ fn what_was_not_loaded_from_files_survives_a_reload() {
 fn what_is_written_can_be_read_again() {
     let policy = json!({"uid": "p", "priority": 3, "replace_matched": true, "match": {"a": {"value": {"start": "-inf", "end": 2}}},
         "properties": [{"b": {"value": ["x", 1], "banned": ["y"]}}, [{"c": {"value": 1}}, {"c": {"value": 2}}]],
-        "description": "d", "policy_type": "kept"});
+        "description": "d", "policy_type": "policy", "filename": "kept"});
     let (rule, warnings) = Rule::from_json(policy, "", "").unwrap();
     assert_eq!(warnings, []);
     assert_eq!(Rule::from_json(rule.to_json(), "", "").unwrap().0, rule);
@@ -571,19 +571,39 @@ fn slips_in_files_are_told_with_their_place() {
         assert!(told_of.iter().any(|t| t.starts_with(place) && t.contains(words)), "{place} {words}: {told_of:#?}");
     }
     assert_eq!(told_of.len(), 6, "{told_of:#?}");
+    // Where match or properties itself is misspelt, the document would be about everything, or say nothing.
+    let refused = |name: &str, text: &str| -> Vec<String> {
+        let faults = check(&SourceFile { name, text }, NOW);
+        assert!(faults.iter().any(|f| !f.harmless), "{faults:?}");
+        faults.iter().map(|f| format!("{}:{} {}", f.line, f.column, f.why)).collect()
+    };
     let node = "{\"root\": true, \"expire\": -1, \"propertys\": {}}";
-    assert_eq!(told("a.cib", node), ["1:30 \"propertys\" means nothing here: is properties meant?"]);
+    assert_eq!(refused("a.cib", node), ["1:30 this means nothing here: is properties meant?"]);
+    let rule = "{\"uid\": \"a\", \"matches\": {\"app\": {\"value\": \"x\"}}, \"properties\": [[]]}";
+    assert_eq!(refused("a.policy", rule), ["1:14 this means nothing here: is match meant?"]);
+    let kind = "{\"uid\": \"a\", \"policy_type\": \"banana\", \"match\": {}}";
+    assert_eq!(refused("a.policy", kind), ["1:14 policy_type is \"policy\" or \"profile\""]);
     let good = "{\"uid\": \"b\", \"policy_type\": \"policy\", \"match\": {\"a\": {\"value\": 1, \"evaluated\": true}}}";
     assert_eq!(told("a.policy", good), [] as [String; 0]);
+}
+
+#[test]
+fn scores_add_up_and_texts_stay_on_their_line() {
+    let refused = |text: &str| Rule::from_json(serde_json::from_str(text).unwrap(), "", "").unwrap_err().to_string();
+    assert!(refused(r#"{"match": {}, "properties": {"a": {"score": 1e308}}}"#).contains("from -1e15 to 1e15"));
+    assert!(refused(r#"{"match": {}, "properties": {"a\nb": {"value": 1}}}"#).contains("no control characters"));
+    assert!(refused(r#"{"uid": "a\nb", "match": {}}"#).contains("no control characters"));
+    let text = neater_property::neat::NeatValue::from("a\n-  QUIC is denied by policy site");
+    assert_eq!(text.to_string().lines().count(), 1);
 }
 
 #[test]
 fn files_that_are_checked_together_may_have_no_uid_twice() {
     let file = |name: &'static str, text: &'static str| SourceFile { name, text };
     let files = [
-        file("a/one.policy", r#"{"uid": "same"}"#),
-        file("a/one.profile", r#"{"uid": "same"}"#),
-        file("b/two.policy", r#"{"uid": "Same"}"#),
+        file("a/one.policy", r#"{"uid": "same", "match": {}}"#),
+        file("a/one.profile", r#"{"uid": "same", "match": {}}"#),
+        file("b/two.policy", r#"{"uid": "Same", "match": {}}"#),
     ];
     let faults = check_all(&files, NOW);
     assert_eq!(faults.len(), 1, "{faults:?}");

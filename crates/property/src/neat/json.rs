@@ -12,6 +12,9 @@ use core::fmt;
 use core::fmt::Write as _;
 use serde_json::{Map, Number, Value};
 
+/// The largest score, and the least with a minus.
+const MAX_SCORE: f64 = 1e15;
+
 /// How long a key may be, in bytes.
 const MAX_KEY: usize = 256;
 /// Integers up to here are doubles, and doubles up to here are written as integers.
@@ -189,6 +192,9 @@ impl NeatProperty {
         if key.is_empty() || key.len() > MAX_KEY {
             return Err(NeatError::Shape("a property needs a name of 1 to 256 bytes"));
         }
+        if key.contains(char::is_control) {
+            return Err(NeatError::Shape("the name of a property has no control characters"));
+        }
         let shape = |attribute, why| NeatError::Shape(why).within(attribute);
         let value = object.get("value").map_or(Ok(NeatValue::Any), NeatValue::from_json);
         let value = value.map_err(|e| NeatError::from(e).within("value"))?;
@@ -202,7 +208,11 @@ impl NeatProperty {
         };
         let score = match object.get("score") {
             None => 0.0,
-            Some(s) => s.as_f64().filter(|s| s.is_finite()).ok_or_else(|| shape("score", "score is a number"))?,
+            // So that no sum of scores is infinite, or no number.
+            Some(s) => s
+                .as_f64()
+                .filter(|s| s.abs() <= MAX_SCORE)
+                .ok_or_else(|| shape("score", "score is a number from -1e15 to 1e15"))?,
         };
         let evaluated = match object.get("evaluated") {
             None => false,

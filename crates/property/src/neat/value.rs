@@ -1,6 +1,6 @@
 //! Values and their intersection.
 
-use core::fmt;
+use core::fmt::{self, Write as _};
 
 /// How many elements a set may have.
 pub const MAX_SET: usize = 256;
@@ -140,13 +140,18 @@ impl NeatValue {
     }
 }
 
+/// A text from wherever, on one line.
+fn write_shown(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    text.chars().try_for_each(|c| f.write_char(if c.is_control() { '\u{fffd}' } else { c }))
+}
+
 impl fmt::Display for NeatValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Any => f.write_str("any"),
             Self::Bool(b) => b.fmt(f),
             Self::Number(n) => n.fmt(f),
-            Self::Text(t) => f.write_str(t),
+            Self::Text(t) => write_shown(f, t),
             Self::Set(elements) => {
                 f.write_str("{")?;
                 for (i, element) in elements.iter().enumerate() {

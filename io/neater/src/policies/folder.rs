@@ -66,8 +66,10 @@ pub fn list(dir: &Path, deep: bool) -> io::Result<Vec<Listed>> {
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             let metadata = match std::fs::metadata(entry.path()) {
                 Ok(metadata) => metadata,
-                Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                // It is there and leads where nobody may look: reading it will say so.
+                Err(e) if e.kind() == io::ErrorKind::NotFound && entry.file_type().is_ok_and(|t| !t.is_symlink()) => {
+                    continue;
+                }
+                // It is there and leads nowhere, or where nobody may look: reading it will say so.
                 Err(_) => match entry.metadata() {
                     Ok(metadata) if FileKind::of(&name).is_some() => {
                         files.push(Listed { name, path: entry.path(), metadata });
@@ -78,7 +80,8 @@ pub fn list(dir: &Path, deep: bool) -> io::Result<Vec<Listed>> {
             };
             if metadata.is_dir() && deep && depth < MAX_DEPTH {
                 folders.push((entry.path(), format!("{name}/"), depth + 1));
-            } else if metadata.is_file() && FileKind::of(&name).is_some() {
+            } else if !metadata.is_dir() && FileKind::of(&name).is_some() {
+                // What is no file is told when it is read.
                 if files.len() >= MAX_FILES {
                     let why = format!("{} holds more than {MAX_FILES} files", dir.display());
                     return Err(io::Error::new(io::ErrorKind::InvalidInput, why));

@@ -30,7 +30,7 @@ fn a_file_that_goes_leaves_the_ready_made_profile_that_it_covered() {
         files(&mut d, &[("mine.profile", OWN)]);
         assert!(!is_secure(&mut d), "the file counts");
         // Other files come and go.
-        let more = format!(r#"{{"uid": "other", "description": "{other}"}}"#);
+        let more = format!(r#"{{"uid": "other", "match": {{}}, "description": "{other}"}}"#);
         files(&mut d, &[("mine.profile", OWN), ("other.policy", &more)]);
         assert!(!is_secure(&mut d));
         files(&mut d, &[]);
@@ -138,4 +138,18 @@ fn nodes_of_files_beyond_what_there_is_room_for_are_a_fault() {
         let [fault] = &report.faults[..] else { panic!("{:?}", report.faults) };
         assert!(!fault.harmless && fault.why.contains("at most 4096 nodes: 3 of them"), "{fault}");
     }
+}
+
+#[test]
+fn what_comes_ready_made_can_be_covered_and_not_taken_away() {
+    let mut d = with_ready();
+    let remove = |d: &mut Daemon| d.remove_rule(OWNER, Stage::Profile, "confidential");
+    assert_eq!(remove(&mut d), Err(Refusal::Ready));
+    let own = OWN.replacen('{', r#"{"policy_type": "profile", "#, 1);
+    tell(&mut d, Door::Pib, OWNER, &own);
+    assert!(!is_secure(&mut d));
+    assert_eq!(remove(&mut d), Ok(()));
+    assert!(is_secure(&mut d), "the ready-made one is there again");
+    assert_eq!(remove(&mut d), Err(Refusal::Ready), "and once more takes nothing away");
+    assert!(is_secure(&mut d));
 }
