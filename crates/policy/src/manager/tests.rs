@@ -593,6 +593,12 @@ fn scores_add_up_and_texts_stay_on_their_line() {
     assert!(refused(r#"{"match": {}, "properties": {"a": {"score": 1e308}}}"#).contains("from -1e15 to 1e15"));
     assert!(refused(r#"{"match": {}, "properties": {"a\nb": {"value": 1}}}"#).contains("no control characters"));
     assert!(refused(r#"{"uid": "a\nb", "match": {}}"#).contains("no control characters"));
+    // A sum stays within what can be read again.
+    let most = neater_property::neat::NeatProperty::new("a", true).with_score(1e15);
+    let mut sum = most.clone();
+    sum.update(&most).unwrap();
+    assert_eq!(sum.score, 1e15);
+    assert_eq!(neater_property::neat::NeatProperty::from_json("a", &sum.to_json()), Ok(sum));
     let text = neater_property::neat::NeatValue::from("a\n-  QUIC is denied by policy site");
     assert_eq!(text.to_string().lines().count(), 1);
 }

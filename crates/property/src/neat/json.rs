@@ -5,15 +5,12 @@
 //! where it lies as a JSON pointer (RFC 6901), from which [`locate`](super::locate) finds line and column.
 
 use super::array::{MAX_EXPANDED_PROPERTIES, MAX_EXPANSION, MAX_GROUPS, NeatArray, NeatMultiArray, TooMany};
-use super::property::{Conflict, MAX_BANNED, NeatProperty};
+use super::property::{Conflict, MAX_BANNED, MAX_SCORE, NeatProperty};
 use super::text::read;
 use super::value::{InvalidValue, NeatValue};
 use core::fmt;
 use core::fmt::Write as _;
 use serde_json::{Map, Number, Value};
-
-/// The largest score, and the least with a minus.
-const MAX_SCORE: f64 = 1e15;
 
 /// How long a key may be, in bytes.
 const MAX_KEY: usize = 256;

@@ -6,6 +6,8 @@ use core::fmt;
 
 /// How many values a property may ban.
 pub const MAX_BANNED: usize = 64;
+/// The largest score of a property, and with a minus the least: so that every sum of scores is a number.
+pub const MAX_SCORE: f64 = 1e15;
 
 /// A property of NEAT.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +46,10 @@ impl fmt::Display for Conflict {
 
 impl std::error::Error for Conflict {}
 
+const fn bounded(score: f64) -> f64 {
+    score.clamp(-MAX_SCORE, MAX_SCORE)
+}
+
 impl NeatProperty {
     /// The highest precedence.
     pub const IMMUTABLE: u8 = 2;
@@ -71,10 +77,10 @@ impl NeatProperty {
         Self { precedence: precedence.min(Self::IMMUTABLE), ..self }
     }
 
-    /// With this score; what is not finite is 0.
+    /// With this score, at most [`MAX_SCORE`] either way; what is not finite is 0.
     #[must_use]
     pub fn with_score(self, score: f64) -> Self {
-        Self { score: if score.is_finite() { score } else { 0.0 }, ..self }
+        Self { score: if score.is_finite() { bounded(score) } else { 0.0 }, ..self }
     }
 
     /// A preference of RFC 9622 in NEAT's terms: Require is an immutable true, Prefer an optional true, Avoid an optional
@@ -126,7 +132,7 @@ impl NeatProperty {
         if let Some(common) = self.value.intersect(&other.value) {
             self.value = common;
             self.precedence = self.precedence.max(other.precedence);
-            self.score += other.score;
+            self.score = bounded(self.score + other.score);
         } else if self.precedence >= Self::IMMUTABLE && other.precedence >= Self::IMMUTABLE {
             return Err(Conflict {
                 key: self.key.clone(),
