@@ -7,7 +7,7 @@ use core::fmt;
 /// How many values a property may ban.
 pub const MAX_BANNED: usize = 64;
 /// The largest score of a property, and with a minus the least: so that every sum of scores is a number.
-pub const MAX_SCORE: f64 = 1e15;
+pub(super) const MAX_SCORE: f64 = 1e15;
 
 /// A property of NEAT.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,7 +77,7 @@ impl NeatProperty {
         Self { precedence: precedence.min(Self::IMMUTABLE), ..self }
     }
 
-    /// With this score, at most [`MAX_SCORE`] either way; what is not finite is 0.
+    /// With this score, at most 1e15 either way; what is not finite is 0.
     #[must_use]
     pub fn with_score(self, score: f64) -> Self {
         Self { score: if score.is_finite() { bounded(score) } else { 0.0 }, ..self }
