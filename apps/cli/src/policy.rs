@@ -7,7 +7,8 @@ use crate::output::Output;
 use neater_base::WallTime;
 use neater_policy::daemon::{Door, wire};
 use neater_policy::manager::{
-    Fault, FileKind, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check_all, test, vectors,
+    Fault, FileKind, Limits, Loader, MAX_CANDIDATES, Manager, Requests, SourceFile, add_ready, check, check_all, test,
+    vectors,
 };
 use neater_property::neat::{MAX_JSON, NeatError};
 use serde_json::json;
@@ -39,9 +40,30 @@ fn now() -> WallTime {
     WallTime(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-/// The files of a folder by their paths within it, and what they say; of the folders in it, too, if `deep`.
-fn folder(dir: &Path, deep: bool) -> Result<Vec<(String, String)>, Failure> {
-    folder::list(dir, deep)?.into_iter().map(|file| Ok((file.name, read(&file.path)?))).collect()
+/// The files of a folder by their paths within it, and what they say; of the folders in it, too, if `deep`. A file that cannot be
+/// read is told and left out, as the manager that runs does.
+fn folder(dir: &Path, deep: bool, output: &Output) -> Result<Vec<(String, String)>, Failure> {
+    let mut files = Vec::new();
+    for file in folder::list(dir, deep)? {
+        match neater::policies::folder::read(&file.path) {
+            Ok(text) => files.push((file.name, text)),
+            Err(e) => remark(&cannot_be_read(&file.path, &e), output),
+        }
+    }
+    Ok(files)
+}
+
+fn whole(file: &Path, why: String, harmless: bool) -> Fault {
+    Fault { file: file.to_string_lossy().into_owned(), line: 0, column: 0, why, harmless }
+}
+
+fn cannot_be_read(file: &Path, e: &std::io::Error) -> Fault {
+    whole(file, format!("it cannot be read: {e}"), false)
+}
+
+/// What is wrong or odd about a file, beside what was asked for.
+fn remark(fault: &Fault, output: &Output) {
+    if output.json { tell(fault, output) } else { output.note(&fault.to_string()) }
 }
 
 fn tell(fault: &Fault, output: &Output) {
@@ -56,14 +78,10 @@ fn tell(fault: &Fault, output: &Output) {
 fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     let mut files: Vec<(String, String)> = Vec::new();
     let mut faults = Vec::new();
-    let whole = |file: &Path, why: String, harmless| {
-        let file = file.to_string_lossy().into_owned();
-        Fault { file, line: 0, column: 0, why, harmless }
-    };
     // What cannot be read hides nothing else.
     let mut take = |path: &Path, faults: &mut Vec<Fault>| {
         let text = neater::policies::folder::read(path).unwrap_or_else(|e| {
-            faults.push(whole(path, format!("it cannot be read: {e}"), false));
+            faults.push(cannot_be_read(path, &e));
             String::new()
         });
         files.push((path.to_string_lossy().into_owned(), text));
@@ -115,16 +133,14 @@ fn manager(tables: &TableArgs, output: &Output) -> Result<Manager, Failure> {
     if !tables.bare {
         add_ready(&mut manager);
     }
-    let pib = tables.pib.as_deref().map_or(Ok(Vec::new()), |dir| folder(dir, false))?;
-    let cib = tables.cib.as_deref().map_or(Ok(Vec::new()), |dir| folder(dir, true))?;
+    let pib = tables.pib.as_deref().map_or(Ok(Vec::new()), |dir| folder(dir, false, output))?;
+    let cib = tables.cib.as_deref().map_or(Ok(Vec::new()), |dir| folder(dir, true, output))?;
     let sources = |files| -> Vec<SourceFile<'_>> {
         let files: &[(String, String)] = files;
         files.iter().map(|(name, text)| SourceFile { name, text }).collect()
     };
     let report = Loader::default().load(&mut manager, &sources(&pib), &sources(&cib), now());
-    for fault in &report.faults {
-        if output.json { tell(fault, output) } else { output.note(&fault.to_string()) }
-    }
+    report.faults.iter().for_each(|fault| remark(fault, output));
     Ok(manager)
 }
 
@@ -285,6 +301,11 @@ fn tell_files(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result
             None => return Err(Failure::usage(format!("{name}: no policy, profile or CIB file by its name"))),
         };
         let mut json = neater_property::neat::read(&text).map_err(|e| unreadable(&name, &text, &e))?;
+        // A manager says why it refuses, and nothing of slips. In a list nobody can point at them.
+        let slips = if json.is_object() { check(&SourceFile { name: &name, text: &text }, now()) } else { Vec::new() };
+        for slip in slips.iter().filter(|f| f.harmless) {
+            remark(slip, output);
+        }
         let text = match kind {
             // On the socket, the ending of a name says nothing.
             FileKind::Profile => {
@@ -309,6 +330,8 @@ fn tell_files(paths: &[PathBuf], sock: Option<&Path>, output: &Output) -> Result
         }
         if output.json {
             output.event(&json!({"event": "told", "file": name}));
+        } else {
+            output.line(&format!("{name}: the manager has taken it"));
         }
     }
     Ok(Exit::Ok)

@@ -82,6 +82,21 @@ fn what_would_not_count_is_told_and_hides_nothing_else() {
 }
 
 #[test]
+fn an_unreadable_file_hides_no_decision() {
+    let folder = Folder::new("policy-unread");
+    folder.put("pib/a.policy", [b'{', 0xff, b'}']);
+    folder
+        .put("pib/b.policy", "\u{feff}{\"uid\": \"b\", \"match\": {}, \"properties\": {\"seen\": {\"value\": true}}}");
+    let told = run(neater()
+        .args(["policy", "explain", "--pib"])
+        .arg(folder.path("pib"))
+        .arg(r#"[{"transport": {"value": "TCP"}}]"#));
+    assert_eq!(told.code, 0, "{}{}", told.out, told.err);
+    assert!(told.err.contains("a.policy: error: it cannot be read: "), "{}", told.err);
+    assert!(told.out.contains("policy b: seen = true"), "{}", told.out);
+}
+
+#[test]
 fn a_decision_is_explained_and_a_bad_request_refused() {
     let told = policy("explain", r#"[{"profile": {"value": "low-latency"}}]"#);
     assert_eq!(told.code, 0, "{}", told.err);

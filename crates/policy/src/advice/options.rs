@@ -35,12 +35,21 @@ fn whole(value: &NeatValue, most: f64) -> Option<u64> {
 
 /// The option that a property of a candidate asks for; why there is none otherwise.
 pub(super) fn read(property: &Decided, over_tcp: bool) -> Result<SocketOption, &'static str> {
+    option_of(&property.key, &property.value, over_tcp)
+}
+
+/// Why a property that asks for an option has no effect whatever the transport is; `None` where it may have one, or asks for none.
+pub(crate) fn never(key: &str, value: &NeatValue) -> Option<&'static str> {
+    is_option(key).then(|| option_of(key, value, true).err()).flatten()
+}
+
+fn option_of(key: &str, value: &NeatValue, over_tcp: bool) -> Result<SocketOption, &'static str> {
     const NOT_A_NUMBER: &str = "its value is no number that this option takes";
-    let number = |most: u32| whole(&property.value, f64::from(most)).ok_or(NOT_A_NUMBER);
-    if &*property.key == "dscp" {
-        return number(63).map(|n| SocketOption::Dscp(n as u8));
+    let number = |most: u32| whole(value, f64::from(most)).ok_or(NOT_A_NUMBER);
+    if key == "dscp" {
+        return number(63).map(|n| SocketOption::Dscp(n as u8)).map_err(|_| "a DSCP is a whole number from 0 to 63");
     }
-    let option = property.key.strip_prefix("so/").unwrap_or_default();
+    let option = key.strip_prefix("so/").unwrap_or_default();
     let option = crate::manager::socket_option_number(option).ok_or("no option of this system has this name")?;
     let tcp =
         |option: Result<SocketOption, &'static str>| if over_tcp { option } else { Err("it is an option of TCP") };

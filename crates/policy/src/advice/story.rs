@@ -3,7 +3,7 @@
 use super::answer::{self, Advice, AdvisedPath, Denied, Found, Pick};
 use super::ask::{Ask, Usable};
 use crate::manager::{Decision, Event, Origin, Stage, Trace, difference};
-use neater_property::neat::NeatValue;
+use neater_property::neat::{NeatArray, NeatValue};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -206,8 +206,16 @@ fn tell(found: &Found, number: usize, ask: &Ask<'_>, usable: &[Usable], trace: &
         let changed = difference(&before.properties, &c.properties);
         if let Some((key, _)) = changed.first() {
             let what: Vec<&str> = changed.iter().map(|(_, text)| text.as_str()).collect();
+            let mut what = what.join(", ");
+            let transport = |array: &NeatArray| array.get("transport").map(|p| p.value.to_string());
+            if let (Some(was), Some(is)) = (transport(&before.properties), transport(&c.properties))
+                && was != is
+            {
+                let (was, is) = (was.trim_matches('"'), is.trim_matches('"'));
+                what += &format!(", so that the candidate for {was} becomes one for {is}");
+            }
             let place = Place { stage: *stage, uid: uid.clone(), key: Some(key.clone()) };
-            changes.push(Change { place, what: what.join(", ") });
+            changes.push(Change { place, what });
         }
     }
     let (interface, local) = match found.place {

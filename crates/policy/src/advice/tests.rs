@@ -59,7 +59,8 @@ fn adviser(files: &[(&str, serde_json::Value)]) -> Adviser {
     let texts: Vec<(String, String)> = files.iter().map(|(n, j)| (n.to_string(), j.to_string())).collect();
     let sources: Vec<SourceFile<'_>> = texts.iter().map(|(name, text)| SourceFile { name, text }).collect();
     let report = adviser.load(&sources, &sources, NOW);
-    assert_eq!(report.faults, []);
+    let wrong: Vec<_> = report.faults.iter().filter(|f| !f.harmless).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
     adviser.set_interfaces(&two(), NOW);
     adviser
 }

@@ -247,7 +247,12 @@ impl Daemon {
             _ => return Response::error(405, "nothing can be put here"),
         };
         match done {
-            Ok(()) => Response::text(200, "OK"),
+            Ok(slips) => {
+                // Who expects NEAT's answer finds it; slips stand behind it.
+                let slips: String =
+                    slips.iter().map(|f| format!("\n{}:{}: warning: {}", f.line, f.column, f.why)).collect();
+                Response::text(200, format!("OK{slips}"))
+            }
             Err(NotDone::Malformed(why)) => Response::error(400, &why),
             Err(NotDone::Refused(why)) => Response::error(status_of(why), &why.to_string()),
         }

@@ -188,8 +188,10 @@ impl Session {
         daemon.counters.taken(self.door);
         let done = match self.door {
             Door::Requests => self.requests(text, daemon, now),
-            Door::Pib => put_rules(text, None, self.user, daemon, now).map_err(|e| e.to_string()),
-            Door::Cib | Door::Metadata => put_nodes(text, None, self.user, daemon, now).map_err(|e| e.to_string()),
+            Door::Pib => put_rules(text, None, self.user, daemon, now).map(drop).map_err(|e| e.to_string()),
+            Door::Cib | Door::Metadata => {
+                put_nodes(text, None, self.user, daemon, now).map(drop).map_err(|e| e.to_string())
+            }
         };
         if let Err(why) = done {
             self.refuse(daemon, why);
@@ -387,7 +389,7 @@ impl fmt::Display for NotDone {
     }
 }
 
-/// Puts in the policies of a document. `policy_type` says which are profiles.
+/// Puts in the policies of a document, and tells what is odd about one that comes with its uid. `policy_type` says which are profiles.
 ///
 /// # Errors
 /// Why, with the place.
@@ -397,14 +399,22 @@ pub(super) fn put_rules(
     user: u32,
     daemon: &mut Daemon,
     now: WallTime,
-) -> Result<(), NotDone> {
-    let mut rules = Vec::new();
+) -> Result<Vec<Fault>, NotDone> {
+    let (mut rules, mut slips) = (Vec::new(), Vec::new());
     for (i, object) in objects(text, uid)?.into_iter().enumerate() {
-        let (rule, _) = Rule::from_json(object, "", "").map_err(|e| within(text, i, e))?;
+        let (rule, odd) = Rule::from_json(object, "", pointed_at(text, uid)).map_err(|e| within(text, i, e))?;
+        slips.extend(odd);
         let is_profile = rule.others.get("policy_type").and_then(Value::as_str) == Some("profile");
         rules.push((if is_profile { Stage::Profile } else { Stage::Policy }, rule));
     }
-    daemon.put_rules(user, rules, now).map_err(NotDone::Refused)
+    daemon.put_rules(user, rules, now).map_err(NotDone::Refused)?;
+    Ok(slips)
+}
+
+/// The text in which slips can be pointed at: that of one object under the uid that somebody gives it. Others get no answer that
+/// could tell of slips, and looking for them takes time.
+fn pointed_at<'a>(text: &'a str, uid: Option<&str>) -> &'a str {
+    if uid.is_some() && text.trim_start().starts_with('{') { text } else { "" }
 }
 
 /// Puts in the nodes of a document.
@@ -417,10 +427,13 @@ pub(super) fn put_nodes(
     user: u32,
     daemon: &mut Daemon,
     now: WallTime,
-) -> Result<(), NotDone> {
-    let mut nodes = Vec::new();
+) -> Result<Vec<Fault>, NotDone> {
+    let (mut nodes, mut slips) = (Vec::new(), Vec::new());
     for (i, object) in objects(text, uid)?.into_iter().enumerate() {
-        nodes.push(Node::from_json(object, "", "", now).map_err(|e| within(text, i, e))?.0);
+        let (node, odd) = Node::from_json(object, "", pointed_at(text, uid), now).map_err(|e| within(text, i, e))?;
+        nodes.push(node);
+        slips.extend(odd);
     }
-    daemon.put_nodes(user, nodes, now).map_err(NotDone::Refused)
+    daemon.put_nodes(user, nodes, now).map_err(NotDone::Refused)?;
+    Ok(slips)
 }

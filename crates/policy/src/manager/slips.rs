@@ -2,6 +2,8 @@
 //! something else than it seems to.
 
 use super::file::Fault;
+use crate::advice::never;
+use neater_property::neat::{NeatProperty, NeatValue};
 use serde_json::{Map, Value};
 
 /// The attributes of a property.
@@ -48,6 +50,19 @@ pub(super) fn misspelt(map: &Map<String, Value>, known: &[&str]) -> Option<(Stri
     })
 }
 
+/// The transport of neater's that somebody may have meant. Any other word is a name of his own, for a profile to match.
+fn misspelt_transport(name: &str) -> Option<&'static str> {
+    const NAMES: [&str; 6] = ["TCP", "TLS", "QUIC", "UDP", "DTLS", "SCTP"];
+    let name =
+        Some(name).filter(|name| name.len() <= 8).map(str::to_uppercase).filter(|n| !NAMES.contains(&n.as_str()))?;
+    let letters = |word: &str| {
+        let mut letters: Vec<char> = word.chars().collect();
+        letters.sort_unstable();
+        letters
+    };
+    NAMES.into_iter().find(|known| distance(&name, known) <= 1 || letters(&name) == letters(known))
+}
+
 /// What is odd in a file, by the pointer to it.
 pub(super) struct Slips<'a> {
     file: &'a str,
@@ -79,20 +94,50 @@ impl<'a> Slips<'a> {
         }
     }
 
-    /// An object of properties, or a list of groups or alternatives of such objects.
-    pub(super) fn properties(&mut self, pointer: &str, json: &Value) {
+    /// An object of properties, or a list of groups or alternatives of such objects; whether they say what is to be, rather than
+    /// what must be there, counts for their values.
+    pub(super) fn properties(&mut self, pointer: &str, json: &Value, says: bool) {
         match json {
             Value::Array(list) => {
                 for (i, inner) in list.iter().enumerate() {
-                    self.properties(&format!("{pointer}/{i}"), inner);
+                    self.properties(&format!("{pointer}/{i}"), inner, says);
                 }
             }
             Value::Object(properties) => {
                 for (key, property) in properties {
-                    self.property(&format!("{pointer}/{}", escaped(key)), property);
+                    let place = format!("{pointer}/{}", escaped(key));
+                    self.property(&place, property);
+                    if says {
+                        self.value(&place, key, property);
+                    }
                 }
             }
             _ => {}
+        }
+    }
+
+    /// A property whose value no program on neater can do anything with.
+    fn value(&mut self, pointer: &str, key: &str, json: &Value) {
+        let all: Vec<&Value> = match json {
+            Value::Array(alternatives) => alternatives.iter().collect(),
+            one => vec![one],
+        };
+        for json in all {
+            let Ok(property) = NeatProperty::from_json(key, json) else { continue };
+            if let Some(why) = never(&property.key, &property.value) {
+                self.found(pointer, format!("{} = {} has no effect: {why}", property.key, property.value));
+            }
+            let elements = match &property.value {
+                NeatValue::Set(elements) => elements.iter().collect(),
+                one => vec![one],
+            };
+            for name in elements.into_iter().filter(|_| property.key == "transport") {
+                if let NeatValue::Text(name) = name
+                    && let Some(meant) = misspelt_transport(name)
+                {
+                    self.found(pointer, format!("{} is no transport of neater's: is {meant} meant?", quoted(name)));
+                }
+            }
         }
     }
 

@@ -588,6 +588,32 @@ fn slips_in_files_are_told_with_their_place() {
 }
 
 #[test]
+fn values_that_no_program_can_use_are_told() {
+    let told = |name: &str, text: &str| -> Vec<String> {
+        let faults = check(&SourceFile { name, text }, NOW);
+        assert!(faults.iter().all(|f| f.harmless), "{faults:?}");
+        faults.iter().map(|f| format!("{}:{} {}", f.line, f.column, f.why)).collect()
+    };
+    let text = "{\"uid\": \"a\", \"match\": {\"transport\": {\"value\": \"TPC\"}, \"dscp\": {\"value\": 300}},\n \
+                \"properties\": [{\"dscp\": {\"value\": 300}},\n \
+                {\"transport\": [{\"value\": \"TPC\"}, {\"value\": [\"tls\", \"quick\"]}]},\n \
+                {\"SO/SOL_SOCKET/SO_DEBUG\": {\"value\": 1}}]}";
+    let told_of = told("a.policy", text);
+    for (place, words) in [
+        ("2:18", "dscp = 300 has no effect: a DSCP is a whole number from 0 to 63"),
+        ("3:3", "\"TPC\" is no transport of neater's: is TCP meant?"),
+        ("3:3", "\"quick\" is no transport of neater's: is QUIC meant?"),
+        ("4:3", "so/sol_socket/so_debug = 1 has no effect: neater does not set this option for a policy"),
+    ] {
+        assert!(told_of.iter().any(|t| t.starts_with(place) && t.contains(words)), "{place} {words}: {told_of:#?}");
+    }
+    assert_eq!(told_of.len(), 4, "{told_of:#?}");
+    let good = "{\"uid\": \"a\", \"match\": {}, \"properties\": [{\"dscp\": {\"value\": 46}, \"transport\": {\"value\": [\"sctp\", \"MPTCP\", \"reliable\"]},\
+                \"SO/IPPROTO_TCP/TCP_NODELAY\": {\"value\": 1}}]}";
+    assert_eq!(told("a.policy", good), [] as [String; 0]);
+}
+
+#[test]
 fn scores_add_up_and_texts_stay_on_their_line() {
     let refused = |text: &str| Rule::from_json(serde_json::from_str(text).unwrap(), "", "").unwrap_err().to_string();
     assert!(refused(r#"{"match": {}, "properties": {"a": {"score": 1e308}}}"#).contains("from -1e15 to 1e15"));

@@ -185,7 +185,9 @@ impl NeatProperty {
     /// # Errors
     /// [`NeatError`] when it is no object, or an attribute is of another type or out of range.
     pub fn from_json(key: &str, json: &Value) -> Result<Self, NeatError> {
-        let Value::Object(object) = json else { return Err(NeatError::Shape("a property must be a JSON object")) };
+        let Value::Object(object) = json else {
+            return Err(NeatError::Shape("a property must be a JSON object: {\"value\": ...}"));
+        };
         if key.is_empty() || key.len() > MAX_KEY {
             return Err(NeatError::Shape("a property needs a name of 1 to 256 bytes"));
         }

@@ -17,7 +17,13 @@ pub fn read(text: &str) -> Result<Value, NeatError> {
     if text.len() > MAX_JSON {
         return Err(NeatError::Syntax(format!("longer than {MAX_JSON} bytes")));
     }
+    let text = unmarked(text);
     serde_json::from_str::<Strict>(text).map(|strict| strict.0).map_err(|e| NeatError::Syntax(e.to_string()))
+}
+
+/// A text without the byte-order mark that some editors put before it; parsers may ignore it (RFC 8259 section 8.1).
+fn unmarked(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// A value none of whose objects has two members of one name.
@@ -92,6 +98,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
 /// document `text`; of a member, where its name begins. Where the pointer leads nowhere, the deepest value on its way.
 #[must_use]
 pub fn locate(text: &str, pointer: &str) -> (usize, usize) {
+    let text = unmarked(text);
     let mut scan = Scan { bytes: text.as_bytes(), at: 0 };
     scan.blanks();
     let mut found = scan.at;
@@ -219,6 +226,14 @@ mod tests {
             assert!(error.contains(said) && error.contains("line 1 column"), "{error}");
         }
         assert!(read(&" ".repeat(MAX_JSON + 1)).unwrap_err().to_string().contains("longer than"));
+    }
+
+    #[test]
+    fn a_byte_order_mark_says_nothing_and_moves_nothing() {
+        let text = "\u{feff}{\"a\": 1, \"b\": 2}";
+        assert_eq!(read(text), read(&text[3..]));
+        assert_eq!(locate(text, "/b"), (1, 10));
+        assert!(read("\u{feff}\u{feff}1").is_err());
     }
 
     #[test]

@@ -47,11 +47,13 @@ impl Whence {
     /// The folders, those that count more behind the others.
     fn folders(self) -> io::Result<Vec<PathBuf>> {
         let of_variable = || std::env::var_os(VARIABLE);
-        let (folders, must) = match self {
-            Self::These(folders) => (folders, true),
+        let (folders, must, said) = match self {
+            Self::These(folders) => (folders, true, ""),
             Self::Usual => match of_variable() {
-                Some(named) => (std::env::split_paths(&named).filter(|p| !p.as_os_str().is_empty()).collect(), true),
-                None => ([Some(PathBuf::from(SYSTEM)), of_user()].into_iter().flatten().collect(), false),
+                Some(named) => {
+                    (std::env::split_paths(&named).filter(|p| !p.as_os_str().is_empty()).collect(), true, VARIABLE)
+                }
+                None => ([Some(PathBuf::from(SYSTEM)), of_user()].into_iter().flatten().collect(), false, ""),
             },
         };
         let mut good = Vec::new();
@@ -60,7 +62,8 @@ impl Whence {
                 Ok(()) => good.push(folder),
                 Err(e) if !must && e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) if !must => tracing::warn!(target: "neater::policy", "{e}; its policies do not count"),
-                Err(e) => return Err(e),
+                Err(e) if said.is_empty() => return Err(e),
+                Err(e) => return Err(io::Error::new(e.kind(), format!("{e} (named by {said})"))),
             }
         }
         Ok(good)
@@ -91,6 +94,11 @@ fn looked_at(folder: &Path) -> io::Result<()> {
 
 /// What becomes of what cannot be read.
 const STAYS: &str = "what was said there before goes on to count";
+
+/// A folder by its number, under which the adviser knows its files.
+fn numbered(folder: usize) -> String {
+    format!("{folder:06}")
+}
 
 /// What tells one state of a file from another.
 type Stamp = (u64, i64, i64, u64);
@@ -184,7 +192,7 @@ impl Watch {
                 _ => continue,
             };
             // So that the folders are in order by their names.
-            let name = format!("{i:06}:{}", file.name);
+            let name = format!("{}:{}", numbered(i), file.name);
             let text = folder::read(&file.path).unwrap_or_else(|e| {
                 // It is there, and what it said before goes on to count: a text that is no JSON leaves that as it is. It is read again
                 // at the next look, whether it has changed or not.
@@ -211,6 +219,13 @@ impl Watch {
         for fault in &mut faults {
             if let Some(path) = self.path_of(&fault.file) {
                 fault.file = path.display().to_string();
+            }
+            // Files that are named beside this one.
+            for (i, folder) in self.folders.iter().enumerate() {
+                let number = format!("{}:", numbered(i));
+                if fault.why.contains(&number) {
+                    fault.why = fault.why.replace(&number, &format!("{}/", folder.display()));
+                }
             }
         }
         for fault in faults.iter().filter(|f| !self.faults.contains(f)) {
