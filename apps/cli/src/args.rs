@@ -213,8 +213,8 @@ pub(crate) struct ServeArgs {
     /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
     #[arg(long, value_name = "DIR")]
     pub(crate) qlog: Option<PathBuf>,
-    /// These transports: QUIC, TLS, SCTP (over DTLS), and all but the last by default; with --plain TCP, SCTP, SCTP/IP, and TCP alone
-    /// by default
+    /// These transports: QUIC, TLS and SCTP (which is SCTP/DTLS); QUIC and TLS by default. With --plain: TCP, SCTP (which is SCTP/UDP)
+    /// and SCTP/IP; TCP by default
     #[arg(long, value_name = "NAME[,NAME]", value_delimiter = ',')]
     pub(crate) transport: Vec<String>,
     /// The UDP port for SCTP; 0 takes a free one. Default: 9899

@@ -149,6 +149,17 @@ pub enum Event {
         /// The streams; none means all.
         streams: Vec<StreamId>,
     },
+    /// The peer was asked to reset its outbound streams and does not: it refuses, has a request of its own under way that waits for us
+    /// (RFC 6525 section 4.4, result 4: try again), or has lost its memory.
+    IncomingResetRefused {
+        /// The streams; none means all.
+        streams: Vec<StreamId>,
+    },
+    /// The peer was asked to have more outbound streams and does not, for one of the same reasons.
+    IncomingAddRefused {
+        /// How many more it was asked for.
+        more: u16,
+    },
     /// There are more outbound streams, or the peer refused to take more.
     StreamsAdded {
         /// How many there are now.

@@ -83,7 +83,7 @@ fn an_init_ack_that_cannot_be_used_ends_the_attempt() {
     let (closed, last, _) = answered(default(), init(Parameters::EMPTY));
     assert!(matches!(closed, Some(CloseReason::Refused(why)) if why.contains("cookie")), "{closed:?}");
     assert_eq!(last, [6], "ABORT: a mandatory parameter is missing");
-    let long = [1; 500];
+    let long = [1; 1101];
     let cookie = [StateCookie(&long).into()];
     let (closed, last, _) = answered(default(), init(Parameters::new(&cookie)));
     assert!(matches!(closed, Some(CloseReason::Refused(why)) if why.contains("too long")), "{closed:?}");
@@ -192,4 +192,17 @@ fn a_peer_that_does_not_know_asconf_is_not_asked_again() {
         assert!(w.saw(0, &Event::AddressChanged { change, done: false }), "{change:?}");
     }
     assert_eq!(w.ends[0].change_addresses(a, &[add]), Err(neater_sctp::AddressError::NotSupported));
+}
+
+/// Those of usrsctp and Linux have the INIT chunks of both sides in them, with all addresses.
+#[test]
+fn a_long_cookie_is_echoed() {
+    let long = [1; 1100];
+    let cookie = [StateCookie(&long).into()];
+    for required in [vec![], vec![neater_sctp_wire::chunk::Data::KIND]] {
+        let authentication = neater_sctp::Authentication { required, ..Default::default() };
+        let config = AssociationConfig { authentication, ..AssociationConfig::default() };
+        let (closed, last, reachable) = answered(config, init(Parameters::new(&cookie)));
+        assert_eq!((closed, last.as_slice(), reachable), (None, &[10][..], true), "COOKIE ECHO");
+    }
 }

@@ -233,6 +233,8 @@ fn requests_that_must_be_refused_are_refused_each_with_its_cause() {
         (vec![add(IpAddr::V4(Ipv4Addr::BROADCAST), 1), add(other, 2)], vec![(1, Some(0xa4)), (2, Some(0xa1))]),
         (vec![prefer(other, 5), prefer(source, 6)], vec![(5, Some(0xa4)), (6, None)]),
         (vec![add(other, 1), add(other, 2), delete(other, 3)], vec![]),
+        // Eight are done; by an error nothing behind them is taken for done (section 5.1, A7 and A8).
+        ((1..12).map(|i| prefer(source, i)).collect(), vec![(9, Some(0xa1))]),
     ];
     for (requests, expected) in cases {
         let (mut w, [_, b]) = world(false);
@@ -415,4 +417,28 @@ fn handshake_tag(w: &mut World, a: AssociationId) -> Tag {
     let b = w.events[1][0].0;
     w.read(1, b);
     tag
+}
+
+#[test]
+fn what_comes_into_the_place_of_a_preferred_address_is_not_preferred() {
+    use neater_sctp_wire::parameter::{AddIp, DeleteIp, SetPrimary};
+    let (mut w, [_, b]) = world(false);
+    let second = address(0, 1).ip();
+    let third = IpAddr::V4(Ipv4Addr::new(10, 9, 9, 9));
+    w.ends[0].change_addresses(w.events[0][0].0, &[AddressChange::Add(ONE)]).unwrap();
+    w.run(Duration::from_secs(2));
+    assert_eq!(w.ends[1].paths(b).len(), 2);
+    let prefer = SetPrimary { correlation: 1, address: second }.into();
+    assert_eq!(ask_with(&mut w, AsconfSerial(1), &[prefer]), Some(vec![]));
+    let primaries = |w: &World| w.events[1].iter().filter(|(_, e)| matches!(e, Event::PrimaryPath { .. })).count();
+    let delete = DeleteIp { correlation: 2, address: second }.into();
+    assert_eq!(ask_with(&mut w, AsconfSerial(2), &[delete]), Some(vec![]));
+    w.run(ms(1));
+    let before = primaries(&w);
+    let add = AddIp { correlation: 3, address: third }.into();
+    assert_eq!(ask_with(&mut w, AsconfSerial(3), &[add]), Some(vec![]));
+    // The new address takes the place of the second one, and answers for it: the way there is verified.
+    w.addresses[0].push(std::net::SocketAddr::new(third, address(0, 0).port()));
+    w.run(Duration::from_secs(5));
+    assert_eq!(primaries(&w), before, "{:?}", w.events[1]);
 }

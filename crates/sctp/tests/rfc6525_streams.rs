@@ -329,3 +329,71 @@ fn without_agreement_requests_are_neither_made_nor_answered() {
     assert_eq!(ask(&mut raw, &[add.into()]), []);
     assert_eq!(raw.server.streams(id).1, 100);
 }
+
+fn respond(raw: &mut Raw, result: ReconfigResult) {
+    let response = ReconfigResponse { response: ReconfigSeq(raw.initial.0), result, next_tsns: None };
+    raw.chunk(&ReConfig { parameters: Parameters::new(&[response.into()]) });
+}
+
+#[test]
+fn two_that_ask_each_other_at_once_do_not_wait_for_each_other() {
+    let streams = [StreamId(1)];
+    let theirs = IncomingReset { request: ReconfigSeq(FIRST), streams: Array::from(&streams[..]) };
+    for adding in [false, true] {
+        let mut raw = connected();
+        let id = raw.id.unwrap();
+        if adding {
+            raw.server.add_incoming(id, 3).unwrap();
+        } else {
+            raw.server.reset_incoming(id, &streams).unwrap();
+        }
+        raw.take();
+        // Result 4: that ends the peer's request, as the same answer ends ours.
+        assert_eq!(ask(&mut raw, &[theirs.into()]), [(ReconfigSeq(FIRST), ReconfigResult::ALREADY_IN_PROGRESS)]);
+        respond(&mut raw, ReconfigResult::ALREADY_IN_PROGRESS);
+        let refused = match adding {
+            true => Event::IncomingAddRefused { more: 3 },
+            false => Event::IncomingResetRefused { streams: streams.to_vec() },
+        };
+        assert_eq!(raw.events(), [refused]);
+        // Now it is done.
+        let theirs = IncomingReset { request: ReconfigSeq(FIRST + 1), ..theirs };
+        assert_eq!(ask(&mut raw, &[theirs.into()]), []);
+    }
+}
+
+/// Section 5.2.3: while our own request is under way there is nothing to do if it names all of these streams.
+#[test]
+fn what_is_being_reset_already_need_not_be_and_what_is_not_waits() {
+    let mut raw = connected();
+    let id = raw.id.unwrap();
+    raw.server.reset_outgoing(id, &[StreamId(1), StreamId(2)]).unwrap();
+    raw.take();
+    let asked = |number: u32, stream: u16| -> Parameter<'static> {
+        let streams: &'static [StreamId] = Box::leak(Box::new([StreamId(stream)]));
+        IncomingReset { request: ReconfigSeq(FIRST + number), streams: Array::from(streams) }.into()
+    };
+    assert_eq!(ask(&mut raw, &[asked(0, 2)]), [(ReconfigSeq(FIRST), ReconfigResult::NOTHING_TO_DO)]);
+    assert_eq!(ask(&mut raw, &[asked(1, 3)]), [(ReconfigSeq(FIRST + 1), ReconfigResult::IN_PROGRESS)]);
+    respond(&mut raw, ReconfigResult::PERFORMED);
+    assert_eq!(ask(&mut raw, &[asked(1, 3)]), [], "the answer is a request of its own");
+}
+
+/// Section 5.2.7, H2: an answer is no error, of the path neither.
+#[test]
+fn a_peer_that_is_at_it_makes_no_errors() {
+    let mut raw = connected();
+    let id = raw.id.unwrap();
+    raw.server.add_outgoing(id, 3).unwrap();
+    raw.take();
+    let mut asked = 0;
+    for _ in 0..20 {
+        respond(&mut raw, ReconfigResult::IN_PROGRESS);
+        parameters(&raw.wait(Duration::from_secs(1)), |p| asked += u32::from(matches!(p, Parameter::AddOutgoing(_))));
+        assert_eq!(raw.path().errors, 0);
+    }
+    assert!(asked >= 5, "and it is asked again, not later each time: {asked}");
+    // One that says nothing more makes some.
+    raw.wait(Duration::from_secs(10));
+    assert!(raw.path().errors > 0);
+}

@@ -343,3 +343,19 @@ fn rfc8260_2_3_1_without_i_forward_tsn_interleaving_excludes_giving_up_what_we_s
     let raw = Raw::connected_with(config, Parameters::new(&list));
     assert!(raw.server.agreed(raw.id.unwrap()).unwrap().0.partial_reliability);
 }
+
+#[test]
+fn nothing_is_given_up_for_a_message_that_would_not_fit_all_the_same() {
+    let mut raw = connected_with(false, |c| c.send_buffer = 20_000);
+    raw.send(&[100]);
+    raw.take();
+    raw.sack(1, 0, &[]);
+    send(&mut raw, 1, 12_000, Reliability::Full, false);
+    send(&mut raw, 1, 6000, Reliability::Priority(9), false);
+    let options = SendOptions { reliability: Reliability::Priority(5), ..SendOptions::default() };
+    let id = raw.id.unwrap();
+    assert_eq!(raw.server.send(id, StreamId(2), vec![1; 9000].into(), options), Err(SendError::Blocked));
+    assert!(failed(&mut raw).is_empty());
+    assert!(raw.server.send(id, StreamId(2), vec![1; 7000].into(), options).is_ok());
+    assert_eq!(failed(&mut raw).len(), 1);
+}

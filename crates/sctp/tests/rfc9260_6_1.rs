@@ -99,6 +99,42 @@ fn rule_a_a_probe_that_is_answered_says_nothing_of_the_path_and_one_that_is_not_
     }
 }
 
+/// What was under way when the window closed probes it as well: one chunk at a time, and neither path nor peer is blamed.
+#[test]
+fn rule_a_what_was_under_way_when_the_window_closed_is_no_loss_as_long_as_the_peer_answers() {
+    for config in [AssociationConfig::default(), AssociationConfig::rfc9260()] {
+        // Nobody here answers heartbeats.
+        let mut raw = Raw::connected(AssociationConfig { heartbeat_interval: None, ..config });
+        raw.send(&[100]);
+        raw.take();
+        raw.wait(ms(50));
+        raw.sack(1, WIDE, &[]);
+        raw.send(&[1000; 3]);
+        assert_eq!(raw.sent(), [2, 3, 4]);
+        raw.wait(ms(50));
+        raw.sack(1, 0, &[]);
+        let (before, mut most, mut probes) = (raw.path(), 0, 0);
+        for _ in 0..3000 {
+            let sent = datas(&raw.wait(ms(100))).len();
+            probes += sent;
+            assert!(sent <= 1, "one at a time");
+            if sent > 0 {
+                raw.wait(ms(30));
+                raw.sack(1, 0, &[]);
+            }
+            most = most.max(raw.path().errors);
+        }
+        let after = raw.path();
+        let same = (before.window, before.threshold, before.room) == (after.window, after.threshold, after.room);
+        assert!(same && most == 0, "{before:?} {after:?} {most}");
+        assert!((5..=20).contains(&probes), "later each time: {probes}");
+        assert_eq!(raw.closed(), None);
+        raw.wait(Duration::from_secs(1));
+        raw.sack(1, WIDE, &[]);
+        assert_eq!(raw.sent(), [2, 3, 4], "it opens, and everything goes at once");
+    }
+}
+
 #[test]
 fn rule_b_and_d_the_first_flight_is_the_initial_window_and_one_packet_may_go_beyond_it() {
     let mut raw = connected();

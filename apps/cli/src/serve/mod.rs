@@ -242,10 +242,15 @@ fn tries(stacks: &[Stack], udp: Option<u16>, ca: &str, url: &str) -> Vec<String>
         }
     }
     if stacks.contains(&Stack::SctpDtls) {
-        let port = udp.filter(|p| *p != UDP_PORT).map_or_else(String::new, |p| format!(" --udp-port {p}"));
+        let port = udp.map_or_else(String::new, port_option);
         lines.push(format!("  neater get --transport sctp{port} --ca {ca} {url}"));
     }
     lines
+}
+
+/// How a client is told of the UDP port, if it must be.
+fn port_option(port: u16) -> String {
+    if port == UDP_PORT { String::new() } else { format!(" --udp-port {port}") }
 }
 
 fn bracketed(host: &str) -> String {
@@ -278,6 +283,10 @@ fn announce(
             output.line(&format!("  HTTP/1.1 over {over}, in the clear"));
             if let Some(port) = udp.first() {
                 output.line(&format!("  SCTP is encapsulated to UDP port {port}"));
+                if let Some(url) = urls.first() {
+                    output.line("Try");
+                    output.line(&format!("  neater get --transport sctp{} {url}", port_option(*port)));
+                }
             }
         }
         Some(s) => {

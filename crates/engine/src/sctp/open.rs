@@ -472,8 +472,7 @@ impl<N: Net> Engine<N> {
         if let Some(a) = self.sctps.get_mut(key) {
             a.group = Some(group);
             a.mux = mux;
-            let first = a.open(0);
-            a.unaccepted.push_back(first);
+            a.open_theirs(0);
         }
         if groups {
             self.claim_group(group);
@@ -503,7 +502,7 @@ impl<N: Net> Engine<N> {
                 return;
             }
             let unwanted = !claimed && listener.is_none() && !a.client;
-            let Some(stream) = self.sctps.get_mut(key).and_then(|a| a.unaccepted.pop_front()) else { return };
+            let Some(stream) = self.sctps.get_mut(key).and_then(Sctp::take_theirs) else { return };
             // Nobody will ever take it: a server whose listener is gone, or no room for another connection.
             if unwanted || self.conns.len() >= self.limits.connections {
                 self.sctp_refuse_stream(key, stream);

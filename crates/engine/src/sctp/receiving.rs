@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use neater_base::Key;
 use neater_base::net::Net;
 use neater_sctp::{CloseReason, Message};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a piece that waits costs beside its bytes.
 const PIECE: usize = 64;
@@ -19,6 +19,9 @@ const PIECE: usize = 64;
 /// the peer is not told of room that there is not.
 const HELD_STEP: usize = 64 << 10;
 const HELD_PART: usize = 16;
+/// How many streams may wait until somebody takes them. There are fewer numbers; only a peer that ends streams and opens them again, and
+/// again, comes so far.
+const MAX_WAITING: usize = 1 << 15;
 
 /// Part of a message that waits for the program.
 #[derive(Debug)]
@@ -50,6 +53,11 @@ impl Stream {
 }
 
 impl Sctp {
+    /// Whether what comes on this number is a stream that the peer opens.
+    fn may_open(&self, number: u16) -> bool {
+        self.mux && self.is_peers(number) && self.lost.is_none() && self.unaccepted.len() < MAX_WAITING
+    }
+
     /// Adds what has arrived to the queue of its stream, parts of a message behind each other. Where one connection is the whole
     /// association, parts of several messages may alternate: were the others to wait for the end of one, the window could be full
     /// of them before that.
@@ -60,25 +68,17 @@ impl Sctp {
             return s.rx.push_back(piece);
         }
         match s.partial {
-            Some(n) if n != piece.number => return s.parked.push_back(piece),
+            Some(n) if n != piece.number => return s.parked.entry(piece.number).or_default().push_back(piece),
             _ => {}
         }
         s.partial = (!piece.end).then_some(piece.number);
         s.rx.push_back(piece);
         // What was parked may be parts itself.
         while s.partial.is_none()
-            && let Some(next) = s.parked.pop_front()
+            && let Some((number, parts)) = s.parked.pop_first()
         {
-            s.partial = (!next.end).then_some(next.number);
-            let (number, whole) = (next.number, next.end);
-            s.rx.push_back(next);
-            if !whole {
-                let (same, rest): (VecDeque<_>, VecDeque<_>) =
-                    core::mem::take(&mut s.parked).into_iter().partition(|p| p.number == number);
-                s.parked = rest;
-                s.partial = (!same.back().is_some_and(|p| p.end)).then_some(number);
-                s.rx.extend(same);
-            }
+            s.partial = (!parts.back().is_some_and(|p| p.end)).then_some(number);
+            s.rx.extend(parts);
         }
     }
 
@@ -86,9 +86,9 @@ impl Sctp {
     pub(super) fn discard(&mut self, stream: u32) {
         let Some(s) = self.streams.get_mut(&stream) else { return };
         s.deaf = true;
-        let cost: usize = s.rx.iter().chain(&s.parked).map(Piece::cost).sum();
+        let cost: usize = s.rx.iter().chain(s.parked.values().flatten()).map(Piece::cost).sum();
         self.held -= cost;
-        (s.rx, s.parked, s.partial) = (VecDeque::new(), VecDeque::new(), None);
+        (s.rx, s.parked, s.partial) = (VecDeque::new(), BTreeMap::new(), None);
     }
 }
 
@@ -128,8 +128,16 @@ impl<N: Net> Engine<N> {
             && let Some(message) = self.sctp_ends.get_mut(end).and_then(|e| e.endpoint.receive(id))
         {
             let Some((stream, new)) = self.sctp_stream_for(key, message.stream.0) else {
+                let full = |a: &Sctp| a.unaccepted.len() >= MAX_WAITING && a.lost.is_none();
+                let crowded = self.sctps.get(key).is_some_and(full);
                 if let Some(e) = self.sctp_ends.get_mut(end) {
                     e.endpoint.recycle(id, message.payload);
+                    if crowded {
+                        e.endpoint.abort(id, b"too many streams wait to be taken");
+                    }
+                }
+                if crowded {
+                    self.mark_sctp(end);
                 }
                 continue;
             };
@@ -159,17 +167,14 @@ impl<N: Net> Engine<N> {
             // A new use of the number: the peer would not do that before it knew of our end.
             if !s.ended {
                 self.sctp_ended(key, number);
-                let a = self.sctps.get_mut(key).filter(|a| a.mux && a.is_peers(number) && a.lost.is_none())?;
-                let stream = a.open(number);
+                let a = self.sctps.get_mut(key).filter(|a| a.may_open(number))?;
+                let stream = a.open_theirs(number);
                 a.streams.get_mut(&stream)?.stale = true;
-                a.unaccepted.push_back(stream);
                 return Some((stream, true));
             }
         }
-        let a = self.sctps.get_mut(key).filter(|a| a.mux && a.is_peers(number) && a.lost.is_none())?;
-        let stream = a.open(number);
-        a.unaccepted.push_back(stream);
-        Some((stream, true))
+        let a = self.sctps.get_mut(key).filter(|a| a.may_open(number))?;
+        Some((a.open_theirs(number), true))
     }
 
     fn sctp_arrived(&mut self, key: Key, stream: u32, message: Message) {
@@ -213,9 +218,15 @@ impl<N: Net> Engine<N> {
         let Some(a) = self.sctps.get_mut(key) else { return };
         let (mux, number) = (a.mux, if a.mux { number } else { 0 });
         let Some(stream) = a.numbers.get(&number).copied() else { return };
-        let Some(s) = a.streams.get_mut(&stream).filter(|s| !mux || s.partial == Some(message)) else {
+        let Some(s) = a.streams.get_mut(&stream) else { return };
+        // Nothing of it is where the program reads: so nothing of it was.
+        if let Some(parts) = s.parked.remove(&message) {
+            a.held -= parts.iter().map(Piece::cost).sum::<usize>();
+            return self.sctp_tell_held(key);
+        }
+        if mux && s.partial != Some(message) {
             return;
-        };
+        }
         if let Some(conn) = s.conn {
             let why = CloseReason::PeerMisbehaved("it gave up a message of which a part was delivered");
             self.fail_connection(conn, ConnectionError::Sctp(why));

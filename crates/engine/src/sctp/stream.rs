@@ -11,7 +11,7 @@ use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::Net;
 use neater_sctp::{SendOptions, StreamId};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Directions that end together (RFC 6525 section 4.1: the list must fit into a packet).
 const ENDS_TOGETHER: usize = 128;
@@ -24,7 +24,9 @@ pub(super) struct Stream {
     /// The message of which more is to come, and what must wait until it is complete; where one connection is the whole association,
     /// that of which bytes were read.
     pub(super) partial: Option<u64>,
-    pub(super) parked: VecDeque<Piece>,
+    pub(super) parked: BTreeMap<u64, VecDeque<Piece>>,
+    /// Nobody has taken it yet: it is in the queue of those.
+    pub(super) waits: bool,
     /// Nobody wants what comes.
     pub(super) deaf: bool,
     /// The peer's direction has ended, and with this code if not in order.
@@ -40,11 +42,36 @@ pub(super) struct Stream {
 impl Sctp {
     /// Begins another use of a number.
     pub(super) fn open(&mut self, number: u16) -> u32 {
-        self.uses = self.uses.wrapping_add(1);
-        let stream = u32::from(self.uses) << 16 | u32::from(number);
+        let stream = loop {
+            self.uses = self.uses.wrapping_add(1);
+            let stream = u32::from(self.uses) << 16 | u32::from(number);
+            // There are fewer than 65,536 uses of one number: see `MAX_WAITING`.
+            if !self.streams.contains_key(&stream) {
+                break stream;
+            }
+        };
         self.streams.insert(stream, Stream::default());
         self.numbers.insert(number, stream);
         stream
+    }
+
+    /// The same, for a connection that nobody has asked for.
+    pub(super) fn open_theirs(&mut self, number: u16) -> u32 {
+        let stream = self.open(number);
+        if let Some(s) = self.streams.get_mut(&stream) {
+            s.waits = true;
+        }
+        self.unaccepted.push_back(stream);
+        stream
+    }
+
+    /// The next stream that nobody has taken yet.
+    pub(super) fn take_theirs(&mut self) -> Option<u32> {
+        let stream = self.unaccepted.pop_front()?;
+        if let Some(s) = self.streams.get_mut(&stream) {
+            s.waits = false;
+        }
+        Some(stream)
     }
 
     /// The number that a message for this stream is sent on.
@@ -113,8 +140,7 @@ impl<N: Net> Engine<N> {
             a.numbers.remove(&number);
         }
         let Some(s) = a.streams.get(&stream) else { return };
-        let waits = a.unaccepted.contains(&stream);
-        if s.conn.is_none() && !waits && (a.over || a.numbers.get(&number) != Some(&stream)) {
+        if s.conn.is_none() && !s.waits && (a.over || a.numbers.get(&number) != Some(&stream)) {
             a.streams.remove(&stream);
         }
         self.sctp_open_pending(key);

@@ -411,6 +411,14 @@ impl Association {
             };
             out.extend(response);
         }
+        // What nobody speaks of would count as done (section 5.1, A8); what stands behind an error does not (A7).
+        let beyond = asconf.requests.iter().map_while(Result::ok).nth(MAX_REQUESTS);
+        if let Some(beyond) = beyond {
+            let correlation = correlation(&bytes(&beyond));
+            out.extend(bytes(
+                &ErrorIndication { correlation, causes: Causes::new(&[ResourceShortage(&[]).into()]) }.into(),
+            ));
+        }
         Some(out)
     }
 
@@ -510,6 +518,10 @@ impl Association {
         }
         self.routes_changed = true;
         self.choose_path();
+        if self.paths[self.preferred].state == PathState::Removed {
+            // Another path may take its place in the list, and nobody has chosen that one.
+            self.preferred = self.current;
+        }
     }
 }
 

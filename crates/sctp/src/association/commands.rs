@@ -213,7 +213,8 @@ impl Association {
 
     /// Tells the application that there is something to read, once until it has read everything.
     pub(super) fn tell_readable(&mut self) {
-        if self.rx.has_something(self.silly()) && !core::mem::replace(&mut self.readable_told, true) {
+        if !self.readable_told && self.rx.has_something(self.silly()) {
+            self.readable_told = true;
             self.events.push_back(Event::Readable);
         }
     }

@@ -7,7 +7,6 @@ use crate::event::{CloseReason, Event};
 use crate::handshake::{Cookie, Offer, RANDOM_LEN, Refusal};
 use crate::ids::Route;
 use crate::recovery::{Fate, Outstanding};
-use crate::send::Queues;
 use crate::serial::first;
 use neater_base::Instant;
 use neater_sctp_wire::cause::{
@@ -17,8 +16,10 @@ use neater_sctp_wire::chunk::Init;
 use neater_sctp_wire::parameter::StateCookie;
 use neater_sctp_wire::{Array, Tag};
 
-/// The longest cookie that is echoed, in bytes: it must fit into a packet of the least size.
-const MAX_COOKIE: usize = crate::config::MIN_ROOM as usize - 32;
+/// The longest cookie that is echoed, in bytes: it fits into a packet that every path of today takes (1,232 bytes over UDP and IPv6), with
+/// its headers and an AUTH chunk. Where packets must be smaller, it may be cut on the way. Those of usrsctp and Linux have both sides'
+/// INIT chunks within them, with all their addresses.
+const MAX_COOKIE: usize = 1100;
 
 /// What a cookie means to the association that it meets (section 5.2.4, table 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,7 +254,7 @@ impl Association {
         // A cookie with those that it had until now is from before this restart, and must not cause another.
         self.ties = fresh.ties;
         self.out = Outstanding::new(first(cookie.initial.0));
-        self.queues = Queues::new(self.config.scheduler, false, self.config.outbound_streams);
+        self.queues = self.queues.anew(self.config.outbound_streams);
         for path in &mut self.paths {
             path.restart(&self.config);
         }

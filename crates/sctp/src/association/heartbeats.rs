@@ -139,7 +139,7 @@ impl Association {
     }
 
     /// Chooses where data goes: the preferred path while it is active, else the active one with the fewest errors, else of those
-    /// in doubt the one with the fewest (RFC 7829 section 3.2), else it stays.
+    /// in doubt the one with the fewest (RFC 7829 section 3.2), else it stays where there is a path.
     pub(super) fn choose_path(&mut self) {
         let active = |i: &usize| self.paths[*i].is_active();
         let doubted = |i: &usize| self.paths[*i].is_usable();
@@ -147,7 +147,11 @@ impl Association {
         let best = Some(self.preferred)
             .filter(active)
             .or_else(|| (0..self.paths.len()).filter(active).min_by_key(fewest))
-            .or_else(|| (0..self.paths.len()).filter(doubted).min_by_key(fewest));
+            .or_else(|| (0..self.paths.len()).filter(doubted).min_by_key(fewest))
+            .or_else(|| {
+                let lost = self.paths[self.current].state == PathState::Removed;
+                (0..self.paths.len()).filter(|i| lost && self.paths[*i].state != PathState::Removed).min_by_key(fewest)
+            });
         if let Some(best) = best.filter(|b| *b != self.current) {
             self.current = best;
             self.paths[best].refill_burst();

@@ -159,9 +159,13 @@ impl Association {
         path.t3 = None;
         let id = path.id;
         let flight = path.in_flight;
-        let probing = self.is_answered_probe();
+        let probing = self.is_answered_probe(index);
         let mut flying = core::mem::take(&mut self.late);
         flying.extend(self.out.iter().filter(|(_, s)| s.fate == Fate::InFlight && s.path == id).map(|(t, _)| t));
+        if probing {
+            // One chunk probes; the others wait until there is room (see `probes_were_dropped`).
+            flying.truncate(1);
+        }
         for tsn in flying.drain(..) {
             self.lose(tsn, true);
         }
@@ -194,12 +198,14 @@ impl Association {
         }
     }
 
-    /// Whether what is outstanding is a probe of a closed window that the peer has answered, having no room for it: neither the
-    /// congestion window nor a count of errors is affected by that (section 6.1, rule A). One that was not answered may be lost like
-    /// anything else, or the peer gone.
-    fn is_answered_probe(&self) -> bool {
-        let probe = self.peer_window == 0 && self.timers.window_probe.is_some() && self.out.len() == 1;
-        probe && self.out.get(self.out.base()).is_some_and(|sent| self.heard > sent.sent_at)
+    /// Whether what is outstanding on a path are probes of a closed window that the peer has answered, having no room for them: neither
+    /// the congestion window nor a count of errors is affected by that (section 6.1, rule A). That is so of what was under way when
+    /// the window closed, too. What was not answered may be lost like anything else, or the peer gone.
+    fn is_answered_probe(&self, index: usize) -> bool {
+        let id = self.paths[index].id;
+        let last =
+            self.out.iter().filter(|(_, s)| s.fate == Fate::InFlight && s.path == id).map(|(_, s)| s.sent_at).max();
+        self.peer_window == 0 && last.is_some_and(|last| self.heard > last)
     }
 
     /// Bytes of payload that the peer has room for.

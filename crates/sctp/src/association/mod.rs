@@ -522,7 +522,7 @@ impl Association {
     }
 
     /// Whether the application has taken everything that there was.
-    pub(crate) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&mut self) -> bool {
         self.is_closed() && self.events.is_empty() && self.farewell.is_none() && !self.rx.has_something(self.silly())
     }
 }

@@ -154,6 +154,9 @@ impl Association {
 
     /// Whether there is new data that the peer's window takes, or that may probe a closed one.
     fn has_new_data(&mut self, now: Instant) -> bool {
+        if self.is_numbered_out() {
+            return false;
+        }
         let left = self.window_left();
         let most = self.fragment_size();
         let Some((_, message)) = self.queues.peek() else { return false };
@@ -167,6 +170,12 @@ impl Association {
         let rto = self.paths[self.current].rtt.rto();
         let at = *self.timers.window_probe.get_or_insert(now + rto);
         at <= now
+    }
+
+    /// Whether a message more could be one whose stream sequence number is that of another one under way, of the same stream: fewer than
+    /// 2¹⁶ may be (section 6.1). All streams are counted together, which nobody notices below 65,535 packets.
+    fn is_numbered_out(&self) -> bool {
+        !self.agreed.interleaving && self.out.len() >= usize::from(u16::MAX)
     }
 
     fn write(&mut self, now: Instant, target: Target, buffer: &mut [u8], rng: &mut Rng) -> Option<Packed> {
@@ -210,9 +219,13 @@ impl Association {
         Some(Packed { route: target.route, len, ect, whole: lone.is_none(), probe: false })
     }
 
-    /// The length of the packet for a lost chunk that was cut when packets could be larger: it goes alone and may be cut on the way,
-    /// for a chunk that was sent is not cut again (RFC 9260 sections 6.9 and 7.3).
+    /// The length of the packet for a lost chunk that was cut when packets could be larger, or for a long cookie: it goes alone and may
+    /// be cut on the way, for a chunk that was sent is not cut again (RFC 9260 sections 6.9 and 7.3).
     fn oversized(&self, target: &Target, room: usize) -> Option<usize> {
+        if let State::CookieEchoed(cookie) = &self.state {
+            let len = CommonHeader::LEN + self.auth_overhead() + 4 + cookie.len().next_multiple_of(4);
+            return (len > room).then_some(len);
+        }
         let index = target.path.filter(|_| target.data)?;
         let tsn = self.out.next_lost(0).filter(|tsn| self.retransmission_path(*tsn) == index)?;
         let len = CommonHeader::LEN + self.auth_overhead() + usize::from(self.out.get(tsn)?.size);
@@ -400,6 +413,9 @@ impl Association {
         index: usize,
         (full, before): (usize, u64),
     ) -> Option<u16> {
+        if self.is_numbered_out() {
+            return None;
+        }
         let header = self.data_header();
         let room = packet.room().checked_sub(header)?.min(full);
         let left = self.window_left();

@@ -135,9 +135,20 @@ impl Association {
         }
     }
 
+    /// Whether `len` bytes fit when everything less important is given up: else nothing is, for nothing would come of it.
+    fn would_fit(&self, len: usize, priority: u32) -> bool {
+        if self.buffered() + len <= self.send_limit() && self.queues.messages() < self.config.max_messages {
+            return true;
+        }
+        let (messages, bytes) = self.queues.less_important(priority);
+        let bytes = bytes + self.out.less_important(priority);
+        self.buffered() - bytes + len <= self.send_limit()
+            && self.queues.messages() - messages < self.config.max_messages
+    }
+
     /// Gives up less important messages until `len` bytes fit (RFC 7496 section 3.2).
     pub(super) fn make_room(&mut self, len: usize, priority: u32) {
-        if !self.agreed.partial_reliability {
+        if !self.agreed.partial_reliability || !self.would_fit(len, priority) {
             return;
         }
         while self.buffered() + len > self.send_limit() || self.queues.messages() >= self.config.max_messages {

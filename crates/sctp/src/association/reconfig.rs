@@ -55,6 +55,8 @@ pub(super) struct Reconfig {
     pending: Option<Request>,
     /// The request is to be sent, once or once more.
     wanted: bool,
+    /// The peer has said that it is at it, and has been asked once more at most since.
+    in_progress: bool,
     answers: VecDeque<(ReconfigSeq, ReconfigResult)>,
     deferred: Option<Deferred>,
 }
@@ -74,6 +76,7 @@ impl Reconfig {
             last: None,
             pending: None,
             wanted: false,
+            in_progress: false,
             answers: VecDeque::new(),
             deferred: None,
         }
@@ -211,6 +214,10 @@ impl Association {
             return self.tell_forgotten(request);
         }
         self.reconfig.wanted = self.reconfig.pending.is_some();
+        if core::mem::take(&mut self.reconfig.in_progress) {
+            // It has answered: that is no error, neither its own nor the path's (section 5.2.7, H2).
+            return;
+        }
         let current = self.current;
         self.paths[current].rtt.back_off();
         self.failed(current, true);
@@ -251,7 +258,7 @@ impl Association {
                 }),
                 Parameter::AddIncoming(r) => self.on_request(r.request, |a| {
                     if a.reconfig.pending.is_some() {
-                        return Some(ReconfigResult::IN_PROGRESS);
+                        return Some(a.busy());
                     }
                     let most = a.config.outbound_streams;
                     if u32::from(a.queues.count()) + u32::from(r.streams) > u32::from(most) {
@@ -324,10 +331,24 @@ impl Association {
         self.reconfig.answer(reset.request, ReconfigResult::PERFORMED);
     }
 
+    /// What is said to a request for one of ours while another one is under way. If that waits for a request of the peer's, the peer must
+    /// not wait for ours as well: both would wait for ever.
+    fn busy(&self) -> ReconfigResult {
+        match self.reconfig.pending {
+            Some(Request::Incoming { .. } | Request::AddIncoming { .. }) => ReconfigResult::ALREADY_IN_PROGRESS,
+            _ => ReconfigResult::IN_PROGRESS,
+        }
+    }
+
     /// The peer wants our outgoing streams to begin anew (section 5.2.3).
     fn asked_to_reset(&mut self, reset: &IncomingReset<'_>) -> Option<ReconfigResult> {
+        if let Some(Request::Outgoing { streams, .. }) = &self.reconfig.pending
+            && (streams.is_empty() || !reset.streams.is_empty() && reset.streams.iter().all(|s| streams.contains(&s)))
+        {
+            return Some(ReconfigResult::NOTHING_TO_DO);
+        }
         if self.reconfig.pending.is_some() {
-            return Some(ReconfigResult::IN_PROGRESS);
+            return Some(self.busy());
         }
         if reset.streams.iter().any(|s| s.0 >= self.queues.count()) || reset.streams.len() > MAX_STREAMS {
             return Some(ReconfigResult::WRONG_SSN);
@@ -338,7 +359,7 @@ impl Association {
 
     fn finish_request(&mut self) -> Option<Request> {
         self.reconfig.ours = self.reconfig.ours.next();
-        self.reconfig.wanted = false;
+        (self.reconfig.wanted, self.reconfig.in_progress) = (false, false);
         self.timers.reconfig = None;
         self.errors = 0;
         self.reconfig.pending.take()
@@ -358,7 +379,9 @@ impl Association {
             Some(Request::AddOutgoing { .. }) => {
                 self.events.push_back(Event::StreamsAdded { outbound: self.queues.count(), done: false });
             }
-            Some(Request::Incoming { .. } | Request::AddIncoming { .. }) | None => {}
+            Some(Request::Incoming { streams }) => self.events.push_back(Event::IncomingResetRefused { streams }),
+            Some(Request::AddIncoming { more }) => self.events.push_back(Event::IncomingAddRefused { more }),
+            None => {}
         }
     }
 
@@ -369,6 +392,7 @@ impl Association {
         if result == ReconfigResult::IN_PROGRESS {
             // The same request again, after a while; the peer is alive.
             self.errors = 0;
+            self.reconfig.in_progress = true;
             self.timers.reconfig = Some(now + self.paths[self.current].rtt.rto());
             return;
         }
@@ -389,6 +413,10 @@ impl Association {
                 }
                 self.events.push_back(Event::StreamsAdded { outbound: self.queues.count(), done });
             }
+            Some(Request::Incoming { streams }) if !done => {
+                self.events.push_back(Event::IncomingResetRefused { streams });
+            }
+            Some(Request::AddIncoming { more }) if !done => self.events.push_back(Event::IncomingAddRefused { more }),
             Some(Request::Incoming { .. } | Request::AddIncoming { .. }) | None => {}
         }
     }

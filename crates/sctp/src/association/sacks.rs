@@ -59,9 +59,11 @@ impl Association {
         if any {
             self.errors = 0;
         }
-        if window == Some(0) && self.timers.window_probe.is_some() {
+        if window == Some(0) {
             // A peer that keeps its window closed and answers is alive (section 6.1, rule A).
             self.errors = 0;
+        }
+        if window == Some(0) && self.timers.window_probe.is_some() {
             self.paths.iter_mut().for_each(|p| p.errors = 0);
         }
         if self.peer_window > 0 {

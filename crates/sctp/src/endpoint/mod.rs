@@ -195,7 +195,7 @@ impl Endpoint {
     fn sweep(&mut self, key: Key) {
         let forget = self
             .associations
-            .get(key)
+            .get_mut(key)
             .is_some_and(|e| e.association.is_closed() && (e.released || e.association.is_drained() && !e.eventful));
         if forget && let Some(source) = self.associations.remove(key).and_then(|e| e.opened_from) {
             self.sources.remove(source);

@@ -7,6 +7,7 @@
 //! times the receive buffer: once by what fills no hole, twice by what fills any, thrice by what fills the first.
 
 mod arrivals;
+mod begun;
 mod buffers;
 mod order;
 mod reassembly;
@@ -186,9 +187,20 @@ impl Receiver {
         self.arrivals.insert(tsn);
         self.give_up_cut();
         if let Some(run) = whole {
+            let (stream, ordered) = (run.stream, !run.unordered);
             self.order.insert(run, &mut self.buffers)?;
+            if ordered {
+                self.turn(stream);
+            }
         }
         Ok(Taken::New)
+    }
+
+    /// A stream's next message is perhaps another one than before.
+    fn turn(&mut self, stream: StreamId) {
+        if !self.reassembly.is_empty() {
+            self.reassembly.turn(stream, self.order.next_of(stream));
+        }
     }
 
     /// Passes over the messages that will not be complete.
@@ -197,6 +209,7 @@ impl Receiver {
             self.lost.extend(run.continues.map(|number| (run.stream, number)));
             if !run.unordered {
                 self.order.give_up(run.stream, run.number);
+                self.turn(run.stream);
             }
             run.discard(&mut self.buffers);
         }
@@ -243,9 +256,11 @@ impl Receiver {
     }
 
     /// Whether [`Receiver::read`] would return something.
-    pub(crate) fn has_something(&self, silly: usize) -> bool {
-        let part = |least| self.reassembly.has_partial(least, |run| self.order.is_next(run));
-        self.order.readable() > 0 || self.hurry(silly).is_some_and(part)
+    pub(crate) fn has_something(&mut self, silly: usize) -> bool {
+        let hurry = self.hurry(silly);
+        let Self { order, reassembly, .. } = self;
+        let part = |least| reassembly.has_partial(least, |run| order.is_next(run));
+        order.readable() > 0 || hurry.is_some_and(part)
     }
 
     pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
@@ -264,8 +279,10 @@ impl Receiver {
         self.reassembly.cut_data_to(tsn);
         self.give_up_cut();
         self.arrivals.skip_to(tsn);
-        for (stream, ssn) in skipped.filter(|(s, _)| s.0 < self.streams) {
+        let streams = self.streams;
+        for (stream, ssn) in skipped.filter(|(s, _)| s.0 < streams) {
             self.order.skip_to(stream, ssn);
+            self.turn(stream);
         }
     }
 
@@ -276,13 +293,14 @@ impl Receiver {
         skipped: impl Iterator<Item = (StreamId, bool, u32)>,
     ) -> Vec<(StreamId, u64)> {
         self.arrivals.skip_to(tsn);
-        let mut cut = Vec::new();
-        for (stream, unordered, mid) in skipped.filter(|(s, ..)| s.0 < self.streams) {
+        let (mut cut, streams) = (Vec::new(), self.streams);
+        for (stream, unordered, mid) in skipped.filter(|(s, ..)| s.0 < streams) {
             cut.extend(self.reassembly.drop_messages_to(stream, unordered, mid, &mut self.buffers));
             if unordered {
                 self.order.skip_unordered_to(stream, mid);
             } else {
                 self.order.skip_to(stream, mid);
+                self.turn(stream);
             }
         }
         cut

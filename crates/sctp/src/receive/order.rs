@@ -62,6 +62,12 @@ impl Order {
         self.delivered
     }
 
+    /// The number, as the wire has it, of the next ordered message of a stream.
+    pub(crate) fn next_of(&self, stream: StreamId) -> u32 {
+        let next = self.next.get(stream).copied().unwrap_or(0);
+        if self.numbering == Numbering::Ssn { u32::from(next as u16) } else { next as u32 }
+    }
+
     pub(crate) fn readable(&self) -> usize {
         self.ready.len()
     }

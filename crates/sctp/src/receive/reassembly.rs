@@ -7,6 +7,7 @@
 //! arrive in order is copied once, into one buffer, and nothing is looked up.
 
 use super::arrivals::Arrivals;
+use super::begun::Begun;
 use super::buffers::Buffers;
 use neater_sctp_wire::{Ppid, StreamId};
 use std::collections::{BTreeMap, VecDeque};
@@ -56,7 +57,7 @@ pub(crate) struct Run {
     first: Place,
     /// The index that would extend it.
     next: u64,
-    begins: bool,
+    pub(super) begins: bool,
     ends: bool,
     /// What should extend it belongs to another message: the sender has given this one up.
     cut: bool,
@@ -69,11 +70,15 @@ pub(crate) struct Run {
     head: Vec<u8>,
     /// What follows `head`, where a hole was filled between them.
     tail: VecDeque<Vec<u8>>,
-    bytes: usize,
+    pub(super) bytes: usize,
+    /// How large a buffer was when it was lent for this.
+    lent: usize,
 }
 
 impl Run {
-    fn new(f: &Fragment<'_>, buffers: &mut Buffers) -> Self {
+    fn new(f: &Fragment<'_>, buffers: &mut Buffers, lent: usize) -> Self {
+        let grows = f.begins && !f.ends;
+        let head = if grows { buffers.begun(f.payload, lent) } else { buffers.filled(f.payload) };
         Self {
             first: f.place,
             next: f.place.index + 1,
@@ -85,7 +90,8 @@ impl Run {
             number: f.number,
             ppid: f.ppid,
             continues: None,
-            head: buffers.filled(f.payload),
+            lent: if grows { head.capacity() } else { 0 },
+            head,
             tail: VecDeque::new(),
             bytes: f.payload.len(),
         }
@@ -123,6 +129,7 @@ impl Run {
     /// Adds the run that follows it. The handles of the smaller one are moved.
     fn join(&mut self, mut right: Self) {
         self.bytes += right.bytes;
+        self.lent += right.lent;
         self.next = right.next;
         self.ends = right.ends;
         self.cut = right.cut;
@@ -151,8 +158,8 @@ impl Run {
             head.extend_from_slice(&piece);
             buffers.recycle(piece);
         }
-        self.bytes = 0;
-        head
+        (self.bytes, self.lent) = (0, 0);
+        buffers.fitted(head)
     }
 
     pub(crate) fn discard(self, buffers: &mut Buffers) {
@@ -173,7 +180,11 @@ pub(crate) struct Reassembly {
     /// The run that grew last.
     hot: Option<Run>,
     cold: BTreeMap<Place, Run>,
+    /// Kept from when the buffer is first short of room until nothing waits.
+    begun: Option<Box<Begun>>,
     charged: usize,
+    /// How large the buffers are that were lent to messages.
+    lent: usize,
     /// Beginnings of messages whose ends will not come, in the order in which that was noticed.
     pub(crate) cut: Vec<Run>,
 }
@@ -210,34 +221,31 @@ impl Reassembly {
             if !run.complete() {
                 return Ok(None);
             }
-            self.charged -= run.charge();
-            return Ok(self.hot.take());
+            let run = self.hot.take();
+            run.iter().for_each(|run| self.over(run));
+            return Ok(run);
         }
         let extends_hot = self.hot.as_ref().is_some_and(|r| r.first.lane == f.place.lane && r.next == f.place.index);
         if !extends_hot {
             self.cool();
             let left = self.cold.range(..f.place).next_back().map(|(p, r)| (*p, r.next));
             let fits = left.filter(|(p, next)| p.lane == f.place.lane && *next == f.place.index);
-            self.hot = fits.and_then(|(p, _)| self.cold.remove(&p));
+            self.hot = fits.and_then(|(p, _)| self.pull(p));
         }
         let mut run = match self.hot.take() {
             Some(left) => self.extend(left, f, buffers, arrivals.is_some())?,
-            None => {
-                let run = Run::new(f, buffers);
-                self.charged += run.charge();
-                run
-            }
+            None => self.began(f, buffers),
         };
         self.join_right(&mut run, arrivals.is_some())?;
         let broken_off = |a: &Arrivals| f.place.lane == 0 && !run.ends && a.has(run.next);
         run.cut |= arrivals.is_some_and(broken_off);
         if run.begins && run.cut {
-            self.charged -= run.charge();
+            self.over(&run);
             self.cut.push(run);
             return Ok(None);
         }
         if run.complete() {
-            self.charged -= run.charge();
+            self.over(&run);
             return Ok(Some(run));
         }
         self.hot = Some(run);
@@ -257,14 +265,12 @@ impl Reassembly {
             // They only stand side by side.
             (true, true) => {
                 if left.cut && left.begins {
-                    self.charged -= left.charge();
+                    self.over(&left);
                     self.cut.push(left);
                 } else {
-                    self.cold.insert(left.first, left);
+                    self.put(left);
                 }
-                let run = Run::new(f, buffers);
-                self.charged += run.charge();
-                Ok(run)
+                Ok(self.began(f, buffers))
             }
             (true, false) => Err(Misfit("a fragment follows the last one of its message")),
             (false, true) => Err(Misfit("a message begins before the one before it ends")),
@@ -292,7 +298,7 @@ impl Reassembly {
                 Err(Misfit("neighbouring fragments belong to different messages"))
             }
             (false, false) => {
-                if let Some(right) = self.cold.remove(&at) {
+                if let Some(right) = self.pull(at) {
                     run.join(right);
                 }
                 Ok(())
@@ -302,14 +308,69 @@ impl Reassembly {
 
     fn cool(&mut self) {
         if let Some(run) = self.hot.take() {
-            self.cold.insert(run.first, run);
+            self.put(run);
         }
     }
 
+    /// Lets a run wait.
+    fn put(&mut self, run: Run) {
+        if let Some(begun) = &mut self.begun {
+            begun.put(run.first, &run);
+        }
+        self.cold.insert(run.first, run);
+    }
+
+    /// Takes a run that waits.
+    fn pull(&mut self, place: Place) -> Option<Run> {
+        let run = self.cold.remove(&place)?;
+        if let Some(begun) = &mut self.begun {
+            begun.pull(place, &run);
+            if self.cold.is_empty() {
+                self.begun = None;
+            }
+        }
+        Some(run)
+    }
+
+    /// A run is kept from now on.
+    fn began(&mut self, f: &Fragment<'_>, buffers: &mut Buffers) -> Run {
+        let run = Run::new(f, buffers, self.lent);
+        self.charged += run.charge();
+        self.lent += run.lent;
+        run
+    }
+
+    /// A run is not kept any more.
+    fn over(&mut self, run: &Run) {
+        self.charged -= run.charge();
+        self.lent -= run.lent;
+    }
+
+    /// The turn of an ordered message of a stream has come.
+    pub(crate) fn turn(&mut self, stream: StreamId, number: u32) {
+        if let Some(begun) = &mut self.begun {
+            begun.turn(stream, number);
+        }
+    }
+
+    /// The beginning that [`Reassembly::take_partial`] takes.
+    fn longest(&mut self, least: usize, next_in_order: impl Fn(&Run) -> bool) -> Option<Place> {
+        self.cool();
+        if self.cold.is_empty() {
+            return None;
+        }
+        let Self { begun, cold, .. } = self;
+        let begun = begun.get_or_insert_with(|| {
+            let mut begun = Begun::default();
+            cold.iter().for_each(|(place, run)| begun.put(*place, run));
+            Box::new(begun)
+        });
+        begun.longest(least.max(1), cold, next_in_order)
+    }
+
     /// Whether [`Reassembly::take_partial`] would return something.
-    pub(crate) fn has_partial(&self, least: usize, next_in_order: impl Fn(&Run) -> bool) -> bool {
-        let mut runs = self.hot.iter().chain(self.cold.values());
-        runs.any(|r| r.begins && r.bytes >= least.max(1) && next_in_order(r))
+    pub(crate) fn has_partial(&mut self, least: usize, next_in_order: impl Fn(&Run) -> bool) -> bool {
+        self.longest(least, next_in_order).is_some()
     }
 
     /// Takes the beginning of a message that is not complete, the longest and at least `least` bytes of it, if `next_in_order` says
@@ -321,29 +382,33 @@ impl Reassembly {
         number: u64,
         next_in_order: impl Fn(&Run) -> bool,
     ) -> Option<Partial> {
-        self.cool();
-        let ready = self.cold.values_mut().filter(|r| r.begins && r.bytes >= least.max(1) && next_in_order(r));
-        let run = ready.max_by_key(|r| r.bytes)?;
-        self.charged -= run.charge();
+        let mut run = self.longest(least, next_in_order).and_then(|place| self.pull(place))?;
+        self.over(&run);
         let payload = run.take_payload(buffers);
         self.charged += run.charge();
         let first = run.continues.is_none();
         let number = *run.continues.get_or_insert(number);
-        Some(Partial { number, stream: run.stream, unordered: run.unordered, ppid: run.ppid, first, payload })
+        let partial = Partial { number, stream: run.stream, unordered: run.unordered, ppid: run.ppid, first, payload };
+        // What comes next is most likely more of it.
+        self.hot = Some(run);
+        Some(partial)
     }
 
-    /// Drops the fragments of messages that the peer has abandoned, and returns whether part of one had been delivered.
+    /// Drops fragments, and returns which messages of those had been delivered in part.
     pub(crate) fn drop_where(
         &mut self,
         buffers: &mut Buffers,
         gone: impl Fn(&Run, Place) -> bool,
     ) -> Vec<(StreamId, u64)> {
         self.cool();
-        let mut cut = Vec::new();
         let places: Vec<Place> = self.cold.iter().filter(|(p, r)| gone(r, **p)).map(|(p, _)| *p).collect();
-        for place in places {
-            let Some(run) = self.cold.remove(&place) else { continue };
-            self.charged -= run.charge();
+        self.drop_at(&places, buffers)
+    }
+
+    fn drop_at(&mut self, places: &[Place], buffers: &mut Buffers) -> Vec<(StreamId, u64)> {
+        let mut cut = Vec::new();
+        for run in places.iter().filter_map(|place| self.pull(*place)).collect::<Vec<_>>() {
+            self.over(&run);
             if let Some(number) = run.continues {
                 cut.push((run.stream, number));
             }
@@ -355,10 +420,11 @@ impl Reassembly {
     /// Puts the fragments of DATA chunks up to `tsn` into `cut` (RFC 3758 section 3.6).
     pub(crate) fn cut_data_to(&mut self, tsn: u64) {
         self.cool();
-        let kept = self.cold.split_off(&Place::data(tsn + 1));
         // DATA has one lane, before all others: everything up to there is of DATA chunks.
-        for run in core::mem::replace(&mut self.cold, kept).into_values() {
-            self.charged -= run.charge();
+        while let Some((&place, _)) = self.cold.range(..Place::data(tsn + 1)).next()
+            && let Some(run) = self.pull(place)
+        {
+            self.over(&run);
             self.cut.push(run);
         }
     }
@@ -371,9 +437,16 @@ impl Reassembly {
         mid: u32,
         buffers: &mut Buffers,
     ) -> Vec<(StreamId, u64)> {
-        self.drop_where(buffers, |r, p| {
-            p.lane != 0 && r.stream == stream && r.unordered == unordered && mid.wrapping_sub(r.number) < 1 << 31
-        })
+        self.cool();
+        // Those half the circle before it: a peer that names many messages must not have everything looked at for each.
+        let first = mid.wrapping_sub((1 << 31) - 1);
+        let halves = if first <= mid { [Some((first, mid)), None] } else { [Some((first, u32::MAX)), Some((0, mid))] };
+        let mut places = Vec::new();
+        for (from, to) in halves.into_iter().flatten() {
+            let (from, to) = (Place::idata(stream, unordered, from, 0), Place::idata(stream, unordered, to, u32::MAX));
+            places.extend(self.cold.range(from..=to).map(|(place, _)| *place));
+        }
+        self.drop_at(&places, buffers)
     }
 
     /// Whether nothing waits.

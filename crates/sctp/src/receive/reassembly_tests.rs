@@ -92,6 +92,9 @@ fn part_of_a_long_message_can_be_taken_out() {
     r.insert(&fragment(7, false, true, b"g"), &mut b, None).unwrap();
     assert!(r.take_partial(4, &mut b, 77, |_| true).is_none(), "too little");
     assert!(r.take_partial(1, &mut b, 77, |_| false).is_none(), "not its turn");
+    r.turn(StreamId(1), 6);
+    assert!(r.take_partial(1, &mut b, 77, |_| true).is_none(), "that was another's turn");
+    r.turn(StreamId(1), 7);
     let p = r.take_partial(1, &mut b, 77, |_| true).unwrap();
     assert_eq!((p.payload.as_slice(), p.first, p.stream), (&b"abc"[..], true, StreamId(1)));
     assert!(r.take_partial(1, &mut b, 77, |_| true).is_none(), "nothing new");
@@ -182,4 +185,76 @@ fn any_order_of_fragments_gives_the_messages() {
         assert_eq!(got, sent, "seed {seed}");
         assert_eq!((r.charged(), r.is_empty()), (0, true), "seed {seed}");
     }
+}
+
+/// A peer chooses what is recycled when, and what begins and never ends.
+#[test]
+fn beginnings_do_not_keep_large_buffers() {
+    let (mut r, mut b) = (Reassembly::default(), Buffers::default());
+    for i in 0..400 {
+        b.recycle(Vec::with_capacity(400_000));
+        let beginning = Fragment {
+            place: Place::idata(StreamId(0), true, i, 0),
+            unordered: true,
+            ..fragment(0, true, false, b"x")
+        };
+        assert!(r.insert(&beginning, &mut b, None).unwrap().is_none());
+    }
+    let kept: usize = r.hot.iter().chain(r.cold.values()).map(|run| run.head.capacity()).sum();
+    assert!(kept <= 1 << 20, "{kept}");
+    // What is handed over, in whole or in part, is in a buffer of its size.
+    let part = r.take_partial(1, &mut b, 7, |_| true).unwrap();
+    assert!(part.payload.capacity() < 100);
+    let mut sum = 0;
+    for i in 0..400 {
+        let end = Fragment {
+            place: Place::idata(StreamId(0), true, i, 1),
+            unordered: true,
+            ..fragment(0, false, true, b"y")
+        };
+        let end = Fragment { number: 7, ..end };
+        if let Some(run) = r.insert(&end, &mut b, None).unwrap() {
+            sum += run.into_payload(&mut b).capacity();
+        }
+    }
+    assert!(sum < 400 * 100, "{sum}");
+    assert_eq!((r.charged(), r.lent), (0, 0));
+}
+
+/// Neither those that were delivered as far as they came nor those whose turn has not come are looked at for each packet.
+#[test]
+fn thousands_of_beginnings_are_looked_at_once_each() {
+    let (mut r, mut b) = (Reassembly::default(), Buffers::default());
+    const EACH: u32 = 3000;
+    let looks = core::cell::Cell::new(0);
+    let mut parts = 0;
+    let mut taken = |r: &mut Reassembly, b: &mut Buffers, next: u32| {
+        let is_next = |run: &Run| {
+            looks.set(looks.get() + 1);
+            run.unordered || run.number == next
+        };
+        if r.has_partial(1, is_next) {
+            parts += u32::from(r.take_partial(1, b, 7, is_next).is_some());
+        }
+    };
+    for i in 0..EACH {
+        let of = |unordered, mid| Fragment {
+            place: Place::idata(StreamId(0), unordered, mid, 0),
+            unordered,
+            number: mid,
+            stream: StreamId(0),
+            ..fragment(0, true, false, b"x")
+        };
+        r.insert(&of(true, i), &mut b, None).unwrap();
+        r.insert(&of(false, i + 1), &mut b, None).unwrap();
+        taken(&mut r, &mut b, 0);
+    }
+    r.turn(StreamId(0), 1);
+    taken(&mut r, &mut b, 1);
+    assert_eq!(parts, EACH + 1, "each that is unordered, and the ordered one whose turn it is");
+    assert!(looks.get() < 8 * EACH, "{}", looks.get());
+    // Those that a FORWARD-TSN chunk names are found without looking at the others.
+    r.drop_messages_to(StreamId(0), false, EACH / 2, &mut b);
+    r.drop_messages_to(StreamId(0), true, u32::MAX, &mut b);
+    assert_eq!(r.cold.len() + usize::from(r.hot.is_some()), (EACH + EACH / 2) as usize);
 }

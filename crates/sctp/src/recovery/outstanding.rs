@@ -360,6 +360,15 @@ impl Outstanding {
         with.max().map(|(_, id, stream)| (stream, id))
     }
 
+    /// The bytes outstanding of what is less important.
+    pub(crate) fn less_important(&self, priority: u32) -> usize {
+        let less = |s: &&Sent| {
+            matches!(s.piece.reliability, Reliability::Priority(p) if p > priority)
+                && matches!(s.fate, Fate::InFlight | Fate::Lost)
+        };
+        self.ring.iter().filter(less).map(|s| s.piece.payload.len()).sum()
+    }
+
     /// Whether a stream has anything outstanding that was not acknowledged.
     pub(crate) fn has_stream(&self, stream: StreamId) -> bool {
         self.ring.iter().any(|s| s.piece.stream == stream)

@@ -91,6 +91,15 @@ impl Queues {
         }
     }
 
+    /// Empty ones for an association that begins anew. What the application said of its streams goes on to count.
+    pub(crate) fn anew(&mut self, count: u16) -> Self {
+        let mut anew = Self::new(self.scheduler, false, count);
+        for (stream, s) in self.streams.iter_mut().filter(|(_, s)| s.value != Stream::default().value) {
+            anew.streams.get_mut(stream).value = s.value;
+        }
+        anew
+    }
+
     /// What the handshake agreed on.
     pub(crate) fn agree(&mut self, interleaving: bool, count: u16) {
         self.interleaving = interleaving;
@@ -326,6 +335,13 @@ impl Queues {
             _ => None,
         });
         with.max().map(|(_, id, stream)| (StreamId(stream), id))
+    }
+
+    /// How many messages that wait are less important, and the bytes that they still have.
+    pub(crate) fn less_important(&self, priority: u32) -> (usize, usize) {
+        let live = self.queues.iter().flat_map(|q| q.messages.iter().map(|(_, m)| m));
+        let less = live.filter(|m| matches!(m.reliability, super::Reliability::Priority(p) if p > priority));
+        less.fold((0, 0), |(n, bytes), m| (n + 1, bytes + m.payload.len()))
     }
 
     /// The messages for streams that do not exist.
