@@ -27,6 +27,9 @@ pub const STALL: Duration = Duration::from_secs(150);
 /// three of them have passed (RFC 9000 section 10.1): nine times as long as the host stood still. Who is silent for less has
 /// not stalled.
 const PER_FREEZE: u32 = 9;
+/// A TCP connection whose address has gone from the host that sends probes into a closed window fifteen times, a minute apart, and only
+/// then fails: so long it takes whoever opened one at an address that did not last, and set no timeout.
+const ABANDONED: Duration = Duration::from_secs(16 * 60);
 /// How long after the calm every program must be over.
 pub const FINISH: Duration = Duration::from_secs(900);
 /// How long after its last program an engine may hold anything. A QUIC connection drains for three probe timeouts (RFC 9000
@@ -338,13 +341,16 @@ impl Run {
     /// After how much silence in the calm a flow of this plan has stalled.
     fn stall(&self) -> Duration {
         let frozen = self.plan.faults.iter().filter(|f| matches!(f.what, Fault::Freeze { .. })).map(|f| f.lasts).max();
-        STALL.max(Duration::from_millis(frozen.unwrap_or(0)) * PER_FREEZE)
+        let moves = self.plan.faults.iter().any(|f| matches!(f.what, Fault::NewAddresses { .. }));
+        let abandoned = if moves { ABANDONED } else { STALL };
+        abandoned.max(Duration::from_millis(frozen.unwrap_or(0)) * PER_FREEZE)
     }
 
     /// Every program comes to its end.
     fn finish(&mut self) -> Result<(), String> {
         let calm = self.now();
         let stall = self.stall();
+        let finish = FINISH.max(stall + STALL);
         // Everybody notices that it is calm: who could not listen just before tries again, and connections that a system has taken
         // for a process without a socket to spare are accepted, whose clients may be over long ago.
         self.go(calm + LISTEN_AGAIN + Duration::from_millis(1))?;
@@ -356,10 +362,10 @@ impl Run {
             {
                 return Err(format!("stalled in the calm: {why}"));
             }
-            if now - calm > FINISH {
+            if now - calm > finish {
                 let count = self.busy();
                 let why = self.ledger.stalled(now).unwrap_or_else(|| "none of them has a flow".into());
-                return Err(format!("{count} programs are not over {FINISH:?} after the calm: {why}"));
+                return Err(format!("{count} programs are not over {finish:?} after the calm: {why}"));
             }
         }
         self.ledger.settle();
