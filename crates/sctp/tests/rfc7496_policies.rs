@@ -359,3 +359,31 @@ fn nothing_is_given_up_for_a_message_that_would_not_fit_all_the_same() {
     assert!(raw.server.send(id, StreamId(2), vec![1; 7000].into(), options).is_ok());
     assert_eq!(failed(&mut raw).len(), 1);
 }
+
+#[test]
+fn a_message_larger_than_the_buffer_goes_when_everything_less_important_is_gone() {
+    let mut raw = connected_with(false, |c| c.send_buffer = 20_000);
+    raw.send(&[100]);
+    raw.take();
+    raw.sack(1, 0, &[]);
+    send(&mut raw, 1, 6000, Reliability::Priority(9), false);
+    let options = SendOptions { reliability: Reliability::Priority(5), ..SendOptions::default() };
+    let id = raw.id.unwrap();
+    assert!(raw.server.send(id, StreamId(2), vec![1; 30_000].into(), options).is_ok());
+    assert_eq!(failed(&mut raw).len(), 1);
+}
+
+#[test]
+fn what_may_be_sent_once_is_not_sent_again_into_a_closed_window() {
+    let mut raw = connected_with(false, |_| {});
+    for _ in 0..3 {
+        send(&mut raw, 1, 100, Reliability::Retransmissions(0), false);
+    }
+    assert_eq!(raw.sent(), [1, 2, 3]);
+    raw.wait(ms(50));
+    // Nothing of it has arrived, and there is no room for it.
+    raw.sack(0, 0, &[]);
+    let packets = raw.wait(Duration::from_secs(10));
+    assert!(datas(&packets).is_empty(), "{:?}", datas(&packets));
+    assert!(!failed(&mut raw).is_empty() && !forwards(raw.initial, &packets).is_empty());
+}

@@ -19,9 +19,9 @@ const PIECE: usize = 64;
 /// the peer is not told of room that there is not.
 const HELD_STEP: usize = 64 << 10;
 const HELD_PART: usize = 16;
-/// How many streams may wait until somebody takes them. There are fewer numbers; only a peer that ends streams and opens them again, and
-/// again, comes so far.
-const MAX_WAITING: usize = 1 << 15;
+/// How many uses of streams there may be before the peer may open no more. It may have some thousand streams at a time; only one that ends
+/// them and opens them again, and again, while nobody takes or ends what it has opened comes so far.
+const MAX_USES: usize = 1 << 15;
 
 /// Part of a message that waits for the program.
 #[derive(Debug)]
@@ -41,6 +41,16 @@ impl Piece {
 }
 
 impl Stream {
+    /// What was parked comes in turn when nothing is begun; it may be parts itself.
+    fn unpark(&mut self) {
+        while self.partial.is_none()
+            && let Some((number, parts)) = self.parked.pop_first()
+        {
+            self.partial = (!parts.back().is_some_and(|p| p.end)).then_some(number);
+            self.rx.extend(parts);
+        }
+    }
+
     /// Which piece is the next to be read as bytes. Where parts of several messages may alternate, the one that was begun is read to
     /// its end, or to that of the peer's direction.
     fn next_to_read(&self, alternating: bool) -> Option<usize> {
@@ -55,7 +65,7 @@ impl Stream {
 impl Sctp {
     /// Whether what comes on this number is a stream that the peer opens.
     fn may_open(&self, number: u16) -> bool {
-        self.mux && self.is_peers(number) && self.lost.is_none() && self.unaccepted.len() < MAX_WAITING
+        self.mux && self.is_peers(number) && self.lost.is_none() && self.streams.len() < MAX_USES
     }
 
     /// Adds what has arrived to the queue of its stream, parts of a message behind each other. Where one connection is the whole
@@ -73,13 +83,7 @@ impl Sctp {
         }
         s.partial = (!piece.end).then_some(piece.number);
         s.rx.push_back(piece);
-        // What was parked may be parts itself.
-        while s.partial.is_none()
-            && let Some((number, parts)) = s.parked.pop_first()
-        {
-            s.partial = (!parts.back().is_some_and(|p| p.end)).then_some(number);
-            s.rx.extend(parts);
-        }
+        s.unpark();
     }
 
     /// Throws away what has arrived on a stream.
@@ -128,12 +132,12 @@ impl<N: Net> Engine<N> {
             && let Some(message) = self.sctp_ends.get_mut(end).and_then(|e| e.endpoint.receive(id))
         {
             let Some((stream, new)) = self.sctp_stream_for(key, message.stream.0) else {
-                let full = |a: &Sctp| a.unaccepted.len() >= MAX_WAITING && a.lost.is_none();
+                let full = |a: &Sctp| a.streams.len() >= MAX_USES && a.lost.is_none();
                 let crowded = self.sctps.get(key).is_some_and(full);
                 if let Some(e) = self.sctp_ends.get_mut(end) {
                     e.endpoint.recycle(id, message.payload);
                     if crowded {
-                        e.endpoint.abort(id, b"too many streams wait to be taken");
+                        e.endpoint.abort(id, b"too many streams are not ended");
                     }
                 }
                 if crowded {
@@ -229,8 +233,15 @@ impl<N: Net> Engine<N> {
         }
         if let Some(conn) = s.conn {
             let why = CloseReason::PeerMisbehaved("it gave up a message of which a part was delivered");
-            self.fail_connection(conn, ConnectionError::Sctp(why));
+            return self.fail_connection(conn, ConnectionError::Sctp(why));
         }
+        // Nobody has taken the stream yet, so nobody has read any of it.
+        let gone: usize = s.rx.iter().filter(|p| p.number == message).map(Piece::cost).sum();
+        s.rx.retain(|p| p.number != message);
+        s.partial = None;
+        s.unpark();
+        a.held -= gone;
+        self.sctp_tell_held(key);
     }
 
     /// What there is when nothing waits to be read: the end, an error, or nothing yet.

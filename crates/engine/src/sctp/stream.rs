@@ -45,7 +45,7 @@ impl Sctp {
         let stream = loop {
             self.uses = self.uses.wrapping_add(1);
             let stream = u32::from(self.uses) << 16 | u32::from(number);
-            // There are fewer than 65,536 uses of one number: see `MAX_WAITING`.
+            // There are fewer than 65,536 uses of one number: see `MAX_USES`.
             if !self.streams.contains_key(&stream) {
                 break stream;
             }

@@ -20,6 +20,8 @@ use neater_sctp_wire::{Array, Tag};
 /// its headers and an AUTH chunk. Where packets must be smaller, it may be cut on the way. Those of usrsctp and Linux have both sides'
 /// INIT chunks within them, with all their addresses.
 const MAX_COOKIE: usize = 1100;
+/// What stands around it at most: the common header, that of the chunk, and an AUTH chunk.
+const AROUND_COOKIE: usize = 12 + 4 + 28;
 
 /// What a cookie means to the association that it meets (section 5.2.4, table 12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +79,9 @@ impl Association {
                 return self.refuse(&refusal);
             }
         };
-        if cookie.len() > MAX_COOKIE {
+        let route = arrived.path.unwrap_or(self.current);
+        let most = usize::from(self.paths[route].mtu.most()).saturating_sub(AROUND_COOKIE);
+        if cookie.len() > MAX_COOKIE.min(most) {
             self.peer_tag = peer.tag;
             return self.refuse(&Refusal::InvalidField("the cookie is too long for a packet"));
         }
@@ -254,7 +258,7 @@ impl Association {
         // A cookie with those that it had until now is from before this restart, and must not cause another.
         self.ties = fresh.ties;
         self.out = Outstanding::new(first(cookie.initial.0));
-        self.queues = self.queues.anew(self.config.outbound_streams);
+        self.queues = self.queues.anew(self.config.outbound_streams, keeps);
         for path in &mut self.paths {
             path.restart(&self.config);
         }

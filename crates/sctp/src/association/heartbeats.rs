@@ -149,8 +149,9 @@ impl Association {
             .or_else(|| (0..self.paths.len()).filter(active).min_by_key(fewest))
             .or_else(|| (0..self.paths.len()).filter(doubted).min_by_key(fewest))
             .or_else(|| {
-                let lost = self.paths[self.current].state == PathState::Removed;
-                (0..self.paths.len()).filter(|i| lost && self.paths[*i].state != PathState::Removed).min_by_key(fewest)
+                // Where nothing is known to work and the one of now is gone; what is not confirmed takes no data (section 5.4).
+                let gone = self.paths[self.current].state == PathState::Removed;
+                (0..self.paths.len()).filter(|i| gone && self.paths[*i].state == PathState::Inactive).min_by_key(fewest)
             });
         if let Some(best) = best.filter(|b| *b != self.current) {
             self.current = best;

@@ -115,7 +115,8 @@ impl Association {
     /// The tail probe of a path is due (RFC 8985 section 7.3): new data, or the last chunk once more.
     pub(super) fn tail_probe(&mut self, now: Instant, index: usize) {
         let next = self.out.next();
-        let fresh = !self.queues.is_empty() && self.window_left() > 0 && index == self.current;
+        let fresh =
+            !self.queues.is_empty() && self.window_left() > 0 && index == self.current && !self.is_numbered_out();
         let path = &mut self.paths[index];
         path.tail.due = None;
         if path.tail.sent.is_some() || path.in_flight == 0 {
@@ -177,6 +178,8 @@ impl Association {
             path.forced = true;
             (path.tail.due, path.tail.sent, path.reorder) = (None, None, None);
             self.stats.timeouts += 1;
+            self.after_losses(now);
+            self.outbox.forward |= self.out.advanced().is_some();
             return;
         }
         path.cc.on_timeout(&Loss { now, cause: Cause::Timeout, flight }, path.timeouts == 0, 0);
@@ -203,9 +206,8 @@ impl Association {
     /// the window closed, too. What was not answered may be lost like anything else, or the peer gone.
     fn is_answered_probe(&self, index: usize) -> bool {
         let id = self.paths[index].id;
-        let last =
-            self.out.iter().filter(|(_, s)| s.fate == Fate::InFlight && s.path == id).map(|(_, s)| s.sent_at).max();
-        self.peer_window == 0 && last.is_some_and(|last| self.heard > last)
+        let outstanding = || self.out.iter().any(|(_, s)| s.fate == Fate::InFlight && s.path == id);
+        self.peer_window == 0 && self.window_answered && outstanding()
     }
 
     /// Bytes of payload that the peer has room for.

@@ -180,6 +180,8 @@ pub(crate) struct Association {
     /// The application was told that there is no room, or has been told of readable messages.
     blocked: bool,
     readable_told: bool,
+    /// The peer has acknowledged, and said how much room it has, since data was sent last.
+    window_answered: bool,
     /// Congestion marks: a reduction was made for data up to here.
     reduced_to: u64,
     /// Probes of the closed window so far.
@@ -257,6 +259,7 @@ impl Association {
             restarted: false,
             blocked: false,
             readable_told: false,
+            window_answered: false,
             reduced_to: 0,
             probes: 0,
             late: Vec::new(),

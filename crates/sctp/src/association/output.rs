@@ -174,7 +174,7 @@ impl Association {
 
     /// Whether a message more could be one whose stream sequence number is that of another one under way, of the same stream: fewer than
     /// 2¹⁶ may be (section 6.1). All streams are counted together, which nobody notices below 65,535 packets.
-    fn is_numbered_out(&self) -> bool {
+    pub(super) fn is_numbered_out(&self) -> bool {
         !self.agreed.interleaving && self.out.len() >= usize::from(u16::MAX)
     }
 
@@ -376,6 +376,7 @@ impl Association {
         if bytes == 0 {
             return 0;
         }
+        self.window_answered = false;
         self.paths[index].on_sent(now, bytes);
         self.arm(now, index, earliest, fresh);
         bytes

@@ -141,9 +141,9 @@ impl Association {
             return true;
         }
         let (messages, bytes) = self.queues.less_important(priority);
-        let bytes = bytes + self.out.less_important(priority);
-        self.buffered() - bytes + len <= self.send_limit()
-            && self.queues.messages() - messages < self.config.max_messages
+        let left = self.buffered().saturating_sub(bytes + self.out.less_important(priority));
+        // One message always fits where there is nothing else.
+        (left == 0 || left + len <= self.send_limit()) && self.queues.messages() - messages < self.config.max_messages
     }
 
     /// Gives up less important messages until `len` bytes fit (RFC 7496 section 3.2).

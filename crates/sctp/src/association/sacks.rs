@@ -59,6 +59,7 @@ impl Association {
         if any {
             self.errors = 0;
         }
+        self.window_answered |= window.is_some();
         if window == Some(0) {
             // A peer that keeps its window closed and answers is alive (section 6.1, rule A).
             self.errors = 0;

@@ -14,7 +14,7 @@ impl Association {
         let t = &self.timers;
         let paced = self.paths[self.current].paced_until.is_some();
         let idle = !self.out.any_in_flight() && !self.out.has_lost() && !self.queues.is_empty() && !paced;
-        let probe = t.window_probe.filter(|_| idle && self.is_sending());
+        let probe = t.window_probe.filter(|_| idle && self.is_sending() && !self.is_numbered_out());
         let expiry = self.expiries.peek().map(|e| e.0.0);
         let answering = self.is_receiving();
         let sack = if answering { self.rx.arrivals.deadline() } else { None };

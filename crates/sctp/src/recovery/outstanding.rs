@@ -360,13 +360,12 @@ impl Outstanding {
         with.max().map(|(_, id, stream)| (stream, id))
     }
 
-    /// The bytes outstanding of what is less important.
+    /// The bytes outstanding of what is less important and can be given up: all of a message of which anything has not arrived.
     pub(crate) fn less_important(&self, priority: u32) -> usize {
-        let less = |s: &&Sent| {
-            matches!(s.piece.reliability, Reliability::Priority(p) if p > priority)
-                && matches!(s.fate, Fate::InFlight | Fate::Lost)
-        };
-        self.ring.iter().filter(less).map(|s| s.piece.payload.len()).sum()
+        let less = |s: &&Sent| matches!(s.piece.reliability, Reliability::Priority(p) if p > priority);
+        let open = |s: &&Sent| matches!(s.fate, Fate::InFlight | Fate::Lost);
+        let ids: BTreeSet<MessageId> = self.ring.iter().filter(less).filter(open).map(|s| s.piece.id).collect();
+        self.ring.iter().filter(less).filter(|s| ids.contains(&s.piece.id)).map(|s| s.piece.payload.len()).sum()
     }
 
     /// Whether a stream has anything outstanding that was not acknowledged.

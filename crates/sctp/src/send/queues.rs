@@ -91,10 +91,11 @@ impl Queues {
         }
     }
 
-    /// Empty ones for an association that begins anew. What the application said of its streams goes on to count.
-    pub(crate) fn anew(&mut self, count: u16) -> Self {
+    /// Empty ones for an association that begins anew. If it is the same to the application, what that said of its streams goes on to
+    /// count.
+    pub(crate) fn anew(&mut self, count: u16, same: bool) -> Self {
         let mut anew = Self::new(self.scheduler, false, count);
-        for (stream, s) in self.streams.iter_mut().filter(|(_, s)| s.value != Stream::default().value) {
+        for (stream, s) in self.streams.iter_mut().filter(|(_, s)| same && s.value != Stream::default().value) {
             anew.streams.get_mut(stream).value = s.value;
         }
         anew
