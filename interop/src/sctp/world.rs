@@ -370,7 +370,7 @@ impl World {
         self.driver.turn(Duration::from_millis(2));
         self.read();
         while let Some((id, event)) = self.driver.events.pop_front() {
-            assert_eq!(id, self.id, "{event:?}");
+            assert_eq!(id, self.id, "{event:?} after {:?}", self.events);
             if let Event::Closed(CloseReason::PeerMisbehaved(what)) = &event {
                 panic!("the peer violates the protocol, we find: {what}; {:?}", self.peer.events);
             }
