@@ -97,12 +97,46 @@ fn an_unreadable_file_hides_no_decision() {
 }
 
 #[test]
+fn cases_of_ones_own_are_run_and_each_difference_is_a_line() {
+    let folder = Folder::new("policy-cases");
+    folder
+        .put("pib/no-udp.policy", r#"{"uid": "no-udp", "match": {"transport": {"value": "UDP"}}, "properties": [[]]}"#);
+    let case = |name: &str, wanted: &str| {
+        let requests = r#"[{"transport": [{"value": "TCP"}, {"value": "UDP"}]}]"#;
+        format!(r#"[{{"name": "{name}", "requests": {requests}, "candidates": [{{"transport": "{wanted}"}}]}}]"#)
+    };
+    let run_case = |text: String| {
+        let file = folder.put("cases.json", text);
+        run(neater().args(["policy", "test", "--bare", "--pib"]).arg(folder.path("pib")).arg(file))
+    };
+    let good = run_case(case("udp is out", "TCP"));
+    assert!(good.code == 0 && good.out.contains("1 cases, 0 not as expected"), "{}{}", good.out, good.err);
+    let bad = run_case(case("udp stays", "UDP"));
+    assert!(
+        bad.code == 1 && bad.out.contains("udp stays: candidate 1: transport is TCP and not UDP"),
+        "{}{}",
+        bad.out,
+        bad.err
+    );
+    let none = run_case("{}".into());
+    assert!(none.code == 2 && none.err.contains("cases.json:1:1"), "{}{}", none.out, none.err);
+    // The same, drawn: what is left, and what was denied by whom.
+    let request = r#"[{"transport": [{"value": "TCP"}, {"value": "UDP"}]}]"#;
+    let drawn =
+        run(neater().args(["policy", "explain", "--bare", "--diagram", "--pib"]).arg(folder.path("pib")).arg(request));
+    assert_eq!(drawn.code, 0, "{}", drawn.err);
+    for part in ["flowchart LR", "1. score 0 + 0", "denied by policy no-udp"] {
+        assert!(drawn.out.contains(part), "{part}: {}", drawn.out);
+    }
+}
+
+#[test]
 fn a_decision_is_explained_and_a_bad_request_refused() {
     let told = policy("explain", r#"[{"profile": {"value": "low-latency"}}]"#);
     assert_eq!(told.code, 0, "{}", told.err);
     assert!(told.out.starts_with("1. score 0 + 3: transport +3"), "{}", told.out);
     assert!(told.out.contains("profile low-latency: capacity_profile = low-latency"), "{}", told.out);
-    assert!(told.out.contains("policy elephant does not match: flow_size is not there"), "{}", told.out);
+    assert!(told.out.contains("policy elephant-bytes does not match: flow_size_bytes is not there"), "{}", told.out);
     let bad = policy("explain", "{bad");
     assert_eq!(bad.code, 2);
     assert!(bad.err.contains("the request:1:2: not JSON"), "{}", bad.err);

@@ -4,7 +4,10 @@
   "priority": 10,
   "match": {
     "profile": {
-      "value": "reliable-data",
+      "value": [
+        "reliable-data",
+        "reliable"
+      ],
       "precedence": 1
     }
   },

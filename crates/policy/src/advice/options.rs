@@ -53,8 +53,10 @@ fn option_of(key: &str, value: &NeatValue, over_tcp: bool) -> Result<SocketOptio
     let option = crate::manager::socket_option_number(option).ok_or("no option of this system has this name")?;
     let tcp =
         |option: Result<SocketOption, &'static str>| if over_tcp { option } else { Err("it is an option of TCP") };
-    // Levels and options as Linux numbers them: SOL_SOCKET is 1, IPPROTO_TCP 6.
+    // Levels and options as Linux numbers them: IPPROTO_IP is 0, SOL_SOCKET 1, IPPROTO_TCP 6, IPPROTO_IPV6 41.
     match option.as_str() {
+        // The upper six bits of the byte of IPv4 and IPv6 (RFC 2474 section 3); the others are the congestion control's.
+        "0/1" | "41/67" => number(255).map(|n| SocketOption::Dscp(n as u8 >> 2)),
         "1/7" => number(u32::MAX).map(|n| SocketOption::SendBuffer(n as usize)),
         "1/8" => number(u32::MAX).map(|n| SocketOption::ReceiveBuffer(n as usize)),
         "1/12" => number(6).map(|n| SocketOption::Priority(n as u8)),

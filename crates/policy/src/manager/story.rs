@@ -12,6 +12,8 @@ const MOST_UNMATCHED: usize = 8;
 const MOST_LOST: usize = 500;
 /// How many bytes of a value are shown, and of a line on what did not come about.
 const MOST_SHOWN: usize = 200;
+/// How many that were denied a drawing shows.
+const MOST_DENIED: usize = 50;
 const MOST_OF_LINE: usize = 1000;
 
 /// The beginning of a text that is too long to be shown.
@@ -262,10 +264,24 @@ impl Trace {
     #[must_use]
     pub fn mermaid(&self) -> String {
         let mut out = String::from("flowchart LR\n");
-        let on_the_way: BTreeSet<usize> = self.ranked.iter().flat_map(|(c, _)| self.lineage(*c)).collect();
+        let denied: Vec<(usize, String)> = self
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Fired { stage, uid, candidate, children, .. } if children.is_empty() => {
+                    Some((*candidate, format!("denied by {} {uid}", stage.as_str())))
+                }
+                _ => None,
+            })
+            .collect();
+        // A drawing of thousands shows nobody anything.
+        let (all, denied) = (denied.len(), &denied[..denied.len().min(MOST_DENIED)]);
+        let ends = self.ranked.iter().map(|(c, _)| *c).chain(denied.iter().map(|(c, _)| *c));
+        let on_the_way: BTreeSet<usize> = ends.flat_map(|c| self.lineage(c)).collect();
+        let escaped =
+            |text: &str| text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;");
         for &c in &on_the_way {
-            let label =
-                self.step(c).replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;");
+            let label = escaped(&self.step(c));
             // Writing to a text cannot fail.
             let _ = writeln!(out, "  c{c}[\"{label}\"]");
             if let Some(parent) = self.candidates.get(c).and_then(|c| c.parent) {
@@ -274,6 +290,12 @@ impl Trace {
         }
         for (place, (c, score)) in self.ranked.iter().enumerate() {
             let _ = writeln!(out, "  r{place}([\"{}. score {}\"])\n  c{c} --> r{place}", place + 1, numbers(*score));
+        }
+        for (number, (c, why)) in denied.iter().enumerate() {
+            let _ = writeln!(out, "  d{number}[/\"{}\"/]\n  c{c} --> d{number}", escaped(why));
+        }
+        if all > denied.len() {
+            let _ = writeln!(out, "  more[\"{} more are denied\"]", all - denied.len());
         }
         out
     }
