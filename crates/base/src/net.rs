@@ -266,6 +266,8 @@ pub struct Transmit<'a> {
     pub destination: SocketAddr,
     /// Source address, if it matters.
     pub source: Option<IpAddr>,
+    /// By which interface it leaves, whatever routes say of the destination; only together with a source.
+    pub interface: Option<u32>,
     /// ECN codepoint.
     pub ecn: Ecn,
     /// Length of each datagram but the last; `None`: all of `contents` is one datagram.

@@ -175,7 +175,14 @@ impl Dtls {
     }
 
     fn transmit<'a>(&self, contents: &'a [u8]) -> Transmit<'a> {
-        Transmit { destination: self.remote, source: None, ecn: Ecn::NotEct, segment_size: None, contents }
+        Transmit {
+            destination: self.remote,
+            source: None,
+            interface: None,
+            ecn: Ecn::NotEct,
+            segment_size: None,
+            contents,
+        }
     }
 
     fn transmit_all<'a>(&self, sealed: &'a Sealed) -> Transmit<'a> {

@@ -2,8 +2,10 @@
 
 pub(crate) mod silence;
 mod socket;
+mod stay;
 mod window;
 
+use self::stay::Stay;
 pub(crate) use self::window::Windows;
 use crate::conn::{Conn, ConnectionState, Io, Queued};
 use crate::engine::Timer;
@@ -37,7 +39,7 @@ pub(crate) struct QuicSocket {
     conns: Vec<Option<Key>>,
     writable: bool,
     /// What the socket could not take; its connections wait for it.
-    blocked: Option<(neater_quic::Transmit, Vec<u8>)>,
+    blocked: Option<(neater_quic::Transmit, Option<Stay>, Vec<u8>)>,
     waiting: Vec<Key>,
     pub(crate) listener: Option<Key>,
     /// What it was opened with, but for the port, which is the one that it got.
@@ -90,6 +92,8 @@ pub(crate) struct Quic {
     heard: Instant,
     /// Where that arrived, if the system says so; before, where an attempt comes from, if that is known.
     pub(crate) local: Option<std::net::IpAddr>,
+    /// Where it stays although the system would choose otherwise now.
+    stays: Option<Stay>,
     /// When its silence is looked after next: see [`silence`].
     listens_at: Option<Instant>,
     /// `connTimeout`, set since it was established.
@@ -304,6 +308,7 @@ impl<N: Net> Engine<N> {
             peer_limit,
             heard: self.now,
             local: None,
+            stays: None,
             listens_at: None,
             give_up: None,
         });
@@ -797,22 +802,6 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The host's addresses have changed: connections that may migrate do so, from the address that the system now
-    /// chooses (RFC 9000 section 9).
-    pub(crate) fn quic_paths_changed(&mut self) {
-        for key in self.quics.keys() {
-            if let Some(q) = self.quics.get_mut(key)
-                && q.client
-                && q.connected
-                && q.lost.is_none()
-                && q.request.quic.as_ref().is_some_and(|s| s.tuning.migration)
-            {
-                q.conn.local_address_changed();
-                self.mark_dirty(key);
-            }
-        }
-    }
-
     /// Closes a group's session with an application error code and words for the peer (HTTP/3 has such codes).
     pub fn close_session(&mut self, group: GroupId, code: u64, reason: &[u8]) {
         self.now = self.net.now();
@@ -865,8 +854,9 @@ impl<N: Net> Engine<N> {
     }
 }
 
-fn transmit<'a>(t: &neater_quic::Transmit, contents: &'a [u8]) -> Transmit<'a> {
-    Transmit { destination: t.destination, source: t.source, ecn: t.ecn, segment_size: t.segment_size, contents }
+fn transmit<'a>(t: &neater_quic::Transmit, stays: Option<Stay>, contents: &'a [u8]) -> Transmit<'a> {
+    let (source, interface) = (t.source.or(stays.map(|s| s.from)), stays.map(|s| s.interface));
+    Transmit { destination: t.destination, source, interface, ecn: t.ecn, segment_size: t.segment_size, contents }
 }
 
 /// A datagram's bytes out of the queue's accounting.

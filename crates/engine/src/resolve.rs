@@ -271,8 +271,14 @@ impl<N: Net> Engine<N> {
             t.unsent.extend_from_slice(data);
             return self.transport_flush(id);
         }
-        let transmit =
-            Transmit { destination: t.server, source: None, ecn: Ecn::NotEct, segment_size: None, contents: data };
+        let transmit = Transmit {
+            destination: t.server,
+            source: None,
+            interface: None,
+            ecn: Ecn::NotEct,
+            segment_size: None,
+            contents: data,
+        };
         match self.net.send(t.sock, &transmit) {
             Err(e) if e.is_would_block() => {
                 if t.waiting.len() < MAX_WAITING {

@@ -658,8 +658,14 @@ fn flush_datagrams<N: Net>(
         if !ch.writable || !budget.take_datagram(front.data.len()) {
             return;
         }
-        let transmit =
-            Transmit { destination: remote, source: None, ecn: Ecn::NotEct, segment_size: None, contents: &front.data };
+        let transmit = Transmit {
+            destination: remote,
+            source: None,
+            interface: None,
+            ecn: Ecn::NotEct,
+            segment_size: None,
+            contents: &front.data,
+        };
         let result = net.send(ch.sock, &transmit);
         let failed = match result {
             Ok(()) => None,

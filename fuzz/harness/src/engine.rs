@@ -279,7 +279,14 @@ impl<'a> Fuzz<'a> {
         let mut net = self.world.net(self.sides[0].host);
         let to: SocketAddr = (SERVER.parse::<IpAddr>().unwrap_or(IpAddr::from([127, 0, 0, 1])), port).into();
         if let Ok(sock) = net.udp(Token(u64::MAX), to, &SocketOptions::default()) {
-            let t = Transmit { destination: to, source: None, ecn: Ecn::NotEct, segment_size: None, contents: data };
+            let t = Transmit {
+                destination: to,
+                source: None,
+                interface: None,
+                ecn: Ecn::NotEct,
+                segment_size: None,
+                contents: data,
+            };
             let _ = net.send(sock, &t);
             net.close(sock);
         }

@@ -58,8 +58,14 @@ fn pair(net: &mut OsNet) -> (Sock, Sock, Sock) {
 fn all_operations(net: &mut OsNet, l: Sock, c: Sock, u: Sock) -> Vec<(&'static str, Option<NetError>)> {
     let plain = SocketOptions::default();
     let to = any();
-    let transmit =
-        Transmit { destination: to, source: None, ecn: Default::default(), segment_size: None, contents: b"x" };
+    let transmit = Transmit {
+        destination: to,
+        source: None,
+        interface: None,
+        ecn: Default::default(),
+        segment_size: None,
+        contents: b"x",
+    };
     vec![
         ("connect", net.connect(Token(9), to, &plain).err()),
         ("connect_result", net.connect_result(c).err()),

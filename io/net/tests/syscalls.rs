@@ -77,7 +77,14 @@ fn scenario() {
     let mut batch = RecvBatch::default();
     mark(16);
     let contents = [0; 300];
-    let transmit = Transmit { destination, source: None, ecn: Ecn::Ect0, segment_size: Some(100), contents: &contents };
+    let transmit = Transmit {
+        destination,
+        source: None,
+        interface: None,
+        ecn: Ecn::Ect0,
+        segment_size: Some(100),
+        contents: &contents,
+    };
     net.send(u, &transmit).unwrap();
     mark(17);
     net.recv(u, &mut batch).unwrap();

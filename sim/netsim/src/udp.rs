@@ -177,6 +177,7 @@ impl Sim {
             return Err(ErrorKind::MessageTooLarge);
         }
         let (port, whole, interface, temporary) = (udp.local.port(), udp.dont_fragment, udp.interface, udp.temporary);
+        let interface = interface.or(t.interface.filter(|_| t.source.is_some()));
         let unchecked = udp.unchecked;
         let source = t.source.unwrap_or(udp.local.ip());
         let found = self.lookup(id, destination.ip(), interface, Some(source), temporary)?;

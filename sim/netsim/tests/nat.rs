@@ -54,7 +54,14 @@ fn udp(net: &mut SimNet, local: &str) -> Sock {
 }
 
 fn send(net: &mut SimNet, sock: Sock, to: &str, contents: &[u8]) -> Result<(), ErrorKind> {
-    let transmit = Transmit { destination: addr(to), source: None, ecn: Ecn::NotEct, segment_size: None, contents };
+    let transmit = Transmit {
+        destination: addr(to),
+        source: None,
+        interface: None,
+        ecn: Ecn::NotEct,
+        segment_size: None,
+        contents,
+    };
     net.send(sock, &transmit).map_err(|e| e.kind)
 }
 

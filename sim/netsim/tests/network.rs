@@ -32,7 +32,7 @@ fn address(network: &Network, node: &str) -> IpAddr {
 }
 
 fn datagram(destination: SocketAddr, contents: &[u8]) -> Transmit<'_> {
-    Transmit { destination, source: None, ecn: Ecn::NotEct, segment_size: None, contents }
+    Transmit { destination, source: None, interface: None, ecn: Ecn::NotEct, segment_size: None, contents }
 }
 
 const DUMBBELL: &str = "[topology]\nkind='dumbbell'\npairs=2\naccess={rate='100 Mbit/s',delay='1 ms'}\n\

@@ -11,7 +11,14 @@ use neater_netsim::SimNet;
 use std::net::SocketAddr;
 
 fn to<'a>(destination: &str, contents: &'a [u8]) -> Transmit<'a> {
-    Transmit { destination: addr(destination), source: None, ecn: Ecn::NotEct, segment_size: None, contents }
+    Transmit {
+        destination: addr(destination),
+        source: None,
+        interface: None,
+        ecn: Ecn::NotEct,
+        segment_size: None,
+        contents,
+    }
 }
 
 fn bind(net: &mut SimNet, token: u64, local: &str) -> Sock {

@@ -225,7 +225,11 @@ fn a_udp_service_answers_when_and_what_it_likes() {
     let start = p.world.now();
     let contents = b"who?";
     let destination = addr("192.0.2.2:53");
-    net.send(sock, &Transmit { destination, source: None, ecn: Ecn::NotEct, segment_size: None, contents }).unwrap();
+    net.send(
+        sock,
+        &Transmit { destination, source: None, interface: None, ecn: Ecn::NotEct, segment_size: None, contents },
+    )
+    .unwrap();
     let mut batch = RecvBatch::default();
     let mut got = Vec::new();
     step_until(&p.world, S, || {

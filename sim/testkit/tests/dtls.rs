@@ -226,7 +226,14 @@ fn a_crowd_of_hellos_costs_a_bounded_number_of_sessions_and_keeps_nobody_out() {
     let mut socks = Vec::new();
     for _ in 0..300 {
         let sock = net.udp(Token(u64::MAX), to, &SocketOptions::default()).unwrap();
-        let t = Transmit { destination: to, source: None, ecn: Ecn::NotEct, segment_size: None, contents: &first };
+        let t = Transmit {
+            destination: to,
+            source: None,
+            interface: None,
+            ecn: Ecn::NotEct,
+            segment_size: None,
+            contents: &first,
+        };
         net.send(sock, &t).unwrap();
         // And something that begins nothing.
         let junk = Transmit { contents: &first[..40], ..t };

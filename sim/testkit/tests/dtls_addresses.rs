@@ -243,7 +243,14 @@ impl Shared {
         let net = town.play.engine(town.client).net_mut();
         while let Some(contents) = client.poll_transmit() {
             let contents = &contents[..];
-            let t = Transmit { destination: there(), source: None, ecn: Ecn::NotEct, segment_size: None, contents };
+            let t = Transmit {
+                destination: there(),
+                source: None,
+                interface: None,
+                ecn: Ecn::NotEct,
+                segment_size: None,
+                contents,
+            };
             net.send(self.sock, &t).unwrap();
         }
         town.play.run_for(25 * MS);

@@ -295,8 +295,14 @@ fn throw(town: &mut Town, seed: u64, count: usize, mut make: impl FnMut(&mut Rng
     let sock = net.udp(Token(1), to, &SocketOptions::default()).expect("a socket");
     for i in 0..count {
         let contents = make(&mut rng);
-        let packet =
-            Transmit { destination: to, source: None, ecn: Ecn::NotEct, segment_size: None, contents: &contents };
+        let packet = Transmit {
+            destination: to,
+            source: None,
+            interface: None,
+            ecn: Ecn::NotEct,
+            segment_size: None,
+            contents: &contents,
+        };
         // What does not fit is lost, as on any network.
         let _ = net.send(sock, &packet);
         if i % 50 == 49 {

@@ -493,6 +493,41 @@ fn a_group_conn_limit_that_is_set_later_holds_over_sctp_too() {
     town.play.end();
 }
 
+/// A cable comes back that takes UDP away with it and brings none: whoever follows the system there hears nothing more, and the server,
+/// which answers where packets come from, follows.
+#[test]
+fn quic_stays_at_an_address_that_works_and_leaves_one_that_does_not() {
+    use neater_link::{Filter, LinkConfig, Match, Protocol};
+    for (wireless_dies, wired_blocks) in [(false, true), (true, false)] {
+        let mut town = Plan::new(34).build();
+        town.listen(&with(Stack::Quic, &[]), 443, Manner::echo());
+        let (world, host) = (town.play.world().clone(), town.play.host(town.client));
+        let kind = neater_base::net::InterfaceKind::WiFi;
+        let wifi = world.add_interface(host, "wlan0", kind, &["203.0.113.9".parse().unwrap()]);
+        let (up, down) = world.attach(wifi, LinkConfig::delay(MS), LinkConfig::delay(MS));
+        world.set_interface_up(town.client_iface, false);
+        let c = town.open(&with(Stack::Quic, &[]), Manner::patient());
+        town.play.say(c, "over the air", message());
+        assert!(town.play.run_until(2 * S, |p| p.flow(c).count == 12), "{}", town.play.flow(c).count);
+        if wired_blocks {
+            let back = world.link_config(town.client_links.1).with_filter(Filter::drop(Match::Protocol(Protocol::Udp)));
+            world.set_link(town.client_links.1, back);
+        }
+        if wireless_dies {
+            // Its address remains.
+            let nothing = LinkConfig::delay(MS).with_filter(Filter::drop(Match::Any));
+            world.set_link(up, nothing.clone());
+            world.set_link(down, nothing);
+        }
+        world.set_interface_up(town.client_iface, true);
+        town.play.run_for(3 * S);
+        let before = town.play.flow(c).count;
+        town.play.say(c, "and on", message());
+        assert!(town.play.run_until(3 * S, |p| p.flow(c).count == before + 6), "{wireless_dies} {wired_blocks}");
+        town.play.end();
+    }
+}
+
 #[test]
 fn multipath_decides_whether_quic_goes_to_another_path() {
     for (wanted, migrates) in [("Disabled", false), ("Passive", true), ("Active", true)] {

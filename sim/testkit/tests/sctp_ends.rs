@@ -72,7 +72,8 @@ impl Phoenix {
         self.endpoint.handle_timeout(now);
         while let Some(t) = self.endpoint.poll_transmit(now, &mut buffer) {
             let (destination, contents) = (t.route.remote, &buffer[..t.len]);
-            let packet = Transmit { destination, source: None, ecn: Ecn::NotEct, segment_size: None, contents };
+            let packet =
+                Transmit { destination, source: None, interface: None, ecn: Ecn::NotEct, segment_size: None, contents };
             self.net.send(self.sock, &packet).expect("sent");
         }
         while self.endpoint.poll_event().is_some() {}

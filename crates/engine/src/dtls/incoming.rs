@@ -152,7 +152,14 @@ impl<N: Net> Engine<N> {
             && ch.writable
         {
             let contents = &contents[..];
-            let to = Transmit { destination: from.peer, source: None, ecn: Ecn::NotEct, segment_size: None, contents };
+            let to = Transmit {
+                destination: from.peer,
+                source: None,
+                interface: None,
+                ecn: Ecn::NotEct,
+                segment_size: None,
+                contents,
+            };
             match self.net.send(ch.sock, &to) {
                 Err(e) if e.is_would_block() => ch.writable = false,
                 // Lost, as on the way; what ICMP says of an earlier datagram, a stranger may have caused.

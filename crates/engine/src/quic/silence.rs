@@ -66,6 +66,10 @@ impl<N: Net> Engine<N> {
         let now = self.now;
         let Some(q) = self.quics.get_mut(key).filter(|q| q.listens_at.is_some_and(|at| at <= now)) else { return };
         q.listens_at = None;
+        if q.stays_in_vain(now) {
+            q.move_on();
+            self.mark_dirty(key);
+        }
         let Some(q) = self.quics.get(key) else { return };
         let held = |c: &Key| self.conns.get(*c).is_some_and(|c| !c.released && c.is_open());
         let asked = q.give_up.is_some() && q.datagrams.iter().any(held);
@@ -83,6 +87,10 @@ impl<N: Net> Engine<N> {
         if due <= now {
             if q.connected {
                 q.conn.ping();
+                if q.stays.is_some() {
+                    // It worked once; now the system's choice can be no worse.
+                    q.move_on();
+                }
             }
             due = now + patience;
             self.mark_dirty(key);

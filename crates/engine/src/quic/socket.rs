@@ -31,11 +31,11 @@ impl<N: Net> Engine<N> {
         let Some(t) = q.conn.poll_transmit(now, segments, &mut self.packet) else { return false };
         q.spoken = true;
         let contents = &self.packet[..t.size.min(self.packet.len())];
-        match self.net.send(s.sock, &transmit(&t, contents)) {
+        match self.net.send(s.sock, &transmit(&t, q.stays, contents)) {
             Ok(()) => true,
             Err(e) if e.is_would_block() => {
                 s.writable = false;
-                s.blocked = Some((t, contents.to_vec()));
+                s.blocked = Some((t, q.stays, contents.to_vec()));
                 s.waiting.push(key);
                 false
             }
@@ -81,12 +81,12 @@ impl<N: Net> Engine<N> {
     fn quic_socket_writable(&mut self, key: Key) {
         let Some(s) = self.quic_sockets.get_mut(key) else { return };
         s.writable = true;
-        if let Some((t, contents)) = s.blocked.take()
-            && let Err(e) = self.net.send(s.sock, &transmit(&t, &contents))
+        if let Some((t, stays, contents)) = s.blocked.take()
+            && let Err(e) = self.net.send(s.sock, &transmit(&t, stays, &contents))
             && e.is_would_block()
         {
             s.writable = false;
-            s.blocked = Some((t, contents));
+            s.blocked = Some((t, stays, contents));
             return;
         }
         for quic in core::mem::take(&mut s.waiting) {
@@ -206,7 +206,7 @@ impl<N: Net> Engine<N> {
             Arrival::Respond(t) => {
                 // Stateless answers may be lost.
                 let contents = &self.packet[..t.size.min(self.packet.len())];
-                let _ = self.net.send(s.sock, &transmit(&t, contents));
+                let _ = self.net.send(s.sock, &transmit(&t, None, contents));
             }
             Arrival::Foreign(engine, data) => self.keep_foreign(socket, engine, meta, data),
         }

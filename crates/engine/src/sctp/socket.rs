@@ -511,6 +511,7 @@ fn transmit<'a>(train: &Train, source: Option<IpAddr>, contents: &'a [u8]) -> ne
     net::Transmit {
         destination: train.route.remote,
         source,
+        interface: None,
         ecn: if train.ect { Ecn::Ect0 } else { Ecn::NotEct },
         segment_size: (train.len > train.segment).then_some(train.segment),
         contents,

@@ -177,6 +177,7 @@ impl End {
             let transmit = Transmit {
                 destination: train.route.remote,
                 source: None,
+                interface: None,
                 ecn: Ecn::NotEct,
                 segment_size: (train.len > train.segment).then_some(train.segment),
                 contents: &self.out[..train.len],

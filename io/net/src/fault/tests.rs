@@ -182,8 +182,14 @@ fn datagrams_that_are_refused_can_be_sent_later() {
     let (mut readiness, mut batch, mut got) = (Readiness::default(), RecvBatch::default(), Vec::new());
     for i in 0..30u8 {
         let contents = [i];
-        let transmit =
-            Transmit { destination, source: None, ecn: Ecn::NotEct, segment_size: None, contents: &contents };
+        let transmit = Transmit {
+            destination,
+            source: None,
+            interface: None,
+            ecn: Ecn::NotEct,
+            segment_size: None,
+            contents: &contents,
+        };
         loop {
             match patiently(&mut net, &mut readiness, 1, WRITE, |net| net.send(a, &transmit)) {
                 Ok(()) => break,

@@ -329,6 +329,7 @@ impl Net for OsNet {
             // To its peer a connected socket sends without looking for the way again.
             destination: Some(destination).filter(|to| side.peer != Some(*to)),
             source,
+            interface: transmit.interface.filter(|_| source.is_some()).unwrap_or_default(),
             dscp: side.dscp,
             ecn: transmit.ecn,
             segment_size: segments(transmit)?,

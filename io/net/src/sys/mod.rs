@@ -72,6 +72,8 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) destination: Option<SocketAddr>,
     /// Source address, of the destination's family.
     pub(crate) source: Option<IpAddr>,
+    /// By which interface it leaves; 0: by the one that routes say.
+    pub(crate) interface: u32,
     /// The differentiated services codepoint of the socket.
     pub(crate) dscp: u8,
     /// ECN codepoint.

@@ -97,7 +97,8 @@ impl Place for Simulated {
     fn send_bytes(&mut self, host: &str, port: u16, to: SocketAddr, bytes: usize) -> Result<(), String> {
         let (net, sock) = self.sockets.get_mut(&(host.to_owned(), port)).expect("open");
         let contents = &vec![7; bytes][..];
-        let transmit = Transmit { destination: to, source: None, ecn: Ecn::NotEct, segment_size: None, contents };
+        let transmit =
+            Transmit { destination: to, source: None, interface: None, ecn: Ecn::NotEct, segment_size: None, contents };
         net.send(*sock, &transmit).map_err(|e| e.to_string())
     }
 
@@ -114,7 +115,14 @@ impl Place for Simulated {
     fn refused(&mut self, host: &str, port: u16, to: SocketAddr) -> bool {
         let (mut net, sock) = self.socket(host, port);
         net.udp_connect(sock, to).expect("connects");
-        let transmit = Transmit { destination: to, source: None, ecn: Ecn::NotEct, segment_size: None, contents: b"?" };
+        let transmit = Transmit {
+            destination: to,
+            source: None,
+            interface: None,
+            ecn: Ecn::NotEct,
+            segment_size: None,
+            contents: b"?",
+        };
         net.send(sock, &transmit).expect("leaves");
         self.wait(Duration::from_millis(300));
         net.send(sock, &transmit).is_err_and(|e| e.kind == ErrorKind::ConnectionRefused)

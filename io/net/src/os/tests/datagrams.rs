@@ -2,7 +2,7 @@ use super::*;
 use neater_base::net::{Ecn, ErrorKind, RecvBatch, SocketOption, Transmit};
 
 fn to(destination: SocketAddr, contents: &[u8]) -> Transmit<'_> {
-    Transmit { destination, source: None, ecn: Ecn::NotEct, segment_size: None, contents }
+    Transmit { destination, source: None, interface: None, ecn: Ecn::NotEct, segment_size: None, contents }
 }
 
 /// Receives until `bytes` have come; each datagram with what is known of its batch.

@@ -237,8 +237,14 @@ fn left_over_events_are_found_by_an_edge_triggered_watcher_through_again() {
     assert_eq!(turns, 3);
     let to = net.local_addr(socks[0]).unwrap();
     let to = SocketAddr::new(V4, to.port());
-    let transmit =
-        Transmit { destination: to, source: None, ecn: Default::default(), segment_size: None, contents: b"x" };
+    let transmit = Transmit {
+        destination: to,
+        source: None,
+        interface: None,
+        ecn: Default::default(),
+        segment_size: None,
+        contents: b"x",
+    };
     net.send(socks[1], &transmit).unwrap();
     assert!(chain.fired(PATIENCE));
 }

@@ -33,7 +33,14 @@ fn packets_arrive_without_their_ip_header_and_with_all_that_is_known_of_them() {
         // A port in the destination means nothing.
         let destination = SocketAddr::new(ip, 4711);
         let contents = [7; 1234];
-        let one = Transmit { destination, source: Some(ip), ecn: Ecn::Ect0, segment_size: None, contents: &contents };
+        let one = Transmit {
+            destination,
+            source: Some(ip),
+            interface: None,
+            ecn: Ecn::Ect0,
+            segment_size: None,
+            contents: &contents,
+        };
         net.send(sock, &one).unwrap();
         // A train is cut up by us.
         net.send(sock, &Transmit { segment_size: Some(500), ..one }).unwrap();
@@ -68,8 +75,14 @@ fn an_error_of_the_network_quotes_the_packet() {
         let nobody: IpAddr = if ip.is_ipv4() { [127, 0, 0, 77].into() } else { continue };
         let contents: Vec<u8> = (0..100).collect();
         let destination = SocketAddr::new(nobody, 0);
-        let transmit =
-            Transmit { destination, source: None, ecn: Ecn::NotEct, segment_size: None, contents: &contents };
+        let transmit = Transmit {
+            destination,
+            source: None,
+            interface: None,
+            ecn: Ecn::NotEct,
+            segment_size: None,
+            contents: &contents,
+        };
         net.send(sock, &transmit).unwrap();
         let error = loop {
             if let Some(error) = net.take_icmp_error(sock) {

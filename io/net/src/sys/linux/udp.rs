@@ -176,12 +176,14 @@ fn send_one(fd: Fd, out: &Outgoing<'_>, contents: &[u8], segment: Option<u16>) -
     match out.source {
         None => {}
         Some(IpAddr::V4(ip)) => {
+            let ipi_ifindex = out.interface as libc::c_int;
             let info =
-                libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: in_addr(ip), ipi_addr: libc::in_addr { s_addr: 0 } };
+                libc::in_pktinfo { ipi_ifindex, ipi_spec_dst: in_addr(ip), ipi_addr: libc::in_addr { s_addr: 0 } };
             control.push(libc::IPPROTO_IP, libc::IP_PKTINFO, info);
         }
         Some(IpAddr::V6(ip)) => {
-            let info = libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: ip.octets() }, ipi6_ifindex: 0 };
+            let ipi6_ifindex = out.interface;
+            let info = libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: ip.octets() }, ipi6_ifindex };
             control.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
         }
     }

@@ -86,6 +86,7 @@ impl Driver {
             let transmit = Transmit {
                 destination: train.route.remote,
                 source: None,
+                interface: None,
                 ecn: Ecn::NotEct,
                 segment_size: (train.len > train.segment).then_some(train.segment),
                 contents: &self.out[..train.len],
