@@ -67,3 +67,20 @@ fn option_of(key: &str, value: &NeatValue, over_tcp: bool) -> Result<SocketOptio
         _ => Err("neater does not set this option for a policy"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_upper_six_bits_of_the_old_byte_are_the_dscp() {
+        for key in ["so/ipproto_ip/ip_tos", "so/ipproto_ipv6/ipv6_tclass"] {
+            // Expedited forwarding (RFC 3246), with and without a word on congestion.
+            for byte in [184.0, 186.0] {
+                let option = option_of(key, &NeatValue::Number(byte), false);
+                assert!(matches!(option, Ok(SocketOption::Dscp(46))), "{key} {option:?}");
+            }
+            assert!(never(key, &NeatValue::Number(256.0)).is_some());
+        }
+    }
+}

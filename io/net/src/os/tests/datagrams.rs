@@ -132,6 +132,20 @@ fn the_source_address_can_be_chosen_and_one_that_is_not_ours_is_refused() {
 }
 
 #[test]
+fn the_interface_can_be_chosen_with_the_source_and_one_that_is_not_there_is_refused() {
+    let mut net = OsNet::new().unwrap();
+    for ip in families() {
+        let (a, b, addr) = two(&mut net, ip);
+        let is_loopback = |i: &&neater_base::net::Interface| i.addrs.iter().any(|a| a.addr.is_loopback());
+        let index = net.interfaces().iter().find(is_loopback).expect("a loopback interface").index;
+        let here = Transmit { source: Some(ip), interface: Some(index), ..to(addr, b"hello") };
+        net.send(a, &here).unwrap();
+        assert_eq!(receive(&mut net, b, 5)[0].0.source.ip(), ip);
+        assert!(net.send(a, &Transmit { interface: Some(1 << 20), ..here }).is_err(), "the system has heard which");
+    }
+}
+
+#[test]
 fn a_connected_socket_hears_its_peer_only() {
     let mut net = OsNet::new().unwrap();
     let (a, b, addr) = two(&mut net, V4);
