@@ -136,6 +136,35 @@ fn rule_a_what_was_under_way_when_the_window_closed_is_no_loss_as_long_as_the_pe
 }
 
 #[test]
+fn what_a_closed_window_waits_for_is_no_probe_and_goes_again_as_after_any_timeout() {
+    // By time as well: an answer to something that was sent again says nothing of it when it comes quicker than any before.
+    for config in [AssociationConfig::rfc9260(), AssociationConfig::default()] {
+        let mut raw = Raw::connected(config);
+        raw.send(&[4; 100]);
+        raw.take();
+        // The window is full of what waits for the first thirty, and they were lost, a second time too.
+        raw.wait(ms(50));
+        raw.sack(0, 0, &[(31, 100)]);
+        let mut missing: Vec<u32> = (1..=30).collect();
+        let mut flights = 0;
+        for _ in 0..100 {
+            let sent = raw.wait(ms(100));
+            let numbers: Vec<u32> = datas(&sent).iter().map(|d| d.tsn - raw.initial.0 + 1).collect();
+            assert!(numbers.iter().all(|n| *n <= 30), "the window is closed: {numbers:?}");
+            if numbers.is_empty() {
+                continue;
+            }
+            flights += 1;
+            missing.retain(|n| flights == 1 || !numbers.contains(n));
+            let Some(first) = missing.first() else { break };
+            raw.wait(ms(10));
+            raw.sack(first - 1, 0, &[(31, 100)]);
+        }
+        assert!(missing.is_empty(), "{missing:?} after {flights} flights in ten seconds");
+    }
+}
+
+#[test]
 fn rule_b_and_d_the_first_flight_is_the_initial_window_and_one_packet_may_go_beyond_it() {
     let mut raw = connected();
     raw.send(&[FULL; 20]);
