@@ -26,6 +26,7 @@ struct args {
     struct sockaddr_storage addr;
     socklen_t addrlen;
     long flows, rounds, limit;
+    double seconds;
     long long bytes, object;
     int hold, leave_open, delays, mark;
 };
@@ -35,7 +36,7 @@ static char buffer[BUFFER];
 static inline void usage(const char *why) {
     fprintf(stderr,
             "%s\nusage: MODE(client|server|send|recv) --addr IP:PORT [--flows N] [--rounds R] [--bytes B] [--object SIZE]\n"
-            "       [--delays] [--mark] [--hold | --leave-open] [--limit SECONDS]\n",
+            "       [--delays] [--mark] [--hold | --leave-open] [--limit SECONDS] [--seconds S]\n",
             why);
     exit(2);
 }
@@ -87,11 +88,12 @@ static inline struct args parse_args(int argc, char **argv) {
             else if (!strcmp(o, "--bytes")) a.bytes = strtoll(v, NULL, 10);
             else if (!strcmp(o, "--object")) a.object = strtoll(v, NULL, 10);
             else if (!strcmp(o, "--limit")) a.limit = strtol(v, NULL, 10);
+            else if (!strcmp(o, "--seconds")) a.seconds = strtod(v, NULL);
             else usage(o);
         }
     }
     if (!a.addrlen) usage("--addr is missing");
-    if (a.flows < 0 || a.flows > FLOWS_MAX || a.rounds < 1 || a.object < 1 || a.bytes < 0) usage("a number is out of range");
+    if (a.flows < 0 || a.flows > FLOWS_MAX || a.rounds < 1 || a.object < 1 || a.bytes < 0 || !(a.seconds >= 0)) usage("a number is out of range");
     if (strcmp(a.mode, "server") && a.flows < 1) usage("--flows 0 is for servers only");
     signal(SIGPIPE, SIG_IGN);
     /* Whatever happens, this process ends: the default action of SIGALRM. */

@@ -73,9 +73,13 @@ static int client(const struct args *a) {
     return say_result("epoll", a, done, failed, 0, now_ns() - start, delays);
 }
 
-/* Writes until there is no room or no more; returns whether the flow is done. */
+/* When a sender stops whatever there is left; 0: never. */
+static int64_t stop_at;
+
+/* Writes until there is no room, no more, or no time; returns whether the flow is done. */
 static int push(const struct args *a, struct flow *f) {
     while (f->left > 0) {
+        if (stop_at && now_ns() >= stop_at) return 1;
         size_t piece = next_piece(f->left, f->object_left);
         ssize_t n = write(f->fd, buffer, piece);
         if (n < 0) {
@@ -98,6 +102,8 @@ static int send_all(const struct args *a) {
     }
     int64_t start = now_ns();
     long done = 0;
+    long long sent = 0;
+    if (a->seconds > 0) stop_at = start + (int64_t)(a->seconds * 1e9);
     open_all(a, flows);
     while (done < a->flows) {
         int n = wait_events();
@@ -106,11 +112,12 @@ static int send_all(const struct args *a) {
             if (events[i].events & EPOLLERR) fail("connection", EIO);
             if (push(a, f)) {
                 close(f->fd);
+                sent += a->bytes / a->flows - f->left;
                 done++;
             }
         }
     }
-    return say_result("epoll", a, done, 0, a->bytes / a->flows * done, now_ns() - start, NULL);
+    return say_result("epoll", a, done, 0, sent, now_ns() - start, NULL);
 }
 
 /* Accepts flows and reads them to their end. Used for `server` (no bytes come) and `recv`. */

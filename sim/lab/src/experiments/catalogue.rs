@@ -440,8 +440,8 @@ pub const ALL: &[Experiment] = &[
         title: "S3: SCTP beside the kernel's TCP over a sweep of round-trip times",
         asked: "Does a user-space SCTP deliver as much as the kernel's TCP?",
         note: "Bulk over the lab's emulator, one flow, in pairs of runs with the same losses (the same packets by number); goodput by \
-               the receiver's clock from the first it hears of its peer to the last byte. Volumes take about 5 s at the rate, or at \
-               what CUBIC reaches with this loss. Ratio: geometric mean over pairs, 95 % bootstrap interval.",
+               the receiver's clock from the first it hears of its peer to the last byte. A program sends for 5 s, or, with loss, for \
+               10 s. Ratio: geometric mean over pairs, 95 % bootstrap interval.",
         parameters: &[
             ("network", "dumbbell, only the middle link is shaped, the same both ways; IPv4, UDP"),
             ("round-trip time", "0, 10, 20, 50, 100, 200 ms"),

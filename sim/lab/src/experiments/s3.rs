@@ -4,7 +4,7 @@
 //! protocol they are of.
 
 use super::{Lab, Outcome};
-use crate::live::{self, Cmd, Options, Plan};
+use crate::live::{self, Cmd, Options, Output, Plan};
 use crate::measure::stats::{Estimate, bootstrap};
 use crate::measure::{MeasureError, Result, soundest};
 use crate::plot::{Axis, Curve, Drawing, Lines, Panel};
@@ -25,8 +25,11 @@ const QUICK: [(f64, f64, f64); 3] = [(100.0, 20.0, 0.0), (500.0, 50.0, 0.0), (10
 const ORDINARY: [(f64, f64, f64); 2] = [(100.0, 50.0, 0.0), (500.0, 100.0, 0.0)];
 /// Pairs of runs: full and quick.
 const PAIRS: (usize, usize) = (10, 2);
-/// How long a transfer would take at the expected goodput, in seconds: full and quick.
-const SECONDS: (f64, f64) = (5.0, 1.5);
+/// How long a program sends, in seconds: without loss, with, and in the quick form. With loss it takes many round trips until it counts
+/// no more whether the first loss came early.
+const SECONDS: (f64, f64, f64) = (5.0, 10.0, 1.5);
+/// More bytes than can be sent in that time.
+const BYTES: &str = "1000000000000";
 /// The queue of the middle link has room for so many packets at least.
 const QUEUE_MIN: usize = 64;
 /// TCP's buffers: least, first, most.
@@ -60,23 +63,14 @@ impl Path {
         if self.loss > 0.0 { link.with_loss(self.loss / 100.0) } else { link }
     }
 
-    /// Bytes that take about `seconds`: at the rate, or, where packets are lost, at the geometric mean of what the first loss leaves
-    /// (slow start has then half as many packets under way as it has sent, and CUBIC keeps 0.7 of them) and of what CUBIC comes down to
-    /// after many (RFC 9438 section 5.1: 1.05 windows of segments times (RTT / p³)^¼ of them). By the latter alone, transfers over
-    /// 200 ms were over in seven round trips, in one and a half seconds instead of five.
-    fn bytes(&self, seconds: f64) -> u64 {
-        let rate = self.rate * 1e6 / 8.0;
-        let expected = if self.loss > 0.0 {
-            let (p, rtt) = (self.loss / 100.0, (self.rtt / 1e3).max(0.001));
-            let cubic = 1.054 * (rtt / p).powf(0.75);
-            // Where CUBIC would be slower than Reno it is Reno.
-            let reno = (1.5 / p).sqrt();
-            let [first, last] = [0.35 / p, cubic.max(reno)].map(|packets| (packets * 1448.0 / rtt).min(rate));
-            (first * last).sqrt()
-        } else {
-            rate
-        };
-        ((expected * seconds) as u64).max(1_000_000)
+    /// How long a program sends. A time and no volume, as a user measures: a volume is soon over where the first loss comes late, in seven
+    /// round trips sometimes, and then one round trip more to set up counts more than how fast anybody is.
+    fn seconds(&self, quick: bool) -> f64 {
+        match self.loss > 0.0 {
+            _ if quick => SECONDS.2,
+            false => SECONDS.0,
+            true => SECONDS.1,
+        }
     }
 }
 
@@ -106,7 +100,7 @@ fn cmd(command: &Command) -> Cmd {
 
 /// The goodput of one transfer, in Mbit/s, by the receiver's clock from the first it hears of its peer to the last byte. `Err`
 /// within: what disturbed it.
-fn transfer(lab: &Lab, path: &Path, stack: Stack, bytes: u64, seed: u64) -> Result<core::result::Result<f64, String>> {
+fn transfer(lab: &Lab, path: &Path, stack: Stack, seed: u64) -> Result<core::result::Result<f64, String>> {
     let mut plan = Plan::dumbbell(1, path.link(), path.link(), seed);
     plan.sysctl_everywhere("net.ipv4.tcp_congestion_control", "cubic");
     for (key, value) in BUFFERS {
@@ -117,7 +111,8 @@ fn transfer(lab: &Lab, path: &Path, stack: Stack, bytes: u64, seed: u64) -> Resu
     let program = if stack == Stack::Tcp { Program::Epoll } else { Program::Sctp };
     let side = |mode: &str| -> Result<Cmd> {
         let mut command = lab.programs.command(program, mode)?;
-        command.args(["--addr", &format!("{address}:{PORT}"), "--bytes", &bytes.to_string()]);
+        command.args(["--addr", &format!("{address}:{PORT}"), "--bytes", BYTES]);
+        command.args(["--seconds", &path.seconds(lab.quick).to_string()]);
         match stack {
             Stack::Tcp => {}
             Stack::Sctp => drop(command.args(["--object", MESSAGE])),
@@ -127,16 +122,19 @@ fn transfer(lab: &Lab, path: &Path, stack: Stack, bytes: u64, seed: u64) -> Resu
     };
     let mut receiver = net.spawn("server1", side("recv")?)?;
     receiver.wait_for_output("listening", Duration::from_secs(10))?;
-    net.run("client1", side("send")?)?.success()?;
+    let sender = net.run("client1", side("send")?)?.success()?;
     let output = receiver.wait()?.success()?;
     if let Some(why) = net.disturbance(f64::INFINITY)? {
         return Ok(Err(why));
     }
-    let text = output.text();
-    let line = text.lines().last().and_then(|l| serde_json::from_str::<serde_json::Value>(l).ok()).unwrap_or_default();
-    match (line["bytes"].as_u64(), line["ns"].as_f64()) {
-        (Some(got), Some(ns)) if got == bytes && ns > 0.0 => Ok(Ok(got as f64 * 8e3 / ns)),
-        _ => Err(MeasureError::Failed(format!("{bytes} bytes were sent: {line}"))),
+    let said = |output: &Output| -> serde_json::Value {
+        let text = output.text();
+        text.lines().last().and_then(|l| serde_json::from_str(l).ok()).unwrap_or_default()
+    };
+    let (sent, got) = (said(&sender), said(&output));
+    match (sent["bytes"].as_u64(), got["bytes"].as_u64(), got["ns"].as_f64()) {
+        (Some(sent), Some(got), Some(ns)) if got == sent && ns > 0.0 => Ok(Ok(got as f64 * 8e3 / ns)),
+        _ => Err(MeasureError::Failed(format!("sent: {sent}; received: {got}"))),
     }
 }
 
@@ -161,14 +159,13 @@ impl Pairs {
 
 /// Pairs of runs over one path.
 fn pairs(lab: &Lab, out: &mut Outcome, path: &Path, stack: Stack, count: usize, rng: &mut Rng) -> Result<Pairs> {
-    let bytes = path.bytes(if lab.quick { SECONDS.1 } else { SECONDS.0 });
     let mut got = Pairs::default();
     for run in 0..count {
         let seed = lab.seed.wrapping_mul(7919).wrapping_add(run as u64);
         let mut order = [Stack::Tcp, stack];
         rng.shuffle(&mut order);
         for who in order {
-            let goodput = soundest(|_| 0.0, 0.0, || transfer(lab, path, who, bytes, seed))?;
+            let goodput = soundest(|_| 0.0, 0.0, || transfer(lab, path, who, seed))?;
             out.sample("goodput_mbit", who.name(), &path.name(), run, goodput);
             if who == Stack::Tcp { got.tcp.push(goodput) } else { got.ours.push(goodput) }
         }
@@ -274,14 +271,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_has_a_name_a_queue_and_a_volume() {
+    fn a_path_has_a_name_a_queue_and_a_time() {
         let clean = Path { rate: 100.0, rtt: 50.0, loss: 0.0 };
         assert_eq!(clean.name(), "100Mbit-50ms-0%");
-        assert_eq!(clean.bytes(2.0), 25_000_000);
         assert!(matches!(clean.link().queue, QueueLimit::Packets(417)));
         assert!(matches!(Path { rtt: 0.0, ..clean }.link().queue, QueueLimit::Packets(QUEUE_MIN)));
         let lossy = Path { rate: 500.0, rtt: 200.0, loss: 0.1 };
-        assert!((2_000_000..6_000_000).contains(&lossy.bytes(5.0)), "{}", lossy.bytes(5.0));
+        assert!(clean.seconds(false) < lossy.seconds(false), "where every loss counts, more of them are waited for");
+        assert!(lossy.seconds(true) < clean.seconds(false));
     }
 
     #[test]

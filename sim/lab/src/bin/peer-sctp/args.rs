@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 const USAGE: &str = "usage: MODE(send|recv|client|server|memory) --addr IP:PORT [--flows N] [--rounds R] [--bytes B] \
                      [--object SIZE] [--mark] [--hold] [--limit SECONDS]
-       [--mtu BYTES] [--buffer BYTES] [--socket-buffer BYTES] [--no-gso] [--streams N]";
+       [--mtu BYTES] [--buffer BYTES] [--socket-buffer BYTES] [--no-gso] [--streams N] [--seconds S]";
 /// The largest number of associations that this peer takes: each has an SCTP port of its own.
 const FLOWS_MAX: u64 = 50_000;
 
@@ -43,6 +43,9 @@ pub(crate) struct Args {
     pub(crate) socket_buffer: usize,
     /// The kernel may cut trains of packets up.
     pub(crate) gso: bool,
+    /// `send` stops after so many seconds whatever there is left, and until then keeps no more in its queue than the path wants: twice
+    /// the congestion window, as a program with the engine does and as the kernel's TCP has it. 0: it sends all.
+    pub(crate) seconds: f64,
     /// Streams that carry a message each way, for `memory`.
     pub(crate) streams: u16,
 }
@@ -84,6 +87,7 @@ impl Args {
             buffer: 64 << 20,
             socket_buffer: 4 << 20,
             gso: true,
+            seconds: 0.0,
             streams: 0,
         };
         let mut addr = (mode == Mode::Memory).then_some(a.addr);
@@ -109,6 +113,11 @@ impl Args {
                         "--buffer" => a.buffer = narrow()?,
                         "--socket-buffer" => a.socket_buffer = narrow()? as usize,
                         "--streams" => a.streams = port()?,
+                        "--seconds" => {
+                            let all = |s: &f64| s.is_finite() && (0.0..=3600.0).contains(s);
+                            let seconds = value.parse().ok().filter(all);
+                            a.seconds = seconds.ok_or_else(|| "--seconds wants a number up to 3600".to_owned())?;
+                        }
                         _ => return Err(format!("unknown option {option}")),
                     }
                 }
@@ -144,6 +153,7 @@ mod tests {
             ("send --addr 127.0.0.1:1 --object 0", "out of range"),
             ("send --addr 127.0.0.1:1 --mtu 70000", "too large"),
             ("send --addr 127.0.0.1:1 --what 1", "unknown option"),
+            ("send --addr 127.0.0.1:1 --seconds -1", "--seconds wants"),
         ] {
             let why = parse(line).expect_err(line);
             assert!(why.contains(word), "{line}: {why}");

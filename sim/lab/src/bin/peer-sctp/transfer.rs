@@ -12,11 +12,14 @@ use neater_sctp::{
 use neater_sctp_wire::StreamId;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 /// The SCTP port of the server; the client has another.
 pub(crate) const PORT: u16 = 5001;
 /// That part of the bytes is the warm-up: what is counted begins behind it.
 const WARM: u64 = 4;
+/// The least that a sender with a time limit keeps in its queue, in bytes.
+const QUEUE_MIN: u64 = 256 << 10;
 
 /// An endpoint for `args`.
 pub(crate) fn endpoint(args: &Args, port: u16, accept: bool) -> Endpoint {
@@ -160,6 +163,7 @@ pub(crate) fn send(args: &Args) -> io::Result<()> {
     let payload = Bytes::from(vec![0x5a; args.object]);
     // As a program on TCP does, this one does not wait for the peer: its first packet of data goes with COOKIE ECHO.
     let (mut writable, mut ended) = (true, false);
+    let stop = (args.seconds > 0.0).then(|| now + Duration::from_secs_f64(args.seconds));
     while peer.over.is_none() {
         peer.turn(&mut |peer, now| {
             while let Some((_, event)) = peer.endpoint.poll_event() {
@@ -169,7 +173,12 @@ pub(crate) fn send(args: &Args) -> io::Result<()> {
                     _ => {}
                 }
             }
-            while writable && peer.bytes < args.bytes {
+            let over = stop.is_some_and(|at| now >= at);
+            let enough = (2 * peer.endpoint.window(id)).max(QUEUE_MIN) as usize;
+            while writable && !over && peer.bytes < args.bytes {
+                if stop.is_some() && peer.endpoint.buffered(id) >= enough {
+                    break;
+                }
                 let n = (args.bytes - peer.bytes).min(args.object as u64);
                 let message = payload.slice(..n as usize);
                 match peer.endpoint.send(id, StreamId(0), message, SendOptions::default()) {
@@ -178,7 +187,7 @@ pub(crate) fn send(args: &Args) -> io::Result<()> {
                     Err(e) => return Err(io::Error::other(e)),
                 }
             }
-            if peer.bytes >= args.bytes && !ended {
+            if (peer.bytes >= args.bytes || over) && !ended {
                 ended = true;
                 peer.settle();
                 peer.endpoint.shutdown(now, id);
@@ -222,7 +231,9 @@ fn finish(peer: &mut Peer, mode: &str, args: &Args) -> io::Result<()> {
     let now = peer.driver.now();
     peer.driver.transmit(&mut peer.endpoint, now)?;
     match &peer.over {
-        Some(CloseReason::Shutdown) if args.bytes == 0 || peer.bytes == args.bytes => peer.report(mode),
+        Some(CloseReason::Shutdown) if args.bytes == 0 || peer.bytes == args.bytes || args.seconds > 0.0 => {
+            peer.report(mode)
+        }
         Some(reason) => Err(io::Error::other(format!("{} of {} bytes, then {reason:?}", peer.bytes, args.bytes))),
         None => Ok(()),
     }
