@@ -14,8 +14,8 @@ use neater_base::net::{InterfaceAddr, InterfaceKind};
 use neater_base::{Instant, Rng};
 use neater_cc::InitialWindow;
 use neater_link::{Counters, LinkConfig, Nat, TooBig};
-use neater_scenario::{Action, Controller, NodeKind, ProbeKind, Routes, Scenario, TcpSettings, TrafficKind};
-use std::net::IpAddr;
+use neater_scenario::{Action, Carrier, Controller, NodeKind, ProbeKind, Routes, Scenario, TcpSettings, TrafficKind};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// A node of a network.
@@ -31,6 +31,8 @@ pub enum NodeId {
 const FIRST_AGENT_PORT: u16 = 5001;
 /// The last, below the ports that the system chooses from.
 const LAST_AGENT_PORT: u16 = 32_767;
+/// The most flows that programs carry.
+const MAX_PROGRAMS: usize = 1000;
 
 /// A world that was built from a scenario, and how its parts are called there.
 #[derive(Clone, Debug)]
@@ -41,7 +43,31 @@ pub struct Network {
     nodes: Vec<NodeId>,
     interfaces: Vec<[Option<IfaceId>; 2]>,
     links: Vec<[LinkId; 2]>,
+    programs: Vec<Program>,
     start: Instant,
+}
+
+/// A flow of the scenario's traffic that is carried by a program, which whoever runs the network brings: this crate knows no engine.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The index of its traffic in the scenario.
+    pub traffic: usize,
+    /// Its number within that traffic, from 0.
+    pub flow: u32,
+    /// What carries it.
+    pub over: Carrier,
+    /// Where the data come from: it connects.
+    pub from: HostId,
+    /// Where they go: it listens.
+    pub to: HostId,
+    /// The address and port that it listens at, which no other traffic of the scenario uses.
+    pub address: SocketAddr,
+    /// When it begins.
+    pub begin: Instant,
+    /// When it stops; `None`: at the end of the run.
+    pub stop: Option<Instant>,
+    /// How much it sends; `None`: as long as there is time.
+    pub bytes: Option<u64>,
 }
 
 impl World {
@@ -49,7 +75,8 @@ impl World {
     /// `seed`, which takes the place of the scenario's. Time has to be moved ([`Network::run`]) for anything to happen.
     ///
     /// # Errors
-    /// A host with more flows than it has ports for them (27,767), or traffic between nodes that are not hosts.
+    /// A host with more flows than it has ports for them (27,767), more than a thousand flows with programs, or traffic between nodes
+    /// that are not hosts.
     pub fn build(scenario: &Scenario, seed: u64) -> Result<Network, String> {
         let world = Self::new(seed);
         let start = world.now();
@@ -59,6 +86,7 @@ impl World {
             nodes: Vec::new(),
             interfaces: Vec::new(),
             links: Vec::new(),
+            programs: Vec::new(),
             start,
         };
         network.nodes(scenario);
@@ -244,6 +272,18 @@ impl Network {
             for flow in 0..t.flows {
                 let mut rng = rng.fork();
                 let begin = self.start + t.start + t.start_within.mul_f64(rng.unit());
+                let stop = t.stop.map(|at| self.start + at);
+                if let TrafficKind::Bulk { bytes, over } = t.kind
+                    && over.is_program()
+                {
+                    if self.programs.len() >= MAX_PROGRAMS {
+                        return Err(format!("traffic.{}: more than {MAX_PROGRAMS} flows with programs", t.name));
+                    }
+                    let address = SocketAddr::new(to_addr, port(t.to)?);
+                    let program = Program { traffic: index, flow, over, from, to, address, begin, stop, bytes };
+                    self.programs.push(program);
+                    continue;
+                }
                 let web = matches!(t.kind, TrafficKind::Web(_));
                 let tcp = web || matches!(t.kind, TrafficKind::Bulk { .. });
                 let agent = Agent {
@@ -256,7 +296,7 @@ impl Network {
                     rng,
                     options,
                     begin,
-                    stop: t.stop.map(|at| self.start + at),
+                    stop,
                     measure_from: self.start + s.warm_up,
                     kind: kind(&t.kind),
                     wake: None,
@@ -395,6 +435,12 @@ impl Network {
         self.start + self.scenario.total()
     }
 
+    /// The flows of the scenario that programs carry: they are not in [`Network::flows`], and [`Network::run`] does nothing for them.
+    #[must_use]
+    pub fn programs(&self) -> &[Program] {
+        &self.programs
+    }
+
     /// Runs until the end of the scenario. `progress` is told the share that is done, 0 to 1, a hundred times or less; it
     /// returns whether to go on.
     pub fn run(&self, mut progress: impl FnMut(f64) -> bool) {
@@ -494,7 +540,7 @@ fn set<T: Clone>(list: &mut Vec<Option<T>>, at: usize, value: T) {
 
 fn kind(kind: &TrafficKind) -> Kind {
     match kind {
-        TrafficKind::Bulk { bytes } => Kind::Bulk { left: *bytes, total: *bytes },
+        TrafficKind::Bulk { bytes, .. } => Kind::Bulk { left: *bytes, total: *bytes },
         TrafficKind::Web(model) => Kind::Web(Box::new(WebState {
             model: *model,
             objects_left: 0,

@@ -61,7 +61,7 @@ mod wire;
 mod world;
 
 pub use agent::{FlowStats, Summary};
-pub use build::{Network, NodeId};
+pub use build::{Network, NodeId, Program};
 pub use capture::MAX_CAPTURE;
 pub use fabric::RouterId;
 pub use inject::ForgedIcmp;

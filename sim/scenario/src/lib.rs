@@ -58,4 +58,4 @@ pub use model::{
 };
 pub use routes::Routes;
 pub use shipped::{SHIPPED, shipped, shipped_file};
-pub use traffic::{Controller, Distribution, OnOff, RtoFloor, TcpSettings, Traffic, TrafficKind, Video, Web};
+pub use traffic::{Carrier, Controller, Distribution, OnOff, RtoFloor, TcpSettings, Traffic, TrafficKind, Video, Web};

@@ -4,7 +4,7 @@ use crate::document::Kind;
 use crate::error::ScenarioError;
 use crate::fields::{Fields, quantity};
 use crate::model::Scenario;
-use crate::traffic::{Controller, Distribution, OnOff, RtoFloor, TcpSettings, Traffic, TrafficKind, Video, Web};
+use crate::traffic::{Carrier, Controller, Distribution, OnOff, RtoFloor, TcpSettings, Traffic, TrafficKind, Video, Web};
 use crate::units;
 use core::time::Duration;
 
@@ -30,7 +30,16 @@ pub(crate) fn traffic(name: &str, mut f: Fields, s: &Scenario) -> Result<Traffic
     ];
     let word = f.word("kind", &kinds)?.unwrap_or(Word::Bulk);
     let kind = match word {
-        Word::Bulk => TrafficKind::Bulk { bytes: f.size("bytes")? },
+        Word::Bulk => {
+            let carriers = [
+                ("model", Carrier::Model),
+                ("tcp", Carrier::Tcp),
+                ("tls", Carrier::Tls),
+                ("quic", Carrier::Quic),
+                ("sctp", Carrier::Sctp),
+            ];
+            TrafficKind::Bulk { bytes: f.size("bytes")?, over: f.word("over", &carriers)?.unwrap_or_default() }
+        }
         Word::Web => TrafficKind::Web(web(&mut f)?),
         Word::Video => TrafficKind::Video(Video {
             rate: f.rate("rate")?.filter(|r| *r > 0).ok_or_else(|| f.error("needs a rate above 0"))?,
@@ -71,6 +80,12 @@ pub(crate) fn traffic(name: &str, mut f: Fields, s: &Scenario) -> Result<Traffic
         kind,
         tcp: tcp(&mut f)?,
     };
+    if let TrafficKind::Bulk { over, .. } = &traffic.kind
+        && !over.is_tcp()
+        && traffic.tcp != TcpSettings::default()
+    {
+        return Err(f.error("tcp has settings for what is not over TCP"));
+    }
     f.finish()?;
     Ok(traffic)
 }

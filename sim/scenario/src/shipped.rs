@@ -9,6 +9,7 @@ pub const SHIPPED: &[(&str, &str)] = &[
     ("dumbbell", include_str!("../scenarios/dumbbell.toml")),
     ("fat-tree", include_str!("../scenarios/fat-tree.toml")),
     ("home-nat", include_str!("../scenarios/home-nat.toml")),
+    ("programs", include_str!("../scenarios/programs.toml")),
     ("replay", include_str!("../scenarios/replay.toml")),
     ("speed", include_str!("../scenarios/speed.toml")),
     ("three-paths", include_str!("../scenarios/three-paths.toml")),

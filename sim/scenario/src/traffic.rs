@@ -31,10 +31,12 @@ pub struct Traffic {
 /// What a flow sends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TrafficKind {
-    /// A TCP transfer as fast as it goes.
+    /// A transfer as fast as it goes.
     Bulk {
         /// This much, and then the end; `None` goes on until the stop.
         bytes: Option<u64>,
+        /// What carries it.
+        over: Carrier,
     },
     /// Web sessions over TCP: pages of some objects, one after another on a connection for the page, then a time to think.
     Web(Web),
@@ -49,6 +51,36 @@ pub enum TrafficKind {
         /// Payload, in bytes.
         size: u32,
     },
+}
+
+/// What carries a bulk transfer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carrier {
+    /// The simulator's TCP, without a program on it.
+    #[default]
+    Model,
+    /// A program on neater's engine, over TCP in the clear. The TCP is the simulator's here too.
+    Tcp,
+    /// A program on neater's engine, over TLS.
+    Tls,
+    /// A program on neater's engine, over QUIC.
+    Quic,
+    /// A program on neater's engine, over SCTP over UDP in the clear.
+    Sctp,
+}
+
+impl Carrier {
+    /// Whether a program on neater's engine carries it.
+    #[must_use]
+    pub const fn is_program(self) -> bool {
+        !matches!(self, Self::Model)
+    }
+
+    /// Whether the simulator's TCP is below it, so that settings of TCP mean something.
+    #[must_use]
+    pub const fn is_tcp(self) -> bool {
+        matches!(self, Self::Model | Self::Tcp | Self::Tls)
+    }
 }
 
 /// A random size or time: a number in bytes or seconds.

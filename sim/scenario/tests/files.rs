@@ -3,7 +3,7 @@
 use neater_link::{
     Codel, DeliveryTrace, Discipline, Filter, FqCodel, Jitter, Loss, Match, Overtaking, Protocol, QueueLimit, Rate,
 };
-use neater_scenario::{Action, NatChange, NodeKind, Routes, Scenario, TrafficKind, shipped};
+use neater_scenario::{Action, Carrier, NatChange, NodeKind, Routes, Scenario, TrafficKind, shipped};
 use std::path::Path;
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ fn what_is_written_by_hand_is_taken_as_it_is() {
     let server = &s.nodes[s.node("server").unwrap()];
     assert_eq!(server.tcp.min_rto, Some(Duration::from_secs(1)));
     assert_eq!(s.nodes[s.node("home").unwrap()].filters.len(), 1);
-    assert!(s.traffic[0].v6 && s.traffic[0].kind == TrafficKind::Bulk { bytes: Some(5_000_000) });
+    assert!(s.traffic[0].v6 && s.traffic[0].kind == TrafficKind::Bulk { bytes: Some(5_000_000), over: Carrier::Model });
     assert_eq!(s.captures.len(), 1);
 }
 

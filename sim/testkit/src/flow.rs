@@ -176,6 +176,12 @@ impl Flow {
         self.over.is_some()
     }
 
+    /// How many messages and pieces wait for room, or for their turn.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.outbox.len()
+    }
+
     /// Whether it has said everything that it was given to say.
     #[must_use]
     pub fn has_said_all(&self) -> bool {

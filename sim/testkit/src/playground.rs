@@ -101,6 +101,12 @@ impl<N: Net> Playground<N> {
         self.world.now()
     }
 
+    /// How many engines there are.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
+        self.places.len()
+    }
+
     /// The host of a node.
     #[must_use]
     pub fn host(&self, node: Node) -> HostId {

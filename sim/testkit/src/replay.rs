@@ -3,57 +3,19 @@
 
 use crate::flow::Manner;
 use crate::playground::Playground;
+use crate::qlogs::Qlogs;
 use crate::security;
 use crate::town::{Ask, SERVER_V4};
 use core::time::Duration;
 use neater_base::Rng;
-use neater_engine::{EngineConfig, LocalEndpoint, Qlog, QlogOf, RemoteEndpoint, RequestOptions, Stack};
+use neater_engine::{EngineConfig, LocalEndpoint, RemoteEndpoint, RequestOptions, Stack};
 use neater_netsim::World;
 use neater_property::Role;
 use neater_scenario::{Scenario, shipped};
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// What each of the three connections carries, in bytes.
 pub const TRANSFER: usize = 200_000;
-
-/// A file in memory.
-#[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Memory {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The traces of one host's QUIC connections, with their names.
-#[derive(Clone, Default)]
-struct Traces(Arc<Mutex<Vec<(String, Memory)>>>);
-
-impl Traces {
-    fn qlog(&self, host: &'static str) -> Qlog {
-        let this = self.clone();
-        Qlog::new(move |of| {
-            let mut all = this.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let side = if of == QlogOf::Client { "client" } else { "server" };
-            let (file, name) = (Memory::default(), format!("trace-{host}-{side}-{}.qlog", all.len()));
-            all.push((name, file.clone()));
-            Some(Box::new(file))
-        })
-    }
-
-    fn files(&self) -> Vec<(String, Vec<u8>)> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().map(|(n, f)| (n.clone(), f.0.lock().unwrap_or_else(PoisonError::into_inner).clone())).collect()
-    }
-}
 
 /// Makes the run of a seed and returns its records, each with the name of a file: packets at the bottleneck (pcapng), every
 /// packet at every place (CSV), QUIC connections (qlog), samples (CSV), and a summary.
@@ -67,15 +29,15 @@ pub fn replay(seed: u64) -> Vec<(String, Vec<u8>)> {
     let world = network.world.clone();
     world.trace(true);
     let mut rng = Rng::from_number(seed ^ 0x7265_706c_6179);
-    let (client_traces, server_traces) = (Traces::default(), Traces::default());
+    let (client_traces, server_traces) = (Qlogs::default(), Qlogs::default());
     let mut play = Playground::new(world.clone());
     let mut add = |name: &str, number, qlog| {
         let host = network.host(name).unwrap_or_else(|| panic!("no host {name}"));
         let config = EngineConfig::new(rng.seed(), security::crypto(seed, number));
         play.add(host, world.net(host), EngineConfig { qlog: Some(qlog), ..config })
     };
-    let client = add("l1", 1, client_traces.qlog("l1"));
-    let server = add("r1", 2, server_traces.qlog("r1"));
+    let client = add("l1", 1, client_traces.of("l1"));
+    let server = add("r1", 2, server_traces.of("r1"));
     let stacks = [Stack::Quic, Stack::Tls, Stack::Tcp];
     let address: IpAddr = SERVER_V4.parse().unwrap_or_else(|e| panic!("{e}"));
     let mut flows = Vec::new();

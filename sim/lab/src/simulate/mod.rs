@@ -6,8 +6,9 @@ use crate::source::Source;
 use crate::timeline::{self, Course};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use neater_netsim::{FlowStats, Network, Samples, World};
-use neater_scenario::{SHIPPED, Scenario, TrafficKind};
+use neater_netsim::{FlowStats, Samples, World};
+use neater_scenario::{Carrier, SHIPPED, Scenario, TrafficKind};
+use neater_testkit::Programs;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -53,7 +54,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Records of packets to write into --out (one run only): pcapng of the scenario's captures or else of all links, csv
-    /// of every packet at every place.
+    /// of every packet at every place, qlog of the QUIC connections that programs have (`over = "quic"`).
     #[arg(long, value_name = "FORMATS", value_delimiter = ',', requires = "out")]
     trace: Vec<Format>,
     /// The most bytes of a packet that pcapng keeps.
@@ -69,6 +70,7 @@ pub struct Arguments {
 enum Format {
     Pcapng,
     Csv,
+    Qlog,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -239,31 +241,43 @@ fn print(text: &str) {
 fn single(a: &Arguments, s: &Scenario, name: &str) -> Result<(), String> {
     let seed = a.seed.unwrap_or(s.seed);
     let mut network = World::build(s, seed).map_err(|e| format!("{name}: {e}"))?;
+    if a.trace.contains(&Format::Qlog) && network.programs().iter().all(|p| p.over != Carrier::Quic) {
+        return Err(format!("{name}: --trace qlog is of QUIC, and no traffic of this scenario has over = \"quic\""));
+    }
     if a.trace.contains(&Format::Pcapng) && s.captures.is_empty() {
         (0..s.links.len()).for_each(|link| network.capture(link, a.snap as usize));
     }
     network.world.trace(a.trace.contains(&Format::Csv));
+    let mut programs = Programs::on(network, seed).map_err(|e| format!("{name}: {e}"))?;
     let (bar, began) = (bar(100, a.json), Instant::now());
-    network.run(|done| {
+    let ran = programs.run(|done| {
         bar.set_position((done * 100.0) as u64);
         true
     });
     bar.finish_and_clear();
+    ran.map_err(|e| format!("{name}: {e}"))?;
     let took = began.elapsed();
+    let fault = |out: &Path, e: std::io::Error| format!("{}: {e}", out.display());
     if let Some(out) = &a.out {
-        files(out, &network, a).map_err(|e| format!("{}: {e}", out.display()))?;
+        files(out, &mut programs, a).map_err(|e| fault(out, e))?;
     }
-    print(&if a.json { as_json(&network, name, seed, took) } else { as_table(&network, name, seed, took) });
+    print(&if a.json { as_json(&programs, name, seed, took) } else { as_table(&programs, name, seed, took) });
+    if let Some(out) = a.out.as_ref().filter(|_| a.trace.contains(&Format::Qlog)) {
+        for (file, bytes) in programs.into_qlogs() {
+            std::fs::write(out.join(file), bytes).map_err(|e| fault(out, e))?;
+        }
+    }
     Ok(())
 }
 
-fn label(network: &Network, f: &FlowStats) -> String {
-    let t = &network.scenario().traffic[f.traffic];
+fn label(s: &Scenario, f: &FlowStats) -> String {
+    let t = &s.traffic[f.traffic];
     if t.flows == 1 { t.name.clone() } else { format!("{}.{}", t.name, f.flow) }
 }
 
 /// The share of packets that a flow lost: of datagrams, or as retransmissions for TCP there is none.
-fn as_table(network: &Network, name: &str, seed: u64, took: Duration) -> String {
+fn as_table(programs: &Programs, name: &str, seed: u64, took: Duration) -> String {
+    let network = programs.network();
     let s = network.scenario();
     let mut out = format!(
         "{name}: seed {seed}, {:.1} s measured after {:.1} s of warm-up\n",
@@ -275,10 +289,10 @@ fn as_table(network: &Network, name: &str, seed: u64, took: Duration) -> String 
             .map(str::to_owned)
             .to_vec(),
     ];
-    for f in network.flows() {
+    for f in programs.flows() {
         let rtt = f.rtt;
         lines.push(vec![
-            label(network, &f),
+            label(s, &f),
             format!("{:.3}", f.goodput(s.duration) / 1e6),
             f.loss().map_or("-".into(), |l| format!("{:.2} %", l * 100.0)),
             if is_tcp(s, &f) { f.retransmits.to_string() } else { "-".into() },
@@ -323,20 +337,22 @@ fn as_table(network: &Network, name: &str, seed: u64, took: Duration) -> String 
     out
 }
 
+/// Whether it is the simulator's TCP, of which retransmissions are counted.
 fn is_tcp(s: &Scenario, f: &FlowStats) -> bool {
-    matches!(s.traffic[f.traffic].kind, TrafficKind::Bulk { .. } | TrafficKind::Web(_))
+    matches!(s.traffic[f.traffic].kind, TrafficKind::Bulk { over: Carrier::Model, .. } | TrafficKind::Web(_))
 }
 
-fn as_json(network: &Network, name: &str, seed: u64, took: Duration) -> String {
+fn as_json(programs: &Programs, name: &str, seed: u64, took: Duration) -> String {
+    let network = programs.network();
     let s = network.scenario();
     let mut out = String::new();
-    for f in network.flows() {
+    for f in programs.flows() {
         let summary = |x: neater_netsim::Summary| json!({"count": x.count, "mean": x.mean, "min": x.min, "max": x.max});
         let finished = f.finished.zip(f.started).map(|(end, start)| (end - start).as_secs_f64());
         let line = json!({
-            "scenario": name, "seed": seed, "flow": label(network, &f), "traffic": s.traffic[f.traffic].name,
+            "scenario": name, "seed": seed, "flow": label(s, &f), "traffic": s.traffic[f.traffic].name,
             "goodput_mbit": f.goodput(s.duration) / 1e6, "delivered_bytes": f.delivered, "seconds": finished,
-            "loss": f.loss(), "retransmits": f.retransmits, "failures": f.failures, "rtt_s": summary(f.rtt),
+            "loss": f.loss(), "retransmits": is_tcp(s, &f).then_some(f.retransmits), "failures": f.failures, "rtt_s": summary(f.rtt),
             "object_s": summary(f.object_time), "page_s": summary(f.page_time),
         });
         let _ = writeln!(out, "{line}");
@@ -360,16 +376,18 @@ fn as_json(network: &Network, name: &str, seed: u64, took: Duration) -> String {
     out
 }
 
-fn files(out: &Path, network: &Network, a: &Arguments) -> std::io::Result<()> {
+fn files(out: &Path, programs: &mut Programs, a: &Arguments) -> std::io::Result<()> {
+    let samples = programs.take_samples();
+    let network = programs.network();
     let s = network.scenario();
     let mut flows = String::from(
         "flow,goodput_mbit,delivered_bytes,measured_bytes,datagrams_sent,datagrams_received,retransmits,failures,rtt_mean_s,object_mean_s\n",
     );
-    for f in network.flows() {
+    for f in programs.flows() {
         let _ = writeln!(
             flows,
             "{},{},{},{},{},{},{},{},{},{}",
-            label(network, &f),
+            label(s, &f),
             f.goodput(s.duration) / 1e6,
             f.delivered,
             f.measured,
@@ -404,7 +422,6 @@ fn files(out: &Path, network: &Network, a: &Arguments) -> std::io::Result<()> {
         }
     }
     std::fs::write(out.join("links.csv"), links)?;
-    let samples = network.take_samples();
     let (panels, changes) = (courses(&samples), timeline::changes(s));
     if !panels.is_empty() {
         let about = format!("Scenario {}, seed {}; sampled as its probes say.", s.name, a.seed.unwrap_or(s.seed));
@@ -436,28 +453,26 @@ fn files(out: &Path, network: &Network, a: &Arguments) -> std::io::Result<()> {
 
 /// What is drawn over time: goodput of flows, their round trips and windows, and queues.
 fn courses(samples: &[Samples]) -> Vec<Course> {
-    let course = |table: &Samples, column: usize, factor: f64, title: &str, axis: (&str, &str)| {
+    // Columns of tables in one panel: what the simulator knows of its TCP, and engines of what programs send.
+    let course = |from: &[(&str, usize)], factor: f64, title: &str, axis: (&str, &str)| {
         let mut subjects: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-        for row in table.rows.iter().filter(|r| r.values[column].is_finite()) {
-            let name = table.subjects.get(row.subject as usize).cloned().unwrap_or_default();
-            subjects.entry(name).or_default().push((row.at.as_secs_f64(), row.values[column] * factor));
+        for (name, column) in from {
+            let Some(table) = samples.iter().find(|t| t.name == *name) else { continue };
+            for row in table.rows.iter().filter(|r| r.values[*column].is_finite()) {
+                let name = table.subjects.get(row.subject as usize).cloned().unwrap_or_default();
+                subjects.entry(name).or_default().push((row.at.as_secs_f64(), row.values[*column] * factor));
+            }
         }
         // A queue that never held anything is no course.
         subjects.retain(|_, values| values.iter().any(|v| v.1 > 0.0));
         Course { title: title.to_owned(), axis: (axis.0.to_owned(), axis.1.to_owned()), subjects }
     };
-    let of = |name: &str| samples.iter().find(|t| t.name == name && !t.rows.is_empty());
-    let mut all = Vec::new();
-    if let Some(goodput) = of("goodput") {
-        all.push(course(goodput, 1, 1.0, "Goodput of each flow", ("goodput", "Mbit/s")));
-    }
-    if let Some(tcp) = of("tcp") {
-        all.push(course(tcp, 3, 1e3, "Smoothed round-trip time of each flow", ("round trip", "ms")));
-        all.push(course(tcp, 0, 1e-3, "Congestion window of each flow", ("window", "kB")));
-    }
-    if let Some(queue) = of("queue") {
-        all.push(course(queue, 0, 1e-3, "Queues", ("waiting", "kB")));
-    }
+    let mut all = vec![
+        course(&[("goodput", 1)], 1.0, "Goodput of each flow", ("goodput", "Mbit/s")),
+        course(&[("tcp", 3), ("program", 1)], 1e3, "Smoothed round-trip time of each flow", ("round trip", "ms")),
+        course(&[("tcp", 0), ("program", 0)], 1e-3, "Congestion window of each flow", ("window", "kB")),
+        course(&[("queue", 0)], 1e-3, "Queues", ("waiting", "kB")),
+    ];
     all.retain(|c| !c.subjects.is_empty());
     all
 }

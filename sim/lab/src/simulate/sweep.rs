@@ -5,8 +5,9 @@
 //! scenario and one version of the program ([`Sweep::identity`]).
 
 use crate::source::Source;
-use neater_netsim::{FlowStats, Network, World};
+use neater_netsim::FlowStats;
 use neater_scenario::{Scenario, ScenarioError};
+use neater_testkit::Programs;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -281,19 +282,20 @@ impl Sweep {
 
 /// One run; `None` if it was stopped.
 fn one(s: &Scenario, point: &[String], seed: u64, stop: &AtomicBool) -> Result<Option<Vec<Row>>, SweepError> {
-    let network = World::build(s, seed).map_err(SweepError::Plan)?;
-    network.run(|_| !stop.load(Ordering::Relaxed));
+    let mut programs = Programs::build(s, seed).map_err(SweepError::Plan)?;
+    programs.run(|_| !stop.load(Ordering::Relaxed)).map_err(SweepError::Plan)?;
     if stop.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    Ok(Some(rows(&network, point, seed)))
+    Ok(Some(rows(&programs, point, seed)))
 }
 
 /// The rows of a run that has ended.
 #[must_use]
-pub fn rows(network: &Network, point: &[String], seed: u64) -> Vec<Row> {
+pub fn rows(programs: &Programs, point: &[String], seed: u64) -> Vec<Row> {
+    let network = programs.network();
     let s = network.scenario();
-    let (flows, digest) = (network.flows(), network.world.digest());
+    let (flows, digest) = (programs.flows(), network.world.digest());
     let row = |(index, traffic): (usize, &neater_scenario::Traffic)| {
         let own: Vec<&FlowStats> = flows.iter().filter(|f| f.traffic == index).collect();
         let weighted = |pick: fn(&FlowStats) -> neater_netsim::Summary| {
