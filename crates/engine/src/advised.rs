@@ -156,8 +156,9 @@ impl<N: Net> Engine<N> {
 
     /// Writes into a connection's timeline what policies have said.
     pub(crate) fn tell_advice(&mut self, conn: Key) {
+        let watched = self.is_watched(conn);
         let Some(c) = self.conns.get(conn) else { return };
-        if !c.request.observe || c.ext.as_ref().is_none_or(|e| e.advice.is_none()) {
+        if !watched || c.ext.as_ref().is_none_or(|e| e.advice.is_none()) {
             return;
         }
         let (request, remotes) = (Request(c.request.clone()), c.remotes.clone());

@@ -597,6 +597,13 @@ impl<N: Net> Engine<N> {
         self.notices.push(Source::Group(GroupId(group)), event);
     }
 
+    /// Whether anybody wants to know how a connection is established: the program, or who listens to `tracing`.
+    #[inline]
+    pub(crate) fn is_watched(&self, conn: Key) -> bool {
+        self.conns.get(conn).is_some_and(|c| c.request.observe)
+            || tracing::enabled!(target: "neater::race", tracing::Level::DEBUG)
+    }
+
     /// Adds a step to the timeline of a connection that is being established.
     pub(crate) fn step(&mut self, conn: Key, step: Step) {
         let Some(c) = self.conns.get_mut(conn) else { return };

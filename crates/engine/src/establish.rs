@@ -644,6 +644,11 @@ impl<N: Net> Engine<N> {
         }
         let Some(id) = candidate else {
             // The cached outcome: it wins at once, over a race that may have begun meanwhile.
+            if self.is_watched(conn)
+                && let Some((stack, addr)) = self.describe(what)
+            {
+                self.step(conn, Step::Established { stack, addr });
+            }
             self.become_established(conn, what);
             return;
         };

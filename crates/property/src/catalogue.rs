@@ -127,7 +127,7 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("tcp.userTimeoutChangeable", "8.2.3", Protocol, BOOLEAN, "true",
         USER_TIMEOUT_OPTION),
     row("msgLifetime", "9.1.3.1", Message, "seconds or Infinite", "Infinite", Implemented),
-    row("msgPriority", "9.1.3.2", Message, "an integer, lower first", "100", MESSAGE),
+    row("msgPriority", "9.1.3.2", Message, "an integer, lower first", "100", Implemented),
     row("msgOrdered", "9.1.3.3", Message, "true, false or Inherited", "Inherited", Implemented),
     row("safelyReplayable", "9.1.3.4", Message, BOOLEAN, "false", Implemented),
     row("final", "9.1.3.5", Message, BOOLEAN, "false", Implemented),

@@ -6,7 +6,8 @@
 //! (the engine).
 //!
 //! The engine uses only the traits [`EndpointApi`] and [`ConnectionApi`]; [`Endpoint`] and [`Connection`] name the
-//! implementation that fills them. A second implementation (noq-proto, for multipath) has to fill the same two.
+//! implementation that fills them. A second implementation (noq-proto, for multipath) has to fill the same two, and to bring its own in
+//! place of what of quinn-proto they still name: ids of streams, and the events between endpoint and connection.
 //!
 //! *Invariants*: after any call that changes a connection the caller drains `poll_endpoint_event`, `poll_event` and
 //! `poll_transmit`, then reads `next_timeout`; nothing here reads a clock.

@@ -388,3 +388,16 @@ pub fn engine_commands(data: &[u8]) {
     }
     fuzz.end();
 }
+
+/// Reads `data` as HOST:PORT.
+pub fn engine_endpoint(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match text.parse::<RemoteEndpoint>() {
+        Ok(e) => {
+            let written = e.to_string();
+            let again: RemoteEndpoint = written.parse().unwrap_or_else(|e| panic!("{text:?} became {written:?}: {e}"));
+            assert_eq!(again.to_string(), written, "{text:?}");
+        }
+        Err(e) => assert!(!e.to_string().is_empty()),
+    }
+}

@@ -19,6 +19,7 @@ mod link;
 mod policy;
 mod property;
 mod race;
+mod scenario;
 mod sctp;
 mod sctp_wire;
 mod seeds;
@@ -27,13 +28,14 @@ mod tls;
 pub use base::{base_reader, base_serial, base_slab, base_timers};
 pub use dns::{dns_answer, dns_config, dns_hosts, dns_resolver, dns_zone};
 pub use dtls::dtls_session;
-pub use engine::engine_commands;
+pub use engine::{engine_commands, engine_endpoint};
 pub use framing::framing_length;
 pub use http::{http_conditions, http_url};
 pub use link::{link_nat, link_packets, link_trace};
-pub use policy::{policy_daemon, policy_follower, policy_manager, policy_pvd};
+pub use policy::{policy_daemon, policy_follower, policy_manager, policy_pvd, policy_source};
 pub use property::{property_neat, property_parse};
 pub use race::race_events;
+pub use scenario::scenario_text;
 pub use sctp::sctp_commands;
 pub use sctp_wire::sctp_wire_packet;
 pub use tls::tls_pem;
@@ -65,6 +67,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "dns_zone", law: "any text gives a zone or the line that is wrong", run: dns_zone, seeds: seeds::DNS_ZONE },
     Target { name: "dtls_session", law: "what comes out went in, however the link behaves", run: dtls_session, seeds: seeds::DTLS_SESSION },
     Target { name: "engine_commands", law: "any commands over any network: no panic, nothing left behind", run: engine_commands, seeds: seeds::ENGINE_COMMANDS },
+    Target { name: "engine_endpoint", law: "what is read is written and read as the same again", run: engine_endpoint, seeds: seeds::ENGINE_ENDPOINT },
     Target { name: "framing_length", law: "messages do not depend on how the stream is cut", run: framing_length, seeds: seeds::FRAMING_LENGTH },
     Target { name: "http_conditions", law: "a part that is served lies in the file, and one that is announced makes sense", run: http_conditions, seeds: seeds::HTTP_CONDITIONS },
     Target { name: "http_url", law: "what is read is written as a URL that means the same", run: http_url, seeds: seeds::HTTP_URL },
@@ -75,9 +78,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "policy_follower", law: "how a stream is cut does not matter, and every question has its page", run: policy_follower, seeds: seeds::POLICY_FOLLOWER },
     Target { name: "policy_manager", law: "both forms decide alike, and what is wrong has its place", run: policy_manager, seeds: seeds::POLICY_MANAGER },
     Target { name: "policy_pvd", law: "what a router says is bounded, and no network speaks for the system", run: policy_pvd, seeds: seeds::POLICY_PVD },
+    Target { name: "policy_source", law: "a document is taken whole or not at all, and nothing stays of one that is gone", run: policy_source, seeds: seeds::POLICY_SOURCE },
     Target { name: "property_neat", law: "what is read can be written and read again", run: property_neat, seeds: seeds::PROPERTY_NEAT },
     Target { name: "property_parse", law: "the order of needs does not matter", run: property_parse, seeds: seeds::PROPERTY_PARSE },
     Target { name: "race_events", law: "one end by the deadline, and nothing runs after it", run: race_events, seeds: seeds::RACE_EVENTS },
+    Target { name: "scenario_text", law: "any text gives a scenario within its bounds, or the place that is wrong", run: scenario_text, seeds: seeds::SCENARIO_TEXT },
     Target { name: "sctp_commands", law: "any commands and packets: no panic, once, within bounds, nothing left behind", run: sctp_commands, seeds: seeds::SCTP_COMMANDS },
     Target { name: "sctp_wire_packet", law: "what is read lies in the packet, and is written and read again", run: sctp_wire_packet, seeds: seeds::SCTP_WIRE_PACKET },
     Target { name: "tls_pem", law: "any bytes give a chain, a key, or what is wrong", run: tls_pem, seeds: seeds::TLS_PEM },

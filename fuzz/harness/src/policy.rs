@@ -110,6 +110,36 @@ pub fn policy_daemon(data: &[u8]) {
     assert!(daemon.metrics(NOW).lines().count() > 8);
 }
 
+/// Pieces are documents of two sources in turns, by the first bit of their first byte; the others say how long each is believed. What
+/// is refused changes nothing, what is taken is there as a whole, and when all have gone silent nothing is left.
+pub fn policy_source(data: &[u8]) {
+    let options = Options { limits: Limits::default(), owner: 900, ready: false, keeps_rules: true };
+    let mut daemon = Daemon::new(options);
+    let uids = |daemon: &mut Daemon, now| -> Vec<String> {
+        let mut all: Vec<String> = daemon.rows(now).rows.iter().flat_map(|row| row.path.clone()).collect();
+        all.sort();
+        all
+    };
+    let mut now = NOW;
+    for piece in data.split(|b| *b == 0).take(16) {
+        let Some((head, text)) = piece.split_first() else { continue };
+        let (source, silence) = (["one", "two"][usize::from(head & 1)], Duration::from_secs(u64::from(head >> 1)));
+        let before = uids(&mut daemon, now);
+        match daemon.set_source(source, &String::from_utf8_lossy(text), silence, now) {
+            Ok(count) => assert!(count <= text.len(), "{count} nodes out of {} bytes", text.len()),
+            Err(why) => {
+                assert!(!why.is_empty());
+                assert_eq!(uids(&mut daemon, now), before, "what is refused changes nothing");
+            }
+        }
+        now = WallTime(now.0 + Duration::from_secs(1));
+    }
+    for source in ["one", "two"] {
+        assert_eq!(daemon.set_source(source, "[]", Duration::ZERO, now), Ok(0));
+    }
+    assert!(uids(&mut daemon, now).is_empty(), "nothing stays of what is gone");
+}
+
 /// Pieces that a daemon says to a program: bytes as they are where the first byte is above 127, and else a page of tables of
 /// which it tells version, next table and, at 64, that it is cut short; the second byte is the next entry, then come texts.
 /// How a stream is cut does not matter; a program asks once for each page, and again only when it may go on.

@@ -163,3 +163,20 @@ pub(crate) const POLICY_FOLLOWER: Seeds = &[
     b"\x45\x01\x30{\"uid\": \"p\"}\0\xff\xb5\x83\x1a\x1a\x0d\x1a\x1a\x1a\x01\x1a\x1a\x1a\x1a\x1a\x1a\x1a\x03\x1a\x1a\x1a\x1a",
     b"\xff\xb5\x83\x1a\x1a\x0d\x1a\x1a\x1a\x01\x1a\x1a\x1a\x1a\x1a\x1a\x1a\x03\x1a\x1a\x1a\x1a",
 ];
+
+/// Hosts with ports.
+pub(crate) const ENGINE_ENDPOINT: Seeds =
+    &[b"example.com:443", b"192.0.2.1:80", b"[2001:db8::1]:9899", b"[fe80::1%eth0]:1", b"xn--bcher-kva.example.:65535"];
+
+/// Documents of sources: a node, two, one that ends by itself, rows of a modem.
+pub(crate) const POLICY_SOURCE: Seeds = &[
+    b"\x3c{\"uid\": \"a\", \"root\": true, \"properties\": {\"interface\": {\"value\": \"a\"}}}\0\x3d[{\"uid\": \"b\", \"root\": true, \"expire\": -1, \"properties\": {\"interface\": {\"value\": \"b\"}, \"mtu\": {\"value\": 1500}}}]",
+    b"\x02[{\"uid\": \"a\", \"root\": true, \"properties\": {}}, {\"uid\": \"b\", \"root\": true, \"link\": [\"a\"], \"properties\": {}}]\0\x02[]",
+    b"\x08{\"uid\": \"w\", \"link\": [{\"interface\": {\"value\": \"wwan0\"}}], \"priority\": 3, \"properties\": [{\"rsrp\": {\"value\": -87}}]}",
+];
+
+/// Scenarios: a dumbbell, a network of one's own, with values laid over them.
+pub(crate) const SCENARIO_TEXT: Seeds = &[
+    b"name = \"d\"\nduration = \"3 s\"\n[parameters]\nrate = { default = \"10 Mbit/s\", help = \"rate\" }\n[topology]\nkind = \"dumbbell\"\npairs = 2\nbottleneck = { rate = \"$rate\", delay = \"25 ms\", queue = \"1 BDP\", loss = \"1 %\" }\n[traffic.a]\nfrom = \"l1\"\nto = \"r1\"\nover = \"quic\"\n[[probe]]\nqueue = \"bottleneck\"\ninterval = \"100 ms\"\0rate\05 Mbit/s",
+    b"name = \"c\"\nduration = \"1 min\"\n[nodes]\nhosts = [\"a\", \"b\"]\nrouters = [\"r\"]\n[[link]]\nbetween = [\"a\", \"r\"]\nrate = \"1 Mbit/s\"\n[[link]]\nbetween = [\"r\", \"b\"]\njitter = { law = \"normal\", deviation = \"1 ms\" }\n[traffic.w]\nkind = \"web\"\nfrom = \"a\"\nto = \"b\"\nthink = { law = \"pareto\", mean = \"1 s\", shape = 1.5 }\n[[schedule]]\nat = \"10 s\"\nlink = \"a\"\nup = false",
+];

@@ -4,6 +4,7 @@ use crate::shared::{Handle, Incoming, State};
 use crate::waiting::{Place, Turns, Waiting, Who};
 use crate::{Connection, ConnectionError, EstablishmentError, EventHandler, GroupId, ListenerId};
 use core::future::Future;
+use core::pin::Pin;
 use core::task::{Context, Poll};
 use neater_engine::{ConnectionState, Stack, StreamDirection};
 use std::net::SocketAddr;
@@ -129,6 +130,15 @@ impl Listener {
     /// Stops listening. What was received and not accepted can still be accepted.
     pub fn stop(&self) {
         self.handle.with(|s| s.engine.stop(self.id));
+    }
+}
+
+/// The connections that it accepts, as [`Listener::poll_accept`] gives them.
+impl futures_core::Stream for Listener {
+    type Item = Connection;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Connection>> {
+        self.poll_accept(cx)
     }
 }
 

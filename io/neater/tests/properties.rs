@@ -341,6 +341,8 @@ async fn every_effect_that_is_claimed_is_tested_somewhere() {
         "msgOrdered",
         "msgReliable",
         "noSegmentation",
+        // In sim/testkit/tests/sctp_properties.rs, for messages that may be given up: less important ones make room.
+        "msgPriority",
         // In sim/testkit/tests/properties.rs and policies.rs.
         "multipath",
         "interface",

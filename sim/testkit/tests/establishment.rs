@@ -223,7 +223,7 @@ fn check(case: &Case, town: &mut Town, flow: FlowId) {
 
 #[test]
 fn establishment_1000_seeds() {
-    for_each_seed("establishment", "establishment_1000_seeds", 300, |seed| {
+    for_each_seed("establishment", "establishment_1000_seeds", 1000, |seed| {
         establish(seed);
     });
 }

@@ -29,7 +29,7 @@ impl<N: Net> Engine<N> {
     /// Tries what worked last time, alone. False: it failed at once.
     pub(super) fn try_cached(&mut self, conn: Key, stack: Stack, outcome: &Outcome, first: &Option<Bytes>) -> bool {
         let addr = outcome.addr;
-        if self.conns.get(conn).is_some_and(|c| c.request.observe) {
+        if self.is_watched(conn) {
             self.step(conn, Step::FromCache { stack, addr });
         }
         if let Some(data) = first {

@@ -74,9 +74,12 @@ pub struct Figure {
     /// Whether it holds; absent when there is no bound, no value, or the run is void.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub met: Option<bool>,
-    /// The control was wider than the bound: the run says nothing.
+    /// The run says nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub void: bool,
+    /// Why, if it is not that the control was wider than the bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub void_why: Option<String>,
     /// Why there is no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
@@ -105,6 +108,7 @@ impl Figure {
             bound_kind: None,
             met: None,
             void: false,
+            void_why: None,
             missing: None,
             published: None,
             extra: BTreeMap::new(),
@@ -158,6 +162,16 @@ impl Figure {
     #[must_use]
     pub fn void_if(mut self, void: bool) -> Self {
         self.void = void;
+        self.void_why = None;
+        self
+    }
+
+    /// Void for another reason, if there is one; the first that is given stays. To be called before [`Figure::judge`].
+    #[must_use]
+    pub fn void_for(mut self, why: Option<&str>) -> Self {
+        if let Some(why) = why.filter(|_| !self.void) {
+            (self.void, self.void_why) = (true, Some(why.to_owned()));
+        }
         self
     }
 

@@ -42,6 +42,7 @@ struct Kept {
     bound_kind: Option<String>,
     met: Option<bool>,
     void: bool,
+    void_why: Option<String>,
     missing: Option<String>,
     published: Option<String>,
 }
@@ -92,8 +93,8 @@ pub fn write(dir: &Path, output: &Path) -> Result<usize> {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <title>neater: what was measured</title>\n<style>\n{STYLE}</style></head><body>\n\
          <h1>neater: what was measured</h1>\n\
-         <p>One row for each experiment. A bound is what we set ourselves before measuring; a void run says nothing, \
-         because its control was too restless.</p>\n\
+         <p>One row for each experiment. A bound is what we set ourselves before measuring; a void run says nothing: \
+         its control was too restless, or what is said beside it.</p>\n\
          <div class=\"wide\"><table><thead><tr><th>experiment</th><th>form</th><th class=\"n\">figures</th>\
          <th class=\"n\">bounds met</th><th class=\"n\">missed</th><th class=\"n\">void</th><th class=\"n\">not measured\
          </th></tr></thead><tbody>\n{rows}</tbody></table></div>\n{sections}</body></html>\n"
@@ -265,7 +266,8 @@ fn row(f: &Kept) -> String {
 /// Whether the bound holds, and by how much.
 fn result(f: &Kept) -> (&'static str, String) {
     if f.void {
-        return ("void", "void: the control was too restless".to_owned());
+        let why = f.void_why.as_deref().unwrap_or("the control was too restless");
+        return ("void", format!("void: {why}"));
     }
     if let Some(why) = &f.missing {
         return ("void", format!("not measured: {why}"));

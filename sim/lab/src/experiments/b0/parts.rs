@@ -1,7 +1,7 @@
 //! The measurements of B0, each with a lab of its own.
 
 use super::journey::{self, Journey, Step};
-use crate::live::{Cmd, Kind, Lab, LiveError, Options, Output, Plan, Running};
+use crate::live::{Cmd, EmulatorReport, Kind, Lab, LiveError, Options, Output, Plan, Running};
 use neater_base::Rng;
 use neater_link::{Jitter, LinkConfig, Loss, QueueLimit, Rate, RateSteps};
 use std::path::Path;
@@ -15,8 +15,10 @@ type Result<T> = std::result::Result<T, LiveError>;
 const LIMIT: Duration = Duration::from_secs(120);
 /// The delay under jitter, long enough that hardly any packet would be early.
 pub(super) const JITTER_BASE: Duration = Duration::from_millis(25);
-/// Packets in the queue that bursts are sent at.
+/// Packets in the queue that bursts are sent at, mostly.
 pub(super) const QUEUE: usize = 50;
+/// Packets of a burst.
+pub(super) const BURST: usize = 500;
 /// Time in which a link that is held takes a burst.
 const HOLD: Duration = Duration::from_millis(300);
 
@@ -131,18 +133,20 @@ impl Pairs {
         })
     }
 
-    /// Sends ten times as many packets as fit into the queue of each link while it is held, lets them go, and follows them.
-    pub(super) fn bursts(&self, n: usize, len: u32, dir: &Path) -> Result<Vec<Vec<Step>>> {
+    /// Sends `n` packets at once over each link while it is held, lets them go, and follows them.
+    pub(super) fn bursts(&self, n: usize, len: u32, dir: &Path) -> Result<Vec<Seen>> {
         let journeys = self.watch("udp", dir)?;
         let mut longest = Duration::ZERO;
+        let mut held = Vec::new();
         for (i, config) in self.configs.iter().enumerate() {
             let Rate::Fixed(rate) = config.rate else { continue };
-            let held = RateSteps::new([(Duration::ZERO, 0), (HOLD, rate)], None)
+            let steps = RateSteps::new([(Duration::ZERO, 0), (HOLD, rate)], None)
                 .map_err(|e| LiveError::Failed(e.to_string()))?;
-            let held = LinkConfig { rate: Rate::Steps(Arc::new(held)), ..config.clone() };
-            self.lab.set_link(&format!("link{i}"), 0, held)?;
+            let steps = LinkConfig { rate: Rate::Steps(Arc::new(steps)), ..config.clone() };
+            held.push((wall(), steps.clone()));
+            self.lab.set_link(&format!("link{i}"), 0, steps)?;
             let drained = Duration::from_secs_f64(n as f64 * f64::from(len) * 8.0 / rate as f64);
-            longest = longest.max(HOLD + config.delay + drained / 10);
+            longest = longest.max(HOLD + config.delay + drained / 2);
         }
         let start = Instant::now();
         let gaps = || std::iter::repeat_n(Duration::ZERO, n);
@@ -154,7 +158,13 @@ impl Pairs {
             )));
         }
         thread::sleep(longest + Duration::from_millis(100));
-        journeys.into_iter().map(Journey::end).collect()
+        let mut all = Vec::new();
+        for (i, (journey, (began, config))) in journeys.into_iter().zip(held).enumerate() {
+            let steps = journey.end()?;
+            let seed = self.lab.plan().wires.get(i).map_or(0, |w| w.seeds[0]);
+            all.push(Seen { simulated: journey::simulate(&config, seed, began, &steps), steps });
+        }
+        Ok(all)
     }
 
     /// Sends packets in a Poisson process over each link, one link after the other, and follows them.
@@ -188,10 +198,71 @@ pub(super) fn losses(parts: &[f64], runs: Loss) -> Vec<LinkConfig> {
     all.chain([runs]).map(|loss| LinkConfig { loss, ..LinkConfig::delay(Duration::from_millis(1)) }).collect()
 }
 
-/// Links with a rate and a queue of [`QUEUE`] packets.
-pub(super) fn queues(mbit: &[u64]) -> Vec<LinkConfig> {
-    let link = |mbit: &u64| LinkConfig::rate(mbit * 1_000_000, Duration::from_millis(50));
-    mbit.iter().map(|m| link(m).with_queue(QueueLimit::Packets(QUEUE))).collect()
+/// A link whose queue is looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    pub config: LinkConfig,
+    /// Its rate, in Mbit/s.
+    pub mbit: u64,
+    /// How many packets fit.
+    pub packets: usize,
+}
+
+impl Queue {
+    /// Rate and queue in words.
+    pub(super) fn setting(&self) -> String {
+        match self.config.queue {
+            QueueLimit::Packets(QUEUE) => format!("{} Mbit/s", self.mbit),
+            QueueLimit::Packets(n) => format!("{} Mbit/s, {n} packets", self.mbit),
+            QueueLimit::Bytes(n) => format!("{} Mbit/s, {n} bytes", self.mbit),
+        }
+    }
+
+    /// Whether it is one of the published ones.
+    pub(super) fn is_published(&self) -> bool {
+        matches!(self.config.queue, QueueLimit::Packets(QUEUE))
+    }
+}
+
+/// Links with these rates and a queue of [`QUEUE`] packets, and others with queues of other lengths, in packets and in bytes, for
+/// packets of `len` bytes.
+pub(super) fn queues(mbit: &[u64], len: u32) -> Vec<Queue> {
+    let link = |mbit: u64, queue: QueueLimit, packets: usize| {
+        let config = LinkConfig::rate(mbit * 1_000_000, Duration::from_millis(50)).with_queue(queue);
+        Queue { config, mbit, packets }
+    };
+    let mut all: Vec<Queue> = mbit.iter().map(|m| link(*m, QueueLimit::Packets(QUEUE), QUEUE)).collect();
+    for packets in [5, 20, 200] {
+        all.push(link(10, QueueLimit::Packets(packets), packets));
+    }
+    for bytes in [25_999, 120_000] {
+        all.push(link(10, QueueLimit::Bytes(bytes), bytes as usize / len as usize));
+    }
+    all
+}
+
+/// Sends a burst at the kernel's token bucket filter with a queue of [`QUEUE`] packets of `len` bytes, at each rate, and counts what
+/// arrives: rate in Mbit/s and packets.
+pub(super) fn tbf_queues(mbit: &[u64], len: u32, seed: u64, dir: &Path) -> Result<Vec<(u64, usize)>> {
+    /// What an Ethernet header adds to the length that the kernel counts.
+    const ETHERNET: u32 = 14;
+    let configs: Vec<LinkConfig> = mbit.iter().map(|_| LinkConfig::delay(Duration::from_millis(1))).collect();
+    let pairs = Pairs::up(&configs, &LinkConfig::default(), seed)?;
+    let mut slowest = Duration::ZERO;
+    for (i, m) in mbit.iter().enumerate() {
+        let limit = QUEUE * (len + ETHERNET) as usize;
+        let bucket = 2 * (len + ETHERNET);
+        let netns = pairs.lab.netns(&client(i))?;
+        netns.tc(&format!("qdisc add dev eth0 root tbf rate {m}mbit burst {bucket} limit {limit}\n"))?;
+        slowest = slowest.max(Duration::from_secs_f64(limit as f64 * 8.0 / (*m as f64 * 1e6)));
+    }
+    // What does not fit is dropped before it is seen to leave: arrivals alone are counted.
+    let journeys = pairs.watch("udp", dir)?;
+    let gaps = || std::iter::repeat_n(Duration::ZERO, BURST);
+    pairs.everywhere(|i| journey::send(&pairs.lab, &client(i), &server(i), len, gaps()))?;
+    thread::sleep(2 * slowest + Duration::from_millis(300));
+    let arrived = journeys.into_iter().map(|j| Ok(j.end()?.iter().filter(|s| s.seen.is_some()).count()));
+    mbit.iter().zip(arrived).map(|(m, n)| Ok((*m, n?))).collect()
 }
 
 /// The rate at which IP bytes arrive when more are sent than a link takes.
@@ -201,6 +272,20 @@ pub(super) struct Measured {
     pub rate: f64,
     /// The part of one processor that the emulator used.
     pub cpu: f64,
+    /// The processors that the whole machine used, of so many.
+    pub machine: f64,
+    pub processors: usize,
+}
+
+/// Seconds of processor time that the whole machine has spent on anything, and how many processors it has.
+fn machine_cpu() -> (f64, usize) {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let line = text.lines().next().unwrap_or_default();
+    // user nice system idle iowait irq softirq steal, in hundredths of a second.
+    let ticks: Vec<f64> = line.split_whitespace().skip(1).take(8).filter_map(|t| t.parse().ok()).collect();
+    let idle = ticks.iter().skip(3).take(2).sum::<f64>();
+    let processors = text.lines().filter(|l| l.starts_with("cpu") && !l.starts_with("cpu ")).count();
+    ((ticks.iter().sum::<f64>() - idle) / 100.0, processors)
 }
 
 /// IP bytes that a host's first interface has received.
@@ -277,16 +362,15 @@ pub(super) fn rates(mbit: &[u64], tbf: bool, time: Duration, seed: u64) -> Resul
     }
     // Queues fill within the first second.
     thread::sleep(Duration::from_millis(1000));
-    let before = lab.emulator()?;
+    let (before, began) = ((lab.emulator()?, machine_cpu().0), Instant::now());
     let measured: Vec<Result<f64>> = thread::scope(|scope| {
         let all: Vec<_> = (0..mbit.len()).map(|i| scope.spawn(move || arrival_rate(lab, &server(i), time))).collect();
         all.into_iter()
             .map(|t| t.join().unwrap_or_else(|_| Err(LiveError::Failed("a measuring thread panicked".into()))))
             .collect()
     });
-    let after = lab.emulator()?;
-    let cpu = (after.cpu * after.seconds - before.cpu * before.seconds) / (after.seconds - before.seconds);
-    measured.into_iter().map(|rate| Ok(Measured { rate: rate?, cpu })).collect()
+    let used = used(lab, &before, began)?;
+    measured.into_iter().map(|rate| Ok(Measured { rate: rate?, ..used })).collect()
 }
 
 /// Four TCP connections through a link that is wider than this machine: what the emulator can move. Four, because one that
@@ -300,12 +384,19 @@ pub(super) fn capacity(time: Duration, seed: u64) -> Result<Measured> {
     let client = lab
         .spawn(&client(0), Cmd::new("iperf3").args(["-4", "-P", "4", "-t", &seconds, "-c", &server(0)]).limit(LIMIT))?;
     thread::sleep(Duration::from_millis(1000));
-    let before = lab.emulator()?;
+    let (before, began) = ((lab.emulator()?, machine_cpu().0), Instant::now());
     let rate = arrival_rate(lab, &server(0), time)?;
-    let after = lab.emulator()?;
+    let used = used(lab, &before, began)?;
     drop(client);
-    let cpu = (after.cpu * after.seconds - before.cpu * before.seconds) / (after.seconds - before.seconds);
-    Ok(Measured { rate, cpu })
+    Ok(Measured { rate, ..used })
+}
+
+/// What was used of processors since `began`, when the emulator's report and the machine's processor time were `before`.
+fn used(lab: &Lab, before: &(EmulatorReport, f64), began: Instant) -> Result<Measured> {
+    let (after, (busy, processors)) = (lab.emulator()?, machine_cpu());
+    let cpu = (after.cpu * after.seconds - before.0.cpu * before.0.seconds) / (after.seconds - before.0.seconds);
+    let machine = (busy - before.1) / began.elapsed().as_secs_f64();
+    Ok(Measured { rate: 0.0, cpu, machine, processors })
 }
 
 /// A setting in which three connections share a link.

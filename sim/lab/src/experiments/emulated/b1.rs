@@ -58,8 +58,8 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome::default();
     m.figures("B1", "goodput_mbit", "Mbit/s", &mut out);
     ratios(lab, &m, &mut out);
-    m.agreement("B1", Stack::Quic, Stack::SimulatedQuic, WHY, &mut out);
-    m.agreement("B1", Stack::Tcp, Stack::SimulatedTcp, WHY, &mut out);
+    m.agreement("B1", "own_goodput_mbit", Stack::Quic, Stack::SimulatedQuic, &mut out);
+    m.agreement("B1", "own_goodput_mbit", Stack::Tcp, Stack::SimulatedTcp, &mut out);
     let caption = "Goodput of one file over the dumbbell; the middle link alone is shaped, its queue holds one \
                    bandwidth-delay product, at least ten packets. Points at one place stand side by side.";
     m.draw(&mut out, "goodput_mbit", &Axis::linear("goodput", "Mbit/s"), caption, published);
@@ -68,18 +68,12 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
     Ok(out)
 }
 
-/// What differs between the two places, whatever the point.
-pub(super) const WHY: &str = "The lab pays for what the simulator does not have: processor time for cryptography and \
-    system calls, timers of the kernel, and a process that is scheduled late. Their goodput is compared by the client's \
-    own clock, so that starting the process does not count. With loss, which packets are lost differs between the places \
-    although the seeds are the same, since the packets do: the simulator's error bars are those of more runs, and single runs \
-    of the lab lie somewhere within.";
-
 /// The ratio of two stacks at a path with its interval over runs paired by seed. Void if the emulator was late for either, or
 /// if too few pairs came to their end.
 pub(super) fn ratio(lab: &Lab, m: &Measured, path: &Path, ours: Stack, theirs: Stack, f: Figure) -> Figure {
     let of = |stack| m.by_seed(path, stack, "goodput_mbit");
-    let f = f.void_if(m.is_void(path, ours) || m.is_void(path, theirs));
+    let late = m.is_void(path, ours) || m.is_void(path, theirs);
+    let f = f.void_for(late.then_some("the emulator was late"));
     let planned = m.planned(path, ours).max(m.planned(path, theirs));
     ratio_of_pairs(f, &of(ours), &of(theirs), planned, &mut lab.rng(21))
 }
@@ -98,9 +92,7 @@ fn ratio_of_pairs(
     }
     let n = a.len();
     let few = !are_enough(n, planned);
-    let void = f.void || few;
-    let f = if few { f.with("planned", planned) } else { f };
-    let f = f.void_if(void);
+    let f = if few { f.with("planned", planned).void_for(Some("too many runs failed")) } else { f };
     let statistic = |a: &[f64], b: &[f64]| median(a) / median(b);
     match bootstrap(&a, &b, rng, statistic) {
         // One or two runs have no interval.
@@ -134,7 +126,7 @@ fn mean(points: &[Option<f64>]) -> Figure {
     }
     let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
     let f = f.value(mean, logs.len()).with("mean", "geometric").with("points", points.len());
-    f.void_if(!are_enough(logs.len(), points.len())).judge(Bound::AtLeast(1.0))
+    f.void_for((!are_enough(logs.len(), points.len())).then_some("too few points say something")).judge(Bound::AtLeast(1.0))
 }
 
 fn beside(m: &Measured, out: &mut Outcome) {

@@ -1,6 +1,6 @@
 //! B2: ten files of 100 kB on one connection, over bandwidth, round-trip time, loss and jitter.
 
-use super::b1::{WHY, ratio};
+use super::b1::ratio;
 use super::path::Path;
 use super::sweep::{Grid, Measured, Sweep};
 use super::{Stack, Work};
@@ -60,7 +60,7 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
     against_one(lab, &m, &mut out);
     against_many(lab, &m, &mut out);
     jitter(&m, &mut out);
-    m.agreement("B2", Stack::Quic, Stack::SimulatedQuic, WHY, &mut out);
+    m.agreement("B2", "own_goodput_mbit", Stack::Quic, Stack::SimulatedQuic, &mut out);
     let caption = "Ten files of 100 kB on one connection: streams at once over QUIC and HTTP/2, one after the other over \
                    HTTP/1.1. Parallel connections share one initial window. The middle link alone is shaped; its queue \
                    holds one bandwidth-delay product, at least ten packets.";
@@ -93,8 +93,7 @@ fn against_many(lab: &Lab, m: &Measured, out: &mut Outcome) {
         let f = match best {
             Some((_, best)) => {
                 let f = ratio(lab, m, &path, Stack::Quic, best, f).with("best", best.name());
-                let void = f.void || all.iter().any(|s| m.is_void(&path, *s) || m.lacks_runs(&path, *s));
-                f.void_if(void)
+                f.void_for(all.iter().find_map(|s| m.why_void(&path, *s)))
             }
             None => f.missing("no number of connections came to its end"),
         };
@@ -110,12 +109,11 @@ fn jitter(m: &Measured, out: &mut Outcome) {
         for path in m.paths().into_iter().filter(|p| p.jitter > 0.0) {
             let f = Figure::new("B2", "jitter_goodput_ratio", format!("{}, {path}", stack.name()), "1");
             let with = m.values(&path, stack, "goodput_mbit");
-            let says_nothing = |path: &Path| m.is_void(path, stack) || m.lacks_runs(path, stack);
             let f = if base.is_empty() || with.is_empty() {
                 f.missing("not both came to their end")
             } else {
                 let f = f.value(median(&with) / median(&base), with.len());
-                f.void_if(says_nothing(&path) || says_nothing(&still))
+                f.void_for([&path, &still].iter().find_map(|p| m.why_void(p, stack)))
             };
             let judged = stack == Stack::Quic && !path.reorder;
             out.figures.push(if judged { f.judge(Bound::AtLeast(0.9)) } else { f });

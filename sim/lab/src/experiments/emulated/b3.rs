@@ -1,7 +1,7 @@
 //! B3: what is sent for what is delivered, in the sweeps of B1 and B2, whose runs it shares.
 
 use super::sweep::Measured;
-use super::{b1, b2};
+use super::{Stack, b1, b2};
 use crate::experiments::{Lab, Outcome};
 use crate::measure::Result;
 use crate::plot::Axis;
@@ -13,6 +13,10 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
         m.figures("B3", "overhead_bytes_ratio", "1", &mut out);
         m.figures("B3", "overhead_packets_per_mb", "packets", &mut out);
         m.figures("B3", "back_bytes_ratio", "1", &mut out);
+        m.agreement("B3", "overhead_bytes_ratio", Stack::Quic, Stack::SimulatedQuic, &mut out);
+        if m.grid.stacks.contains(&Stack::SimulatedTcp) {
+            m.agreement("B3", "overhead_bytes_ratio", Stack::Tcp, Stack::SimulatedTcp, &mut out);
+        }
         let mut part = Outcome::default();
         for (metric, axis) in [
             ("overhead_bytes_ratio", Axis::close("bytes sent per byte delivered", "")),

@@ -73,6 +73,18 @@ impl Path {
         config
     }
 
+    /// Whether the simulated TCP was compared with the kernel's under such conditions (`sim/netsim/calibration/README.md`): outside of
+    /// them what it says is reported and not judged.
+    pub(crate) fn in_tcp_box(&self) -> bool {
+        let bdp = self.rate * 1e6 * self.rtt / 1e3 / 8.0 / PACKET;
+        let queue = self.queue_packets() as f64 / bdp;
+        (1.0..=100.0).contains(&self.rate)
+            && (10.0..=200.0).contains(&self.rtt)
+            && self.loss <= 2.0
+            && self.jitter == 0.0
+            && (0.49..=2.01).contains(&queue)
+    }
+
     /// The path of a scenario's text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut path = Self::new(f64::NAN, f64::NAN);

@@ -99,10 +99,36 @@ impl Spread {
         })
     }
 
+    /// The same with the ends of an interval for the median, as near to 95 % as so many runs allow and never closer than that if there
+    /// are six or more: between two of the runs by rank, whatever their distribution (of five the least and the most: 94 %). The ends of
+    /// all runs would lie further apart the more runs there are, and meet more easily.
+    pub(super) fn of_median(values: &[f64]) -> Option<Self> {
+        let whole = Self::of(values)?;
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let cut = ranks_cut(sorted.len());
+        let (min, max) = (sorted[cut], sorted[sorted.len() - 1 - cut]);
+        Some(Self { min, max, ..whole })
+    }
+
     /// Whether the error bars of two points meet, give or take this part of their values.
     pub(super) fn meets(&self, other: &Self, slack: f64) -> bool {
         self.min * (1.0 - slack) <= other.max * (1.0 + slack) && other.min * (1.0 - slack) <= self.max * (1.0 + slack)
     }
+}
+
+/// So many runs at each end lie outside of the interval for the median of `n`: the most for which that is wrong in at most 5 % (each of
+/// the runs is as likely above the median as below it).
+fn ranks_cut(n: usize) -> usize {
+    let (mut below, mut term) = (0.0, 0.5f64.powi(i32::try_from(n).unwrap_or(i32::MAX)));
+    for k in 0..n {
+        below += term;
+        if 2.0 * below > 0.05 {
+            return k.saturating_sub(1);
+        }
+        term *= (n - k) as f64 / (k + 1) as f64;
+    }
+    0
 }
 
 pub(super) fn seeds(lab: &Lab, runs: (usize, usize)) -> RangeInclusive<u64> {
@@ -259,7 +285,7 @@ impl Measured {
                         .value(s.median, s.runs)
                         .with("min", s.min)
                         .with("max", s.max)
-                        .void_if(self.is_void(&path, *stack)),
+                        .void_for(self.is_void(&path, *stack).then_some("the emulator was late")),
                     None => f.missing("no run came to its end"),
                 });
             }
@@ -331,40 +357,91 @@ impl Measured {
         }
     }
 
-    /// How far lab and simulator agree: a figure for each path, one for all, and a remark on those that do not.
-    pub(super) fn agreement(&self, id: &'static str, real: Stack, simulated: Stack, why: &str, out: &mut Outcome) {
-        let name = real.name();
-        let (mut agree, mut all, mut apart) = (0, 0, Vec::new());
+    /// How far lab and simulator agree in one metric: a figure for each path, one for all, and a remark on those that do not.
+    pub(super) fn agreement(&self, id: &'static str, metric: &str, real: Stack, simulated: Stack, out: &mut Outcome) {
+        let what = match metric {
+            "own_goodput_mbit" => real.name(),
+            other => format!("{}, {other}", real.name()),
+        };
+        let (mut agree, mut all, mut planned, mut apart, mut outside) = (0, 0, 0, Vec::new(), Vec::new());
         for path in self.paths() {
-            let at = |stack| Spread::of(&self.derived(&path, stack, "own_goodput_mbit"));
-            let f = Figure::new(id, "simulator_over_lab", format!("{name}, {path}"), "1");
+            let boxed = simulated != Stack::SimulatedTcp || path.in_tcp_box();
+            planned += usize::from(boxed);
+            let at = |stack| Spread::of_median(&self.derived(&path, stack, metric));
+            let f = Figure::new(id, "simulator_over_lab", format!("{what}, {path}"), "1");
             let (Some(l), Some(s)) = (at(real), at(simulated)) else {
                 out.figures.push(f.missing("not measured in both places"));
                 continue;
             };
             let meets = l.meets(&s, SLACK);
-            let says_nothing = self.is_void(&path, real) || self.lacks_runs(&path, real);
-            if !says_nothing {
+            let void = self.why_void(&path, real);
+            if void.is_none() && boxed {
                 all += 1;
                 agree += usize::from(meets);
             }
             let ratio = s.median / l.median;
-            if !meets {
-                apart.push(format!("{path} ({ratio:.2})"));
+            if !boxed {
+                outside.push(format!("{path} ({ratio:.2})"));
+            } else if !meets {
+                apart.push(format!("{path} ({ratio:.2}; {})", self.explanation(&path, real, simulated)));
             }
             let f = f.value(ratio, l.runs.min(s.runs)).with("error_bars_meet", meets);
-            out.figures.push(f.void_if(says_nothing));
+            let f = if boxed { f } else { f.with("outside_box", true) };
+            out.figures.push(f.void_for(void));
         }
-        out.figures.push(agrees(id, &name, agree, all, self.paths().len()));
-        if apart.is_empty() {
-            return;
+        out.figures.push(agrees(id, &what, agree, all, planned));
+        if !outside.is_empty() {
+            out.remarks.push(format!(
+                "{what}, simulator over lab, outside of the conditions that the simulated TCP is calibrated for, reported and not \
+                 judged: {}.",
+                outside.join(", ")
+            ));
         }
-        out.remarks
-            .push(format!("{name}, simulator over lab, where their error bars are apart: {}. {why}", apart.join(", ")));
+        if !apart.is_empty() {
+            let apart = apart.join(", ");
+            out.remarks.push(format!("{what}, simulator over lab, where their error bars are apart: {apart}. {WHY}"));
+        }
+    }
+
+    /// What the runs themselves say of a difference between the two places.
+    fn explanation(&self, path: &Path, real: Stack, simulated: Stack) -> String {
+        let mid = |stack, metric: &str| {
+            let all = self.values(path, stack, metric);
+            (!all.is_empty()).then(|| median(&all)).unwrap_or(f64::NAN)
+        };
+        let mut causes = Vec::new();
+        let payload = self.grid.work.payload() as f64;
+        let metrics: [(&str, &str, f64); 3] =
+            [("queue_drops", "dropped by the queue", 2.0), ("lost", "lost by chance", 2.0), ("sent_packets", "sent", 20.0)];
+        for (metric, words, least) in metrics {
+            let (l, s) = (mid(real, metric), mid(simulated, metric));
+            if (l - s).abs() > least.max(0.05 * l.max(s)) {
+                causes.push(format!("{words}: {l:.0} packets in the lab, {s:.0} in the simulator"));
+            }
+        }
+        let trips = mid(real, "own_seconds") / (path.rtt / 1e3);
+        if path.round_trips(payload as u64) < 20.0 && path.loss == 0.0 {
+            causes.push(format!("a transfer of {trips:.1} round trips, most of them start-up"));
+        }
+        if causes.is_empty() { "unexplained".to_owned() } else { causes.join("; ") }
+    }
+
+    /// Why the runs of a stack on a path say nothing, if they do not.
+    pub(super) fn why_void(&self, path: &Path, stack: Stack) -> Option<&'static str> {
+        if self.is_void(path, stack) {
+            return Some("the emulator was late");
+        }
+        self.lacks_runs(path, stack).then_some("too many runs failed")
     }
 }
 
-/// Points agree when their error bars, widened by this part, meet.
+/// What differs between the two places, whatever the point.
+const WHY: &str = "Beside what is said of each point, the lab pays for what the simulator does not have: processor time for \
+    cryptography and system calls, timers of the kernel, and a process that is scheduled late. Goodput is compared by the \
+    client's own clock, so that starting the process does not count. With loss, which packets are lost differs between the \
+    places although the seeds are the same, since the packets do.";
+
+/// Points agree when their intervals for the median, widened by this part, meet.
 const SLACK: f64 = 0.02;
 /// So many of the points must agree: fewer, and what is said of single points explains nothing.
 const AGREE: f64 = 0.8;
@@ -377,7 +454,7 @@ fn agrees(id: &'static str, name: &str, agree: usize, measured: usize, points: u
         return f.missing("not measured in both places").judge(Bound::AtLeast(AGREE));
     }
     f.value(agree as f64 / measured as f64, measured)
-        .void_if(!are_enough(measured, points))
+        .void_for((!are_enough(measured, points)).then_some("too few points were measured in both places and in time"))
         .judge(Bound::AtLeast(AGREE))
 }
 
@@ -394,6 +471,19 @@ mod tests {
         assert!(!a.meets(&c, 0.0) && !c.meets(&a, 0.02));
         assert!(a.meets(&c, 0.05));
         assert_eq!(Spread::of(&[]), None);
+    }
+
+    #[test]
+    fn the_interval_for_a_median_narrows_with_the_runs() {
+        // Ranks of distribution-free 95 % intervals: 1 and 5 of 5 (94 %), 1 and 6 of 6, 2 and 9 of 10, 6 and 15 of 20, 10 and 21 of 30.
+        for (n, cut) in [(1, 0), (2, 0), (5, 0), (6, 0), (10, 1), (20, 5), (30, 9)] {
+            assert_eq!(ranks_cut(n), cut, "{n}");
+        }
+        let values: Vec<f64> = (1..=20).rev().map(f64::from).collect();
+        let s = Spread::of_median(&values).expect("values");
+        assert_eq!((s.min, s.median, s.max, s.runs), (6.0, 10.5, 15.0, 20));
+        assert_eq!(Spread::of_median(&[2.0]).map(|s| (s.min, s.max)), Some((2.0, 2.0)));
+        assert_eq!(Spread::of_median(&[]), None);
     }
 
     #[test]
