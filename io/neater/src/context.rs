@@ -233,8 +233,12 @@ impl Builder {
         if let Some(names) = &self.names {
             crate::names::install(&shared, names);
         }
-        if let Some(watch) = watch {
-            neater.follow(watch, &self.application.clone().unwrap_or_else(crate::policies::own_name));
+        let name = || self.application.clone().unwrap_or_else(crate::policies::own_name);
+        match watch {
+            Some(watch) => neater.follow(watch, &name()),
+            // Only where nobody has said which, they may come.
+            None if !self.unadvised && !matches!(self.policies, Some(Whence::These(_))) => neater.follow_later(name()),
+            None => {}
         }
         Ok((neater, Driver { shared: Driving(shared), fd }))
     }

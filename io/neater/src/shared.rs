@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     forked: Box<dyn Fn() -> bool + Send + Sync>,
     /// Where policies come from, if there are any.
     pub(crate) policies: OnceLock<Mutex<crate::policies::Watch>>,
+    /// Looks for them where there are none yet.
+    pub(crate) later: OnceLock<crate::policies::Later>,
     /// Who finds the addresses of names, if it is not the engine.
     pub(crate) names: OnceLock<crate::names::Asker>,
     /// What stands in such a child for what another thread of the parent's had locked.
@@ -239,6 +241,7 @@ impl Shared {
             wake_fd,
             forked,
             policies: OnceLock::new(),
+            later: OnceLock::new(),
             names: OnceLock::new(),
             inherited: OnceLock::new(),
             callbacks: Mutex::default(),

@@ -3,8 +3,7 @@
 //! *Responsible for* finding the files (`Whence`), for reading them when they change, and for saying file and line.
 //! *Not responsible for* what they mean (`neater-policy`) and for opening connections accordingly (the engine).
 //!
-//! *Invariants*: where there is no folder of policies, nothing is ever looked at and connections cost what they cost
-//! without; a folder that other users may write to is not read; a file that cannot be understood leaves what it said before.
+//! *Invariants*: where there is neither a folder of policies nor a manager, nobody looks for them more than once a second; a folder that other users may write to is not read; a file that cannot be understood leaves what it said before.
 
 pub mod folder;
 mod link;
@@ -21,6 +20,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use teller::{Ready, Teller};
@@ -44,8 +44,9 @@ pub(crate) enum Whence {
 }
 
 impl Whence {
-    /// The folders, those that count more behind the others.
-    fn folders(self) -> io::Result<Vec<PathBuf>> {
+    /// The folders, those that count more behind the others, and whether any is there. One that nobody has named need not be: it may
+    /// come later.
+    fn folders(self) -> io::Result<(Vec<PathBuf>, bool)> {
         let of_variable = || std::env::var_os(VARIABLE);
         let (folders, must, said) = match self {
             Self::These(folders) => (folders, true, ""),
@@ -56,17 +57,20 @@ impl Whence {
                 None => ([Some(PathBuf::from(SYSTEM)), of_user()].into_iter().flatten().collect(), false, ""),
             },
         };
-        let mut good = Vec::new();
+        let (mut good, mut there) = (Vec::new(), false);
         for folder in folders {
             match looked_at(&folder) {
-                Ok(()) => good.push(folder),
-                Err(e) if !must && e.kind() == io::ErrorKind::NotFound => {}
+                Ok(()) => {
+                    good.push(folder);
+                    there = true;
+                }
+                Err(e) if !must && e.kind() == io::ErrorKind::NotFound => good.push(folder),
                 Err(e) if !must => tracing::warn!(target: "neater::policy", "{e}; its policies do not count"),
                 Err(e) if said.is_empty() => return Err(e),
                 Err(e) => return Err(io::Error::new(e.kind(), format!("{e} (named by {said})"))),
             }
         }
-        Ok(good)
+        Ok((good, there))
     }
 }
 
@@ -115,6 +119,8 @@ pub(crate) struct Watch {
     unreadable: Vec<Fault>,
     /// A folder could not be read: what it says is to be taken again, whatever it is.
     stale: bool,
+    /// A manager that runs may be followed.
+    usual: bool,
     /// A manager that runs.
     link: Option<Link>,
     /// What tells it of what connections have seen.
@@ -133,8 +139,9 @@ impl Watch {
     /// Looks for folders of policies and for a manager that runs; `None`: there are neither. A program that names its
     /// folders means these and no others.
     pub(crate) fn begin(whence: Whence) -> io::Result<Option<Self>> {
-        let link = if matches!(whence, Whence::Usual) { Link::find() } else { None };
-        let folders = whence.folders()?;
+        let usual = matches!(whence, Whence::Usual);
+        let link = if usual { Link::find() } else { None };
+        let (folders, there) = whence.folders()?;
         let teller = link.as_ref().map(|link| Teller::beside(link.path()));
         let begin = Self {
             folders,
@@ -143,10 +150,21 @@ impl Watch {
             faults: Vec::new(),
             unreadable: Vec::new(),
             stale: false,
+            usual,
             link,
             teller,
         };
-        Ok((!begin.folders.is_empty() || begin.link.is_some()).then_some(begin))
+        Ok((there || begin.link.is_some()).then_some(begin))
+    }
+
+    /// Looks for a manager where there was none, if it is time to look for anything.
+    fn find_manager(&mut self) -> Option<Heard> {
+        if !self.usual || self.link.is_some() || Instant::now() < self.next {
+            return None;
+        }
+        let link = self.link.insert(Link::find()?);
+        self.teller = Some(Teller::beside(link.path()));
+        Some(link.begin())
     }
 
     /// The files, if any has come, gone or changed since they were last looked at, or can be read again or no more.
@@ -319,15 +337,13 @@ impl PolicyStory {
 
 impl Neater {
     /// Begins to follow the policies of these folders.
-    pub(crate) fn follow(&self, mut watch: Watch, app: &str) {
-        self.handle.with(|s| s.engine.set_adviser(Some(Adviser::new()), app));
-        if let Some(link) = &mut watch.link {
-            let heard = link.begin();
-            share(&self.handle, heard);
-        }
-        // Whoever is first has made the engine.
-        let _ = self.handle.policies.set(Mutex::new(watch));
-        self.look_at_policies();
+    pub(crate) fn follow(&self, watch: Watch, app: &str) {
+        follow(&self.handle, watch, app);
+    }
+
+    /// Begins to look for policies that may come.
+    pub(crate) fn follow_later(&self, app: String) {
+        let _ = self.handle.later.set(Later::new(app));
     }
 
     /// Reads policies that have changed. Nothing where there are none.
@@ -380,9 +396,70 @@ pub fn manager_socket() -> Option<PathBuf> {
     link::socket()
 }
 
+/// What a program without policies looks for again: they may come while it runs.
+#[derive(Debug)]
+pub(crate) struct Later {
+    app: String,
+    /// In seconds of a clock that is cheap to read.
+    next: AtomicU64,
+}
+
+impl Later {
+    pub(crate) fn new(app: String) -> Self {
+        Self { app, next: AtomicU64::new(coarse() + REST.as_secs()) }
+    }
+
+    #[inline]
+    fn look(&self, shared: &crate::shared::Shared) {
+        let (now, next) = (coarse(), self.next.load(Ordering::Relaxed));
+        if now > next {
+            self.find(shared, now, next);
+        }
+    }
+
+    #[cold]
+    fn find(&self, shared: &crate::shared::Shared, now: u64, next: u64) {
+        // One of several threads does; and what a child of `fork` finds, its parent must not hear.
+        let mine = self.next.compare_exchange(next, now + REST.as_secs(), Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if !mine || shared.is_forked() {
+            return;
+        }
+        match Watch::begin(Whence::Usual) {
+            Ok(Some(watch)) => follow(shared, watch, &self.app),
+            Ok(None) => {}
+            Err(e) => tracing::warn!(target: "neater::policy", "{e}"),
+        }
+    }
+}
+
+/// Seconds of the coarse clock, which is read without a system call and without looking at the hardware.
+#[inline]
+fn coarse() -> u64 {
+    rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse).tv_sec.unsigned_abs()
+}
+
+/// Begins to follow policies.
+fn follow(shared: &crate::shared::Shared, mut watch: Watch, app: &str) {
+    shared.with_later(|s| s.engine.set_adviser(Some(Adviser::new()), app));
+    if let Some(link) = &mut watch.link {
+        share(shared, link.begin());
+    }
+    // Whoever is first has made the engine, or has found them.
+    let _ = shared.policies.set(Mutex::new(watch));
+    look(shared);
+}
+
 /// See [`Neater::look_at_policies`].
+#[inline]
 pub(crate) fn look(shared: &crate::shared::Shared) {
-    let Some(watch) = shared.policies.get() else { return };
+    match (shared.policies.get(), shared.later.get()) {
+        (Some(watch), _) => look_at(shared, watch),
+        (None, Some(later)) => later.look(shared),
+        (None, None) => {}
+    }
+}
+
+fn look_at(shared: &crate::shared::Shared, watch: &Mutex<Watch>) {
     // Somebody else is looking already.
     let Ok(mut watch) = watch.try_lock() else { return };
     if shared.is_forked() {
@@ -391,6 +468,8 @@ pub(crate) fn look(shared: &crate::shared::Shared) {
     }
     if let Some(link) = &mut watch.link {
         share(shared, link.poll());
+    } else if let Some(heard) = watch.find_manager() {
+        share(shared, heard);
     }
     let Some(texts) = watch.changed() else { return };
     let (pib, cib) = (Texts::sources(&texts.pib), Texts::sources(&texts.cib));
