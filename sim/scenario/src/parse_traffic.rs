@@ -4,7 +4,9 @@ use crate::document::Kind;
 use crate::error::ScenarioError;
 use crate::fields::{Fields, quantity};
 use crate::model::Scenario;
-use crate::traffic::{Carrier, Controller, Distribution, OnOff, RtoFloor, TcpSettings, Traffic, TrafficKind, Video, Web};
+use crate::traffic::{
+    Carrier, Controller, Distribution, OnOff, RtoFloor, TcpSettings, Traffic, TrafficKind, Video, Web,
+};
 use crate::units;
 use core::time::Duration;
 

@@ -116,16 +116,7 @@ impl Programs {
             let stats = FlowStats { traffic: program.traffic, flow: program.flow, ..FlowStats::default() };
             let left = program.bytes;
             let program = program.clone();
-            running.push(Running {
-                program,
-                nodes,
-                flow: None,
-                theirs: None,
-                left,
-                ended: false,
-                stats,
-                before: None,
-            });
+            running.push(Running { program, nodes, flow: None, theirs: None, left, ended: false, stats, before: None });
         }
         let now = network.start();
         let mut this = Self {
@@ -158,7 +149,8 @@ impl Programs {
         for r in &self.running {
             play.serve(r.nodes[1], Manner { keeps: false, ..Manner::default() });
             let request = request(play, r.nodes[1], Role::Listen, &r.program)?;
-            let local = LocalEndpoint::new().with_ip_address(r.program.address.ip()).with_port(r.program.address.port());
+            let local =
+                LocalEndpoint::new().with_ip_address(r.program.address.ip()).with_port(r.program.address.port());
             play.listen(r.nodes[1], &request, &[local]).map_err(|e| e.to_string())?;
         }
         Ok(())
@@ -366,8 +358,9 @@ impl Running {
         if self.theirs.is_none() && self.flow.is_some() {
             let accepted = play.accepted(self.nodes[1]).to_vec();
             let engine = play.engine(self.nodes[1]);
-            self.theirs =
-                accepted.into_iter().find(|f| engine.local_addr(f.conn).map(|a| a.port()) == Some(self.program.address.port()));
+            self.theirs = accepted
+                .into_iter()
+                .find(|f| engine.local_addr(f.conn).map(|a| a.port()) == Some(self.program.address.port()));
         }
         let delivered = self.theirs.map_or(self.stats.delivered, |f| play.flow(f).count as u64);
         self.stats.delivered = delivered;

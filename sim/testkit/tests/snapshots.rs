@@ -28,7 +28,8 @@ fn row(controller: &str, loss: &str, queue: &str) -> String {
 
 /// One transfer of our own code over the same path, alone.
 fn own_row(over: &str, loss: &str, queue: &str) -> String {
-    let set = [("over", over), ("loss", loss), ("queue", queue), ("warm-up", "2 s"), ("duration", "20 s"), ("probe", "[]")];
+    let set =
+        [("over", over), ("loss", loss), ("queue", queue), ("warm-up", "2 s"), ("duration", "20 s"), ("probe", "[]")];
     let mut set: Vec<_> = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     set.push(("traffic.cubic.start".to_owned(), "1 h".to_owned()));
     let scenario = Scenario::parse(shipped("programs").unwrap_or_default(), &set).unwrap_or_else(|e| panic!("{e}"));

@@ -1,7 +1,8 @@
-//! What a decision costs: `cargo run --release -p neater-policy --example decision [cold|cached|row|plain] [TURNS]`.
+//! What a decision costs: `cargo run --release -p neater-policy --example decision [cold|first|cached|row|plain] [TURNS]`.
 //!
 //! 10,000 policies of which 20 match the request and 200 a row of the CIB, 100 rows, 100 candidates of which the first 10
-//! are ranked out; `row` changes one of the rows before each decision. Without a word, every form is timed and the medians are
+//! are ranked out. `cold` decides and keeps nothing; `first` does what a program does that asks something for the first time, and keeps
+//! it with what it depended on; `row` changes one of the rows before each decision. Without a word, every form is timed and the medians are
 //! printed in microseconds; with one, only that form runs, as often as TURNS says, which is what a counter of instructions wants.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock; the crate does not")]
@@ -11,7 +12,7 @@ mod workload;
 use neater_policy::manager::Node;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use workload::{NOW, manager, nodes, request};
+use workload::{NOW, manager, nodes, request, unasked};
 
 /// The first node, which says something else every time.
 fn changed(turn: u32) -> Node {
@@ -37,12 +38,14 @@ fn main() {
             .map(|_| {
                 changes += 1;
                 let node = (form == "row").then(|| changed(changes));
+                let unasked = (form == "first").then(|| unasked(changes as usize));
                 let begin = Instant::now();
                 if let Some(node) = node {
                     manager.insert_node(node, NOW);
                 }
                 match form {
                     "plain" => drop(black_box(manager.explain(black_box(&request), NOW))),
+                    "first" => drop(black_box(manager.decide(black_box(unasked.as_ref().unwrap_or(&request)), NOW))),
                     "cached" => drop(black_box(manager.decide(black_box(&request), NOW))),
                     _ => drop(black_box(manager.decide_anew(black_box(&request), NOW))),
                 }
@@ -56,7 +59,7 @@ fn main() {
         Some(form) => println!("{form} {:.2} us", time(form)),
         None => {
             println!("{} candidates ranked out", candidates.len());
-            for form in ["cold", "cached", "row", "plain"] {
+            for form in ["cold", "first", "cached", "row", "plain"] {
                 println!("{form} {:.2} us", time(form));
             }
         }

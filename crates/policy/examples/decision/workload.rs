@@ -14,6 +14,12 @@ pub(crate) const LIMITS: Limits = Limits { rows: 100, candidates: 10 };
 pub(crate) const REQUEST: &str = r#"[{"app": {"value": "video"}, "port": {"value": 443}, "domain_name": {"value": "example.com"},
     "remote_ip": {"value": "203.0.113.7"}, "security": {"value": true}, "delay": {"value": {"start": 0, "end": 1000}}}]"#;
 
+/// The same to another address, one that no policy speaks of: what a program asks for the first time.
+pub(crate) fn unasked(n: usize) -> Requests {
+    let text = REQUEST.replace("203.0.113.7", &format!("198.18.{}.{}", n / 256 % 256, n % 256));
+    Requests::from_text(&text).expect("a document")
+}
+
 /// The profiles, with the names of their files.
 pub(crate) fn profiles() -> Vec<(String, Value)> {
     let default =

@@ -303,6 +303,8 @@ mod tests {
             (0..decision.len()).map(|i| format!("{} {}", text(i, "local_ip"), text(i, "metered"))).collect()
         };
         assert_eq!(told(&mut d), ["198.51.100.7 true", "- -", "192.0.2.1 false", "2001:db8::1 false"]);
+        // What is asked for the second time is kept.
+        told(&mut d);
         let cached = d.counters.cached;
         d.set_interfaces(&all, NOW);
         told(&mut d);

@@ -471,14 +471,16 @@ fn what_happened_is_counted() {
     tell(&mut d, Door::Cib, OWNER, &interface("eth0"));
     interfaces(&mut d, ANN);
     interfaces(&mut d, BOB);
+    // What is asked for the second time is kept.
+    interfaces(&mut d, ANN);
     let _ = say(&mut d, Door::Requests, ANN, "nonsense");
     d.counters.worked(Duration::from_micros(15));
     let text = rest(&mut d, "GET", "/metrics", None, "").body;
     for line in [
-        "neater_pm_decisions_total 2",
+        "neater_pm_decisions_total 3",
         "neater_pm_decisions_cached_total 1",
         "neater_pm_nodes 1",
-        "neater_pm_requests_total{socket=\"pm\"} 3",
+        "neater_pm_requests_total{socket=\"pm\"} 4",
         "neater_pm_refused_total{socket=\"pm\"} 1",
         "neater_pm_work_seconds_bucket{le=\"0.00001\"} 0",
         "neater_pm_work_seconds_bucket{le=\"0.00002\"} 1",

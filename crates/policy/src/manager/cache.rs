@@ -20,6 +20,8 @@ const MAX_BYTES_OF_ONE: usize = MAX_BYTES / 4;
 pub(crate) const MAX_INPUTS: usize = 16;
 /// How many pairs of a decision and a row are looked at when rows change. More, and all decisions are forgotten.
 const MAX_PAIRS: usize = 20_000;
+/// So many numbers of requests that were asked once are remembered.
+const ONCE: usize = 1024;
 
 /// What a decision depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,6 +60,8 @@ pub(crate) struct Cache {
     entries: HashMap<u64, Entry, FixedState>,
     order: VecDeque<u64>,
     weight: usize,
+    /// The numbers of requests that were asked lately, each at the place that it says itself. None until the first.
+    once: Vec<u64>,
     /// How often something was found.
     pub(crate) hits: u64,
 }
@@ -65,7 +69,7 @@ pub(crate) struct Cache {
 impl Default for Cache {
     fn default() -> Self {
         let entries = HashMap::with_hasher(FixedState::with_seed(0x6465_6369));
-        Self { entries, order: VecDeque::new(), weight: 0, hits: 0 }
+        Self { entries, order: VecDeque::new(), weight: 0, once: Vec::new(), hits: 0 }
     }
 }
 
@@ -74,6 +78,17 @@ impl Cache {
         let entry = self.entries.get(&requests.fingerprint()).filter(|entry| entry.requests == *requests)?;
         self.hits += 1;
         Some(entry.decision.clone())
+    }
+
+    /// Whether this was asked lately, and is asked again: only then it is worth keeping. To keep a decision takes half as long again as
+    /// to make it, and a program that asks about many destinations once each would keep nothing but what nobody asks for.
+    pub(crate) fn is_asked_again(&mut self, requests: &Requests) -> bool {
+        if self.once.is_empty() {
+            self.once = vec![0; ONCE];
+        }
+        let number = requests.fingerprint();
+        let place = &mut self.once[number as usize % ONCE];
+        core::mem::replace(place, number) == number
     }
 
     pub(crate) fn put(&mut self, requests: &Requests, decision: &Arc<Decision>, reads: Option<Reads>) {

@@ -227,7 +227,8 @@ impl Manager {
         self.rows.get_or_insert_default()
     }
 
-    /// Decides, or gives what was decided before on the same request, if nothing that it depended on has changed.
+    /// Decides, or gives what was decided before on the same request, if nothing that it depended on has changed. What is asked for
+    /// the second time is kept, with what it depends on.
     ///
     /// # Errors
     /// [`TooMany`] when the alternatives multiply beyond [`MAX_CANDIDATES`].
@@ -236,11 +237,16 @@ impl Manager {
         if let Some(decision) = self.cache.get(requests) {
             return Ok(decision);
         }
+        let limits = self.limits;
         let decided = if requests.pre_resolve {
             None
-        } else {
-            let limits = self.limits;
+        } else if self.cache.is_asked_again(requests) {
             self.compiled().decide_and_tell(requests, limits)
+        } else if let Some(decision) = self.compiled().decide(requests, limits) {
+            return Ok(Arc::new(decision));
+        } else {
+            // Too many to stand side by side: that takes so long that it is kept at once.
+            None
         };
         let (decision, reads) = match decided {
             Some((decision, reads)) => (decision, Some(reads)),

@@ -58,7 +58,8 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
         .with("by_time_passed", median(&passed));
     if debug.is_some() {
         out.remarks.push(
-            "Built without optimisation: run it with `cargo run --release -p neater-lab --bin neater-lab -- run X1`.".into(),
+            "Built without optimisation: run it with `cargo run --release -p neater-lab --bin neater-lab -- run X1`."
+                .into(),
         );
     }
     let mut hours = Vec::new();

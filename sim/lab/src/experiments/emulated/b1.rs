@@ -126,7 +126,8 @@ fn mean(points: &[Option<f64>]) -> Figure {
     }
     let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
     let f = f.value(mean, logs.len()).with("mean", "geometric").with("points", points.len());
-    f.void_for((!are_enough(logs.len(), points.len())).then_some("too few points say something")).judge(Bound::AtLeast(1.0))
+    f.void_for((!are_enough(logs.len(), points.len())).then_some("too few points say something"))
+        .judge(Bound::AtLeast(1.0))
 }
 
 fn beside(m: &Measured, out: &mut Outcome) {

@@ -411,8 +411,11 @@ impl Measured {
         };
         let mut causes = Vec::new();
         let payload = self.grid.work.payload() as f64;
-        let metrics: [(&str, &str, f64); 3] =
-            [("queue_drops", "dropped by the queue", 2.0), ("lost", "lost by chance", 2.0), ("sent_packets", "sent", 20.0)];
+        let metrics: [(&str, &str, f64); 3] = [
+            ("queue_drops", "dropped by the queue", 2.0),
+            ("lost", "lost by chance", 2.0),
+            ("sent_packets", "sent", 20.0),
+        ];
         for (metric, words, least) in metrics {
             let (l, s) = (mid(real, metric), mid(simulated, metric));
             if (l - s).abs() > least.max(0.05 * l.max(s)) {
