@@ -433,9 +433,14 @@ impl Later {
 }
 
 /// Seconds of the coarse clock, which is read without a system call and without looking at the hardware.
+#[allow(unsafe_code, reason = "the standard library has no coarse clock")]
 #[inline]
 fn coarse() -> u64 {
-    rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse).tv_sec.unsigned_abs()
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // The C library's, and not rustix's, which under valgrind looks for the kernel's code where there is none.
+    // SAFETY: `now` is a timespec that outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut now) };
+    now.tv_sec.unsigned_abs()
 }
 
 /// Begins to follow policies.

@@ -142,9 +142,8 @@ impl<'a> Bench<'a> {
 
     /// Instructions of a client in user space, from when it is ready to its end.
     fn instructions(&self, program: Program, addr: SocketAddr, flows: u64) -> Result<u64> {
-        let command = self.client(program, addr, flows)?;
-        let mut command = self.inside("client", &command)?;
-        Counter::Instructions.count_from_mark(&mut command, &self.lab.scratch, LIMIT)
+        let mut command = self.client(program, addr, flows)?;
+        Counter::instructions_from_mark(&mut command, &self.lab.scratch, LIMIT, |counted| self.inside("client", counted))
     }
 }
 

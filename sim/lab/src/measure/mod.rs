@@ -144,10 +144,24 @@ impl Counter {
         if self != Self::Instructions {
             return self.count(command, scratch, limit);
         }
+        Self::instructions_from_mark(command, scratch, limit, |counted| Ok(wrap(counted, "env", &[])))
+    }
+
+    /// The instructions of a command from its mark on, where `enter` takes it: valgrind follows no other program into the one that is
+    /// counted, so that what leads there stands outside of it.
+    ///
+    /// # Errors
+    /// As [`Counter::count`].
+    pub fn instructions_from_mark(
+        command: &mut Command,
+        scratch: &Path,
+        limit: Duration,
+        enter: impl FnOnce(&Command) -> Result<Command>,
+    ) -> Result<u64> {
         process::need("callgrind_control", "valgrind")?;
-        let out = self.out(scratch);
+        let out = Self::Instructions.out(scratch);
         let _ = std::fs::remove_file(&out);
-        let mut child = Child::start(&mut callgrind::under_stopped(command.arg("--mark"), &out))?;
+        let mut child = Child::start(&mut enter(&callgrind::under_stopped(command.arg("--mark"), &out))?)?;
         child.line(limit)?;
         callgrind::start_counting(&child)?;
         child.say("go")?;
