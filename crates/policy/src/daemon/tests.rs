@@ -624,3 +624,37 @@ fn a_daemon_that_lies_about_its_tables_is_found_out() {
     let endless = vec![wire::MARK; 3 * wire::MAX_PAYLOAD];
     assert!(follower.receive(&endless, &mut out, NOW).is_err());
 }
+
+/// What `outcome` of the reference's vectors says, where `specs/exceptions/neat-vectors-no-request.toml` does not say otherwise: a
+/// request is answered, and what is none closes the connection.
+#[test]
+fn what_is_no_request_is_closed_and_what_is_denied_is_answered() {
+    const CLOSED: [&str; 5] =
+        ["req-bad-property", "req-bad-range", "req-not-json", "req-number-element", "req-object"];
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference");
+    let mut closed = Vec::new();
+    let mut answered = 0;
+    #[allow(clippy::disallowed_methods, reason = "a test reads its vectors; the crate reads nothing")]
+    let files = std::fs::read_dir(folder).expect("the vectors").map(|f| f.expect("a file").path());
+    for file in files.filter(|f| f.extension().is_some_and(|e| e == "json")) {
+        #[allow(clippy::disallowed_methods, reason = "a test reads its vectors; the crate reads nothing")]
+        let vector: Value = serde_json::from_str(&std::fs::read_to_string(&file).expect("text")).expect("JSON");
+        if vector["kind"] != "request" {
+            continue;
+        }
+        // Whether there is an answer at all does not depend on tables.
+        let asked = vector["requests"].as_str().map_or_else(|| vector["requests"].to_string(), str::to_owned);
+        let (answer, refusals) = say(&mut daemon(), Door::Requests, OWNER, &asked);
+        assert_eq!(answer.is_empty(), !refusals.is_empty(), "{file:?}: why is told to whoever runs the daemon");
+        if answer.is_empty() {
+            closed.push(file.file_stem().expect("a name").to_string_lossy().into_owned());
+        } else {
+            let list: Value = serde_json::from_str(&answer).expect("JSON");
+            assert!(list.is_array(), "{file:?}: {answer}");
+            answered += 1;
+        }
+    }
+    closed.sort();
+    assert_eq!(closed, CLOSED);
+    assert!(answered > 50, "{answered}");
+}
