@@ -244,7 +244,11 @@ pub const ALL: &[Experiment] = &[
             ("delay", "0, 10, 25, 50 ms; 10 ms and a rate at which a packet takes 12 ms"),
             ("jitter", "normal, 0 to 5 ms, on 25 ms"),
             ("loss", "0, 0.1, 0.5, 1, 2.5, 5 %, and in runs (Gilbert-Elliott); 20,000 packets each, 100,000 in full"),
-            ("queue", "50 packets; bursts of 500 while the link is held; 1 to 100 Mbit/s"),
+            (
+                "queue",
+                "50 packets at 1 to 100 Mbit/s; 5, 20 and 200 packets, 25,999 and 120,000 bytes at 10; bursts of 500 while the link is \
+                 held; the kernel's TBF beside, which cannot be held",
+            ),
             ("rate", "1 to 500 Mbit/s, 20 % more is sent, queue of 50 ms"),
             ("sharing", "3 connections of Reno or CUBIC; 1, 10, 50 Mbit/s; 100 ms; queue of one BDP"),
         ],
