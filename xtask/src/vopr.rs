@@ -101,7 +101,9 @@ pub(crate) fn chore(request: &Request) -> Result<bool, String> {
     weak.iter().for_each(|why| println!("  {why}"));
     for (seed, why) in &failures {
         println!("  seed {seed}: {why}");
-        println!("    repeat it: cargo run --profile vopr -p neater-vopr -- --seed {seed} --trace   (smaller: --small)");
+        println!(
+            "    repeat it: cargo run --profile vopr -p neater-vopr -- --seed {seed} --trace   (smaller: --small)"
+        );
     }
     Ok(failures.is_empty() && weak.is_empty())
 }
@@ -166,7 +168,15 @@ fn slow(seeds: u64, mean_ms: Option<f64>) -> Option<String> {
 
 fn build() -> Result<PathBuf, String> {
     let out = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--profile", "vopr", "--locked", "-p", "neater-vopr", "--message-format=json-render-diagnostics"])
+        .args([
+            "build",
+            "--profile",
+            "vopr",
+            "--locked",
+            "-p",
+            "neater-vopr",
+            "--message-format=json-render-diagnostics",
+        ])
         .stderr(Stdio::inherit())
         .output()
         .map_err(|e| format!("cargo cannot be run: {e}"))?;

@@ -27,7 +27,7 @@ fn anonymous() -> u64 {
 /// The update of that number.
 fn update(i: u64) -> String {
     let (node, value) = (i * 7 % 100, i % 97);
-    let expire = if i % 5 == 0 { 1_800_000_000 + i / 1000 + 1 } else { 1_900_000_000 };
+    let expire = if i.is_multiple_of(5) { 1_800_000_000 + i / 1000 + 1 } else { 1_900_000_000 };
     format!(
         r#"{{"uid": "n{node}", "root": true, "expire": {expire}, "properties": {{"interface": {{"value": "wwan{node}"}}, "rsrp": {{"value": -{value}}}, "operator": {{"value": "o{}"}}}}}}"#,
         i % 1013
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
         let _ = daemon.take_effects();
-        if i % 100 == 0 {
+        if i.is_multiple_of(100) {
             let user = USERS[(i / 100 % 2) as usize];
             candidates += daemon.decide(user, &asked, now).map_or(0, |d| d.len());
         }

@@ -177,6 +177,6 @@ pub(crate) const POLICY_SOURCE: Seeds = &[
 
 /// Scenarios: a dumbbell, a network of one's own, with values laid over them.
 pub(crate) const SCENARIO_TEXT: Seeds = &[
-    b"name = \"d\"\nduration = \"3 s\"\n[parameters]\nrate = { default = \"10 Mbit/s\", help = \"rate\" }\n[topology]\nkind = \"dumbbell\"\npairs = 2\nbottleneck = { rate = \"$rate\", delay = \"25 ms\", queue = \"1 BDP\", loss = \"1 %\" }\n[traffic.a]\nfrom = \"l1\"\nto = \"r1\"\nover = \"quic\"\n[[probe]]\nqueue = \"bottleneck\"\ninterval = \"100 ms\"\0rate\05 Mbit/s",
+    b"name = \"d\"\nduration = \"3 s\"\n[parameters]\nrate = { default = \"10 Mbit/s\", help = \"rate\" }\n[topology]\nkind = \"dumbbell\"\npairs = 2\nbottleneck = { rate = \"$rate\", delay = \"25 ms\", queue = \"1 BDP\", loss = \"1 %\" }\n[traffic.a]\nfrom = \"l1\"\nto = \"r1\"\nover = \"quic\"\n[[probe]]\nqueue = \"bottleneck\"\ninterval = \"100 ms\"\0rate\x005 Mbit/s",
     b"name = \"c\"\nduration = \"1 min\"\n[nodes]\nhosts = [\"a\", \"b\"]\nrouters = [\"r\"]\n[[link]]\nbetween = [\"a\", \"r\"]\nrate = \"1 Mbit/s\"\n[[link]]\nbetween = [\"r\", \"b\"]\njitter = { law = \"normal\", deviation = \"1 ms\" }\n[traffic.w]\nkind = \"web\"\nfrom = \"a\"\nto = \"b\"\nthink = { law = \"pareto\", mean = \"1 s\", shape = 1.5 }\n[[schedule]]\nat = \"10 s\"\nlink = \"a\"\nup = false",
 ];

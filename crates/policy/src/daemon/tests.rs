@@ -629,8 +629,7 @@ fn a_daemon_that_lies_about_its_tables_is_found_out() {
 /// request is answered, and what is none closes the connection.
 #[test]
 fn what_is_no_request_is_closed_and_what_is_denied_is_answered() {
-    const CLOSED: [&str; 5] =
-        ["req-bad-property", "req-bad-range", "req-not-json", "req-number-element", "req-object"];
+    const CLOSED: [&str; 5] = ["req-bad-property", "req-bad-range", "req-not-json", "req-number-element", "req-object"];
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference");
     let mut closed = Vec::new();
     let mut answered = 0;

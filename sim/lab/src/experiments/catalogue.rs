@@ -16,7 +16,8 @@ const TOOLS: &[Need] = &[
     Need::Tool("cc", "gcc"),
     TASKSET,
 ];
-const LOOPBACK: (&str, &str) = ("network", "loopback, no router between; TCP with the machine's own congestion control, which every record names");
+const LOOPBACK: (&str, &str) =
+    ("network", "loopback, no router between; TCP with the machine's own congestion control, which every record names");
 const FLOWS: (&str, &str) = ("flows at once", "1 and 256");
 const BARS: &str = "bars with 95 % intervals and bounds";
 

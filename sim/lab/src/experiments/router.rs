@@ -143,7 +143,9 @@ impl<'a> Bench<'a> {
     /// Instructions of a client in user space, from when it is ready to its end.
     fn instructions(&self, program: Program, addr: SocketAddr, flows: u64) -> Result<u64> {
         let mut command = self.client(program, addr, flows)?;
-        Counter::instructions_from_mark(&mut command, &self.lab.scratch, LIMIT, |counted| self.inside("client", counted))
+        Counter::instructions_from_mark(&mut command, &self.lab.scratch, LIMIT, |counted| {
+            self.inside("client", counted)
+        })
     }
 }
 

@@ -407,7 +407,7 @@ impl Measured {
     fn explanation(&self, path: &Path, real: Stack, simulated: Stack) -> String {
         let mid = |stack, metric: &str| {
             let all = self.values(path, stack, metric);
-            (!all.is_empty()).then(|| median(&all)).unwrap_or(f64::NAN)
+            if all.is_empty() { f64::NAN } else { median(&all) }
         };
         let mut causes = Vec::new();
         let payload = self.grid.work.payload() as f64;
