@@ -693,3 +693,46 @@ fn a_file_and_an_endpoint_tell_of_nodes_as_they_change() {
         assert!(ran.err.contains(says), "{}", ran.err);
     }
 }
+
+/// The unit of the service: systemd knows every key of it, the manager takes its command line and says what it lacks, and it may do
+/// little else.
+#[test]
+fn the_systemd_unit_means_what_it_says() {
+    const UNIT: &str = include_str!("../systemd/neater-pm.service");
+    let folder = Folder::new("unit");
+    let start = UNIT.lines().find_map(|l| l.strip_prefix("ExecStart=/usr/bin/neater ")).expect("it starts neater");
+    // With folders of this test in place of the host's, and nothing that another manager here could have.
+    let own = start.replace("/run/neater", &folder.path("sock").display().to_string());
+    let own = own.replace("/etc/neater", &folder.path(".").display().to_string());
+    for dir in ["pib", "cib"] {
+        std::fs::create_dir_all(folder.path(dir)).expect("made");
+    }
+    let mut c = neater();
+    c.args(own.split_whitespace()).args(["--json", "--no-rest", "--bare", "--no-interfaces"]);
+    let mut child = c.stdout(Stdio::piped()).spawn().expect("started");
+    let events = lines(child.stdout.take().expect("a pipe"));
+    let event = events.recv_timeout(Duration::from_secs(20)).expect("it says that it manages");
+    signal(&child, "-TERM");
+    let _ = child.wait();
+    assert_eq!(event["event"], "managing", "{event}");
+    let analyse = |args: &[&str], unit: &str| {
+        let path = folder.path("neater-pm.service");
+        std::fs::write(&path, unit).expect("written");
+        let out = Command::new("systemd-analyze").args(args).arg(&path).output().ok()?;
+        Some(format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr)))
+    };
+    // Whether neater is installed here is not what is asked.
+    let unit = UNIT.replace("/usr/bin/neater", "/bin/true");
+    let Some(said) = analyse(&["verify"], &unit) else {
+        println!("SKIP: systemd-analyze is not here");
+        return;
+    };
+    assert!(!said.contains("neater-pm"), "{said}");
+    let wrong = analyse(&["verify"], &unit.replace("Restart=", "Restrat=")).unwrap_or_default();
+    assert!(wrong.contains("Restrat"), "a wrong key is found: {wrong}");
+    let exposed = analyse(&["security", "--offline=true"], &unit).unwrap_or_default();
+    let level = exposed.split("service: ").nth(1).and_then(|t| t.split_whitespace().next()?.parse::<f64>().ok());
+    if let Some(level) = level {
+        assert!(level < 3.0, "an exposure of {level}, where 2.1 was enough");
+    }
+}
