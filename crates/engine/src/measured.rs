@@ -249,6 +249,7 @@ impl<N: Net> Engine<N> {
             Io::Stream { quic, .. } | Io::Datagrams { quic } => {
                 self.quics.get(quic).map(|q| q.conn.stats()).map_or((0, 0), |s| (s.sent.0, s.lost.0))
             }
+            Io::Sctp { sctp, .. } => self.sctp_sent_and_lost(sctp),
             _ => (0, 0),
         };
         Some(Counters { bytes: (stats.bytes_sent, stats.bytes_received), packets })

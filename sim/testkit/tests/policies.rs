@@ -238,6 +238,38 @@ fn a_connection_that_was_silent_for_long_is_looked_at_again() {
 }
 
 #[test]
+fn losses_that_a_connection_meets_count_whatever_carries_it() {
+    for stack in [Stack::Tls, Stack::Quic, Stack::Sctp] {
+        let mut town = town(7);
+        if stack == Stack::Sctp {
+            town.listen(&Ask::over(&[stack]), SERVER_PORT, Manner::echo());
+        }
+        mobile(&mut town);
+        let lossy = json!({"measured_loss": {"value": {"start": 3, "end": "inf"}}});
+        advise(&mut town, &[("avoid-lossy", lossy, json!({"measured_loss": {"value": null, "score": -5}}))]);
+        let flow = town.open_by_name(&Ask::over(&[stack]), Manner { keeps: false, ..Manner::default() });
+        assert!(town.play.run_until(30 * S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
+        let chatter = |town: &mut Town| {
+            for _ in 0..20 {
+                town.play.say(flow, vec![7; 60_000], SendOptions::default());
+                town.play.run_for(S);
+            }
+        };
+        chatter(&mut town);
+        assert!(!visit(&mut town).2, "{stack}: nothing is lost");
+        let world = town.play.world().clone();
+        let up = town.client_links.0;
+        world.set_link(up, LinkConfig { loss: neater_link::Loss::Random(0.1), ..world.link_config(up) });
+        chatter(&mut town);
+        world.set_link(up, LinkConfig { loss: neater_link::Loss::None, ..world.link_config(up) });
+        assert!(visit(&mut town).2, "{stack}: one of ten was lost");
+        town.play.say(flow, "", SendOptions { is_final: true, ..SendOptions::default() });
+        town.play.run_for(60 * S);
+        town.play.end();
+    }
+}
+
+#[test]
 fn without_a_policy_that_wants_to_know_nothing_is_looked_at() {
     let mut town = town(3);
     mobile(&mut town);
