@@ -44,7 +44,9 @@ fn now() -> WallTime {
 /// read is told and left out, as the manager that runs does.
 fn folder(dir: &Path, deep: bool, output: &Output) -> Result<Vec<(String, String)>, Failure> {
     let mut files = Vec::new();
-    for file in folder::list(dir, deep)? {
+    let found = folder::list(dir, deep)?;
+    found.closed.iter().for_each(|(path, e)| remark(&cannot_be_read(path, e), output));
+    for file in found.files {
         match neater::policies::folder::read(&file.path) {
             Ok(text) => files.push((file.name, text)),
             Err(e) => remark(&cannot_be_read(&file.path, &e), output),
@@ -88,7 +90,9 @@ fn check_files(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
     };
     for path in paths {
         if path.is_dir() {
-            let mut held = folder::list(path, true)?;
+            let found = folder::list(path, true)?;
+            faults.extend(found.closed.iter().map(|(path, e)| cannot_be_read(path, e)));
+            let mut held = found.files;
             held.sort_by(|a, b| a.name.cmp(&b.name));
             for file in held {
                 if file.name.contains('/') && FileKind::of(&file.name) != Some(FileKind::Cib) {

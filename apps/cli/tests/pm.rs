@@ -736,3 +736,38 @@ fn the_systemd_unit_means_what_it_says() {
         assert!(level < 3.0, "an exposure of {level}, where 2.1 was enough");
     }
 }
+
+/// A folder of nodes that nobody may read takes no rule away, and neither does one of rules that anybody may write to from now on;
+/// one that anybody may write to from the beginning is refused.
+#[test]
+fn what_cannot_be_looked_at_hides_nothing_else() {
+    let folder = Folder::new("closed");
+    for dir in ["pib", "cib/sub"] {
+        std::fs::create_dir_all(folder.path(dir)).expect("made");
+    }
+    folder.put("cib/sub/a.cib", r#"{"uid": "a", "root": true, "properties": {"interface": {"value": "a"}}}"#);
+    folder.put("pib/deny.policy", r#"{"uid": "deny", "properties": [[]]}"#);
+    let set = |dir: &PathBuf, mode| {
+        std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    let m = Manager::again(folder, &[]);
+    let pib = m.folder.path("pib");
+    assert!(m.candidates("interface").is_empty(), "denied");
+    set(&pib, 0o777);
+    m.folder.put("pib/more.policy", r#"{"uid": "more", "properties": {}}"#);
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let event = m.events.recv_timeout(left).expect("it is said");
+        if event.to_string().contains("every user may write") {
+            break;
+        }
+    }
+    assert!(m.candidates("interface").is_empty(), "what was said before goes on to count");
+    let refused = {
+        let mut c = neater();
+        c.args(["pm", "--bare", "--no-interfaces", "--no-rest", "--sock"]).arg(m.folder.path("sock2"));
+        run(c.arg("--pib").arg(&pib).stdin(Stdio::null()))
+    };
+    assert!(refused.code != 0 && refused.err.contains("every user may write"), "{}", refused.err);
+}

@@ -21,6 +21,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A file that changed so lately may change again without a new time.
 const UNSETTLED: Duration = Duration::from_secs(2);
 
+/// The directories by number: of rules, and of nodes.
+const PIB: usize = 0;
+const CIB: usize = 1;
+
 /// What tells a file from the same file after a change.
 type Stamp = (PathBuf, Option<SystemTime>, i64, u64, u64);
 
@@ -30,8 +34,10 @@ pub(super) struct Watch {
     cib: Option<PathBuf>,
     stamps: Vec<Stamp>,
     settled: bool,
-    /// What could not be looked at, so that it is told once.
-    trouble: Option<String>,
+    /// The files of both that were there.
+    known: [Vec<(String, PathBuf)>; 2],
+    /// What could not be looked at.
+    closed: Vec<Fault>,
     /// What was wrong with files last, so that it is told once.
     faults: Vec<Fault>,
 }
@@ -40,29 +46,56 @@ impl Watch {
     pub(super) fn new(pib: Option<PathBuf>, cib: Option<PathBuf>) -> Result<Self, Failure> {
         for dir in [&pib, &cib].into_iter().flatten() {
             std::fs::read_dir(dir).map_err(|e| Failure::file("read", dir, &e))?;
+            folder::check(dir).map_err(|e| Failure::new(Exit::Local, "file", e.to_string()))?;
         }
-        Ok(Self { pib, cib, stamps: Vec::new(), settled: false, trouble: None, faults: Vec::new() })
+        let (known, closed) = ([Vec::new(), Vec::new()], Vec::new());
+        Ok(Self { pib, cib, stamps: Vec::new(), settled: false, known, closed, faults: Vec::new() })
     }
 
-    fn list(&self) -> Result<(Vec<Listed>, Vec<Listed>), Failure> {
-        let pib = self.pib.as_deref().map_or(Ok(Vec::new()), |dir| folder::list(dir, false))?;
-        let cib = self.cib.as_deref().map_or(Ok(Vec::new()), |dir| folder::list(dir, true))?;
-        Ok((pib, cib))
+    /// The files of one of the directories, and those that were there and lie where nobody may look now: what they said goes on to
+    /// count. What cannot be looked at hides nothing else.
+    fn list(&mut self, which: usize, closed: &mut Vec<Fault>) -> (Vec<Listed>, Vec<String>) {
+        let Some(dir) = [&self.pib, &self.cib][which].as_deref() else { return (Vec::new(), Vec::new()) };
+        let found = match folder::check(dir) {
+            Ok(()) => folder::list(dir, which == CIB).map_err(|e| e.message),
+            Err(e) => Err(e.to_string()),
+        };
+        let (files, hidden) = match found {
+            Ok(found) => {
+                let hidden =
+                    found.closed.into_iter().map(|(path, e)| (format!("cannot read {}: {e}", path.display()), path));
+                (found.files, hidden.collect::<Vec<_>>())
+            }
+            Err(why) => (Vec::new(), vec![(why, dir.to_path_buf())]),
+        };
+        let before = std::mem::take(&mut self.known[which]);
+        self.known[which] = files.iter().map(|f| (f.name.clone(), f.path.clone())).collect();
+        let mut kept = Vec::new();
+        for (why, path) in hidden {
+            let lost: Vec<_> = before.iter().filter(|(_, own)| own.starts_with(&path)).cloned().collect();
+            let stays =
+                if lost.is_empty() { "what lies there does not count" } else { "what it said before goes on to count" };
+            closed.push(Fault {
+                file: String::new(),
+                line: 0,
+                column: 0,
+                why: format!("{why}; {stays}"),
+                harmless: false,
+            });
+            kept.extend(lost.iter().map(|(name, _)| name.clone()));
+            self.known[which].extend(lost);
+        }
+        (files, kept)
     }
 
     /// Reads what the directories hold into the daemon, if they changed or `in_any_case`. A directory that cannot be read
     /// changes nothing: what its files said goes on to count.
     pub(super) fn load(&mut self, daemon: &mut Daemon, in_any_case: bool, now: WallTime) -> Option<Report> {
-        let (pib, cib) = match self.list() {
-            Ok(lists) => lists,
-            Err(e) => {
-                let again = self.trouble.replace(e.message.clone()).is_some_and(|before| before == e.message);
-                let why = format!("{}; what it said before goes on to count", e.message);
-                let fault = Fault { file: String::new(), line: 0, column: 0, why, harmless: false };
-                return (!again).then(|| Report { faults: vec![fault], ..Report::default() });
-            }
-        };
-        self.trouble = None;
+        let mut closed = Vec::new();
+        let (pib, kept_rules) = self.list(PIB, &mut closed);
+        let (cib, kept_nodes) = self.list(CIB, &mut closed);
+        let as_closed = closed.iter().map(|f| &f.why).eq(self.closed.iter().map(|f| &f.why));
+        self.closed.clone_from(&closed);
         let clock = SystemTime::now();
         let mut settled = true;
         let mut stamps: Vec<Stamp> = Vec::with_capacity(pib.len() + cib.len());
@@ -72,7 +105,7 @@ impl Watch {
             stamps.push((file.path.clone(), changed, m.ctime_nsec(), m.len(), m.ino()));
         }
         stamps.sort();
-        if !in_any_case && self.settled && stamps == self.stamps {
+        if !in_any_case && self.settled && as_closed && stamps == self.stamps {
             return None;
         }
         (self.stamps, self.settled) = (stamps, settled);
@@ -88,15 +121,20 @@ impl Watch {
             };
             files.into_iter().map(one).collect()
         };
-        let (pib, cib) = (read(pib), read(cib));
+        let (mut pib, mut cib) = (read(pib), read(cib));
+        // A text that is no JSON leaves what was said before as it is.
+        let kept: Vec<String> = kept_rules.iter().chain(&kept_nodes).cloned().collect();
+        pib.extend(kept_rules.into_iter().map(|name| (name, String::new())));
+        cib.extend(kept_nodes.into_iter().map(|name| (name, String::new())));
         let sources = |files| -> Vec<SourceFile<'_>> {
             let files: &[(String, String)] = files;
             files.iter().map(|(name, text)| SourceFile { name, text }).collect()
         };
         let mut report = daemon.load(&sources(&pib), &sources(&cib), now);
         // That an unreadable file is no JSON is not worth a second line.
-        report.faults.retain(|f| !unreadable.iter().any(|u| u.file == f.file));
+        report.faults.retain(|f| !unreadable.iter().any(|u| u.file == f.file) && !kept.contains(&f.file));
         report.faults.extend(unreadable);
+        report.faults.extend(closed);
         let faults = report.faults.clone();
         report.faults.retain(|f| in_any_case || !self.faults.contains(f));
         self.faults = faults;

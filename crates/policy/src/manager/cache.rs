@@ -20,7 +20,7 @@ const MAX_BYTES_OF_ONE: usize = MAX_BYTES / 4;
 pub(crate) const MAX_INPUTS: usize = 16;
 /// How many pairs of a decision and a row are looked at when rows change. More, and all decisions are forgotten.
 const MAX_PAIRS: usize = 20_000;
-/// So many numbers of requests that were asked once are remembered.
+/// So many pairs of numbers of requests that were asked once are remembered.
 const ONCE: usize = 1024;
 
 /// What a decision depends on.
@@ -60,8 +60,9 @@ pub(crate) struct Cache {
     entries: HashMap<u64, Entry, FixedState>,
     order: VecDeque<u64>,
     weight: usize,
-    /// The numbers of requests that were asked lately, each at the place that it says itself. None until the first.
-    once: Vec<u64>,
+    /// The numbers of requests that were asked lately, each in the pair that it says itself, the later first: two that are asked in
+    /// turns keep each other out of no place. None until the first.
+    once: Vec<[u64; 2]>,
     /// How often something was found.
     pub(crate) hits: u64,
 }
@@ -84,11 +85,15 @@ impl Cache {
     /// to make it, and a program that asks about many destinations once each would keep nothing but what nobody asks for.
     pub(crate) fn is_asked_again(&mut self, requests: &Requests) -> bool {
         if self.once.is_empty() {
-            self.once = vec![0; ONCE];
+            self.once = vec![[0; 2]; ONCE];
         }
         let number = requests.fingerprint();
-        let place = &mut self.once[number as usize % ONCE];
-        core::mem::replace(place, number) == number
+        let pair = &mut self.once[number as usize % ONCE];
+        if pair.contains(&number) {
+            return true;
+        }
+        *pair = [number, pair[0]];
+        false
     }
 
     pub(crate) fn put(&mut self, requests: &Requests, decision: &Arc<Decision>, reads: Option<Reads>) {

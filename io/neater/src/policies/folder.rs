@@ -4,7 +4,7 @@ use neater_policy::manager::{FileKind, MAX_FILES};
 use neater_property::neat::MAX_JSON;
 use std::fs::Metadata;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// How deep the folders of a CIB are followed.
@@ -22,6 +22,32 @@ pub struct Listed {
     pub path: PathBuf,
     /// What the system says of it.
     pub metadata: Metadata,
+}
+
+/// What a folder holds.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// The files that count by their names.
+    pub files: Vec<Listed>,
+    /// Folders in it that cannot be read, and why: what lies there is not known.
+    pub closed: Vec<(PathBuf, io::Error)>,
+}
+
+/// Whether a folder is there, and what lies in it is from somebody who may say something.
+///
+/// # Errors
+/// It is no folder, or every user may write to it; with its path.
+pub fn check(dir: &Path) -> io::Result<()> {
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", dir.display()));
+    let metadata = std::fs::metadata(dir).map_err(named)?;
+    if !metadata.is_dir() {
+        return Err(named(io::ErrorKind::NotADirectory.into()));
+    }
+    if metadata.mode() & 0o002 != 0 {
+        let why = format!("{}: every user may write to this folder of policies (chmod o-w)", dir.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(())
 }
 
 /// Opens a file to be read, and nothing else: whoever opens a pipe waits for somebody who writes, and what lay there when it
@@ -50,15 +76,19 @@ pub fn read(path: &Path) -> io::Result<String> {
 /// out.
 ///
 /// # Errors
-/// A folder cannot be read, or there are more than [`MAX_FILES`]; with the folder's path.
-pub fn list(dir: &Path, deep: bool) -> io::Result<Vec<Listed>> {
-    let mut files = Vec::new();
+/// The folder cannot be read, or there are more than [`MAX_FILES`]; with its path. A folder in it that cannot be read hides nothing else.
+pub fn list(dir: &Path, deep: bool) -> io::Result<Files> {
+    let Files { mut files, mut closed } = Files::default();
     let mut folders = vec![(dir.to_path_buf(), String::new(), 0)];
     while let Some((path, prefix, depth)) = folders.pop() {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         let entries = match std::fs::read_dir(&path) {
             Ok(entries) => entries,
             Err(e) if depth > 0 && e.kind() == io::ErrorKind::NotFound => continue,
+            Err(e) if depth > 0 => {
+                closed.push((path, e));
+                continue;
+            }
             Err(e) => return Err(named(e)),
         };
         for entry in entries {
@@ -90,7 +120,7 @@ pub fn list(dir: &Path, deep: bool) -> io::Result<Vec<Listed>> {
             }
         }
     }
-    Ok(files)
+    Ok(Files { files, closed })
 }
 
 #[cfg(test)]

@@ -45,13 +45,20 @@ pub(super) struct Link {
     slow: bool,
 }
 
-/// Where a manager would be found, if there is one now.
-pub(super) fn socket() -> Option<PathBuf> {
+/// Where a manager would be found: the one that is named, or a user's own and then the host's.
+fn places() -> Vec<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE) {
-        return Some(PathBuf::from(named)).filter(|p| !p.as_os_str().is_empty());
+        return Some(PathBuf::from(named)).into_iter().filter(|p| !p.as_os_str().is_empty()).collect();
     }
     let own = std::env::home_dir().map(|home| home.join(".neat").join("neat_pm_socket"));
-    [own, Some(PathBuf::from(SYSTEM))].into_iter().flatten().find(|p| p.exists())
+    [own, Some(PathBuf::from(SYSTEM))].into_iter().flatten().filter(|p| p.exists()).collect()
+}
+
+/// Where a manager would be found, if there is one now. A socket that nobody listens at is what one left behind that was killed: it
+/// hides no other.
+pub(super) fn socket() -> Option<PathBuf> {
+    let places = places();
+    places.iter().find(|p| connect(p).is_ok()).or(places.first()).cloned()
 }
 
 pub(super) fn wall() -> WallTime {
@@ -158,7 +165,14 @@ impl Link {
             self.next = now + REST;
             self.slow = false;
             if self.stream.is_none() {
-                match connect(&self.path) {
+                // The one that was followed may be gone, and another there.
+                let found = connect(&self.path).or_else(|e| {
+                    let other = places().into_iter().find_map(|p| Some((connect(&p).ok()?, p)));
+                    let (stream, path) = other.ok_or(e)?;
+                    self.path = path;
+                    Ok::<_, io::Error>(stream)
+                });
+                match found {
                     Ok(stream) => {
                         // Its versions are not those of one that was here before.
                         (self.stream, self.follower) = (Some(stream), Follower::new());

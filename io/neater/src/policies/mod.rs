@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -59,13 +59,19 @@ impl Whence {
         };
         let (mut good, mut there) = (Vec::new(), false);
         for folder in folders {
-            match looked_at(&folder) {
+            let listed = || std::fs::read_dir(&folder).map(drop);
+            let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", folder.display()));
+            match folder::check(&folder).and_then(|()| listed().map_err(named)) {
                 Ok(()) => {
                     good.push(folder);
                     there = true;
                 }
                 Err(e) if !must && e.kind() == io::ErrorKind::NotFound => good.push(folder),
-                Err(e) if !must => tracing::warn!(target: "neater::policy", "{e}; its policies do not count"),
+                // What is wrong with it is told at each look, once, and may be mended while the program runs.
+                Err(_) if !must => {
+                    good.push(folder);
+                    there = true;
+                }
                 Err(e) if said.is_empty() => return Err(e),
                 Err(e) => return Err(io::Error::new(e.kind(), format!("{e} (named by {said})"))),
             }
@@ -82,22 +88,12 @@ fn of_user() -> Option<PathBuf> {
     Some(config.join("neater").join("policy"))
 }
 
-/// Whether a folder is there, and its policies are those of somebody who may say something.
-fn looked_at(folder: &Path) -> io::Result<()> {
-    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", folder.display()));
-    let metadata = std::fs::metadata(folder).map_err(named)?;
-    if !metadata.is_dir() {
-        return Err(named(io::ErrorKind::NotADirectory.into()));
-    }
-    if metadata.mode() & 0o002 != 0 {
-        let why = format!("{}: every user may write to this folder of policies (chmod o-w)", folder.display());
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    }
-    Ok(())
-}
-
 /// What becomes of what cannot be read.
 const STAYS: &str = "what was said there before goes on to count";
+/// And where nothing was said before.
+const NOTHING: &str = "its policies do not count";
+/// A file that changed so lately may change again without a new time.
+const UNSETTLED: Duration = Duration::from_secs(2);
 
 /// A folder by its number, under which the adviser knows its files.
 fn numbered(folder: usize) -> String {
@@ -105,7 +101,7 @@ fn numbered(folder: usize) -> String {
 }
 
 /// What tells one state of a file from another.
-type Stamp = (u64, i64, i64, u64);
+type Stamp = (u64, i64, i64, u64, i64, i64);
 
 /// The folders as they were last looked at.
 #[derive(Debug)]
@@ -117,8 +113,10 @@ pub(crate) struct Watch {
     faults: Vec<Fault>,
     /// The files that could not be read.
     unreadable: Vec<Fault>,
-    /// A folder could not be read: what it says is to be taken again, whatever it is.
-    stale: bool,
+    /// The files that were there, by their folders' numbers and their names.
+    known: Vec<(usize, String)>,
+    /// None of them had changed so lately that it may have changed again.
+    settled: bool,
     /// A manager that runs may be followed.
     usual: bool,
     /// A manager that runs.
@@ -131,8 +129,10 @@ pub(crate) struct Watch {
 struct Texts {
     pib: Vec<(String, String)>,
     cib: Vec<(String, String)>,
-    /// Those that could not be read.
+    /// Those that could not be read, and folders.
     unreadable: Vec<Fault>,
+    /// Those that lie in such folders: what they said before goes on to count.
+    kept: Vec<String>,
 }
 
 impl Watch {
@@ -149,7 +149,8 @@ impl Watch {
             next: Instant::now(),
             faults: Vec::new(),
             unreadable: Vec::new(),
-            stale: false,
+            known: Vec::new(),
+            settled: true,
             usual,
             link,
             teller,
@@ -179,60 +180,88 @@ impl Watch {
     }
 
     fn look(&mut self) -> Option<Texts> {
-        let mut listed = Vec::new();
+        let (mut listed, mut closed) = (Vec::new(), Vec::new());
         for (i, dir) in self.folders.iter().enumerate() {
-            match looked_at(dir).and_then(|()| folder::list(dir, true)) {
-                Ok(files) => listed.extend(files.into_iter().map(|f| (i, f))),
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => {
-                    let why = format!("{e}; {STAYS}");
-                    let fault = Fault { file: dir.display().to_string(), line: 0, column: 0, why, harmless: false };
-                    if !self.faults.contains(&fault) {
-                        tracing::warn!(target: "neater::policy", "{fault}");
-                        self.faults.push(fault);
-                    }
-                    self.stale = true;
-                    return None;
+            // What cannot be read hides nothing else.
+            match folder::check(dir).and_then(|()| folder::list(dir, true)) {
+                Ok(found) => {
+                    listed.extend(found.files.into_iter().map(|f| (i, f)));
+                    closed.extend(found.closed.into_iter().map(|(path, e)| (i, path, e.to_string())));
                 }
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                Err(e) => closed.push((i, dir.clone(), e.to_string())),
             }
         }
-        let stamp = |m: &std::fs::Metadata| (m.len(), m.mtime(), m.mtime_nsec(), m.ino());
+        let stamp = |m: &std::fs::Metadata| (m.len(), m.mtime(), m.mtime_nsec(), m.ino(), m.ctime(), m.ctime_nsec());
         let path = |f: &folder::Listed| f.path.clone().into_os_string();
         let mut seen: BTreeMap<OsString, Stamp> = listed.iter().map(|(_, f)| (path(f), stamp(&f.metadata))).collect();
-        if seen == self.seen && self.unreadable.is_empty() && !self.stale {
+        let mut texts = Texts { pib: Vec::new(), cib: Vec::new(), unreadable: Vec::new(), kept: Vec::new() };
+        let mut known: Vec<(usize, String)> = listed.iter().map(|(i, f)| (*i, f.name.clone())).collect();
+        for (i, dir, why) in &closed {
+            let mut lost = 0;
+            for (folder, name) in self.known.iter().filter(|(folder, _)| folder == i) {
+                let path = self.folders[*folder].join(name);
+                if path.starts_with(dir) && !seen.contains_key(path.as_os_str()) {
+                    lost += 1;
+                    known.push((*folder, name.clone()));
+                    texts.kept.push(format!("{}:{name}", numbered(*folder)));
+                    if let Some(stamp) = self.seen.get(path.as_os_str()) {
+                        seen.insert(path.into_os_string(), *stamp);
+                    }
+                }
+            }
+            let why = format!("{why}; {}", if lost > 0 { STAYS } else { NOTHING });
+            let file = dir.display().to_string();
+            texts.unreadable.push(Fault { file, line: 0, column: 0, why, harmless: false });
+        }
+        self.known = known;
+        if seen == self.seen && self.unreadable.is_empty() && closed.is_empty() && self.settled {
             return None;
         }
-        let mut texts = Texts { pib: Vec::new(), cib: Vec::new(), unreadable: Vec::new() };
-        for (i, file) in listed {
-            let list = match FileKind::of(&file.name) {
-                Some(FileKind::Profile | FileKind::Policy) if !file.name.contains('/') => &mut texts.pib,
+        let kept = texts.kept.clone().into_iter().map(|name| (name, None));
+        let there = listed.into_iter().map(|(i, f)| (format!("{}:{}", numbered(i), f.name), Some(f.path)));
+        for (name, path) in there.chain(kept) {
+            let own = name.split_once(':').map_or("", |(_, own)| own);
+            let list = match FileKind::of(own) {
+                Some(FileKind::Profile | FileKind::Policy) if !own.contains('/') => &mut texts.pib,
                 Some(FileKind::Cib) => &mut texts.cib,
                 _ => continue,
             };
-            // So that the folders are in order by their names.
-            let name = format!("{}:{}", numbered(i), file.name);
-            let text = folder::read(&file.path).unwrap_or_else(|e| {
-                // It is there, and what it said before goes on to count: a text that is no JSON leaves that as it is. It is read again
-                // at the next look, whether it has changed or not.
-                seen.remove(file.path.as_os_str());
+            // A text that is no JSON leaves what was said before as it is.
+            let text = path.map_or(Ok(String::new()), |path| {
+                folder::read(&path).map_err(|e| {
+                    // It is read again at the next look, whether it has changed or not.
+                    seen.remove(path.as_os_str());
+                    e
+                })
+            });
+            let text = text.unwrap_or_else(|e| {
                 let why = format!("it cannot be read: {e}; {STAYS}");
                 texts.unreadable.push(Fault { file: name.clone(), line: 0, column: 0, why, harmless: false });
                 String::new()
             });
             list.push((name, text));
         }
+        // So that the folders are in order by their names.
+        texts.pib.sort_by(|a, b| a.0.cmp(&b.0));
+        texts.cib.sort_by(|a, b| a.0.cmp(&b.0));
         // What cannot be read is no news, if it could not be read before and nothing else has changed.
-        let is_news = seen != self.seen || texts.unreadable != self.unreadable || self.stale;
+        let is_news = seen != self.seen || texts.unreadable != self.unreadable || !self.settled;
+        let now = link::wall().0;
+        let lately = |s: &Stamp| {
+            let changed = Duration::new(s.4.try_into().unwrap_or(0), s.5.try_into().unwrap_or(0));
+            now.checked_sub(changed).is_some_and(|age| age < UNSETTLED)
+        };
+        self.settled = !seen.values().any(lately);
         self.seen = seen;
         self.unreadable.clone_from(&texts.unreadable);
-        self.stale = false;
         is_news.then_some(texts)
     }
 
     /// Takes what is wrong with files now; what was not before is told.
-    fn take_faults(&mut self, mut faults: Vec<Fault>, unreadable: Vec<Fault>) {
+    fn take_faults(&mut self, mut faults: Vec<Fault>, unreadable: Vec<Fault>, kept: &[String]) {
         // That an unreadable file is no JSON is not worth a second line.
-        faults.retain(|f| !unreadable.iter().any(|u| u.file == f.file));
+        faults.retain(|f| !unreadable.iter().any(|u| u.file == f.file) && !kept.contains(&f.file));
         faults.extend(unreadable);
         for fault in &mut faults {
             if let Some(path) = self.path_of(&fault.file) {
@@ -402,11 +431,13 @@ pub(crate) struct Later {
     app: String,
     /// In seconds of a clock that is cheap to read.
     next: AtomicU64,
+    /// Held by the thread that looks: another one, which comes while it is held up, must not begin anew what this one has found.
+    looking: Mutex<()>,
 }
 
 impl Later {
     pub(crate) fn new(app: String) -> Self {
-        Self { app, next: AtomicU64::new(coarse() + REST.as_secs()) }
+        Self { app, next: AtomicU64::new(coarse() + REST.as_secs()), looking: Mutex::new(()) }
     }
 
     #[inline]
@@ -420,8 +451,9 @@ impl Later {
     #[cold]
     fn find(&self, shared: &crate::shared::Shared, now: u64, next: u64) {
         // One of several threads does; and what a child of `fork` finds, its parent must not hear.
+        let Ok(_held) = self.looking.try_lock() else { return };
         let mine = self.next.compare_exchange(next, now + REST.as_secs(), Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if !mine || shared.is_forked() {
+        if !mine || shared.is_forked() || shared.policies.get().is_some() {
             return;
         }
         match Watch::begin(Whence::Usual) {
@@ -472,14 +504,20 @@ fn look_at(shared: &crate::shared::Shared, watch: &Mutex<Watch>) {
         return;
     }
     if let Some(link) = &mut watch.link {
-        share(shared, link.poll());
+        let heard = link.poll();
+        // Another manager than the one that was followed before may be there.
+        let path = link.path().to_path_buf();
+        if watch.teller.as_ref().is_none_or(|teller| !teller.is_beside(&path)) {
+            watch.teller = Some(Teller::beside(&path));
+        }
+        share(shared, heard);
     } else if let Some(heard) = watch.find_manager() {
         share(shared, heard);
     }
     let Some(texts) = watch.changed() else { return };
     let (pib, cib) = (Texts::sources(&texts.pib), Texts::sources(&texts.cib));
     let report = shared.with_later(|s| s.engine.load_policies(&pib, &cib));
-    watch.take_faults(report.faults, texts.unreadable);
+    watch.take_faults(report.faults, texts.unreadable, &texts.kept);
 }
 
 /// Gives the engine what a manager has told.
@@ -532,6 +570,7 @@ pub(crate) fn own_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     /// A folder of this test's own.
     fn fresh(name: &str) -> PathBuf {
@@ -552,7 +591,7 @@ mod tests {
         if let Some(texts) = watch.changed() {
             let (pib, cib) = (Texts::sources(&texts.pib), Texts::sources(&texts.cib));
             let report = adviser.load(&pib, &cib, link::wall());
-            watch.take_faults(report.faults, texts.unreadable);
+            watch.take_faults(report.faults, texts.unreadable, &texts.kept);
         }
         watch.faults.len()
     }
@@ -591,6 +630,8 @@ mod tests {
         let mut watch = Watch::begin(Whence::These(vec![dir.clone()])).unwrap().unwrap();
         let mut adviser = Adviser::new();
         let is_news = |watch: &mut Watch| {
+            // As if nothing had been written in the last seconds.
+            watch.settled = true;
             watch.next = Instant::now();
             watch.changed().is_some()
         };
@@ -626,6 +667,77 @@ mod tests {
         assert_eq!(adviser.manager().policies().get("who").map(|r| r.description.as_str()), Some("11"));
         let file = adviser.file_of(FileKind::Policy, "who").unwrap();
         assert_eq!(watch.path_of(&file), Some(folders[11].join("who.policy")));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// A folder that cannot be read stands in for one of another user's, since tests may be root's: a chain of links without end.
+    fn close(path: &Path) {
+        std::fs::remove_dir_all(path).unwrap();
+        std::os::unix::fs::symlink(path.file_name().unwrap(), path).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_every_user_may_write_to_hides_no_other_and_keeps_what_it_said() {
+        use std::os::unix::fs::PermissionsExt;
+        let (open, other) = (fresh("open"), fresh("other"));
+        let set = |dir: &Path, mode| std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)).unwrap();
+        std::fs::write(open.join("early.policy"), r#"{"uid": "early", "properties": {}}"#).unwrap();
+        let mut watch = Watch::begin(Whence::These(vec![open.clone(), other.clone()])).unwrap().unwrap();
+        let mut adviser = Adviser::new();
+        let there = |adviser: &Adviser, uid: &str| adviser.manager().policies().get(uid).is_some();
+        assert_eq!(look(&mut watch, &mut adviser), 0);
+        // From now on anybody may put something there; meanwhile a deny comes to the other one.
+        set(&open, 0o777);
+        std::fs::write(open.join("late.policy"), r#"{"uid": "late", "properties": {}}"#).unwrap();
+        deny(&other);
+        assert_eq!(look(&mut watch, &mut adviser), 1);
+        assert!(watch.faults[0].to_string().contains("every user may write"), "{}", watch.faults[0]);
+        assert!(there(&adviser, "deny"), "what can be read counts");
+        assert!(there(&adviser, "early") && !there(&adviser, "late"), "what was said before goes on to count");
+        std::fs::remove_file(other.join("deny.policy")).unwrap();
+        assert_eq!(look(&mut watch, &mut adviser), 1);
+        assert!(!there(&adviser, "deny") && there(&adviser, "early"));
+        set(&open, 0o755);
+        assert_eq!(look(&mut watch, &mut adviser), 0);
+        assert!(there(&adviser, "late"), "it is mended, and followed");
+        [open, other].iter().for_each(|dir| std::fs::remove_dir_all(dir).unwrap());
+    }
+
+    #[test]
+    fn a_folder_in_a_folder_that_cannot_be_read_hides_nothing_else() {
+        let dir = fresh("closed");
+        let sub = dir.join("sub");
+        std::fs::create_dir(&sub).unwrap();
+        let node = |uid: &str| {
+            format!(r#"{{"uid": "{uid}", "root": true, "properties": {{"interface": {{"value": "{uid}"}}}}}}"#)
+        };
+        std::fs::write(sub.join("a.cib"), node("a")).unwrap();
+        let found = folder::list(&dir, true).unwrap();
+        assert_eq!((found.files.len(), found.closed.len()), (1, 0));
+        let mut watch = Watch::begin(Whence::These(vec![dir.clone()])).unwrap().unwrap();
+        let mut adviser = Adviser::new();
+        assert_eq!(look(&mut watch, &mut adviser), 0);
+        close(&sub);
+        deny(&dir);
+        look(&mut watch, &mut adviser);
+        assert!(adviser.manager().policies().get("deny").is_some());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_file_of_the_same_length_and_time_is_another_one() {
+        let dir = fresh("same");
+        let file = dir.join("r.policy");
+        std::fs::write(&file, r#"{"uid": "r", "priority": 1      }"#).unwrap();
+        let time = std::fs::metadata(&file).unwrap().modified().unwrap();
+        let mut watch = Watch::begin(Whence::These(vec![dir.clone()])).unwrap().unwrap();
+        let mut adviser = Adviser::new();
+        look(&mut watch, &mut adviser);
+        std::fs::write(&file, r#"{"uid": "r", "properties": [[]]}"#.to_owned() + " ").unwrap();
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
+        look(&mut watch, &mut adviser);
+        let rule = adviser.manager().policies().get("r").cloned().unwrap();
+        assert!(format!("{rule:?}").contains("priority: 0"), "{rule:?}");
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -43,6 +43,11 @@ impl Teller {
         Self { path, stream: None, unsent: Vec::new(), next: Instant::now() }
     }
 
+    /// Whether it is that manager's.
+    pub(super) fn is_beside(&self, requests: &Path) -> bool {
+        self.path == requests.with_file_name(SOCKET)
+    }
+
     /// Connects if need be, and sees what has become of what was said before.
     pub(super) fn is_ready(&mut self) -> Ready {
         if self.stream.is_some() {
