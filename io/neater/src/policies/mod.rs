@@ -229,10 +229,9 @@ impl Watch {
             };
             // A text that is no JSON leaves what was said before as it is.
             let text = path.map_or(Ok(String::new()), |path| {
-                folder::read(&path).map_err(|e| {
-                    // It is read again at the next look, whether it has changed or not.
+                // What cannot be read is read again at the next look, whether it has changed or not.
+                folder::read(&path).inspect_err(|_| {
                     seen.remove(path.as_os_str());
-                    e
                 })
             });
             let text = text.unwrap_or_else(|e| {
