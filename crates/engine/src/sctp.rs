@@ -573,11 +573,11 @@ impl<N: Net> Engine<N> {
         self.sctps.get(key).and_then(of).map_or(0, |s| s.bytes_acknowledged)
     }
 
-    /// Chunks with data that were sent, and how many of them again.
+    /// Chunks with data that were sent, and how many of them were lost.
     pub(crate) fn sctp_sent_and_lost(&self, key: Key) -> (u64, u64) {
         let of = |a: &Sctp| self.sctp_ends.get(a.end)?.endpoint.association_stats(a.id);
         let stats = self.sctps.get(key).and_then(of).unwrap_or_default();
-        (stats.chunks_sent + stats.retransmissions, stats.retransmissions)
+        (stats.chunks_sent + stats.retransmissions, stats.lost)
     }
 
     /// Whether the peer has sent anything but the handshake.

@@ -15,7 +15,9 @@ pub struct AssociationStats {
     pub chunks_sent: u64,
     /// Chunks with data sent again.
     pub retransmissions: u64,
-    /// Of those: because of T3-rtx.
+    /// Chunks with data that the network is believed to have lost: not those that probe for losses or for a closed window.
+    pub lost: u64,
+    /// Timeouts (T3-rtx).
     pub timeouts: u64,
     /// Recoveries that began because losses were seen in SACK chunks.
     pub fast_recoveries: u64,

@@ -83,10 +83,10 @@ pub(crate) fn traffic(name: &str, mut f: Fields, s: &Scenario) -> Result<Traffic
         tcp: tcp(&mut f)?,
     };
     if let TrafficKind::Bulk { over, .. } = &traffic.kind
-        && !over.is_tcp()
+        && over.is_program()
         && traffic.tcp != TcpSettings::default()
     {
-        return Err(f.error("tcp has settings for what is not over TCP"));
+        return Err(f.error("tcp has settings, and a program has the TCP of its host: say them there"));
     }
     f.finish()?;
     Ok(traffic)

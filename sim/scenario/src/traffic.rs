@@ -75,12 +75,6 @@ impl Carrier {
     pub const fn is_program(self) -> bool {
         !matches!(self, Self::Model)
     }
-
-    /// Whether the simulator's TCP is below it, so that settings of TCP mean something.
-    #[must_use]
-    pub const fn is_tcp(self) -> bool {
-        matches!(self, Self::Model | Self::Tcp | Self::Tls)
-    }
 }
 
 /// A random size or time: a number in bytes or seconds.

@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use neater_base::Instant;
 use neater_engine::{ConnectionError, ConnectionId, EstablishmentError, MessageId, SendError, SendOptions};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 /// Names a flow of a playground.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,6 +90,8 @@ pub struct Flow {
     /// How the program behaves.
     pub manner: Manner,
     pub(crate) outbox: VecDeque<(Bytes, SendOptions)>,
+    /// Where it was received, of one that was.
+    pub received_by: Option<SocketAddr>,
     /// When it was made.
     pub opened_at: Instant,
     /// When it was established.
@@ -138,6 +141,7 @@ impl Flow {
         Self {
             manner,
             outbox: VecDeque::new(),
+            received_by: None,
             opened_at: now,
             ready_at: None,
             received_at: None,

@@ -424,6 +424,7 @@ impl<N: Net> Playground<N> {
         place.accepted.push(id);
         let mut flow = Flow::new(place.manner.clone(), now);
         flow.ready_at = Some(now);
+        flow.received_by = place.engine.local_addr(conn);
         self.flows.insert(id, flow);
         self.greet(id);
         self.receive(id);

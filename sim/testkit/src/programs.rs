@@ -5,7 +5,7 @@
 //!
 //! *Invariants*: a run is a function of the scenario, its seed and the code; probes change nothing.
 
-use crate::flow::{FlowId, Manner};
+use crate::flow::{FlowId, Manner, Over};
 use crate::playground::{Node, Playground};
 use crate::qlogs::Qlogs;
 use crate::security;
@@ -50,6 +50,9 @@ struct Running {
     theirs: Option<FlowId>,
     /// What is still to be handed over; `None` without end.
     left: Option<u64>,
+    /// All of it was handed over.
+    said: bool,
+    /// Nothing more is to be done.
     ended: bool,
     stats: FlowStats,
     /// What had been delivered at the end of the warm-up.
@@ -116,7 +119,7 @@ impl Programs {
             let stats = FlowStats { traffic: program.traffic, flow: program.flow, ..FlowStats::default() };
             let left = program.bytes;
             let program = program.clone();
-            running.push(Running { program, nodes, flow: None, theirs: None, left, ended: false, stats, before: None });
+            running.push(Running { program, nodes, flow: None, theirs: None, left, said: false, ended: false, stats, before: None });
         }
         let now = network.start();
         let mut this = Self {
@@ -308,7 +311,7 @@ impl Programs {
 impl Running {
     /// Whether its program could hand over more than it has ready.
     fn is_hungry(&self, play: &Playground) -> bool {
-        let Some(flow) = self.flow.filter(|_| !self.ended) else { return false };
+        let Some(flow) = self.flow.filter(|_| !self.said && !self.ended) else { return false };
         let flow = play.flow(flow);
         !flow.is_over() && flow.waiting() == 0
     }
@@ -330,8 +333,15 @@ impl Running {
             (self.flow, self.stats.started) = (Some(flow), Some(now));
             return self.act(play, now);
         };
-        if play.flow(flow).is_over() {
-            (self.ended, self.stats.failures) = (true, self.stats.failures + 1);
+        if let Some(end) = play.flow(flow).end() {
+            let failed = *end != Over::Closed && self.stats.finished.is_none();
+            self.stats.failures += u64::from(failed);
+            self.ended = true;
+            return Ok(());
+        }
+        if self.stats.finished.is_some() {
+            self.ended = true;
+            play.close(flow);
             return Ok(());
         }
         if stopped {
@@ -347,20 +357,16 @@ impl Running {
             let options = SendOptions { is_final: last, ..SendOptions::default() };
             play.say(flow, Bytes::from_static(&DATA[..size]), options);
         }
-        if self.left == Some(0) && play.flow(flow).waiting() == 0 {
-            self.ended = true;
-        }
+        self.said = self.left == Some(0) && play.flow(flow).waiting() == 0;
         Ok(())
     }
 
     /// Counts what has arrived.
-    fn account(&mut self, play: &mut Playground, now: Instant, warm: Instant) {
+    fn account(&mut self, play: &Playground, now: Instant, warm: Instant) {
         if self.theirs.is_none() && self.flow.is_some() {
-            let accepted = play.accepted(self.nodes[1]).to_vec();
-            let engine = play.engine(self.nodes[1]);
-            self.theirs = accepted
-                .into_iter()
-                .find(|f| engine.local_addr(f.conn).map(|a| a.port()) == Some(self.program.address.port()));
+            let port = Some(self.program.address.port());
+            let mine = |f: &&FlowId| play.flow(**f).received_by.map(|a| a.port()) == port;
+            self.theirs = play.accepted(self.nodes[1]).iter().find(mine).copied();
         }
         let delivered = self.theirs.map_or(self.stats.delivered, |f| play.flow(f).count as u64);
         self.stats.delivered = delivered;

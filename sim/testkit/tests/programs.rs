@@ -58,9 +58,46 @@ fn a_size_an_end_and_a_stop_are_kept_and_what_cannot_connect_counts_as_failed() 
     assert!(own.finished.is_none() && own.failures == 0 && own.measured > 0, "{own:?}");
     let (whole, rate) = (flow(&ran(&SHORT, 1), "program"), 10e6 / 8.0);
     assert!(own.delivered < whole.delivered && (own.delivered as f64) < 3.1 * rate, "{own:?} {whole:?}");
+    // So short that the engine has all of it at once, and that it is over before anybody looks again.
+    for over in ["tcp", "tls", "quic", "sctp"] {
+        let mut set = bytes("10 kB").to_vec();
+        set.extend([("over", over), ("rtt", "10 ms")]);
+        let own = flow(&ran(&set, 1), "program");
+        assert!(own.delivered == 10_000 && own.finished.is_some() && own.failures == 0, "{over}: {own:?}");
+        set.push(("loss", "100 %"));
+        set.push(("duration", "120 s"));
+        let own = flow(&ran(&set, 1), "program");
+        assert_eq!((own.delivered, own.failures), (0, 1), "{over}: {own:?}");
+    }
+    let mut set = bytes("200 kB").to_vec();
+    set.extend([("rate", "100 kbit/s"), ("traffic.program.stop", "3 s")]);
+    let own = flow(&ran(&set, 1), "program");
+    assert!(own.delivered < 45_000 && own.finished.is_none(), "it ends when it is to stop: {own:?}");
     let down = ran(&[SHORT[0], SHORT[1], ("loss", "100 %"), ("duration", "120 s")], 1);
     let own = flow(&down, "program");
     assert_eq!((own.delivered, own.failures), (0, 1), "{own:?}");
+}
+
+#[test]
+fn several_flows_of_one_host_are_told_apart_over_either_family() {
+    for over in ["quic", "tls", "tcp", "sctp"] {
+        let set = [
+            ("over", over),
+            ("traffic.program.flows", "3"),
+            ("traffic.program.bytes", "300 kB"),
+            ("traffic.program.start-within", "200 ms"),
+            ("traffic.program.ip", "6"),
+            ("traffic.cubic.start", "1 h"),
+            SHORT[0],
+            SHORT[1],
+        ];
+        let programs = ran(&set, 5);
+        let own: Vec<_> = programs.flows().into_iter().filter(|f| f.delivered > 0).collect();
+        assert_eq!(own.len(), 3, "{over}: {own:?}");
+        for f in own {
+            assert!(f.delivered == 300_000 && f.finished.is_some() && f.failures == 0, "{over}: {f:?}");
+        }
+    }
 }
 
 #[test]
@@ -94,7 +131,9 @@ fn what_makes_no_sense_is_said() {
         Scenario::parse(shipped("programs").expect("shipped"), &set).map(|_| ()).expect_err("refused").to_string()
     };
     assert!(wrong(&[("over", "carrier pigeon")]).contains("model"), "{}", wrong(&[("over", "carrier pigeon")]));
-    assert!(wrong(&[("traffic.program.tcp.congestion", "cubic")]).contains("not over TCP"));
+    for over in ["quic", "tls"] {
+        assert!(wrong(&[("over", over), ("traffic.program.tcp.congestion", "cubic")]).contains("TCP of its host"));
+    }
     let many = Programs::build(&scenario(&[("traffic.program.flows", "1001")]), 1).expect_err("too many");
     assert!(many.contains("1000 flows with programs"), "{many}");
 }

@@ -45,6 +45,7 @@ impl Association {
             }
             true
         });
+        self.stats.lost += lost.len() as u64;
         for tsn in lost {
             self.lose(tsn, false);
         }
@@ -64,6 +65,7 @@ impl Association {
         };
         let mut lost = core::mem::take(&mut self.late);
         self.paths[index].reorder = self.paths[index].rack.detect(&look, &mut self.out, |tsn| lost.push(tsn));
+        self.stats.lost += lost.len() as u64;
         for tsn in lost.drain(..) {
             self.lose(tsn, false);
         }
@@ -166,6 +168,8 @@ impl Association {
         if probing {
             // One chunk probes; the others wait until there is room (see `probes_were_dropped`).
             flying.truncate(1);
+        } else {
+            self.stats.lost += flying.len() as u64;
         }
         for tsn in flying.drain(..) {
             self.lose(tsn, true);

@@ -29,7 +29,7 @@ pub struct Listed {
 pub struct Files {
     /// The files that count by their names.
     pub files: Vec<Listed>,
-    /// Folders in it that cannot be read, and why: what lies there is not known.
+    /// What is in it and cannot be looked at, folders mostly, and why: what is there is not known.
     pub closed: Vec<(PathBuf, io::Error)>,
 }
 
@@ -99,13 +99,19 @@ pub fn list(dir: &Path, deep: bool) -> io::Result<Files> {
                 Err(e) if e.kind() == io::ErrorKind::NotFound && entry.file_type().is_ok_and(|t| !t.is_symlink()) => {
                     continue;
                 }
-                // It is there and leads nowhere, or where nobody may look: reading it will say so.
-                Err(_) => match entry.metadata() {
+                // It is there and leads nowhere, or where nobody may look: reading it will say so. What might be a folder, or
+                // lies in one that may be listed and not searched, is told.
+                Err(e) => match entry.metadata() {
                     Ok(metadata) if FileKind::of(&name).is_some() => {
                         files.push(Listed { name, path: entry.path(), metadata });
                         continue;
                     }
-                    _ => continue,
+                    Ok(_) if !deep || e.kind() == io::ErrorKind::NotFound => continue,
+                    Err(_) if FileKind::of(&name).is_none() && !deep => continue,
+                    _ => {
+                        closed.push((entry.path(), e));
+                        continue;
+                    }
                 },
             };
             if metadata.is_dir() && deep && depth < MAX_DEPTH {

@@ -43,6 +43,10 @@ pub(super) struct Link {
     next: Instant,
     /// It has kept somebody waiting in vain: nobody waits again until it is asked again.
     slow: bool,
+    /// Since when nobody is there; `None`: somebody is, or was not looked for yet.
+    gone: Option<Instant>,
+    /// Somebody has been there.
+    met: bool,
 }
 
 /// Where a manager would be found: the one that is named, or a user's own and then the host's.
@@ -54,11 +58,16 @@ fn places() -> Vec<PathBuf> {
     [own, Some(PathBuf::from(SYSTEM))].into_iter().flatten().filter(|p| p.exists()).collect()
 }
 
+/// Whether somebody listens; one who has too much to do for the moment does.
+fn is_alive(connected: &io::Result<UnixStream>) -> bool {
+    connected.as_ref().map_or_else(|e| e.kind() == ErrorKind::WouldBlock, |_| true)
+}
+
 /// Where a manager would be found, if there is one now. A socket that nobody listens at is what one left behind that was killed: it
 /// hides no other.
 pub(super) fn socket() -> Option<PathBuf> {
     let places = places();
-    places.iter().find(|p| connect(p).is_ok()).or(places.first()).cloned()
+    places.iter().find(|p| is_alive(&connect(p))).or(places.first()).cloned()
 }
 
 pub(super) fn wall() -> WallTime {
@@ -109,7 +118,7 @@ impl Link {
 
     /// A link to the manager with this socket.
     fn to(path: PathBuf) -> Self {
-        Self { path, stream: None, follower: Follower::new(), unsent: Vec::new(), next: Instant::now(), slow: false }
+        Self { path, stream: None, follower: Follower::new(), unsent: Vec::new(), next: Instant::now(), slow: false, gone: None, met: false }
     }
 
     /// Where the manager's socket is.
@@ -164,14 +173,26 @@ impl Link {
         if now >= self.next {
             self.next = now + REST;
             self.slow = false;
+            // A user's own manager comes before the host's, also when it comes again.
+            let first = places().into_iter().take_while(|p| *p != self.path).find_map(|p| Some((connect(&p).ok()?, p)));
+            if let Some((stream, path)) = first {
+                (self.stream, self.follower, self.path) = (Some(stream), Follower::new(), path);
+                self.unsent.clear();
+            }
             if self.stream.is_none() {
-                // The one that was followed may be gone, and another there.
-                let found = connect(&self.path).or_else(|e| {
+                let mut found = connect(&self.path);
+                // One that was followed may begin again: what it said counts until it has been gone for a while.
+                let patient = self.met && self.gone.is_none_or(|since| now - since < ABSENT);
+                if !is_alive(&found) && !patient {
                     let other = places().into_iter().find_map(|p| Some((connect(&p).ok()?, p)));
-                    let (stream, path) = other.ok_or(e)?;
-                    self.path = path;
-                    Ok::<_, io::Error>(stream)
-                });
+                    if let Some((stream, path)) = other {
+                        (self.path, found) = (path, Ok(stream));
+                    }
+                }
+                match &found {
+                    Ok(_) => (self.gone, self.met) = (None, true),
+                    Err(_) => drop(self.gone.get_or_insert(now)),
+                }
                 match found {
                     Ok(stream) => {
                         // Its versions are not those of one that was here before.

@@ -716,10 +716,18 @@ mod tests {
         let mut watch = Watch::begin(Whence::These(vec![dir.clone()])).unwrap().unwrap();
         let mut adviser = Adviser::new();
         assert_eq!(look(&mut watch, &mut adviser), 0);
+        let known = |adviser: &Adviser| adviser.manager().cib().get("a").is_some();
+        assert!(known(&adviser));
         close(&sub);
+        assert_eq!(folder::list(&dir, true).unwrap().closed.len(), 1);
         deny(&dir);
-        look(&mut watch, &mut adviser);
-        assert!(adviser.manager().policies().get("deny").is_some());
+        assert_eq!(look(&mut watch, &mut adviser), 1);
+        assert!(watch.faults[0].file.ends_with("sub") && watch.faults[0].why.contains(STAYS), "{}", watch.faults[0]);
+        assert!(adviser.manager().policies().get("deny").is_some(), "what can be read counts");
+        assert!(known(&adviser), "and what was said before");
+        std::fs::remove_file(&sub).unwrap();
+        assert_eq!(look(&mut watch, &mut adviser), 0);
+        assert!(!known(&adviser), "it is gone for certain");
         std::fs::remove_dir_all(dir).unwrap();
     }
 

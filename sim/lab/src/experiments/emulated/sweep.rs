@@ -382,7 +382,7 @@ impl Measured {
             let ratio = s.median / l.median;
             if !boxed {
                 outside.push(format!("{path} ({ratio:.2})"));
-            } else if !meets {
+            } else if !meets && void.is_none() {
                 apart.push(format!("{path} ({ratio:.2}; {})", self.explanation(&path, real, simulated)));
             }
             let f = f.value(ratio, l.runs.min(s.runs)).with("error_bars_meet", meets);
