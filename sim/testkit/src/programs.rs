@@ -119,7 +119,17 @@ impl Programs {
             let stats = FlowStats { traffic: program.traffic, flow: program.flow, ..FlowStats::default() };
             let left = program.bytes;
             let program = program.clone();
-            running.push(Running { program, nodes, flow: None, theirs: None, left, said: false, ended: false, stats, before: None });
+            running.push(Running {
+                program,
+                nodes,
+                flow: None,
+                theirs: None,
+                left,
+                said: false,
+                ended: false,
+                stats,
+                before: None,
+            });
         }
         let now = network.start();
         let mut this = Self {

@@ -118,7 +118,16 @@ impl Link {
 
     /// A link to the manager with this socket.
     fn to(path: PathBuf) -> Self {
-        Self { path, stream: None, follower: Follower::new(), unsent: Vec::new(), next: Instant::now(), slow: false, gone: None, met: false }
+        Self {
+            path,
+            stream: None,
+            follower: Follower::new(),
+            unsent: Vec::new(),
+            next: Instant::now(),
+            slow: false,
+            gone: None,
+            met: false,
+        }
     }
 
     /// Where the manager's socket is.
