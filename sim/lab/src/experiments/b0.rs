@@ -175,8 +175,7 @@ fn jitter(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
             for (run, v) in values.iter().enumerate() {
                 out.sample("jitter_delay_ms", place, &setting, run, *v);
             }
-            let error = 1.96 * sd / (2.0 * values.len().max(1) as f64).sqrt();
-            let point = Point { x: *ms as f64, y: Some(sd), bar: Some((sd - error, sd + error)) };
+            let point = Point { x: *ms as f64, y: Some(sd), bar: None };
             if place == "lab" { ours.push(point) } else { simulated.push(point) }
         }
         let errors = seen.errors();
@@ -248,9 +247,7 @@ fn loss(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
                 out.sample("loss_part", place, &setting, run, part);
             }
             if i < LOSSES.len() {
-                let error = 1.96 * (part * (1.0 - part) / lost.len().max(1) as f64).sqrt();
-                let bar = Some(((part - error).max(0.0) * 100.0, (part + error) * 100.0));
-                parts_lost[which].push(Point { x: p * 100.0, y: Some(part * 100.0), bar });
+                parts_lost[which].push(Point { x: p * 100.0, y: Some(part * 100.0), bar: None });
             }
             if let Some(mean) = theory::mean_run(lost.iter().copied()) {
                 let f = figure("loss_run_length", format!("{place}, {setting}"), "packets").value(mean, lost.len());
