@@ -69,3 +69,22 @@ async fn a_stream_that_was_aborted_before_it_was_taken_is_over_in_every_way() {
     drop((taken, stream, ours, theirs, group, listener));
     nothing_left(&neater).await;
 }
+
+/// As programs take them that work on streams.
+#[tokio::test]
+async fn a_listener_is_a_stream_of_connections_that_ends_when_it_stops() {
+    use futures_util::StreamExt;
+    let neater = neater::Neater::new().expect("engine");
+    let clear =
+        || neater.preconnection().security(neater::SecurityParameters::disabled()).stacks(&[neater::Stack::Tcp]);
+    let mut listener = clear().local(common::loopback(0)).listen().expect("listening");
+    let port = listener.port();
+    for _ in 0..3 {
+        let ours = clear().remote(common::loopback(port)).initiate().await.expect("connected");
+        let theirs = listener.next().await.expect("a connection");
+        ours.send("x").await.expect("sent");
+        assert!(theirs.receive().await.expect("alive").is_some());
+    }
+    listener.stop();
+    assert!(listener.next().await.is_none());
+}

@@ -36,6 +36,8 @@ pub(super) const ABSENT: Duration = Duration::from_secs(5);
 /// A manager that runs, or did.
 #[derive(Debug)]
 pub(super) struct Link {
+    /// Where a manager may be, those that come first before the others.
+    places: Vec<PathBuf>,
     path: PathBuf,
     stream: Option<UnixStream>,
     follower: Follower,
@@ -49,13 +51,22 @@ pub(super) struct Link {
     met: bool,
 }
 
-/// Where a manager would be found: the one that is named, or a user's own and then the host's.
+/// Where a manager may be: the one that is named, or a user's own and then the host's.
 fn places() -> Vec<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE) {
         return Some(PathBuf::from(named)).into_iter().filter(|p| !p.as_os_str().is_empty()).collect();
     }
     let own = std::env::home_dir().map(|home| home.join(".neat").join("neat_pm_socket"));
-    [own, Some(PathBuf::from(SYSTEM))].into_iter().flatten().filter(|p| p.exists()).collect()
+    [own, Some(PathBuf::from(SYSTEM))].into_iter().flatten().collect()
+}
+
+/// Where a socket is, whether anybody listens at it or not; one that is named counts in any case.
+fn sockets() -> Vec<PathBuf> {
+    let mut places = places();
+    if std::env::var_os(VARIABLE).is_none() {
+        places.retain(|p| p.exists());
+    }
+    places
 }
 
 /// Whether somebody listens; one who has too much to do for the moment does.
@@ -66,7 +77,7 @@ fn is_alive(connected: &io::Result<UnixStream>) -> bool {
 /// Where a manager would be found, if there is one now. A socket that nobody listens at is what one left behind that was killed: it
 /// hides no other.
 pub(super) fn socket() -> Option<PathBuf> {
-    let places = places();
+    let places = sockets();
     places.iter().find(|p| is_alive(&connect(p))).or(places.first()).cloned()
 }
 
@@ -113,12 +124,14 @@ pub(super) fn send(stream: &UnixStream, bytes: &[u8]) -> io::Result<usize> {
 impl Link {
     /// A link to the manager that runs here, if one does.
     pub(super) fn find() -> Option<Self> {
-        socket().map(Self::to)
+        // Whether anybody is there is found out when it is followed.
+        sockets().into_iter().next().map(Self::to)
     }
 
     /// A link to the manager with this socket.
     fn to(path: PathBuf) -> Self {
         Self {
+            places: places(),
             path,
             stream: None,
             follower: Follower::new(),
@@ -183,8 +196,9 @@ impl Link {
             self.next = now + REST;
             self.slow = false;
             // A user's own manager comes before the host's, also when it comes again.
-            let first = places().into_iter().take_while(|p| *p != self.path).find_map(|p| Some((connect(&p).ok()?, p)));
-            if let Some((stream, path)) = first {
+            let rank = self.places.iter().position(|p| *p == self.path).unwrap_or(0);
+            let alive = |p: &PathBuf| Some((connect(p).ok()?, p.clone()));
+            if let Some((stream, path)) = self.places[..rank].iter().find_map(alive) {
                 (self.stream, self.follower, self.path) = (Some(stream), Follower::new(), path);
                 self.unsent.clear();
             }
@@ -193,7 +207,7 @@ impl Link {
                 // One that was followed may begin again: what it said counts until it has been gone for a while.
                 let patient = self.met && self.gone.is_none_or(|since| now - since < ABSENT);
                 if !is_alive(&found) && !patient {
-                    let other = places().into_iter().find_map(|p| Some((connect(&p).ok()?, p)));
+                    let other = self.places.iter().find_map(alive);
                     if let Some((stream, path)) = other {
                         (self.path, found) = (path, Ok(stream));
                     }
@@ -280,6 +294,37 @@ mod tests {
         drop(listener);
         std::fs::remove_file(&path).unwrap();
         assert!(Link::to(path).begin().is_empty(), "nobody is there");
+    }
+
+    #[test]
+    fn ones_own_manager_comes_before_the_hosts_also_when_it_comes_again() {
+        let (own, hosts) = (place("own"), place("hosts"));
+        let bind = |path: &PathBuf| UnixListener::bind(path).unwrap();
+        let first = bind(&own);
+        let _second = bind(&hosts);
+        let mut link = Link { places: vec![own.clone(), hosts.clone()], ..Link::to(own.clone()) };
+        let look = |link: &mut Link, passed: Duration| {
+            link.next = Instant::now();
+            link.gone = link.gone.map(|since| since.checked_sub(passed).unwrap());
+            link.turn();
+            link.path.clone()
+        };
+        assert_eq!(look(&mut link, Duration::ZERO), own);
+        // It ends, and takes its socket with it: for a while it may only begin again.
+        drop(first);
+        std::fs::remove_file(&own).unwrap();
+        link.stream = None;
+        assert_eq!(look(&mut link, Duration::ZERO), own, "what it said counts");
+        assert_eq!(look(&mut link, ABSENT), hosts, "it is gone");
+        let _again = bind(&own);
+        assert_eq!(look(&mut link, Duration::ZERO), own, "it is there again");
+        // A socket that a killed one has left behind.
+        let mut link = Link { places: vec![place("dead"), hosts.clone()], ..Link::to(place("dead")) };
+        drop(bind(&place("dead")));
+        assert_eq!(look(&mut link, Duration::ZERO), hosts);
+        for path in [own, hosts, place("dead")] {
+            std::fs::remove_file(path).unwrap();
+        }
     }
 
     /// Says something loud where a test must be left out.

@@ -144,7 +144,7 @@ impl<'a> Bench<'a> {
     fn instructions(&self, program: Program, addr: SocketAddr, flows: u64) -> Result<u64> {
         let mut command = self.client(program, addr, flows)?;
         Counter::instructions_from_mark(&mut command, &self.lab.scratch, LIMIT, |counted| {
-            self.inside("client", counted)
+            self.inside("client", &counted)
         })
     }
 }

@@ -144,7 +144,7 @@ impl Counter {
         if self != Self::Instructions {
             return self.count(command, scratch, limit);
         }
-        Self::instructions_from_mark(command, scratch, limit, |counted| Ok(wrap(counted, "env", &[])))
+        Self::instructions_from_mark(command, scratch, limit, Ok)
     }
 
     /// The instructions of a command from its mark on, where `enter` takes it: valgrind follows no other program into the one that is
@@ -156,12 +156,12 @@ impl Counter {
         command: &mut Command,
         scratch: &Path,
         limit: Duration,
-        enter: impl FnOnce(&Command) -> Result<Command>,
+        enter: impl FnOnce(Command) -> Result<Command>,
     ) -> Result<u64> {
         process::need("callgrind_control", "valgrind")?;
         let out = Self::Instructions.out(scratch);
         let _ = std::fs::remove_file(&out);
-        let mut child = Child::start(&mut enter(&callgrind::under_stopped(command.arg("--mark"), &out))?)?;
+        let mut child = Child::start(&mut enter(callgrind::under_stopped(command.arg("--mark"), &out))?)?;
         child.line(limit)?;
         callgrind::start_counting(&child)?;
         child.say("go")?;
