@@ -340,3 +340,26 @@ fn a_peer_that_starts_again_is_a_new_connection() {
         world.part().await;
     });
 }
+
+/// Its streams mean nothing to us but numbers of messages (RFC 6525 section 5.2.2): that they begin anew ends no connection.
+#[test]
+fn streams_that_the_peer_begins_anew_end_nothing() {
+    within_limit(async {
+        for role in ROLES {
+            let mut world = world!(role, &[]);
+            let batch = Batch::reliable(20, 5, 1..=3000);
+            world.theirs(&batch);
+            world.ours(&batch).await;
+            world.settle().await;
+            for what in ["reset out 0", "reset in 0", "reset both"] {
+                let before = world.peer.events.iter().filter(|e| e["event"] == "reset").count();
+                world.peer.tell(what);
+                world.until(what, |w| w.peer.events.iter().filter(|e| e["event"] == "reset").count() > before).await;
+                world.theirs(&batch);
+                world.ours(&batch).await;
+                world.settle().await;
+            }
+            world.part().await;
+        }
+    });
+}

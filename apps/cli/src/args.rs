@@ -99,8 +99,8 @@ pub(crate) struct ConnectArgs {
     /// No policies at all
     #[arg(long, conflicts_with = "policy")]
     pub(crate) no_policy: bool,
-    /// A property for policies to look at, such as profile=bulk or flow_size=20000000
-    #[arg(long, value_name = "NAME=VALUE", value_parser = property)]
+    /// A property for policies to look at, such as profile=bulk or flow_size=20000000; a profile must be one that there is
+    #[arg(long, value_name = "NAME=VALUE", value_parser = property, conflicts_with = "no_policy")]
     pub(crate) property: Vec<(String, String)>,
     /// Seconds that establishment may take, and that nothing may come after that
     #[arg(long, value_name = "S", value_parser = seconds)]
@@ -113,7 +113,15 @@ pub(crate) struct ConnectArgs {
 fn property(text: &str) -> Result<(String, String), String> {
     let wrong = || "a name and a value are wanted, such as profile=bulk".to_owned();
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;
-    if name.trim().is_empty() { Err(wrong()) } else { Ok((name.trim().to_owned(), value.trim().to_owned())) }
+    let (name, value) = (name.trim(), value.trim());
+    match name.to_ascii_lowercase().as_str() {
+        "" => Err(wrong()),
+        // The connection's own, which nobody states beside it.
+        "transport" | "security" | "interface" | "pvd" | "app" | "port" | "domain_name" | "remote_ip" => {
+            Err(format!("{name} is the connection's own: say it with --needs, --transport or the URL"))
+        }
+        _ => Ok((name.to_owned(), value.to_owned())),
+    }
 }
 
 fn seconds(text: &str) -> Result<core::time::Duration, String> {

@@ -4,7 +4,7 @@ use crate::args::ConnectArgs;
 use crate::failure::Failure;
 use crate::output::Output;
 use neater::tls::{Pin, certificates_from_pem};
-use neater::{Builder, Neater, SecurityNeed, SecurityParameters, Stack, TransportProperties, Trust};
+use neater::{Builder, Neater, PolicyFault, SecurityNeed, SecurityParameters, Stack, TransportProperties, Trust};
 use serde_json::json;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,15 @@ impl Asked {
 
 /// The transport system. Must be called on tokio.
 pub(crate) fn neater(args: &ConnectArgs) -> Result<Neater, Failure> {
-    start(builder(args)?)
+    let neater = start(builder(args)?)?;
+    for (_, name) in args.property.iter().filter(|(key, _)| key.eq_ignore_ascii_case("profile")) {
+        let known = neater.policy_profiles();
+        if !known.contains(name) {
+            let all = known.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(Failure::usage(format!("--property profile={name}: there is no such profile, but {all}")));
+        }
+    }
+    Ok(neater)
 }
 
 /// Makes what was set up. Must be called on tokio.
@@ -92,14 +100,23 @@ pub(crate) fn builder(args: &ConnectArgs) -> Result<Builder, Failure> {
     Ok(builder.application("neater"))
 }
 
-/// What is wrong with files of policies, for people; `neater policy check` tells more.
-pub(crate) fn tell_policy_faults(neater: &Neater, output: &Output) {
-    for fault in neater.policy_faults() {
-        if output.json {
-            output.event(&json!({"event": "fault", "file": fault.file, "line": fault.line, "column": fault.column,
-                "harmless": fault.harmless, "why": fault.why}));
-        } else {
-            output.note(&fault.to_string());
+/// What is wrong with files of policies, for people; `neater policy check` tells more. Each fault is told once.
+#[derive(Default)]
+pub(crate) struct PolicyFaults(Vec<PolicyFault>);
+
+impl PolicyFaults {
+    pub(crate) fn tell(&mut self, neater: &Neater, output: &Output) {
+        for fault in neater.policy_faults() {
+            if self.0.contains(&fault) {
+                continue;
+            }
+            if output.json {
+                output.event(&json!({"event": "fault", "file": fault.file, "line": fault.line, "column": fault.column,
+                    "harmless": fault.harmless, "why": fault.why}));
+            } else {
+                output.note(&fault.to_string());
+            }
+            self.0.push(fault);
         }
     }
 }

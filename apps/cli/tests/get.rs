@@ -423,6 +423,37 @@ fn a_silent_server_is_given_up_after_the_time_that_was_given() {
 }
 
 #[test]
+fn a_policy_file_that_breaks_on_the_way_is_told_at_the_end_and_once() {
+    let f = Folder::new("breaks");
+    let policy =
+        f.put("policy/one.policy", r#"{"uid": "one", "match": {"app": {"value": "nobody"}}, "properties": {}}"#);
+    let servers = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("bound"));
+    let urls = servers.each_ref().map(|s| format!("http://{}/", s.local_addr().expect("bound")));
+    let answering = std::thread::spawn(move || {
+        for (i, server) in servers.into_iter().enumerate() {
+            let (mut s, _) = server.accept().expect("a client");
+            let _ = s.read(&mut [0; 4096]);
+            if i == 0 {
+                std::fs::write(&policy, "broken").expect("written");
+                // Folders are looked at once a second.
+                std::thread::sleep(Duration::from_millis(1200));
+            }
+            s.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").expect("sent");
+        }
+    });
+    let mut c = neater();
+    c.args(["get", "--json", "--parallel", "1", "-d"]).arg(f.path("")).args(["--policy"]).arg(f.path("policy"));
+    c.args(urls.iter().enumerate().map(|(i, url)| format!("{url}{i}")));
+    let r = run(&mut c);
+    answering.join().expect("answered");
+    let events = r.events();
+    let faults = of(&events, "fault");
+    assert_eq!((r.code, faults.len()), (0, 1), "{} {}", r.out, r.err);
+    assert!(faults[0]["file"].as_str().is_some_and(|file| file.ends_with("one.policy")), "{}", faults[0]);
+    assert_eq!(events.last().map(|e| &e["event"]), Some(&"summary".into()));
+}
+
+#[test]
 fn steps_of_establishment_are_told_live() {
     let f = Folder::new("verbose");
     f.put("srv/a", "a");

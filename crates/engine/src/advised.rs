@@ -7,14 +7,15 @@
 
 use crate::event::{EstablishmentError, Reason, Step};
 use crate::request::Compiled;
-use crate::{Engine, RemoteEndpoint, Request, Stack};
+use crate::{Engine, LocalEndpoint, RemoteEndpoint, Request, Stack};
 use core::hash::{BuildHasher, Hash, Hasher};
 use neater_base::Key;
 use neater_base::net::Net;
-use neater_policy::advice::{Advice, AdvisedPath, Adviser, Ask, Denied, Named, Story};
+use neater_policy::advice::{Advice, AdvisedPath, Adviser, Ask, Bound, Denied, Named, Story};
 use neater_policy::daemon::Tables;
 use neater_policy::manager::{FileKind, Report, SourceFile};
 use neater_property::neat::NeatProperty;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What is asked with every request: computed once, when needs are compiled.
@@ -105,6 +106,12 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// The values of `profile` that any profile or policy wants to see.
+    #[must_use]
+    pub fn policy_profiles(&self) -> BTreeSet<String> {
+        self.adviser.as_ref().map(|a| a.0.profiles()).unwrap_or_default()
+    }
+
     /// The file that says what a rule is, by the name under which it was given.
     #[must_use]
     pub fn policy_file(&self, kind: FileKind, uid: &str) -> Option<String> {
@@ -120,9 +127,19 @@ impl<N: Net> Engine<N> {
 
     /// What policies say of a connection that is to be opened, for people; `None`: they are not asked.
     pub fn policy_story(&mut self, request: &Request, remote: &RemoteEndpoint) -> Option<Result<Story, Denied>> {
+        self.story_of(request, remote, &[])
+    }
+
+    fn story_of(
+        &mut self,
+        request: &Request,
+        remote: &RemoteEndpoint,
+        locals: &[LocalEndpoint],
+    ) -> Option<Result<Story, Denied>> {
         let wall = self.net.wall();
         let (adviser, app) = self.adviser.as_deref_mut()?;
-        Some(adviser.explain(&ask(&request.0, remote, app), wall))
+        let bound = bound_to(remote, locals);
+        Some(adviser.explain(&ask(&request.0, remote, &bound, app), wall))
     }
 
     /// The advice for a connection that is to be opened; `None`: there are no policies, or they change nothing.
@@ -133,13 +150,17 @@ impl<N: Net> Engine<N> {
         &mut self,
         request: &Request,
         remotes: &[RemoteEndpoint],
+        locals: &[LocalEndpoint],
     ) -> Result<Option<AdviceOf>, EstablishmentError> {
         let wall = self.net.wall();
         let Some((adviser, app)) = self.adviser.as_deref_mut() else { return Ok(None) };
         let (mut advice, mut denied) = (Vec::with_capacity(remotes.len()), None);
         for remote in remotes {
             let number = foldhash::fast::FixedState::with_seed(request.0.asked.number).hash_one(remote.hash).max(1);
-            match adviser.advise(&ask(&request.0, remote, app), number, wall) {
+            let bound = bound_to(remote, locals);
+            // What is bound is asked anew each time.
+            let number = if bound.is_empty() { number } else { 0 };
+            match adviser.advise(&ask(&request.0, remote, &bound, app), number, wall) {
                 Ok(one) => advice.push(Some(one)),
                 Err(why) => {
                     denied = Some(why);
@@ -162,8 +183,9 @@ impl<N: Net> Engine<N> {
             return;
         }
         let (request, remotes) = (Request(c.request.clone()), c.remotes.clone());
+        let locals: Vec<LocalEndpoint> = c.ext.as_ref().map_or_else(Vec::new, |e| e.locals.to_vec());
         for remote in remotes.iter() {
-            let Some(story) = self.policy_story(&request, remote) else { return };
+            let Some(story) = self.story_of(&request, remote, &locals) else { return };
             let lines = story.map_or_else(|denied| vec![denied.to_string()], |story| story.lines(&|_| None));
             for text in lines {
                 self.step(conn, Step::Policy { text: text.trim().to_owned() });
@@ -172,8 +194,21 @@ impl<N: Net> Engine<N> {
     }
 }
 
-fn ask<'a>(request: &'a Compiled, remote: &'a RemoteEndpoint, app: &'a str) -> Ask<'a> {
+/// What a connection is bound to: nothing if any of its local endpoints binds nothing, and the remote one has no zone.
+fn bound_to<'a>(remote: &'a RemoteEndpoint, locals: &'a [LocalEndpoint]) -> Vec<Bound<'a>> {
+    let of_local = |local: &'a LocalEndpoint| match (local.interface.as_deref(), local.addr) {
+        (Some(name), _) => Some(Bound::Interface(name)),
+        (None, Some(addr)) if !addr.is_unspecified() => Some(Bound::Address(addr)),
+        _ => None,
+    };
+    let zone = || remote.interface.as_deref().map(|name| vec![Bound::Interface(name)]);
+    let bound: Option<Vec<_>> = locals.iter().map(of_local).collect();
+    bound.filter(|bound| !bound.is_empty()).or_else(zone).unwrap_or_default()
+}
+
+fn ask<'a>(request: &'a Compiled, remote: &'a RemoteEndpoint, bound: &'a [Bound<'a>], app: &'a str) -> Ask<'a> {
     Ask {
+        bound,
         needs: &request.policy.needs,
         stacks: &request.asked.stacks,
         app,

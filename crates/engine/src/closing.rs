@@ -117,7 +117,12 @@ impl<N: Net> Engine<N> {
             }
             Io::Sctp { sctp, stream } => {
                 c.fin_done = true;
-                self.sctp_reset(sctp, stream, ABORTED);
+                if self.sctps.get(sctp).is_some_and(|a| a.mux) {
+                    self.sctp_reset(sctp, stream, ABORTED);
+                } else {
+                    // Its association is being shut down, which a peer with a closed window can make last for ever.
+                    self.sctp_close(sctp, Some(ABORTED));
+                }
                 if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
                     g.abort_code = Some(ABORTED);
                 }

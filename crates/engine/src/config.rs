@@ -19,7 +19,8 @@ pub struct Limits {
     /// Bytes that any connection may queue, whatever the others do. Default 16 kB.
     pub send_floor: usize,
     /// Bytes of received datagrams kept for a program that does not take them; of an SCTP association, whose peer can be told to
-    /// wait, four times as many at first, and up to 64 times as many as the program takes what comes faster. Default 256 kB.
+    /// wait, four times as many at first, and up to 64 times as many as the program takes what comes faster; all associations of one
+    /// listener together four times [`Limits::engine_bytes`], and 64 kB each beyond that. Default 256 kB.
     pub datagram_buffer: usize,
     /// The largest message that is accepted whole, when the queue is empty; also the most that a framer may keep of a message
     /// that is sent in parts. Default 64 MB.

@@ -203,7 +203,7 @@ impl<N: Net> Engine<N> {
                 format!("this engine has {} connections, its limit", self.limits.connections),
             ));
         }
-        let advice = self.advice_for(request, remotes)?;
+        let advice = self.advice_for(request, remotes, locals)?;
         self.stats.initiated += 1;
         let mut conn = Conn::new(request.0.clone(), remotes.clone(), self.now);
         // An outcome does not tell by which interface it came about.

@@ -111,7 +111,7 @@ pub(crate) struct Profile {
 /// A socket that speaks SCTP.
 #[derive(Debug)]
 pub(crate) struct SctpSocket {
-    sock: Sock,
+    pub(crate) sock: Sock,
     below: Below,
     /// Whose socket it is, if DTLS is below.
     channel: Option<Key>,
@@ -126,7 +126,7 @@ pub(crate) struct SctpSocket {
     /// What the socket could not take; endpoints wait for it.
     blocked: Option<(Train, Option<IpAddr>, Vec<u8>)>,
     waiting: Vec<Key>,
-    server: bool,
+    pub(crate) server: bool,
     options: SocketOptions,
 }
 
@@ -374,18 +374,29 @@ impl<N: Net> Engine<N> {
             SctpEvent::Writable => self.sctp_writable(key),
             SctpEvent::Acknowledged { message } => self.sctp_reported(key, message.0, true),
             SctpEvent::Failed { message, .. } => self.sctp_reported(key, message.0, false),
+            // Where streams are no connections, that one begins anew ends nothing: its numbers do (RFC 6525 section 5.2.2).
+            SctpEvent::OutgoingReset { .. } | SctpEvent::IncomingReset { .. }
+                if self.sctps.get(key).is_none_or(|a| !a.mux) => {}
             SctpEvent::OutgoingReset { streams, .. } => {
                 if let Some(a) = self.sctps.get_mut(key) {
                     a.resetting = false;
                 }
+                // Refused or forgotten (the peer has begun anew): whoever is of our kind and does that harms only itself.
                 for stream in streams {
                     self.sctp_ended(key, stream.0);
                 }
             }
-            SctpEvent::IncomingReset { streams } => match self.sctp_racing(key) {
-                Some(before) => before.streams.extend(streams.iter().map(|s| s.0)),
-                None => self.sctp_reset_came(key, streams.iter().map(|s| s.0)),
-            },
+            SctpEvent::IncomingReset { streams } => {
+                let streams = match (&streams[..], self.sctps.get(key)) {
+                    // All that there are.
+                    ([], Some(a)) => a.numbers.keys().copied().collect::<Vec<_>>(),
+                    (some, _) => some.iter().map(|s| s.0).collect(),
+                };
+                match self.sctp_racing(key) {
+                    Some(before) => before.streams.extend(streams),
+                    None => self.sctp_reset_came(key, streams.into_iter()),
+                }
+            }
             SctpEvent::PeerShutdown => match self.sctp_racing(key) {
                 Some(before) => before.shutdown = true,
                 None => self.sctp_shutdown_came(key),
@@ -527,7 +538,13 @@ impl<N: Net> Engine<N> {
     /// Ends an association: in order, or at once with a code that its last connection was aborted with.
     pub(crate) fn sctp_close(&mut self, key: Key, abort: Option<u64>) {
         let now = self.now;
-        let Some(a) = self.sctps.get_mut(key).filter(|a| a.lost.is_none()) else { return };
+        // Who closes in order may lose his patience.
+        let ends = |a: &Sctp| match a.lost {
+            None => true,
+            Some(CloseReason::Shutdown) => abort.is_some() && !a.is_over(),
+            Some(_) => false,
+        };
+        let Some(a) = self.sctps.get_mut(key).filter(|a| ends(a)) else { return };
         let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
         match abort {
             Some(code) => {

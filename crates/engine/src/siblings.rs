@@ -1,7 +1,8 @@
 //! Datagrams for another engine that shares this one's port.
 //!
-//! The system spreads a port's datagrams over the engines by their addresses. When a peer's address changes, its packets may
-//! arrive at an engine that does not know it; its connection id says which one does.
+//! The system spreads a port's datagrams over the engines by their addresses. When a peer's address changes, or an engine joins or
+//! leaves, packets may arrive at an engine that does not know the peer; QUIC's connection id and SCTP's verification tag say which one
+//! does.
 //!
 //! *Responsible for* keeping such datagrams for whoever drives, and for taking in those that others have kept. *Not
 //! responsible for* carrying them from one engine to the other: engines do not know each other.
@@ -10,9 +11,9 @@
 
 use crate::Engine;
 use bytes::BytesMut;
-use neater_base::net::Net;
+use neater_base::net::{Net, Sock};
 use neater_quic::Datagram;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// How many datagrams of other engines one turn keeps. The others are lost, as datagrams may be.
 const KEPT_MAX: usize = 256;
@@ -23,12 +24,20 @@ pub struct ForeignDatagram {
     engine: u8,
     /// Where it arrived.
     local: SocketAddr,
-    meta: Datagram,
+    what: What,
     data: BytesMut,
 }
 
+/// Whose datagram it is, and what came with it.
+#[derive(Debug)]
+enum What {
+    Quic(Datagram),
+    /// Where it came from and went to, and whether the network has marked it.
+    Sctp(SocketAddr, Option<IpAddr>, bool),
+}
+
 impl ForeignDatagram {
-    /// The number of the engine whose connection id it carries, if it is not garbage.
+    /// The number of the engine whose connection id or tag it carries, if it is not garbage.
     #[must_use]
     pub fn engine(&self) -> u8 {
         self.engine
@@ -38,13 +47,38 @@ impl ForeignDatagram {
 impl<N: Net> Engine<N> {
     /// Keeps a datagram for another engine, if this one has siblings.
     pub(crate) fn keep_foreign(&mut self, socket: neater_base::Key, engine: u8, meta: Datagram, data: BytesMut) {
+        let Some(sock) = self.quic_sockets.get(socket).map(|s| s.sock) else { return };
+        self.keep(sock, engine, What::Quic(meta), || data);
+    }
+
+    /// The number of the sibling to which an SCTP packet over UDP belongs, if it is another one's: that of the tag, which every engine
+    /// begins with its own. What opens an association has none.
+    pub(crate) fn sctp_sibling(&self, packet: &[u8]) -> Option<u8> {
+        self.config.shared_secret?;
+        let tag: &[u8; 4] = packet.get(4..8)?.try_into().ok()?;
+        // A peer that knows nothing of an association sends back the tag that it was sent, which is its own.
+        let is_sent_back = matches!(packet.get(12..14), Some([6 | 14, flags]) if flags & 1 == 1);
+        (*tag != [0; 4] && !is_sent_back && tag[0] != self.config.engine).then_some(tag[0])
+    }
+
+    /// The same for a packet of SCTP.
+    pub(crate) fn keep_foreign_sctp(
+        &mut self,
+        sock: Sock,
+        engine: u8,
+        (from, to, marked): (SocketAddr, Option<IpAddr>, bool),
+        data: &[u8],
+    ) {
+        self.keep(sock, engine, What::Sctp(from, to, marked), || BytesMut::from(data));
+    }
+
+    fn keep(&mut self, sock: Sock, engine: u8, what: What, data: impl FnOnce() -> BytesMut) {
         self.stats.foreign_datagrams += 1;
         if self.config.shared_secret.is_none() || self.foreign.len() >= KEPT_MAX {
             return;
         }
-        let Some(sock) = self.quic_sockets.get(socket).map(|s| s.sock) else { return };
         if let Ok(local) = self.net.local_addr(sock) {
-            self.foreign.push(ForeignDatagram { engine, local, meta, data });
+            self.foreign.push(ForeignDatagram { engine, local, what, data: data() });
         }
     }
 
@@ -61,12 +95,20 @@ impl<N: Net> Engine<N> {
         }
         self.now = self.net.now();
         let net = &self.net;
-        let here = self
-            .quic_sockets
-            .iter()
-            .find(|(_, s)| s.endpoint.is_server() && net.local_addr(s.sock).is_ok_and(|local| local == datagram.local));
-        if let Some((socket, _)) = here {
-            self.quic_datagram(socket, datagram.meta, datagram.data);
+        let is_here = |sock| net.local_addr(sock).is_ok_and(|local| local == datagram.local);
+        match datagram.what {
+            What::Quic(meta) => {
+                let here = self.quic_sockets.iter().find(|(_, s)| s.endpoint.is_server() && is_here(s.sock));
+                if let Some((socket, _)) = here {
+                    self.quic_datagram(socket, meta, datagram.data);
+                }
+            }
+            What::Sctp(from, to, marked) => {
+                let here = self.sctp_sockets.iter().find(|(_, s)| s.server && is_here(s.sock));
+                if let Some((socket, _)) = here {
+                    self.sctp_datagram(socket, from, to, marked, &datagram.data);
+                }
+            }
         }
     }
 }

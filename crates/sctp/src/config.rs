@@ -469,6 +469,10 @@ pub struct Config {
     /// The most of those that peers at one address (for IPv6, in one network of 64 bits) have opened: who can receive at one address
     /// gets through the cookies as often as it likes, and must not have them all. Many hosts may be behind one address.
     pub max_per_source: usize,
+    /// What all associations together may hold of what peers have sent and nobody has taken, in bytes. Each may hold 64 kB beyond it, so
+    /// that it gets on when others keep everything; what comes when there is no room is dropped, as if the network had lost it, and windows
+    /// close.
+    pub receive_budget: usize,
     /// The most stateless answers that wait to be sent.
     pub max_replies: usize,
     /// Stateless answers to packets out of the blue, and INIT ACK chunks larger than three times their INIT, per second.
@@ -491,6 +495,7 @@ impl Default for Config {
             cookie_life: Duration::from_secs(60),
             max_associations: 100_000,
             max_per_source: usize::MAX,
+            receive_budget: usize::MAX,
             max_replies: 256,
             replies_per_second: 1000,
             replies_per_source: 100,

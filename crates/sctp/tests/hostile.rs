@@ -7,7 +7,7 @@ mod support;
 use core::time::Duration;
 use neater_base::Rng;
 use neater_link::LinkConfig;
-use neater_sctp::{AssociationConfig, CloseReason, Layer};
+use neater_sctp::{AssociationConfig, CloseReason, Event, Layer};
 use neater_sctp_wire::chunk::{CookieEcho, Data, Init, Sack, Shutdown};
 use neater_sctp_wire::{Array, Chunk, Packet as Wire, Parameter, Parameters, StreamId, Tag, Tsn};
 use support::raw::{FIRST, Raw, data};
@@ -49,33 +49,40 @@ fn strangers_from_one_source_are_answered_seldom_and_others_all_the_same() {
 }
 
 /// Who can receive at an address gets its cookies back: only a bound keeps it from having all the associations that there may be.
+fn remote(host: &str, port: u16) -> std::net::SocketAddr {
+    std::net::SocketAddr::new(host.parse().unwrap(), port)
+}
+
+/// Asks for an association, and returns the answer.
+fn ask(raw: &mut Raw, from: std::net::SocketAddr) -> Vec<u8> {
+    let init = Init {
+        tag: Tag(7),
+        a_rwnd: 100_000,
+        outbound_streams: 10,
+        inbound_streams: 10,
+        initial_tsn: Tsn(FIRST),
+        parameters: Parameters::EMPTY,
+    };
+    raw.give_from(from, Tag::ZERO, &init);
+    raw.take().remove(0)
+}
+
+/// The tag and the cookie of an INIT ACK chunk.
+fn cookie(answer: &[u8]) -> Option<(Tag, Vec<u8>)> {
+    let chunk = Wire::parse(answer).unwrap().chunks().next().unwrap().unwrap();
+    let Ok(Chunk::InitAck(ack)) = Chunk::decode(&chunk) else { return None };
+    let cookie = ack.0.parameters.iter().flatten().find_map(|p| match p {
+        Parameter::StateCookie(c) => Some(c.0.to_vec()),
+        _ => None,
+    });
+    Some((ack.0.tag, cookie?))
+}
+
 #[test]
 fn one_source_has_no_more_associations_than_it_may_and_others_are_taken_all_the_same() {
     let mut raw = Raw::listening(AssociationConfig::default());
     let limits = neater_sctp::Config { max_per_source: 3, ..config(1, 1, AssociationConfig::default()) };
     raw.server = neater_sctp::Endpoint::new(limits, [3; 32], &[4; 32]);
-    let remote = |host: &str, port: u16| std::net::SocketAddr::new(host.parse().unwrap(), port);
-    let ask = |raw: &mut Raw, from| {
-        let init = Init {
-            tag: Tag(7),
-            a_rwnd: 100_000,
-            outbound_streams: 10,
-            inbound_streams: 10,
-            initial_tsn: Tsn(FIRST),
-            parameters: Parameters::EMPTY,
-        };
-        raw.give_from(from, Tag::ZERO, &init);
-        raw.take().remove(0)
-    };
-    let cookie = |answer: &[u8]| {
-        let chunk = Wire::parse(answer).unwrap().chunks().next().unwrap().unwrap();
-        let Ok(Chunk::InitAck(ack)) = Chunk::decode(&chunk) else { return None };
-        let cookie = ack.0.parameters.iter().flatten().find_map(|p| match p {
-            Parameter::StateCookie(c) => Some(c.0.to_vec()),
-            _ => None,
-        });
-        Some((ack.0.tag, cookie?))
-    };
     // Cookies cost nothing, and all are given before one has come back.
     let cookies: Vec<_> = (0..10u16)
         .map(|i| {
@@ -103,6 +110,55 @@ fn one_source_has_no_more_associations_than_it_may_and_others_are_taken_all_the_
     let (tag, bytes) = cookie(&ask(&mut raw, from)).unwrap();
     raw.give_from(from, tag, &CookieEcho { cookie: &bytes });
     assert_eq!(raw.server.associations(), 4);
+}
+
+#[test]
+fn all_associations_together_hold_no_more_than_they_may_and_each_gets_on() {
+    const BUDGET: usize = 300_000;
+    const FLOOR: usize = 64 << 10;
+    let mut config =
+        support::config(1, 1, AssociationConfig { receive_buffer: 1 << 20, ..AssociationConfig::rfc9260() });
+    config.receive_budget = BUDGET;
+    let mut raw = Raw::listening(AssociationConfig::rfc9260());
+    raw.server = neater_sctp::Endpoint::new(config, [3; 32], &[4; 32]);
+    let payload = [7; 1000];
+    let message = |n| Data { unordered: true, ..data(FIRST + n, true, true, &payload) };
+    let mut all = Vec::new();
+    for i in 1..=20u8 {
+        let from = remote(&format!("192.0.2.{i}"), 3000);
+        let (tag, bytes) = cookie(&ask(&mut raw, from)).unwrap();
+        raw.give_from(from, tag, &CookieEcho { cookie: &bytes });
+        let events = core::iter::from_fn(|| raw.server.poll_event());
+        let (id, _) = events.filter(|(_, e)| *e == Event::Accepted).last().expect("accepted");
+        all.push((from, tag, id));
+        raw.take();
+        for n in 0..400 {
+            raw.give_from(from, tag, &message(n));
+            raw.take();
+        }
+        assert!(raw.server.unread() <= BUDGET + all.len() * FLOOR, "{} after {i}", raw.server.unread());
+    }
+    assert!(raw.server.unread() > BUDGET);
+    // The last one has come as far as anybody may, and goes on when it is read.
+    let (from, tag, id) = *all.last().unwrap();
+    let mut next = u32::try_from(core::iter::from_fn(|| raw.server.receive(id)).count()).unwrap();
+    assert!((30..400).contains(&next), "{next}");
+    for _ in 0..10 {
+        for n in next..400 {
+            raw.give_from(from, tag, &message(n));
+            raw.take();
+        }
+        next += u32::try_from(core::iter::from_fn(|| raw.server.receive(id)).count()).unwrap();
+    }
+    assert_eq!((next, raw.closed()), (400, None));
+    for (_, _, id) in all {
+        raw.server.abort(id, &[]);
+        raw.take();
+        while raw.server.receive(id).is_some() {}
+        raw.server.release(id);
+    }
+    while raw.server.poll_event().is_some() {}
+    assert_eq!(raw.server.unread(), 0);
 }
 
 #[test]

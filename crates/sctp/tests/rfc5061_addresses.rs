@@ -277,6 +277,22 @@ fn a_request_of_an_unknown_type_is_reported_if_its_type_says_so() {
 }
 
 #[test]
+fn a_long_question_is_answered_in_a_packet_and_holds_up_nothing() {
+    let (mut w, [a, b]) = world(false);
+    // Four unknown requests of 200 bytes, each to be reported as it is.
+    let mut unknown = Vec::new();
+    for i in 1..=4u8 {
+        unknown.extend([0xc0, 0xff, 0, 200, 0, 0, 0, i]);
+        unknown.extend([9; 192]);
+    }
+    let list: Vec<Parameter<'_>> = Parameters::from_bytes(&unknown).iter().map(Result::unwrap).collect();
+    let answers = ask(&mut w, &list).expect("an answer");
+    assert_eq!(answers.iter().map(|(n, _)| *n).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert!(answers.iter().all(|(_, cause)| cause.is_some()), "none is done: {answers:?}");
+    exchange(&mut w, [a, b]);
+}
+
+#[test]
 fn addresses_that_come_and_go_many_times_are_remembered_in_a_bounded_number() {
     use neater_sctp_wire::parameter::{AddIp, DeleteIp};
     let (mut w, [_, b]) = world(false);

@@ -121,6 +121,39 @@ fn a_reset_waits_for_the_data_before_it() {
 }
 
 #[test]
+fn streams_that_are_held_for_as_long_as_the_peer_likes_keep_no_processor_busy() {
+    let mut raw = connected();
+    raw.send(&[100]);
+    raw.take();
+    // The window is closed, and there is more to be sent: it will be probed.
+    raw.sack(1, 0, &[]);
+    raw.send(&[1000; 3]);
+    raw.take();
+    // All streams are to begin anew; the peer is never ready for it.
+    let request = IncomingReset { request: ReconfigSeq(FIRST), streams: Array::EMPTY };
+    raw.chunk(&ReConfig { parameters: Parameters::new(&[request.into()]) });
+    let end = raw.now + Duration::from_secs(60);
+    let mut turns = 0;
+    while let Some(next) = raw.server.next_timeout().filter(|at| *at <= end) {
+        raw.now = raw.now.max(next);
+        raw.server.handle_timeout(raw.now);
+        let mut asked = Vec::new();
+        parameters(&raw.take(), |p| {
+            if let Parameter::OutgoingReset(r) = p {
+                asked.push(r.request);
+            }
+        });
+        for response in asked {
+            let wait = ReconfigResponse { response, result: ReconfigResult::IN_PROGRESS, next_tsns: None };
+            raw.chunk(&ReConfig { parameters: Parameters::new(&[wait.into()]) });
+            raw.take();
+        }
+        turns += 1;
+        assert!(turns < 1000, "at {:?}, due at {:?}", raw.now, raw.server.next_timeout());
+    }
+}
+
+#[test]
 fn streams_that_there_are_not_cannot_be_reset() {
     let mut raw = connected();
     let wrong = ReconfigResult::WRONG_SSN;

@@ -3,9 +3,11 @@
 mod support;
 
 use core::time::Duration;
-use neater_sctp::{AssociationConfig, CloseReason, Event, MessageId, PathState, RtoConfig, SendError, SendOptions};
-use neater_sctp_wire::chunk::{Data, Heartbeat, HeartbeatAck, Sack, Shutdown};
-use neater_sctp_wire::{Ssn, StreamId};
+use neater_sctp::{
+    AssociationConfig, CloseReason, Event, LayerId, MessageId, PathState, Route, RtoConfig, SendError, SendOptions,
+};
+use neater_sctp_wire::chunk::{Abort, Data, Heartbeat, HeartbeatAck, Sack, Shutdown, ShutdownComplete};
+use neater_sctp_wire::{Causes, Chunk, Ssn, StreamId, Tag};
 use support::ms;
 use support::raw::{FIRST, Raw, data};
 use support::watch::{all_kinds, datas, reports};
@@ -524,4 +526,28 @@ fn section_9_2_a_shutdown_chunk_acknowledges_as_a_sack_does() {
     assert_eq!(all_kinds(&raw.take()), [8], "SHUTDOWN ACK: everything has arrived");
     raw.chunk(&neater_sctp_wire::chunk::ShutdownComplete { reflected: false });
     assert_eq!(raw.closed(), Some(CloseReason::Shutdown));
+}
+
+#[test]
+fn behind_a_tag_that_was_sent_back_stands_nothing_else() {
+    // Sections 6.10 and 8.5.1 B and C. Who has seen the server's packets alone knows the tag that the client gave, and no other.
+    let complete: Chunk<'_> = ShutdownComplete { reflected: true }.into();
+    let abort = |reflected| -> Chunk<'_> { Abort { reflected, causes: Causes::EMPTY }.into() };
+    let give = |raw: &mut Raw, tag: Tag, chunks: &[Chunk<'_>]| {
+        let bytes = support::packet(support::PORTS, tag, chunks);
+        let route = Route { layer: LayerId(0), remote: support::address(0, 0) };
+        raw.server.handle_packet(raw.now, route, false, &bytes);
+    };
+    let mut raw = connected();
+    give(&mut raw, Tag(7), &[complete, data(FIRST, true, true, b"forged").into()]);
+    assert_eq!((raw.read().len(), raw.closed()), (0, None));
+    // T belongs to the tag in front of it: with the server's own tag, this is not for the server.
+    let tag = raw.tag;
+    give(&mut raw, tag, &[data(FIRST, true, true, b"before").into(), abort(true)]);
+    assert_eq!((raw.read().len(), raw.closed()), (1, None));
+    give(&mut raw, tag, &[data(FIRST + 1, true, true, b"more").into(), abort(false)]);
+    assert!(raw.closed().is_some());
+    let mut raw = connected();
+    give(&mut raw, Tag(7), &[abort(true)]);
+    assert!(raw.closed().is_some(), "a peer that has forgotten us");
 }

@@ -217,6 +217,8 @@ impl Between {
 
     fn tick(&mut self) {
         self.ends.iter_mut().for_each(|e| e.handle_timeout(self.now));
+        // Some of what is due is a packet. When all have left, nothing is: whoever waits for the next deadline would not wait at all.
+        self.flush();
         for end in &self.ends {
             assert!(end.next_timeout().is_none_or(|at| at > self.now || !end.is_idle()), "a deadline is not served");
         }
@@ -249,8 +251,10 @@ impl Between {
 
     /// A packet of a stranger's who knows the tag.
     fn inject(&mut self, end: usize, r: &mut Reader<'_>) {
-        let Ok(len) = r.u8() else { return };
-        let Ok(chunks) = r.take(usize::from(len).min(r.rest().len())) else { return };
+        let (Ok(len), Ok(more)) = (r.u8(), r.u8()) else { return };
+        // Up to what a packet may have.
+        let most = usize::from(len) + 8 * usize::from(more >> 1);
+        let Ok(chunks) = r.take(most.min(r.rest().len())) else { return };
         self.injected = true;
         let tag = if len & 1 == 0 { self.tags[end] } else { 0 };
         let mut bytes = Vec::with_capacity(12 + chunks.len());

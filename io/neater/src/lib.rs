@@ -58,7 +58,7 @@ pub use context::{Builder, Driver, Neater, Turner};
 pub use listener::{Accepted, Group, Listener};
 pub use message::{Message, MessageContext};
 pub use names::Lookup;
-pub use policies::PolicyStory;
+pub use policies::{PolicySource, PolicyStory};
 pub use preconnection::{Initiate, Preconnection, security_for};
 pub use siblings::Siblings;
 

@@ -18,6 +18,7 @@ use neater_policy::daemon::Tables;
 use neater_policy::manager::{FileKind, Report, SourceFile};
 use neater_property::{Role, TransportProperties, Value};
 use neater_tls::{Crypto, SecurityParameters};
+use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -64,6 +65,8 @@ machine! {
     fn tell_facts_again(&mut self);
     fn policy_story(&mut self, request: &Request, remote: &RemoteEndpoint) -> Option<Result<Story, Denied>>;
     fn policy_file(&mut self, kind: FileKind, uid: &str) -> Option<String>;
+    fn is_advised(&mut self) -> bool;
+    fn policy_profiles(&mut self) -> BTreeSet<String>;
     fn initiate_from(&mut self, request: &Request, remotes: &Arc<[RemoteEndpoint]>, locals: &[LocalEndpoint], first: Option<Bytes>) -> Result<ConnectionId, EstablishmentError>;
     fn listen(&mut self, request: &Request, local: &[LocalEndpoint]) -> Result<ListenerId, EstablishmentError>;
     fn listener_addrs(&mut self, listener: ListenerId) -> Vec<(Stack, SocketAddr)>;

@@ -128,7 +128,9 @@ impl Preconnection {
     }
 
     /// Properties beyond those of RFC 9622 for policies to look at, such as `profile` and `flow_size`: a name, and a text or, where it reads
-    /// as one, a number or a Boolean. What connections have themselves (`transport`, `port`) is not changed by them.
+    /// as one, a number or a Boolean. What connections have themselves (`transport`, `port`) is not changed by them. The ready-made
+    /// profiles and policies count from then on, if no others did; a program that wants none
+    /// ([`Builder::without_policies`](crate::Builder::without_policies)) is heard by nobody. [`Neater::policy_profiles`](crate::Neater::policy_profiles) tells which profiles there are.
     #[must_use]
     pub fn policy_property(mut self, name: &str, value: &str) -> Self {
         let value: NeatValue = match (value.parse::<bool>(), value.parse::<f64>()) {
@@ -138,6 +140,7 @@ impl Preconnection {
         };
         self.options.policy.retain(|p| p.key != name.to_lowercase());
         self.options.policy.push(NeatProperty::new(name, value));
+        crate::policies::advise(&self.handle);
         self.request = None;
         self
     }

@@ -1,9 +1,9 @@
-//! Several engines listen on one port, and a QUIC connection stays with its engine whatever its peer's address becomes.
+//! Several engines listen on one port, and a QUIC or SCTP connection stays with its engine whatever its peer's address becomes.
 
 mod common;
 
 use common::{LIMIT, echo, loopback, nothing_left, security};
-use neater::{FramerSpec, Neater, Siblings, Stack};
+use neater::{Connection, FramerSpec, LocalEndpoint, Neater, RemoteEndpoint, SecurityParameters, Siblings, Stack};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -90,8 +90,48 @@ async fn a_connection_whose_peer_moves_stays_with_its_engine_of_several_on_a_por
         let pre = client.preconnection().framer(framer.clone()).security(needs.clone()).stacks(&[Stack::Quic]);
         connections.push(pre.remote(nat.addr).initiate().await.expect("connected"));
     }
+    stay(&nats, &connections, &engines).await;
+    drop(connections);
+    nothing_left(&client).await;
+    for task in tasks {
+        task.abort();
+    }
+}
+
+/// An association's packets come to another engine when a NAT has given it another port: its tag says whose they are. Nobody is told that
+/// there is no such association.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_association_whose_peer_moves_stays_with_its_engine() {
+    let siblings = Siblings::new().expect("random numbers");
+    let engines: Vec<Neater> =
+        (0..3).map(|_| Neater::builder().sibling_of(&siblings).build().expect("engine")).collect();
+    let client = Neater::new().expect("engine");
+    let over = |n: &Neater| n.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Sctp]);
+    let (mut ports, mut tasks) = ((0, 0), Vec::new());
+    for engine in &engines {
+        let local = LocalEndpoint::from(loopback(ports.0)).with_udp_port(ports.1);
+        let listener = over(engine).local(local).listen().expect("listening on ports that siblings share");
+        ports = (listener.port(), listener.udp_ports()[0]);
+        tasks.push(tokio::spawn(echo(listener)));
+    }
+    let nats: Vec<_> = (0..4).map(|_| Nat::new(loopback(ports.1))).collect();
+    let mut connections = Vec::new();
+    for nat in &nats {
+        let remote = RemoteEndpoint::from(loopback(ports.0)).with_udp_port(nat.addr.port());
+        connections.push(over(&client).remote(remote).initiate().await.expect("connected"));
+    }
+    stay(&nats, &connections, &engines).await;
+    drop(connections);
+    nothing_left(&client).await;
+    for task in tasks {
+        task.abort();
+    }
+}
+
+/// Peers move eight times, and every connection goes on.
+async fn stay(nats: &[Nat], connections: &[Connection], engines: &[Neater]) {
     for round in 0..8 {
-        for (nat, connection) in nats.iter().zip(&connections) {
+        for (nat, connection) in nats.iter().zip(connections) {
             connection.send(format!("round {round}")).await.expect("sent");
             let answer = tokio::time::timeout(LIMIT, connection.receive()).await;
             let answer = answer.unwrap_or_else(|_| panic!("no answer in round {round}"));
@@ -103,11 +143,6 @@ async fn a_connection_whose_peer_moves_stays_with_its_engine_of_several_on_a_por
     assert!(passed_on > 0, "of 32 moves some lead to another engine");
     let received: u64 = engines.iter().map(|e| e.stats().received).sum();
     assert_eq!(received, 4, "no connection was begun anew");
-    drop(connections);
-    nothing_left(&client).await;
-    for task in tasks {
-        task.abort();
-    }
 }
 
 #[tokio::test]

@@ -169,7 +169,7 @@ fn main() -> ExitCode {
             runner::run(&selected(&ids), &Options { quick, json, out, seed, seeds, jobs, fresh, only, strict })
         }
         Command::Replay { seed, out } => {
-            neater_lab::experiments::x2::write(seed, &out).map(|()| Ended::Measured).map_err(Into::into)
+            neater_lab::experiments::x2::write(seed, &out).map(|_| Ended::Measured).map_err(Into::into)
         }
         Command::Call(args) => {
             return match neater_lab::call::run(&args) {

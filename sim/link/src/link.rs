@@ -113,6 +113,29 @@ pub struct Counters {
     pub max_queued_bytes: u64,
 }
 
+impl Counters {
+    /// What was done since `earlier`, which is from the same link. The fullest queue is that since [`Link::restart_peak`].
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            offered: self.offered - earlier.offered,
+            delivered: self.delivered - earlier.delivered,
+            delivered_bytes: self.delivered_bytes - earlier.delivered_bytes,
+            down: self.down - earlier.down,
+            filtered: self.filtered - earlier.filtered,
+            too_big: self.too_big - earlier.too_big,
+            queue_full: self.queue_full - earlier.queue_full,
+            managed: self.managed - earlier.managed,
+            marked: self.marked - earlier.marked,
+            lost: self.lost - earlier.lost,
+            corrupted: self.corrupted - earlier.corrupted,
+            duplicated: self.duplicated - earlier.duplicated,
+            overtakers: self.overtakers - earlier.overtakers,
+            max_queued_bytes: self.max_queued_bytes,
+        }
+    }
+}
+
 /// A packet on the wire.
 #[derive(Debug)]
 struct Flight<P> {
@@ -244,6 +267,12 @@ impl<P: Clone> Link<P> {
     /// What the link has done so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Forgets how full the queue has been, so that the most is that from `now` on, and returns what the link has done so far.
+    pub fn restart_peak(&mut self, now: Instant) -> Counters {
+        self.counters.max_queued_bytes = self.queued_bytes(now);
         self.counters
     }
 

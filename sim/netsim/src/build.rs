@@ -1,6 +1,6 @@
 //! A world from a scenario.
 
-use crate::agent::{Agent, FlowStats, Kind, OnOffState, VideoState, WebState};
+use crate::agent::{Agent, FlowStats, Kind, Numbers, OnOffState, VideoState, WebState};
 use crate::capture::Capture;
 use crate::fabric::{Port, Router, RouterId, RouterNat};
 use crate::iface::plain_address;
@@ -13,8 +13,11 @@ use core::time::Duration;
 use neater_base::net::{InterfaceAddr, InterfaceKind};
 use neater_base::{Instant, Rng};
 use neater_cc::InitialWindow;
-use neater_link::{Counters, LinkConfig, Nat, TooBig};
-use neater_scenario::{Action, Carrier, Controller, NodeKind, ProbeKind, Routes, Scenario, TcpSettings, TrafficKind};
+use neater_link::{Counters, Nat};
+use neater_scenario::{
+    Action, Carrier, Controller, NodeKind, ProbeKind, Routes, Scenario, TcpSettings, TrafficKind, interface_mtu,
+    link_seed, router_salt,
+};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -89,8 +92,8 @@ impl World {
             programs: Vec::new(),
             start,
         };
-        network.nodes(scenario);
-        network.wires(scenario);
+        network.nodes(scenario, seed);
+        network.wires(scenario, seed);
         network.routes(scenario);
         network.nats(scenario);
         // Before traffic, so that a change at a time comes before what hosts do at that time.
@@ -103,7 +106,7 @@ impl World {
 }
 
 impl Network {
-    fn nodes(&mut self, s: &Scenario) {
+    fn nodes(&mut self, s: &Scenario, seed: u64) {
         for node in &s.nodes {
             let id = match node.kind {
                 NodeKind::Host => {
@@ -112,7 +115,7 @@ impl Network {
                     NodeId::Host(host)
                 }
                 NodeKind::Router => self.world.with(|sim| {
-                    let salt = sim.rng.u64();
+                    let salt = router_salt(seed, &node.name);
                     let filters = node.filters.iter().map(|f| (*f, 0)).collect();
                     sim.fabric.routers.push(Router {
                         addresses: Vec::new(),
@@ -129,7 +132,7 @@ impl Network {
         }
     }
 
-    fn wires(&mut self, s: &Scenario) {
+    fn wires(&mut self, s: &Scenario, seed: u64) {
         for (index, link) in s.links.iter().enumerate() {
             let ifaces = [0, 1].map(|end| match self.nodes[link.ends[end].node] {
                 NodeId::Host(host) => {
@@ -142,7 +145,10 @@ impl Network {
                 }
                 NodeId::Router(_) => None,
             });
-            let ids = [0, 1].map(|d| self.world.add_link(link.directions[d].config.clone()));
+            let ids = [0, 1].map(|d| {
+                let (config, seed) = (link.directions[d].config.clone(), link_seed(seed, &link.name, d));
+                self.world.with(|sim| sim.add_link_of(config, seed))
+            });
             let ports = [0, 1].map(|end| match (ifaces[end], self.nodes[link.ends[end].node]) {
                 (Some(iface), _) => Port::Iface(iface),
                 (None, NodeId::Router(router)) => Port::Router(router),
@@ -303,6 +309,8 @@ impl Network {
                     conns: [None; 2],
                     route: [None, None],
                     stats: FlowStats { traffic: index, flow, ..FlowStats::default() },
+                    numbers: Numbers::default(),
+                    again: (0, 0),
                 };
                 self.world.with(|sim| sim.add_agent(agent));
             }
@@ -313,6 +321,9 @@ impl Network {
     fn probes(&mut self, s: &Scenario) {
         let start = self.start;
         self.world.with(|sim| {
+            if !s.warm_up.is_zero() {
+                plan(sim, start + s.warm_up, Planned::Measure);
+            }
             for probe in &s.probes {
                 match &probe.what {
                     ProbeKind::Queue(link) => {
@@ -460,15 +471,27 @@ impl Network {
             let mut all = Vec::with_capacity(sim.agents.len());
             for agent in &sim.agents {
                 let mut stats = agent.stats.clone();
-                let live = agent.conns[0].and_then(|key| sim.hosts[agent.from.0].conns.get(key));
-                stats.retransmits += live.map_or(0, |e| e.conn.info().retransmits.unwrap_or(0));
+                stats.retransmits = agent.is_tcp().then(|| sim.sent_again(agent) - agent.again.1);
+                stats.measured_datagrams = agent.numbers.measured(sim.now);
                 all.push(stats);
             }
             all
         })
     }
 
-    /// What the links have done so far, forward and backward.
+    /// What the links have done since the warm-up ended, forward and backward.
+    #[must_use]
+    pub fn measured(&self) -> Vec<[Counters; 2]> {
+        self.world.with(|sim| {
+            let of = |id: LinkId| {
+                let before = sim.plan.warmed.get(id.0).copied().unwrap_or_default();
+                sim.link(id).counters().since(&before)
+            };
+            self.links.iter().map(|pair| pair.map(of)).collect()
+        })
+    }
+
+    /// What the links have done so far, forward and backward, warm-up included.
     #[must_use]
     pub fn counters(&self) -> Vec<[Counters; 2]> {
         self.links.iter().map(|pair| pair.map(|id| self.world.link_counters(id))).collect()
@@ -507,11 +530,6 @@ impl Network {
             all
         })
     }
-}
-
-/// What the MTU of an interface is: its link's, unless that is a black hole, which nobody knows of.
-fn interface_mtu(config: &LinkConfig) -> u32 {
-    if config.too_big == TooBig::Report { config.mtu } else { config.mtu.max(1500) }
 }
 
 fn plan(sim: &mut Sim, at: Instant, what: Planned) {
@@ -555,7 +573,7 @@ fn kind(kind: &TrafficKind) -> Kind {
             let weights = model.packets.iter().map(|p| p.1).sum();
             Kind::OnOff(Box::new((model.clone(), OnOffState { on_until: None, weights })))
         }
-        TrafficKind::Ping { interval, size } => Kind::Ping { interval: *interval, size: *size, sent: 0 },
+        TrafficKind::Ping { interval, size } => Kind::Ping { interval: *interval, size: *size },
     }
 }
 

@@ -14,7 +14,7 @@ use crate::sim::{Parcel, Route, Sim, Way};
 use crate::trace::TraceVerdict;
 use crate::world::{IfaceId, LinkId};
 use neater_base::net::Ecn;
-use neater_link::{Action, DropReason, Filter, Protocol};
+use neater_link::{Action, DropReason, Filter};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
@@ -105,37 +105,6 @@ impl Fabric {
     }
 }
 
-/// A hash of the 5-tuple: the same for all packets of a flow in one direction.
-fn flow_hash(packet: &Packet) -> u64 {
-    let mut h = 0u64;
-    let mut mix = |n: u64| h = (h.rotate_left(23) ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    for addr in [&packet.source, &packet.destination] {
-        match addr.ip() {
-            IpAddr::V4(a) => mix(u64::from(a.to_bits())),
-            IpAddr::V6(a) => {
-                mix((a.to_bits() >> 64) as u64);
-                mix(a.to_bits() as u64);
-            }
-        }
-        mix(u64::from(addr.port()));
-    }
-    mix(match packet.protocol() {
-        Protocol::Icmp => 1,
-        Protocol::Tcp => 6,
-        Protocol::Udp => 17,
-        Protocol::Other(n) => u64::from(n),
-    });
-    h
-}
-
-/// One of `count` choices by a hash and a salt.
-fn choose(hash: u64, salt: u64, count: usize) -> usize {
-    let mut h = hash ^ salt;
-    h = (h ^ (h >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    h = (h ^ (h >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    ((u128::from(h) * count as u128) >> 64) as usize
-}
-
 impl Sim {
     /// A packet has come to the end of a wire.
     pub(crate) fn wire_end(&mut self, link: LinkId, mut parcel: Box<Parcel>, subnet: u32) {
@@ -185,7 +154,7 @@ impl Sim {
                 return self.icmp_from_router(id, &parcel.packet, IcmpKind::HostUnreachable);
             }
             [one] => *one,
-            many => many[choose(flow_hash(&parcel.packet), router.salt, many.len())],
+            many => many[neater_scenario::way(&parcel.packet.meta(), router.salt, many.len())],
         };
         self.enter_link(link, parcel);
     }
@@ -258,7 +227,7 @@ impl Sim {
         let router = &self.fabric.routers[id.0];
         let Some(&subnet) = self.fabric.subnets.get(&icmp.destination.ip()) else { return };
         let Some(next) = router.next.get(subnet as usize).filter(|n| !n.is_empty()) else { return };
-        let link = next[choose(flow_hash(&icmp), router.salt, next.len())];
+        let link = next[neater_scenario::way(&icmp.meta(), router.salt, next.len())];
         // An ICMP error has no interface of a host that it left by; nothing looks for one, because errors cause none.
         let nowhere = IfaceId { host: crate::world::HostId(usize::MAX), index: 0 };
         let route = Route { from: nowhere, to: None, way: Way::Fabric { first: link, subnet } };
@@ -279,29 +248,5 @@ impl Sim {
             self.translate(icmp, nat.nat, true);
         }
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn choices_are_even_and_differ_between_routers() {
-        let mut seen = [[0u32; 4]; 2];
-        let mut same = 0;
-        for port in 0..4000u16 {
-            let source: SocketAddr = (std::net::Ipv4Addr::new(10, 0, 0, 1), port).into();
-            let body = Body::Udp(bytes::Bytes::new());
-            let packet = Packet { source, destination: source, ecn: Ecn::NotEct, pieces: None, body };
-            let hash = flow_hash(&packet);
-            let picks = [1u64, 0x1234_5678_9abc_def0].map(|salt| choose(hash, salt, 4));
-            seen[0][picks[0]] += 1;
-            seen[1][picks[1]] += 1;
-            same += u32::from(picks[0] == picks[1]);
-        }
-        // 1,000 in each place, with a standard deviation of 27.
-        assert!(seen.iter().flatten().all(|n| (890..1110).contains(n)), "{seen:?}");
-        assert!((890..1110).contains(&same), "{same}");
     }
 }

@@ -68,6 +68,12 @@ impl World {
     pub fn forge_datagram(&self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) -> bool {
         self.with(|sim| sim.forge_datagram(source, destination, contents))
     }
+
+    /// The owner of an address sends a datagram from it, now, as if one of its programs had: it takes the way that routes say. It is
+    /// for tests of a network: no socket hears of an answer. False: nobody has the address `source`, or there is no way.
+    pub fn send_datagram(&self, source: SocketAddr, destination: SocketAddr, contents: bytes::Bytes) -> bool {
+        self.with(|sim| sim.send_datagram(source, destination, contents))
+    }
 }
 
 fn pick<T>(mut all: Vec<T>, nth: u64) -> Option<T> {
@@ -76,6 +82,14 @@ fn pick<T>(mut all: Vec<T>, nth: u64) -> Option<T> {
 }
 
 impl Sim {
+    fn send_datagram(&mut self, source: SocketAddr, destination: SocketAddr, contents: bytes::Bytes) -> bool {
+        let Some(from) = self.owners.get(&source.ip()).copied() else { return false };
+        let Ok(found) = self.lookup(from.host, destination.ip(), None, Some(source.ip()), None) else { return false };
+        let body = Body::Udp(contents);
+        self.send_packet(Packet { source, destination, ecn: Ecn::NotEct, pieces: Some(found.mtu), body }, found.route);
+        true
+    }
+
     fn forge_datagram(&mut self, source: SocketAddr, destination: SocketAddr, contents: &[u8]) -> bool {
         let Some(to) = self.owners.get(&destination.ip()).copied() else { return false };
         let payload = bytes::Bytes::copy_from_slice(contents);

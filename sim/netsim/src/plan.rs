@@ -13,7 +13,7 @@ use crate::sim::{Event, Sim};
 use crate::world::{IfaceId, LinkId};
 use core::time::Duration;
 use neater_base::{Instant, Key};
-use neater_link::LinkConfig;
+use neater_link::{Counters, LinkConfig};
 use neater_scenario::NatChange;
 
 /// The most rows of one table of samples; later ones are left out, which [`Samples::truncated`] tells.
@@ -83,6 +83,8 @@ pub(crate) enum Planned {
     Nat(NatId, NatChange),
     /// A probe's next sample.
     Probe(usize),
+    /// The warm-up is over.
+    Measure,
 }
 
 /// A probe.
@@ -118,6 +120,8 @@ pub(crate) struct Plan {
     pub(crate) captures: Vec<Capture>,
     /// For links that are recorded: the records at their beginning and end.
     pub(crate) tapped: Vec<Option<(usize, usize)>>,
+    /// What the links had done when the warm-up ended, by their numbers.
+    pub(crate) warmed: Vec<Counters>,
 }
 
 const QUEUE: usize = 0;
@@ -155,6 +159,7 @@ impl Sim {
                     }
                 }
             }
+            Planned::Measure => self.measure(),
             Planned::Probe(probe) => {
                 self.sample(probe);
                 let interval = self.plan.probes[probe].1;
@@ -162,6 +167,14 @@ impl Sim {
                 self.schedule(at, Event::Planned(index));
             }
         }
+    }
+
+    /// From now on it is measured.
+    fn measure(&mut self) {
+        let now = self.now;
+        self.plan.warmed = self.links_mut().map(|link| link.restart_peak(now)).collect();
+        let again: Vec<u64> = self.agents.iter().map(|agent| self.sent_again(agent)).collect();
+        self.agents.iter_mut().zip(again).for_each(|(agent, again)| agent.again.1 = again);
     }
 
     fn sample(&mut self, index: usize) {
@@ -202,7 +215,7 @@ impl Sim {
             probe.threshold.map_or(f64::NAN, |t| t as f64),
             probe.in_flight as f64,
             probe.srtt.map_or(f64::NAN, |r| r.as_secs_f64()),
-            (agent.stats.retransmits + probe.retransmits) as f64,
+            (agent.again.0 + probe.retransmits) as f64,
         ];
         let at = now - self.plan.start;
         self.plan.tables[TCP].push(Sample { at, subject, values });

@@ -549,7 +549,13 @@ impl Sim {
 
     /// Adds a link whose schedules begin now.
     pub(crate) fn add_link(&mut self, config: LinkConfig) -> LinkId {
-        let link = Link::starting_at(self.now, config, self.rng.u64());
+        let seed = self.rng.u64();
+        self.add_link_of(config, seed)
+    }
+
+    /// The same with random choices that follow from a seed of its own.
+    pub(crate) fn add_link_of(&mut self, config: LinkConfig, seed: u64) -> LinkId {
+        let link = Link::starting_at(self.now, config, seed);
         self.links.push(Hop { link, scheduled: None });
         LinkId(self.links.len() - 1)
     }
@@ -562,6 +568,10 @@ impl Sim {
 
     pub(crate) fn link_mut(&mut self, id: LinkId) -> &mut Link<Box<Parcel>> {
         &mut self.links[id.0].link
+    }
+
+    pub(crate) fn links_mut(&mut self) -> impl Iterator<Item = &mut Link<Box<Parcel>>> {
+        self.links.iter_mut().map(|hop| &mut hop.link)
     }
 
     pub(crate) fn link(&self, id: LinkId) -> &Link<Box<Parcel>> {

@@ -179,6 +179,12 @@ impl World {
         self.with(|sim| sim.add_link(config))
     }
 
+    /// The same with random choices that follow from a seed of its own, as a link of a scenario has
+    /// ([`neater_scenario::link_seed`]), and one of the lab.
+    pub fn add_link_of(&self, config: LinkConfig, seed: u64) -> LinkId {
+        self.with(|sim| sim.add_link_of(config, seed))
+    }
+
     /// Lets packets from `from` to addresses of `to` cross these links, first to last; no link means no route.
     pub fn set_route(&self, from: IfaceId, to: IfaceId, links: &[LinkId]) {
         self.change(from, |i| {

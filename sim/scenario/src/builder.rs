@@ -9,7 +9,7 @@ use crate::routes::Routes;
 use crate::traffic::TcpSettings;
 use core::time::Duration;
 use neater_link::{LinkConfig, QueueLimit};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 type Result<T> = core::result::Result<T, ScenarioError>;
@@ -63,7 +63,14 @@ impl Builder {
 
     fn node(&mut self, name: impl Into<String>, kind: NodeKind) -> NodeIndex {
         let tcp = TcpSettings::default();
-        self.scenario.nodes.push(Node { name: name.into(), kind, tcp, filters: Vec::new(), nat: None });
+        self.scenario.nodes.push(Node {
+            name: name.into(),
+            kind,
+            tcp,
+            filters: Vec::new(),
+            nat: None,
+            sysctls: BTreeMap::new(),
+        });
         self.scenario.nodes.len() - 1
     }
 

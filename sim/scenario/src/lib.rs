@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod chance;
 mod document;
 mod error;
 mod fields;
@@ -50,6 +51,7 @@ mod traffic;
 pub mod units;
 
 pub use builder::{Builder, Pair, both, both_bdp};
+pub use chance::{interface_mtu, link_seed, router_salt, way};
 pub use document::MAX_DOCUMENT;
 pub use error::{Place, ScenarioError};
 pub use model::{

@@ -3,6 +3,7 @@
 use crate::traffic::{TcpSettings, Traffic};
 use core::time::Duration;
 use neater_link::{Filter, LinkConfig, NatConfig};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The most nodes of a scenario.
@@ -76,6 +77,8 @@ pub struct Node {
     pub filters: Vec<Filter>,
     /// The NAT box that a router is.
     pub nat: Option<NatSpec>,
+    /// Settings of a host's kernel in the lab, by their names (`net.ipv4.tcp_congestion_control`); the simulator has no kernel.
+    pub sysctls: BTreeMap<String, String>,
 }
 
 /// A NAT box in a router: what is forwarded to its outside link gets an address and port of its own there, and from there

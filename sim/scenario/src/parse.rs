@@ -12,7 +12,7 @@ use crate::parse_topology::topology;
 use crate::parse_traffic::{tcp, traffic};
 use crate::shipped::shipped_file;
 use core::time::Duration;
-use neater_link::{DeliveryTrace, NatConfig};
+use neater_link::{DeliveryTrace, Dependence, MAX_MAPPINGS, NatConfig, PortAllocation};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -175,6 +175,10 @@ fn nodes(b: &mut Builder, f: &mut Fields) -> Result<Vec<Nat>> {
                 None => b.host(name),
             };
             let tcp = tcp(&mut own)?;
+            if router && tcp != crate::TcpSettings::default() {
+                return Err(own.error("tcp is for hosts: a router opens no connections"));
+            }
+            let sysctls = if router { BTreeMap::new() } else { lab_settings(&mut own)? };
             let filters = if router { filters(&mut own)?.unwrap_or_default() } else { Vec::new() };
             if router && let Some(mut table) = own.table("nat")? {
                 let (name, config) = (one(&mut table, "outside")?, nat_config(&mut table)?);
@@ -182,13 +186,48 @@ fn nodes(b: &mut Builder, f: &mut Fields) -> Result<Vec<Nat>> {
             }
             own.finish()?;
             b.scenario.nodes[node].tcp = tcp;
+            b.scenario.nodes[node].sysctls = sysctls;
             b.scenario.nodes[node].filters = filters;
         }
     }
     Ok(nats)
 }
 
-/// `kind`, timeouts and `hairpinning` of a NAT box.
+/// `lab = { congestion, sysctl = { NAME = VALUE } }`: what the kernel of a host in the lab is told beyond TCP's settings.
+fn lab_settings(f: &mut Fields) -> Result<BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    let Some(mut own) = f.table("lab")? else { return Ok(all) };
+    if let Some(name) = own.text("congestion")? {
+        if name.is_empty() || name.len() > 15 || !name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c)) {
+            return Err(own.error("congestion is the kernel's name of a congestion control, such as \"bbr\""));
+        }
+        all.insert("net.ipv4.tcp_congestion_control".to_owned(), name);
+    }
+    if let Some(mut given) = own.table("sysctl")? {
+        for (key, value) in given.rest() {
+            let wrong = |why: &str| ScenarioError::new(value.place.clone(), given.key(&key), why.to_owned());
+            let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+            if !key.starts_with("net.") || key.len() > 128 || !key.chars().all(plain) || key.contains("..") {
+                return Err(wrong(
+                    "is no setting of a network namespace: its name begins with net. (in quotes, with dots)",
+                ));
+            }
+            let text = match &value.kind {
+                Kind::Text(text) => text.clone(),
+                Kind::Number(n) if n.fract() == 0.0 => format!("{n:.0}"),
+                _ => return Err(wrong("must be a string or a whole number")),
+            };
+            if text.len() > 256 || text.chars().any(char::is_control) {
+                return Err(wrong("is longer than 256 bytes or has control characters"));
+            }
+            all.insert(key, text);
+        }
+    }
+    own.finish()?;
+    Ok(all)
+}
+
+/// `kind` and everything else of a NAT box.
 fn nat_config(f: &mut Fields) -> Result<NatConfig> {
     type Make = fn(IpAddr) -> NatConfig;
     let kinds: [(&str, Make); 4] = [
@@ -203,7 +242,33 @@ fn nat_config(f: &mut Fields) -> Result<NatConfig> {
     config.udp_timeout = f.time("udp-timeout")?.unwrap_or(config.udp_timeout);
     config.tcp_established = f.time("tcp-established")?.unwrap_or(config.tcp_established);
     config.tcp_transitory = f.time("tcp-transitory")?.unwrap_or(config.tcp_transitory);
+    config.other_timeout = f.time("other-timeout")?.unwrap_or(config.other_timeout);
     config.hairpinning = f.flag("hairpinning")?.unwrap_or(config.hairpinning);
+    let dependences = [
+        ("endpoint-independent", Dependence::EndpointIndependent),
+        ("address-dependent", Dependence::AddressDependent),
+        ("address-and-port-dependent", Dependence::AddressAndPortDependent),
+    ];
+    config.mapping = f.word("mapping", &dependences)?.unwrap_or(config.mapping);
+    config.filtering = f.word("filtering", &dependences)?.unwrap_or(config.filtering);
+    let ports = [
+        ("preserving", PortAllocation::Preserving),
+        ("contiguous", PortAllocation::Contiguous),
+        ("random", PortAllocation::Random),
+    ];
+    config.ports = f.word("ports", &ports)?.unwrap_or(config.ports);
+    let (first, last) = (f.whole("first-port", 1..=65_535)?, f.whole("last-port", 1..=65_535)?);
+    let first = first.map_or(*config.port_range.start(), |p| p as u16);
+    let last = last.map_or(*config.port_range.end(), |p| p as u16);
+    if first > last {
+        return Err(f.error(format!("first-port {first} is above last-port {last}")));
+    }
+    config.port_range = first..=last;
+    config.udp_refresh_inbound = f.flag("udp-refresh-inbound")?.unwrap_or(config.udp_refresh_inbound);
+    config.icmp_errors = f.flag("icmp-errors")?.unwrap_or(config.icmp_errors);
+    config.adopts_connections = f.flag("adopts-connections")?.unwrap_or(config.adopts_connections);
+    let most = f.whole("max-mappings", 1..=MAX_MAPPINGS as u64)?;
+    config.max_mappings = most.map_or(config.max_mappings, |n| n as usize);
     Ok(config)
 }
 
@@ -307,7 +372,8 @@ fn routes(s: &mut Scenario, f: &mut Fields) -> Result<()> {
         let (node, to) = (node_named(s, &own, "node", &node)?, node_named(s, &own, "to", &to)?);
         let on = match own.texts("on")?.as_deref() {
             Some([name]) => Some(link_named(s, &own, "on", name)?),
-            _ => None,
+            Some(_) => return Err(own.error("on names one link: say more of them in rules of their own")),
+            None => None,
         };
         if on.is_some_and(|on| !s.links_of(to).any(|(l, _)| l == on)) {
             return Err(own.error("on names a link that is not at the destination"));

@@ -74,7 +74,11 @@ pub(crate) fn traffic(name: &str, mut f: Fields, s: &Scenario) -> Result<Traffic
         name: name.to_owned(),
         from,
         to,
-        v6: f.whole("ip", 4..=6)?.unwrap_or(4) == 6,
+        v6: match f.whole("ip", 4..=6)?.unwrap_or(4) {
+            4 => false,
+            6 => true,
+            _ => return Err(f.error("ip is 4 or 6")),
+        },
         flows: f.whole("flows", 1..=100_000)?.unwrap_or(1) as u32,
         start: f.time("start")?.unwrap_or_default(),
         start_within: f.time("start-within")?.unwrap_or_default(),

@@ -23,7 +23,7 @@ fn row(controller: &str, loss: &str, queue: &str) -> String {
     let index = scenario.traffic.iter().position(|t| t.name == controller);
     let flow = network.flows().into_iter().find(|f| Some(f.traffic) == index).expect("the flow");
     let goodput = flow.goodput(scenario.duration) / 1e6;
-    format!("{controller},{loss},{queue},{goodput:.4},{},{:.2}", flow.retransmits, flow.rtt.mean * 1e3)
+    format!("{controller},{loss},{queue},{goodput:.4},{},{:.2}", flow.retransmits.unwrap_or(0), flow.rtt.mean * 1e3)
 }
 
 /// One transfer of our own code over the same path, alone.

@@ -41,7 +41,7 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
     }
     let request = preconnection.compile(Role::Initiate).map_err(|e| excluded(&e, output))?;
     show_decision(&endpoint, &request, asked.stacks.is_empty(), output);
-    connect::tell_policy_faults(&neater, output);
+    connect::PolicyFaults::default().tell(&neater, output);
     let story = show_policies(&neater, &request, &endpoint, output);
     if args.attempt {
         return attempt(&neater, &preconnection, &endpoint, &args, output).await;
@@ -64,12 +64,14 @@ fn show_policies(
     output: &Output,
 ) -> Option<PolicyStory> {
     let story = neater.explain_policies(request, endpoint)?;
+    let sources: Vec<String> = neater.policy_sources().iter().map(ToString::to_string).collect();
     if output.json {
         let mut json = story.to_json();
         json["event"] = "policies".into();
+        json["sources"] = sources.into();
         output.event(&json);
     } else {
-        output.line("Policies:");
+        output.line(&format!("Policies ({}):", sources.join("; ")));
         story.lines().iter().for_each(|l| output.line(l));
     }
     Some(story)

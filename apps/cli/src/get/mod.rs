@@ -83,9 +83,10 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
     }
     let options = RequestOptions { headers: headers(&args.headers)?, ..RequestOptions::default() };
     let neater = connect::neater(&args.connect)?;
-    connect::tell_policy_faults(&neater, output);
+    let mut faults = connect::PolicyFaults::default();
+    faults.tell(&neater, output);
     if args.multi {
-        return by_several_ways(&args, &asked, &neater, jobs, &options, output).await;
+        return by_several_ways(&args, &asked, &neater, jobs, &options, faults, output).await;
     }
     let client = client(&args, &asked, &neater, None, output)?;
     let count = jobs.len();
@@ -141,6 +142,8 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
     }
     drop(client);
     goodbye(&neater).await;
+    // Files that went bad while it ran.
+    faults.tell(&neater, output);
     if output.json {
         let n = failures.len();
         output.event(&json!({ "event": "summary", "files": count, "failed": n, "bytes": total }));
@@ -194,6 +197,7 @@ async fn by_several_ways(
     neater: &Neater,
     jobs: Vec<Job>,
     options: &RequestOptions,
+    mut faults: connect::PolicyFaults,
     output: &Output,
 ) -> Result<Exit, Failure> {
     let (count, mut total, mut done, mut failures) = (jobs.len(), 0, 0, Vec::new());
@@ -251,6 +255,7 @@ async fn by_several_ways(
         }
     }
     goodbye(neater).await;
+    faults.tell(neater, output);
     if output.json {
         let failed = failures.len();
         output.event(&json!({ "event": "summary", "files": count, "failed": failed, "bytes": total }));

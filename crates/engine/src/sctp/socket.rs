@@ -40,6 +40,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The receive buffer of an association, which is one for all its streams, by what is kept of datagrams: 1 MB at first if nothing
 /// else was said, and up to 16 MB while the program takes so much that the peer would have to wait for the window.
 const RECEIVE_FACTOR: usize = 4;
+/// And of all associations of an endpoint together, by what may be kept in send queues.
+const RECEIVED: usize = 4;
 const RECEIVE_FACTOR_MAX: usize = 64;
 /// How often INIT and COOKIE ECHO are sent again: for 63 seconds, as a SYN. RFC 9260 section 16 suggests 8 times, which is four
 /// minutes for who waits.
@@ -176,10 +178,13 @@ impl<N: Net> Engine<N> {
             layers: vec![layer],
             port,
             accept: listener.is_some(),
+            // Its tags say whose they are where several engines share a port.
+            engine: self.config.shared_secret.filter(|_| listener.is_some()).map(|_| self.config.engine),
             // A listener has its port for itself; that of a client may also be another program's, of which nothing is known.
             reserved: below == Below::Ip && listener.is_none(),
             max_associations: self.limits.connections,
             max_per_source: self.limits.sctp_per_source,
+            receive_budget: self.limits.engine_bytes.saturating_mul(RECEIVED),
             association,
             ..Config::default()
         };
@@ -351,6 +356,17 @@ impl<N: Net> Engine<N> {
     ) {
         let now = self.now;
         let Some(s) = self.sctp_sockets.get(socket) else { return };
+        if s.server
+            && s.below != Below::Dtls
+            && let Some(engine) = self.sctp_sibling(data)
+        {
+            // Over IP every engine hears everything.
+            if s.below == Below::Udp {
+                let sock = s.sock;
+                self.keep_foreign_sctp(sock, engine, (from, to, marked), data);
+            }
+            return;
+        }
         let Some(port) = data.get(2..4).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
         let known = s.end_at(to.filter(|_| s.below == Below::Ip), port);
         let Some(key) = known.or_else(|| self.sctp_nobody(socket, port)) else { return };

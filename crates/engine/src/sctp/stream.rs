@@ -280,7 +280,8 @@ impl<N: Net> Engine<N> {
         let Some(a) = self.sctps.get_mut(key) else { return };
         let Some(stream) = a.numbers.get(&number).copied() else { return };
         let Some(s) = a.streams.get_mut(&stream) else { return };
-        if core::mem::take(&mut s.stale) {
+        // What we have not ended, or an earlier user of the number has, cannot be over because the peer says so.
+        if core::mem::take(&mut s.stale) || !s.ending {
             return;
         }
         s.ended = true;

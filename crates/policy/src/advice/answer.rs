@@ -147,13 +147,47 @@ pub(super) enum Read {
     WithoutRows(Advice),
 }
 
-/// Reads candidate `i`; why it is none of the connection's otherwise.
-pub(super) fn candidate(decision: &Decision, i: usize, ask: &Ask<'_>, usable: &[Usable]) -> Result<Found, String> {
+/// Whether a value says yes or no: NEAT has numbers for it, too.
+fn truth(value: &NeatValue) -> Option<bool> {
+    match value {
+        NeatValue::Bool(b) => Some(*b),
+        NeatValue::Number(n) if *n == 1.0 => Some(true),
+        NeatValue::Number(n) if *n == 0.0 => Some(false),
+        _ => None,
+    }
+}
+
+/// Reads candidate `i`: one for each stack that it means. Why it is none of the connection's otherwise.
+pub(super) fn candidates(
+    decision: &Decision,
+    i: usize,
+    ask: &Ask<'_>,
+    usable: &[Usable],
+) -> Result<Vec<Found>, String> {
+    let first = candidate(decision, i, ask, usable)?;
+    let Some(named) = ask.stacks.get(first.stack) else { return Ok(vec![first]) };
+    // Stacks of one name, such as SCTP over UDP and over IP, are told apart by no policy.
+    let alike = |s: &super::Named| s.transport == named.transport && s.features.secure == named.features.secure;
+    let others = ask.stacks.iter().enumerate().skip(first.stack + 1).filter(|(_, s)| alike(s));
+    let others: Vec<Found> = others
+        .filter(|(_, s)| is_as_required(decision, i, s).is_ok())
+        .map(|(stack, _)| Found { stack, ..first.clone() })
+        .collect();
+    Ok([vec![first], others].concat())
+}
+
+fn candidate(decision: &Decision, i: usize, ask: &Ask<'_>, usable: &[Usable]) -> Result<Found, String> {
     let value = |key: &str| decision.get(i, key).map(|p| &*p.value);
     let Some(NeatValue::Text(transport)) = value("transport") else { return Err("it names no transport".into()) };
-    let security = match value("security") {
-        Some(NeatValue::Bool(b)) => Some(*b),
-        _ => None,
+    let security = match decision.get(i, "security") {
+        // A requirement that nobody understands is met by nobody.
+        Some(p)
+            if p.precedence >= NeatProperty::IMMUTABLE && *p.value != NeatValue::Any && truth(&p.value).is_none() =>
+        {
+            return Err(format!("security = {} is neither true nor false", p.value));
+        }
+        Some(p) => truth(&p.value),
+        None => None,
     };
     let is_meant = |s: &super::Named| s.is_meant(transport, security);
     let Some(stack) = ask.stacks.iter().position(is_meant) else {
@@ -255,12 +289,15 @@ fn is_as_required(decision: &Decision, i: usize, stack: &super::Named) -> Result
             continue;
         };
         let (has, is_fixed) = (f.provides | f.configurable, f.provides - f.configurable);
-        match *p.value {
-            NeatValue::Bool(true) if !has.contains(property) => {
+        match truth(&p.value) {
+            Some(true) if !has.contains(property) => {
                 return Err(format!("a policy requires {}, which {} does not have", property.name(), f.name));
             }
-            NeatValue::Bool(false) if is_fixed.contains(property) => {
+            Some(false) if is_fixed.contains(property) => {
                 return Err(format!("a policy prohibits {}, which {} always has", property.name(), f.name));
+            }
+            None if *p.value != NeatValue::Any => {
+                return Err(format!("{} = {} is neither true nor false", property.name(), p.value));
             }
             _ => {}
         }
@@ -272,13 +309,14 @@ fn is_as_required(decision: &Decision, i: usize, stack: &super::Named) -> Result
 pub(super) fn read(decision: &Decision, ask: &Ask<'_>, usable: &[Usable]) -> Read {
     let mut found: Vec<Found> = Vec::new();
     for i in 0..decision.len() {
-        let Ok(candidate) = candidate(decision, i, ask, usable) else { continue };
-        let same = |f: &Found| (f.stack, f.place) == (candidate.stack, candidate.place);
-        match found.iter_mut().find(|f| same(f)) {
-            // Rows that tell more of the same way: the best one counts.
-            Some(held) if candidate.better(held).is_lt() => *held = candidate,
-            Some(_) => {}
-            None => found.push(candidate),
+        for candidate in candidates(decision, i, ask, usable).unwrap_or_default() {
+            let same = |f: &Found| (f.stack, f.place) == (candidate.stack, candidate.place);
+            match found.iter_mut().find(|f| same(f)) {
+                // Rows that tell more of the same way: the best one counts.
+                Some(held) if candidate.better(held).is_lt() => *held = candidate,
+                Some(_) => {}
+                None => found.push(candidate),
+            }
         }
     }
     let (bare, bound): (Vec<Found>, Vec<Found>) = found.into_iter().partition(|f| f.place.is_none());

@@ -52,6 +52,27 @@ pub struct Ask<'a> {
     pub port: u16,
     /// Properties beyond those of RFC 9622 that the program states, such as `profile` and `flow_size`.
     pub extra: &'a [NeatProperty],
+    /// What the program binds it to: any of these interfaces, by name, or of those that have these addresses. Nothing: the system's
+    /// choice.
+    pub bound: &'a [Bound<'a>],
+}
+
+/// Where a connection is bound to, by its local endpoint or by the zone of the remote one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound<'a> {
+    /// The interface of this name.
+    Interface(&'a str),
+    /// That which has this address.
+    Address(IpAddr),
+}
+
+impl Bound<'_> {
+    fn is(&self, interface: &Interface) -> bool {
+        match self {
+            Self::Interface(name) => interface.name == *name,
+            Self::Address(addr) => interface.addrs.iter().any(|a| a.addr == *addr),
+        }
+    }
 }
 
 /// An interface with an address, by which the other end may be reached.
@@ -146,14 +167,19 @@ impl Ask<'_> {
         let needs = without.as_ref().unwrap_or(self.needs);
         let Ok(ranked) = rank_paths(needs, interfaces) else { return Vec::new() };
         let ranked = ranked.iter().filter_map(|r| interfaces.iter().find(|i| i.index == r.index));
-        let fitting: Vec<&Interface> = ranked.filter(|i| (i.kind == InterfaceKind::Loopback) == here).collect();
+        // Who binds a connection goes by that interface, wherever routes lead.
+        let free = self.bound.is_empty();
+        let fitting: Vec<&Interface> = match free {
+            true => ranked.filter(|i| (i.kind == InterfaceKind::Loopback) == here).collect(),
+            false => ranked.filter(|i| self.bound.iter().any(|b| b.is(i))).collect(),
+        };
         let leads = |i: &Interface| self.addr.is_some_and(|a| on_link(i, a));
         let out = |i: &Interface| match self.addr {
             Some(IpAddr::V4(_)) => i.default_v4,
             Some(IpAddr::V6(_)) => i.default_v6,
             None => i.default_v4 || i.default_v6,
         };
-        let all = here || !fitting.iter().any(|i| out(i) || leads(i));
+        let all = here || !free || !fitting.iter().any(|i| out(i) || leads(i));
         let usable = fitting.into_iter().filter(|i| all || out(i) || leads(i));
         let family = |a: &IpAddr| self.addr.is_none_or(|to| to.is_ipv4() == a.is_ipv4());
         let usable = usable.map(|i| Usable {
@@ -161,7 +187,7 @@ impl Ask<'_> {
             name: i.name.clone(),
             addrs: crate::daemon::row_addresses(i).filter(family).collect(),
         });
-        usable.filter(|u| !u.addrs.is_empty()).collect()
+        usable.filter(|u| !free || !u.addrs.is_empty()).collect()
     }
 
     /// The other end, for people.

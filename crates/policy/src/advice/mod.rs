@@ -17,7 +17,7 @@ mod options;
 mod story;
 
 pub use answer::{Advice, AdvisedPath, Denied, Pick};
-pub use ask::{Ask, Named};
+pub use ask::{Ask, Bound, Named};
 pub(crate) use fact::LEAST;
 pub use fact::{Fact, Figure, Known, LIFETIME, MAX_OUTCOMES, RaceOutcome};
 pub(crate) use measured::put_known;
@@ -76,6 +76,8 @@ impl Default for Adviser {
     fn default() -> Self {
         let mut manager = Manager::new(LIMITS);
         add_ready(&mut manager);
+        // A profile that makes something immutable must not hide interfaces from policies.
+        manager.open_rows();
         let remembered = HashMap::with_hasher(FixedState::with_seed(0x6164_7669));
         Self {
             manager,
@@ -129,6 +131,18 @@ impl Adviser {
     #[must_use]
     pub fn file_of(&self, kind: FileKind, uid: &str) -> Option<String> {
         self.loader.file_of(kind, uid)
+    }
+
+    /// The values of `profile` that any profile or policy wants to see: what programs may state.
+    #[must_use]
+    pub fn profiles(&self) -> BTreeSet<String> {
+        let rules = [Stage::Profile, Stage::Policy].into_iter().flat_map(|s| self.manager.table(s).rules());
+        let wanted = rules.filter_map(|rule| rule.matches.get("profile")).flat_map(|p| match &p.value {
+            NeatValue::Text(name) => vec![name.clone()],
+            NeatValue::Set(names) => names.iter().map(ToString::to_string).collect(),
+            _ => Vec::new(),
+        });
+        wanted.collect()
     }
 
     /// The tables, to look at.

@@ -88,8 +88,8 @@ impl Story {
     ) -> Self {
         let (mut found, mut unfit) = (Vec::new(), BTreeSet::new());
         for (i, (number, _)) in trace.ranked.iter().enumerate() {
-            match answer::candidate(decision, i, ask, usable) {
-                Ok(candidate) => found.push((candidate, *number)),
+            match answer::candidates(decision, i, ask, usable) {
+                Ok(candidates) => found.extend(candidates.into_iter().map(|candidate| (candidate, *number))),
                 Err(why) => {
                     unfit.insert(why);
                 }

@@ -68,7 +68,8 @@ fn adviser(files: &[(&str, serde_json::Value)]) -> Adviser {
 /// The ways in order: interface, address, stacks.
 fn ways(adviser: &mut Adviser, stacks: &[Named], host: &str) -> Result<Vec<String>, String> {
     let needs = needs("");
-    let ask = Ask { needs: &needs, stacks, app: "test", host: Some(host), addr: None, port: 443, extra: &[] };
+    let ask =
+        Ask { needs: &needs, stacks, app: "test", host: Some(host), addr: None, port: 443, extra: &[], bound: &[] };
     told(adviser, &ask)
 }
 
@@ -167,7 +168,16 @@ fn profiles_may_make_keys_immutable_that_rows_do_not_have() {
     let ask_needs = needs("");
     let extra = [NeatProperty::new("profile", "confidential")];
     let stacks = web();
-    let ask = Ask { needs: &ask_needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &extra };
+    let ask = Ask {
+        needs: &ask_needs,
+        stacks: &stacks,
+        app: "",
+        host: Some("h"),
+        addr: None,
+        port: 1,
+        extra: &extra,
+        bound: &[],
+    };
     assert_eq!(
         told(&mut self::adviser(&[]), &ask).unwrap(),
         ["0 - 2,1", "neutral"],
@@ -184,7 +194,8 @@ fn options_reach_the_sockets_that_have_them() {
     );
     let mut adviser = adviser(&[("a.policy", policy)]);
     let (needs, stacks) = (needs(""), web());
-    let ask = Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &[] };
+    let ask =
+        Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &[], bound: &[] };
     let advice = adviser.advise(&ask, 0, NOW).unwrap();
     let options: Vec<&[SocketOption]> = advice.paths[0].picks.iter().map(|p| &*p.options).collect();
     let both = [SocketOption::Dscp(10), SocketOption::NoDelay(true)];
@@ -203,7 +214,16 @@ fn a_policy_may_require_what_programs_may_require() {
     let mut adviser = adviser(&[("a.policy", policy)]);
     assert_eq!(ways(&mut adviser, &stacks, "h").unwrap(), ["0 - 2"]);
     let (needs, ask_stacks) = (needs(""), stacks);
-    let ask = Ask { needs: &needs, stacks: &ask_stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &[] };
+    let ask = Ask {
+        needs: &needs,
+        stacks: &ask_stacks,
+        app: "",
+        host: Some("h"),
+        addr: None,
+        port: 1,
+        extra: &[],
+        bound: &[],
+    };
     let lines = adviser.explain(&ask, NOW).unwrap().lines(&|_| None).join("\n");
     assert!(lines.contains("a policy requires multistreaming, which TLS/TCP does not have"), "{lines}");
 }
@@ -229,7 +249,8 @@ fn advice_follows_interfaces_and_time() {
     file["expire"] = json!(NOW.0.as_secs() + 60);
     let mut adviser = adviser(&[("modem.cib", file)]);
     let (needs, stacks) = (needs(""), web());
-    let ask = Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &[] };
+    let ask =
+        Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &[], bound: &[] };
     let first = |adviser: &mut Adviser, at: u64| {
         let now = WallTime(NOW.0 + Duration::from_secs(at));
         adviser.advise(&ask, 7, now).unwrap().paths[0].interface
@@ -322,7 +343,16 @@ fn a_choice_follows_what_connections_have_seen_of_the_same_end() {
     assert_eq!(ways(&mut adviser, &web(), "h").unwrap()[0], "2 - 2,1", "the networks have changed");
     // With a number, advice is remembered until a fact ends.
     let needs = needs("");
-    let ask = Ask { needs: &needs, stacks: &web(), app: "test", host: Some("h"), addr: None, port: 443, extra: &[] };
+    let ask = Ask {
+        needs: &needs,
+        stacks: &web(),
+        app: "test",
+        host: Some("h"),
+        addr: None,
+        port: 443,
+        extra: &[],
+        bound: &[],
+    };
     let first = |adviser: &mut Adviser, after: u64| {
         let now = WallTime(NOW.0 + Duration::from_secs(after));
         adviser.advise(&ask, 7, now).unwrap().paths[0].interface
@@ -402,7 +432,16 @@ fn of_profile(adviser: &mut Adviser, profile: &str) -> String {
     let needs = needs("");
     let extra = [NeatProperty::new("profile", profile)];
     let stacks = [stack(TCP, "TCP", "TCP", false)];
-    let ask = Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 443, extra: &extra };
+    let ask = Ask {
+        needs: &needs,
+        stacks: &stacks,
+        app: "",
+        host: Some("h"),
+        addr: None,
+        port: 443,
+        extra: &extra,
+        bound: &[],
+    };
     told(adviser, &ask).unwrap().remove(0)
 }
 
@@ -473,7 +512,10 @@ fn a_provisioning_domain_that_is_wished_for_is_the_one_that_is_used() {
         let needs = needs(words);
         let addr = addr.map(|a| a.parse().unwrap());
         let host = addr.is_none().then_some("server.example");
-        told(&mut adviser, &Ask { needs: &needs, stacks: &stacks, app: "", host, addr, port: 443, extra: &[] })
+        told(
+            &mut adviser,
+            &Ask { needs: &needs, stacks: &stacks, app: "", host, addr, port: 443, extra: &[], bound: &[] },
+        )
     };
     let ways = |all: &[&str]| Ok(all.iter().map(ToString::to_string).collect::<Vec<_>>());
     let (home, garden) = ("2 2001:db8::1 0", "2 2001:db8:1::1 0");
@@ -510,14 +552,18 @@ fn policies_see_which_domain_is_wished_for_and_cannot_bring_in_another() {
     let mut of = |words: &str| {
         let needs = needs(words);
         let host = Some("server.example");
-        told(&mut adviser, &Ask { needs: &needs, stacks: &stacks, app: "", host, addr: None, port: 443, extra: &[] })
+        told(
+            &mut adviser,
+            &Ask { needs: &needs, stacks: &stacks, app: "", host, addr: None, port: 443, extra: &[], bound: &[] },
+        )
     };
     let why = of("pvd=require:home.example").unwrap_err();
     assert!(why.contains("deny"), "{why}");
     assert!(of("pvd=require:garden.example").is_ok());
     adviser.manager_mut().insert_rule(Stage::Profile, Rule::from_json(lie, "", "").unwrap().0);
     let needs = needs("pvd=require:home.example");
-    let ask = Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 443, extra: &[] };
+    let ask =
+        Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 443, extra: &[], bound: &[] };
     assert!(told(&mut adviser, &ask).is_err());
 }
 
@@ -539,4 +585,88 @@ fn a_node_that_is_called_like_a_row_of_an_interface_is_somebodys() {
         let held = adviser.manager().cib().get(uid);
         assert!(held.is_some_and(|n| n.alternatives[0].get("x").is_some()), "{uid}");
     }
+}
+
+/// No tables of bare interfaces: one with a link-local address only, which leads nowhere by itself, and no default route.
+fn three() -> Vec<Interface> {
+    let mut all = two();
+    all[2].default_v4 = false;
+    all.push(interface(4, "eth1", InterfaceKind::Wired, &["fe80::4"]));
+    all[3].default_v4 = false;
+    all
+}
+
+#[test]
+fn what_a_profile_makes_immutable_hides_no_interface_from_those_who_deny_it() {
+    let immutable = rule(json!({}), json!({"dscp": {"value": 8, "precedence": 2}}));
+    let mut deny = rule(json!({"interface": {"value": "wwan0"}}), json!([[]]));
+    deny["uid"] = json!("deny");
+    let mut all = vec![("a.profile", immutable), ("deny.policy", deny.clone())];
+    assert_eq!(ways(&mut adviser(&all), &web(), "h").unwrap(), ["2 - 2,1"]);
+    // And where all are denied, nothing is left.
+    deny["match"] = json!({"local_interface": {"value": true}});
+    all[1].1 = deny;
+    let why = ways(&mut adviser(&all), &web(), "h").unwrap_err();
+    assert!(why.contains("deny"), "{why}");
+    // Rows of an administrator's, which know nothing of it either.
+    let modem = json!({"uid": "modem", "root": true, "expire": -1,
+        "properties": {"interface": {"value": "wwan0", "precedence": 2}, "dear": {"value": true}}});
+    let dear = rule(json!({"dear": {"value": true}}), json!({"dear": {"value": true, "score": 10}}));
+    let files = [("a.profile", all[0].1.clone()), ("dear.policy", dear), ("modem.cib", modem)];
+    assert_eq!(ways(&mut adviser(&files), &web(), "h").unwrap(), ["3 - 2,1", "2 - 2,1"]);
+}
+
+#[test]
+fn a_requirement_that_is_no_yes_or_no_is_met_by_nobody() {
+    let all = || [web(), vec![stack(TCP, "TCP", "TCP", false)]].concat();
+    let of = |key: &str, value: serde_json::Value| {
+        let policy = rule(json!({}), json!({key: {"value": value, "precedence": 2}}));
+        ways(&mut adviser(&[("a.policy", policy)]), &all(), "h")
+    };
+    assert_eq!(of("security", json!(true)).unwrap(), ["0 - 2,1"]);
+    // As in NEAT.
+    assert_eq!(of("security", json!(1)).unwrap(), ["0 - 2,1"]);
+    for odd in [json!("true"), json!("yes"), json!(2)] {
+        let why = of("security", odd.clone()).expect_err(&odd.to_string());
+        assert!(why.contains("leave no"), "{odd}: {why}");
+    }
+    assert!(of("multistreaming", json!("yes")).is_err());
+}
+
+#[test]
+fn who_binds_a_connection_is_not_out_of_reach() {
+    let deny = |name: &str| rule(json!({"interface": {"value": name}}), json!([[]]));
+    let (needs, stacks) = (needs(""), web());
+    let ask = |name: &str, bound: &[Bound<'_>]| {
+        let mut adviser = adviser(&[("a.policy", deny(name))]);
+        adviser.set_interfaces(&three(), NOW);
+        let ask =
+            Ask { needs: &needs, stacks: &stacks, app: "", host: Some("h"), addr: None, port: 1, extra: &[], bound };
+        told(&mut adviser, &ask)
+    };
+    let second = Bound::Address("198.51.100.2".parse().unwrap());
+    // By routes alone nothing would go by it.
+    assert_eq!(ask("wwan0", &[]).unwrap(), ["0 - 2,1", "neutral"]);
+    for bound in [Bound::Interface("wwan0"), second] {
+        assert!(ask("wwan0", &[bound]).is_err(), "{bound:?}");
+        assert_eq!(ask("eth0", &[bound]).unwrap(), ["0 - 2,1", "neutral"], "{bound:?}");
+    }
+    assert_eq!(ask("wwan0", &[Bound::Interface("eth0"), second]).unwrap(), ["2 - 2,1"]);
+    // An interface that has a link-local address alone.
+    for bound in [Bound::Interface("eth1"), Bound::Address("fe80::4".parse().unwrap())] {
+        assert!(ask("eth1", &[bound]).is_err(), "{bound:?}");
+        assert_eq!(ask("eth0", &[bound]).unwrap(), ["0 - 2,1", "neutral"], "{bound:?}");
+    }
+}
+
+#[test]
+fn stacks_of_one_name_stay_together() {
+    let stacks = vec![
+        stack(5, "SCTP/UDP", "SCTP", false),
+        stack(QUIC, "QUIC", "QUIC", true),
+        stack(6, "SCTP/IP", "SCTP", false),
+    ];
+    assert_eq!(ways(&mut adviser(&[]), &stacks, "h").unwrap(), ["0 - 5,2,6", "neutral"]);
+    let sctp = rule(json!({"transport": {"value": "SCTP"}}), json!({"transport": {"value": "SCTP", "score": -1}}));
+    assert_eq!(ways(&mut adviser(&[("a.policy", sctp)]), &stacks, "h").unwrap(), ["0 - 2,5,6"]);
 }

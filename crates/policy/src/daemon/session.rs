@@ -110,6 +110,9 @@ impl Session {
             // The last line may lack its end.
             self.input.push(b'\n');
             self.lines(daemon, now);
+        } else if !self.closed && self.form == Form::Unknown && matches!(self.door, Door::Pib | Door::Cib) {
+            // Whoever only looks whether somebody is here does not read it, and is no trouble.
+            self.output.extend(format!("{}\n", json!({"error": "no document came"})).into_bytes());
         } else if !self.closed && !self.input.is_empty() {
             self.refuse(daemon, "the connection ended within a frame".into());
         }
@@ -186,8 +189,10 @@ impl Session {
 
     fn document(&mut self, text: &str, daemon: &mut Daemon, now: WallTime) {
         daemon.counters.taken(self.door);
+        let says_nothing = text.chars().filter(|c| !c.is_whitespace()).eq("[]".chars());
         let done = match self.door {
             Door::Requests => self.requests(text, daemon, now),
+            _ if says_nothing => Err("the document is an empty list, which says nothing".to_owned()),
             Door::Pib => put_rules(text, None, self.user, daemon, now).map(drop).map_err(|e| e.to_string()),
             Door::Cib | Door::Metadata => {
                 put_nodes(text, None, self.user, daemon, now).map(drop).map_err(|e| e.to_string())

@@ -75,7 +75,13 @@ fn domain_uid(interface: &str, id: &str) -> String {
 #[must_use]
 pub(crate) fn interface_rows(interfaces: &[Interface], told: impl Fn(&str, IpAddr) -> bool) -> Vec<Node> {
     let any = |key| NeatProperty::new(key, NeatValue::Any).with_precedence(NeatProperty::BASE);
-    let row = |i: &Interface| node(i, vec![any("transport"), any("security")], 0.0, |a| !told(&i.name, a));
+    let all = || vec![any("transport"), any("security")];
+    let row = |i: &Interface| {
+        let plain = || i.up && row_addresses(i).next().is_none();
+        // Without an address of its own to say, for who binds a connection to it nevertheless: to a link-local one, mostly.
+        let bare = || node_of(i, all(), vec![NeatArray::new()]);
+        node(i, all(), 0.0, |a| !told(&i.name, a)).or_else(|| plain().then(bare).flatten())
+    };
     interfaces.iter().filter_map(row).collect()
 }
 
@@ -115,9 +121,12 @@ fn node(interface: &Interface, more: Vec<NeatProperty>, route: f64, meant: impl 
                 .collect()
         })
         .collect();
-    if addresses.is_empty() {
-        return None;
-    }
+    if addresses.is_empty() { None } else { node_of(interface, more, addresses) }
+}
+
+/// The node of an interface with one row for each of these addresses.
+fn node_of(interface: &Interface, more: Vec<NeatProperty>, addresses: Vec<NeatArray>) -> Option<Node> {
+    let fixed = |key: &str, value: NeatValue| NeatProperty::new(key, value).with_precedence(NeatProperty::IMMUTABLE);
     let mut shared = vec![
         fixed("interface", interface.name.as_str().into()),
         fixed("local_interface", NeatValue::Bool(true)),

@@ -207,6 +207,11 @@ fn hostile_documents_are_refused_with_their_place() {
             assert!(serde_json::from_str::<Value>(&told).expect("JSON")["error"].is_string(), "{told}");
         }
     }
+    for (text, why) in [("", "no document came"), (" []", "empty list")] {
+        for door in [Door::Pib, Door::Cib] {
+            assert!(say(&mut d, door, ANN, text).0.contains(why), "{text}");
+        }
+    }
     let (told, _) =
         say(&mut d, Door::Cib, ANN, "[{\"uid\": \"a\"},\n {\"uid\": \"b\", \"properties\": [[{\"c\": 1}]]}]");
     assert!(told.contains("line 2 column 32"), "{told}");

@@ -28,6 +28,8 @@ pub struct Cib {
     /// About how many bytes the nodes take.
     weight: usize,
     seen: Seen,
+    /// What the rows made of it are: see [`Row::open`].
+    open: bool,
 }
 
 /// What connections have seen of the way by an interface, by its name; and when the first of it ends.
@@ -51,6 +53,9 @@ pub struct Row {
     pub path: Vec<String>,
     /// The uid of the node that extends it.
     pub extended_by: Option<String>,
+    /// It serves inputs with immutable properties of which it says nothing. NEAT's rows do not; but where rows are all that policies
+    /// know of interfaces, one that did not would be passed by, and every policy about it.
+    pub(crate) open: bool,
 }
 
 impl Row {
@@ -63,12 +68,12 @@ impl Row {
         }
     }
 
-    /// The property of an input, if any, for which this row cannot serve it: one that is immutable, and not in the row or
-    /// immutable there with values that do not match.
+    /// The property of an input, if any, for which this row cannot serve it: one that is immutable, and not in the row (unless that is
+    /// open) or immutable there with values that do not match.
     pub(crate) fn against<'a>(&self, input: &'a NeatArray) -> Option<&'a NeatProperty> {
         input.iter().filter(|p| p.precedence >= NeatProperty::IMMUTABLE).find(|p| {
             let held = self.properties.get(&p.key);
-            held.is_none_or(|held| held.precedence >= NeatProperty::IMMUTABLE && !held.matches(p))
+            held.map_or(!self.open, |held| held.precedence >= NeatProperty::IMMUTABLE && !held.matches(p))
         })
     }
 }
@@ -114,7 +119,16 @@ impl Cib {
     /// Nothing is known yet, and at most `room` nodes will be.
     #[must_use]
     pub const fn with_room(room: usize) -> Self {
-        Self { nodes: BTreeMap::new(), expiring: BTreeSet::new(), room, weight: 0, seen: BTreeMap::new() }
+        Self { nodes: BTreeMap::new(), expiring: BTreeSet::new(), room, weight: 0, seen: BTreeMap::new(), open: false }
+    }
+
+    /// Whether rows serve inputs with immutable properties of which they say nothing.
+    pub(crate) const fn set_open(&mut self, open: bool) {
+        self.open = open;
+    }
+
+    pub(crate) const fn is_open(&self) -> bool {
+        self.open
     }
 
     /// Puts a node in; one of the same uid goes. Where there is no room, the one that expires first goes, too, or the
@@ -192,7 +206,8 @@ impl Cib {
         let until = nodes.iter().filter_map(|n| n.expires).chain(seen().map(|(_, ends)| *ends)).min();
         let (linked, truncated) = links(&nodes);
         let on_path = vec![false; nodes.len()];
-        let mut walk = Walk { linked, nodes, on_path, rows: Vec::new(), steps: 0, copies: 0, truncated };
+        let mut walk =
+            Walk { linked, nodes, on_path, rows: Vec::new(), steps: 0, copies: 0, truncated, open: self.open };
         for root in 0..walk.nodes.len() {
             if walk.nodes[root].root {
                 walk.on_path[root] = true;
@@ -274,6 +289,7 @@ struct Walk<'a> {
     steps: usize,
     copies: usize,
     truncated: bool,
+    open: bool,
 }
 
 impl Walk<'_> {
@@ -325,7 +341,8 @@ impl Walk<'_> {
             };
             joined = joined.iter().flat_map(below).collect();
         }
-        let row = |properties| Row { properties, path: uids.clone(), extended_by: None };
+        let open = self.open;
+        let row = |properties| Row { properties, path: uids.clone(), extended_by: None, open };
         self.rows.extend(joined.into_iter().map(row));
     }
 
@@ -353,7 +370,7 @@ impl Walk<'_> {
                 let over = |alternative: &NeatArray| {
                     let mut properties = alternative.over(&row.properties);
                     properties.remove("uid");
-                    Row { properties, path: path.clone(), extended_by: Some(node.uid.clone()) }
+                    Row { properties, path: path.clone(), extended_by: Some(node.uid.clone()), open: self.open }
                 };
                 let extended: Vec<Row> = node.alternatives.iter().map(over).collect();
                 if self.rows.len() + extended.len() > MAX_ROWS {

@@ -108,6 +108,12 @@ impl Manager {
         Self { limits, steps: Some(steps), ..Self::default() }
     }
 
+    /// From now on rows serve requests with immutable properties of which they say nothing.
+    pub(crate) fn open_rows(&mut self) {
+        self.cib.set_open(true);
+        self.rows_stale = true;
+    }
+
     /// The steps that one decision may take.
     fn budget(&self) -> Steps {
         Steps::new(self.steps.unwrap_or(MAX_STEPS))
@@ -200,7 +206,9 @@ impl Manager {
 
     /// Replaces all that there is at once.
     pub fn install(&mut self, profiles: Table, policies: Table, cib: Cib) {
+        let open = self.cib.is_open();
         (self.profiles, self.policies, self.cib) = (profiles, policies, cib);
+        self.cib.set_open(open);
         self.rows_stale = true;
         self.compiled = None;
         self.cache.clear();

@@ -143,6 +143,25 @@ mod tests {
         assert_eq!(points_by(3, modem(2, "4G", 800, -87, -4, -60)), 70.0);
     }
 
+    #[test]
+    fn values_between_whole_numbers_fall_into_no_hole() {
+        let example = |key: &str, value: f64, mode: &str| {
+            let mut modem = modem(2, mode, 800, -87, -4, -60);
+            modem[key] = json!({"value": value});
+            points(modem)
+        };
+        // As the whole number below: 3 for what is short of 8, 0 for what is short of 3.
+        for (key, mode, falls) in [
+            ("rsrp", "4G", [(-83.5, 69.0), (-84.5, 64.0), (-110.5, 64.0), (-111.5, 61.0)]),
+            ("rsrq", "4G", [(-4.5, 64.0), (-5.5, 59.0), (-9.5, 59.0), (-10.5, 56.0)]),
+            ("rssi", "3G", [(-68.5, 58.0), (-69.5, 48.0), (-93.5, 48.0), (-94.5, 43.0)]),
+        ] {
+            for (value, due) in falls {
+                assert_eq!(example(key, value, mode), due, "{key} {value}");
+            }
+        }
+    }
+
     /// The points of a value by the document's own rows: the last row that it has reached.
     fn row(x: i64, rows: [(i64, i64); 3]) -> i64 {
         rows.into_iter().rfind(|(from, _)| x >= *from).expect("no table begins above it").1

@@ -34,8 +34,12 @@ pub(super) const ALWAYS_SIGNED: ChunkSet = {
 const MAX_WAITING: usize = 16;
 /// The most answers that wait to be sent, and that are kept in case they were lost.
 const MAX_ANSWERS: usize = 4;
-/// The most requests of one chunk that are looked at; each answer fits with the others into a small packet.
+/// The most requests of one chunk that are looked at.
 const MAX_REQUESTS: usize = 8;
+/// The longest answer to them, in bytes: it goes alone if need be, into the smallest packet and behind an AUTH chunk.
+const MAX_ANSWER: usize = 320;
+/// An answer that says no more than that there was no room.
+const SHORT: usize = 12;
 /// The most addresses that are remembered as deleted.
 const MAX_DELETED: usize = 16;
 
@@ -387,7 +391,7 @@ impl Association {
             return None;
         }
         let (mut out, mut failing, mut silent) = (Vec::new(), false, true);
-        for request in &requests {
+        for (done, request) in requests.iter().enumerate() {
             let tlv = bytes(request);
             // Once one has failed the following changes of addresses fail too (F11).
             let refused: Option<Cause<'_>> = match request {
@@ -409,7 +413,12 @@ impl Association {
                 None if silent => Vec::new(),
                 None => bytes(&Success { correlation }.into()),
             };
-            out.extend(response);
+            // What the peer has sent is quoted as far as there is room for an answer to the others and to those beyond.
+            let left = SHORT * (requests.len() - done);
+            let room = out.len() + response.len() + left <= MAX_ANSWER;
+            let brief =
+                || bytes(&ErrorIndication { correlation, causes: Causes::new(&[ResourceShortage(&[]).into()]) }.into());
+            out.extend(if room { response } else { brief() });
         }
         // What nobody speaks of would count as done (section 5.1, A8); what stands behind an error does not (A7).
         let beyond = asconf.requests.iter().map_while(Result::ok).nth(MAX_REQUESTS);

@@ -145,6 +145,16 @@ impl Association {
         !self.queues.has_stream(stream) && !self.out.has_stream(stream)
     }
 
+    /// What it holds of what was received, what the application keeps included.
+    pub(crate) const fn holds(&self) -> usize {
+        self.rx.used()
+    }
+
+    /// All associations together may hold so much more.
+    pub(crate) const fn set_receive_room(&mut self, room: usize) {
+        self.rx.set_room(room);
+    }
+
     /// The application keeps this much of what it was given.
     pub(crate) fn set_held(&mut self, bytes: usize) {
         self.rx.set_held(bytes);

@@ -5,7 +5,7 @@ use crate::event::{CloseReason, Event};
 use crate::ids::Route;
 use neater_base::{Instant, Rng};
 use neater_sctp_wire::cause::{ProtocolViolation, UnrecognizedChunk, UserAbort};
-use neater_sctp_wire::chunk::{Abort, Asconf, CookieAck, Data, IData};
+use neater_sctp_wire::chunk::{Abort, Asconf, CookieAck, Data, IData, ShutdownComplete};
 use neater_sctp_wire::{Cause, Chunk, Packet, RawChunk};
 
 /// The most ERROR causes that wait to be sent.
@@ -14,6 +14,9 @@ const MAX_ERRORS: usize = 8;
 pub(super) const MAX_EVENTS: usize = 1024;
 /// The longest cause that is sent, in bytes.
 const MAX_CAUSE: usize = 256;
+
+/// T: the tag is that of the sender (RFC 9260 sections 3.3.7 and 3.3.13).
+pub(crate) const REFLECTED: u8 = 1;
 
 /// What the chunks of one packet have in common.
 #[derive(Debug)]
@@ -59,6 +62,15 @@ impl Association {
         for raw in packet.chunks().skip(skip) {
             // A chunk that is cut short ends the packet (section 6.10).
             let Ok(raw) = raw else { break };
+            if matches!(raw.kind, Abort::KIND | ShutdownComplete::KIND) {
+                // Whose tag is to stand in the packet says this chunk's own T (section 8.5.1 B and C). What else is in a packet with one
+                // is not looked at: behind a tag that was sent back, it would be from anybody who has seen ours.
+                let tag = if raw.flags & REFLECTED == 0 { self.tag } else { self.peer_tag };
+                if packet.header.tag == tag && self.challenge(&mut arrived, packet, &raw).is_none() {
+                    self.handle_chunk(&mut arrived, &raw);
+                }
+                break;
+            }
             match self.challenge(&mut arrived, packet, &raw) {
                 None => {}
                 Some(true) => continue,

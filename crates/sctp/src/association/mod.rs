@@ -26,6 +26,7 @@ mod timers;
 pub(crate) use addresses::Wish;
 pub(crate) use bulk::{Bulk, Like};
 pub(crate) use handshake::{Fresh, Resolution};
+pub(crate) use input::REFLECTED;
 pub(crate) use output::Packed;
 
 use crate::config::{AssociationConfig, Extensions, Layer};

@@ -159,7 +159,11 @@ impl Association {
         }
         let left = self.window_left();
         let most = self.fragment_size();
-        let Some((_, message)) = self.queues.peek() else { return false };
+        let Some((_, message)) = self.queues.peek() else {
+            // All streams are held until the peer has begun them anew: there is nothing to probe with.
+            self.timers.window_probe = None;
+            return false;
+        };
         // Either all that is left of the message or a full chunk: no silly windows (RFC 1122 section 4.2.3.4).
         if message.payload.len().min(most) <= left {
             return true;
@@ -173,9 +177,10 @@ impl Association {
     }
 
     /// Whether a message more could be one whose stream sequence number is that of another one under way, of the same stream: fewer than
-    /// 2¹⁶ may be (section 6.1). All streams are counted together, which nobody notices below 65,535 packets.
+    /// 2¹⁶ may be (section 6.1). All streams are counted together, which nobody notices below 65,535 packets; and a receiver, like ours,
+    /// need not follow more than so many TSNs, with I-DATA neither.
     pub(super) fn is_numbered_out(&self) -> bool {
-        !self.agreed.interleaving && self.out.len() >= usize::from(u16::MAX)
+        self.out.len() >= usize::from(u16::MAX)
     }
 
     fn write(&mut self, now: Instant, target: Target, buffer: &mut [u8], rng: &mut Rng) -> Option<Packed> {

@@ -61,6 +61,7 @@ impl Endpoint {
             gone: false,
             released: false,
             opened_from: None,
+            holds: 0,
         });
         self.touch(key);
         key

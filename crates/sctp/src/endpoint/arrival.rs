@@ -1,7 +1,7 @@
 //! A packet arrives: whose is it (RFC 9260 sections 8.4 and 8.5).
 
 use super::Endpoint;
-use crate::association::is_unicast;
+use crate::association::{REFLECTED, is_unicast};
 use crate::event::IcmpError;
 use crate::ids::{AssociationId, Route};
 use neater_base::{Instant, Key};
@@ -9,9 +9,6 @@ use neater_sctp_wire::chunk::{Abort, Auth, CookieAck, CookieEcho, Error, Init, S
 use neater_sctp_wire::{
     Cause, Causes, Checksum, Chunk, CommonHeader, Emit, Packet, PacketBuilder, RawChunk, Tag, ZeroChecksum,
 };
-
-/// T: the tag is that of the sender (RFC 9260 sections 3.3.7 and 3.3.13).
-const REFLECTED: u8 = 1;
 
 impl Endpoint {
     /// Takes a packet that came over `route`; `marked`: the network has marked it as having met congestion.
@@ -88,6 +85,7 @@ impl Endpoint {
         (skip, authenticated): (usize, bool),
     ) {
         if let Some(entry) = self.associations.get_mut(key) {
+            entry.association.set_receive_room(self.config.receive_budget.saturating_sub(self.unread));
             entry.association.handle_packet(now, route, marked, packet, skip, authenticated, &mut self.rng);
             self.touch(key);
         }

@@ -64,6 +64,8 @@ struct Entry {
     released: bool,
     /// Where the peer was that has opened it, if it has.
     opened_from: Option<sources::Source>,
+    /// What it is known to hold of what was received.
+    holds: usize,
 }
 
 /// For how long a peer that has missed the last word may ask for it: some of its T2-shutdown timers.
@@ -79,6 +81,8 @@ pub struct Endpoint {
     rng: Rng,
     keys: Keys,
     associations: Slab<Entry>,
+    /// What all of them hold of what was received, in bytes.
+    unread: usize,
     index: Index,
     replies: Replies,
     sources: sources::Sources,
@@ -110,6 +114,7 @@ impl Endpoint {
             association_config: Arc::new(config.association.clone().sane()),
             keys: Keys::new(cookie_secret),
             associations: Slab::new(),
+            unread: 0,
             index: Index::new(rng.u64()),
             replies: Replies::new(config.max_replies, config.replies_per_second, config.replies_per_source, rng.u64()),
             sources: sources::Sources::new(rng.u64()),
@@ -134,7 +139,8 @@ impl Endpoint {
             if let Some(engine) = self.config.engine {
                 tag = u32::from(engine) << 24 | tag & 0x00ff_ffff;
             }
-            if tag != 0 && self.index.by_tag(Tag(tag)).is_none() {
+            // Nor one whose cookie was spent: whoever has it would be told that it is over.
+            if tag != 0 && self.index.by_tag(Tag(tag)).is_none() && !self.spent.has(Tag(tag)) {
                 return Tag(tag);
             }
         }
@@ -156,6 +162,11 @@ impl Endpoint {
     #[inline]
     fn touch(&mut self, key: Key) {
         let Some(entry) = self.associations.get_mut(key) else { return };
+        let holds = entry.association.holds();
+        if holds != entry.holds {
+            self.unread = self.unread + holds - core::mem::replace(&mut entry.holds, holds);
+            entry.association.set_receive_room(self.config.receive_budget.saturating_sub(self.unread));
+        }
         // It is after every packet and every message: most often everything is seen to already.
         let settled = entry.eager && (entry.eventful || !entry.association.has_events());
         if !settled || entry.association.wants_care() {
@@ -197,8 +208,9 @@ impl Endpoint {
             .associations
             .get_mut(key)
             .is_some_and(|e| e.association.is_closed() && (e.released || e.association.is_drained() && !e.eventful));
-        if forget && let Some(source) = self.associations.remove(key).and_then(|e| e.opened_from) {
-            self.sources.remove(source);
+        if forget && let Some(entry) = self.associations.remove(key) {
+            self.unread -= entry.holds;
+            entry.opened_from.into_iter().for_each(|source| self.sources.remove(source));
         }
     }
 
@@ -206,6 +218,12 @@ impl Endpoint {
     fn prune(&mut self) {
         let associations = &self.associations;
         self.timers.prune_head(|(key, at)| associations.get(*key).is_some_and(|e| e.scheduled == *at));
+    }
+
+    /// What all associations hold of what peers have sent and nobody has taken, in bytes.
+    #[must_use]
+    pub const fn unread(&self) -> usize {
+        self.unread
     }
 
     /// The number of associations that are not over.

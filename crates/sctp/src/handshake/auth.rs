@@ -2,7 +2,7 @@
 
 use crate::config::Authentication;
 use neater_sctp_wire::ChunkSet;
-use neater_sctp_wire::chunk::HmacId;
+use neater_sctp_wire::chunk::{Auth, HmacId, Init, InitAck, ShutdownComplete};
 use neater_sctp_wire::parameter::{ChunkList, HmacAlgo, Random};
 use ring::hmac;
 
@@ -90,7 +90,11 @@ impl KeyVector {
             read.bytes.extend_from_slice(parameter);
             let value = &parameter[4..];
             match u16::from_be_bytes([high, low]) {
-                ChunkList::KIND => read.required = value.iter().copied().collect(),
+                ChunkList::KIND => {
+                    // These cannot be authenticated, and are ignored in the list (RFC 4895 section 3.2).
+                    let never = [Init::KIND, InitAck::KIND, ShutdownComplete::KIND, Auth::KIND];
+                    read.required = value.iter().copied().filter(|kind| !never.contains(kind)).collect();
+                }
                 HmacAlgo::KIND => {
                     let ids = value.chunks_exact(2).map(|id| HmacId(u16::from_be_bytes([id[0], id[1]])));
                     read.algorithms = ids.collect();

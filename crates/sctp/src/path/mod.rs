@@ -18,6 +18,11 @@ use core::time::Duration;
 use neater_base::{Instant, Rng};
 use neater_cc::{Congestion, Pacer};
 
+/// After so many probes without an answer an address is verified more seldom: `Path.Max.Retrans` of RFC 9260 section 16.
+const VERIFICATIONS: u32 = 5;
+/// And so often where no heartbeats are wanted otherwise.
+const SELDOM: Duration = Duration::from_secs(30);
+
 /// Whether a path can be used (RFC 9260 sections 5.4 and 8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathState {
@@ -265,6 +270,8 @@ impl Path {
         let jittered = rto / 2 + Duration::from_nanos(rng.below(rto.as_nanos() as u64));
         match self.state {
             // Verification goes at one probe per RTO (section 5.4), and so does doubt (RFC 7829 section 3.3).
+            // An address that never answers may be somebody's who wants nothing of us: it is asked as seldom as one that is known, then.
+            PathState::Unconfirmed if self.errors > VERIFICATIONS => Some(interval.unwrap_or(SELDOM) + jittered),
             PathState::Unconfirmed | PathState::PotentiallyFailed => Some(jittered),
             PathState::Active | PathState::Inactive => Some(interval? + jittered),
             PathState::Removed => None,

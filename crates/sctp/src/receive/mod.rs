@@ -75,7 +75,12 @@ pub(crate) struct Receiver {
     held: usize,
     /// What the last SACK chunk advertised.
     advertised: u32,
+    /// How much more all associations of the endpoint together may hold.
+    room: usize,
 }
+
+/// What each association may hold in any case, in bytes, so that it gets on when others have taken all that the endpoint has.
+const FLOOR: usize = 64 << 10;
 
 impl Receiver {
     /// A buffer of `first` bytes that grows up to `most`.
@@ -92,7 +97,13 @@ impl Receiver {
             lost: Vec::new(),
             held: 0,
             advertised: first.min(most),
+            room: usize::MAX,
         }
+    }
+
+    /// All associations of the endpoint together may hold so much more.
+    pub(crate) const fn set_room(&mut self, room: usize) {
+        self.room = room;
     }
 
     /// The peer may give messages up (RFC 3758).
@@ -132,7 +143,8 @@ impl Receiver {
 
     /// The window to advertise: 0 when less than `silly` bytes are left (RFC 1122 section 4.2.3.3).
     pub(crate) fn window(&self, silly: usize) -> u32 {
-        let free = self.limit.saturating_sub(self.used());
+        let used = self.used();
+        let free = self.limit.saturating_sub(used).min(self.room.max(FLOOR.saturating_sub(used)));
         if free < silly.min(self.limit / 2) { 0 } else { u32::try_from(free).unwrap_or(u32::MAX) }
     }
 
@@ -164,7 +176,8 @@ impl Receiver {
             _ if tsn == self.arrivals.cumulative() + 1 => 3 * self.limit,
             _ => 2 * self.limit,
         };
-        if self.used() + f.payload.len() > limit {
+        let used = self.used() + f.payload.len();
+        if used > limit || (f.payload.len() > self.room && used > FLOOR) {
             return Ok(Taken::Dropped);
         }
         if f.stream.0 >= self.streams {

@@ -49,6 +49,8 @@ pub(super) struct Link {
     gone: Option<Instant>,
     /// Somebody has been there.
     met: bool,
+    /// Why nobody is followed, as far as that is known.
+    trouble: Option<String>,
 }
 
 /// Where a manager may be: the one that is named, or a user's own and then the host's.
@@ -140,7 +142,32 @@ impl Link {
             slow: false,
             gone: None,
             met: false,
+            trouble: None,
         }
+    }
+
+    /// Whether the manager is followed, in words.
+    pub(super) fn state(&self) -> Result<(), String> {
+        match &self.trouble {
+            Some(why) => Err(why.clone()),
+            None if self.met => Ok(()),
+            None => Err("not reached yet".to_owned()),
+        }
+    }
+
+    /// Says why the manager is not followed: loudly where somebody has named it, or it is somebody's who is not believed, and once.
+    fn complain(&mut self, error: &io::Error) {
+        let why = error.to_string();
+        if self.trouble.as_ref() == Some(&why) {
+            return;
+        }
+        let path = self.path.display();
+        if std::env::var_os(VARIABLE).is_some() || error.kind() == ErrorKind::PermissionDenied {
+            tracing::warn!(target: "neater::policy", "the policy manager at {path} is not followed: {why}");
+        } else {
+            tracing::debug!(target: "neater::policy", "the policy manager at {path} is not followed: {why}");
+        }
+        self.trouble = Some(why);
     }
 
     /// Where the manager's socket is.
@@ -200,6 +227,7 @@ impl Link {
             let alive = |p: &PathBuf| Some((connect(p).ok()?, p.clone()));
             if let Some((stream, path)) = self.places[..rank].iter().find_map(alive) {
                 (self.stream, self.follower, self.path) = (Some(stream), Follower::new(), path);
+                (self.met, self.trouble) = (true, None);
                 self.unsent.clear();
             }
             if self.stream.is_none() {
@@ -218,12 +246,13 @@ impl Link {
                 }
                 match found {
                     Ok(stream) => {
+                        self.trouble = None;
                         // Its versions are not those of one that was here before.
                         (self.stream, self.follower) = (Some(stream), Follower::new());
                         self.unsent.clear();
                     }
                     Err(e) => {
-                        tracing::debug!(target: "neater::policy", "no policy manager at {}: {e}", self.path.display());
+                        self.complain(&e);
                         self.next = now + ABSENT;
                         return Heard::default();
                     }
@@ -234,7 +263,7 @@ impl Link {
         match self.exchange() {
             Ok(heard) => heard,
             Err(e) => {
-                tracing::debug!(target: "neater::policy", "the policy manager at {}: {e}", self.path.display());
+                self.complain(&e);
                 self.stream = None;
                 Heard::default()
             }

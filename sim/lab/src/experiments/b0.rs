@@ -1,8 +1,8 @@
 //! B0: whether lab and simulator do what a scenario says, seen from outside the emulator.
 //!
 //! Every packet is captured by tcpdump where it leaves its host and where it arrives at the other. What was captured is held
-//! against closed forms ([`theory`]) and against the same link in virtual time, which is given the packets as they left
-//! ([`journey`]). Rates are held against the kernel's token bucket filter besides.
+//! against closed forms ([`theory`]) and against the simulator: two hosts and a link of the same scenario and seed, in which the same
+//! packets are sent when they were seen to leave ([`journey`]). Rates are held against the kernel's token bucket filter besides.
 
 mod journey;
 mod parts;
@@ -71,7 +71,7 @@ fn figure(name: &str, variant: impl Into<String>, unit: &'static str) -> Figure 
 
 /// What is wrong with what a lab did, if its emulator could not keep up.
 fn disturbed(pairs: &Pairs) -> Result<Option<String>> {
-    Ok(pairs.lab.disturbance(f64::INFINITY)?)
+    Ok(pairs.disturbed()?)
 }
 
 /// The median of absolute values.
@@ -250,8 +250,17 @@ fn loss(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
                 parts_lost[which].push(Point { x: p * 100.0, y: Some(part * 100.0), bar: None });
             }
             if let Some(mean) = theory::mean_run(lost.iter().copied()) {
+                let runs = lost.iter().filter(|l| **l).count() as f64 / mean;
                 let f = figure("loss_run_length", format!("{place}, {setting}"), "packets").value(mean, lost.len());
                 out.figures.push(f.with("closed_form", run));
+                // The length of a run is geometric, and its mean is known to within three of its deviations.
+                let tolerance = 3.0 * (run * (run - 1.0) / runs).sqrt();
+                out.figures.push(
+                    figure("loss_run_error", format!("{place}, {setting}"), "packets")
+                        .value((mean - run).abs(), lost.len())
+                        .void_for(why.as_deref().filter(|_| place == "lab"))
+                        .judge(Bound::AtMost(tolerance)),
+                );
             }
         }
         if let Some(p) = PUBLISHED_LOSS.get(i) {
@@ -393,6 +402,18 @@ fn rate(lab: &Lab, _: &Path, out: &mut Outcome) -> Result<()> {
         (&[&[1, 2, 5, 10, 20], &[50, 100], &[200], &[500]], 8.0)
     };
     let mut curves = Vec::new();
+    let mut points = Vec::new();
+    for mbit in groups.iter().copied().flatten() {
+        let place = "simulator";
+        (lab.progress)(&format!("B0: rate, {place}, {mbit} Mbit/s"));
+        let rate = parts::simulated_rate(*mbit, Duration::from_secs_f64(seconds), lab.seed)?;
+        let error = rate / (*mbit as f64 * 1e6) - 1.0;
+        let f = figure("rate_error", format!("{place}, {mbit} Mbit/s"), "1").value(error.abs(), 1);
+        out.figures.push(f.with("mbit", rate / 1e6).with("place", place).judge(Bound::AtMost(0.01)));
+        out.sample("rate_mbit", place, &format!("{mbit} Mbit/s"), 0, rate / 1e6);
+        points.push((*mbit as f64, error * 100.0));
+    }
+    curves.push(Curve::plain("simulator", points));
     for (place, tbf) in [("lab", false), ("kernel's TBF", true)] {
         let mut points = Vec::new();
         for group in groups {
@@ -404,7 +425,8 @@ fn rate(lab: &Lab, _: &Path, out: &mut Outcome) -> Result<()> {
                     .value(error.abs(), 1)
                     .with("mbit", m.rate / 1e6)
                     .with("place", place)
-                    .with("emulator_cpu", m.cpu);
+                    .with("emulator_cpu", m.cpu)
+                    .void_for(m.why.as_deref().filter(|_| !tbf));
                 out.sample("rate_mbit", place, &format!("{mbit} Mbit/s"), 0, m.rate / 1e6);
                 out.figures.push(if tbf { f } else { f.judge(Bound::AtMost(0.01)) });
                 points.push((*mbit as f64, error * 100.0));
@@ -445,10 +467,12 @@ fn sharing(lab: &Lab, _: &Path, out: &mut Outcome) -> Result<()> {
     let (time, omit) = if lab.quick { (6, 2) } else { (50, 10) };
     let runs = lab.seeds.unwrap_or(if lab.quick { 1 } else { 5 });
     let mut all: Vec<(&str, usize, Share, Vec<f64>)> = Vec::new();
+    let mut why = None;
     for run in 0..runs {
         (lab.progress)(&format!("B0: sharing, run {} of {runs}", run + 1));
         let seed = lab.seed.wrapping_add(run as u64);
-        let goodputs = parts::sharing(&settings, time, omit, seed)?;
+        let (goodputs, disturbed) = parts::sharing(&settings, time, omit, seed)?;
+        why = why.or(disturbed);
         for (s, goodputs) in settings.iter().zip(goodputs) {
             all.push(("lab", run, *s, goodputs));
             all.push(("simulator", run, *s, parts::simulated_sharing(*s, time, omit, seed)?));
@@ -468,8 +492,10 @@ fn sharing(lab: &Lab, _: &Path, out: &mut Outcome) -> Result<()> {
             let used: Vec<f64> = of().map(|g| g.iter().sum::<f64>() / s.mbit as f64).collect();
             let f = |name| figure(name, format!("{place}, {}, {} Mbit/s", s.control, s.mbit), "1");
             let low = |v: &[f64]| v.iter().copied().fold(f64::INFINITY, f64::min);
-            out.figures.push(f("jain").value(median(&jain), jain.len()).with("least", low(&jain)).with("place", place));
-            out.figures.push(f("utilisation").value(median(&used), used.len()).with("least", low(&used)));
+            let why = why.as_deref().filter(|_| place == "lab");
+            let jains = f("jain").value(median(&jain), jain.len()).with("least", low(&jain)).with("place", place);
+            out.figures.push(jains.void_for(why));
+            out.figures.push(f("utilisation").value(median(&used), used.len()).with("least", low(&used)).void_for(why));
         }
         let published = match (s.control, s.mbit) {
             ("reno", _) => "above 0.92",

@@ -263,6 +263,8 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
             };
             // Nothing can be gained by what says nothing, and nothing is lost by it either.
             let figure = match figure.ci_high.is_some_and(|high| high < 0.0) {
+                // What says nearly everything must be worth something.
+                _ if rho >= 0.9 => figure.judge(Bound::LowAtLeast(0.0)),
                 _ if rho != 0.0 => figure,
                 true => figure.judge(Bound::AtLeast(0.0)),
                 false => figure.judge(Bound::LowAtMost(0.0)),

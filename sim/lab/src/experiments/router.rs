@@ -398,7 +398,7 @@ fn honesty(bench: &Bench<'_>, out: &mut Outcome) -> Result<()> {
     // What the last run left behind is still on its way, and counts as neither delivered nor lost.
     std::thread::sleep(DELAY * 10);
     let report = bench.net.emulator()?;
-    let dropped: u64 = bench.net.links()?.iter().map(|l| l.lost + l.queue_full + l.other).sum();
+    let dropped: u64 = bench.net.links()?.iter().map(|l| l.lost + l.queue_full + l.managed + l.other).sum();
     let unread = bench.net.unread()?;
     if dropped + unread + report.packets.no_buffer + report.refused > 0 {
         return Err(MeasureError::Failed(format!(

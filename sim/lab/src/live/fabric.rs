@@ -52,6 +52,8 @@ struct Router {
     routes: HashMap<IpAddr, Box<[usize]>>,
     own: Vec<IpAddr>,
     origin: Origin,
+    /// What makes its choices among equal ways its own.
+    salt: u64,
 }
 
 /// An interface of a host, where packets enter and leave the emulated network.
@@ -102,7 +104,6 @@ pub struct Fabric {
     outputs: VecDeque<(usize, Instant, Packet)>,
     pool: Pool,
     counters: FabricCounters,
-    seed: u64,
     /// What changes, the next at the end.
     changes: Vec<(Instant, What)>,
     scratch: Box<[u8; ERROR_MAX]>,
@@ -130,7 +131,8 @@ impl Fabric {
                     });
                     let (routes, origin) = (HashMap::new(), origin(&own));
                     let name = node.name.clone();
-                    routers.push(Router { node: n, name, filters, nat, routes, own, origin });
+                    let salt = neater_scenario::router_salt(plan.seed, &name);
+                    routers.push(Router { node: n, name, filters, nat, routes, own, origin, salt });
                 }
             }
         }
@@ -181,7 +183,6 @@ impl Fabric {
             outputs: VecDeque::with_capacity(4096),
             pool: Pool::new(buffers, (largest as usize).max(ERROR_MAX)),
             counters: FabricCounters::default(),
-            seed: plan.seed,
             changes,
             scratch: Box::new([0; ERROR_MAX]),
         }
@@ -399,7 +400,7 @@ impl Fabric {
         let origin = router.origin;
         let choice = router.routes.get(&destination).and_then(|ways| match ways.len() {
             0 | 1 => ways.first(),
-            n => ways.get((flow_hash(&meta, self.seed ^ r as u64) % n as u64) as usize),
+            n => ways.get(neater_scenario::way(&meta, router.salt, n)),
         });
         let Some(&d) = choice else {
             self.counters.no_route += 1;
@@ -441,8 +442,9 @@ impl Fabric {
         }
         let meta = packet::meta(packet.bytes());
         let way = meta.and_then(|m| {
-            let ways = self.routers.get(r)?.routes.get(&m.destination.ip())?;
-            ways.get((flow_hash(&m, self.seed ^ r as u64) % ways.len().max(1) as u64) as usize).map(|d| (*d, m))
+            let router = self.routers.get(r)?;
+            let ways = router.routes.get(&m.destination.ip())?;
+            ways.get(neater_scenario::way(&m, router.salt, ways.len())).map(|d| (*d, m))
         });
         match way {
             Some((d, meta)) => self.offer_known(now, d, packet, &meta),
@@ -497,33 +499,6 @@ fn origin(own: &[IpAddr]) -> Origin {
         }
     }
     origin
-}
-
-/// A number by which all packets of a flow take the same of several equal ways: a function of addresses, ports, protocol
-/// and seed (the mixing step of `SplitMix64`, Steele, Lea and Flood 2014).
-fn flow_hash(meta: &PacketMeta, seed: u64) -> u64 {
-    let mut h = seed ^ 0x9e37_79b9_7f4a_7c15;
-    let mut mix = |v: u64| {
-        h = (h ^ v).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        h = (h ^ (h >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        h ^= h >> 31;
-    };
-    for address in [meta.source, meta.destination] {
-        let bits = match address.ip() {
-            IpAddr::V4(a) => u128::from(u32::from(a)),
-            IpAddr::V6(a) => u128::from(a),
-        };
-        mix(bits as u64);
-        mix((bits >> 64) as u64 ^ (u64::from(address.port()) << 40));
-    }
-    mix(match meta.protocol {
-        neater_link::Protocol::Tcp => 6,
-        neater_link::Protocol::Udp => 17,
-        neater_link::Protocol::Icmp => 1,
-        neater_link::Protocol::Other(n) => u64::from(n) | 0x100,
-    });
-    h
 }
 
 #[cfg(test)]

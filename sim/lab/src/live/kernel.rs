@@ -233,6 +233,8 @@ impl Kernel {
                     delivered_bytes: bytes.saturating_sub(delivered * ETHERNET),
                     lost: entered.saturating_sub(delivered),
                     queue_full,
+                    managed: 0,
+                    marked: 0,
                     other: 0,
                 });
             }

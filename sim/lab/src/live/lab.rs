@@ -76,8 +76,12 @@ pub struct LinkReport {
     pub delivered_bytes: u64,
     /// Lost on the wire.
     pub lost: u64,
-    /// Dropped by the queue.
+    /// Dropped by the full queue; where the kernel emulates links, by the discipline of the queue, too.
     pub queue_full: u64,
+    /// Dropped by the discipline of the queue: CoDel, RED.
+    pub managed: u64,
+    /// Marked by it with ECN, and not dropped.
+    pub marked: u64,
     /// Dropped for other reasons: filters, MTU, link down.
     pub other: u64,
 }
@@ -351,7 +355,9 @@ impl Lab {
                 delivered_bytes: c.delivered_bytes,
                 lost: c.lost,
                 queue_full: c.queue_full,
-                other: c.offered.saturating_sub(c.delivered + c.lost + c.queue_full),
+                managed: c.managed,
+                marked: c.marked,
+                other: c.filtered + c.too_big + c.down,
             })
         };
         Ok(counters.iter().enumerate().filter_map(report).collect())

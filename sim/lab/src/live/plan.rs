@@ -187,7 +187,7 @@ impl Plan {
     /// fd00:0:0:n::1 and ::2 with 64, where n = 256 x + y is the number of the wire.
     pub fn connect(&mut self, name: &str, a: usize, b: usize, there: LinkConfig, back: LinkConfig) {
         let n = self.wires.len();
-        let mtu = there.mtu.max(back.mtu).clamp(1280, 65_535);
+        let mtus = [&there, &back].map(|link| neater_scenario::interface_mtu(link).clamp(1280, 65_535));
         let mut ends = [(a, 0), (b, 0)];
         for (side, end) in ends.iter_mut().enumerate() {
             let Some(node) = self.nodes.get_mut(end.0) else { continue };
@@ -197,10 +197,10 @@ impl Plan {
             let v6 = Ipv6Addr::new(0xfd00, 0, 0, n as u16, 0, 0, 0, u16::from(last));
             let addresses = vec![(v4.into(), 24), (v6.into(), 64)];
             let name = format!("eth{}", end.1);
-            node.interfaces.push(Interface { name, wire: (n, side), addresses, mtu });
+            node.interfaces.push(Interface { name, wire: (n, side), addresses, mtu: mtus[side] });
         }
-        let seed = |side: u64| self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(n as u64 * 2 + side);
-        self.wires.push(Wire { name: name.into(), ends, config: [there, back], seeds: [seed(0), seed(1)] });
+        let seeds = [0, 1].map(|side| neater_scenario::link_seed(self.seed, name, side));
+        self.wires.push(Wire { name: name.into(), ends, config: [there, back], seeds });
     }
 
     /// The number of a node.
@@ -311,7 +311,10 @@ impl Plan {
                     return Err(format!("{}: {:?} is no name for an interface", node.name, i.name));
                 }
                 if !(1280..=65_535).contains(&i.mtu) {
-                    return Err(format!("{} {}: an MTU of {} (1280 to 65535)", node.name, i.name, i.mtu));
+                    return Err(format!(
+                        "{} {}: an MTU of {}: at a host, Linux wants 1280 to 65535; a smaller one can be between routers",
+                        node.name, i.name, i.mtu
+                    ));
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::error::{LiveError, Result};
 use super::plan::{Change, Interface, Kind, NatPlan, Node, Plan, Routes, What, Wire};
-use neater_scenario::{Action, Controller, NodeKind, RtoFloor, Scenario, TcpSettings};
+use neater_scenario::{Action, Controller, NodeKind, RtoFloor, Scenario, TcpSettings, interface_mtu, link_seed};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -20,7 +20,9 @@ impl Plan {
                 NodeKind::Router => Kind::Router,
             };
             let told = kernel(&node.tcp).map_err(|why| LiveError::Usage(format!("{}: {why}", node.name)))?;
-            let (sysctls, route_options) = told;
+            let (mut sysctls, route_options) = told;
+            // What is said in the kernel's own words counts more.
+            sysctls.extend(node.sysctls.clone());
             let filters = node.filters.clone();
             plan.nodes.push(Node {
                 name: node.name.clone(),
@@ -35,16 +37,18 @@ impl Plan {
         for (n, link) in scenario.links.iter().enumerate() {
             let mut ends = [(0, 0); 2];
             let [there, back] = link.directions.each_ref().map(|d| d.config.clone());
-            // A host may send what the larger direction takes; what the link does not take, it says.
-            let mtu = there.mtu.max(back.mtu).clamp(1280, 65_535);
             for (side, end) in link.ends.iter().enumerate() {
                 let node = &mut plan.nodes[end.node];
+                // What a host knows of; a router has none of the kernel's interfaces.
+                let mtu = interface_mtu(&link.directions[side].config);
+                let mtu = if node.kind == Kind::Host { mtu.min(65_535) } else { mtu.clamp(1280, 65_535) };
                 ends[side] = (end.node, node.interfaces.len());
                 let (name, addresses) = (end.interface.clone(), end.addresses.clone());
                 node.interfaces.push(Interface { name, wire: (n, side), addresses, mtu });
             }
-            let seed = |side: u64| seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(n as u64 * 2 + side);
-            plan.wires.push(Wire { name: link.name.clone(), ends, config: [there, back], seeds: [seed(0), seed(1)] });
+            // As in the simulator.
+            let seeds = [0, 1].map(|side| link_seed(seed, &link.name, side));
+            plan.wires.push(Wire { name: link.name.clone(), ends, config: [there, back], seeds });
         }
         plan.given_routes = routes(scenario, &plan);
         for event in &scenario.events {
@@ -132,6 +136,9 @@ fn kernel(tcp: &TcpSettings) -> core::result::Result<(BTreeMap<String, String>, 
         let _ = write!(options, "initcwnd {segments} ");
     }
     if let Some(rto) = tcp.min_rto {
+        if rto.as_millis() == 0 {
+            return Err("tcp has min-rto below 1 ms, which the kernel cannot be told".to_owned());
+        }
         let _ = write!(options, "rto_min {}ms ", rto.as_millis());
     }
     if tcp.delayed_ack == Some(false) {

@@ -71,14 +71,26 @@ pub(super) fn keep(dir: &Path, scenario: &Scenario, course: &[Seen]) -> Result<(
     if course.len() < 2 {
         return Ok(());
     }
-    let mut csv = String::from("time_s,link,from,to,offered,delivered,delivered_bytes,queue_full,lost,other\n");
+    let mut csv =
+        String::from("time_s,link,from,to,offered,delivered,delivered_bytes,queue_full,managed,marked,lost,other\n");
     let mut subjects: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for seen in course {
         for l in &seen.links {
             let _ = writeln!(
                 csv,
-                "{:.6},{},{},{},{},{},{},{},{},{}",
-                seen.at, l.link, l.from, l.to, l.offered, l.delivered, l.delivered_bytes, l.queue_full, l.lost, l.other
+                "{:.6},{},{},{},{},{},{},{},{},{},{},{}",
+                seen.at,
+                l.link,
+                l.from,
+                l.to,
+                l.offered,
+                l.delivered,
+                l.delivered_bytes,
+                l.queue_full,
+                l.managed,
+                l.marked,
+                l.lost,
+                l.other
             );
         }
     }
@@ -121,6 +133,8 @@ mod tests {
             delivered_bytes: 1500,
             lost: 0,
             queue_full: 0,
+            managed: 0,
+            marked: 0,
             other: 0,
         };
         let (mut course, mut interval, mut at) = (Vec::new(), 1u32, 0u32);

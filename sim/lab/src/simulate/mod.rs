@@ -6,8 +6,9 @@ use crate::source::Source;
 use crate::timeline::{self, Course};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use neater_link::Counters;
 use neater_netsim::{FlowStats, Samples, World};
-use neater_scenario::{Carrier, SHIPPED, Scenario, TrafficKind};
+use neater_scenario::{Carrier, SHIPPED, Scenario};
 use neater_testkit::Programs;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -180,7 +181,7 @@ fn many(a: &Arguments, sweep: &Sweep, name: &str) -> Result<(), String> {
         let _ = writeln!(out, "{name}: {} runs at each point, mean and 95 % interval", sweep.seeds);
     }
     let mut lines = vec![keys.iter().map(|k| (*k).to_owned()).collect::<Vec<_>>()];
-    lines[0].extend(["traffic", "goodput Mbit/s", "RTT ms", "loss %", "retransmits"].map(str::to_owned));
+    lines[0].extend(["traffic", "goodput Mbit/s", "RTT ms", "loss %", "sent again", "object ms"].map(str::to_owned));
     for point in sweep.points() {
         let names: Vec<_> = {
             let mut all: Vec<_> = rows.iter().filter(|r| r.point == point).map(|r| &r.traffic).collect();
@@ -190,21 +191,30 @@ fn many(a: &Arguments, sweep: &Sweep, name: &str) -> Result<(), String> {
         };
         for traffic in names {
             let own: Vec<_> = rows.iter().filter(|r| r.point == point && r.traffic == *traffic).collect();
-            let of = |pick: fn(&sweep::Row) -> f64| mean(&own.iter().map(|r| pick(r)).collect::<Vec<_>>());
-            let (goodput, rtt) = (of(|r| r.goodput_mbit), of(|r| r.rtt_ms));
-            let (loss, again) = (of(|r| r.loss * 100.0), of(|r| r.retransmits as f64));
+            let of =
+                |pick: fn(&sweep::Row) -> Option<f64>| mean(&own.iter().filter_map(|r| pick(r)).collect::<Vec<_>>());
+            let (goodput, rtt) = (of(|r| Some(r.goodput_mbit)), of(|r| r.rtt_ms));
+            let (loss, again) = (of(|r| r.loss.map(|l| l * 100.0)), of(|r| r.retransmits.map(|n| n as f64)));
+            let object = of(|r| r.object_ms);
             if a.json {
                 let at: serde_json::Map<_, _> =
                     keys.iter().zip(&point).map(|(k, v)| ((*k).to_owned(), json!(v))).collect();
-                let line = json!({
-                    "scenario": name, "point": at, "traffic": traffic, "runs": goodput.runs,
-                    "goodput_mbit": goodput.mean, "goodput_mbit_ci95": goodput.half, "rtt_ms": rtt.mean,
-                    "rtt_ms_ci95": rtt.half, "loss_percent": loss.mean, "retransmits": again.mean,
-                });
+                let mut line = json!({"scenario": name, "point": at, "traffic": traffic, "runs": own.len()});
+                let all = [
+                    ("goodput_mbit", goodput),
+                    ("rtt_ms", rtt),
+                    ("loss_percent", loss),
+                    ("retransmits", again),
+                    ("object_ms", object),
+                ];
+                for (what, mean) in all {
+                    line[what] = json!(mean.map(|m| m.mean));
+                    line[format!("{what}_ci95")] = json!(mean.and_then(|m| m.half));
+                }
                 let _ = writeln!(out, "{line}");
             } else {
                 let mut line = point.clone();
-                line.extend([traffic.clone(), pm(goodput), pm(rtt), pm(loss), pm(again)]);
+                line.extend([traffic.clone(), pm(goodput), pm(rtt), pm(loss), pm(again), pm(object)]);
                 lines.push(line);
             }
         }
@@ -216,8 +226,12 @@ fn many(a: &Arguments, sweep: &Sweep, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn pm(m: sweep::Mean) -> String {
-    format!("{:.3} ± {:.3}", m.mean, m.half)
+fn pm(mean: Option<sweep::Mean>) -> String {
+    match mean {
+        None => "-".to_owned(),
+        Some(sweep::Mean { mean, half: Some(half), .. }) => format!("{mean:.3} ± {half:.3}"),
+        Some(sweep::Mean { mean, .. }) => format!("{mean:.3}"),
+    }
 }
 
 /// Lines of cells as a table.
@@ -295,7 +309,7 @@ fn as_table(programs: &Programs, name: &str, seed: u64, took: Duration) -> Strin
             label(s, &f),
             format!("{:.3}", f.goodput(s.duration) / 1e6),
             f.loss().map_or("-".into(), |l| format!("{:.2} %", l * 100.0)),
-            if is_tcp(s, &f) { f.retransmits.to_string() } else { "-".into() },
+            f.retransmits.map_or("-".into(), |n| n.to_string()),
             if rtt.count == 0 {
                 "-".into()
             } else {
@@ -305,17 +319,35 @@ fn as_table(programs: &Programs, name: &str, seed: u64, took: Duration) -> Strin
         ]);
     }
     out.push_str(&columns(&lines));
-    let mut lines = vec![["link", "packets", "MB", "dropped", "lost", "longest queue kB"].map(str::to_owned).to_vec()];
-    for (link, pair) in s.links.iter().zip(network.counters()) {
+    // What does not happen in most scenarios has a column where it does.
+    type Count = fn(&Counters) -> u64;
+    let seldom: [(&str, Count); 7] = [
+        ("by discipline", |c| c.managed),
+        ("ECN marked", |c| c.marked),
+        ("too big", |c| c.too_big),
+        ("filtered, down", |c| c.filtered + c.down),
+        ("corrupted", |c| c.corrupted),
+        ("doubled", |c| c.duplicated),
+        ("overtook", |c| c.overtakers),
+    ];
+    let measured = network.measured();
+    let happens = |count: Count| measured.iter().flatten().any(|c| count(c) > 0);
+    let columns_there: Vec<_> = seldom.into_iter().filter(|(_, count)| happens(*count)).collect();
+    let mut heading = ["link", "packets", "MB", "queue full", "lost", "longest queue kB"].map(str::to_owned).to_vec();
+    heading.extend(columns_there.iter().map(|(name, _)| (*name).to_owned()));
+    let mut lines = vec![heading];
+    for (link, pair) in s.links.iter().zip(&measured) {
         for (way, c) in ["forward", "backward"].iter().zip(pair).filter(|(_, c)| c.offered > 0) {
-            lines.push(vec![
+            let mut line = vec![
                 format!("{} {way}", link.name),
                 c.delivered.to_string(),
                 format!("{:.3}", c.delivered_bytes as f64 / 1e6),
-                (c.queue_full + c.too_big + c.filtered + c.down).to_string(),
+                c.queue_full.to_string(),
                 c.lost.to_string(),
                 format!("{:.1}", c.max_queued_bytes as f64 / 1e3),
-            ]);
+            ];
+            line.extend(columns_there.iter().map(|(_, count)| count(c).to_string()));
+            lines.push(line);
         }
     }
     // A fat tree has hundreds of links: the file has them all.
@@ -337,33 +369,30 @@ fn as_table(programs: &Programs, name: &str, seed: u64, took: Duration) -> Strin
     out
 }
 
-/// Whether it is the simulator's TCP, of which retransmissions are counted.
-fn is_tcp(s: &Scenario, f: &FlowStats) -> bool {
-    matches!(s.traffic[f.traffic].kind, TrafficKind::Bulk { over: Carrier::Model, .. } | TrafficKind::Web(_))
-}
-
 fn as_json(programs: &Programs, name: &str, seed: u64, took: Duration) -> String {
     let network = programs.network();
     let s = network.scenario();
     let mut out = String::new();
     for f in programs.flows() {
-        let summary = |x: neater_netsim::Summary| json!({"count": x.count, "mean": x.mean, "min": x.min, "max": x.max});
+        let summary = |x: neater_netsim::Summary| match x.count {
+            0 => json!({"count": 0}),
+            _ => json!({"count": x.count, "mean": x.mean, "min": x.min, "max": x.max}),
+        };
         let finished = f.finished.zip(f.started).map(|(end, start)| (end - start).as_secs_f64());
         let line = json!({
             "scenario": name, "seed": seed, "flow": label(s, &f), "traffic": s.traffic[f.traffic].name,
             "goodput_mbit": f.goodput(s.duration) / 1e6, "delivered_bytes": f.delivered, "seconds": finished,
-            "loss": f.loss(), "retransmits": is_tcp(s, &f).then_some(f.retransmits), "failures": f.failures, "rtt_s": summary(f.rtt),
+            "loss": f.loss(), "retransmits": f.retransmits, "failures": f.failures, "rtt_s": summary(f.rtt),
             "object_s": summary(f.object_time), "page_s": summary(f.page_time),
         });
         let _ = writeln!(out, "{line}");
     }
-    for (link, pair) in s.links.iter().zip(network.counters()) {
+    for (link, pair) in s.links.iter().zip(network.measured()) {
         for (way, c) in ["forward", "backward"].iter().zip(pair) {
-            let line = json!({
-                "scenario": name, "seed": seed, "link": link.name, "direction": way, "offered": c.offered,
-                "delivered": c.delivered, "delivered_bytes": c.delivered_bytes, "queue_full": c.queue_full, "lost": c.lost,
-                "too_big": c.too_big, "filtered": c.filtered, "down": c.down, "max_queued_bytes": c.max_queued_bytes,
-            });
+            let mut line = json!({"scenario": name, "seed": seed, "link": link.name, "direction": way});
+            for (what, n) in counted(&c) {
+                line[what] = json!(n);
+            }
             let _ = writeln!(out, "{line}");
         }
     }
@@ -376,49 +405,66 @@ fn as_json(programs: &Programs, name: &str, seed: u64, took: Duration) -> String
     out
 }
 
+/// What a link counts, by its names in files.
+pub(crate) fn counted(c: &Counters) -> [(&'static str, u64); 14] {
+    [
+        ("offered", c.offered),
+        ("delivered", c.delivered),
+        ("delivered_bytes", c.delivered_bytes),
+        ("queue_full", c.queue_full),
+        ("managed", c.managed),
+        ("marked", c.marked),
+        ("lost", c.lost),
+        ("corrupted", c.corrupted),
+        ("duplicated", c.duplicated),
+        ("overtakers", c.overtakers),
+        ("too_big", c.too_big),
+        ("filtered", c.filtered),
+        ("down", c.down),
+        ("max_queued_bytes", c.max_queued_bytes),
+    ]
+}
+
 fn files(out: &Path, programs: &mut Programs, a: &Arguments) -> std::io::Result<()> {
     let samples = programs.take_samples();
     let network = programs.network();
     let s = network.scenario();
     let mut flows = String::from(
-        "flow,goodput_mbit,delivered_bytes,measured_bytes,datagrams_sent,datagrams_received,retransmits,failures,rtt_mean_s,object_mean_s\n",
+        "flow,goodput_mbit,delivered_bytes,measured_bytes,started_s,finished_s,datagrams_sent,datagrams_received,\
+         measured_datagrams_sent,measured_datagrams_received,retransmits,failures,rtt_count,rtt_mean_s,rtt_min_s,rtt_max_s,\
+         object_count,object_mean_s,object_min_s,object_max_s,page_count,page_mean_s,page_min_s,page_max_s\n",
     );
     for f in programs.flows() {
-        let _ = writeln!(
-            flows,
-            "{},{},{},{},{},{},{},{},{},{}",
+        let known = |x: Option<f64>| x.map_or(String::new(), |x| x.to_string());
+        let since = |at: Option<neater_base::Instant>| known(at.map(|at| (at - network.start()).as_secs_f64()));
+        let summary = |x: neater_netsim::Summary| {
+            let of = |v: f64| known((x.count > 0).then_some(v));
+            [x.count.to_string(), of(x.mean), of(x.min), of(x.max)].join(",")
+        };
+        let cells = [
             label(s, &f),
-            f.goodput(s.duration) / 1e6,
-            f.delivered,
-            f.measured,
-            f.datagrams.0,
-            f.datagrams.1,
-            f.retransmits,
-            f.failures,
-            f.rtt.mean,
-            f.object_time.mean
-        );
+            (f.goodput(s.duration) / 1e6).to_string(),
+            f.delivered.to_string(),
+            f.measured.to_string(),
+            since(f.started),
+            since(f.finished),
+            f.datagrams.0.to_string(),
+            f.datagrams.1.to_string(),
+            f.measured_datagrams.0.to_string(),
+            f.measured_datagrams.1.to_string(),
+            f.retransmits.map_or(String::new(), |n| n.to_string()),
+            f.failures.to_string(),
+            summary(f.rtt),
+            summary(f.object_time),
+            summary(f.page_time),
+        ];
+        flows += &(cells.join(",") + "\n");
     }
     std::fs::write(out.join("flows.csv"), flows)?;
-    let mut links = String::from(
-        "link,direction,offered,delivered,delivered_bytes,queue_full,lost,too_big,filtered,down,max_queued_bytes\n",
-    );
-    for (link, pair) in s.links.iter().zip(network.counters()) {
+    let mut links = format!("link,direction,{}\n", counted(&Counters::default()).map(|(name, _)| name).join(","));
+    for (link, pair) in s.links.iter().zip(network.measured()) {
         for (way, c) in ["forward", "backward"].iter().zip(pair) {
-            let _ = writeln!(
-                links,
-                "{},{way},{},{},{},{},{},{},{},{},{}",
-                link.name,
-                c.offered,
-                c.delivered,
-                c.delivered_bytes,
-                c.queue_full,
-                c.lost,
-                c.too_big,
-                c.filtered,
-                c.down,
-                c.max_queued_bytes
-            );
+            let _ = writeln!(links, "{},{way},{}", link.name, counted(&c).map(|(_, n)| n.to_string()).join(","));
         }
     }
     std::fs::write(out.join("links.csv"), links)?;

@@ -56,14 +56,14 @@ pub struct Row {
     pub traffic: String,
     /// Application data delivered, in Mbit/s, measured.
     pub goodput_mbit: f64,
-    /// Mean round trip in milliseconds, measured; 0 where there is none.
-    pub rtt_ms: f64,
-    /// Datagrams lost of those sent; 0 for TCP.
-    pub loss: f64,
-    /// Segments sent again.
-    pub retransmits: u64,
+    /// Mean round trip in milliseconds, measured.
+    pub rtt_ms: Option<f64>,
+    /// Datagrams lost of those sent, measured; `None` for TCP.
+    pub loss: Option<f64>,
+    /// Segments sent again, measured; `None` where there are none, or they are not known.
+    pub retransmits: Option<u64>,
     /// Web: mean time of an object in milliseconds.
-    pub object_ms: f64,
+    pub object_ms: Option<f64>,
     /// Connections that failed.
     pub failures: u64,
     /// The digest of the run: equal for equal runs.
@@ -75,24 +75,22 @@ pub struct Row {
 pub struct Mean {
     /// The mean.
     pub mean: f64,
-    /// Half the width of the interval, by Student's t; 0 of a single run.
-    pub half: f64,
+    /// Half the width of the interval, by Student's t; a single run has none.
+    pub half: Option<f64>,
     /// How many runs.
     pub runs: usize,
 }
 
-/// The mean of some runs and its interval of 95 %.
+/// The mean of some runs and its interval of 95 %; `None` without runs.
 #[must_use]
-pub fn mean(values: &[f64]) -> Mean {
+pub fn mean(values: &[f64]) -> Option<Mean> {
     let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n.max(1.0);
-    let half = if values.len() < 2 {
-        0.0
-    } else {
+    let mean = values.iter().sum::<f64>() / n;
+    let half = || {
         let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
         student(values.len() - 1) * (variance / n).sqrt()
     };
-    Mean { mean, half, runs: values.len() }
+    (!values.is_empty()).then(|| Mean { mean, half: (values.len() > 1).then(half), runs: values.len() })
 }
 
 /// The 97.5 % quantile of Student's t. Beyond the table: the expansion of Cornish and Fisher (1938) to the second term.
@@ -301,16 +299,17 @@ pub fn rows(programs: &Programs, point: &[String], seed: u64) -> Vec<Row> {
         let weighted = |pick: fn(&FlowStats) -> neater_netsim::Summary| {
             let count: u64 = own.iter().map(|f| pick(f).count).sum();
             let sum: f64 = own.iter().map(|f| pick(f).mean * pick(f).count as f64).sum();
-            if count == 0 { 0.0 } else { sum / count as f64 * 1e3 }
+            (count > 0).then(|| sum / count as f64 * 1e3)
         };
-        let (sent, received) = own.iter().fold((0, 0), |(s, r), f| (s + f.datagrams.0, r + f.datagrams.1));
+        let together = |(s, r), f: &&FlowStats| (s + f.measured_datagrams.0, r + f.measured_datagrams.1);
+        let (sent, received) = own.iter().fold((0, 0), together);
         Row {
             point: point.to_vec(),
             seed,
             traffic: traffic.name.clone(),
             goodput_mbit: own.iter().map(|f| f.goodput(s.duration)).sum::<f64>() / 1e6,
             rtt_ms: weighted(|f| f.rtt),
-            loss: if sent == 0 { 0.0 } else { 1.0 - received as f64 / sent as f64 },
+            loss: (sent > 0).then(|| 1.0 - received as f64 / sent as f64),
             retransmits: own.iter().map(|f| f.retransmits).sum(),
             object_ms: weighted(|f| f.object_time),
             failures: own.iter().map(|f| f.failures).sum(),
@@ -324,12 +323,20 @@ fn quote(text: &str) -> String {
     if text.contains([',', '"', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
+/// A cell that may be empty; `None` if it holds something else.
+#[allow(clippy::option_option, reason = "a cell may be wrong, empty or a number")]
+fn known<T: core::str::FromStr>(cell: &str) -> Option<Option<T>> {
+    if cell.is_empty() { Some(None) } else { cell.parse().ok().map(Some) }
+}
+
 impl Row {
     fn to_csv(&self) -> String {
         let mut cells: Vec<String> = self.point.iter().map(|v| quote(v)).collect();
         cells.extend([self.seed.to_string(), self.traffic.clone()]);
-        cells.extend([self.goodput_mbit, self.rtt_ms, self.loss].map(|v| v.to_string()));
-        cells.extend([self.retransmits.to_string(), self.object_ms.to_string(), self.failures.to_string()]);
+        let known = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
+        cells.extend([self.goodput_mbit.to_string(), known(self.rtt_ms), known(self.loss)]);
+        cells.extend([self.retransmits.map_or(String::new(), |n| n.to_string()), known(self.object_ms)]);
+        cells.push(self.failures.to_string());
         cells.push(format!("{:016x}", self.digest));
         cells.join(",") + "\n"
     }
@@ -365,10 +372,10 @@ impl Row {
             seed: own[0].parse().ok()?,
             traffic: own[1].clone(),
             goodput_mbit: own[2].parse().ok()?,
-            rtt_ms: own[3].parse().ok()?,
-            loss: own[4].parse().ok()?,
-            retransmits: own[5].parse().ok()?,
-            object_ms: own[6].parse().ok()?,
+            rtt_ms: known(&own[3])?,
+            loss: known(&own[4])?,
+            retransmits: known(&own[5])?,
+            object_ms: known(&own[6])?,
             failures: own[7].parse().ok()?,
             digest: u64::from_str_radix(&own[8], 16).ok()?,
         })
@@ -452,7 +459,7 @@ mod tests {
         for seed in (3..203).rev() {
             for point in sweep.points() {
                 for name in &traffic {
-                    text += &format!("{},{seed},{name},1,1,0,0,0,0,{:016x}\n", point[0], 7);
+                    text += &format!("{},{seed},{name},1,1,,0,,0,{:016x}\n", point[0], 7);
                 }
             }
         }
@@ -471,10 +478,11 @@ mod tests {
     #[test]
     fn the_interval_is_students() {
         // Three numbers of standard deviation 1: 4.303 / sqrt(3).
-        let m = mean(&[1.0, 2.0, 3.0]);
+        let m = mean(&[1.0, 2.0, 3.0]).unwrap();
         assert_eq!((m.mean, m.runs), (2.0, 3));
-        assert!((m.half - 2.4843).abs() < 1e-3, "{m:?}");
+        assert!((m.half.unwrap() - 2.4843).abs() < 1e-3, "{m:?}");
         assert!((student(30) - 2.042).abs() < 1e-3 && (student(100_000) - 1.96).abs() < 1e-3);
-        assert_eq!(mean(&[5.0]).half, 0.0);
+        assert_eq!(mean(&[5.0]).map(|m| m.half), Some(None), "one run has no interval");
+        assert_eq!(mean(&[]), None);
     }
 }

@@ -10,10 +10,12 @@
 //! *Invariants*: an agent's random choices follow from its own generator, so that one flow more or less, or a changed link,
 //! changes no other flow's choices.
 
+mod numbers;
 mod stats;
 mod tcp;
 mod udp;
 
+pub(crate) use numbers::Numbers;
 pub use stats::{FlowStats, Summary};
 
 use crate::sim::{Event, Lookup, Sim};
@@ -62,6 +64,10 @@ pub(crate) struct Agent {
     /// The way of its datagrams, and the version of the world's routes that it is from.
     pub(crate) route: [Option<(u64, Arc<Lookup>)>; 2],
     pub(crate) stats: FlowStats,
+    /// Its datagrams.
+    pub(crate) numbers: Numbers,
+    /// Segments that connections which are no more have sent again, and how many of all had been sent again when the warm-up ended.
+    pub(crate) again: (u64, u64),
 }
 
 /// What it does, and how far it is.
@@ -71,7 +77,7 @@ pub(crate) enum Kind {
     Web(Box<WebState>),
     Video(Video, VideoState),
     OnOff(Box<(OnOff, OnOffState)>),
-    Ping { interval: Duration, size: u32, sent: u64 },
+    Ping { interval: Duration, size: u32 },
 }
 
 /// A web session.
@@ -125,6 +131,11 @@ impl Agent {
     pub(crate) fn draw(&mut self, law: &Distribution) -> f64 {
         let (u, v) = (self.rng.unit(), self.rng.unit());
         law.at(u, v)
+    }
+
+    /// Whether it sends by TCP.
+    pub(crate) fn is_tcp(&self) -> bool {
+        matches!(self.kind, Kind::Bulk { .. } | Kind::Web(_))
     }
 
     fn is_stopped(&self, now: Instant) -> bool {
@@ -205,6 +216,12 @@ impl Sim {
         let found = Arc::new(self.lookup(host, remote, None, Some(own), None).ok()?);
         self.agents[id as usize].route[side as usize] = Some((version, found.clone()));
         Some(found)
+    }
+
+    /// Segments that an agent's sender has sent again so far.
+    pub(crate) fn sent_again(&self, agent: &Agent) -> u64 {
+        let live = agent.conns[Side::From as usize].and_then(|key| self.hosts[agent.from.0].conns.get(key));
+        agent.again.0 + live.map_or(0, |e| e.conn.info().retransmits.unwrap_or(0))
     }
 
     /// The addresses of a packet from one end.

@@ -44,10 +44,10 @@ pub struct FlowStats {
     pub measured: u64,
     /// Datagrams sent and received; nothing for TCP.
     pub datagrams: (u64, u64),
-    /// The same, measured. A datagram on its way at the end of the warm-up counts as received only.
+    /// Datagrams that were sent after the warm-up and have had the time to arrive, and those of them that have, copies left out.
     pub measured_datagrams: (u64, u64),
-    /// Segments of the data's sender that were sent again.
-    pub retransmits: u64,
+    /// Segments of the data's sender that were sent again, measured; `None` where there are none, or they are not known.
+    pub retransmits: Option<u64>,
     /// Round trips in seconds, measured: smoothed, at each acknowledgment, for TCP; of each echo for pings.
     pub rtt: Summary,
     /// Web: seconds from request to the last byte of an object, measured.
@@ -63,10 +63,10 @@ impl FlowStats {
         if time.is_zero() { 0.0 } else { self.measured as f64 * 8.0 / time.as_secs_f64() }
     }
 
-    /// The share of datagrams sent that did not arrive; `None` for TCP, or before any was sent.
+    /// The share of datagrams sent that did not arrive, measured; `None` for TCP, or before any was sent.
     #[must_use]
     pub fn loss(&self) -> Option<f64> {
-        let (sent, received) = self.datagrams;
+        let (sent, received) = self.measured_datagrams;
         (sent > 0).then(|| 1.0 - received as f64 / sent as f64)
     }
 }

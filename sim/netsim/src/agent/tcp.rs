@@ -47,7 +47,7 @@ impl Sim {
                 entry.owner = Owner::Nobody;
                 entry.conn.abort();
                 if side == Side::From {
-                    self.agents[id as usize].stats.retransmits += retransmits;
+                    self.agents[id as usize].again.0 += retransmits;
                 }
             }
             self.settle(host, key);
@@ -83,7 +83,7 @@ impl Sim {
     pub(crate) fn agent_lost(&mut self, id: AgentId, side: Side, key: Key, retransmits: u64) {
         let agent = &mut self.agents[id as usize];
         if side == Side::From {
-            agent.stats.retransmits += retransmits;
+            agent.again.0 += retransmits;
         }
         if agent.conns[side as usize] != Some(key) {
             return;

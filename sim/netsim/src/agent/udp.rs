@@ -11,19 +11,42 @@ use std::net::SocketAddr;
 /// What payloads consist of.
 static ZEROS: [u8; 1500] = [0; 1500];
 
-/// Zeros without a copy.
-pub(super) fn zeros(len: u32) -> Bytes {
-    Bytes::from_static(&ZEROS[..(len as usize).min(ZEROS.len())])
+/// The bytes of a number at the beginning of a payload.
+const NUMBER: usize = 8;
+
+/// The number that a payload begins with.
+fn number(payload: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(payload.get(..NUMBER)?.try_into().ok()?))
 }
 
 impl Sim {
-    fn agent_datagram(&mut self, id: AgentId, side: Side, payload: Bytes) {
+    /// Sends zeros behind a number, if there is room for one.
+    fn agent_zeros(&mut self, id: AgentId, len: u32) {
+        if self.agent_route(id, Side::From).is_none() {
+            return;
+        }
         let now = self.now;
+        let agent = &mut self.agents[id as usize];
+        let measured = agent.is_measured(now);
+        let len = (len as usize).min(ZEROS.len());
+        let payload = if len < NUMBER {
+            if measured {
+                agent.numbers.short(true);
+            }
+            Bytes::from_static(&ZEROS[..len])
+        } else {
+            let mut payload = vec![0; len];
+            payload[..NUMBER].copy_from_slice(&agent.numbers.send(now, measured).to_be_bytes());
+            payload.into()
+        };
+        self.agent_datagram(id, Side::From, payload);
+    }
+
+    fn agent_datagram(&mut self, id: AgentId, side: Side, payload: Bytes) {
         let Some(found) = self.agent_route(id, side) else { return };
         let agent = &mut self.agents[id as usize];
         if side == Side::From {
             agent.stats.datagrams.0 += 1;
-            agent.stats.measured_datagrams.0 += u64::from(agent.is_measured(now));
         }
         let (source, destination) = Self::agent_addresses(agent, side);
         let body = Body::Udp(payload);
@@ -57,7 +80,7 @@ impl Sim {
         while bytes > 0 {
             let len = bytes.min(u64::from(packet));
             bytes -= len;
-            self.agent_datagram(id, Side::From, zeros(len as u32));
+            self.agent_zeros(id, len as u32);
         }
         self.wake_agent(id, after(now, interval));
     }
@@ -98,7 +121,7 @@ impl Sim {
         let size = pick.or(model.packets.last()).map_or(1500, |p| p.0);
         let gap = f64::from(size) * 8.0 / model.rate as f64;
         let headers = ip_header(&agent.to_addr) + UDP_HEADER;
-        self.agent_datagram(id, Side::From, zeros(size.saturating_sub(headers)));
+        self.agent_zeros(id, size.saturating_sub(headers));
         self.wake_agent(id, after(now, gap));
     }
 
@@ -106,12 +129,15 @@ impl Sim {
     pub(super) fn ping(&mut self, id: AgentId) {
         let now = self.now;
         let agent = &mut self.agents[id as usize];
-        let Kind::Ping { interval, size, sent } = &mut agent.kind else { return };
+        let Kind::Ping { interval, size } = &agent.kind else { return };
         let (interval, mut payload) = (*interval, vec![0; (*size as usize).max(16)]);
-        payload[..8].copy_from_slice(&sent.to_be_bytes());
-        payload[8..16].copy_from_slice(&now.as_nanos().to_be_bytes());
-        *sent += 1;
-        self.agent_datagram(id, Side::From, payload.into());
+        if self.agent_route(id, Side::From).is_some() {
+            let agent = &mut self.agents[id as usize];
+            let number = agent.numbers.send(now, agent.is_measured(now));
+            payload[..NUMBER].copy_from_slice(&number.to_be_bytes());
+            payload[NUMBER..16].copy_from_slice(&now.as_nanos().to_be_bytes());
+            self.agent_datagram(id, Side::From, payload.into());
+        }
         self.wake_agent(id, now + interval);
     }
 
@@ -123,7 +149,11 @@ impl Sim {
         let echo = matches!(agent.kind, Kind::Ping { .. });
         if !echo || side == Side::From {
             agent.stats.datagrams.1 += 1;
-            agent.stats.measured_datagrams.1 += u64::from(agent.is_measured(now));
+            match number(payload) {
+                Some(number) => agent.numbers.arrive(now, number),
+                None if agent.is_measured(now) => agent.numbers.short(false),
+                None => {}
+            }
         }
         if echo && side == Side::To {
             return self.echo(id, source, payload.clone());

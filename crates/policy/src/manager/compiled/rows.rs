@@ -85,6 +85,8 @@ pub(super) struct RowBlock {
     pub(super) columns: Vec<Arc<RowColumn>>,
     /// The rows there are.
     pub(super) all: Mask,
+    /// Those that serve inputs with immutable properties of which they say nothing.
+    open: Mask,
 }
 
 /// The keys that keep all rows apart: every row has them, immutable, and no value of one matches that of another. Neither
@@ -142,17 +144,22 @@ impl RowBlock {
             let groups = group(&mut posts, policies);
             Arc::new(RowColumn { column, posts, groups })
         };
-        Self { columns: columns.into_iter().map(ready).collect(), all }
+        let open = rows.iter().enumerate().filter(|(_, row)| row.open).fold(0, |open, (bit, _)| open | 1 << bit);
+        Self { columns: columns.into_iter().map(ready).collect(), all, open }
     }
 
-    /// The rows that can serve an input: every immutable property of it is there, and none of them clashes.
+    /// The rows that can serve an input: every immutable property of it is there, or the row is open, and none of them clashes.
     pub(super) fn serving(&self, input: &[(Key, Prop)], interner: &Interner) -> Mask {
         let mut serving = self.all;
         for (key, prop) in input.iter().filter(|(_, p)| p.precedence >= NeatProperty::IMMUTABLE) {
-            let Some(rows) = self.columns.iter().find(|c| c.column.key == *key) else { return 0 };
+            let Some(rows) = self.columns.iter().find(|c| c.column.key == *key) else {
+                serving &= self.open;
+                continue;
+            };
             let fits =
                 |precedence: u8, val: Val| precedence < NeatProperty::IMMUTABLE || interner.matches(val, prop.value);
-            serving &= rows.column.filter(serving, |cell| fits(cell.precedence, cell.value));
+            let silent = serving & self.open & !rows.column.has;
+            serving &= rows.column.filter(serving, |cell| fits(cell.precedence, cell.value)) | silent;
             if serving == 0 {
                 break;
             }

@@ -1,8 +1,10 @@
-//! Packets that are sent, seen at both ends by tcpdump, and followed through the same link in virtual time.
+//! Packets that are sent, seen at both ends by tcpdump, and sent once more over the same link in the simulator.
 
 use crate::live::{Capture, Lab, LiveError, pcap};
 use neater_base::{Instant, Rng};
-use neater_link::{Link, LinkConfig, Output, PacketMeta, Protocol};
+use neater_link::LinkConfig;
+use neater_netsim::{TraceVerdict, World};
+use neater_scenario::{Builder, Direction};
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -14,6 +16,9 @@ pub(super) const HEADERS: u32 = 28;
 const SNAP: usize = 64;
 /// Where the sender's packets go. Nobody listens there: what counts is seen before.
 pub(super) const PORT: u16 = 9;
+
+/// So long after the last packet was sent all have arrived, over the slowest of the links.
+const LAST: Duration = Duration::from_secs(60);
 
 /// One packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,35 +124,60 @@ pub(super) fn send(
     })
 }
 
-/// Follows packets, sent when they were seen to leave, through a link in virtual time: when each arrives there, in
-/// nanoseconds on the same clock, `None` if it does not. `begins` is when the link began, on that clock.
-pub(super) fn simulate(config: &LinkConfig, seed: u64, begins: u64, steps: &[Step]) -> Vec<Option<u64>> {
-    let meta = PacketMeta {
-        protocol: Protocol::Udp,
-        source: ([10, 0, 0, 1], PORT).into(),
-        destination: ([10, 0, 0, 2], PORT).into(),
-        ecn: neater_base::net::Ecn::NotEct,
-    };
-    let mut link = Link::starting_at(Instant::from_nanos(begins), config.clone(), seed);
+/// Sends packets, when they were seen to leave, from one host to another in the simulator, over a link of this name and
+/// these directions: when each arrives there, in nanoseconds on the same clock, `None` if it does not. `begins` is when the network
+/// began, on that clock.
+pub(super) fn simulate(
+    name: &str,
+    directions: [&LinkConfig; 2],
+    seed: u64,
+    begins: u64,
+    steps: &[Step],
+) -> Result<Vec<Option<u64>>, LiveError> {
+    /// So many packets follow each other until one has the port of an earlier one.
+    const PORTS: usize = 60_000;
+    let failed = |why: String| LiveError::Failed(format!("the simulator: {why}"));
+    let mut builder = Builder::new("journey");
+    let (from, to) = (builder.host("c"), builder.host("s"));
+    let direction = |config: &LinkConfig| Direction { config: config.clone(), queue_bdp: None };
+    builder.link(name, from, to, directions.map(direction));
+    let scenario = builder.build().map_err(|e| failed(e.to_string()))?;
+    let network = World::build(&scenario, seed).map_err(failed)?;
+    let (world, start) = (&network.world, network.start());
+    world.trace(true);
+    let address = |node| scenario.address(node, true).ok_or_else(|| failed("a host has no address".into()));
+    let (source, destination) = (address(from)?, address(to)?);
+    let there = network.links()[0][0];
+    // What enters the link at a time from a port is one packet.
+    let mut under_way: HashMap<(u16, Instant), usize> = HashMap::new();
     let mut arrived = vec![None; steps.len()];
-    let mut take = |link: &mut Link<usize>, now: Instant| {
-        while let Some(out) = link.poll(now) {
-            if let Output::Deliver { packet, at, .. } = out
-                && let Some(slot) = arrived.get_mut(packet)
+    let mut look = |under_way: &mut HashMap<(u16, Instant), usize>| {
+        for event in world.take_trace().into_iter().filter(|e| e.link == Some(there)) {
+            if let TraceVerdict::Crossed { entered } = event.verdict
+                && let Some(n) = under_way.remove(&(event.from.port(), entered))
             {
-                *slot = Some(at.as_nanos());
+                arrived[n] = Some(begins + (event.time - start).as_nanos() as u64);
             }
         }
     };
+    let mut payload = vec![0; 65_535];
     for (n, step) in steps.iter().enumerate() {
-        let now = Instant::from_nanos(step.sent.max(begins));
-        take(&mut link, now);
-        link.offer(now, n, step.len, &meta);
+        let at = start + Duration::from_nanos(step.sent.saturating_sub(begins));
+        world.run_until(at);
+        let port = 1024 + (n % PORTS) as u16;
+        payload[..8].copy_from_slice(&(n as u64).to_be_bytes());
+        let contents = payload[..step.len.saturating_sub(HEADERS) as usize].to_vec();
+        under_way.insert((port, at), n);
+        if !world.send_datagram((source, port).into(), (destination, PORT).into(), contents.into()) {
+            return Err(failed("there is no way from one host to the other".into()));
+        }
+        if n % 1000 == 0 {
+            look(&mut under_way);
+        }
     }
-    while let Some(at) = link.next_timeout() {
-        take(&mut link, at);
-    }
-    arrived
+    world.run_until(world.now() + LAST);
+    look(&mut under_way);
+    Ok(arrived)
 }
 
 /// Times between packets of a Poisson process with this mean.
@@ -167,7 +197,7 @@ mod tests {
     fn a_replayed_link_delays_serialises_and_drops_as_it_should() {
         let config =
             LinkConfig::rate(1_000_000, Duration::from_millis(5)).with_queue(neater_link::QueueLimit::Packets(3));
-        let got = simulate(&config, 1, 0, &steps(10, 0, 1250));
+        let got = simulate("link", [&config, &LinkConfig::default()], 1, 0, &steps(10, 0, 1250)).expect("simulated");
         // 10 ms each; three are there at most.
         let due: Vec<_> = (1..=3u64).map(|i| Some(1_000_000 + i * 10_000_000 + 5_000_000)).collect();
         assert_eq!(got[..3], due);

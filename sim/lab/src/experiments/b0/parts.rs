@@ -26,6 +26,8 @@ const HOLD: Duration = Duration::from_millis(300);
 pub(super) struct Pairs {
     pub lab: Lab,
     configs: Vec<LinkConfig>,
+    back: LinkConfig,
+    seed: u64,
     began: u64,
 }
 
@@ -77,7 +79,12 @@ impl Pairs {
             plan.connect(&format!("link{i}"), c, s, config.clone(), back.clone());
         }
         let lab = Lab::up(&plan, &Options::default())?;
-        Ok(Self { lab, configs: configs.to_vec(), began: wall() })
+        Ok(Self { lab, configs: configs.to_vec(), back: back.clone(), seed, began: wall() })
+    }
+
+    /// What is wrong with what the lab did, if its emulator could not keep up.
+    pub(super) fn disturbed(&self) -> Result<Option<String>> {
+        self.lab.disturbance(f64::INFINITY)
     }
 
     fn watch(&self, filter: &str, dir: &Path) -> Result<Vec<Journey>> {
@@ -88,11 +95,15 @@ impl Pairs {
         let mut all = Vec::new();
         for (i, journey) in journeys.into_iter().enumerate() {
             let steps = journey.end()?;
-            let seed = self.lab.plan().wires.get(i).map_or(0, |w| w.seeds[0]);
-            let simulated = journey::simulate(&self.configs[i], seed, self.began, &steps);
+            let simulated = self.simulate(i, &self.configs[i], self.began, &steps)?;
             all.push(Seen { steps, simulated });
         }
         Ok(all)
+    }
+
+    /// The same packets over pair `i`'s link in the simulator, which has the lab's seed.
+    fn simulate(&self, i: usize, there: &LinkConfig, began: u64, steps: &[Step]) -> Result<Vec<Option<u64>>> {
+        journey::simulate(&format!("link{i}"), [there, &self.back], self.seed, began, steps)
     }
 
     /// Lets all clients ping their servers at once, `n` times every 20 ms, and follows the requests.
@@ -161,8 +172,7 @@ impl Pairs {
         let mut all = Vec::new();
         for (i, (journey, (began, config))) in journeys.into_iter().zip(held).enumerate() {
             let steps = journey.end()?;
-            let seed = self.lab.plan().wires.get(i).map_or(0, |w| w.seeds[0]);
-            all.push(Seen { simulated: journey::simulate(&config, seed, began, &steps), steps });
+            all.push(Seen { simulated: self.simulate(i, &config, began, &steps)?, steps });
         }
         Ok(all)
     }
@@ -266,7 +276,7 @@ pub(super) fn tbf_queues(mbit: &[u64], len: u32, seed: u64, dir: &Path) -> Resul
 }
 
 /// The rate at which IP bytes arrive when more are sent than a link takes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Measured {
     /// Bits per second.
     pub rate: f64,
@@ -275,6 +285,8 @@ pub(super) struct Measured {
     /// The processors that the whole machine used, of so many.
     pub machine: f64,
     pub processors: usize,
+    /// Why it says nothing, if it does not.
+    pub why: Option<String>,
 }
 
 /// Seconds of processor time that the whole machine has spent on anything, and how many processors it has.
@@ -370,7 +382,28 @@ pub(super) fn rates(mbit: &[u64], tbf: bool, time: Duration, seed: u64) -> Resul
             .collect()
     });
     let used = used(lab, &before, began)?;
-    measured.into_iter().map(|rate| Ok(Measured { rate: rate?, ..used })).collect()
+    let why = pairs.disturbed()?;
+    measured.into_iter().map(|rate| Ok(Measured { rate: rate?, why: why.clone(), ..used.clone() })).collect()
+}
+
+/// The same link of the simulator, filled by a source of UDP that sends a fifth more than it takes: the rate of the IP packets that
+/// arrive, in bits per second.
+pub(super) fn simulated_rate(mbit: u64, time: Duration, seed: u64) -> Result<f64> {
+    const PAYLOAD: u64 = 1452;
+    let text = format!(
+        "name = \"rate\"\nwarm-up = \"1 s\"\nduration = \"{} ms\"\n[host.c]\n[host.s]\n[link.only]\nfrom = \"c\"\nto = \"s\"\n\
+         rate = \"{mbit} Mbit/s\"\ndelay = \"5 ms\"\nqueue = \"{} packets\"\n[traffic.fill]\nfrom = \"c\"\nto = \"s\"\nkind = \"video\"\n\
+         rate = \"{} kbit/s\"\nframes-per-second = 1000\npacket = {PAYLOAD}\n",
+        time.as_millis(),
+        backlog(mbit),
+        mbit * 1200,
+    );
+    let scenario = neater_scenario::Scenario::parse(&text, &[]).map_err(|e| LiveError::Failed(e.to_string()))?;
+    let network = neater_netsim::World::build(&scenario, seed).map_err(LiveError::Failed)?;
+    network.run(|_| true);
+    let arrived: u64 = network.flows().iter().map(|f| f.measured).sum();
+    let packets = arrived as f64 / PAYLOAD as f64;
+    Ok(packets * (PAYLOAD + u64::from(journey::HEADERS)) as f64 * 8.0 / time.as_secs_f64())
 }
 
 /// Four TCP connections through a link that is wider than this machine: what the emulator can move. Four, because one that
@@ -396,7 +429,7 @@ fn used(lab: &Lab, before: &(EmulatorReport, f64), began: Instant) -> Result<Mea
     let (after, (busy, processors)) = (lab.emulator()?, machine_cpu());
     let cpu = (after.cpu * after.seconds - before.0.cpu * before.0.seconds) / (after.seconds - before.0.seconds);
     let machine = (busy - before.1) / began.elapsed().as_secs_f64();
-    Ok(Measured { rate: 0.0, cpu, machine, processors })
+    Ok(Measured { rate: 0.0, cpu, machine, processors, why: None })
 }
 
 /// A setting in which three connections share a link.
@@ -411,9 +444,9 @@ pub(super) struct Share {
 /// Connections that share a link.
 pub(super) const FLOWS: usize = 3;
 
-/// Goodput of each connection in each setting, in Mbit/s. All settings run at once, each over a dumbbell of its own, with
+/// Goodput of each connection in each setting, in Mbit/s, and why it says nothing, if it does not. All settings run at once, each over a dumbbell of its own, with
 /// 100 ms of round trip and a queue of one bandwidth-delay product.
-pub(super) fn sharing(settings: &[Share], time: u64, omit: u64, seed: u64) -> Result<Vec<Vec<f64>>> {
+pub(super) fn sharing(settings: &[Share], time: u64, omit: u64, seed: u64) -> Result<(Vec<Vec<f64>>, Option<String>)> {
     let mut plan = Plan::new(seed);
     for (k, s) in settings.iter().enumerate() {
         let queue = s.mbit * 1_000_000 / 8 / 10;
@@ -447,7 +480,7 @@ pub(super) fn sharing(settings: &[Share], time: u64, omit: u64, seed: u64) -> Re
     }
     let outputs: Vec<Output> = clients.into_iter().map(|c| c.wait()?.success()).collect::<Result<_>>()?;
     let goodputs = outputs.iter().map(goodput).collect::<Result<Vec<f64>>>()?;
-    Ok(goodputs.chunks(FLOWS).map(<[f64]>::to_vec).collect())
+    Ok((goodputs.chunks(FLOWS).map(<[f64]>::to_vec).collect(), lab.disturbance(f64::INFINITY)?))
 }
 
 /// What iperf3 says that its server received, in Mbit/s.

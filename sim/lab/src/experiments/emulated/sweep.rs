@@ -364,6 +364,7 @@ impl Measured {
             other => format!("{}, {other}", real.name()),
         };
         let (mut agree, mut all, mut planned, mut apart, mut outside) = (0, 0, 0, Vec::new(), Vec::new());
+        let mut unexplained = 0;
         for path in self.paths() {
             let boxed = simulated != Stack::SimulatedTcp || path.in_tcp_box();
             planned += usize::from(boxed);
@@ -383,13 +384,21 @@ impl Measured {
             if !boxed {
                 outside.push(format!("{path} ({ratio:.2})"));
             } else if !meets && void.is_none() {
-                apart.push(format!("{path} ({ratio:.2}; {})", self.explanation(&path, real, simulated)));
+                let why = self.explanation(&path, real, simulated);
+                unexplained += usize::from(why.is_none());
+                apart.push(format!("{path} ({ratio:.2}; {})", why.as_deref().unwrap_or("unexplained")));
             }
             let f = f.value(ratio, l.runs.min(s.runs)).with("error_bars_meet", meets);
             let f = if boxed { f } else { f.with("outside_box", true) };
             out.figures.push(f.void_for(void));
         }
         out.figures.push(agrees(id, &what, agree, all, planned));
+        let f =
+            Figure::new(id, "unexplained_points", format!("{what}: points apart of which the runs say nothing"), "1");
+        out.figures.push(match all {
+            0 => f.missing("not measured in both places").judge(Bound::AtMost(0.0)),
+            _ => f.value(f64::from(unexplained as u32), all).judge(Bound::AtMost(0.0)),
+        });
         if !outside.is_empty() {
             out.remarks.push(format!(
                 "{what}, simulator over lab, outside of the conditions that the simulated TCP is calibrated for, reported and not \
@@ -403,8 +412,8 @@ impl Measured {
         }
     }
 
-    /// What the runs themselves say of a difference between the two places.
-    fn explanation(&self, path: &Path, real: Stack, simulated: Stack) -> String {
+    /// What the runs themselves say of a difference between the two places, if they say anything.
+    fn explanation(&self, path: &Path, real: Stack, simulated: Stack) -> Option<String> {
         let mid = |stack, metric: &str| {
             let all = self.values(path, stack, metric);
             if all.is_empty() { f64::NAN } else { median(&all) }
@@ -426,7 +435,7 @@ impl Measured {
         if path.round_trips(payload as u64) < 20.0 && path.loss == 0.0 {
             causes.push(format!("a transfer of {trips:.1} round trips, most of them start-up"));
         }
-        if causes.is_empty() { "unexplained".to_owned() } else { causes.join("; ") }
+        (!causes.is_empty()).then(|| causes.join("; "))
     }
 
     /// Why the runs of a stack on a path say nothing, if they do not.
@@ -441,8 +450,8 @@ impl Measured {
 /// What differs between the two places, whatever the point.
 const WHY: &str = "Beside what is said of each point, the lab pays for what the simulator does not have: processor time for \
     cryptography and system calls, timers of the kernel, and a process that is scheduled late. Goodput is compared by the \
-    client's own clock, so that starting the process does not count. With loss, which packets are lost differs between the \
-    places although the seeds are the same, since the packets do.";
+    client's own clock, so that starting the process does not count. Intervals for the median are compared; what is drawn has the \
+    smallest and the largest run.";
 
 /// Points agree when their intervals for the median, widened by this part, meet.
 const SLACK: f64 = 0.02;

@@ -179,22 +179,6 @@ fn what_is_not_ip_is_counted_and_running_out_of_buffers_too() {
 }
 
 #[test]
-fn flows_stay_on_their_way_and_spread_over_equal_ones() {
-    let meta = |port: u16| PacketMeta {
-        protocol: neater_link::Protocol::Udp,
-        source: ([10, 0, 0, 1], port).into(),
-        destination: ([10, 0, 1, 1], 80).into(),
-        ecn: neater_base::net::Ecn::NotEct,
-    };
-    let mut counts = [0u32; 4];
-    for port in 0..4000 {
-        assert_eq!(flow_hash(&meta(port), 1), flow_hash(&meta(port), 1));
-        counts[(flow_hash(&meta(port), 1) % 4) as usize] += 1;
-    }
-    assert!(counts.iter().all(|c| (900..1100).contains(c)), "{counts:?}");
-}
-
-#[test]
 fn a_schedule_changes_a_link_when_it_is_time() {
     let mut plan = Plan::pair(LinkConfig::delay(MS), LinkConfig::default(), 1);
     for (at, ms) in [(20, 5), (10, 3)] {
