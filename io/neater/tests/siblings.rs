@@ -31,10 +31,12 @@ impl Nat {
                 socket
             };
             let (mut bound, mut out, mut client, mut buf) = (0, outside(), None, [0; 65_536]);
+            let mut old = Vec::new();
             while !over.load(Ordering::Relaxed) {
                 if wanted.load(Ordering::Relaxed) != bound {
                     bound = wanted.load(Ordering::Relaxed);
-                    out = outside();
+                    // What still comes to the old port is lost, as in a NAT: nobody says that the port is closed.
+                    old.push(std::mem::replace(&mut out, outside()));
                 }
                 let mut idle = true;
                 while let Ok((n, from)) = inside.recv_from(&mut buf) {
