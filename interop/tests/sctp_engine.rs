@@ -363,3 +363,45 @@ fn streams_that_the_peer_begins_anew_end_nothing() {
         }
     });
 }
+
+/// A peer that takes nothing, and answers every probe of its window: to it, the connection is in order. A program that waits in vain for the
+/// end is told, and then nothing is kept for the peer either.
+#[test]
+fn a_peer_that_holds_up_the_end_keeps_nothing_of_ours() {
+    use neater_interop::sctp::Driver;
+    use neater_sctp::{AssociationConfig, Config, Event};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let [over, told] = [(); 2].map(|()| std::sync::Arc::new(AtomicBool::new(false)));
+    let (tell, hear) = std::sync::mpsc::channel();
+    let (done, closed) = (over.clone(), told.clone());
+    let peer = std::thread::spawn(move || {
+        let association = AssociationConfig { receive_buffer: 20_000, ..AssociationConfig::default() };
+        let config = Config { port: 5001, accept: true, association, ..Config::default() };
+        let mut driver = Driver::new(config, &neater_link::LinkConfig::default(), 1);
+        tell.send(driver.port()).expect("somebody waits");
+        while !done.load(Ordering::Relaxed) {
+            driver.turn(Duration::from_millis(5));
+            let ended = driver.events.iter().any(|(_, e)| matches!(e, Event::Closed(_)));
+            closed.store(ended, Ordering::Relaxed);
+        }
+    });
+    let udp = hear.recv().expect("a port");
+    within_limit(async {
+        let neater = Neater::new().expect("engine");
+        let remote = RemoteEndpoint::from(loopback(5001)).with_udp_port(udp);
+        let conn = sctp(&neater).remote(remote).initiate().await.expect("connected");
+        for _ in 0..10 {
+            conn.send(vec![7; 10_000]).await.expect("there is room here");
+        }
+        let began = Instant::now();
+        let end = conn.close().await;
+        assert!(matches!(end, Err(ConnectionError::TimedOut)), "{end:?}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        drop(conn);
+        nothing_left(&neater).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(told.load(Ordering::Relaxed), "the peer is told while the engine lives");
+    });
+    over.store(true, Ordering::Relaxed);
+    peer.join().expect("the peer");
+}
