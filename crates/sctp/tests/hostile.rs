@@ -9,7 +9,7 @@ use neater_base::Rng;
 use neater_link::LinkConfig;
 use neater_sctp::{AssociationConfig, CloseReason, Event, Layer};
 use neater_sctp_wire::chunk::{CookieEcho, Data, Init, Sack, Shutdown};
-use neater_sctp_wire::{Array, Chunk, Packet as Wire, Parameter, Parameters, StreamId, Tag, Tsn};
+use neater_sctp_wire::{Array, Chunk, Packet as Wire, Parameter, Parameters, Ssn, StreamId, Tag, Tsn};
 use support::raw::{FIRST, Raw, data};
 use support::{World, config, ms};
 
@@ -159,6 +159,36 @@ fn all_associations_together_hold_no_more_than_they_may_and_each_gets_on() {
     }
     while raw.server.poll_event().is_some() {}
     assert_eq!(raw.server.unread(), 0);
+}
+
+#[test]
+fn what_waits_for_a_hole_is_read_when_it_is_filled_though_others_hold_everything() {
+    let mut config =
+        support::config(1, 1, AssociationConfig { receive_buffer: 1 << 20, ..AssociationConfig::rfc9260() });
+    config.receive_budget = 600_000;
+    let mut raw = Raw::listening(AssociationConfig::rfc9260());
+    raw.server = neater_sctp::Endpoint::new(config, [3; 32], &[4; 32]);
+    let mut open = |raw: &mut Raw, host: &str| {
+        let from = remote(host, 3000);
+        let (tag, bytes) = cookie(&ask(raw, from)).unwrap();
+        raw.give_from(from, tag, &CookieEcho { cookie: &bytes });
+        raw.take();
+        let events = core::iter::from_fn(|| raw.server.poll_event());
+        (from, tag, events.filter(|(_, e)| *e == Event::Accepted).last().expect("accepted").0)
+    };
+    let (a, b) = (open(&mut raw, "192.0.2.1"), open(&mut raw, "192.0.2.2"));
+    let payload = [7; 1000];
+    let ordered = |n: u32| Data { ssn: Ssn(n as u16), ..data(FIRST + n, true, true, &payload) };
+    for n in 1..=400 {
+        raw.give_from(a.0, a.1, &ordered(n));
+        raw.give_from(b.0, b.1, &ordered(n - 1));
+        raw.take();
+    }
+    assert!((500_000..700_000).contains(&raw.server.unread()), "{}", raw.server.unread());
+    assert!(raw.server.receive(a.2).is_none(), "the first is missing");
+    raw.give_from(a.0, a.1, &ordered(0));
+    let read = core::iter::from_fn(|| raw.server.receive(a.2)).count();
+    assert!(read > 100, "{read}");
 }
 
 #[test]

@@ -101,6 +101,16 @@ impl Receiver {
         }
     }
 
+    /// Whether all associations together hold nearly as much as they may.
+    const fn is_cramped(&self) -> bool {
+        self.room < FLOOR
+    }
+
+    /// The size of the receive buffer, as far as others leave it.
+    const fn limit(&self) -> usize {
+        if self.is_cramped() && self.limit > FLOOR { FLOOR } else { self.limit }
+    }
+
     /// All associations of the endpoint together may hold so much more.
     pub(crate) const fn set_room(&mut self, room: usize) {
         self.room = room;
@@ -143,9 +153,8 @@ impl Receiver {
 
     /// The window to advertise: 0 when less than `silly` bytes are left (RFC 1122 section 4.2.3.3).
     pub(crate) fn window(&self, silly: usize) -> u32 {
-        let used = self.used();
-        let free = self.limit.saturating_sub(used).min(self.room.max(FLOOR.saturating_sub(used)));
-        if free < silly.min(self.limit / 2) { 0 } else { u32::try_from(free).unwrap_or(u32::MAX) }
+        let free = self.limit().saturating_sub(self.used());
+        if free < silly.min(self.limit() / 2) { 0 } else { u32::try_from(free).unwrap_or(u32::MAX) }
     }
 
     /// What the window was last said to be.
@@ -155,8 +164,8 @@ impl Receiver {
 
     /// Whether the window has opened so far that the peer should hear of it (RFC 9260 section 6.2: a quarter of the buffer).
     pub(crate) fn has_opened(&self, silly: usize) -> bool {
-        (self.advertised as usize) < self.limit / 4
-            && self.window(silly).saturating_sub(self.advertised) as usize >= self.limit / 4
+        let quarter = self.limit() / 4;
+        (self.advertised as usize) < quarter && self.window(silly).saturating_sub(self.advertised) as usize >= quarter
     }
 
     /// Takes a chunk.
@@ -172,13 +181,17 @@ impl Receiver {
         // What fills a hole lets others go: it is let in beyond the limit, up to twice of it (RFC 9260 section 6.2). When that is
         // full as well, only what fills the first hole can be delivered, so there must be room for it, or nothing would ever move.
         let limit = match tsn {
-            _ if tsn >= self.arrivals.highest() => self.limit,
-            _ if tsn == self.arrivals.cumulative() + 1 => 3 * self.limit,
-            _ => 2 * self.limit,
+            _ if tsn >= self.arrivals.highest() => self.limit(),
+            _ if tsn == self.arrivals.cumulative() + 1 => 3 * self.limit(),
+            _ => 2 * self.limit(),
         };
-        let used = self.used() + f.payload.len();
-        if used > limit || (f.payload.len() > self.room && used > FLOOR) {
-            return Ok(Taken::Dropped);
+        if self.used() + f.payload.len() > limit {
+            // What it holds may be more than it may hold since others hold so much. Where nothing of it can be read, only what comes next
+            // in order can change that.
+            let hopeless = tsn == self.arrivals.cumulative() + 1 && self.is_cramped() && !self.has_something(0);
+            if !hopeless {
+                return Ok(Taken::Dropped);
+            }
         }
         if f.stream.0 >= self.streams {
             self.arrivals.insert(tsn);
@@ -237,11 +250,12 @@ impl Receiver {
     /// window is about to close any are: the beginnings of many messages, each too short to be worth it, can fill the buffer together,
     /// and then nothing more would come of any of them. `silly` is what [`Receiver::window`] is asked with.
     fn hurry(&self, silly: usize) -> Option<usize> {
-        let worth = self.limit / 8;
-        if self.used() + worth.max(silly) > self.limit {
+        let limit = self.limit();
+        let worth = limit / 8;
+        if self.used() + worth.max(silly) > limit {
             return Some(1);
         }
-        (self.reassembly.charged() + self.held > self.limit / 2).then_some(worth)
+        (self.reassembly.charged() + self.held > limit / 2).then_some(worth)
     }
 
     /// The next message for the application, or the beginning of a long one when the buffer is more than half full.
