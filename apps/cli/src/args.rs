@@ -99,6 +99,9 @@ pub(crate) struct ConnectArgs {
     /// No policies at all
     #[arg(long, conflicts_with = "policy")]
     pub(crate) no_policy: bool,
+    /// Do not begin while a file of policies cannot be used: what it is to say would not count
+    #[arg(long, conflicts_with = "no_policy")]
+    pub(crate) strict_policies: bool,
     /// A property for policies to look at, such as profile=bulk or flow_size=20000000; a profile must be one that there is
     #[arg(long, value_name = "NAME=VALUE", value_parser = property, conflicts_with = "no_policy")]
     pub(crate) property: Vec<(String, String)>,
@@ -454,6 +457,10 @@ pub(crate) struct PmArgs {
     /// The folder for neat_pm_socket, neat_pib_socket, neat_cib_socket, neater_metadata_socket and rest_token. Default: ~/.neat
     #[arg(long, value_name = "DIR")]
     pub(crate) sock: Option<PathBuf>,
+    /// Do not begin while a file of --pib or --cib cannot be used: what it is to say would not count. While the manager runs, a file
+    /// that goes bad leaves what it said before
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// Let every user of this host come to the sockets, as is the rule for root; otherwise only the daemon's
     #[arg(long)]
     pub(crate) shared: bool,

@@ -63,7 +63,11 @@ pub(crate) fn neater(args: &ConnectArgs) -> Result<Neater, Failure> {
 
 /// Makes what was set up. Must be called on tokio.
 pub(crate) fn start(builder: Builder) -> Result<Neater, Failure> {
-    builder.build().map_err(|e| Failure::new(crate::Exit::Failed, "local", format!("this system: {e}")))
+    builder.build().map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidData => Failure::new(crate::Exit::Failed, "policy", e.to_string())
+            .advise("`neater policy check FOLDER` tells of all; without --strict-policies the others count"),
+        _ => Failure::new(crate::Exit::Failed, "local", format!("this system: {e}")),
+    })
 }
 
 /// What a transport system is made with, as these arguments say.
@@ -96,6 +100,9 @@ pub(crate) fn builder(args: &ConnectArgs) -> Result<Builder, Failure> {
             std::fs::read_dir(folder).map_err(|e| Failure::usage(format!("--policy {}: {e}", folder.display())))?;
         }
         builder = builder.policies(&args.policy);
+    }
+    if args.strict_policies {
+        builder = builder.strict_policies();
     }
     Ok(builder.application("neater"))
 }

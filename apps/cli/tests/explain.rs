@@ -249,6 +249,26 @@ fn programs_learn_of_a_policy_that_forbids_all_and_of_one_that_is_broken() {
     assert_eq!((r.code, &of(&events, "failed")[0]["kind"]), (1, &"policy".into()), "{}", r.out);
     assert!(of(&events, "policies")[0]["prohibited"].is_string(), "{}", r.out);
     f.put("policy/none.policy", "broken");
+    let strict = ["explain", "--json", "--strict-policies", "127.0.0.1:1", "--policy"];
+    let r = run(neater().args(strict).arg(f.path("policy")));
+    let events = r.events();
+    assert_eq!((r.code, &of(&events, "failed")[0]["kind"]), (1, &"policy".into()), "{}", r.out);
+    let r = run(neater()
+        .args(["pm", "--strict", "--no-rest", "--sock"])
+        .arg(f.path("sock"))
+        .arg("--pib")
+        .arg(f.path("policy")));
+    assert_eq!((r.code, r.err.contains("none.policy:1:1"), r.err.contains("--strict")), (1, true, true), "{}", r.err);
+    // Profiles must be there, and what is the connection's own is nobody's to state.
+    for (property, why) in [("profile=confidental", "no such profile, but"), ("security=true", "the connection's own")]
+    {
+        let r = run(neater().args(["explain", "--property", property, "127.0.0.1:1"]).env("NEATER_POLICY", ""));
+        assert_eq!((r.code, r.err.contains(why)), (2, true), "{}", r.err);
+    }
+    // Without any policies of the host's, what a program states counts.
+    let stated = ["explain", "--json", "--property", "profile=confidential", "http://127.0.0.1:1/"];
+    let r = run(neater().args(stated).env("NEATER_POLICY", "").env("NEAT_PM_SOCKET", ""));
+    assert!(of(&r.events(), "policies")[0]["prohibited"].is_string(), "{}", r.out);
     let r = explain();
     let events = r.events();
     let fault = of(&events, "fault")[0];

@@ -168,7 +168,7 @@ fn what_waits_for_a_hole_is_read_when_it_is_filled_though_others_hold_everything
     config.receive_budget = 600_000;
     let mut raw = Raw::listening(AssociationConfig::rfc9260());
     raw.server = neater_sctp::Endpoint::new(config, [3; 32], &[4; 32]);
-    let mut open = |raw: &mut Raw, host: &str| {
+    let open = |raw: &mut Raw, host: &str| {
         let from = remote(host, 3000);
         let (tag, bytes) = cookie(&ask(raw, from)).unwrap();
         raw.give_from(from, tag, &CookieEcho { cookie: &bytes });

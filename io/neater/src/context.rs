@@ -30,6 +30,7 @@ pub struct Builder {
     engine: u8,
     shared_secret: Option<[u8; 32]>,
     reset_secret: Option<[u8; 32]>,
+    strict: bool,
     siblings: Option<Siblings>,
     resolv_conf: Option<PathBuf>,
     hosts: Option<PathBuf>,
@@ -153,6 +154,15 @@ impl Builder {
         self
     }
 
+    /// Nothing begins while a file of policies cannot be used: what it is to say would not count, and what it denies would be
+    /// allowed. Building fails with [`io::ErrorKind::InvalidData`] and the first such file. While the program runs, a file that goes bad
+    /// leaves what it said before.
+    #[must_use]
+    pub const fn strict_policies(mut self) -> Self {
+        self.strict = true;
+        self
+    }
+
     /// No policies, wherever they may lie.
     #[must_use]
     pub fn without_policies(mut self) -> Self {
@@ -235,7 +245,12 @@ impl Builder {
         }
         let name = || self.application.clone().unwrap_or_else(crate::policies::own_name);
         match watch {
-            Some(watch) => neater.follow(watch, &name()),
+            Some(watch) => {
+                neater.follow(watch, &name());
+                if let Some(fault) = neater.policy_faults().into_iter().find(|f| self.strict && !f.harmless) {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, fault.to_string()));
+                }
+            }
             // Only where nobody has said which, they may come.
             None if !self.unadvised && !matches!(self.policies, Some(Whence::These(_))) => neater.follow_later(name()),
             None => {}

@@ -146,7 +146,12 @@ async fn manage(args: PmArgs, output: &Output) -> Result<Exit, Failure> {
         port: rest_at.map_or(0, |at| at.port()),
         folder: dir.path.clone(),
     });
-    shared.reload(true);
+    let report = shared.reload(true);
+    let unusable = report.map_or(0, |r| r.faults.iter().filter(|f| !f.harmless).count());
+    if args.strict && unusable > 0 {
+        let what = format!("{unusable} of the files cannot be used, and with --strict nothing begins without them");
+        return Err(Failure::new(Exit::Failed, "policy", what));
+    }
     let interfaces = if args.no_interfaces { None } else { Some(interfaces::begin(&shared)?) };
     let listener = match &interfaces {
         Some(_) if !args.no_pvd => domains::Listener::begin(args.pvd_ca.as_deref(), &shared)?,

@@ -223,7 +223,7 @@ fn slips(map: &Map<String, Value>, file: &str, text: &str) -> Vec<Fault> {
     let mut slips = Slips::new(file, text);
     for name in ["match", "properties"] {
         if let Some(json) = map.get(name).filter(|_| !text.is_empty()) {
-            slips.properties(&format!("/{name}"), json, name == "properties");
+            slips.properties(name, json, name == "properties");
         }
     }
     slips.take()

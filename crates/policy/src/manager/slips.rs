@@ -1,6 +1,7 @@
 //! Names that mean nothing where they stand: most of them are slips of the one who wrote them, and a slip is a rule that says
 //! something else than it seems to.
 
+use super::document::SECURITY;
 use super::file::Fault;
 use crate::advice::never;
 use neater_property::neat::{NeatProperty, NeatValue};
@@ -95,19 +96,23 @@ impl<'a> Slips<'a> {
     }
 
     /// An object of properties, or a list of groups or alternatives of such objects; whether they say what is to be, rather than
-    /// what must be there, counts for their values.
-    pub(super) fn properties(&mut self, pointer: &str, json: &Value, says: bool) {
+    /// what must be there, counts for their values. Under this name among the members of a file.
+    pub(super) fn properties(&mut self, name: &str, json: &Value, says: bool) {
+        self.among(&Place { above: None, step: Step::Name(name) }, json, says);
+    }
+
+    fn among(&mut self, place: &Place<'_>, json: &Value, says: bool) {
         match json {
             Value::Array(list) => {
                 for (i, inner) in list.iter().enumerate() {
-                    self.properties(&format!("{pointer}/{i}"), inner, says);
+                    self.among(&place.number(i), inner, says);
                 }
             }
             Value::Object(properties) => {
                 for (key, property) in properties {
-                    let place = format!("{pointer}/{}", escaped(key));
+                    let place = place.name(key);
                     self.property(&place, property);
-                    if says {
+                    if says && is_judged(key) {
                         self.value(&place, key, property);
                     }
                 }
@@ -117,15 +122,15 @@ impl<'a> Slips<'a> {
     }
 
     /// A property whose value no program on neater can do anything with.
-    fn value(&mut self, pointer: &str, key: &str, json: &Value) {
-        let all: Vec<&Value> = match json {
-            Value::Array(alternatives) => alternatives.iter().collect(),
-            one => vec![one],
+    fn value(&mut self, place: &Place<'_>, key: &str, json: &Value) {
+        let all = match json {
+            Value::Array(alternatives) => alternatives.as_slice(),
+            one => core::slice::from_ref(one),
         };
         for json in all {
             let Ok(property) = NeatProperty::from_json(key, json) else { continue };
             if let Some(why) = never(&property.key, &property.value) {
-                self.found(pointer, format!("{} = {} has no effect: {why}", property.key, property.value));
+                self.found(&place.pointer(), format!("{} = {} has no effect: {why}", property.key, property.value));
             }
             let elements = match &property.value {
                 NeatValue::Set(elements) => elements.iter().collect(),
@@ -135,34 +140,80 @@ impl<'a> Slips<'a> {
                 if let NeatValue::Text(name) = name
                     && let Some(meant) = misspelt_transport(name)
                 {
-                    self.found(pointer, format!("{} is no transport of neater's: is {meant} meant?", quoted(name)));
+                    let why = format!("{} is no transport of neater's: is {meant} meant?", quoted(name));
+                    self.found(&place.pointer(), why);
                 }
+            }
+            let is_truth = matches!(property.value, NeatValue::Bool(_) | NeatValue::Any)
+                || property.value == NeatValue::Number(0.0)
+                || property.value == NeatValue::Number(1.0);
+            if property.key == SECURITY && property.precedence >= NeatProperty::IMMUTABLE && !is_truth {
+                let why = format!("security = {} is neither true nor false: no connection meets it", property.value);
+                self.found(&place.pointer(), why);
             }
         }
     }
 
-    fn property(&mut self, pointer: &str, json: &Value) {
+    fn property(&mut self, place: &Place<'_>, json: &Value) {
         match json {
             Value::Array(list) => {
                 for (i, inner) in list.iter().enumerate() {
-                    self.property(&format!("{pointer}/{i}"), inner);
+                    self.property(&place.number(i), inner);
                 }
             }
             Value::Object(attributes) => {
                 for name in attributes.keys() {
-                    let place = format!("{pointer}/{}", escaped(name));
                     if name == "banned" {
                         let why =
                             "banned is kept, and nothing follows from it: a policy with \"properties\": [[]] denies";
-                        self.found(&place, why.into());
+                        self.found(&place.name(name).pointer(), why.into());
                     } else if !ATTRIBUTES.contains(&name.as_str()) {
                         let why = format!("{} is no attribute of a property{}", quoted(name), meant(name, &ATTRIBUTES));
-                        self.found(&place, why);
+                        self.found(&place.name(name).pointer(), why);
                     }
                 }
             }
             _ => {}
         }
+    }
+}
+
+/// Whether a value under this key may be one that is told of: most are not, and taking them apart is most of the work.
+fn is_judged(key: &str) -> bool {
+    let begins = |word: &str| key.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
+    begins("so/") || ["dscp", "transport", SECURITY].iter().any(|word| key.eq_ignore_ascii_case(word))
+}
+
+/// Where something stands in a document: a pointer (RFC 6901) that is written out only where somebody is to read it.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    above: Option<&'a Place<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Name(&'a str),
+    Number(usize),
+}
+
+impl Place<'_> {
+    fn name<'a>(&'a self, name: &'a str) -> Place<'a> {
+        Place { above: Some(self), step: Step::Name(name) }
+    }
+
+    fn number(&self, number: usize) -> Place<'_> {
+        Place { above: Some(self), step: Step::Number(number) }
+    }
+
+    fn pointer(&self) -> String {
+        let mut pointer = self.above.map_or_else(String::new, Place::pointer);
+        pointer.push('/');
+        pointer += &match self.step {
+            Step::Name(name) => escaped(name),
+            Step::Number(number) => number.to_string(),
+        };
+        pointer
     }
 }
 

@@ -499,7 +499,8 @@ pub const ALL: &[Experiment] = &[
         id: "F2",
         title: "F2: what policies cost a host and a download",
         asked: "How much memory has the daemon with 1,000 policies, and how much more processor time does a download take with them?",
-        note: "Memory: anonymous pages of `neater pm` with 1,000 policies and 100 rows as files, after a decision. Processor time: user \
+        note: "Memory: anonymous pages of `neater pm` with 1,000 policies and 100 rows as files, after a decision: with these alone, and as a \
+               host's service has it (ready-made policies, interfaces, domains, REST). 20 of the policies are about the download, and one about what connections have seen. Processor time: user \
                and system time of `neater get` of a file of holes over plain TCP on loopback, with the policies in a folder (`folder`) or \
                from the daemon (`daemon`), over that with `--no-policy`, in turn; the control is that against itself; client and server share a processor. It has in it what a \
                program pays once, when it starts, for reading 1,000 policies.",
@@ -509,7 +510,10 @@ pub const ALL: &[Experiment] = &[
             ("policies", "1,000, and 100 nodes"),
         ],
         published: &[("1.31; 21.6 MB and 8.3 MB", "NEAT, Final Version of Use Cases, 2018")],
-        metrics: &[metric("anonymous_bytes", "bytes", "at most 5,000,000"), metric("cpu_ratio", "1", "at most 1.05")],
+        metrics: &[
+            metric("anonymous_bytes", "bytes", "at most 5,000,000"),
+            metric("cpu_ratio", "1", "lower end of the interval at most 1.05"),
+        ],
         needs: &[Need::Peers, Need::Neater, TASKSET],
         minutes: (1.0, 8.0),
         run: f2::run,

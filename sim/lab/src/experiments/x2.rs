@@ -16,11 +16,7 @@ use std::process::{Command, Stdio};
 pub fn write(seed: u64, dir: &Path) -> io::Result<Vec<String>> {
     fs::create_dir_all(dir)?;
     let records = neater_testkit::replay::replay(seed).into_iter();
-    let one = |(name, bytes): (_, Vec<u8>)| {
-        let name = String::from(name);
-        fs::write(dir.join(&name), bytes).map(|()| name)
-    };
-    records.map(one).collect()
+    records.map(|(name, bytes)| fs::write(dir.join(&name), bytes).map(|()| name)).collect()
 }
 
 /// The same in a process of its own, in another directory, with another home and another environment (which also moves its
