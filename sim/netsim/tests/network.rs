@@ -282,3 +282,62 @@ fn calls_and_uploads_cross_a_nat_box_that_rebinds_restarts_and_moves() {
     assert!(counters.dropped_in > 0 && counters.mapped >= 3, "{counters:?}");
     assert!(flows[1].delivered > 0);
 }
+
+#[test]
+fn what_happens_in_the_warm_up_is_not_measured() {
+    // Everything is lost until the warm-up ends; of TCP, everything is sent again and again.
+    let s = scenario(
+        "warm-up='4 s'\nduration='5 s'\n[host.a]\n[host.b]\n[link.l]\nfrom='a'\nto='b'\ndelay='20 ms'\nrate='10 Mbit/s'\n\
+         loss='20 %'\n[[schedule]]\nat='3900 ms'\nlink='l'\nloss='0 %'\n\
+         [traffic.echo]\nkind='ping'\nfrom='a'\nto='b'\ninterval='10 ms'\n\
+         [traffic.film]\nkind='video'\nfrom='a'\nto='b'\nrate='1 Mbit/s'\n\
+         [traffic.bulk]\nfrom='b'\nto='a'\nstop='3 s'\n",
+    );
+    let network = run(&s, 3);
+    for name in ["echo", "film"] {
+        let f = flow(&network, name);
+        assert!(f.datagrams.1 + 50 < f.datagrams.0, "lost before: {f:?}");
+        // What is under way at the end is not lost.
+        assert_eq!(f.loss(), Some(0.0), "{f:?}");
+        assert!(f.measured_datagrams.0 > 400 && f.measured_datagrams.0 == f.measured_datagrams.1, "{f:?}");
+        assert_eq!(f.retransmits, None);
+    }
+    assert_eq!(flow(&network, "bulk").retransmits, Some(0), "it has ended before");
+    let (all, measured) = (network.counters()[0], network.measured()[0]);
+    for way in 0..2 {
+        assert!(all[way].lost > 30 && measured[way].lost == 0, "{:?} {:?}", all[way], measured[way]);
+        assert!(measured[way].delivered + 300 < all[way].delivered && measured[way].offered > 400);
+    }
+    // The bulk's queue was before; pings and films have none to speak of.
+    assert!(measured[1].max_queued_bytes < all[1].max_queued_bytes || all[1].max_queued_bytes < 10_000);
+}
+
+#[test]
+fn lost_and_doubled_datagrams_are_told_apart() {
+    let with = |keys: &str| {
+        let s = scenario(&format!(
+            "duration='20 s'\n[host.a]\n[host.b]\n[link.l]\nfrom='a'\nto='b'\ndelay='20 ms'\n{keys}\n\
+             [traffic.film]\nkind='video'\nfrom='a'\nto='b'\nrate='2 Mbit/s'\n"
+        ));
+        flow(&run(&s, 5), "film").loss().expect("datagrams were sent")
+    };
+    let lost = with("loss='5 %'");
+    assert!((0.03..0.07).contains(&lost), "{lost}");
+    let both = with("loss='5 %'\nduplicate='50 %'");
+    assert!((0.03..0.07).contains(&both), "copies are no datagrams that arrived: {both}");
+}
+
+#[test]
+fn a_managed_queue_says_what_it_dropped_and_marked() {
+    let with = |tcp: &str, ecn: bool| {
+        let s = scenario(&format!(
+            "duration='10 s'\n[host.a]\n{tcp}\n[host.b]\n{tcp}\n[link.l]\nfrom='a'\nto='b'\ndelay='10 ms'\nrate='5 Mbit/s'\n\
+             queue='1000 packets'\ndiscipline={{kind='codel',ecn={ecn}}}\n[traffic.bulk]\nfrom='a'\nto='b'\n"
+        ));
+        run(&s, 1).measured()[0][0]
+    };
+    let dropped = with("", false);
+    assert!(dropped.managed > 5 && dropped.marked == 0 && dropped.queue_full == 0, "{dropped:?}");
+    let marked = with("tcp={ecn=true}", true);
+    assert!(marked.managed == 0 && marked.marked > 5, "{marked:?}");
+}

@@ -157,3 +157,20 @@ proptest! {
         let _ = Scenario::parse(GOOD, &[(key, value)]);
     }
 }
+
+#[test]
+fn what_would_mean_something_else_than_it_says_is_refused() {
+    let two = "[host.a]\n[host.b]\n[link.l]\nfrom='a'\nto='b'\n";
+    for (text, why) in [
+        (format!("{two}[traffic.t]\nfrom='a'\nto='b'\nip=5\n"), "ip is 4 or 6"),
+        (format!("{two}[router.r]\ntcp={{sack=true}}\n"), "tcp is for hosts"),
+        (format!("{two}[[route]]\nnode='a'\nto='b'\non=['l','l']\nvia='l'\n"), "one link"),
+        ("[host.a]\nlab={sysctl={'kernel.panic'=1}}\n".to_owned(), "network namespace"),
+        ("[host.a]\nlab={sysctl={'net.../../x'='1'}}\n".to_owned(), "network namespace"),
+        ("[host.a]\nlab={congestion='a b'}\n".to_owned(), "kernel's name"),
+        ("[host.a]\n[router.r]\nnat={outside='l',first-port=9,last-port=8}\n".to_owned(), "above last-port"),
+    ] {
+        let said = error(&text);
+        assert!(said.contains(why), "{text}: {said}");
+    }
+}

@@ -1,7 +1,8 @@
 //! The scenarios that are shipped can be read, and are what they say.
 
 use neater_link::{
-    Codel, DeliveryTrace, Discipline, Filter, FqCodel, Jitter, Loss, Match, Overtaking, Protocol, QueueLimit, Rate,
+    Codel, DeliveryTrace, Dependence, Discipline, Filter, FqCodel, Jitter, Loss, Match, Overtaking, PortAllocation,
+    Protocol, QueueLimit, Rate,
 };
 use neater_scenario::{Action, Carrier, NatChange, NodeKind, Routes, Scenario, TrafficKind, shipped};
 use std::path::Path;
@@ -191,4 +192,35 @@ fn every_model_of_a_link_can_be_said() {
     assert_eq!(back.loss, Loss::BurstsAt { times: [1, 2].map(Duration::from_secs).into(), length: 3 });
     assert_eq!(back.discipline, Discipline::Codel(Codel::default()));
     assert_eq!(back.jitter, Jitter::Pareto { scale: Duration::from_millis(1), shape: 2.5 });
+}
+
+#[test]
+fn everything_of_a_nat_box_and_of_a_hosts_kernel_can_be_said() {
+    let text = r#"
+        [host.a]
+        lab = { congestion = "bbr", sysctl = { "net.ipv4.tcp_slow_start_after_idle" = 0, "net.ipv4.tcp_rmem" = "4096 8192 16384" } }
+        [host.b]
+        [router.r]
+        nat = { outside = "out", mapping = "address-and-port-dependent", filtering = "endpoint-independent", ports = "random", first-port = 2000, last-port = 2999, other-timeout = "7 s", udp-refresh-inbound = false, icmp-errors = false, adopts-connections = true, max-mappings = 10 }
+        [link.in]
+        from = "a"
+        to = "r"
+        [link.out]
+        from = "r"
+        to = "b"
+    "#;
+    let s = Scenario::parse(text, &[]).unwrap_or_else(|e| panic!("{e}"));
+    let [a, r] = ["a", "r"].map(|n| &s.nodes[s.node(n).unwrap()]);
+    let settings: Vec<(&str, &str)> = a.sysctls.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let expected = [
+        ("net.ipv4.tcp_congestion_control", "bbr"),
+        ("net.ipv4.tcp_rmem", "4096 8192 16384"),
+        ("net.ipv4.tcp_slow_start_after_idle", "0"),
+    ];
+    assert_eq!(settings, expected);
+    let nat = &r.nat.as_ref().unwrap().config;
+    assert_eq!((nat.mapping, nat.filtering), (Dependence::AddressAndPortDependent, Dependence::EndpointIndependent));
+    assert_eq!((nat.ports, nat.port_range.clone()), (PortAllocation::Random, 2000..=2999));
+    assert_eq!((nat.other_timeout.as_secs(), nat.max_mappings), (7, 10));
+    assert!(!nat.udp_refresh_inbound && !nat.icmp_errors && nat.adopts_connections);
 }
