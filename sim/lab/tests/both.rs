@@ -242,3 +242,73 @@ fn a_trace_file_beside_the_scenario_is_the_rate_in_both() {
         told
     });
 }
+
+/// Which of many datagrams arrive, each from a port of its own.
+fn who_arrives(p: &mut dyn Place, count: u16) -> String {
+    p.open("b", 53);
+    let b = p.address("b");
+    let mut arrived = Vec::new();
+    for n in 0..count {
+        p.open("a", 7000 + n);
+        p.send("a", 7000 + n, (b, 53).into()).expect("leaves");
+        if n % 20 == 19 {
+            p.wait(30 * MS);
+            arrived.extend(p.senders("b", 53).iter().map(SocketAddr::port));
+        }
+    }
+    p.wait(200 * MS);
+    arrived.extend(p.senders("b", 53).iter().map(SocketAddr::port));
+    arrived.sort_unstable();
+    format!("{arrived:?}")
+}
+
+/// The same scenario and seed lose the same packets, by chance and in runs.
+#[test]
+fn the_same_packets_are_lost() {
+    let bursts = "loss = { to-bad = '10 %', to-good = '30 %' }";
+    for loss in ["loss = '20 %'", bursts] {
+        let text = format!("name='lost'\n[host.a]\n[host.b]\n[link.x]\nfrom='a'\nto='b'\ndelay='5 ms'\n{loss}\n");
+        let scenario = Scenario::parse(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        alike(&scenario, |p| {
+            let told = who_arrives(p, 200);
+            assert!((100..190).contains(&told.split(',').count()), "some are lost: {told}");
+            told
+        });
+    }
+}
+
+/// Of equal ways a flow takes the same.
+#[test]
+fn flows_take_the_same_of_equal_ways() {
+    let text = "name='ways'\n[host.a]\n[host.b]\n[router.r]\n[router.s]\n[link.in]\nfrom='a'\nto='r'\n[link.out]\nfrom='s'\nto='b'\n\
+        [link.one]\nfrom='r'\nto='s'\ndelay='5 ms'\n[link.two]\nfrom='r'\nto='s'\ndelay='5 ms'\ndown=true\n";
+    let scenario = Scenario::parse(text, &[]).unwrap_or_else(|e| panic!("{e}"));
+    alike(&scenario, |p| {
+        let told = who_arrives(p, 100);
+        assert!((30..70).contains(&told.split(',').count()), "half of them go by each: {told}");
+        told
+    });
+}
+
+/// A host knows of the MTU of its own link, and of a black hole's it does not: what is not to be cut leaves, and never arrives.
+#[test]
+fn hosts_know_of_an_mtu_and_not_of_a_black_hole() {
+    for (kind, told) in [("report", "true 1 false 0"), ("black-hole", "true 1 true 0")] {
+        let text = format!(
+            "name='mtu'\n[host.a]\n[host.b]\n[link.x]\nfrom='a'\nto='b'\ndelay='5 ms'\nmtu=1300\ntoo-big='{kind}'\n"
+        );
+        let scenario = Scenario::parse(&text, &[]).unwrap_or_else(|e| panic!("{e}"));
+        alike(&scenario, |p| {
+            p.open_whole("a", 7000);
+            p.open("b", 7000);
+            let b = p.address("b");
+            let sent = p.send("a", 7000, (b, 7000).into()).is_ok();
+            let small = p.soon("b", 7000).len();
+            let sent_large = p.send_large("a", 7000, (b, 7000).into()).is_ok();
+            let large = p.soon("b", 7000).len();
+            let seen = format!("{sent} {small} {sent_large} {large}");
+            assert_eq!(seen, told, "{kind}");
+            seen
+        });
+    }
+}

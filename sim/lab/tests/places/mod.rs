@@ -1,12 +1,13 @@
 //! The simulator and the lab, as a play sees them: hosts, UDP sockets and time.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use neater_base::net::{Ecn, ErrorKind, Net, RecvBatch, Sock, SocketOptions, Token, Transmit};
+use neater_base::net::{Ecn, ErrorKind, Net, RecvBatch, Sock, SocketOption, SocketOptions, Token, Transmit};
 use neater_lab::live::{Lab, Options, Plan, privileges, sys};
 use neater_netsim::{Network, SimNet, World};
 use neater_scenario::Scenario;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// Whether there can be a lab here.
@@ -24,6 +25,8 @@ pub(crate) fn possible() -> bool {
 pub(crate) trait Place {
     fn address(&self, host: &str) -> IpAddr;
     fn open(&mut self, host: &str, port: u16);
+    /// The same for a socket whose packets nobody may cut.
+    fn open_whole(&mut self, host: &str, port: u16);
     /// Sends `bytes` bytes; an error if the host's system says so at once.
     fn send_bytes(&mut self, host: &str, port: u16, to: SocketAddr, bytes: usize) -> Result<(), String>;
     /// Who has sent what arrived since this was last asked.
@@ -74,10 +77,14 @@ impl Simulated {
         Self { network: World::build(&scenario, 1).expect("a world"), sockets: BTreeMap::new() }
     }
 
-    fn socket(&self, host: &str, port: u16) -> (SimNet, Sock) {
+    fn socket(&self, host: &str, port: u16, whole: bool) -> (SimNet, Sock) {
         let mut net = self.network.world.net(self.network.host(host).expect("a host"));
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-        let options = SocketOptions { local: Some(local), ..SocketOptions::default() };
+        let options = SocketOptions {
+            local: Some(local),
+            set: if whole { vec![SocketOption::DontFragment(true)] } else { Vec::new() },
+            ..SocketOptions::default()
+        };
         let sock = net.udp(Token(1), local, &options).expect("a socket");
         (net, sock)
     }
@@ -90,7 +97,12 @@ impl Place for Simulated {
     }
 
     fn open(&mut self, host: &str, port: u16) {
-        let socket = self.socket(host, port);
+        let socket = self.socket(host, port, false);
+        self.sockets.insert((host.to_owned(), port), socket);
+    }
+
+    fn open_whole(&mut self, host: &str, port: u16) {
+        let socket = self.socket(host, port, true);
         self.sockets.insert((host.to_owned(), port), socket);
     }
 
@@ -113,7 +125,7 @@ impl Place for Simulated {
     }
 
     fn refused(&mut self, host: &str, port: u16, to: SocketAddr) -> bool {
-        let (mut net, sock) = self.socket(host, port);
+        let (mut net, sock) = self.socket(host, port, false);
         net.udp_connect(sock, to).expect("connects");
         let transmit = Transmit {
             destination: to,
@@ -166,6 +178,18 @@ impl Place for Live {
 
     fn open(&mut self, host: &str, port: u16) {
         let socket = self.socket(host, port);
+        self.sockets.insert((host.to_owned(), port), socket);
+    }
+
+    #[expect(unsafe_code, reason = "the standard library has no word for this option")]
+    fn open_whole(&mut self, host: &str, port: u16) {
+        let socket = self.socket(host, port);
+        // As `io/net` asks for it.
+        let probe = libc::IP_PMTUDISC_PROBE;
+        let (value, len) = ((&raw const probe).cast(), libc::socklen_t::try_from(size_of_val(&probe)).expect("short"));
+        // SAFETY: the descriptor is open, and the value is read from an integer of the length that is given.
+        let set = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value, len) };
+        assert_eq!(set, 0);
         self.sockets.insert((host.to_owned(), port), socket);
     }
 
