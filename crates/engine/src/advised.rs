@@ -194,16 +194,21 @@ impl<N: Net> Engine<N> {
     }
 }
 
-/// What a connection is bound to: nothing if any of its local endpoints binds nothing, and the remote one has no zone.
+/// What a connection is bound to: by its local endpoints, or by the zone of the remote one.
 fn bound_to<'a>(remote: &'a RemoteEndpoint, locals: &'a [LocalEndpoint]) -> Vec<Bound<'a>> {
     let of_local = |local: &'a LocalEndpoint| match (local.interface.as_deref(), local.addr) {
-        (Some(name), _) => Some(Bound::Interface(name)),
-        (None, Some(addr)) if !addr.is_unspecified() => Some(Bound::Address(addr)),
-        _ => None,
+        (Some(name), _) => Bound::Interface(name),
+        (None, Some(addr)) if !addr.is_unspecified() => Bound::Address(addr),
+        _ => Bound::Anywhere,
     };
-    let zone = || remote.interface.as_deref().map(|name| vec![Bound::Interface(name)]);
-    let bound: Option<Vec<_>> = locals.iter().map(of_local).collect();
-    bound.filter(|bound| !bound.is_empty()).or_else(zone).unwrap_or_default()
+    let zone = remote.interface.as_deref().map(Bound::Interface);
+    let bound: Vec<_> = locals.iter().map(of_local).collect();
+    // One that leaves everything to the system goes by the zone, if there is one.
+    match zone {
+        Some(zone) if bound.iter().all(|b| *b == Bound::Anywhere) => vec![zone],
+        None if bound.iter().all(|b| *b == Bound::Anywhere) => Vec::new(),
+        _ => bound,
+    }
 }
 
 fn ask<'a>(request: &'a Compiled, remote: &'a RemoteEndpoint, bound: &'a [Bound<'a>], app: &'a str) -> Ask<'a> {

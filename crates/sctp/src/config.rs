@@ -469,9 +469,10 @@ pub struct Config {
     /// The most of those that peers at one address (for IPv6, in one network of 64 bits) have opened: who can receive at one address
     /// gets through the cookies as often as it likes, and must not have them all. Many hosts may be behind one address.
     pub max_per_source: usize,
-    /// What all associations together may hold of what peers have sent and nobody has taken, in bytes. Each may hold 64 kB beyond it, so
-    /// that it gets on when others keep everything; what comes when there is no room is dropped, as if the network had lost it, and windows
-    /// close.
+    /// What all associations together may hold of what peers have sent and nobody has taken, in bytes. Each may hold 64 kB beyond it (as a
+    /// receive buffer of that size: up to three times as much where holes are filled), so that it gets on when others keep everything, and
+    /// as much as its own buffer allows where nothing of what it holds could be read otherwise; what comes when there is no room is
+    /// dropped, as if the network had lost it, and windows close.
     pub receive_budget: usize,
     /// The most stateless answers that wait to be sent.
     pub max_replies: usize,

@@ -192,6 +192,26 @@ fn what_waits_for_a_hole_is_read_when_it_is_filled_though_others_hold_everything
 }
 
 #[test]
+fn what_can_never_be_read_is_bounded_though_others_hold_everything() {
+    let mut config =
+        support::config(1, 1, AssociationConfig { receive_buffer: 1 << 17, ..AssociationConfig::rfc9260() });
+    config.receive_budget = 0;
+    let mut raw = Raw::listening(AssociationConfig::rfc9260());
+    raw.server = neater_sctp::Endpoint::new(config, [3; 32], &[4; 32]);
+    let from = remote("192.0.2.1", 3000);
+    let (tag, bytes) = cookie(&ask(&mut raw, from)).unwrap();
+    raw.give_from(from, tag, &CookieEcho { cookie: &bytes });
+    let payload = [7; 1000];
+    // Everything in order, but for the number of the first message, which never comes.
+    for n in 0..2000 {
+        let data = Data { ssn: Ssn(n as u16 + 1), ..data(FIRST + n, true, true, &payload) };
+        raw.give_from(from, tag, &data);
+        raw.take();
+    }
+    assert!(raw.server.unread() <= 3 << 17, "{}", raw.server.unread());
+}
+
+#[test]
 fn tiny_fragments_that_never_end_fill_the_buffer_and_no_more() {
     let association = AssociationConfig { receive_buffer: 50_000, ..AssociationConfig::rfc9260() };
     let mut raw = Raw::connected(association);

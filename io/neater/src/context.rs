@@ -156,7 +156,7 @@ impl Builder {
 
     /// Nothing begins while a file of policies cannot be used: what it is to say would not count, and what it denies would be
     /// allowed. Building fails with [`io::ErrorKind::InvalidData`] and the first such file. While the program runs, a file that goes bad
-    /// leaves what it said before.
+    /// leaves what it said before, and one that comes and cannot be used is told ([`Neater::policy_faults`]) and says nothing.
     #[must_use]
     pub const fn strict_policies(mut self) -> Self {
         self.strict = true;

@@ -59,7 +59,7 @@ impl Siblings {
         let mut engines = self.0.engines.lock().unwrap_or_else(PoisonError::into_inner);
         let place = engines.iter().position(|e| e.strong_count() == 0).unwrap_or(engines.len());
         let number = u8::try_from(place).map_err(|_| {
-            io::Error::other(format!("there are {ENGINES_MAX} siblings, as many as connection ids tell apart"))
+            io::Error::other(format!("there are {ENGINES_MAX} siblings, as many as connection ids and tags tell apart"))
         })?;
         let (neater, driver) = make(number, self.0.secret)?;
         let engine = neater.handle.downgrade();

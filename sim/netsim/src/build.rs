@@ -471,7 +471,7 @@ impl Network {
             let mut all = Vec::with_capacity(sim.agents.len());
             for agent in &sim.agents {
                 let mut stats = agent.stats.clone();
-                stats.retransmits = agent.is_tcp().then(|| sim.sent_again(agent) - agent.again.1);
+                stats.retransmits = agent.is_tcp().then(|| sim.sent_again(agent).saturating_sub(agent.again.1));
                 stats.measured_datagrams = agent.numbers.measured(sim.now);
                 all.push(stats);
             }

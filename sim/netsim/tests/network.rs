@@ -308,8 +308,19 @@ fn what_happens_in_the_warm_up_is_not_measured() {
         assert!(all[way].lost > 30 && measured[way].lost == 0, "{:?} {:?}", all[way], measured[way]);
         assert!(measured[way].delivered + 300 < all[way].delivered && measured[way].offered > 400);
     }
-    // The bulk's queue was before; pings and films have none to speak of.
-    assert!(measured[1].max_queued_bytes < all[1].max_queued_bytes || all[1].max_queued_bytes < 10_000);
+}
+
+#[test]
+fn the_fullest_queue_is_that_of_the_time_that_is_measured() {
+    let s = scenario(
+        "warm-up='4 s'\nduration='2 s'\n[host.a]\n[host.b]\n[link.l]\nfrom='a'\nto='b'\ndelay='5 ms'\nrate='10 Mbit/s'\n\
+         queue='200 packets'\n[traffic.flood]\nkind='video'\nfrom='a'\nto='b'\nrate='20 Mbit/s'\nstop='2 s'\n\
+         [traffic.echo]\nkind='ping'\nfrom='a'\nto='b'\ninterval='10 ms'\n",
+    );
+    let network = run(&s, 1);
+    let (all, measured) = (network.counters()[0][0], network.measured()[0][0]);
+    assert!(measured.max_queued_bytes < 1_000 && measured.queue_full == 0, "{measured:?}");
+    assert!(all.queue_full > 100, "{all:?}");
 }
 
 #[test]

@@ -105,7 +105,9 @@ impl<N: Net> Engine<N> {
                     };
                     let source = local.addr.or(advised.local);
                     for interface in interfaces {
-                        let family = interface.and_then(|index| self.only_family(index));
+                        // Link-local addresses are everywhere.
+                        let near = [r.addr, source].into_iter().flatten().any(is_link_local);
+                        let family = interface.filter(|_| !near).and_then(|index| self.only_family(index));
                         let fits = |v4: bool| {
                             r.addr.is_none_or(|a| a.is_ipv4() == v4)
                                 && source.is_none_or(|a| a.is_ipv4() == v4)
@@ -139,11 +141,7 @@ impl<N: Net> Engine<N> {
     /// by the other one never comes back.
     fn only_family(&self, index: u32) -> Option<Family> {
         let interface = self.net.interfaces().iter().find(|i| i.index == index)?;
-        let far = |a: &std::net::IpAddr| match a {
-            std::net::IpAddr::V4(four) => !four.is_link_local(),
-            std::net::IpAddr::V6(six) => !six.is_unicast_link_local(),
-        };
-        let has = |v4: bool| interface.addrs.iter().any(|a| a.addr.is_ipv4() == v4 && far(&a.addr));
+        let has = |v4: bool| interface.addrs.iter().any(|a| a.addr.is_ipv4() == v4 && !is_link_local(a.addr));
         match (has(true), has(false)) {
             (true, false) => Some(Family::V4),
             (false, true) => Some(Family::V6),
@@ -205,5 +203,12 @@ mod tests {
         assert_eq!(of("[fe80::1]:443", None), "[fe80::1]:443");
         assert_eq!(of("[2001:db8::1]:443", Some(7)), "[2001:db8::1]:443");
         assert_eq!(of("169.254.0.1:443", Some(7)), "169.254.0.1:443");
+    }
+}
+
+const fn is_link_local(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(four) => four.is_link_local(),
+        IpAddr::V6(six) => six.is_unicast_link_local(),
     }
 }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 const PIECE: usize = 64;
 /// How far the endpoint's idea of what is held may be from the truth, in bytes; and at most this part of the receive buffer, so that
 /// the peer is not told of room that there is not.
-const HELD_STEP: usize = 64 << 10;
+const HELD_STEP: usize = 16 << 10;
 const HELD_PART: usize = 16;
 /// How many uses of streams there may be before the peer may open no more. It may have some thousand streams at a time; only one that ends
 /// them and opens them again, and again, while nobody takes or ends what it has opened comes so far.

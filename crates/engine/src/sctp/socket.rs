@@ -151,7 +151,7 @@ impl<N: Net> Engine<N> {
         listener: Option<Key>,
     ) -> Key {
         let layer = self.sctp_layer(socket, profile.mtu);
-        let below = self.sctp_sockets.get(socket).map_or(Below::Udp, |s| s.below);
+        let (below, shared) = self.sctp_sockets.get(socket).map_or((Below::Udp, false), |s| (s.below, s.server));
         let secret = self.config.shared_secret.unwrap_or(self.config.seed);
         let association = AssociationConfig {
             outbound_streams: STREAMS,
@@ -178,8 +178,8 @@ impl<N: Net> Engine<N> {
             layers: vec![layer],
             port,
             accept: listener.is_some(),
-            // Its tags say whose they are where several engines share a port.
-            engine: self.config.shared_secret.filter(|_| listener.is_some()).map(|_| self.config.engine),
+            // Its tags say whose they are where several engines share a port, or hear everything that comes over IP.
+            engine: self.config.shared_secret.filter(|_| shared).map(|_| self.config.engine),
             // A listener has its port for itself; that of a client may also be another program's, of which nothing is known.
             reserved: below == Below::Ip && listener.is_none(),
             max_associations: self.limits.connections,

@@ -212,6 +212,8 @@ fn candidate(decision: &Decision, i: usize, ask: &Ask<'_>, usable: &[Usable]) ->
                 return Err(format!("{name} does not lead there"));
             };
             let local = match local {
+                // It is reached from an address that no row has: a link-local one.
+                _ if usable[at].addrs.is_empty() => None,
                 Some(NeatValue::Text(text)) => {
                     let has = |a: &IpAddr| usable[at].addrs.contains(a);
                     Some(

@@ -60,17 +60,20 @@ pub struct Ask<'a> {
 /// Where a connection is bound to, by its local endpoint or by the zone of the remote one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound<'a> {
-    /// The interface of this name.
+    /// The interface of this name, or, as the zone of an address may be (RFC 4007 section 11.2), of this index.
     Interface(&'a str),
     /// That which has this address.
     Address(IpAddr),
+    /// One of several local endpoints that leaves the choice to the system.
+    Anywhere,
 }
 
 impl Bound<'_> {
     fn is(&self, interface: &Interface) -> bool {
         match self {
-            Self::Interface(name) => interface.name == *name,
+            Self::Interface(name) => interface.name == *name || name.parse() == Ok(interface.index),
             Self::Address(addr) => interface.addrs.iter().any(|a| a.addr == *addr),
+            Self::Anywhere => false,
         }
     }
 }
@@ -88,8 +91,11 @@ impl Ask<'_> {
     ///
     /// What a program requires or prohibits has been seen to before policies are asked, so that its wishes are optional
     /// here: rows need not repeat them, and a policy cannot bring back what they have excluded. Defaults are bases.
+    ///
+    /// A connection that is bound to an interface without an address of which there could be a row (a link-local one) says of the interface
+    /// what a row would say.
     #[must_use]
-    pub fn requests(&self) -> Requests {
+    pub fn requests(&self, interfaces: &[Interface]) -> Requests {
         let common = self.common();
         let of = |stack: &Named| {
             let mut array = common.clone();
@@ -97,7 +103,20 @@ impl Ask<'_> {
             array.replace(NeatProperty::new("security", stack.features.secure));
             array
         };
-        Requests::from_arrays(self.stacks.iter().map(of))
+        if self.bound.is_empty() {
+            return Requests::from_arrays(self.stacks.iter().map(of));
+        }
+        let usable = self.usable(interfaces);
+        let bare = |i: &&Interface| usable.iter().any(|u| u.index == i.index && u.addrs.is_empty());
+        let facts: Vec<NeatArray> = interfaces.iter().filter(bare).map(crate::daemon::interface_facts).collect();
+        let plain = self.stacks.iter().filter(|_| facts.len() < usable.len() || usable.is_empty()).map(of);
+        let with = |facts: &NeatArray, stack: &Named| {
+            let mut array = of(stack);
+            facts.iter().for_each(|p| array.replace(p.clone()));
+            array
+        };
+        let bare = facts.iter().flat_map(|facts| self.stacks.iter().map(move |stack| with(facts, stack)));
+        Requests::from_arrays(plain.chain(bare))
     }
 
     /// The provisioning domains of which every way must be.
@@ -165,29 +184,29 @@ impl Ask<'_> {
         // Which addresses are of a domain is seen in the rows.
         let without = (!self.needs.pvd.is_empty()).then(|| Needs { pvd: Vec::new(), ..self.needs.clone() });
         let needs = without.as_ref().unwrap_or(self.needs);
-        let Ok(ranked) = rank_paths(needs, interfaces) else { return Vec::new() };
+        // Who binds a connection goes by that interface, wherever routes lead and whatever it has for addresses.
+        let is_bound = |i: &Interface| i.up && self.bound.iter().any(|b| b.is(i));
+        let free = self.bound.is_empty() || self.bound.contains(&Bound::Anywhere);
+        let ranked = if free { rank_paths(needs, interfaces).unwrap_or_default() } else { Vec::new() };
         let ranked = ranked.iter().filter_map(|r| interfaces.iter().find(|i| i.index == r.index));
-        // Who binds a connection goes by that interface, wherever routes lead.
-        let free = self.bound.is_empty();
-        let fitting: Vec<&Interface> = match free {
-            true => ranked.filter(|i| (i.kind == InterfaceKind::Loopback) == here).collect(),
-            false => ranked.filter(|i| self.bound.iter().any(|b| b.is(i))).collect(),
-        };
+        let fitting: Vec<&Interface> =
+            ranked.filter(|i| (i.kind == InterfaceKind::Loopback) == here && !is_bound(i)).collect();
         let leads = |i: &Interface| self.addr.is_some_and(|a| on_link(i, a));
         let out = |i: &Interface| match self.addr {
             Some(IpAddr::V4(_)) => i.default_v4,
             Some(IpAddr::V6(_)) => i.default_v6,
             None => i.default_v4 || i.default_v6,
         };
-        let all = here || !free || !fitting.iter().any(|i| out(i) || leads(i));
+        let all = here || !fitting.iter().any(|i| out(i) || leads(i));
         let usable = fitting.into_iter().filter(|i| all || out(i) || leads(i));
+        let usable = usable.map(|i| (i, false)).chain(interfaces.iter().filter(|i| is_bound(i)).map(|i| (i, true)));
         let family = |a: &IpAddr| self.addr.is_none_or(|to| to.is_ipv4() == a.is_ipv4());
-        let usable = usable.map(|i| Usable {
-            index: i.index,
-            name: i.name.clone(),
-            addrs: crate::daemon::row_addresses(i).filter(family).collect(),
+        let usable = usable.filter_map(|(i, bound)| {
+            let addrs: Vec<IpAddr> = crate::daemon::row_addresses(i).filter(family).collect();
+            let there = bound || !addrs.is_empty();
+            there.then(|| Usable { index: i.index, name: i.name.clone(), addrs })
         });
-        usable.filter(|u| !free || !u.addrs.is_empty()).collect()
+        usable.collect()
     }
 
     /// The other end, for people.

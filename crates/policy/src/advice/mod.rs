@@ -300,7 +300,7 @@ impl Adviser {
         if let Some(known) = self.remembered.get(&number).filter(|_| number != 0) {
             return known.clone();
         }
-        let requests = ask.requests();
+        let requests = ask.requests(&self.interfaces);
         self.notice(&requests);
         self.recall(ask, now);
         let advised = self.advise_anew(ask, &requests, now);
@@ -362,7 +362,8 @@ impl Adviser {
     /// [`Denied`] when there are too many steps to tell.
     pub fn explain(&mut self, ask: &Ask<'_>, now: WallTime) -> Result<Story, Denied> {
         let advised = self.advise(ask, 0, now);
-        let (ranked, trace) = self.manager.explain(&ask.requests(), now).map_err(|_| Denied::too_many())?;
+        let (ranked, trace) =
+            self.manager.explain(&ask.requests(&self.interfaces), now).map_err(|_| Denied::too_many())?;
         let usable = ask.usable(&self.interfaces);
         Ok(Story::new(ask, &usable, &Decision::of(&ranked), trace, advised))
     }

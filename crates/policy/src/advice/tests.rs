@@ -652,7 +652,21 @@ fn who_binds_a_connection_is_not_out_of_reach() {
         assert_eq!(ask("eth0", &[bound]).unwrap(), ["0 - 2,1", "neutral"], "{bound:?}");
     }
     assert_eq!(ask("wwan0", &[Bound::Interface("eth0"), second]).unwrap(), ["2 - 2,1"]);
-    // An interface that has a link-local address alone.
+    // A link-local peer, on an interface whose rows are of the other family; a zone may be a number.
+    let near = |name: &str, bound: Bound<'_>| {
+        let mut adviser = adviser(&[("a.policy", deny(name))]);
+        let addr = Some("fe80::1".parse().unwrap());
+        let bound = [bound];
+        let ask = Ask { needs: &needs, stacks: &stacks, app: "", host: None, addr, port: 1, extra: &[], bound: &bound };
+        told(&mut adviser, &ask)
+    };
+    for bound in [Bound::Interface("eth0"), Bound::Interface("2")] {
+        assert_eq!(near("wwan0", bound).unwrap(), ["0 - 2,1", "neutral"], "{bound:?}");
+        assert!(near("eth0", bound).is_err(), "{bound:?}");
+    }
+    // One of several local endpoints may leave the choice to the system.
+    assert_eq!(ask("wwan0", &[Bound::Interface("wwan0"), Bound::Anywhere]).unwrap(), ["2 - 2,1"]);
+    // An interface that has a link-local address alone, or none.
     for bound in [Bound::Interface("eth1"), Bound::Address("fe80::4".parse().unwrap())] {
         assert!(ask("eth1", &[bound]).is_err(), "{bound:?}");
         assert_eq!(ask("eth0", &[bound]).unwrap(), ["0 - 2,1", "neutral"], "{bound:?}");

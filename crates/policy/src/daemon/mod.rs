@@ -28,7 +28,7 @@ pub use feeds::{MAX_SOURCE_TEXT, MAX_SOURCES};
 pub use metadata::{MAX_LINE, metadata_node};
 pub use metrics::{Counters, Door};
 pub use session::{MAX_BATCH, Session};
-pub(crate) use sources::{DOMAIN_PREFIX, PREFIX as INTERFACE_PREFIX, interface_rows, row_addresses};
+pub(crate) use sources::{DOMAIN_PREFIX, PREFIX as INTERFACE_PREFIX, interface_facts, interface_rows, row_addresses};
 pub use sources::{interface_nodes, network_nodes};
 pub use store::{
     Daemon, Effect, MAX_ALL_PROPERTIES, MAX_GUEST_BYTES, MAX_GUEST_NODES, MAX_GUEST_RULES, MAX_GUESTS, MAX_PROPERTIES,

@@ -75,14 +75,14 @@ fn domain_uid(interface: &str, id: &str) -> String {
 #[must_use]
 pub(crate) fn interface_rows(interfaces: &[Interface], told: impl Fn(&str, IpAddr) -> bool) -> Vec<Node> {
     let any = |key| NeatProperty::new(key, NeatValue::Any).with_precedence(NeatProperty::BASE);
-    let all = || vec![any("transport"), any("security")];
-    let row = |i: &Interface| {
-        let plain = || i.up && row_addresses(i).next().is_none();
-        // Without an address of its own to say, for who binds a connection to it nevertheless: to a link-local one, mostly.
-        let bare = || node_of(i, all(), vec![NeatArray::new()]);
-        node(i, all(), 0.0, |a| !told(&i.name, a)).or_else(|| plain().then(bare).flatten())
-    };
+    let row = |i: &Interface| node(i, vec![any("transport"), any("security")], 0.0, |a| !told(&i.name, a));
     interfaces.iter().filter_map(row).collect()
+}
+
+/// What is known of an interface whatever its addresses: what its rows have in common.
+pub(crate) fn interface_facts(interface: &Interface) -> NeatArray {
+    let node = node_of(interface, Vec::new(), vec![NeatArray::new()]);
+    node.and_then(|n| n.alternatives.into_iter().next()).unwrap_or_default()
 }
 
 /// The addresses of an interface that have rows.

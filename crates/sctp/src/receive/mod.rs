@@ -186,9 +186,13 @@ impl Receiver {
             _ => 2 * self.limit(),
         };
         if self.used() + f.payload.len() > limit {
-            // What it holds may be more than it may hold since others hold so much. Where nothing of it can be read, only what comes next
-            // in order can change that.
-            let hopeless = tsn == self.arrivals.cumulative() + 1 && self.is_cramped() && !self.has_something(0);
+            // What it holds may be more than it may hold since others hold so much. Where nothing of it can be read and the application
+            // has nothing either, only what comes next in order can change that, within what the buffer itself allows.
+            let hopeless = tsn == self.arrivals.cumulative() + 1
+                && self.is_cramped()
+                && self.held == 0
+                && self.used() + f.payload.len() <= 3 * self.limit
+                && !self.has_something(0);
             if !hopeless {
                 return Ok(Taken::Dropped);
             }

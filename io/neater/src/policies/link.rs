@@ -51,6 +51,8 @@ pub(super) struct Link {
     met: bool,
     /// Why nobody is followed, as far as that is known.
     trouble: Option<String>,
+    /// The one that is followed has said something.
+    answered: bool,
 }
 
 /// Where a manager may be: the one that is named, or a user's own and then the host's.
@@ -143,6 +145,7 @@ impl Link {
             gone: None,
             met: false,
             trouble: None,
+            answered: false,
         }
     }
 
@@ -150,7 +153,8 @@ impl Link {
     pub(super) fn state(&self) -> Result<(), String> {
         match &self.trouble {
             Some(why) => Err(why.clone()),
-            None if self.met => Ok(()),
+            None if self.answered => Ok(()),
+            None if self.met => Err("it has not answered yet".to_owned()),
             None => Err("not reached yet".to_owned()),
         }
     }
@@ -227,7 +231,7 @@ impl Link {
             let alive = |p: &PathBuf| Some((connect(p).ok()?, p.clone()));
             if let Some((stream, path)) = self.places[..rank].iter().find_map(alive) {
                 (self.stream, self.follower, self.path) = (Some(stream), Follower::new(), path);
-                (self.met, self.trouble) = (true, None);
+                (self.met, self.trouble, self.answered) = (true, None, false);
                 self.unsent.clear();
             }
             if self.stream.is_none() {
@@ -246,7 +250,7 @@ impl Link {
                 }
                 match found {
                     Ok(stream) => {
-                        self.trouble = None;
+                        (self.trouble, self.answered) = (None, false);
                         // Its versions are not those of one that was here before.
                         (self.stream, self.follower) = (Some(stream), Follower::new());
                         self.unsent.clear();
@@ -284,6 +288,7 @@ impl Link {
             match stream.read(&mut piece) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(n) => {
+                    self.answered = true;
                     let more =
                         self.follower.receive(&piece[..n], &mut self.unsent, wall()).map_err(io::Error::other)?;
                     heard.tables = more.tables.or(heard.tables);

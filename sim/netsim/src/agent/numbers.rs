@@ -68,15 +68,18 @@ impl Numbers {
         self.arrived += u64::from(self.first.is_some_and(|first| number >= first));
     }
 
-    /// Those that were sent while it was measured and have had the time to arrive, and those of them that have. What is under way for
-    /// no longer than another one was may still come.
+    /// Those that were sent while it was measured and have had the time to arrive, and those of them that have. What was sent no longer
+    /// ago than another one was under way may still come, and is left out whether it has come or not.
     pub(crate) fn measured(&self, now: Instant) -> (u64, u64) {
         let sent = self.first.map_or(0, |first| self.next - first);
         let fresh = |sent: &Instant| self.longest.is_some_and(|longest| now - *sent <= longest);
         let latest = self.times.iter().rev().zip((0..self.next).rev()).take(sent as usize);
-        let waiting =
-            latest.take_while(|(at, _)| fresh(at)).filter(|(_, number)| !self.is_seen(*number)).count() as u64;
-        (sent - waiting + self.short.0, self.arrived + self.short.1.min(self.short.0))
+        let (mut young, mut young_arrived) = (0, 0);
+        for (_, number) in latest.take_while(|(at, _)| fresh(at)) {
+            young += 1;
+            young_arrived += u64::from(self.is_seen(number));
+        }
+        (sent - young + self.short.0, self.arrived - young_arrived + self.short.1.min(self.short.0))
     }
 }
 

@@ -401,9 +401,8 @@ pub(super) fn simulated_rate(mbit: u64, time: Duration, seed: u64) -> Result<f64
     let scenario = neater_scenario::Scenario::parse(&text, &[]).map_err(|e| LiveError::Failed(e.to_string()))?;
     let network = neater_netsim::World::build(&scenario, seed).map_err(LiveError::Failed)?;
     network.run(|_| true);
-    let arrived: u64 = network.flows().iter().map(|f| f.measured).sum();
-    let packets = arrived as f64 / PAYLOAD as f64;
-    Ok(packets * (PAYLOAD + u64::from(journey::HEADERS)) as f64 * 8.0 / time.as_secs_f64())
+    let arrived = network.measured().first().map_or(0, |link| link[0].delivered_bytes);
+    Ok(arrived as f64 * 8.0 / time.as_secs_f64())
 }
 
 /// Four TCP connections through a link that is wider than this machine: what the emulator can move. Four, because one that
