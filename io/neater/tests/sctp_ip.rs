@@ -166,3 +166,20 @@ fn without_the_privilege_the_stack_is_excluded_and_the_reason_names_it() {
         assert!(listener.local_addrs().iter().all(|(s, _)| *s == Stack::Tcp));
     });
 }
+
+/// Engines that share ports hear all of each other's packets over IP: each knows its own by the tag, clients too.
+#[test]
+fn siblings_leave_each_others_packets_alone() {
+    if !inside("siblings_leave_each_others_packets_alone", true) {
+        return;
+    }
+    runtime().block_on(async {
+        let siblings = neater::Siblings::new().expect("random numbers");
+        let sibling = || Neater::builder().sibling_of(&siblings).build().expect("engine");
+        let (server, one, other) = (Neater::new().expect("engine"), sibling(), sibling());
+        for client in [&one, &other] {
+            echo(client, &server, "127.0.0.1:0").await;
+        }
+        echo(&one, &other, "127.0.0.1:0").await;
+    });
+}
