@@ -191,6 +191,13 @@ fn no_interface(name: &str) -> EstablishmentError {
     EstablishmentError::new(Reason::InvalidConfiguration, format!("there is no interface `{name}` on this host"))
 }
 
+const fn is_link_local(addr: IpAddr) -> bool {
+    match addr {
+        IpAddr::V4(four) => four.is_link_local(),
+        IpAddr::V6(six) => six.is_unicast_link_local(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,12 +210,5 @@ mod tests {
         assert_eq!(of("[fe80::1]:443", None), "[fe80::1]:443");
         assert_eq!(of("[2001:db8::1]:443", Some(7)), "[2001:db8::1]:443");
         assert_eq!(of("169.254.0.1:443", Some(7)), "169.254.0.1:443");
-    }
-}
-
-const fn is_link_local(addr: IpAddr) -> bool {
-    match addr {
-        IpAddr::V4(four) => four.is_link_local(),
-        IpAddr::V6(six) => six.is_unicast_link_local(),
     }
 }
