@@ -854,7 +854,7 @@ impl<N: Net> Engine<N> {
     }
 }
 
-fn transmit<'a>(t: &neater_quic::Transmit, stays: Option<Stay>, contents: &'a [u8]) -> Transmit<'a> {
+pub(crate) fn transmit<'a>(t: &neater_quic::Transmit, stays: Option<Stay>, contents: &'a [u8]) -> Transmit<'a> {
     let (source, interface) = (t.source.or(stays.map(|s| s.from)), stays.map(|s| s.interface));
     Transmit { destination: t.destination, source, interface, ecn: t.ecn, segment_size: t.segment_size, contents }
 }

@@ -10,9 +10,11 @@
 //! *Invariants*: what is kept is bounded and belongs to one turn; what was passed on once is not passed on again.
 
 use crate::Engine;
+use crate::quic::transmit;
 use bytes::BytesMut;
+use neater_base::Key;
 use neater_base::net::{Net, Sock};
-use neater_quic::Datagram;
+use neater_quic::{Datagram, Foreign, Transmit};
 use std::net::{IpAddr, SocketAddr};
 
 /// How many datagrams of other engines one turn keeps. The others are lost, as datagrams may be.
@@ -28,10 +30,13 @@ pub struct ForeignDatagram {
     data: BytesMut,
 }
 
+/// What the sender of a datagram is told if nobody knows its connection.
+type Answer = (Transmit, Box<[u8]>);
+
 /// Whose datagram it is, and what came with it.
 #[derive(Debug)]
 enum What {
-    Quic(Datagram),
+    Quic(Datagram, Option<Answer>),
     /// Where it came from and went to, and whether the network has marked it.
     Sctp(SocketAddr, Option<IpAddr>, bool),
 }
@@ -45,10 +50,21 @@ impl ForeignDatagram {
 }
 
 impl<N: Net> Engine<N> {
-    /// Keeps a datagram for another engine, if this one has siblings.
-    pub(crate) fn keep_foreign(&mut self, socket: neater_base::Key, engine: u8, meta: Datagram, data: BytesMut) {
+    /// Keeps a datagram for another engine, if this one has siblings. Without, it is answered as nobody's.
+    pub(crate) fn keep_foreign(&mut self, socket: Key, meta: Datagram, foreign: Foreign) {
         let Some(sock) = self.quic_sockets.get(socket).map(|s| s.sock) else { return };
-        self.keep(sock, engine, What::Quic(meta), || data);
+        if self.config.shared_secret.is_none() {
+            self.stats.foreign_datagrams += 1;
+            return self.answer(sock, foreign.answer.as_ref());
+        }
+        self.keep(sock, foreign.engine, What::Quic(meta, foreign.answer), || foreign.data);
+    }
+
+    fn answer(&mut self, sock: Sock, answer: Option<&Answer>) {
+        // Stateless answers may be lost.
+        if let Some((t, contents)) = answer {
+            let _ = self.net.send(sock, &transmit(t, None, contents));
+        }
     }
 
     /// The number of the sibling to which an SCTP packet over UDP belongs, if it is another one's: that of the tag, which every engine
@@ -74,7 +90,7 @@ impl<N: Net> Engine<N> {
 
     fn keep(&mut self, sock: Sock, engine: u8, what: What, data: impl FnOnce() -> BytesMut) {
         self.stats.foreign_datagrams += 1;
-        if self.config.shared_secret.is_none() || self.foreign.len() >= KEPT_MAX {
+        if self.foreign.len() >= KEPT_MAX {
             return;
         }
         if let Ok(local) = self.net.local_addr(sock) {
@@ -87,26 +103,39 @@ impl<N: Net> Engine<N> {
         core::mem::take(&mut self.foreign)
     }
 
-    /// Takes in a datagram that has arrived at another engine on the same port. One that is not for this engine either has
-    /// no effect.
+    /// Takes in a datagram that has arrived at another engine on the same port. One that is for yet another has no effect.
     pub fn deliver_foreign(&mut self, datagram: ForeignDatagram) {
-        if datagram.engine != self.config.engine || self.is_forked() {
+        if datagram.engine == self.config.engine {
+            self.take_in(datagram, false);
+        }
+    }
+
+    /// Takes in a datagram that this engine has found to be another one's, of which there is none with that number: its peer is told that
+    /// nobody knows its connection (RFC 9000 section 10.3, RFC 9260 section 8.4).
+    pub fn deliver_unclaimed(&mut self, datagram: ForeignDatagram) {
+        self.take_in(datagram, true);
+    }
+
+    fn take_in(&mut self, datagram: ForeignDatagram, unclaimed: bool) {
+        if self.is_forked() {
             return;
         }
         self.now = self.net.now();
         let net = &self.net;
         let is_here = |sock| net.local_addr(sock).is_ok_and(|local| local == datagram.local);
         match datagram.what {
-            What::Quic(meta) => {
+            What::Quic(meta, answer) => {
                 let here = self.quic_sockets.iter().find(|(_, s)| s.endpoint.is_server() && is_here(s.sock));
-                if let Some((socket, _)) = here {
-                    self.quic_datagram(socket, meta, datagram.data);
+                match here.map(|(socket, s)| (socket, s.sock)) {
+                    Some((_, sock)) if unclaimed => self.answer(sock, answer.as_ref()),
+                    Some((socket, _)) => self.quic_datagram(socket, meta, datagram.data),
+                    None => {}
                 }
             }
             What::Sctp(from, to, marked) => {
                 let here = self.sctp_sockets.iter().find(|(_, s)| s.server && is_here(s.sock));
                 if let Some((socket, _)) = here {
-                    self.sctp_datagram(socket, from, to, marked, &datagram.data);
+                    self.sctp_unclaimed(socket, from, to, marked, &datagram.data);
                 }
             }
         }

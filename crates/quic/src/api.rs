@@ -88,8 +88,19 @@ pub enum Arrival {
     New(Handle, Box<Connection>),
     /// The endpoint answers by itself; the bytes are in the caller's buffer.
     Respond(Transmit),
-    /// It carries a connection id of another engine, with this number. Here it is again, to be passed on.
-    Foreign(u8, BytesMut),
+    /// It carries a connection id of another engine.
+    Foreign(Foreign),
+}
+
+/// A datagram with a connection id of another engine.
+#[derive(Debug)]
+pub struct Foreign {
+    /// That engine's number.
+    pub engine: u8,
+    /// The datagram, to be passed on.
+    pub data: BytesMut,
+    /// What its sender is told if there is no such engine: that nobody knows its connection (RFC 9000 section 10.3).
+    pub answer: Option<(Transmit, Box<[u8]>)>,
 }
 
 /// What happens on a connection.

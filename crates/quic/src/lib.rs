@@ -22,8 +22,8 @@ mod error;
 mod quinn;
 
 pub use api::{
-    Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, ReadOutcome, Stats, StreamId,
-    Transmit,
+    Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, Foreign, ReadOutcome, Stats,
+    StreamId, Transmit,
 };
 pub use clock::Epoch;
 pub use config::{Identity, Qlog, QlogOf, Tuning, reset_key_at};

@@ -1,8 +1,8 @@
 //! quinn-proto behind our traits.
 
 use crate::api::{
-    Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, ReadOutcome, Stats, StreamId,
-    Transmit,
+    Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, Foreign, ReadOutcome, Stats,
+    StreamId, Transmit,
 };
 use crate::config::{Qlog, QlogOf};
 use crate::{Epoch, Identity, QuicError, Tuning};
@@ -238,15 +238,19 @@ impl Endpoint {
     /// A packet that does not seem to be for this engine.
     fn foreign(&mut self, now: Instant, meta: Datagram, engine: u8, data: BytesMut, out: &mut Vec<u8>) -> Arrival {
         // A stateless reset looks like such a packet with a random id: it is for the connection whose token it ends with
-        // (RFC 9000 section 10.3.1). What the endpoint would answer to a stranger is not said: the other engine knows it.
+        // (RFC 9000 section 10.3.1). What the endpoint would answer to a stranger is not said if the other engine knows it.
         let (kept, before) = (data.clone(), out.len());
         let ecn = EcnCodepoint::from_bits(meta.ecn as u8);
         let event = self.inner.handle(self.epoch.theirs(now), meta.source, meta.local, ecn, data, out);
-        if let Some(q::DatagramEvent::ConnectionEvent(handle, event)) = event {
-            return Arrival::For(Handle(handle.0), ConnectionEvent(event));
-        }
+        let answer = match event {
+            Some(q::DatagramEvent::ConnectionEvent(handle, event)) => {
+                return Arrival::For(Handle(handle.0), ConnectionEvent(event));
+            }
+            Some(q::DatagramEvent::Response(t)) => out.get(before..).map(|answer| (t.into(), answer.into())),
+            _ => None,
+        };
         out.truncate(before);
-        Arrival::Foreign(engine, kept)
+        Arrival::Foreign(Foreign { engine, data: kept, answer })
     }
 }
 

@@ -320,7 +320,9 @@ fn connection_ids_carry_the_engine_and_foreign_ones_are_told() {
     let mut other = Endpoint::new(Epoch::new(), &identity(3, 1), Some((tls(1).1, &tuning))).expect("endpoint");
     let meta = Datagram { source: pair.client.addr, local: None, ecn: Ecn::NotEct };
     let arrival = other.handle_datagram(pair.now, meta, BytesMut::from(&short[..]), &mut Vec::new());
-    assert!(matches!(&arrival, Arrival::Foreign(2, data) if data[..] == short[..]), "{arrival:?}");
+    let Arrival::Foreign(Foreign { engine: 2, data, answer }) = &arrival else { panic!("{arrival:?}") };
+    assert_eq!(data[..], short[..]);
+    assert!(answer.is_some(), "a stateless reset, if there is no engine 2");
 }
 
 #[test]
@@ -378,7 +380,7 @@ fn handshake_packets_are_told_apart_like_those_of_connections() {
     let meta = Datagram { source: pair.client.addr, local: None, ecn: Ecn::NotEct };
     let mut out = Vec::new();
     let arrival = other.handle_datagram(pair.now, meta, BytesMut::from(&handshake[..]), &mut out);
-    assert!(matches!(arrival, Arrival::Foreign(2, _)) && out.is_empty(), "{arrival:?}");
+    assert!(matches!(arrival, Arrival::Foreign(Foreign { engine: 2, .. })) && out.is_empty(), "{arrival:?}");
 }
 
 #[test]
@@ -407,7 +409,7 @@ fn garbage_is_nothing() {
         rng.fill(&mut data);
         let mut out = Vec::new();
         match pair.server.endpoint.handle_datagram(pair.now, meta, BytesMut::from(&data[..]), &mut out) {
-            Arrival::Nothing | Arrival::Foreign(..) | Arrival::Respond(_) => {}
+            Arrival::Nothing | Arrival::Foreign(_) | Arrival::Respond(_) => {}
             other => panic!("{other:?} from garbage"),
         }
         // Never more than three times what came (RFC 9000 section 8.1).

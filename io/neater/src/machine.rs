@@ -52,6 +52,7 @@ machine! {
     fn orphan(&mut self);
     fn take_foreign(&mut self) -> Vec<ForeignDatagram>;
     fn deliver_foreign(&mut self, datagram: ForeignDatagram);
+    fn deliver_unclaimed(&mut self, datagram: ForeignDatagram);
     fn crypto(&mut self) -> Crypto;
     fn set_crypto(&mut self, crypto: Crypto);
     fn compile(&mut self, properties: &TransportProperties, security: &SecurityParameters, role: Role, options: &RequestOptions) -> Result<Request, EstablishmentError>;

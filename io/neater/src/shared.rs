@@ -437,7 +437,7 @@ impl Shared {
         }
         after.wakers.wake();
         if let Some(siblings) = &self.siblings {
-            siblings.pass_on(after.foreign);
+            siblings.pass_on(after.foreign, self);
         }
         if after.calls {
             self.call();

@@ -70,15 +70,17 @@ impl Siblings {
         Ok((neater, driver))
     }
 
-    /// Gives each datagram to the engine that it is for. Nothing may be locked.
-    pub(crate) fn pass_on(&self, datagrams: Vec<ForeignDatagram>) {
+    /// Gives each datagram to the engine that it is for, or back to the one at which it has arrived if there is none. Nothing may be
+    /// locked.
+    pub(crate) fn pass_on(&self, datagrams: Vec<ForeignDatagram>, arrived: &Shared) {
         for datagram in datagrams {
             let engine = {
                 let engines = self.0.engines.lock().unwrap_or_else(PoisonError::into_inner);
                 engines.get(usize::from(datagram.engine())).and_then(Weak::upgrade)
             };
-            if let Some(engine) = engine {
-                engine.with(|s| s.engine.deliver_foreign(datagram));
+            match engine {
+                Some(engine) => engine.with(|s| s.engine.deliver_foreign(datagram)),
+                None => arrived.with(|s| s.engine.deliver_unclaimed(datagram)),
             }
         }
     }

@@ -147,6 +147,43 @@ async fn stay(nats: &[Nat], connections: &[Connection], engines: &[Neater]) {
     assert_eq!(received, 4, "no connection was begun anew");
 }
 
+/// Castagnoli's checksum of a packet of SCTP (RFC 9260 appendix A), bit by bit.
+fn checksum(packet: &[u8]) -> u32 {
+    !packet.iter().fold(!0, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
+    })
+}
+
+/// The tag of a packet says that it is an engine's that is gone, with its connections: the peer is told so and need not wait for its
+/// timers.
+#[tokio::test]
+async fn the_peer_of_an_engine_that_is_gone_is_told() {
+    let siblings = Siblings::new().expect("random numbers");
+    let neater = Neater::builder().sibling_of(&siblings).build().expect("engine");
+    let over = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Sctp]);
+    let listener = over.local(loopback(0)).listen().expect("listening");
+    let tag = [200, 1, 2, 3];
+    // SHUTDOWN, from port 5000.
+    let (from, to, chunk) = (5000_u16.to_be_bytes(), listener.port().to_be_bytes(), [7, 0, 0, 8, 0, 0, 0, 1]);
+    let mut packet = [&from[..], &to, &tag, &[0; 4], &chunk].concat();
+    let sum = checksum(&packet);
+    packet[8..12].copy_from_slice(&sum.to_le_bytes());
+    let peer = tokio::net::UdpSocket::bind(loopback(0)).await.expect("a socket");
+    peer.send_to(&packet, loopback(listener.udp_ports()[0])).await.expect("sent");
+    let mut answer = [0; 2048];
+    let (n, _) = tokio::time::timeout(LIMIT, peer.recv_from(&mut answer)).await.expect("answered").expect("received");
+    assert!(n >= 16);
+    assert_eq!((&answer[4..8], answer[12], answer[13] & 1), (&tag[..], 6, 1), "ABORT with the tag that was sent");
+
+    let (_, server) = security();
+    let listener = neater.preconnection().security(server).stacks(&[Stack::Quic]).local(loopback(0)).listen();
+    let listener = listener.expect("listening");
+    let packet: Vec<u8> = [0x40, 200].into_iter().chain(0..98).collect();
+    peer.send_to(&packet, loopback(listener.port())).await.expect("sent");
+    let (n, _) = tokio::time::timeout(LIMIT, peer.recv_from(&mut answer)).await.expect("answered").expect("received");
+    assert!(n < packet.len() && answer[0] & 0xc0 == 0x40, "a stateless reset");
+}
+
 #[tokio::test]
 async fn a_number_is_free_again_when_its_engine_is_gone() {
     let siblings = Siblings::new().expect("random numbers");

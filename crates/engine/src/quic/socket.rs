@@ -163,6 +163,7 @@ impl<N: Net> Engine<N> {
         let Some(s) = self.quic_sockets.get_mut(socket) else { return };
         self.packet.clear();
         match s.endpoint.handle_datagram(now, meta, data, &mut self.packet) {
+            Arrival::Foreign(foreign) => self.keep_foreign(socket, meta, foreign),
             Arrival::Nothing => {}
             Arrival::For(handle, event) => {
                 let Some(key) = s.conns.get(handle.0).copied().flatten() else { return };
@@ -208,7 +209,6 @@ impl<N: Net> Engine<N> {
                 let contents = &self.packet[..t.size.min(self.packet.len())];
                 let _ = self.net.send(s.sock, &transmit(&t, None, contents));
             }
-            Arrival::Foreign(engine, data) => self.keep_foreign(socket, engine, meta, data),
         }
     }
 

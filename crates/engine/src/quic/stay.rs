@@ -15,7 +15,7 @@ use std::net::IpAddr;
 /// An address and its interface that worked when the host's addresses changed: a client that left them without need might get to where
 /// nothing comes back, and the server would follow it there (RFC 9000 section 9.3).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stay {
+pub(crate) struct Stay {
     pub(super) from: IpAddr,
     pub(super) interface: u32,
     /// When the peer was asked whether they still work.

@@ -40,9 +40,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 /// The receive buffer of an association, which is one for all its streams, by what is kept of datagrams: 1 MB at first if nothing
 /// else was said, and up to 16 MB while the program takes so much that the peer would have to wait for the window.
 const RECEIVE_FACTOR: usize = 4;
-/// And of all associations of an endpoint together, by what may be kept in send queues.
-const RECEIVED: usize = 4;
 const RECEIVE_FACTOR_MAX: usize = 64;
+/// What all associations of an endpoint may hold of received data, by what may be kept in send queues.
+const RECEIVE_BUDGET_FACTOR: usize = 4;
 /// How often INIT and COOKIE ECHO are sent again: for 63 seconds, as a SYN. RFC 9260 section 16 suggests 8 times, which is four
 /// minutes for who waits.
 const INITS: u32 = 5;
@@ -184,7 +184,7 @@ impl<N: Net> Engine<N> {
             reserved: below == Below::Ip && listener.is_none(),
             max_associations: self.limits.connections,
             max_per_source: self.limits.sctp_per_source,
-            receive_budget: self.limits.engine_bytes.saturating_mul(RECEIVED),
+            receive_budget: self.limits.engine_bytes.saturating_mul(RECEIVE_BUDGET_FACTOR),
             association,
             ..Config::default()
         };
@@ -354,7 +354,6 @@ impl<N: Net> Engine<N> {
         marked: bool,
         data: &[u8],
     ) {
-        let now = self.now;
         let Some(s) = self.sctp_sockets.get(socket) else { return };
         if s.server
             && s.below != Below::Dtls
@@ -367,6 +366,20 @@ impl<N: Net> Engine<N> {
             }
             return;
         }
+        self.sctp_unclaimed(socket, from, to, marked, data);
+    }
+
+    /// The same for a packet that no other engine has.
+    pub(crate) fn sctp_unclaimed(
+        &mut self,
+        socket: Key,
+        from: SocketAddr,
+        to: Option<IpAddr>,
+        marked: bool,
+        data: &[u8],
+    ) {
+        let now = self.now;
+        let Some(s) = self.sctp_sockets.get(socket) else { return };
         let Some(port) = data.get(2..4).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };
         let known = s.end_at(to.filter(|_| s.below == Below::Ip), port);
         let Some(key) = known.or_else(|| self.sctp_nobody(socket, port)) else { return };
