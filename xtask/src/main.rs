@@ -1,8 +1,8 @@
 //! `cargo xtask`: chores of the project that a shell script would do badly.
 //!
 //! *Responsible for* the rules that no compiler checks (`tidy`), the licences of what we link (`licences`), running fuzz
-//! targets with whatever tools are there (`fuzz`), what tests reach (`coverage`), long simulations (`sim`), the whole system under faults (`vopr`), and the peer that
-//! needs a machine of its own (`interop`).
+//! targets with whatever tools are there (`fuzz`), what tests reach (`coverage`), long simulations (`sim`), the whole system under
+//! faults (`vopr`), and the peer that needs a machine of its own (`interop`).
 //!
 //! *Deliberately not*: building, testing, formatting. Cargo does that, and `./test` puts it together.
 //!

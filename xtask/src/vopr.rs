@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 /// A process that says nothing for this long hangs.
 const SILENCE: Duration = Duration::from_secs(120);
-/// What a seed may take of one processor in the mean, in milliseconds, by a program that was built with optimisation (and assertions, which take a tenth more).
+/// What a seed may take of one processor in the mean, in milliseconds, by a program that was built with optimisation (and assertions,
+/// which take a tenth more).
 const MEAN_MS: f64 = 20.0;
 /// A seed takes more on a slow machine, and on one whose processors are busy with other things at the same time: that is said.
 /// What takes this many times as much has become slow.

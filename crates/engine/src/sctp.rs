@@ -1,7 +1,8 @@
 //! SCTP associations over UDP or straight over IP, and the connections that are their streams.
 //!
 //! *Responsible for* sockets and SCTP ports (`socket`), attempts and listeners (`open`), and what connections do with streams
-//! (`stream`, `sending`, `receiving`); what two of our engines say to each other is in `wire`. *Not responsible for* the protocol (`neater-sctp`).
+//! (`stream`, `sending`, `receiving`); what two of our engines say to each other is in `wire`. *Not responsible for* the protocol
+//! (`neater-sctp`).
 //!
 //! *Invariants*: an [`Sctp`] is found from its [`SctpEnd`] as long as both exist, and is dropped when its association is over and
 //! nobody uses it; what was received and not taken counts against the window that the peer is given, so that it is bounded by the

@@ -350,7 +350,8 @@ pub struct AssociationConfig {
     pub authentication: Authentication,
     /// What was handed over before the peer has lost its memory and was not begun is sent to who it is now, and an end that was asked for
     /// is still wanted (RFC 9260 section 5.2.4, action A). Otherwise all of that is given up: for who says different things on different
-    /// associations, it would reach the wrong one; and until [`crate::Event::Restarted`] has been taken, nothing more is taken for the new one.
+    /// associations, it would reach the wrong one; and until [`crate::Event::Restarted`] has been taken, nothing more is taken for the
+    /// new one.
     pub outlives_restart: bool,
 }
 

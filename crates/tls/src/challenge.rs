@@ -45,8 +45,8 @@ impl fmt::Debug for Answer {
 /// Asked whenever a handshake needs a signature of ours, as a client or as a server.
 ///
 /// As the handshake waits for it, it is called while the engine is at work: it must neither block for long nor call back
-/// into the engine. A panic in it is a refusal. A key that takes long to sign is better asked by a process of its own, ahead of connections. It is not
-/// asked when a session is resumed.
+/// into the engine. A panic in it is a refusal. A key that takes long to sign is better asked by a process of its own, ahead of
+/// connections. It is not asked when a session is resumed.
 pub type IdentityChallenge = Arc<dyn Fn(&Challenge<'_>) -> Answer + Send + Sync>;
 
 /// A key behind the application's callback.

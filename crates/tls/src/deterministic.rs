@@ -22,8 +22,8 @@ impl Crypto {
     /// Cryptography whose every byte follows from `seed` and the order of calls.
     ///
     /// The order is that of the calls from all threads together, so a repeatable run uses one thread. Private keys must be
-    /// Ed25519 or ECDSA P-256 in PKCS#8; of a signature of the latter kind only the length is repeatable. Each call leaks some 400 bytes, because rustls wants a source of randomness that lives for
-    /// ever: make one per simulated host, not one per connection.
+    /// Ed25519 or ECDSA P-256 in PKCS#8; of a signature of the latter kind only the length is repeatable. Each call leaks some 400
+    /// bytes, because rustls wants a source of randomness that lives for ever: make one per simulated host, not one per connection.
     #[must_use]
     pub fn deterministic(seed: [u8; 32]) -> Self {
         let source: &'static Source = Box::leak(Box::new(Source(Mutex::new(Rng::new(seed)))));

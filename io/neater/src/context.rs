@@ -142,8 +142,8 @@ impl Builder {
         self
     }
 
-    /// Has connections opened as the policies of these folders say, of which each must be there; later ones count more. Without this, it is the
-    /// folders that the environment names in `NEATER_POLICY` (with `:` between them; empty, none), and without that
+    /// Has connections opened as the policies of these folders say, of which each must be there; later ones count more. Without this,
+    /// it is the folders that the environment names in `NEATER_POLICY` (with `:` between them; empty, none), and without that
     /// `/etc/neater/policy` and `neater/policy` in the user's folder of configurations, where they are there. Files that
     /// change are read anew, a second later at most, when the next connection is opened.
     ///

@@ -130,7 +130,8 @@ impl Preconnection {
     /// Properties beyond those of RFC 9622 for policies to look at, such as `profile` and `flow_size`: a name, and a text or, where it reads
     /// as one, a number or a Boolean. What connections have themselves (`transport`, `port`) is not changed by them. The ready-made
     /// profiles and policies count from then on, if no others did; a program that wants none
-    /// ([`Builder::without_policies`](crate::Builder::without_policies)) is heard by nobody. [`Neater::policy_profiles`](crate::Neater::policy_profiles) tells which profiles there are.
+    /// ([`Builder::without_policies`](crate::Builder::without_policies)) is heard by nobody.
+    /// [`Neater::policy_profiles`](crate::Neater::policy_profiles) tells which profiles there are.
     #[must_use]
     pub fn policy_property(mut self, name: &str, value: &str) -> Self {
         let value: NeatValue = match (value.parse::<bool>(), value.parse::<f64>()) {
@@ -155,8 +156,9 @@ impl Preconnection {
 
     /// Called with every event of the connections made from this, in order, the timeline of establishment included, and with
     /// [`Event::ListenerError`] of its listeners. Of a received connection it hears from when the program has accepted it; if
-    /// that has ended before, it is told so then. It runs on the thread that drives, when the engine is not borrowed: it may call anything. If it panics, that is reported
-    /// as an error by `tracing` (target `neater::event`), and everything goes on; it is called with the next event again.
+    /// that has ended before, it is told so then. It runs on the thread that drives, when the engine is not borrowed: it may call
+    /// anything. If it panics, that is reported as an error by `tracing` (target `neater::event`), and everything goes on; it is called
+    /// with the next event again.
     #[must_use]
     pub fn on_event(mut self, handler: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.handler = Some(Arc::new(handler));

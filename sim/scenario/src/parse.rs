@@ -41,8 +41,8 @@ pub(crate) const TOP_LEVEL: &[&str] = &[
 ];
 
 impl Scenario {
-    /// Reads a scenario that names no files but those that come with this crate. `overrides` are pairs of key and value that take the place of what the file says: the name of a
-    /// parameter, or a dotted key such as `link.bottleneck.rate`.
+    /// Reads a scenario that names no files but those that come with this crate. `overrides` are pairs of key and value that take the
+    /// place of what the file says: the name of a parameter, or a dotted key such as `link.bottleneck.rate`.
     ///
     /// # Errors
     /// What is wrong, at which line and column, and what is allowed there.

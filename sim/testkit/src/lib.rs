@@ -2,9 +2,9 @@
 //!
 //! *Responsible for* a [`Playground`] of engines on the hosts of a simulated network, with programs on their connections
 //! that act on events alone; for a ready-made topology with everything that can be wrong with it ([`Plan`], [`Town`],
-//! [`NameServer`]); for certificates that follow from seeds ([`security`]); for scenarios with programs ([`Programs`]); for an [`Executor`] of futures; and for seeds
-//! that replay ([`for_each_seed`]). *Not responsible for* the network (`neater-netsim`), nor for the public API, which
-//! brings its own hooks to the executor.
+//! [`NameServer`]); for certificates that follow from seeds ([`security`]); for scenarios with programs ([`Programs`]); for an
+//! [`Executor`] of futures; and for seeds that replay ([`for_each_seed`]). *Not responsible for* the network (`neater-netsim`), nor for
+//! the public API, which brings its own hooks to the executor.
 //!
 //! *Invariants*: a run is a function of its seed; nothing here reads a clock. Only `SIM_SEED` and `SIM_SEEDS` are read
 //! from the environment.

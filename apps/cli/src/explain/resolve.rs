@@ -72,7 +72,8 @@ pub(crate) async fn as_connecting(name: &str, args: &ConnectArgs) -> Result<Foun
     }
 }
 
-/// The addresses of `name`, looked for in other files than the usual ones where these are given; why there are none otherwise. What can be no name is an error.
+/// The addresses of `name`, looked for in other files than the usual ones where these are given; why there are none otherwise. What can
+/// be no name is an error.
 pub(crate) async fn addresses(
     name: &str,
     resolv_conf: Option<&Path>,

@@ -139,8 +139,8 @@ impl Server {
         Ok(listener)
     }
 
-    /// Serves what `listeners` (of [`Server::listen`]) receive until `stop` ends, then ends in order: nothing new is accepted, clients are told
-    /// (GOAWAY, `connection: close`), and what is being answered has [`ServerLimits::grace`] to end.
+    /// Serves what `listeners` (of [`Server::listen`]) receive until `stop` ends, then ends in order: nothing new is accepted, clients
+    /// are told (GOAWAY, `connection: close`), and what is being answered has [`ServerLimits::grace`] to end.
     pub async fn run(self, listeners: Vec<Listener>, stop: impl Future<Output = ()>) -> Summary {
         let common = Arc::new(Common {
             files: self.files,

@@ -2,7 +2,8 @@
 //! does not, and no program has asked for either.
 //!
 //! *Responsible for* a PING when nothing was heard for a third of the idle timeout (section 10.1.2), as long as somebody holds
-//! a stream, and for the end of a session whose program has said how long it waits (`connTimeout`). *Not responsible for* keep-alives that a program asks for, which quinn-proto sends by itself.
+//! a stream, and for the end of a session whose program has said how long it waits (`connTimeout`). *Not responsible for* keep-alives
+//! that a program asks for, which quinn-proto sends by itself.
 
 use super::{NO_ERROR, Quic};
 use crate::Engine;

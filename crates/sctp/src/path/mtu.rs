@@ -9,7 +9,8 @@ use crate::config::MIN_ROOM;
 use core::time::Duration;
 use neater_base::Instant;
 
-/// `BASE_PLPMTU` unless it is configured: what the least link of IPv6 takes (1,280 bytes) with UDP. RFC 8899 section 5.1.2: larger than 1,200.
+/// `BASE_PLPMTU` unless it is configured: what the least link of IPv6 takes (1,280 bytes) with UDP. RFC 8899 section 5.1.2: larger than
+/// 1,200.
 pub(crate) const BASE: u16 = 1232;
 /// `MAX_PROBES` (section 5.1.2).
 const MAX_PROBES: u8 = 3;

@@ -4,7 +4,8 @@
 //! connections see (`teller`), and for saying file and line (`story`).
 //! *Not responsible for* what they mean (`neater-policy`) and for opening connections accordingly (the engine).
 //!
-//! *Invariants*: where there is neither a folder of policies nor a manager, nobody looks for them more than once a second; a folder that other users may write to is not read; a file that cannot be understood leaves what it said before.
+//! *Invariants*: where there is neither a folder of policies nor a manager, nobody looks for them more than once a second; a folder
+//! that other users may write to is not read; a file that cannot be understood leaves what it said before.
 
 pub mod folder;
 mod link;

@@ -1,5 +1,5 @@
-//! Drawings as SVG and PNG: bars with bounds ([`Bars`]), boxes with what became of something ([`Grid`]), curves over a parameter with error bars, distributions and courses
-//! over time ([`Lines`]).
+//! Drawings as SVG and PNG: bars with bounds ([`Bars`]), boxes with what became of something ([`Grid`]), curves over a parameter with
+//! error bars, distributions and courses over time ([`Lines`]).
 //!
 //! *Invariants*: a drawing is a function of its data; legends stand outside the field, so they never cover data; series are
 //! told apart by colour, marker and dashes ([`style`]); no text is smaller than [`TEXT`], and none overlaps another.

@@ -155,8 +155,8 @@ impl Sweep {
         self.source.parse(&set).map_err(SweepError::Scenario)
     }
 
-    /// A hash of the scenario's text and of the files it has read, the overrides, the axes and the program's version: runs of equal identity can be
-    /// used together.
+    /// A hash of the scenario's text and of the files it has read, the overrides, the axes and the program's version: runs of equal
+    /// identity can be used together.
     #[must_use]
     pub fn identity(&self, version: &str) -> String {
         let axes: Vec<_> = self.axes.iter().map(|a| a.key.as_str()).collect();

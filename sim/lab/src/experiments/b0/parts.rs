@@ -443,8 +443,8 @@ pub(super) struct Share {
 /// Connections that share a link.
 pub(super) const FLOWS: usize = 3;
 
-/// Goodput of each connection in each setting, in Mbit/s, and why it says nothing, if it does not. All settings run at once, each over a dumbbell of its own, with
-/// 100 ms of round trip and a queue of one bandwidth-delay product.
+/// Goodput of each connection in each setting, in Mbit/s, and why it says nothing, if it does not. All settings run at once, each over
+/// a dumbbell of its own, with 100 ms of round trip and a queue of one bandwidth-delay product.
 pub(super) fn sharing(settings: &[Share], time: u64, omit: u64, seed: u64) -> Result<(Vec<Vec<f64>>, Option<String>)> {
     let mut plan = Plan::new(seed);
     for (k, s) in settings.iter().enumerate() {
