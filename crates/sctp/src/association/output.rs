@@ -221,7 +221,8 @@ impl Association {
         }
         // What is sent again must not be marked (RFC 3168 section 6.1.5).
         let ect = self.agreed.ecn && bytes > 0 && self.stats.retransmissions == repeated;
-        Some(Packed { route: target.route, len, ect, whole: lone.is_none(), probe: false })
+        let whole = lone.is_none() && target.path.is_none_or(|i| !self.paths[i].mtu.may_be_cut());
+        Some(Packed { route: target.route, len, ect, whole, probe: false })
     }
 
     /// The length of the packet for a lost chunk that was cut when packets could be larger, or for a long cookie: it goes alone and may

@@ -59,7 +59,9 @@ impl Association {
     /// Gives up a message: what waits of it is dropped, what was sent is not sent again.
     pub(super) fn abandon(&mut self, stream: StreamId, id: MessageId) {
         let waiting = self.queues.remove(stream, id);
-        let sent = self.out.of_message(stream, id);
+        // Of most messages whose time is over nothing was sent, and there may be very many of them.
+        let untouched = waiting.as_ref().is_some_and(|m| m.started.is_none());
+        let sent = if untouched { Vec::new() } else { self.out.of_message(stream, id) };
         let wanted = |tsn: &u64| self.out.get(*tsn).is_some_and(|s| matches!(s.fate, Fate::InFlight | Fate::Lost));
         if waiting.is_none() && !sent.iter().any(wanted) {
             return; // It has arrived, or was given up before.

@@ -68,6 +68,8 @@ pub(crate) struct Search {
     raise: Option<Instant>,
     /// How often in a row not even the base has arrived.
     failures: u32,
+    /// Without a search: packets are too large for the path, and are let be cut on the way.
+    cut: bool,
 }
 
 impl Search {
@@ -86,7 +88,13 @@ impl Search {
             lost: 0,
             raise: None,
             failures: 0,
+            cut: false,
         }
+    }
+
+    /// Whether routers may cut packets: where nothing is searched, and what was believed has turned out, or seems, to be too much.
+    pub(crate) const fn may_be_cut(&self) -> bool {
+        self.cut
     }
 
     /// The largest that the layer takes.
@@ -241,6 +249,7 @@ impl Search {
 
     /// Timeouts in a row: perhaps packets as large as ours no longer arrive (section 4.3). Returns whether the size has changed.
     pub(crate) fn suspect(&mut self, timeouts: u32) -> bool {
+        self.cut |= !self.enabled && timeouts >= BLACK_HOLE;
         if !self.enabled || timeouts < BLACK_HOLE || !timeouts.is_multiple_of(BLACK_HOLE) || self.size <= MIN_ROOM {
             return false;
         }
@@ -256,6 +265,7 @@ impl Search {
     /// to try; of what is in use it is a reason to ask again. Returns whether the size has changed.
     pub(crate) fn too_big(&mut self, now: Instant, size: u16) -> bool {
         let size = size / 4 * 4;
+        self.cut |= !self.enabled && size < self.size;
         let asked = self.probe.map_or(self.size, |p| p.size.max(self.size));
         if !self.enabled || self.state == State::Disabled || size < self.base || size >= asked {
             return false;
@@ -451,7 +461,11 @@ mod tests {
         let mut off = Search::new(9000, BASE, false);
         off.start();
         assert_eq!((off.size(), off.wanted(), off.deadline()), (9000, None, None));
-        assert!(!off.suspect(2) && !off.too_big(ms(0), 1300));
+        assert!(!off.too_big(ms(0), 9000) && !off.suspect(1) && !off.may_be_cut());
+        let mut told = off.clone();
+        assert!(!off.suspect(2) && !told.too_big(ms(0), 1300));
+        assert!(off.may_be_cut() && told.may_be_cut(), "else nothing would ever arrive");
+        assert!(!narrow.may_be_cut());
         let mut stopped = Search::new(1472, BASE, true);
         stopped.start();
         stopped.sent(ms(0), 1472, 1, RTO);

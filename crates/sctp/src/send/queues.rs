@@ -174,6 +174,8 @@ impl Queues {
         let q = &mut self.queues[s.queue as usize];
         let Some((arrival, message)) = q.messages.front() else { return };
         if s.held && message.started.is_none() {
+            // The heap may have an entry for a message that was begun and given up.
+            q.ticket = 0;
             return;
         }
         self.tickets += 1;
@@ -273,7 +275,7 @@ impl Queues {
                 let elsewhere = self.heap.peek().map(|Reverse((arrival, ..))| *arrival);
                 !ends || !s.held && elsewhere.is_none_or(|e| next.is_some_and(|n| n < e))
             }
-            Scheduler::RoundRobinPerPacket => true,
+            Scheduler::RoundRobinPerPacket => !ends || !s.held,
             _ => false,
         };
         if !stays {

@@ -162,6 +162,28 @@ fn a_held_stream_finishes_its_message_and_begins_no_other() {
     assert_eq!(q.take(100).unwrap().id.0, 1);
 }
 
+/// What was sent on a stream after its reset was asked for would have numbers of before, and the peer would count anew (seed 9896 of
+/// sim_pair).
+#[test]
+fn a_held_stream_whose_message_is_given_up_or_ends_in_a_packet_begins_no_other() {
+    for interleaving in [false, true] {
+        let mut q = queues(Scheduler::FirstCome, interleaving, &[(1, 150), (1, 50), (2, 50)]);
+        assert_eq!(q.take(100).unwrap().id.0, 0);
+        q.hold(StreamId(1), true);
+        q.remove(StreamId(1), MessageId(0)).unwrap();
+        let ids: Vec<u64> = core::iter::from_fn(|| q.take(100)).map(|p| p.id.0).collect();
+        assert_eq!(ids, [2]);
+        q.hold(StreamId(1), false);
+        assert_eq!(q.take(100).unwrap().id.0, 1);
+
+        let mut q = queues(Scheduler::RoundRobinPerPacket, interleaving, &[(1, 150), (1, 50), (2, 50)]);
+        assert_eq!(q.take(100).unwrap().id.0, 0);
+        q.hold(StreamId(1), true);
+        let ids: Vec<u64> = core::iter::from_fn(|| q.take(100)).map(|p| p.id.0).collect();
+        assert_eq!(ids, [0, 2]);
+    }
+}
+
 #[test]
 fn the_least_important_message_is_found_and_everything_can_be_drained() {
     let mut q = queues(Scheduler::FirstCome, true, &[(1, 10)]);
