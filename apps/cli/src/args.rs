@@ -11,7 +11,7 @@ const EXITS: &str = "Exit codes:
   4  a local file or disk
   5  the server answered with a status of 400 or more
   6  security: a certificate is not acceptable
-130  interrupted from the keyboard
+130  interrupted, from the keyboard or by SIGTERM
 
 Looking for faults: SSLKEYLOGFILE=FILE writes the keys of all sessions there, for tools that read
 what was captured; NEATER_QLOG=DIR, or --qlog DIR, a qlog of each QUIC connection.";
@@ -267,8 +267,8 @@ Words for --needs are reliable, unreliable, ordered, unordered, messages, datagr
 background, streams, encrypted, tls13, cleartext and more, profiles such as reliable-message, and every
 property of RFC 9622 as name=value. A misspelt word is answered with what is close to it.
 
-JSON events: request, no_effect, candidate, excluded, aside, policies, fault, address, unresolved, failed; with
---try also timeline, attempt and chosen.";
+JSON events: request, no_effect, effect_in_part, candidate, excluded, aside, policies, fault, address, unresolved,
+failed; with --try also timeline, attempt and chosen.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_HELP, after_long_help = format!("{EXPLAIN_HELP}\n\n{EXITS}"))]
@@ -279,9 +279,9 @@ pub(crate) struct ExplainArgs {
     /// Connect, and show the race as it went
     #[arg(long = "try")]
     pub(crate) attempt: bool,
-    /// Application protocols to offer, preferred first; empty offers none
-    #[arg(long, value_name = "LIST", default_value = "h3,h2,http/1.1")]
-    pub(crate) alpn: String,
+    /// Application protocols to offer, preferred first; empty offers none [default: h3,h2,http/1.1, but none for DTLS alone]
+    #[arg(long, value_name = "LIST")]
+    pub(crate) alpn: Option<String>,
     /// Only this version of HTTP: the same as --alpn with its name
     #[arg(long, value_name = "VERSION", value_parser = ["1.1", "2", "3"], conflicts_with = "alpn")]
     pub(crate) http: Option<String>,

@@ -75,13 +75,17 @@ pub(crate) fn builder(args: &ConnectArgs) -> Result<Builder, Failure> {
     let mut builder = Neater::builder().key_log_from_environment();
     let named = || std::env::var_os("NEATER_QLOG").filter(|v| !v.is_empty()).map(PathBuf::from);
     if let Some(folder) = args.qlog.clone().or_else(named) {
+        // Anything but a folder would be an error of the whole system later.
+        if let Err(e) = std::fs::read_dir(&folder) {
+            return Err(Failure::new(crate::Exit::Local, "file", format!("--qlog {}: {e}", folder.display())));
+        }
         builder = builder.qlog_dir(folder);
     }
     for (path, option) in [(&args.resolv_conf, "--resolv-conf"), (&args.hosts, "--hosts")] {
         if let Some(path) = path
             && let Err(e) = std::fs::metadata(path)
         {
-            return Err(Failure::usage(format!("{option} {}: {e}", path.display())));
+            return Err(Failure::new(crate::Exit::Local, "file", format!("{option} {}: {e}", path.display())));
         }
     }
     if let Some(path) = &args.resolv_conf {
@@ -97,7 +101,8 @@ pub(crate) fn builder(args: &ConnectArgs) -> Result<Builder, Failure> {
         builder = builder.without_policies();
     } else if !args.policy.is_empty() {
         for folder in &args.policy {
-            std::fs::read_dir(folder).map_err(|e| Failure::usage(format!("--policy {}: {e}", folder.display())))?;
+            std::fs::read_dir(folder)
+                .map_err(|e| Failure::new(crate::Exit::Local, "file", format!("--policy {}: {e}", folder.display())))?;
         }
         builder = builder.policies(&args.policy);
     }

@@ -504,6 +504,24 @@ fn an_answer_that_could_not_be_written_is_a_failure() {
     }
 }
 
+/// What came is kept, as after Ctrl-C, and what was begun for nothing is not left behind.
+#[test]
+fn sigterm_ends_a_download_in_order() {
+    let f = Folder::new("sigterm");
+    let stall = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/a", stall.local_addr().expect("bound"));
+    let mut get = neater();
+    get.args(["get", "-o"]).arg(f.path("a")).arg(&url).stderr(std::process::Stdio::piped());
+    let child = get.spawn().expect("started");
+    let _held = stall.accept().expect("it has connected");
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let killed = std::process::Command::new("kill").arg(child.id().to_string()).status().expect("kill");
+    assert!(killed.success());
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(!f.path("a").exists() && !f.path("a.part").exists());
+}
+
 #[test]
 fn nobody_waits_for_a_goodbye_that_needs_no_saying() {
     let f = Folder::new("goodbye");

@@ -40,8 +40,8 @@ fn every_probe_is_told_and_what_it_comes_to() {
 
 #[test]
 fn what_does_not_connect_says_why() {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port();
-    let ran = ping(&format!("127.0.0.1:{port}"), &[]);
+    // A port that has just become free may be another program's by now.
+    let ran = ping("127.0.0.1:1", &[]);
     assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
     let events = ran.events();
     let way = of(&events, "way")[0];

@@ -213,7 +213,7 @@ fn keys_and_packets_are_written_down_for_those_who_ask() {
     let named = |name: &str| records.iter().filter(|r| r["name"].as_str().is_some_and(|n| n.ends_with(name))).count();
     assert!(named("packet_sent") > 2 && named("packet_received") > 50, "{log}");
     let r = fetch(server.get().env("NEATER_QLOG", f.path("nowhere")));
-    assert!(r.code == 1 && r.err.contains("nowhere"), "{}", r.err);
+    assert!(r.code == 4 && r.err.contains("nowhere"), "{}", r.err);
 }
 
 #[test]

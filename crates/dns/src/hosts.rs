@@ -48,6 +48,7 @@ impl Hosts {
     fn line(&mut self, text: &str) {
         let mut words = text.split_ascii_whitespace();
         let Some(addr) = words.next().and_then(|w| w.parse::<IpAddr>().ok()) else { return };
+        let addr = addr.to_canonical();
         for word in words {
             let word = word.strip_suffix('.').unwrap_or(word);
             if name::check(word).is_err() {
@@ -93,6 +94,12 @@ mod tests {
         assert_eq!(lookup(&hosts, "two"), ["10.0.0.1"]);
         assert_eq!(lookup(&hosts, "three"), [""; 0]);
         assert_eq!(lookup(&hosts, &"x".repeat(300)), [""; 0]);
+    }
+
+    #[test]
+    fn a_mapped_address_is_one_of_ipv4() {
+        let hosts = Hosts::parse(b"::ffff:192.0.2.1 one\n192.0.2.1 one\n");
+        assert_eq!(lookup(&hosts, "one"), ["192.0.2.1"]);
     }
 
     #[test]

@@ -94,6 +94,13 @@ impl Config {
     /// Beyond `resolv.conf(5)`, a server may carry a port: `192.0.2.1#5353`, `192.0.2.1:5353`, `[2001:db8::1]:5353`.
     #[must_use]
     pub fn parse(resolv_conf: &[u8]) -> (Self, Vec<Warning>) {
+        Self::parse_with(resolv_conf, |_| None)
+    }
+
+    /// The same, with the index of an interface by its name, for servers at link-local addresses: `fe80::1%eth0` (RFC 4007 section 11).
+    /// Without, only numbers are understood.
+    #[must_use]
+    pub fn parse_with(resolv_conf: &[u8], zone: impl Fn(&str) -> Option<u32>) -> (Self, Vec<Warning>) {
         let mut config = Self::default();
         let mut warnings = Vec::new();
         for (i, line) in resolv_conf.split(|b| *b == b'\n').take(MAX_LINES).enumerate() {
@@ -107,24 +114,24 @@ impl Config {
                 continue;
             }
             match core::str::from_utf8(line) {
-                Ok(text) => config.line(text, &mut warn),
+                Ok(text) => config.line(text, &zone, &mut warn),
                 Err(_) => warn("not text, ignored"),
             }
         }
         (config, warnings)
     }
 
-    fn line(&mut self, text: &str, warn: &mut impl FnMut(&'static str)) {
+    fn line(&mut self, text: &str, zone: &impl Fn(&str) -> Option<u32>, warn: &mut impl FnMut(&'static str)) {
         // The C library accepts comments only at the start of a line, but people write them elsewhere. `#` also
         // introduces a port, so it is a comment only after white space.
         let text = text.split(';').next().unwrap_or_default();
         let mut words = text.split_ascii_whitespace().take_while(|w| !w.starts_with('#'));
         match words.next() {
             None => {}
-            Some("nameserver") => match words.next().and_then(server) {
+            Some("nameserver") => match words.next().and_then(|w| server(w, zone)) {
                 Some(_) if self.servers.len() == MAX_SERVERS => warn("more than 8 servers, ignored"),
                 Some(server) => self.servers.push(server),
-                None => warn("the server's address cannot be read, ignored"),
+                None => warn("the server's address cannot be read, or its interface is not there: ignored"),
             },
             // The last of several lines counts, and the two words replace each other.
             Some("search") => self.set_search(words, MAX_SEARCH, warn),
@@ -209,7 +216,7 @@ impl Config {
 }
 
 /// A server's address with an optional port, in any of the notations that are in use.
-fn server(word: &str) -> Option<SocketAddr> {
+fn server(word: &str, zone: &impl Fn(&str) -> Option<u32>) -> Option<SocketAddr> {
     if let Ok(addr) = word.parse::<SocketAddr>() {
         return Some(addr);
     }
@@ -219,7 +226,7 @@ fn server(word: &str) -> Option<SocketAddr> {
     };
     let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
     if let Some((addr, scope)) = host.split_once('%') {
-        let (addr, scope) = (addr.parse::<Ipv6Addr>().ok()?, scope.parse::<u32>().ok()?);
+        let (addr, scope) = (addr.parse::<Ipv6Addr>().ok()?, zone(scope).or_else(|| scope.parse().ok())?);
         return Some(SocketAddrV6::new(addr, port, 0, scope).into());
     }
     Some(SocketAddr::new(host.parse::<IpAddr>().ok()?, port))
@@ -231,6 +238,17 @@ mod tests {
 
     fn parse(text: &str) -> (Config, Vec<Warning>) {
         Config::parse(text.as_bytes())
+    }
+
+    #[test]
+    fn a_link_local_server_may_name_its_interface() {
+        let zone = |name: &str| (name == "eth0").then_some(7);
+        let text =
+            b"nameserver fe80::1%eth0\nnameserver fe80::2%9\nnameserver [fe80::3%eth0]#5353\nnameserver fe80::4%eth1\n";
+        let (c, w) = Config::parse_with(text, zone);
+        let at = |n: u16, port, scope| SocketAddrV6::new([0xfe80, 0, 0, 0, 0, 0, 0, n].into(), port, 0, scope).into();
+        assert_eq!(c.servers, [at(1, 53, 7), at(2, 53, 9), at(3, 5353, 7)]);
+        assert!(matches!(&w[..], [w] if w.line == 4 && w.problem.contains("interface")), "{w:?}");
     }
 
     #[test]

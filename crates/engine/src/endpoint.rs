@@ -108,8 +108,13 @@ impl RemoteEndpoint {
 }
 
 impl From<SocketAddr> for RemoteEndpoint {
+    /// The scope of a link-local address becomes the number of its interface.
     fn from(a: SocketAddr) -> Self {
-        Self::new().with_ip_address(a.ip()).with_port(a.port())
+        let endpoint = Self::new().with_ip_address(a.ip()).with_port(a.port());
+        match a {
+            SocketAddr::V6(v6) if v6.scope_id() != 0 => endpoint.with_interface(&v6.scope_id().to_string()),
+            _ => endpoint,
+        }
     }
 }
 
@@ -232,6 +237,8 @@ mod tests {
         assert_eq!(e, RemoteEndpoint::from(SocketAddr::from(([192, 0, 2, 1], 80))));
         let e: RemoteEndpoint = "[fe80::1%eth0]:80".parse().expect("scoped");
         assert_eq!(e.interface.as_deref(), Some("eth0"));
+        let scoped = std::net::SocketAddrV6::new("fe80::1".parse().expect("literal"), 80, 0, 3);
+        assert_eq!(RemoteEndpoint::from(SocketAddr::from(scoped)).interface.as_deref(), Some("3"));
         for (text, word) in [
             ("example.com", "port is missing"),
             ("example.com:0", "port 0"),

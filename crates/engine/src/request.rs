@@ -178,13 +178,8 @@ impl<N: Net> Engine<N> {
         let needs = properties.compile(role).map_err(|e| invalid(e.to_string()))?;
         let need = security_need(security);
         let shape = neater_policy::Shape { bytes_needed: options.bytes, framer: options.framer.frames() };
-        let mut eligible = eligible(&needs, &options.stacks);
-        // QUIC has no other version of TLS than 1.3 (RFC 9001 section 4.2). Where it alone is asked for, that is an error.
-        let tls13 = |s: &Stack| matches!(s, Stack::Quic | Stack::QuicDatagram);
-        if security.max_version < TlsVersion::Tls13 && !eligible.iter().all(tls13) {
-            eligible.retain(|s| !tls13(s));
-        }
-        let policy = self.rank(&needs, need, shape, eligible)?;
+        let (eligible, unfit) = of_version(eligible(&needs, &options.stacks), security);
+        let mut policy = self.rank(&needs, need, shape, eligible, unfit)?;
         let mut ranked: Vec<Stack> = policy.ranked.iter().filter_map(|r| Stack::from_number(r.stack)).collect();
         let connection = &properties.connection;
         let rates = (connection.max_send_rate, connection.max_recv_rate);
@@ -242,7 +237,10 @@ impl<N: Net> Engine<N> {
                 (Stack::Tcp | Stack::Udp | Stack::Sctp | Stack::SctpIp | Stack::SctpDtls | Stack::Dtls, _) => {}
             }
         }
-        let dtls = dtls_configs(&mut ranked, security, crypto, role).map_err(bad_security)?;
+        let (dtls, unfit) = dtls_configs(&mut ranked, security, crypto, role).map_err(bad_security)?;
+        policy.ranked.retain(|r| !unfit.iter().any(|e| e.stack == r.stack));
+        policy.excluded.extend(unfit);
+        policy.excluded.sort_by_key(|e| e.stack);
         let mut h = foldhash::fast::FixedState::with_seed(3).build_hasher();
         (policy.fingerprint, security.fingerprint(), options.framer.frames(), options.bytes).hash(&mut h);
         security.alpn().hash(&mut h);
@@ -295,8 +293,10 @@ impl<N: Net> Engine<N> {
         need: SecurityNeed,
         shape: neater_policy::Shape,
         mut eligible: Vec<Stack>,
+        unfit: Vec<neater_policy::Excluded>,
     ) -> Result<neater_policy::Request, EstablishmentError> {
-        let impossible = self.impossible(&mut eligible);
+        let mut impossible = self.impossible(&mut eligible);
+        impossible.extend(unfit);
         let stacks: Vec<_> = eligible.iter().map(|s| s.features()).collect();
         let mut policy = neater_policy::compile_with(needs, need, shape, &stacks).map_err(|e| {
             let mut error = EstablishmentError::new(Reason::NoCandidates, "no protocol stack can serve this request");
@@ -316,14 +316,27 @@ impl<N: Net> Engine<N> {
         }
         let Some(text) = self.net.raw_obstacle(crate::sctp::PROTOCOL) else { return Vec::new() };
         eligible.retain(|s| *s != ip);
-        let reason = neater_policy::Reason {
-            property: "this host",
-            preference: Preference::NoPreference,
-            verdict: neater_policy::Verdict::Excludes,
-            text: text.to_owned(),
-        };
-        vec![neater_policy::Excluded { stack: ip as u16, name: ip.as_str(), reasons: vec![reason] }]
+        vec![unfit_for(ip, "this host", text.to_owned())]
     }
+}
+
+/// The stacks that have the versions of TLS that are wanted, and those that do not: QUIC has no other than 1.3 (RFC 9001 section 4.2).
+/// Where it alone is asked for, that is an error elsewhere.
+fn of_version(stacks: Vec<Stack>, security: &SecurityParameters) -> (Vec<Stack>, Vec<neater_policy::Excluded>) {
+    let tls13 = |s: &Stack| matches!(s, Stack::Quic | Stack::QuicDatagram);
+    if security.max_version >= TlsVersion::Tls13 || stacks.iter().all(tls13) {
+        return (stacks, Vec::new());
+    }
+    let (without, rest): (Vec<_>, Vec<_>) = stacks.into_iter().partition(tls13);
+    let why = "QUIC has TLS 1.3 alone (RFC 9001 section 4.2), and less is the most that is wanted";
+    (rest, without.into_iter().map(|s| unfit_for(s, "security", why.into())).collect())
+}
+
+/// A stack that nothing but `text` keeps from serving.
+fn unfit_for(stack: Stack, property: &'static str, text: String) -> neater_policy::Excluded {
+    let (preference, verdict) = (Preference::NoPreference, neater_policy::Verdict::Excludes);
+    let reason = neater_policy::Reason { property, preference, verdict, text };
+    neater_policy::Excluded { stack: stack as u16, name: stack.as_str(), reasons: vec![reason] }
 }
 
 /// The stacks that are named, or all; see [`Stack::is_on_request`].
@@ -347,19 +360,21 @@ fn asks_for_streams_of_messages(needs: &neater_property::Needs) -> bool {
 pub(crate) type DtlsConfigs = (Option<neater_dtls::ClientConfig>, Option<neater_dtls::ServerConfig>);
 
 /// What DTLS needs, if it may serve, alone or below SCTP. It can do less than TLS (no application protocols, no keys but ECDSA):
-/// where others may serve, too, it then takes no part. On the port of a listener the better ranked protocol over UDP is alone, but
-/// for SCTP, which has a UDP port of its own.
+/// where others may serve, too, it then takes no part, and why is told. On the port of a listener the better ranked protocol over UDP
+/// is alone, but for SCTP, which has a UDP port of its own.
 fn dtls_configs(
     ranked: &mut Vec<Stack>,
     security: &SecurityParameters,
     crypto: &neater_tls::Crypto,
     role: Role,
-) -> Result<DtlsConfigs, neater_tls::SecurityError> {
+) -> Result<(DtlsConfigs, Vec<neater_policy::Excluded>), neater_tls::SecurityError> {
+    let mut unfit = Vec::new();
     if let Some(at) = ranked.iter().position(|s| *s == Stack::Dtls)
         && role == Role::Listen
         && ranked[..at].iter().any(|s| s.over_udp() && !s.is_sctp())
     {
-        ranked.remove(at);
+        let why = "a better protocol has the port over UDP for itself".to_owned();
+        unfit.push(unfit_for(ranked.remove(at), "the port", why));
     }
     let tuning = neater_dtls::Tuning::default();
     let make = |security: &SecurityParameters| match role {
@@ -385,11 +400,14 @@ fn dtls_configs(
         };
         match result {
             Ok(configs) => made = Some(configs),
-            Err(_) if ranked.len() > 1 => ranked.retain(|s| *s != stack),
+            Err(e) if ranked.len() > 1 => {
+                ranked.retain(|s| *s != stack);
+                unfit.push(unfit_for(stack, "security", e.to_string()));
+            }
             Err(e) => return Err(e),
         }
     }
-    Ok(made.unwrap_or_default())
+    Ok((made.unwrap_or_default(), unfit))
 }
 
 /// The recommended Connection Attempt Delay of RFC 8305 section 8.

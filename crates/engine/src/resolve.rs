@@ -75,7 +75,8 @@ pub(crate) fn record_name(record: Record) -> &'static str {
 
 fn configure<N: Net>(net: &N) -> (Config, Hosts) {
     let texts = net.name_config();
-    let (config, warnings) = Config::parse(&texts.resolv_conf);
+    let zone = |name: &str| net.interfaces().iter().find(|i| i.name == name).map(|i| i.index);
+    let (config, warnings) = Config::parse_with(&texts.resolv_conf, zone);
     for w in warnings {
         tracing::warn!(target: "neater::dns", line = w.line, "resolver configuration: {}", w.problem);
     }
@@ -395,7 +396,9 @@ impl<N: Net> Engine<N> {
 
     /// The system's routes decide which addresses can be reached at all, and in which order (RFC 6724 section 6).
     fn addresses(&mut self, list: &[IpAddr]) -> Vec<Address> {
-        let mut addresses: Vec<_> = list.iter().map(|a| Address::new(*a, self.net.source_for(*a))).collect();
+        // An IPv4-mapped address is IPv4's, and is answered from there. Among AAAA records it means nothing (RFC 4291 section 2.5.5.2).
+        let list = list.iter().map(IpAddr::to_canonical);
+        let mut addresses: Vec<_> = list.map(|a| Address::new(a, self.net.source_for(a))).collect();
         sort_destinations(&mut addresses);
         addresses
     }

@@ -25,6 +25,8 @@ pub enum Class {
 pub enum Effect {
     /// Selection or the engine heeds it.
     Implemented,
+    /// Heeded where the text says; elsewhere accepted, and nothing more.
+    InPart(&'static str),
     /// It is accepted and can be read back, and nothing more; the text says why.
     NoEffectYet(&'static str),
 }
@@ -56,6 +58,8 @@ const USER_TIMEOUT_OPTION: Effect = Effect::NoEffectYet(
 const MIN_RATE: Effect = Effect::NoEffectYet(
     "no path's rate is known before it is used, and no transport can promise one: watch the rate and close the connection",
 );
+const SCHEDULER: Effect = Effect::InPart("SCTP heeds it; the other stacks have no scheduler that could be chosen");
+const STREAMS: Effect = Effect::InPart("SCTP heeds it; the other stacks send messages in the order of the calls");
 const MESSAGE: Effect = Effect::NoEffectYet("no stack applies it to messages yet");
 
 const fn row(
@@ -104,7 +108,7 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("connPriority", "8.1.2", Connection, "an integer, lower first", "100", Implemented),
     row("connTimeout", "8.1.3", Connection, "seconds or Disabled", "Disabled", Implemented),
     row("keepAliveTimeout", "8.1.4", Connection, "seconds or Disabled", "Disabled", Implemented),
-    row("connScheduler", "8.1.5", Connection, "FCFS, RR, RR_PKT, PRIO, FC or WFQ (RFC 8260)", "Weighted Fair Queueing", Implemented),
+    row("connScheduler", "8.1.5", Connection, "FCFS, RR, RR_PKT, PRIO, FC or WFQ (RFC 8260)", "Weighted Fair Queueing", SCHEDULER),
     row("connCapacityProfile", "8.1.6", Connection, PROFILE, "Default", Implemented),
     row("multipathPolicy", "8.1.7", Connection, "Handover, Interactive or Aggregate", "Handover",
         NoEffectYet("no stack uses several paths at once yet")),
@@ -127,7 +131,7 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("tcp.userTimeoutChangeable", "8.2.3", Protocol, BOOLEAN, "true",
         USER_TIMEOUT_OPTION),
     row("msgLifetime", "9.1.3.1", Message, "seconds or Infinite", "Infinite", Implemented),
-    row("msgPriority", "9.1.3.2", Message, "an integer, lower first", "100", Implemented),
+    row("msgPriority", "9.1.3.2", Message, "an integer, lower first", "100", STREAMS),
     row("msgOrdered", "9.1.3.3", Message, "true, false or Inherited", "Inherited", Implemented),
     row("safelyReplayable", "9.1.3.4", Message, BOOLEAN, "false", Implemented),
     row("final", "9.1.3.5", Message, BOOLEAN, "false", Implemented),
@@ -161,15 +165,25 @@ impl TransportProperties {
     /// The properties that are set to something else than their default, although nothing comes of it yet, and why.
     #[must_use]
     pub fn without_effect(&self) -> Vec<(&'static str, &'static str)> {
-        let defaults = Self::new();
         // connTimeout switches this one off (RFC 9622 section 8.2.3): nobody has set it.
         let implied = |name| name == "tcp.userTimeoutChangeable" && self.connection.timeout.is_some();
-        let unheeded = PROPERTIES.iter().filter_map(|p| match p.effect {
-            NoEffectYet(_) if implied(p.name) => None,
-            NoEffectYet(why) if self.get(p.name) != defaults.get(p.name) => Some((p.name, why)),
+        self.changed(|p| match p.effect {
+            NoEffectYet(why) if !implied(p.name) => Some(why),
             _ => None,
-        });
-        unheeded.collect()
+        })
+    }
+
+    /// The properties that are set to something else than their default and that not every stack heeds, and which does.
+    #[must_use]
+    pub fn with_effect_in_part(&self) -> Vec<(&'static str, &'static str)> {
+        self.changed(|p| if let Effect::InPart(where_) = p.effect { Some(where_) } else { None })
+    }
+
+    /// What `say` says of properties that are set to something else than their default.
+    fn changed(&self, say: impl Fn(&PropertyInfo) -> Option<&'static str>) -> Vec<(&'static str, &'static str)> {
+        let defaults = Self::new();
+        let said = PROPERTIES.iter().filter_map(|p| Some((p, say(p)?)));
+        said.filter(|(p, _)| self.get(p.name) != defaults.get(p.name)).map(|(p, text)| (p.name, text)).collect()
     }
 }
 

@@ -12,6 +12,8 @@ pub const MAX_ATTEMPT_DELAY: Duration = Duration::from_secs(2);
 pub const MAX_RESOLUTION_DELAY: Duration = Duration::from_secs(2);
 /// The most that [`Config::max_candidates`] may be.
 pub const MAX_CANDIDATES: usize = 256;
+/// The most attempts with the first family before another one's turn.
+const MAX_FIRST_FAMILY_COUNT: usize = 16;
 /// How many paths take part in one race; further ones are left out.
 pub const MAX_PATHS: usize = 16;
 /// How many stacks take part in one race; further ones are left out.
@@ -59,7 +61,7 @@ impl Config {
         Self {
             attempt_delay: self.attempt_delay.clamp(MIN_ATTEMPT_DELAY, MAX_ATTEMPT_DELAY),
             resolution_delay: self.resolution_delay.min(MAX_RESOLUTION_DELAY),
-            first_family_count: self.first_family_count.clamp(1, crate::MAX_ADDRESSES),
+            first_family_count: self.first_family_count.clamp(1, MAX_FIRST_FAMILY_COUNT),
             max_candidates: self.max_candidates.clamp(1, MAX_CANDIDATES),
             ..self
         }

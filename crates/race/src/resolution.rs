@@ -6,7 +6,7 @@ use crate::{
 use neater_base::{Instant, Rng};
 
 /// How many addresses of one answer, hint or target are used; further ones are left out.
-pub const MAX_ADDRESSES: usize = 16;
+pub const MAX_ADDRESSES: usize = 64;
 /// How many services of one answer are used; those with the highest priority numbers are left out.
 pub const MAX_SERVICES: usize = 8;
 
@@ -261,7 +261,7 @@ mod tests {
         r.answer(Instant::ZERO, Family::V4, Ok(list));
         let mut out = Vec::new();
         r.own_addresses(Family::V4, &mut out);
-        assert_eq!(out, (0..16).map(v4).collect::<Vec<_>>());
+        assert_eq!(out, (0..MAX_ADDRESSES as u8).map(v4).collect::<Vec<_>>());
     }
 
     #[test]

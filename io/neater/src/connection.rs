@@ -350,12 +350,8 @@ impl Connection {
     pub fn clone_in_direction(&self, direction: StreamDirection) -> Result<Connection, EstablishmentError> {
         let id = self.handle.with(|s| {
             let id = s.engine.clone_connection(self.id, direction)?;
-            s.adopt(id);
-            if s.engine.state(id) == ConnectionState::Established
-                && let Some(slot) = s.slot(id)
-            {
-                slot.outcome = Some(Ok(()));
-            }
+            let handler = s.handler_of(self.id);
+            s.adopt_opened(id, handler);
             Ok(id)
         })?;
         Ok(Connection::new(self.handle.clone(), id))
@@ -366,12 +362,12 @@ impl Connection {
     /// # Errors
     /// The connection is over.
     pub fn group(&self) -> Result<Group, ConnectionError> {
-        let id = self.handle.with(|s| {
+        let (id, handler) = self.handle.with(|s| {
             let id = s.engine.group(self.id)?;
             s.adopt_group(id);
-            Ok(id)
+            Ok((id, s.handler_of(self.id)))
         })?;
-        Ok(Group::new(self.handle.clone(), id))
+        Ok(Group::new(self.handle.clone(), id, handler))
     }
 
     /// The connection as a stream of bytes.

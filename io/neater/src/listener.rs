@@ -6,7 +6,7 @@ use crate::{Connection, ConnectionError, EstablishmentError, EventHandler, Group
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
-use neater_engine::{ConnectionState, Stack, StreamDirection};
+use neater_engine::{Stack, StreamDirection};
 use std::net::SocketAddr;
 
 /// Receives connections over every eligible protocol. Dropping it stops listening; connections that were accepted go on.
@@ -76,7 +76,7 @@ impl Listener {
             self.poll_incoming(s, who).map(|incoming| {
                 incoming.map(|incoming| match incoming {
                     Incoming::Connection(id) => Accepted::Connection(Connection::new(self.handle.clone(), id)),
-                    Incoming::Group(id) => Accepted::Group(Group::new(self.handle.clone(), id)),
+                    Incoming::Group(id) => Accepted::Group(Group::new(self.handle.clone(), id, self.handler.0.clone())),
                 })
             })
         })
@@ -154,12 +154,13 @@ impl Drop for Listener {
 pub struct Group {
     handle: Handle,
     id: GroupId,
+    handler: Handler,
     turns: Turns,
 }
 
 impl Group {
-    pub(crate) fn new(handle: Handle, id: GroupId) -> Self {
-        Self { handle, id, turns: Turns::default() }
+    pub(crate) fn new(handle: Handle, id: GroupId, handler: Option<EventHandler>) -> Self {
+        Self { handle, id, handler: Handler(handler), turns: Turns::default() }
     }
 
     /// The next stream that the peer opened. Any number of tasks may wait for one at the same time.
@@ -184,7 +185,7 @@ impl Group {
         }
         match s.next_stream(self.id, who) {
             Some(id) => {
-                s.adopt_received(id, None);
+                s.adopt_received(id, self.handler.0.as_ref());
                 Poll::Ready(Ok(Connection::new(self.handle.clone(), id)))
             }
             None => match s.engine.session_error(self.id) {
@@ -201,12 +202,7 @@ impl Group {
     pub fn open(&self, direction: StreamDirection) -> Result<Connection, EstablishmentError> {
         let id = self.handle.with(|s| {
             let id = s.engine.open_stream(self.id, direction)?;
-            s.adopt(id);
-            if s.engine.state(id) == ConnectionState::Established
-                && let Some(slot) = s.slot(id)
-            {
-                slot.outcome = Some(Ok(()));
-            }
+            s.adopt_opened(id, self.handler.0.clone());
             Ok(id)
         })?;
         Ok(Connection::new(self.handle.clone(), id))

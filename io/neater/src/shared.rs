@@ -8,7 +8,9 @@ use crate::gather::Gathered;
 use crate::machine::Machine;
 use crate::waiting::{Place, Ticket, WAITS, Waiter, Waiters, Who};
 use crate::{EventHandler, GroupId, ListenerId, Siblings};
-use neater_engine::{ConnectionError, ConnectionId, EstablishmentError, Event, ForeignDatagram, Notice, Source, Spent};
+use neater_engine::{
+    ConnectionError, ConnectionId, ConnectionState, EstablishmentError, Event, ForeignDatagram, Notice, Source, Spent,
+};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -636,6 +638,24 @@ impl State {
         if let Some(slot) = self.slot(id) {
             slot.ended = ending;
         }
+    }
+
+    /// Takes a connection that the program has added to a group; its events are told to those of the group that it was added to.
+    pub(crate) fn adopt_opened(&mut self, id: ConnectionId, handler: Option<EventHandler>) {
+        self.adopt(id);
+        let established = self.engine.state(id) == ConnectionState::Established;
+        let Some(slot) = self.slot(id) else { return };
+        if established {
+            slot.outcome = Some(Ok(()));
+        }
+        if let Some(handler) = handler {
+            slot.rare().handler = Some(handler);
+        }
+    }
+
+    /// Who hears of the events of a connection.
+    pub(crate) fn handler_of(&mut self, id: ConnectionId) -> Option<EventHandler> {
+        self.slot(id)?.rare.as_ref()?.handler.clone()
     }
 
     #[inline]

@@ -25,6 +25,25 @@ async fn words_decide_where_nothing_else_was_said() {
     assert!(both.contains(&Stack::Tls) && both.contains(&Stack::Tcp), "{both:?}");
 }
 
+/// What cannot serve says so, and is not among the candidates.
+#[tokio::test]
+async fn stacks_that_the_security_parameters_rule_out_are_named() {
+    let neater = Neater::new().expect("engine");
+    let named = |security: SecurityParameters, needs: &str, stack: Stack| {
+        let mut pre = neater.preconnection().needs(needs).expect("words").security(security);
+        let request = pre.compile(Role::Initiate).expect("another serves");
+        assert!(!request.policy().ranked.iter().any(|r| r.stack == stack as u16), "{stack} is no candidate");
+        let found = request.policy().excluded.iter().find(|e| e.stack == stack as u16);
+        found.unwrap_or_else(|| panic!("{stack} is not named")).to_string()
+    };
+    let mut alpn = SecurityParameters::new();
+    alpn.alpn = vec![b"coap".to_vec()];
+    assert!(named(alpn, "datagrams", Stack::Dtls).contains("security"));
+    let mut old = SecurityParameters::new();
+    old.max_version = TlsVersion::Tls12;
+    assert!(named(old, "reliable", Stack::Quic).contains("TLS 1.3"));
+}
+
 #[tokio::test]
 async fn words_may_ask_for_more_than_the_parameters_and_not_for_less() {
     let stronger = stacks("encrypted", Some(SecurityParameters::opportunistic())).expect("stacks");

@@ -363,7 +363,7 @@ async fn every_effect_that_is_claimed_is_tested_somewhere() {
     let decides = |name| P::from_name(name).is_some_and(|p| stacks(p, "Require") != stacks(p, "Prohibit"));
     for p in neater_property::PROPERTIES {
         use neater_property::{Class, Effect};
-        if p.effect == Effect::Implemented && p.class != Class::ReadOnly {
+        if matches!(p.effect, Effect::Implemented | Effect::InPart(_)) && p.class != Class::ReadOnly {
             let seen = observed.contains(&p.name) || p.class == Class::Selection && decides(p.name);
             assert!(seen, "{} claims an effect, and no test observes it", p.name);
         }

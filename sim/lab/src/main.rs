@@ -130,28 +130,35 @@ fn selected(ids: &[&'static str]) -> Vec<&'static str> {
     ALL.iter().map(|e| e.id).filter(|id| ids.contains(&EVERYTHING) || ids.contains(id)).collect()
 }
 
-fn list(ids: &[&'static str], json: bool) {
+fn list(ids: &[&'static str], json: bool) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
     let chosen = selected(ids);
     for e in ALL {
         if json {
             if ids.is_empty() || chosen.contains(&e.id) {
                 let value =
                     serde_json::json!({"event": "experiment", "id": e.id, "title": e.title, "text": e.describe()});
-                println!("{value}");
+                writeln!(out, "{value}")?;
             }
         } else if ids.is_empty() {
-            println!("{:<5} {}", e.id, e.title.split_once(": ").map_or(e.title, |(_, t)| t));
+            writeln!(out, "{:<5} {}", e.id, e.title.split_once(": ").map_or(e.title, |(_, t)| t))?;
         } else if chosen.contains(&e.id) {
-            println!("{}", e.describe());
+            writeln!(out, "{}", e.describe())?;
         }
     }
+    out.flush()
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::List { ids, json } => {
-            list(&ids, json);
-            return ExitCode::SUCCESS;
+            return match list(&ids, json) {
+                Ok(()) => ExitCode::SUCCESS,
+                // Whoever reads has had enough.
+                Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+                Err(e) => ended(LiveError::Failed(format!("the list cannot be written: {e}"))),
+            };
         }
         Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
         Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),

@@ -89,11 +89,18 @@ fn target(text: &str) -> Result<(RemoteEndpoint, bool), Failure> {
     Ok((endpoint, false))
 }
 
+/// What is offered if nothing was said.
+const ALPN: &str = "h3,h2,http/1.1";
+
 fn alpn(args: &ExplainArgs) -> Vec<Vec<u8>> {
     if let Some(v) = args.http.as_deref().and_then(HttpVersion::from_name) {
         return vec![v.alpn().to_vec()];
     }
-    args.alpn.split(',').map(str::trim).filter(|a| !a.is_empty()).map(|a| a.as_bytes().to_vec()).collect()
+    // DTLS agrees upon no application protocol: who names nothing else is not offered what rules it out.
+    let named = &args.connect.transport;
+    let without = !named.is_empty() && named.iter().all(|t| t.trim().eq_ignore_ascii_case("dtls"));
+    let alpn = args.alpn.as_deref().unwrap_or(if without { "" } else { ALPN });
+    alpn.split(',').map(str::trim).filter(|a| !a.is_empty()).map(|a| a.as_bytes().to_vec()).collect()
 }
 
 /// Nothing can serve: what rules out what is the whole answer.
@@ -111,7 +118,7 @@ const ASIDE: &str = "(by name, --transport, or by --needs \"preserve-msg-boundar
 
 fn show_decision(endpoint: &RemoteEndpoint, request: &Request, any: bool, output: &Output) {
     let e: Explanation = neater::explanation(request.policy());
-    let vain = request.properties().without_effect();
+    let (vain, part) = (request.properties().without_effect(), request.properties().with_effect_in_part());
     let judged = |s: &Stack| e.ranked.iter().chain(&e.excluded).any(|c| c.name == s.as_str());
     let aside = Stack::ALL.into_iter().filter(|s| any && s.is_on_request() && !judged(s));
     if !output.json {
@@ -122,6 +129,7 @@ fn show_decision(endpoint: &RemoteEndpoint, request: &Request, any: bool, output
             output.line(&format!("-  not tried unless asked for: {} {ASIDE}", aside.join(", ")));
         }
         vain.iter().for_each(|(name, why)| output.line(&format!("{name} has no effect: {why}")));
+        part.iter().for_each(|(name, which)| output.line(&format!("{name} has an effect in part: {which}")));
         return;
     }
     let properties: Vec<_> = e
@@ -135,6 +143,9 @@ fn show_decision(endpoint: &RemoteEndpoint, request: &Request, any: bool, output
     }));
     for (name, why) in vain {
         output.event(&json!({ "event": "no_effect", "property": name, "text": why }));
+    }
+    for (name, which) in part {
+        output.event(&json!({ "event": "effect_in_part", "property": name, "text": which }));
     }
     for (event, list) in [("candidate", &e.ranked), ("excluded", &e.excluded)] {
         for (i, c) in list.iter().enumerate() {

@@ -7,6 +7,7 @@ use neater_base::Instant;
 use neater_base::net::{ErrorKind, NetError};
 use neater_dns::{Answer, Config, Hosts, Input, Output, Question, ResolveError, Resolver, TransportId};
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -80,9 +81,8 @@ pub(crate) async fn addresses(
     hosts: Option<&Path>,
     patience: Option<Duration>,
 ) -> Result<Found, Failure> {
-    let read = |path: Option<&Path>, usual: &str| std::fs::read(path.unwrap_or(Path::new(usual))).unwrap_or_default();
-    let (config, _) = Config::parse(&read(resolv_conf, "/etc/resolv.conf"));
-    let hosts = Hosts::parse(&read(hosts, "/etc/hosts"));
+    let (config, _) = Config::parse_with(&text_of(resolv_conf, "/etc/resolv.conf")?, zone);
+    let hosts = Hosts::parse(&text_of(hosts, "/etc/hosts")?);
     let mut seed = [0; 32];
     ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut seed)
         .map_err(|_| Failure::new(Exit::Failed, "local", "the system gives no random numbers"))?;
@@ -91,6 +91,31 @@ pub(crate) async fn addresses(
     tokio::time::timeout(patience, drive(resolver, name))
         .await
         .unwrap_or_else(|_| Ok(Err(format!("no answer within {:.1} s", patience.as_secs_f64()))))
+}
+
+/// The most that is read of a file about names.
+const FILE_MAX: u64 = 16 << 20;
+
+/// What stands in a file about names; nothing if the usual one cannot be read.
+fn text_of(named: Option<&Path>, usual: &str) -> Result<Vec<u8>, Failure> {
+    let mut text = Vec::new();
+    let path = named.unwrap_or(Path::new(usual));
+    match std::fs::File::open(path).and_then(|f| f.take(FILE_MAX).read_to_end(&mut text)) {
+        Err(e) if named.is_some() => Err(Failure::file("read", path, &e)),
+        Err(_) => Ok(Vec::new()),
+        Ok(_) if text.len() as u64 == FILE_MAX => {
+            Err(Failure::new(Exit::Local, "file", format!("{}: longer than 16 MB", path.display())))
+        }
+        Ok(_) => Ok(text),
+    }
+}
+
+/// The index of an interface, for servers at link-local addresses.
+fn zone(name: &str) -> Option<u32> {
+    if name.contains('/') {
+        return None;
+    }
+    std::fs::read_to_string(Path::new("/sys/class/net").join(name).join("ifindex")).ok()?.trim().parse().ok()
 }
 
 async fn drive(mut resolver: Resolver, name: &str) -> Result<Found, Failure> {

@@ -55,6 +55,19 @@ async fn goodbye(neater: &Neater) {
     let _ = tokio::time::timeout(GOODBYE, gone).await;
 }
 
+/// Ctrl-C, or SIGTERM: what came is kept, and said to be.
+async fn interrupted() {
+    #[cfg(unix)]
+    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = terminate.recv() => {}
+        }
+        return;
+    }
+    let _ = tokio::signal::ctrl_c().await;
+}
+
 /// The second Ctrl-C ends the process, whatever it is waiting for. The first is [`run`]'s.
 fn obey_the_second_interrupt() {
     tokio::spawn(async {
@@ -108,7 +121,7 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
         loop {
             let next = tokio::select! {
                 next = running.next() => next,
-                _ = tokio::signal::ctrl_c() => {
+                () = interrupted() => {
                     if output.json {
                         let summary = json!({ "event": "summary", "files": count, "failed": count - done, "bytes": total });
                         output.event(&summary);
@@ -225,7 +238,7 @@ async fn by_several_ways(
         };
         let fetched = tokio::select! {
             fetched = fetched => fetched,
-            _ = tokio::signal::ctrl_c() => {
+            () = interrupted() => {
                 if output.json {
                     let summary = json!({ "event": "summary", "files": count, "failed": count - done, "bytes": total });
                     output.event(&summary);

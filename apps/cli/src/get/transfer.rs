@@ -406,7 +406,8 @@ impl Transfer<'_> {
         }
         if let Some(kept) = self.sink.kept() {
             f = f.advise(kept);
-            if self.sink.can_be_continued() {
+            // The server's file is another one now, or it does not answer as HTTP has it: going on would fail again.
+            if self.sink.can_be_continued() && !matches!(f.kind, "changed" | "protocol") {
                 f = f.advise(format!("go on with: {}", resume_command()));
             }
         }
