@@ -350,8 +350,7 @@ impl Connection {
     pub fn clone_in_direction(&self, direction: StreamDirection) -> Result<Connection, EstablishmentError> {
         let id = self.handle.with(|s| {
             let id = s.engine.clone_connection(self.id, direction)?;
-            let handler = s.handler_of(self.id);
-            s.adopt_opened(id, handler);
+            s.adopt_opened(id);
             Ok(id)
         })?;
         Ok(Connection::new(self.handle.clone(), id))
@@ -362,12 +361,12 @@ impl Connection {
     /// # Errors
     /// The connection is over.
     pub fn group(&self) -> Result<Group, ConnectionError> {
-        let (id, handler) = self.handle.with(|s| {
+        let id = self.handle.with(|s| {
             let id = s.engine.group(self.id)?;
             s.adopt_group(id);
-            Ok((id, s.handler_of(self.id)))
+            Ok(id)
         })?;
-        Ok(Group::new(self.handle.clone(), id, handler))
+        Ok(Group::new(self.handle.clone(), id))
     }
 
     /// The connection as a stream of bytes.

@@ -76,7 +76,7 @@ impl Listener {
             self.poll_incoming(s, who).map(|incoming| {
                 incoming.map(|incoming| match incoming {
                     Incoming::Connection(id) => Accepted::Connection(Connection::new(self.handle.clone(), id)),
-                    Incoming::Group(id) => Accepted::Group(Group::new(self.handle.clone(), id, self.handler.0.clone())),
+                    Incoming::Group(id) => Accepted::Group(Group::new(self.handle.clone(), id)),
                 })
             })
         })
@@ -154,13 +154,12 @@ impl Drop for Listener {
 pub struct Group {
     handle: Handle,
     id: GroupId,
-    handler: Handler,
     turns: Turns,
 }
 
 impl Group {
-    pub(crate) fn new(handle: Handle, id: GroupId, handler: Option<EventHandler>) -> Self {
-        Self { handle, id, handler: Handler(handler), turns: Turns::default() }
+    pub(crate) fn new(handle: Handle, id: GroupId) -> Self {
+        Self { handle, id, turns: Turns::default() }
     }
 
     /// The next stream that the peer opened. Any number of tasks may wait for one at the same time.
@@ -185,7 +184,7 @@ impl Group {
         }
         match s.next_stream(self.id, who) {
             Some(id) => {
-                s.adopt_received(id, self.handler.0.as_ref());
+                s.adopt_received(id, None);
                 Poll::Ready(Ok(Connection::new(self.handle.clone(), id)))
             }
             None => match s.engine.session_error(self.id) {
@@ -202,7 +201,7 @@ impl Group {
     pub fn open(&self, direction: StreamDirection) -> Result<Connection, EstablishmentError> {
         let id = self.handle.with(|s| {
             let id = s.engine.open_stream(self.id, direction)?;
-            s.adopt_opened(id, self.handler.0.clone());
+            s.adopt_opened(id);
             Ok(id)
         })?;
         Ok(Connection::new(self.handle.clone(), id))

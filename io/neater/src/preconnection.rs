@@ -154,11 +154,12 @@ impl Preconnection {
         self
     }
 
-    /// Called with every event of the connections made from this, of their clones and of the streams of their groups, in order, the
-    /// timeline of establishment included, and with [`Event::ListenerError`] of its listeners. Of a received connection it hears from
-    /// when the program has accepted it; if that has ended before, it is told so then. It runs on the thread that drives, when the
-    /// engine is not borrowed: it may call anything. If it panics, that is reported as an error by `tracing` (target `neater::event`),
-    /// and everything goes on; it is called with the next event again.
+    /// Called with every event of the connections made from this, in order, the timeline of establishment included, and with
+    /// [`Event::ListenerError`] of its listeners. An event does not say whose it is: of clones and of the streams that a
+    /// [`Group`](crate::Group) opens or accepts it hears nothing; they have [`Connection::next_event`]. Of a received connection it hears
+    /// from when the program has accepted it; if that has ended before, it is told so then. It runs on the thread that drives, when the
+    /// engine is not borrowed: it may call anything. If it panics, that is reported as an error by `tracing` (target `neater::event`), and
+    /// everything goes on; it is called with the next event again.
     #[must_use]
     pub fn on_event(mut self, handler: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.handler = Some(Arc::new(handler));

@@ -640,22 +640,14 @@ impl State {
         }
     }
 
-    /// Takes a connection that the program has added to a group; its events are told to those of the group that it was added to.
-    pub(crate) fn adopt_opened(&mut self, id: ConnectionId, handler: Option<EventHandler>) {
+    /// Takes a connection that the program has added to a group.
+    pub(crate) fn adopt_opened(&mut self, id: ConnectionId) {
         self.adopt(id);
-        let established = self.engine.state(id) == ConnectionState::Established;
-        let Some(slot) = self.slot(id) else { return };
-        if established {
+        if self.engine.state(id) == ConnectionState::Established
+            && let Some(slot) = self.slot(id)
+        {
             slot.outcome = Some(Ok(()));
         }
-        if let Some(handler) = handler {
-            slot.rare().handler = Some(handler);
-        }
-    }
-
-    /// Who hears of the events of a connection.
-    pub(crate) fn handler_of(&mut self, id: ConnectionId) -> Option<EventHandler> {
-        self.slot(id)?.rare.as_ref()?.handler.clone()
     }
 
     #[inline]

@@ -70,37 +70,6 @@ async fn a_stream_that_was_aborted_before_it_was_taken_is_over_in_every_way() {
     nothing_left(&neater).await;
 }
 
-/// Who listens to a connection hears of what its group gets, at both ends.
-#[tokio::test]
-async fn clones_and_streams_of_a_group_are_heard_by_who_hears_its_connection() {
-    let (client, server) = security();
-    let neater = Neater::new().expect("engine");
-    let heard: [Arc<Mutex<Vec<Event>>>; 2] = Default::default();
-    let [ours, theirs] = heard.clone().map(|all| move |e: &Event| all.lock().expect("alive").push(e.clone()));
-    let pre = neater.preconnection().stacks(&[Stack::Quic]);
-    let listener = pre.clone().security(server).on_event(theirs).local(loopback(0)).listen().expect("listening");
-    listener.deliver_groups(true);
-    let pre = pre.security(client).on_event(ours).remote(loopback(listener.port()));
-    let first = soon("initiate", pre.initiate()).await.expect("connected");
-    let neater::Accepted::Group(group) = soon("accept", listener.accept_any()).await.expect("a group") else {
-        panic!("QUIC has streams");
-    };
-    let second = first.clone_connection().expect("a stream");
-    for stream in [&first, &second] {
-        stream.send("hello").await.expect("sent");
-    }
-    let streams = [group.accept(), group.accept()].map(|accept| soon("accept", accept));
-    let streams = futures_util::future::join_all(streams).await;
-    let closed = |all: &Arc<Mutex<Vec<Event>>>| {
-        all.lock().expect("alive").iter().filter(|e| matches!(e, Event::Closed | Event::ConnectionError(_))).count()
-    };
-    let before = heard.each_ref().map(closed);
-    second.abort();
-    until("both ends hear of it", || heard.iter().zip(before).all(|(all, before)| closed(all) > before)).await;
-    drop((first, second, streams, group, listener));
-    nothing_left(&neater).await;
-}
-
 /// As programs take them that work on streams.
 #[tokio::test]
 async fn a_listener_is_a_stream_of_connections_that_ends_when_it_stops() {
