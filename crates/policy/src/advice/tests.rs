@@ -616,6 +616,19 @@ fn what_a_profile_makes_immutable_hides_no_interface_from_those_who_deny_it() {
     assert_eq!(ways(&mut adviser(&files), &web(), "h").unwrap(), ["3 - 2,1", "2 - 2,1"]);
 }
 
+/// What only provisioning domains say is not so of a network that does not say it: a device's servers are looked for where its zone is.
+#[test]
+fn what_a_profile_requires_of_domains_is_looked_for_where_one_says_it() {
+    let zone = |precedence: u8| json!({"value": "iot.example", "precedence": precedence});
+    let profile = rule(json!({}), json!({"pvd_dns_zones": zone(2)}));
+    let garden = json!({"uid": "garden", "root": true, "expire": -1,
+        "properties": {"interface": {"value": "wwan0", "precedence": 2}, "pvd_dns_zones": zone(2)}});
+    let files = [("a.profile", profile.clone()), ("garden.cib", garden)];
+    assert_eq!(ways(&mut adviser(&files), &web(), "h").unwrap(), ["3 - 2,1"]);
+    // Where nobody says it, no interface is chosen.
+    assert_eq!(ways(&mut adviser(&[("a.profile", profile)]), &web(), "h").unwrap(), ["0 - 2,1", "neutral"]);
+}
+
 #[test]
 fn a_requirement_that_is_no_yes_or_no_is_met_by_nobody() {
     let all = || [web(), vec![stack(TCP, "TCP", "TCP", false)]].concat();

@@ -44,6 +44,12 @@ impl Default for Cib {
     }
 }
 
+/// Whether only a provisioning domain says anything by this name: of a network that does not, it is not so. What else a row may be silent
+/// about is mostly a setting (`dscp`), of which no network says anything.
+pub(crate) fn is_of_domains(key: &str) -> bool {
+    key.starts_with("pvd")
+}
+
 /// One combination of facts that may hold together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
@@ -53,7 +59,7 @@ pub struct Row {
     pub path: Vec<String>,
     /// The uid of the node that extends it.
     pub extended_by: Option<String>,
-    /// It serves inputs with immutable properties of which it says nothing. NEAT's rows do not; but where rows are all that policies
+    /// It serves inputs with immutable properties of which it says nothing, unless domains do ([`is_of_domains`]). NEAT's rows do not; but where rows are all that policies
     /// know of interfaces, one that did not would be passed by, and every policy about it.
     pub(crate) open: bool,
 }
@@ -73,7 +79,9 @@ impl Row {
     pub(crate) fn against<'a>(&self, input: &'a NeatArray) -> Option<&'a NeatProperty> {
         input.iter().filter(|p| p.precedence >= NeatProperty::IMMUTABLE).find(|p| {
             let held = self.properties.get(&p.key);
-            held.map_or(!self.open, |held| held.precedence >= NeatProperty::IMMUTABLE && !held.matches(p))
+            held.map_or(!self.open || is_of_domains(&p.key), |held| {
+                held.precedence >= NeatProperty::IMMUTABLE && !held.matches(p)
+            })
         })
     }
 }

@@ -4,7 +4,7 @@ use super::Prop;
 use super::column::{Column, Mask, WIDTH};
 use super::index::{Index, RuleId};
 use super::intern::{Interner, Key, Sort, Val};
-use crate::manager::cib::Row;
+use crate::manager::cib::{Row, is_of_domains};
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use neater_property::neat::NeatProperty;
@@ -152,13 +152,14 @@ impl RowBlock {
     pub(super) fn serving(&self, input: &[(Key, Prop)], interner: &Interner) -> Mask {
         let mut serving = self.all;
         for (key, prop) in input.iter().filter(|(_, p)| p.precedence >= NeatProperty::IMMUTABLE) {
+            let open = if is_of_domains(interner.name(*key)) { 0 } else { self.open };
             let Some(rows) = self.columns.iter().find(|c| c.column.key == *key) else {
-                serving &= self.open;
+                serving &= open;
                 continue;
             };
             let fits =
                 |precedence: u8, val: Val| precedence < NeatProperty::IMMUTABLE || interner.matches(val, prop.value);
-            let silent = serving & self.open & !rows.column.has;
+            let silent = serving & open & !rows.column.has;
             serving &= rows.column.filter(serving, |cell| fits(cell.precedence, cell.value)) | silent;
             if serving == 0 {
                 break;
