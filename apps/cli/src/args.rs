@@ -76,6 +76,15 @@ pub(crate) struct ConnectArgs {
     /// The server's UDP port for SCTP. Default: 9899
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) udp_port: Option<u16>,
+    /// Come from this interface (eth0), or from this address of this host, and from no other
+    #[arg(long, value_name = "NAME|ADDRESS")]
+    pub(crate) interface: Option<String>,
+    /// Only IPv4
+    #[arg(short = '4', long, conflicts_with = "ipv6")]
+    pub(crate) ipv4: bool,
+    /// Only IPv6
+    #[arg(short = '6', long)]
+    pub(crate) ipv6: bool,
     /// Trust these authorities (PEM) instead of the system's
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
@@ -142,6 +151,7 @@ const GET_HELP: &str = "Examples:
   neater get -d music https://h/a.flac https://h/b.flac
   neater get --needs low-delay -v https://example.com/
   neater get --multi -O https://example.com/big.iso     by all interfaces at once
+  neater get --interface wlan0 -6 https://example.com/  by this one, over IPv6
   neater get --transport sctp http://localhost:8080/file
   neater get --ca cert.pem https://localhost:4433/file
   neater get --json -O https://example.com/a       for programs
@@ -176,7 +186,7 @@ pub(crate) struct GetArgs {
     pub(crate) resume: bool,
     /// By all interfaces at once that policies choose, or else all there are: pieces of the file by each, and what one does
     /// not bring, another does. Needs a file (-o or -O) and a server that sends parts; -C goes on where another run ended
-    #[arg(long)]
+    #[arg(long, conflicts_with = "interface")]
     pub(crate) multi: bool,
     /// How many files at once
     #[arg(short = 'P', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]

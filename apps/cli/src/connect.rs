@@ -4,9 +4,13 @@ use crate::args::ConnectArgs;
 use crate::failure::Failure;
 use crate::output::Output;
 use neater::tls::{Pin, certificates_from_pem};
-use neater::{Builder, Neater, PolicyFault, SecurityNeed, SecurityParameters, Stack, TransportProperties, Trust};
+use neater::{
+    Builder, LocalEndpoint, Neater, PolicyFault, Preference, SecurityNeed, SecurityParameters, Stack,
+    TransportProperties, Trust,
+};
 use serde_json::json;
 use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read whole.
@@ -14,6 +18,8 @@ const FILE_MAX: u64 = 4 << 20;
 
 /// What was asked for, checked.
 pub(crate) struct Asked {
+    /// Where connections are to come from, if that is said: an address, or any of a family.
+    pub(crate) local: Option<LocalEndpoint>,
     pub(crate) properties: TransportProperties,
     /// What the needs say of security, if they say anything.
     pub(crate) need: Option<SecurityNeed>,
@@ -24,13 +30,14 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub(crate) fn new(args: &ConnectArgs) -> Result<Self, Failure> {
-        let (properties, need) = match &args.needs {
+        let (mut properties, need) = match &args.needs {
             None => (TransportProperties::new(), None),
             Some(text) => {
                 let parsed = TransportProperties::parse(text).map_err(|e| Failure::usage(format!("--needs: {e}")))?;
                 (parsed.properties, parsed.security)
             }
         };
+        let local = local(args, &mut properties)?;
         let mut security = need.map_or_else(SecurityParameters::new, neater::security_for);
         let pins = args.pin.iter().map(|p| pin(p)).collect::<Result<Vec<_>, _>>()?;
         match &args.ca {
@@ -44,8 +51,42 @@ impl Asked {
             None => security.trust = Trust::Pinned(pins),
         }
         let stacks = stacks(&args.transport)?;
-        Ok(Self { properties, need, security, stacks })
+        Ok(Self { local, properties, need, security, stacks })
     }
+
+    /// Whether connections may go to this address.
+    pub(crate) fn is_of_family(&self, remote: IpAddr) -> bool {
+        self.local.as_ref().and_then(LocalEndpoint::ip_address).is_none_or(|l| l.is_ipv4() == remote.is_ipv4())
+    }
+}
+
+/// Where connections are to come from. An interface is a property, which policies see.
+fn local(args: &ConnectArgs, properties: &mut TransportProperties) -> Result<Option<LocalEndpoint>, Failure> {
+    let family: Option<IpAddr> = match (args.ipv4, args.ipv6) {
+        (true, _) => Some(Ipv4Addr::UNSPECIFIED.into()),
+        (_, true) => Some(Ipv6Addr::UNSPECIFIED.into()),
+        _ => None,
+    };
+    let Some(name) = &args.interface else { return Ok(family.map(at)) };
+    let Ok(ip) = name.parse::<IpAddr>() else {
+        properties
+            .interface(Preference::Require, name)
+            .map_err(|e| Failure::usage(format!("--interface {name}: {e}")))?;
+        return Ok(family.map(at));
+    };
+    if ip.is_unspecified() {
+        return Err(Failure::usage(format!(
+            "--interface {ip}: an address of this host is wanted; -4 and -6 choose a family"
+        )));
+    }
+    if family.is_some_and(|f| f.is_ipv4() != ip.is_ipv4()) {
+        return Err(Failure::usage(format!("--interface {ip}: an address of the other family than -4 or -6 asks for")));
+    }
+    Ok(Some(at(ip)))
+}
+
+fn at(ip: IpAddr) -> LocalEndpoint {
+    LocalEndpoint::new().with_ip_address(ip)
 }
 
 /// The transport system. Must be called on tokio.

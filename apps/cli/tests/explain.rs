@@ -292,3 +292,13 @@ fn the_systems_resolver_is_asked_where_that_is_wanted() {
     let r = run(neater().args(["explain", "h.test:443", "--system-names", "--hosts", "/etc/hosts"]));
     assert_eq!(r.code, 2, "one or the other");
 }
+
+/// DTLS carries no application protocol of HTTP's: with ALPN it would be ruled out.
+#[test]
+fn dtls_by_name_is_a_candidate() {
+    let r = run(neater().args(["explain", "--json", "192.0.2.1:443", "--transport", "dtls", "--needs", "datagrams"]));
+    assert_eq!(r.code, 0, "{}", r.err);
+    let events = r.events();
+    let names: Vec<_> = of(&events, "candidate").iter().map(|c| c["transport"].clone()).collect();
+    assert_eq!(names, ["DTLS/UDP"], "{events:?}");
+}

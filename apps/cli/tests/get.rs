@@ -548,3 +548,87 @@ fn nobody_waits_for_a_goodbye_that_needs_no_saying() {
     });
     assert!(local < nothing + Duration::from_millis(80), "{local:?} and {nothing:?}");
 }
+
+/// QUIC's sockets are of one family, and ::ffff:127.0.0.1 is an address of IPv4 (RFC 4291 section 2.5.5.2).
+#[test]
+fn an_ipv4_address_in_the_form_of_ipv6_is_reached_by_every_version() {
+    let f = Folder::new("mapped");
+    f.put("srv/a", "abc");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &["--bind", "127.0.0.1"]);
+    let hosts = f.put("hosts", "::ffff:127.0.0.1 localhost\n");
+    for version in ["1.1", "2", "3"] {
+        let url = format!("https://localhost:{}/a", server.port);
+        let r = run(server.get().args(["--http", version, "--timeout", "5", "--hosts"]).arg(&hosts).arg(url));
+        assert_eq!((r.code, r.out.as_str()), (0, "abc"), "HTTP/{version}: {}", r.err);
+    }
+}
+
+#[test]
+fn local_files_that_cannot_be_read_have_an_exit_code_of_their_own() {
+    for (option, what) in [("--hosts", "hosts"), ("--resolv-conf", "resolv"), ("--policy", "policy")] {
+        let missing = format!("/nonexistent/{what}");
+        for command in ["get", "explain"] {
+            let target = if command == "get" { "https://localhost:1/" } else { "localhost:1" };
+            let r = run(neater().args([command, "--json", option, &missing, target]));
+            assert_eq!(r.code, 4, "{command} {option}: {} {}", r.out, r.err);
+            assert!(r.err.contains(&missing) || r.out.contains(&missing), "{command} {option}: {} {}", r.out, r.err);
+        }
+    }
+}
+
+#[test]
+fn connections_come_from_where_the_command_line_says() {
+    let f = Folder::new("from");
+    f.put("srv/a", "abc");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    let hosts = f.put("hosts", "127.0.0.1 localhost\n::1 localhost\n");
+    let both = std::net::TcpListener::bind("[::1]:0").is_ok();
+    let from: &[(&[&str], &str)] = &[
+        (&["-4"], "127.0.0.1:"),
+        (&["-6"], "[::1]:"),
+        (&["--interface", "lo"], ""),
+        (&["--interface", "lo", "-4"], "127.0.0.1:"),
+        (&["--interface", "lo", "--ipv6"], "[::1]:"),
+        (&["--interface", "127.0.0.1"], "127.0.0.1:"),
+        // Another address of this host, which the server hears of.
+        (&["--interface", "127.0.0.9"], "127.0.0.1:"),
+        (&["--interface", "::1"], "[::1]:"),
+    ];
+    for (args, at) in from {
+        if at.starts_with('[') && !both {
+            common::say_skipped("connections by IPv6: none on this machine");
+            continue;
+        }
+        for version in ["2", "3"] {
+            let r = run(server
+                .get()
+                .args(["--json", "--http", version, "--hosts"])
+                .arg(&hosts)
+                .arg("-o")
+                .arg(f.path("a"))
+                .args(*args)
+                .arg(server.url("a")));
+            assert_eq!(r.code, 0, "{args:?}: {} {}", r.out, r.err);
+            let events = r.events();
+            let remote = of(&events, "connected")[0]["address"].as_str().expect("an address");
+            assert!(remote.starts_with(at), "{args:?}, HTTP/{version}: {remote}");
+        }
+    }
+    for (args, word) in [
+        (&["--interface", "nosuch0"][..], "nosuch0"),
+        (&["--interface", "192.0.2.77"], "not available on this host"),
+        (&["--interface", "::1", "-4"], "the other family"),
+        (&["--interface", "0.0.0.0"], "choose a family"),
+        (&["-4", "-6"], "cannot be used with"),
+        (&["--interface", "lo", "--multi", "-o", "a"], "cannot be used with"),
+    ] {
+        let r = run(server.get().arg("--hosts").arg(&hosts).args(args).arg(server.url("a")));
+        assert!(r.code != 0 && r.err.contains(word), "{args:?}: {} {}", r.code, r.err);
+    }
+    let r = run(neater().args(["explain", "--json", "-6", "localhost:443", "--hosts"]).arg(&hosts));
+    let events = r.events();
+    assert!(
+        of(&events, "address").iter().all(|a| a["address"].as_str().is_some_and(|a| a.starts_with('['))),
+        "{events:?}"
+    );
+}

@@ -96,6 +96,10 @@ pub struct EngineConfig {
     /// timeout. It must be known to nobody else, and to no other machine that may serve at the same address and port: whoever
     /// answers with it ends connections (section 21.11). Derived from what the engine has for its life when `None`.
     pub reset_secret: Option<[u8; 32]>,
+    /// Whether SCTP associations over UDP and over IP offer congestion marks (ECN, RFC 3168 and RFC 4960 appendix A): where the peer
+    /// offers them too, and a queue on the way marks, the window comes down without a loss. Off by default, as RFC 9260 has taken the
+    /// appendix out and only reserves its chunks. DTLS hides marks: below it nothing is offered.
+    pub sctp_ecn: bool,
     /// Cryptography, roots of trust and the wall clock of TLS and QUIC.
     pub crypto: Crypto,
     /// Bounds.
@@ -117,7 +121,8 @@ impl EngineConfig {
     /// Default limits.
     #[must_use]
     pub fn new(seed: [u8; 32], crypto: Crypto) -> Self {
-        Self { seed, engine: 0, shared_secret: None, reset_secret: None, crypto, limits: Limits::default(), qlog: None }
+        let limits = Limits::default();
+        Self { seed, engine: 0, shared_secret: None, reset_secret: None, sctp_ecn: false, crypto, limits, qlog: None }
     }
 }
 

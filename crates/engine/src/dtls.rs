@@ -22,7 +22,7 @@ use crate::establish::What;
 use crate::event::{AttemptError, ConnectionError, Event, SendError};
 use crate::ids::Owner;
 use crate::request::Compiled;
-use crate::sctp::SessionEnd;
+use crate::sctp::{Came, SessionEnd};
 use crate::transport::{Budget, Flushed};
 use crate::{Engine, Stack};
 use core::time::Duration;
@@ -440,8 +440,9 @@ impl<N: Net> Engine<N> {
     pub(crate) fn dtls_take(&mut self, key: Key, ecn: Ecn) {
         if let Some((socket, remote)) = self.dtlses.get(key).and_then(|d| Some((d.sctp?, d.remote))) {
             // What a packet says may end the session.
+            let came = Came { from: remote, to: None, marked: ecn == Ecn::Ce };
             while let Some(packet) = self.dtlses.get_mut(key).and_then(|d| d.session.recv()) {
-                self.sctp_datagram(socket, remote, None, ecn == Ecn::Ce, &packet);
+                self.sctp_datagram(socket, came, &packet);
             }
             return;
         }

@@ -188,7 +188,8 @@ impl LocalEndpoint {
         self
     }
 
-    /// The address. `::` means any, IPv4 included.
+    /// The address. For a listener `::` means any, IPv4 included; for a connection an unspecified address, `0.0.0.0` or `::`, is any of
+    /// its family, and no other family is used.
     #[must_use]
     pub fn with_ip_address(mut self, addr: IpAddr) -> Self {
         self.addr = Some(addr);
@@ -214,6 +215,17 @@ impl LocalEndpoint {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// The address, if one was given.
+    #[must_use]
+    pub fn ip_address(&self) -> Option<IpAddr> {
+        self.addr
+    }
+
+    /// The address that a connection is to come from, if it is a certain one.
+    pub(crate) fn source(&self) -> Option<IpAddr> {
+        self.addr.filter(|a| !a.is_unspecified())
     }
 }
 

@@ -109,6 +109,16 @@ pub(crate) struct Profile {
     scheduler: Scheduler,
 }
 
+/// How a packet came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Came {
+    pub(crate) from: SocketAddr,
+    /// Our address, if the socket says it.
+    pub(crate) to: Option<IpAddr>,
+    /// Whether the network has marked it (RFC 3168).
+    pub(crate) marked: bool,
+}
+
 /// A socket that speaks SCTP.
 #[derive(Debug)]
 pub(crate) struct SctpSocket {

@@ -11,11 +11,12 @@
 
 use crate::Engine;
 use crate::quic::transmit;
+use crate::sctp::Came;
 use bytes::BytesMut;
 use neater_base::Key;
 use neater_base::net::{Net, Sock};
 use neater_quic::{Datagram, Foreign, Transmit};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// How many datagrams of other engines one turn keeps. The others are lost, as datagrams may be.
 const KEPT_MAX: usize = 256;
@@ -37,8 +38,7 @@ type Answer = (Transmit, Box<[u8]>);
 #[derive(Debug)]
 enum What {
     Quic(Datagram, Option<Answer>),
-    /// Where it came from and went to, and whether the network has marked it.
-    Sctp(SocketAddr, Option<IpAddr>, bool),
+    Sctp(Came),
 }
 
 impl ForeignDatagram {
@@ -78,14 +78,8 @@ impl<N: Net> Engine<N> {
     }
 
     /// The same for a packet of SCTP.
-    pub(crate) fn keep_foreign_sctp(
-        &mut self,
-        sock: Sock,
-        engine: u8,
-        (from, to, marked): (SocketAddr, Option<IpAddr>, bool),
-        data: &[u8],
-    ) {
-        self.keep(sock, engine, What::Sctp(from, to, marked), || BytesMut::from(data));
+    pub(crate) fn keep_foreign_sctp(&mut self, sock: Sock, engine: u8, came: Came, data: &[u8]) {
+        self.keep(sock, engine, What::Sctp(came), || BytesMut::from(data));
     }
 
     fn keep(&mut self, sock: Sock, engine: u8, what: What, data: impl FnOnce() -> BytesMut) {
@@ -132,10 +126,10 @@ impl<N: Net> Engine<N> {
                     None => {}
                 }
             }
-            What::Sctp(from, to, marked) => {
+            What::Sctp(came) => {
                 let here = self.sctp_sockets.iter().find(|(_, s)| s.server && is_here(s.sock));
                 if let Some((socket, _)) = here {
-                    self.sctp_unclaimed(socket, from, to, marked, &datagram.data);
+                    self.sctp_unclaimed(socket, came, &datagram.data);
                 }
             }
         }

@@ -40,7 +40,8 @@ struct World {
 
 fn engine(ground: &Ground) -> Engine<CableNet> {
     let cable = ground.machine.borrow().wire(&[address(0, false, 1), address(0, true, 1)], false);
-    Engine::new(CableNet::new(cable), EngineConfig::new(Rng::from_number(7).seed(), Crypto::system()))
+    let config = EngineConfig::new(Rng::from_number(7).seed(), Crypto::system());
+    Engine::new(CableNet::new(cable), EngineConfig { sctp_ecn: true, ..config })
 }
 
 fn request(engine: &mut Engine<CableNet>, role: neater_property::Role) -> Request {

@@ -30,6 +30,7 @@ pub struct Builder {
     engine: u8,
     shared_secret: Option<[u8; 32]>,
     reset_secret: Option<[u8; 32]>,
+    sctp_ecn: bool,
     strict: bool,
     siblings: Option<Siblings>,
     resolv_conf: Option<PathBuf>,
@@ -81,6 +82,15 @@ impl Builder {
     #[must_use]
     pub fn reset_secret(mut self, secret: [u8; 32]) -> Self {
         self.reset_secret = Some(secret);
+        self
+    }
+
+    /// Whether SCTP associations over UDP and over IP offer congestion marks (ECN, RFC 3168 and RFC 4960 appendix A). Where the peer
+    /// offers them too, as Linux' SCTP and usrsctp do, a queue on the way that marks brings the sender's window down without losing
+    /// anything. Off by default: RFC 9260 has taken the appendix out and only reserves its chunks. Over DTLS it has no effect.
+    #[must_use]
+    pub fn sctp_ecn(mut self, offered: bool) -> Self {
+        self.sctp_ecn = offered;
         self
     }
 
@@ -193,6 +203,7 @@ impl Builder {
             engine: self.engine,
             shared_secret: self.shared_secret,
             reset_secret: self.reset_secret,
+            sctp_ecn: self.sctp_ecn,
             limits: within_descriptors(self.limits),
             qlog: self.qlog.as_deref().map(crate::logs::qlog).transpose()?,
             ..EngineConfig::new(seed, crypto)

@@ -345,3 +345,15 @@ fn a_killed_lab_leaves_no_process_and_no_namespace() {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// A list that is read by `head` is no failure.
+#[test]
+fn a_list_whose_reader_has_gone_ends_in_order() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_neater-lab"));
+    child.arg("list").stdin(Stdio::null()).stderr(Stdio::piped());
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let ended = child.stdout(writer).spawn().expect("runs").wait_with_output().expect("ends");
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && err.is_empty(), "{:?}: {err}", ended.status);
+}

@@ -103,6 +103,8 @@ pub struct Plan {
     pub client_limits: Limits,
     /// Bounds of the server's engine.
     pub server_limits: Limits,
+    /// Whether the engines of client and server offer congestion marks over SCTP.
+    pub sctp_ecn: (bool, bool),
 }
 
 impl Plan {
@@ -121,6 +123,7 @@ impl Plan {
             resolv_conf: String::new(),
             client_limits: Limits::default(),
             server_limits: Limits::default(),
+            sctp_ecn: (false, false),
         }
     }
 
@@ -225,14 +228,14 @@ impl Plan {
         world.set_name_config(client, NameConfig { resolv_conf, hosts: Vec::new() });
 
         let mut play = Playground::new(world.clone());
-        let mut node = |host, number, limits| {
+        let mut node = |host, number, limits, sctp_ecn| {
             let crypto = security::crypto(self.seed, number);
-            let config = EngineConfig { limits, ..EngineConfig::new(rng.seed(), crypto) };
+            let config = EngineConfig { limits, sctp_ecn, ..EngineConfig::new(rng.seed(), crypto) };
             let net = wrap(world.net(host), rng.fork());
             play.add(host, net, config)
         };
-        let client = node(client, 1, self.client_limits);
-        let server = node(server, 2, self.server_limits);
+        let client = node(client, 1, self.client_limits, self.sctp_ecn.0);
+        let server = node(server, 2, self.server_limits, self.sctp_ecn.1);
         Town { play, client, server, names: name_server, client_iface, client_links, v4, v6 }
     }
 }
@@ -442,7 +445,7 @@ impl<N: Net> Town<N> {
         self.listen(ask, SERVER_PORT, Manner::patient());
         let flow = self.open(ask, Manner::patient());
         let (me, before) = (self.server, self.play.accepted(self.server).len());
-        let whole = ask.options.framer.frames() || ask.stacks == [Stack::Sctp];
+        let whole = ask.options.framer.frames() || matches!(ask.stacks[..], [Stack::Sctp | Stack::SctpDtls]);
         self.play.say(flow, "!", SendOptions { end_of_message: whole, ..SendOptions::default() });
         let both = self.play.run_until(Duration::from_secs(30), |p| {
             let accepted = p.accepted(me).get(before).copied();

@@ -73,6 +73,19 @@ fn any_of_several_local_endpoints_will_do_in_any_order() {
     }
 }
 
+/// An unspecified address is any of its family, and no other.
+#[test]
+fn a_family_can_be_all_that_is_said_of_where_a_connection_comes_from() {
+    for stack in [Stack::Tcp, Stack::Quic] {
+        let mut town = town();
+        for (any, of) in [("0.0.0.0", CLIENT_V4), ("::", CLIENT_V6)] {
+            assert_eq!(came_from(&mut town, stack, &server_by_name(), &[from(any)]).ip(), ip(of), "{stack}");
+        }
+        let error = initiate(&mut town, stack, &server_v4(), &[from("::")]).map(drop).unwrap_err();
+        assert!(error.to_string().contains("family"), "{error}");
+    }
+}
+
 #[test]
 fn local_and_remote_endpoints_of_different_families_are_refused_at_once() {
     let mut town = town();

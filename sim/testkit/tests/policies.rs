@@ -143,6 +143,25 @@ fn what_policies_forbid_is_not_tried() {
     town.play.end();
 }
 
+/// Policies know of ways by the address that they come from: any of a family contradicts none of that family.
+#[test]
+fn a_program_that_asks_for_a_family_has_the_ways_of_policies_by_that_family() {
+    for (any, is_v4) in [("0.0.0.0", true), ("::", false)] {
+        let mut town = town(1);
+        advise(&mut town, &[tcp_first()]);
+        let request = town.request(&Ask::over(&[]));
+        let remote = neater_engine::RemoteEndpoint::new().with_host_name(SERVER_NAME).with_port(SERVER_PORT);
+        let local = neater_engine::LocalEndpoint::new().with_ip_address(any.parse().unwrap());
+        let client = town.client;
+        let conn = town.play.engine(client).initiate_from(&request, &[remote].into(), &[local], None).unwrap();
+        let flow = town.play.adopt(client, conn, Manner::default());
+        assert!(town.play.run_until(30 * S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
+        let engine = town.play.engine(client);
+        assert_eq!(engine.stack(conn), Some(Stack::Tls), "as the policy says");
+        assert_eq!(engine.remote_addr(conn).map(|a| a.is_ipv4()), Some(is_v4));
+    }
+}
+
 #[test]
 fn a_way_that_does_not_work_is_left_for_the_next() {
     let mut town = town(2);

@@ -30,9 +30,12 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
     let mut preconnection = neater
         .preconnection()
         .remote(endpoint.clone())
-        .properties(asked.properties)
-        .security(asked.security)
+        .properties(asked.properties.clone())
+        .security(asked.security.clone())
         .stacks(&asked.stacks);
+    if let Some(local) = &asked.local {
+        preconnection = preconnection.local(local.clone());
+    }
     for (name, value) in &args.connect.property {
         preconnection = preconnection.policy_property(name, value);
     }
@@ -53,7 +56,7 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
         },
         None => request.stacks().to_vec(),
     };
-    show_addresses(&endpoint, &order, &args, output).await
+    show_addresses(&endpoint, &order, &args, &asked, output).await
 }
 
 /// What policies change, and which of them, where there are any.
@@ -171,13 +174,20 @@ async fn show_addresses(
     endpoint: &RemoteEndpoint,
     order: &[Stack],
     args: &ExplainArgs,
+    asked: &Asked,
     output: &Output,
 ) -> Result<Exit, Failure> {
-    let found = match (endpoint.host_name(), endpoint.ip_address()) {
+    let mut found = match (endpoint.host_name(), endpoint.ip_address()) {
         (_, Some(ip)) => Ok(vec![ip]),
         (Some(name), None) => resolve::as_connecting(name, &args.connect).await?,
         (None, None) => Ok(Vec::new()),
     };
+    if let Ok(all) = &mut found {
+        all.retain(|a| asked.is_of_family(*a));
+        if all.is_empty() {
+            found = Err("none of the family asked for".into());
+        }
+    }
     match found {
         Ok(addresses) if output.json => {
             for a in addresses {

@@ -187,6 +187,9 @@ fn client(
     if let Some(port) = args.connect.udp_port {
         builder = builder.udp_port(port);
     }
+    if let Some(local) = &asked.local {
+        builder = builder.local(local.clone());
+    }
     for (name, value) in &args.connect.property {
         builder = builder.policy_property(name, value);
     }

@@ -47,6 +47,7 @@ impl<N: Net> Engine<N> {
         let locals = if locals.is_empty() { core::slice::from_ref(&anywhere) } else { locals };
         let (mut paths, mut specs) = (Vec::new(), Vec::new());
         for local in locals {
+            let family = local.addr.map(|a| Family::of(&a));
             for interface in self.interfaces_for(request, local.interface.as_deref())? {
                 for (remote, r) in remotes.iter().enumerate() {
                     let scope = r.interface.as_deref().map(|n| self.zone_index(n)).transpose()?;
@@ -64,9 +65,9 @@ impl<N: Net> Engine<N> {
                         expect_v6: fits(false),
                         expect_services: r.addr.is_none() && request.services,
                     });
-                    let addr = local.addr.map(|a| SocketAddr::new(a, local.port));
+                    let addr = local.source().map(|a| SocketAddr::new(a, local.port));
                     let (interface, port) = (interface.or(scope), local.port);
-                    paths.push(Path { remote, interface, local: addr, port, way: None, family: None });
+                    paths.push(Path { remote, interface, local: addr, port, way: None, family });
                 }
             }
         }
@@ -95,7 +96,7 @@ impl<N: Net> Engine<N> {
                     let bound = own.or(scope);
                     let contradicts = |(said, asked): (u32, u32)| said != asked;
                     if advised.interface.zip(bound).is_some_and(contradicts)
-                        || advised.local.zip(local.addr).is_some_and(|(said, asked)| said != asked)
+                        || advised.local.zip(local.source()).is_some_and(|(said, asked)| said != asked)
                     {
                         continue;
                     }
@@ -103,7 +104,8 @@ impl<N: Net> Engine<N> {
                         Some(one) => vec![Some(one)],
                         None => self.interfaces_for(request, None)?,
                     };
-                    let source = local.addr.or(advised.local);
+                    let source = local.source().or(advised.local);
+                    let asked = local.addr.map(|a| Family::of(&a));
                     for interface in interfaces {
                         // Link-local addresses are everywhere.
                         let near = [r.addr, source].into_iter().flatten().any(is_link_local);
@@ -111,7 +113,7 @@ impl<N: Net> Engine<N> {
                         let fits = |v4: bool| {
                             r.addr.is_none_or(|a| a.is_ipv4() == v4)
                                 && source.is_none_or(|a| a.is_ipv4() == v4)
-                                && family.is_none_or(|f| (f == Family::V4) == v4)
+                                && [family, asked].into_iter().flatten().all(|f| (f == Family::V4) == v4)
                         };
                         if !fits(true) && !fits(false) {
                             continue;
@@ -124,7 +126,7 @@ impl<N: Net> Engine<N> {
                             expect_services: r.addr.is_none() && request.services,
                         });
                         let addr = source.map(|a| SocketAddr::new(a, local.port));
-                        let way = Some(way.clone());
+                        let (way, family) = (Some(way.clone()), asked.or(family));
                         paths.push(Path { remote, interface, local: addr, port: local.port, way, family });
                     }
                 }

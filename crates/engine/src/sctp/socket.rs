@@ -9,7 +9,7 @@
 //! another's, and are passed over.
 
 use super::wire::ADAPTATION;
-use super::{Below, ICMP_BUDGET, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket};
+use super::{Below, Came, ICMP_BUDGET, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket};
 use crate::Engine;
 use crate::engine::Timer;
 use crate::establish::What;
@@ -162,7 +162,7 @@ impl<N: Net> Engine<N> {
             max_message: self.limits.message,
             heartbeat_interval: profile.heartbeats.then(|| profile.keep_alive.map_or(HEARTBEAT, |k| k.min(HEARTBEAT))),
             scheduler: profile.scheduler,
-            extensions: Extensions::default(),
+            extensions: Extensions { ecn: self.config.sctp_ecn && below != Below::Dtls, ..Extensions::default() },
             adaptation: Some(ADAPTATION),
             max_init_retransmits: INITS,
             // It is another connection's then.
@@ -329,8 +329,9 @@ impl<N: Net> Engine<N> {
             match self.net.recv(sock, &mut batch) {
                 Ok(n) => {
                     for (meta, data) in batch.filled() {
+                        let came = Came { from: meta.source, to: meta.local, marked: meta.ecn == Ecn::Ce };
                         for one in data.chunks(meta.stride.max(1)) {
-                            self.sctp_datagram(key, meta.source, meta.local, meta.ecn == Ecn::Ce, one);
+                            self.sctp_datagram(key, came, one);
                         }
                     }
                     if n == 0 {
@@ -346,14 +347,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// A packet has come; the port in the common header (RFC 9260 section 3.1) says for which endpoint.
-    pub(crate) fn sctp_datagram(
-        &mut self,
-        socket: Key,
-        from: SocketAddr,
-        to: Option<IpAddr>,
-        marked: bool,
-        data: &[u8],
-    ) {
+    pub(crate) fn sctp_datagram(&mut self, socket: Key, came: Came, data: &[u8]) {
         let Some(s) = self.sctp_sockets.get(socket) else { return };
         if s.server
             && s.below != Below::Dtls
@@ -362,22 +356,15 @@ impl<N: Net> Engine<N> {
             // Over IP every engine hears everything.
             if s.below == Below::Udp {
                 let sock = s.sock;
-                self.keep_foreign_sctp(sock, engine, (from, to, marked), data);
+                self.keep_foreign_sctp(sock, engine, came, data);
             }
             return;
         }
-        self.sctp_unclaimed(socket, from, to, marked, data);
+        self.sctp_unclaimed(socket, came, data);
     }
 
     /// The same for a packet that no other engine has.
-    pub(crate) fn sctp_unclaimed(
-        &mut self,
-        socket: Key,
-        from: SocketAddr,
-        to: Option<IpAddr>,
-        marked: bool,
-        data: &[u8],
-    ) {
+    pub(crate) fn sctp_unclaimed(&mut self, socket: Key, Came { from, to, marked }: Came, data: &[u8]) {
         let now = self.now;
         let Some(s) = self.sctp_sockets.get(socket) else { return };
         let Some(port) = data.get(2..4).map(|p| u16::from_be_bytes([p[0], p[1]])) else { return };

@@ -1,9 +1,8 @@
 //! The policy manager for P1: decisions of its own, and a client of `neater pm` beside a ping-pong of the same bytes.
 //!
 //! `peer-policy files DIR` writes the tables as files into `DIR/pib` and `DIR/cib`, or no more than so many policies; `cold` and
-//! `cached` decide, as often as
-//! `--turns` says; `socket PATH` asks a manager on its socket and sends the same bytes to and fro with a process that does
-//! nothing else (`echo PATH REQUEST REPLY`), in turn. Each says one line of JSON.
+//! `cached` decide, as often as `--turns` says; `socket PATH` asks a manager on its socket and sends the same bytes to and fro with a
+//! process that does nothing else (`echo PATH REQUEST REPLY`), in turn. Each says one line of JSON.
 
 #[path = "../../../../crates/policy/examples/decision/workload.rs"]
 mod workload;
