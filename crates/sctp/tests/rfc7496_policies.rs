@@ -104,6 +104,23 @@ fn rfc3758_3_5_what_was_sent_and_is_given_up_is_skipped_and_named() {
 }
 
 #[test]
+fn rfc3758_3_5_what_was_given_up_opens_no_window() {
+    let mut raw = connected(false);
+    let before = raw.path().window;
+    let late = Reliability::Until(raw.now + ms(100));
+    send(&mut raw, 7, 100, Reliability::Full, false);
+    // More than the window takes; all but the first are given up.
+    for _ in 0..6 {
+        send(&mut raw, 3, 1204, late, false);
+    }
+    let sent = raw.sent().len() as u32;
+    raw.wait(ms(200));
+    raw.sack(sent, WIDE, &[]);
+    let grown = raw.path().window - before;
+    assert!((1..300).contains(&grown), "{grown}: more than what has arrived");
+}
+
+#[test]
 fn rfc3758_3_5_the_point_stops_below_what_is_still_wanted() {
     let mut raw = connected(false);
     let late = Reliability::Until(raw.now + ms(100));

@@ -109,8 +109,12 @@ impl Association {
             }
             if acked.cumulative {
                 path.ack.cumulative += u64::from(sent.size);
-                if sent.piece.report && sent.piece.ends && sent.fate != crate::recovery::Fate::Abandoned {
-                    events.push_back(Event::Acknowledged { message: sent.piece.id });
+                // What was given up says nothing of what the path takes (RFC 3758 section 3.5, rule A2).
+                if sent.fate != crate::recovery::Fate::Abandoned {
+                    path.ack.credited += u64::from(sent.size);
+                    if sent.piece.report && sent.piece.ends {
+                        events.push_back(Event::Acknowledged { message: sent.piece.id });
+                    }
                 }
             }
         })
@@ -151,7 +155,7 @@ impl Association {
             let limited =
                 base <= path.limited_to || (path.cc.in_slow_start() && 2 * path.ack.before >= path.cc.window());
             path.cc.on_ack(&Ack {
-                acked: path.ack.cumulative,
+                acked: path.ack.credited,
                 delivered: path.ack.delivered,
                 lost: path.ack.lost,
                 in_flight: path.in_flight,

@@ -44,6 +44,8 @@ pub enum PathState {
 pub(crate) struct PathAck {
     /// Bytes acknowledged cumulatively.
     pub(crate) cumulative: u64,
+    /// Of those, what was not given up.
+    pub(crate) credited: u64,
     /// Bytes acknowledged for the first time, cumulatively or not.
     pub(crate) delivered: u64,
     /// Bytes found lost.
