@@ -11,6 +11,8 @@ use neater_sctp::{
 use neater_sctp_wire::{Packet as Wire, StreamId};
 use std::cell::RefCell;
 use std::rc::Rc;
+use support::raw::Raw;
+use support::watch::datas;
 use support::{World, config, ms};
 
 fn recoveries() -> [AssociationConfig; 3] {
@@ -288,4 +290,23 @@ fn abort_ends_it_at_once_and_says_why() {
     assert_eq!(w.closed(0), Some(CloseReason::Aborted));
     assert_eq!(w.closed(1), Some(CloseReason::PeerAborted { cause: Some(12), reason: b"had enough".to_vec() }));
     assert!(w.events[1].iter().any(|(_, e)| matches!(e, Event::Failed { .. })));
+}
+
+/// RFC 8985 section 7.3: without new data that may be sent, the last segment goes again.
+#[test]
+fn what_the_peer_has_no_room_for_is_not_the_tail_probe() {
+    let mut raw = Raw::connected(AssociationConfig { recovery: Recovery::modern(), ..AssociationConfig::rfc9260() });
+    raw.send(&[100]);
+    raw.take();
+    raw.now += ms(100);
+    raw.sack(1, 2500, &[]);
+    raw.send(&[1000; 4]);
+    assert_eq!(raw.sent(), [2, 3]);
+    raw.now += ms(100);
+    // The third is lost, and there is half a chunk of room beside it.
+    raw.sack(2, 1500, &[]);
+    assert_eq!(raw.sent(), [0; 0]);
+    let again = datas(&raw.wait(ms(600)));
+    assert_eq!(again.iter().map(|d| d.tsn.wrapping_sub(raw.initial.0) + 1).collect::<Vec<_>>(), [3]);
+    assert_eq!((raw.stats().tail_probes, raw.stats().timeouts), (1, 0));
 }

@@ -4,7 +4,8 @@
 mod support;
 
 use core::time::Duration;
-use neater_sctp::{AssociationConfig, Event, Extensions, MessageId, Reliability, SendError, SendOptions};
+use neater_cc::InitialWindow;
+use neater_sctp::{AssociationConfig, Burst, Event, Extensions, MessageId, Reliability, SendError, SendOptions};
 use neater_sctp_wire::chunk::{Data, ForwardTsn, IData, IForwardTsn};
 use neater_sctp_wire::parameter::{ForwardTsnSupported, SupportedExtensions};
 use neater_sctp_wire::{Chunk, Parameters, StreamId, Tsn};
@@ -118,6 +119,39 @@ fn rfc3758_3_5_what_was_given_up_opens_no_window() {
     raw.sack(sent, WIDE, &[]);
     let grown = raw.path().window - before;
     assert!((1..300).contains(&grown), "{grown}: more than what has arrived");
+}
+
+/// Stream sequence numbers have 16 bits: a peer takes those that are more than 32,767 ahead for old. Giving up this many at once must
+/// not look through all that is outstanding for each of them, either (that took half a minute).
+#[test]
+fn rfc3758_3_5_more_messages_than_a_sequence_number_tells_apart_are_skipped_in_two_steps() {
+    const MANY: u32 = 40_000;
+    for interleaving in [false, true] {
+        for expire in [true, false] {
+            let mut raw = connected_with(interleaving, |c| {
+                c.max_messages = MANY as usize;
+                c.recovery.initial_window = InitialWindow::Bytes(2_000_000);
+                c.recovery.burst = Burst::Packets(u32::from(u16::MAX));
+            });
+            let until = Reliability::Until(raw.now + ms(100));
+            for _ in 0..MANY {
+                send(&mut raw, 1, 1, if expire { until } else { Reliability::Retransmissions(0) }, false);
+            }
+            assert_eq!(raw.sent().len() as u32, MANY);
+            let told = raw.wait(ms(if expire { 200 } else { 1500 }));
+            assert_eq!(failed(&mut raw).len() as u32, MANY);
+            let told = forwards(raw.initial, &told);
+            if interleaving {
+                assert_eq!(told, [(MANY, vec![(1, false, MANY - 1)])], "message identifiers have 32 bits");
+                continue;
+            }
+            let step = (1 << 15) - 1;
+            assert_eq!(told, [(step, vec![(1, false, step - 1)])]);
+            raw.sack(step, WIDE, &[]);
+            let told = raw.take();
+            assert_eq!(forwards(raw.initial, &told), [(MANY, vec![(1, false, MANY - 1)])]);
+        }
+    }
 }
 
 #[test]

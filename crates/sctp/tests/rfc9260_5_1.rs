@@ -46,6 +46,30 @@ fn last(log: &support::Log) -> Vec<u8> {
 }
 
 #[test]
+fn section_5_1_5_a_cookie_is_good_at_the_port_where_it_was_made_and_at_no_other() {
+    let mut raw = Raw::listening(AssociationConfig::default());
+    raw.init(9899);
+    let answer = raw.take().remove(0);
+    let packet = Wire::parse(&answer).unwrap();
+    let Chunk::InitAck(ack) = Chunk::decode(&packet.chunks().next().unwrap().unwrap()).unwrap() else { panic!() };
+    let cookie = ack.0.parameters.iter().flatten().find_map(|p| match p {
+        Parameter::StateCookie(c) => Some(c.0.to_vec()),
+        _ => None,
+    });
+    let cookie = cookie.unwrap();
+    let echo = CookieEcho { cookie: &cookie };
+    // Another listener of the same program: it has the same secret.
+    let mut elsewhere = config(1, 1, AssociationConfig::default());
+    elsewhere.port += 1;
+    let mut other = neater_sctp::Endpoint::new(elsewhere, [3; 32], &[4; 32]);
+    let bytes = support::packet([PORTS[0], PORTS[1] + 1], ack.0.tag, &[echo.into()]);
+    other.handle_packet(raw.now, Route { layer: LayerId(0), remote: address(0, 0) }, false, &bytes);
+    assert_eq!((other.associations(), other.stats().cookies_refused), (0, 1));
+    raw.give(9899, ack.0.tag, &echo);
+    assert_eq!(raw.server.associations(), 1);
+}
+
+#[test]
 fn section_5_1_1_messages_for_streams_that_the_peer_does_not_take_are_given_back() {
     let few = AssociationConfig { inbound_streams: 3, ..AssociationConfig::default() };
     let configs = [config(0, 1, AssociationConfig::default()), config(1, 1, few)];

@@ -191,6 +191,9 @@ impl<N: Net> Engine<N> {
         let mut secrets = neater_base::Rng::new(secret);
         // The first two are QUIC's.
         let [_, _, cookies] = core::array::from_fn(|_| secrets.seed());
+        let sock = self.sctp_sockets.get(socket).filter(|_| listener.is_some()).map(|s| s.sock);
+        let bound = sock.and_then(|s| self.net.local_addr(s).ok()).map_or(0, |a| a.port());
+        let cookies = cookies_of(cookies, below, bound);
         let endpoint = Endpoint::new(config, self.rng.seed(), &cookies);
         let associations = HashMap::with_hasher(foldhash::fast::FixedState::with_seed(self.rng.u64()));
         self.sctp_ends.insert(SctpEnd {
@@ -549,4 +552,15 @@ fn translate(error: &IcmpError, v6: bool, overhead: u16) -> Option<neater_sctp::
         (true, 4, 1) => E::ProtocolUnreachable,
         _ => return None,
     })
+}
+
+/// The secret of the cookies of one listener: what was made by another one, below which lies something else or another port of UDP, is
+/// not good here, whatever its SCTP port. Engines that share a port agree.
+fn cookies_of(secret: [u8; 32], below: Below, port: u16) -> [u8; 32] {
+    let mut seed = secret;
+    let [high, low] = port.to_be_bytes();
+    for (byte, of) in seed.iter_mut().zip([below as u8, high, low]) {
+        *byte ^= of;
+    }
+    neater_base::Rng::new(seed).seed()
 }

@@ -8,7 +8,6 @@ use crate::ids::{MessageId, PathId};
 use crate::receive::Message;
 use crate::send::{Pending, Reliability, SendOptions};
 use bytes::Bytes;
-use core::cmp::Reverse;
 use core::time::Duration;
 use neater_base::Instant;
 use neater_sctp_wire::cause::UserAbort;
@@ -49,8 +48,7 @@ impl Association {
         self.messages += 1;
         let id = MessageId(self.messages);
         if let Reliability::Until(deadline) = options.reliability {
-            self.forget_expiries();
-            self.expiries.push(Reverse((deadline, stream.0, id)));
+            self.expiries.insert((deadline, stream.0, id), None);
         }
         let pending = Pending {
             id,
@@ -77,16 +75,6 @@ impl Association {
         let windows: u64 = self.paths.iter().map(|p| p.cc.window()).sum();
         let wanted = usize::try_from(3 * windows).unwrap_or(usize::MAX);
         wanted.max(INITIAL_BUFFER as usize).min(self.send_buffer)
-    }
-
-    /// Drops the deadlines of messages that are gone, when there are many more of them than messages.
-    fn forget_expiries(&mut self) {
-        if self.expiries.len() < 1024.max(4 * (self.queues.messages() + self.out.len())) {
-            return;
-        }
-        let mut live: Vec<MessageId> = self.out.iter().map(|(_, s)| s.piece.id).chain(self.queues.ids()).collect();
-        live.sort_unstable();
-        self.expiries.retain(|e| live.binary_search(&e.0.2).is_ok());
     }
 
     /// Whether what the application says is for an association that has ended by the peer's restart, of which it has not heard yet.

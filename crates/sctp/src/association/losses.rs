@@ -117,8 +117,8 @@ impl Association {
     /// The tail probe of a path is due (RFC 8985 section 7.3): new data, or the last chunk once more.
     pub(super) fn tail_probe(&mut self, now: Instant, index: usize) {
         let next = self.out.next();
-        let fresh =
-            !self.queues.is_empty() && self.window_left() > 0 && index == self.current && !self.is_numbered_out();
+        // What the peer has no room for cannot be the probe.
+        let fresh = index == self.current && self.has_new_data(now);
         let path = &mut self.paths[index];
         path.tail.due = None;
         if path.tail.sent.is_some() || path.in_flight == 0 {
@@ -183,7 +183,7 @@ impl Association {
             (path.tail.due, path.tail.sent, path.reorder) = (None, None, None);
             self.stats.timeouts += 1;
             self.after_losses(now);
-            self.outbox.forward |= self.out.advanced().is_some();
+            self.outbox.forward |= self.out.has_advanced();
             return;
         }
         path.cc.on_timeout(&Loss { now, cause: Cause::Timeout, flight }, path.timeouts == 0, 0);
@@ -195,7 +195,7 @@ impl Association {
         path.forced = true;
         (path.tail.due, path.tail.sent, path.reorder) = (None, None, None);
         self.stats.timeouts += 1;
-        self.outbox.forward |= self.out.advanced().is_some();
+        self.outbox.forward |= self.out.has_advanced();
         if timeouts > 1 {
             self.suspect_size(index);
         }

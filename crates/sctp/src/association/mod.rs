@@ -39,11 +39,10 @@ use crate::recovery::{Fate, Outstanding};
 use crate::send::Queues;
 use crate::serial::first;
 use crate::stats::{AssociationStats, PathStats};
-use core::cmp::Reverse;
 use core::time::Duration;
 use neater_base::Instant;
 use neater_sctp_wire::{StreamId, Tag, Tsn};
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// The states of RFC 9260 section 4.
@@ -169,8 +168,8 @@ pub(crate) struct Association {
     /// For how long the peer may say nothing at all once the association is up, and when it has spoken last.
     silence: Option<Duration>,
     heard: Instant,
-    /// Messages with a deadline.
-    expiries: BinaryHeap<Reverse<(Instant, u16, MessageId)>>,
+    /// Messages with a deadline that are not delivered, by deadline and stream, with the TSN of what was sent first of them.
+    expiries: BTreeMap<(Instant, u16, MessageId), Option<u64>>,
     reconfig: reconfig::Reconfig,
     addresses: addresses::Addresses,
     messages: u64,
@@ -252,7 +251,7 @@ impl Association {
             unanswered: Instant::ZERO,
             silence: None,
             heard: Instant::ZERO,
-            expiries: BinaryHeap::new(),
+            expiries: BTreeMap::new(),
             reconfig: reconfig::Reconfig::default(),
             addresses: addresses::Addresses::default(),
             messages: 0,
@@ -513,7 +512,7 @@ impl Association {
         }
         self.events.push_back(Event::Closed(reason));
         self.timers = Deadlines::default();
-        self.expiries = BinaryHeap::new();
+        self.expiries = BTreeMap::new();
         self.outbox = Outbox::default();
         self.candidate = None;
         for path in &mut self.paths {

@@ -7,7 +7,7 @@ use crate::config::{LossDetection, MIN_ROOM};
 use crate::handshake::write_init;
 use crate::ids::Route;
 use crate::path::{Info, PathState};
-use crate::send::Piece;
+use crate::send::{Piece, Reliability};
 use neater_base::{Instant, Rng};
 use neater_sctp_wire::chunk::{
     CookieAck, CookieEcho, Cwr, Data, Ecne, Heartbeat, HeartbeatAck, IData, Part, Sack, Shutdown, ShutdownAck,
@@ -153,7 +153,7 @@ impl Association {
     }
 
     /// Whether there is new data that the peer's window takes, or that may probe a closed one.
-    fn has_new_data(&mut self, now: Instant) -> bool {
+    pub(super) fn has_new_data(&mut self, now: Instant) -> bool {
         if self.is_numbered_out() {
             return false;
         }
@@ -452,6 +452,12 @@ impl Association {
         let fills = self.fills_window(index, flight);
         // It fits, for that was asked before.
         self.write_chunk(packet, tsn, &piece, fills).ok()?;
+        if let Reliability::Until(deadline) = piece.reliability
+            && piece.begins
+            && let Some(first) = self.expiries.get_mut(&(deadline, piece.stream.0, piece.id))
+        {
+            *first = Some(tsn);
+        }
         self.out.push(now, self.paths[index].id, size, piece);
         self.stats.chunks_sent += 1;
         Some(size)

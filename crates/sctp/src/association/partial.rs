@@ -6,11 +6,13 @@ use crate::ids::MessageId;
 use crate::recovery::Fate;
 use crate::send::{Piece, Reliability};
 use bytes::Bytes;
-use core::cmp::Reverse;
 use neater_base::Instant;
 use neater_sctp_wire::chunk::{ForwardTsn, IForwardTsn, Skipped, SkippedMessage};
 use neater_sctp_wire::{Array, Full, Mid, PacketBuilder, Ppid, Ssn, StreamId, Tsn};
 use std::collections::BTreeMap;
+
+/// How many messages of a stream one FORWARD TSN chunk may skip.
+const MOST_SKIPPED: u32 = (1 << 15) - 1;
 
 /// A FORWARD TSN or I-FORWARD-TSN chunk that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -56,12 +58,11 @@ impl Association {
         path.t3.get_or_insert(now + path.rtt.rto());
     }
 
-    /// Gives up a message: what waits of it is dropped, what was sent is not sent again.
-    pub(super) fn abandon(&mut self, stream: StreamId, id: MessageId) {
+    /// Gives up a message: what waits of it is dropped, what was sent is not sent again. Nothing of it has a TSN below `from`, or no
+    /// TSN at all: there may be very many of them at once, and looking through all that is outstanding for each would take long.
+    pub(super) fn abandon(&mut self, stream: StreamId, id: MessageId, from: Option<u64>) {
         let waiting = self.queues.remove(stream, id);
-        // Of most messages whose time is over nothing was sent, and there may be very many of them.
-        let untouched = waiting.as_ref().is_some_and(|m| m.started.is_none());
-        let sent = if untouched { Vec::new() } else { self.out.of_message(stream, id) };
+        let sent = from.map_or_else(Vec::new, |from| self.out.of_message(stream, id, from));
         let wanted = |tsn: &u64| self.out.get(*tsn).is_some_and(|s| matches!(s.fate, Fate::InFlight | Fate::Lost));
         if waiting.is_none() && !sent.iter().any(wanted) {
             return; // It has arrived, or was given up before.
@@ -79,7 +80,7 @@ impl Association {
         }
         let begun = !sent.is_empty() || waiting.is_some_and(|m| m.started.is_some());
         self.stats.abandoned += 1;
-        self.outbox.forward |= self.out.advanced().is_some();
+        self.outbox.forward |= self.out.has_advanced();
         self.events.push_back(Event::Failed { message: id, stream, sent: begun });
     }
 
@@ -103,16 +104,18 @@ impl Association {
         self.out.abandon(tsn);
     }
 
+    /// When the time of a message is over.
+    pub(super) fn first_expiry(&self) -> Option<Instant> {
+        self.expiries.first_key_value().map(|((deadline, ..), _)| *deadline)
+    }
+
     /// Gives up the messages whose time is over.
     pub(super) fn expire(&mut self, now: Instant) {
-        while let Some(&Reverse((deadline, stream, id))) = self.expiries.peek() {
-            if deadline > now {
-                break;
-            }
-            self.expiries.pop();
+        while let Some(expiry) = self.expiries.first_entry().filter(|e| e.key().0 <= now) {
+            let ((_, stream, id), first) = expiry.remove_entry();
             // Before the handshake it is not known whether the peer lets us.
-            if self.agreed.partial_reliability || self.out.of_message(StreamId(stream), id).is_empty() {
-                self.abandon(StreamId(stream), id);
+            if self.agreed.partial_reliability || first.is_none() {
+                self.abandon(StreamId(stream), id, first);
             }
         }
         self.tell_writable();
@@ -132,7 +135,8 @@ impl Association {
                 && u32::from(sent.times) > most
             {
                 let (stream, id) = (sent.piece.stream, sent.piece.id);
-                self.abandon(stream, id);
+                let first = self.out.begin_of(tsn);
+                self.abandon(stream, id, Some(first));
             }
         }
     }
@@ -156,7 +160,7 @@ impl Association {
         while self.buffered() + len > self.send_limit() || self.queues.messages() >= self.config.max_messages {
             let candidate = self.queues.least_important(priority).or_else(|| self.out.least_important(priority));
             let Some((stream, id)) = candidate else { break };
-            self.abandon(stream, id);
+            self.abandon(stream, id, Some(0));
         }
     }
 
@@ -166,17 +170,25 @@ impl Association {
         let Some(mut last) = self.out.advanced() else { return Ok(None) };
         let per_stream = if self.agreed.interleaving { 8 } else { 4 };
         let most = (packet.room().saturating_sub(8)) / per_stream;
-        let mut streams: BTreeMap<(u16, bool), u32> = BTreeMap::new();
+        // Per stream the first and the last number.
+        let mut streams: BTreeMap<(u16, bool), (u32, u32)> = BTreeMap::new();
         for (tsn, sent) in self.out.iter().take_while(|(tsn, s)| *tsn <= last && s.fate == Fate::Abandoned) {
             let key = (sent.piece.stream.0, sent.piece.unordered);
             if sent.piece.unordered && !self.agreed.interleaving {
                 continue;
             }
-            if !streams.contains_key(&key) && streams.len() >= most {
+            let number = sent.piece.number;
+            let fits = match streams.get(&key) {
+                None => streams.len() < most,
+                // The peer takes what is further ahead for old (serial numbers of 16 bits: RFC 1982 section 3.2). The next chunk goes
+                // on from here.
+                Some((first, _)) => self.agreed.interleaving || number.wrapping_sub(*first) < MOST_SKIPPED,
+            };
+            if !fits {
                 last = tsn - 1;
                 break;
             }
-            streams.insert(key, sent.piece.number);
+            streams.entry(key).or_insert((number, number)).1 = number;
         }
         if last < self.out.base() {
             return Err(Full);
@@ -185,12 +197,12 @@ impl Association {
         if self.agreed.interleaving {
             let list: Vec<SkippedMessage> = streams
                 .iter()
-                .map(|((s, u), n)| SkippedMessage { stream: StreamId(*s), unordered: *u, mid: Mid(*n) })
+                .map(|((s, u), (_, n))| SkippedMessage { stream: StreamId(*s), unordered: *u, mid: Mid(*n) })
                 .collect();
             packet.push(&IForwardTsn { cumulative, skipped: Array::from(&list[..]) })?;
         } else {
             let list: Vec<Skipped> =
-                streams.iter().map(|((s, _), n)| Skipped { stream: StreamId(*s), ssn: Ssn(*n as u16) }).collect();
+                streams.iter().map(|((s, _), (_, n))| Skipped { stream: StreamId(*s), ssn: Ssn(*n as u16) }).collect();
             packet.push(&ForwardTsn { cumulative, skipped: Array::from(&list[..]) })?;
         }
         Ok(Some(last))

@@ -4,6 +4,7 @@ use super::{Association, State};
 use crate::config::LossDetection;
 use crate::event::Event;
 use crate::path::PathAck;
+use crate::send::Reliability;
 use crate::serial::unwrap32;
 use core::ops::Range;
 use neater_base::Instant;
@@ -89,6 +90,7 @@ impl Association {
     fn read_acknowledgment(&mut self, now: Instant, cumulative: u64, gaps: impl Iterator<Item = Range<u64>>) -> bool {
         let rack = self.config.recovery.detection == LossDetection::RackTlp;
         let (paths, events, stats) = (&mut self.paths, &mut self.events, &mut self.stats);
+        let expiries = &mut self.expiries;
         self.out.acknowledge(cumulative, gaps, |tsn, sent, acked| {
             let path = &mut paths[usize::from(sent.path.0)];
             if acked.in_flight {
@@ -109,6 +111,11 @@ impl Association {
             }
             if acked.cumulative {
                 path.ack.cumulative += u64::from(sent.size);
+                if let Reliability::Until(deadline) = sent.piece.reliability
+                    && sent.piece.ends
+                {
+                    expiries.remove(&(deadline, sent.piece.stream.0, sent.piece.id));
+                }
                 // What was given up says nothing of what the path takes (RFC 3758 section 3.5, rule A2).
                 if sent.fate != crate::recovery::Fate::Abandoned {
                     path.ack.credited += u64::from(sent.size);
@@ -173,7 +180,7 @@ impl Association {
     /// T3-rtx and the tail probe of one path (rules R2 and R3).
     fn path_timers(&mut self, now: Instant, index: usize) {
         let rack = self.config.recovery.detection == LossDetection::RackTlp;
-        let forwarding = self.out.advanced().is_some() && index == self.current;
+        let forwarding = self.out.has_advanced() && index == self.current;
         let single = self.out.len() == 1;
         let delay = self.config.sack_delay;
         let lost = self.out.has_lost();

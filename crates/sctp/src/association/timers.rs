@@ -15,7 +15,7 @@ impl Association {
         let paced = self.paths[self.current].paced_until.is_some();
         let idle = !self.out.any_in_flight() && !self.out.has_lost() && !self.queues.is_empty() && !paced;
         let probe = t.window_probe.filter(|_| idle && self.is_sending() && !self.is_numbered_out());
-        let expiry = self.expiries.peek().map(|e| e.0.0);
+        let expiry = self.first_expiry();
         let answering = self.is_receiving();
         let sack = if answering { self.rx.arrivals.deadline() } else { None };
         let hopeless = self.hopeless_at();
@@ -60,7 +60,7 @@ impl Association {
         if due(self.timers.asconf) && !self.is_closed() {
             self.asconf_timeout();
         }
-        if due(self.expiries.peek().map(|e| e.0.0)) {
+        if due(self.first_expiry()) {
             self.expire(now);
         }
         for index in 0..self.paths.len() {

@@ -112,7 +112,7 @@ impl Endpoint {
         let mut rng = Rng::new(seed);
         Self {
             association_config: Arc::new(config.association.clone().sane()),
-            keys: Keys::new(cookie_secret),
+            keys: Keys::new(cookie_secret, config.port),
             associations: Slab::new(),
             unread: 0,
             index: Index::new(rng.u64()),

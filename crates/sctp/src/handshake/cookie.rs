@@ -1,7 +1,8 @@
 //! The state cookie: everything that the responder needs to make an association, sealed (RFC 9260 sections 5.1.3 to 5.1.5).
 //!
-//! It is authenticated and not encrypted; it holds nothing that its receiver does not know. The key follows from a secret and
-//! from the hour, so that it changes by itself and several engines that share the secret agree.
+//! It is authenticated and not encrypted; it holds nothing that its receiver does not know. The key follows from a secret, from our
+//! port and from the hour: it changes by itself, several engines that share the secret agree, and what was made at one port is good
+//! at no other (section 5.1.5, step 3).
 
 use super::auth::RANDOM_LEN;
 use super::offer::{MAX_ADDRESSES, Offer};
@@ -55,13 +56,15 @@ pub(crate) enum CookieError {
 #[derive(Debug)]
 pub(crate) struct Keys {
     master: hmac::Key,
+    /// Our port.
+    port: u16,
     /// The last two that were used, with their hours.
     made: [Option<(u64, hmac::Key)>; 2],
 }
 
 impl Keys {
-    pub(crate) fn new(secret: &[u8; 32]) -> Self {
-        Self { master: hmac::Key::new(hmac::HMAC_SHA256, secret), made: [None, None] }
+    pub(crate) fn new(secret: &[u8; 32], port: u16) -> Self {
+        Self { master: hmac::Key::new(hmac::HMAC_SHA256, secret), port, made: [None, None] }
     }
 
     fn key(&mut self, created: Instant) -> &hmac::Key {
@@ -70,10 +73,11 @@ impl Keys {
         if self.made[slot].as_ref().is_none_or(|(h, _)| *h != hour) {
             self.made[slot] = None;
         }
-        let master = &self.master;
+        let (master, port) = (&self.master, self.port);
         let (_, key) = self.made[slot].get_or_insert_with(|| {
             let mut context = hmac::Context::with_key(master);
             context.update(b"neater sctp state cookie");
+            context.update(&port.to_be_bytes());
             context.update(&hour.to_be_bytes());
             (hour, hmac::Key::new(hmac::HMAC_SHA256, context.sign().as_ref()))
         });
@@ -275,20 +279,21 @@ mod tests {
 
     #[test]
     fn a_cookie_comes_back_as_it_was_for_as_long_as_it_lives() {
-        let mut keys = Keys::new(&[7; 32]);
+        let mut keys = Keys::new(&[7; 32], 5000);
         let sealed = keys.seal(&cookie(at(3599)));
         assert!(sealed.len() <= 140, "{}", sealed.len());
         assert_eq!(keys.open(at(3659), LIFE, &sealed), Ok((cookie(at(3599)), Ok(()))), "over a change of keys");
         let stale = Err(CookieError::Stale(Duration::from_secs(5)));
         assert_eq!(keys.open(at(3664), LIFE, &sealed), Ok((cookie(at(3599)), stale)));
-        assert_eq!(Keys::new(&[7; 32]).open(at(3600), LIFE, &sealed).unwrap().0.tag, Tag(1), "shared by engines");
-        assert_eq!(Keys::new(&[8; 32]).open(at(3600), LIFE, &sealed), Err(CookieError::Forged));
+        assert_eq!(Keys::new(&[7; 32], 5000).open(at(3600), LIFE, &sealed).unwrap().0.tag, Tag(1), "shared by engines");
+        assert_eq!(Keys::new(&[8; 32], 5000).open(at(3600), LIFE, &sealed), Err(CookieError::Forged));
+        assert_eq!(Keys::new(&[7; 32], 5001).open(at(3600), LIFE, &sealed), Err(CookieError::Forged), "another port");
         assert_eq!(keys.open(at(3598), LIFE, &sealed), Err(CookieError::Forged), "from the future");
     }
 
     #[test]
     fn the_longest_cookie_comes_back_with_everything_that_a_peer_can_say() {
-        let mut keys = Keys::new(&[7; 32]);
+        let mut keys = Keys::new(&[7; 32], 5000);
         let addresses: Vec<IpAddr> = (0..MAX_ADDRESSES).map(|i| format!("2001:db8::{i:x}").parse().unwrap()).collect();
         for primary in [None, Some(addresses[15]), Some("0.0.0.0".parse().unwrap())] {
             let plain = cookie(at(5));
@@ -302,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_link_local_address_comes_back_with_its_interface() {
-        let mut keys = Keys::new(&[7; 32]);
+        let mut keys = Keys::new(&[7; 32], 5000);
         let mut cookie = cookie(at(5));
         cookie.route.remote = SocketAddrV6::new("fe80::7".parse().unwrap(), 9899, 0, 3).into();
         let sealed = keys.seal(&cookie);
@@ -311,7 +316,7 @@ mod tests {
 
     #[test]
     fn no_bit_may_be_changed_and_no_byte_cut() {
-        let mut keys = Keys::new(&[7; 32]);
+        let mut keys = Keys::new(&[7; 32], 5000);
         let sealed = keys.seal(&cookie(at(10)));
         for i in 0..sealed.len() {
             let mut forged = sealed.clone();

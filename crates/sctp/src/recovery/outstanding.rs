@@ -343,10 +343,38 @@ impl Outstanding {
         (n > 0).then(|| self.base + n as u64 - 1)
     }
 
-    /// The TSNs of a message, in order.
-    pub(crate) fn of_message(&self, stream: StreamId, id: MessageId) -> Vec<u64> {
-        let all = self.ring.iter().enumerate();
-        all.filter(|(_, s)| s.piece.id == id && s.piece.stream == stream).map(|(i, _)| self.base + i as u64).collect()
+    /// Whether the first of them was given up: [`Outstanding::advanced`] has something to say.
+    pub(crate) fn has_advanced(&self) -> bool {
+        self.ring.front().is_some_and(|s| s.fate == Fate::Abandoned)
+    }
+
+    /// The TSNs of a message, in order; nothing of it is kept below `from`.
+    pub(crate) fn of_message(&self, stream: StreamId, id: MessageId, from: u64) -> Vec<u64> {
+        let mut tsns = Vec::new();
+        let skip = usize::try_from(from.saturating_sub(self.base)).unwrap_or(usize::MAX);
+        for (i, sent) in self.ring.iter().enumerate().skip(skip) {
+            if sent.piece.id == id && sent.piece.stream == stream {
+                tsns.push(self.base + i as u64);
+                if sent.piece.ends {
+                    break;
+                }
+            }
+        }
+        tsns
+    }
+
+    /// The TSN with which the message begins that a TSN is part of, as far as it is kept.
+    pub(crate) fn begin_of(&self, tsn: u64) -> u64 {
+        let Some(of) = self.get(tsn).map(|s| (s.piece.id, s.piece.stream)) else { return tsn };
+        let mut first = tsn;
+        for at in (self.base..=tsn).rev() {
+            let Some(sent) = self.get(at).filter(|s| (s.piece.id, s.piece.stream) == of) else { continue };
+            first = at;
+            if sent.piece.begins {
+                break;
+            }
+        }
+        first
     }
 
     /// The least important message that is outstanding and may be given up for one of `priority` (RFC 7496 section 3.2).

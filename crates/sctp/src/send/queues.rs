@@ -12,7 +12,7 @@ use crate::ids::MessageId;
 use crate::pages::Pages;
 use core::cmp::Reverse;
 use neater_sctp_wire::StreamId;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// The scale of virtual time: a byte of a stream of weight 1 takes this much of it.
 const SCALE: u64 = 1 << 16;
@@ -46,10 +46,37 @@ impl Default for Stream {
 struct Queue {
     stream: u16,
     messages: VecDeque<(u64, Pending)>,
-    /// Virtual time up to which it has been served.
+    /// The start tag of what it sends next: virtual time up to which it has been served.
     served: u64,
     /// The number of its entry in the heap; older entries mean nothing.
     ticket: u64,
+}
+
+/// Fair sharing by start tags (Goyal, Vin and Cheng 1996, "Start-time Fair Queuing", section 2).
+#[derive(Debug, Default)]
+struct Fair {
+    /// The virtual time: the tag of what is being sent.
+    now: u64,
+    /// Streams that have nothing to send and have had more than the others.
+    ahead: BTreeMap<u16, u64>,
+}
+
+impl Fair {
+    /// Where a stream begins that has something to send again: with the others, or where it has stopped if that is later.
+    fn start_of(&mut self, stream: u16) -> u64 {
+        self.now.max(self.ahead.remove(&stream).unwrap_or(0))
+    }
+
+    /// A stream has nothing left to send; `all`: none has.
+    fn stopped(&mut self, stream: u16, served: u64, all: bool) {
+        if all {
+            // Nobody waits for a share: whoever comes next begins with the others.
+            self.now = self.ahead.values().copied().fold(self.now.max(served), u64::max);
+            self.ahead.clear();
+        } else if served > self.now {
+            self.ahead.insert(stream, served);
+        }
+    }
 }
 
 /// All outbound streams.
@@ -67,7 +94,8 @@ pub(crate) struct Queues {
     current: Option<StreamId>,
     tickets: u64,
     arrivals: u64,
-    virtual_time: u64,
+    /// With the schedulers that share by bytes.
+    fair: Option<Box<Fair>>,
     messages: usize,
     bytes: usize,
 }
@@ -85,7 +113,7 @@ impl Queues {
             current: None,
             tickets: 0,
             arrivals: 0,
-            virtual_time: 0,
+            fair: None,
             messages: 0,
             bytes: 0,
         }
@@ -157,7 +185,7 @@ impl Queues {
         let q = &mut self.queues[s.queue as usize];
         if fresh {
             q.stream = stream.0;
-            q.served = self.virtual_time;
+            q.served = self.fair.as_mut().map_or(0, |f| f.start_of(stream.0));
         }
         q.messages.push_back((self.arrivals, message));
         if fresh && self.current != Some(stream) {
@@ -248,18 +276,22 @@ impl Queues {
         };
         self.messages -= usize::from(ends);
         self.bytes -= payload.len();
-        self.served(stream, payload.len(), ends);
+        self.served(stream, payload.len(), (begins, ends));
         Some(Piece { id, stream, ppid, unordered, immediate, report, reliability, number, fsn, begins, ends, payload })
     }
 
     /// A piece of a stream was taken: counts it, and decides whether its turn is over.
-    fn served(&mut self, stream: StreamId, bytes: usize, ends: bool) {
+    fn served(&mut self, stream: StreamId, bytes: usize, (begins, ends): (bool, bool)) {
         let Some(s) = self.streams.get(stream).copied() else { return };
         let q = &mut self.queues[s.queue as usize];
         if matches!(self.scheduler, Scheduler::FairBandwidth | Scheduler::WeightedFair) {
             let weight = if self.scheduler == Scheduler::WeightedFair { u64::from(s.value.max(1)) } else { 1 };
+            if begins || self.interleaving {
+                // Without interleaving a message is sent as one.
+                let fair = self.fair.get_or_insert_default();
+                fair.now = fair.now.max(q.served);
+            }
             q.served += (bytes as u64 * SCALE / weight).max(1);
-            self.virtual_time = self.virtual_time.max(q.served);
         }
         if q.messages.is_empty() {
             self.release(stream);
@@ -290,6 +322,9 @@ impl Queues {
         let queue = core::mem::replace(&mut s.queue, NONE);
         let q = &mut self.queues[queue as usize];
         q.ticket = 0;
+        if let Some(fair) = &mut self.fair {
+            fair.stopped(stream.0, q.served, self.messages == 0);
+        }
         if self.free.len() >= MAX_SPARE {
             q.messages = VecDeque::new();
         }
@@ -313,7 +348,8 @@ impl Queues {
             return None;
         }
         let q = &mut self.queues[queue as usize];
-        let at = q.messages.iter().position(|(_, m)| m.id == id)?;
+        // They have stood in line in the order of their numbers.
+        let at = q.messages.binary_search_by_key(&id, |(_, m)| m.id).ok()?;
         let (_, message) = q.messages.remove(at)?;
         let empty = q.messages.is_empty();
         self.messages -= 1;
@@ -358,11 +394,6 @@ impl Queues {
         for (_, message) in self.queues.iter_mut().flat_map(|q| q.messages.iter_mut()) {
             message.reliability = super::Reliability::Full;
         }
-    }
-
-    /// The messages that wait, in no order.
-    pub(crate) fn ids(&self) -> impl Iterator<Item = MessageId> {
-        self.queues.iter().flat_map(|q| q.messages.iter().map(|(_, m)| m.id))
     }
 
     /// Takes everything out, stream by stream.

@@ -115,6 +115,48 @@ fn a_stream_that_was_silent_gets_no_arrears() {
     assert!(served.iter().filter(|s| **s == 2).count() <= 11, "{served:?}");
 }
 
+/// What runs empty and comes back at once has its share like what never does; it is not made to wait for its burst to be paid twice.
+#[test]
+fn a_stream_that_runs_empty_between_its_messages_gets_its_share() {
+    for (weight, scheduler) in [(1, Scheduler::FairBandwidth), (3, Scheduler::WeightedFair)] {
+        let mut q = Queues::new(scheduler, true, 100);
+        q.set_value(StreamId(1), weight);
+        q.push(StreamId(2), message(0, 1_000_000));
+        let mut bytes = [0, 0];
+        for i in 0..1000 {
+            // The first is given its next message when the last one has gone.
+            if !q.has_stream(StreamId(1)) {
+                q.push(StreamId(1), message(1 + i, 100));
+            }
+            let piece = q.take(100).unwrap();
+            bytes[usize::from(piece.stream.0) - 1] += piece.payload.len();
+        }
+        let share = 100_000 * usize::from(weight) / (usize::from(weight) + 1);
+        assert!(bytes[0].abs_diff(share) <= 200, "{bytes:?}");
+    }
+}
+
+/// Nor does coming and going win anything: who has just sent a lot begins where it has stopped.
+#[test]
+fn a_stream_that_empties_itself_does_not_begin_anew() {
+    let mut q = Queues::new(Scheduler::FairBandwidth, false, 100);
+    q.push(StreamId(1), message(0, 100_000));
+    for i in 0..10 {
+        q.push(StreamId(2), message(1 + i, 100));
+    }
+    let mut order = Vec::new();
+    while order.len() < 10 {
+        let piece = q.take(1000).unwrap();
+        if piece.stream == StreamId(2) {
+            order.push(2);
+        } else if piece.ends {
+            order.push(1);
+            q.push(StreamId(1), message(99, 100));
+        }
+    }
+    assert_eq!(order.iter().filter(|s| **s == 1).count(), 1, "{order:?}");
+}
+
 #[test]
 fn pieces_are_numbered_and_cut() {
     let mut q = queues(Scheduler::FirstCome, true, &[(7, 250), (7, 10)]);
