@@ -28,7 +28,7 @@ use hashbrown::HashMap;
 use neater_base::net::{Net, NetError, Sock, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_race::CandidateId;
-use neater_sctp::{AssociationId, CloseReason, Endpoint, Event as SctpEvent, Scheduler, Train};
+use neater_sctp::{AssociationId, CloseReason, Endpoint, Event as SctpEvent, PathState, Scheduler, Train};
 pub(crate) use open::There;
 pub(crate) use secure::SessionEnd;
 pub(crate) use socket::LINGER;
@@ -248,6 +248,8 @@ pub(crate) struct Sctp {
     share: usize,
     /// Whose turn it is when there is room.
     turn: u32,
+    /// Where the bytes are shared: how far the one was that has handed over last. Who comes late begins there.
+    fed: u64,
     next_stream: u16,
     send_buffer: usize,
     pub(crate) request: Arc<Compiled>,
@@ -415,8 +417,14 @@ impl<N: Net> Engine<N> {
             SctpEvent::PartLost { stream, number } => self.sctp_part_lost(key, stream.0, number),
             SctpEvent::Restarted => self.sctp_restarted(key),
             SctpEvent::Closed(reason) => self.sctp_closed(key, reason),
-            // An association has one path here, and its failure is the association's. Streams are not added, and an error
-            // that the peer reports without an end is for nobody.
+            // An association has one path here, and its failure is the association's; but the peer's address can change (behind a NAT).
+            SctpEvent::Path { route, state: PathState::Active, .. } => {
+                if let Some(a) = self.sctps.get_mut(key).filter(|a| a.dtls.is_none()) {
+                    a.route = route.remote;
+                    a.remote.set_ip(route.remote.ip());
+                }
+            }
+            // Streams are not added, and an error that the peer reports without an end is for nobody.
             SctpEvent::Path { .. }
             | SctpEvent::PrimaryPath { .. }
             | SctpEvent::StreamsAdded { .. }

@@ -207,3 +207,23 @@ fn the_program_is_asked_anew_for_names_and_what_it_says_of_another_network_reach
     assert!(town.play.run_until(S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
     town.play.end();
 }
+
+/// RFC 9260 has no words for it, but an association follows a peer whose address has changed and that shows it is the same; who asks
+/// where the peer is hears it.
+#[test]
+fn an_association_follows_the_client_and_the_program_is_told_where_it_is() {
+    let ask = Ask::over(&[Stack::Sctp]);
+    let mut town = town(Plan::new(6), &ask);
+    let flow = town.open(&ask, Manner::patient());
+    town.play.say(flow, "before ", message());
+    assert!(town.play.run_until(S, |p| p.flow(flow).received == b"before "));
+    let at = town.play.accepted(town.server)[0];
+    let before = town.play.engine(at.node).remote_addr(at.conn).unwrap();
+    move_over(&mut town, 10 * MS);
+    town.play.say(flow, "after", message());
+    assert!(town.play.run_until(60 * S, |p| p.flow(flow).received == b"before after"), "{:?}", town.play.flow(flow));
+    let after = town.play.engine(at.node).remote_addr(at.conn).unwrap();
+    assert_ne!(after.ip(), before.ip());
+    assert_eq!(after.port(), before.port(), "the port of SCTP");
+    town.play.end();
+}

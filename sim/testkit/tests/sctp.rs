@@ -500,6 +500,47 @@ fn the_more_important_stream_goes_first() {
     town.play.end();
 }
 
+/// What two connections of a group have brought over, of which both always have something to send, with messages of these lengths.
+fn shared(seed: u64, scheduler: &str, [a, b]: [(u32, usize); 2]) -> [u64; 2] {
+    let mut properties = TransportProperties::new();
+    properties.set("connScheduler", scheduler).unwrap();
+    let ask = ask().properties(properties);
+    let mut town = Plan::new(seed).rate(20_000_000).build();
+    town.listen(&ask, 443, Manner { keeps: false, ..Manner::patient() });
+    let first = town.open(&ask, Manner::patient());
+    assert!(town.play.run_until(S, |p| p.flow(first).is_ready()));
+    let clone = town.play.engine(first.node).clone_connection(first.conn, StreamDirection::Both).unwrap();
+    let second = town.play.adopt(first.node, clone, Manner::patient());
+    town.play.engine(first.node).set_priority(first.conn, a.0);
+    town.play.engine(first.node).set_priority(second.conn, b.0);
+    for (f, len) in [(first, a.1), (second, b.1)] {
+        for _ in 0..12_000_000 / len {
+            town.play.say(f, vec![0; len], message());
+        }
+    }
+    let me = town.server;
+    assert!(town.play.run_until(5 * S, |p| p.accepted(me).len() == 2));
+    let of = |p: &neater_testkit::Playground, i: usize| p.flow(p.accepted(me)[i]).count as u64;
+    town.play.run_for(S);
+    let before = [0, 1].map(|i| of(&town.play, i));
+    town.play.run_for(3 * S);
+    let after = [0, 1].map(|i| of(&town.play, i));
+    assert!(after.iter().all(|n| *n < 11_000_000), "{after:?}: nobody has run dry");
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+#[test]
+fn connections_that_always_have_something_to_send_share_as_the_scheduler_says() {
+    let ratio = |[a, b]: [u64; 2]| a as f64 / b as f64;
+    // RFC 9622 section 8.1.5: priorities 50 and 100 are weights of 2 and 1.
+    let weights = ratio(shared(40, "WFQ", [(50, 5000), (100, 5000)]));
+    assert!((1.8..2.2).contains(&weights), "{weights}");
+    let weights = ratio(shared(41, "WFQ", [(100, 60_000), (25, 1000)]));
+    assert!((0.22..0.28).contains(&weights), "{weights}");
+    let fair = ratio(shared(42, "FC", [(50, 60_000), (100, 2000)]));
+    assert!((0.9..1.1).contains(&fair), "{fair}");
+}
+
 #[test]
 fn bytes_and_framed_messages_go_over_a_stream_too() {
     let mut town = Plan::new(19).loss(0.02).build();

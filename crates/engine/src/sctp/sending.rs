@@ -1,23 +1,26 @@
 //! From connections to associations: messages and bytes, whose turn it is, and what has become of what was handed over.
 
 use super::wire::{PPID_DATA, PPID_EMPTY};
-use super::{SEND_BUFFER_MAX, SctpEnd};
+use super::{SEND_BUFFER_MAX, Sctp, SctpEnd};
 use crate::conn::{How, PIECE, Segment, Tx};
 use crate::event::{ConnectionError, Event, SendError};
 use crate::send::how;
 use crate::transport::{Budget, Flushed};
 use crate::{Engine, Stack};
 use bytes::Bytes;
+use core::cmp::Reverse;
 use neater_base::net::{ErrorKind, Net, NetError};
 use neater_base::{Instant, Key};
 use neater_sctp::{AssociationId, CloseReason, Reliability, Scheduler, SendOptions, StreamId};
-use std::collections::VecDeque;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io::IoSlice;
 
 /// How many bytes a connection hands over at a time while others wait, too.
 const SHARE: usize = 16 << 10;
 /// The longest message that a write of bytes makes.
 const BYTES_MAX: usize = 64 << 10;
+/// What a byte of a connection of weight 1 counts.
+const FED_SCALE: u64 = 1 << 16;
 
 impl<N: Net> Engine<N> {
     /// There is room again: everybody who waits gets a share in turn, the most important first if that is what was asked for.
@@ -33,10 +36,14 @@ impl<N: Net> Engine<N> {
             e.endpoint.set_send_buffer(a.id, want);
         }
         let ranked = e.profile.scheduler == Scheduler::Priority;
+        let fair = shares(e.profile.scheduler);
         let (before, after): (Vec<_>, Vec<_>) =
             a.streams.iter().filter_map(|(k, s)| Some((*k, s.conn?))).partition(|(k, _)| *k < a.turn);
         let mut waiting: VecDeque<(u32, Key)> = after.into_iter().chain(before).collect();
         waiting.retain(|(_, c)| self.conns.get(*c).is_some_and(|c| !c.tx.is_empty() || c.wants_room));
+        if fair {
+            return self.sctp_feed_fairly(key, &Vec::from(waiting));
+        }
         if ranked {
             let rank = |c: &Key| self.conns.get(*c).map_or(u32::MAX, crate::conn::Conn::priority);
             waiting.make_contiguous().sort_by_key(|(_, c)| rank(c));
@@ -44,17 +51,43 @@ impl<N: Net> Engine<N> {
         while let Some((stream, conn)) = waiting.pop_front() {
             let Some(a) = self.sctps.get_mut(key).filter(|a| !a.blocked) else { return };
             a.turn = stream;
-            a.share = SHARE;
-            let before = self.conns.get(conn).map_or(0, |c| c.bytes_sent);
-            self.conn_ready_stream(conn, false);
-            if let Some(a) = self.sctps.get_mut(key) {
-                a.share = usize::MAX;
-            }
-            let more = self.conns.get(conn).is_some_and(|c| !c.tx.is_empty() && c.bytes_sent > before);
-            match (more, ranked) {
+            match (self.sctp_has_turn(key, conn), ranked) {
                 (true, true) => waiting.push_front((stream, conn)),
                 (true, false) => waiting.push_back((stream, conn)),
                 (false, _) => {}
+            }
+        }
+    }
+
+    /// A connection hands over its share; returns whether it has more.
+    fn sctp_has_turn(&mut self, key: Key, conn: Key) -> bool {
+        if let Some(a) = self.sctps.get_mut(key) {
+            a.share = SHARE;
+        }
+        let before = self.conns.get(conn).map_or(0, |c| c.bytes_sent);
+        self.conn_ready_stream(conn, false);
+        if let Some(a) = self.sctps.get_mut(key) {
+            a.share = usize::MAX;
+        }
+        self.conns.get(conn).is_some_and(|c| !c.tx.is_empty() && c.bytes_sent > before)
+    }
+
+    /// The bytes are shared, by weights or not: next is who has had the least by its weight. The association shares what it has been
+    /// given, which says nothing where the buffer is full of what others were let hand over.
+    fn sctp_feed_fairly(&mut self, key: Key, waiting: &[(u32, Key)]) {
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        let mut heap: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::with_capacity(waiting.len());
+        for (i, (stream, _)) in waiting.iter().enumerate() {
+            heap.push(Reverse((a.streams.get(stream).map_or(0, |s| s.fed.max(a.fed)), i)));
+        }
+        while let Some(Reverse((fed, i))) = heap.pop() {
+            let (stream, conn) = waiting[i];
+            let Some(a) = self.sctps.get_mut(key).filter(|a| !a.blocked) else { return };
+            a.fed = a.fed.max(fed);
+            if self.sctp_has_turn(key, conn)
+                && let Some(s) = self.sctps.get(key).and_then(|a| a.streams.get(&stream))
+            {
+                heap.push(Reverse((s.fed, i)));
             }
         }
     }
@@ -104,7 +137,7 @@ impl<N: Net> Engine<N> {
         let mut begins = true;
         for (i, s) in c.tx.queue.iter().enumerate() {
             if let Some(id) = s.completes.filter(|_| begins && s.how.unreliable && s.how.priority > how.priority) {
-                less.push((core::cmp::Reverse(s.how.priority), i, id, s.data.len() + PIECE));
+                less.push((Reverse(s.how.priority), i, id, s.data.len() + PIECE));
             }
             begins = s.completes.is_some();
         }
@@ -121,7 +154,7 @@ impl<N: Net> Engine<N> {
         }
         less.truncate(enough);
         // From behind, so that the places of the others stay what they are.
-        less.sort_unstable_by_key(|m| core::cmp::Reverse(m.1));
+        less.sort_unstable_by_key(|m| Reverse(m.1));
         for (_, i, ..) in &less {
             if let Some(s) = c.tx.queue.remove(*i) {
                 c.tx.bytes -= s.data.len();
@@ -145,10 +178,11 @@ impl<N: Net> Engine<N> {
         done: &mut Flushed,
     ) {
         let Some(c) = self.conns.get(conn) else { return };
-        let (framed, last) = (c.framed() || c.is_greeting(), c.final_sent);
+        let (framed, last, priority) = (c.framed() || c.is_greeting(), c.final_sent, c.priority());
         let Some(a) = self.sctps.get_mut(key) else { return };
         let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
         let mut share = a.share;
+        let handed = done.bytes;
         // What is more important than what waits there makes room for itself (RFC 7496 section 3.2).
         let goes = |s: &Segment| s.expires.is_none() && ranks(s.how);
         while let Some(front) = tx.queue.front().filter(|s| (!a.blocked || goes(s)) && share > 0) {
@@ -221,6 +255,12 @@ impl<N: Net> Engine<N> {
                 (Err(_), None) => {}
             }
         }
+        if shares(e.profile.scheduler) {
+            let scheduler = e.profile.scheduler;
+            let weight =
+                if scheduler == Scheduler::WeightedFair { super::open::value_of(scheduler, priority) } else { 1 };
+            a.has_handed_over(stream, done.bytes - handed, weight);
+        }
         self.mark_sctp_of(key);
     }
 
@@ -251,6 +291,21 @@ impl<N: Net> Engine<N> {
         self.mark_sctp_of(key);
         Ok(if total > 0 || bufs.iter().all(|b| b.is_empty()) { Ok(total) } else { Err(blocked) })
     }
+}
+
+impl Sctp {
+    /// Counts what a connection has handed over: less the more weight it has.
+    fn has_handed_over(&mut self, stream: u32, bytes: usize, weight: u16) {
+        let now = self.fed;
+        if let Some(s) = self.streams.get_mut(&stream) {
+            s.fed = s.fed.max(now) + (bytes as u64 * FED_SCALE) / u64::from(weight.max(1));
+        }
+    }
+}
+
+/// Whether a scheduler shares the bytes.
+const fn shares(scheduler: Scheduler) -> bool {
+    matches!(scheduler, Scheduler::FairBandwidth | Scheduler::WeightedFair)
 }
 
 /// Whether a message is given up for more important ones only.

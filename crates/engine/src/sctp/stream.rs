@@ -37,6 +37,8 @@ pub(super) struct Stream {
     pub(super) ended: bool,
     /// The peer has shown that it knows of the end of the last use before it said so.
     pub(super) stale: bool,
+    /// What its connection has handed over by its weight: see [`Sctp::fed`].
+    pub(super) fed: u64,
 }
 
 impl Sctp {
