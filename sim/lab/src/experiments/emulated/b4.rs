@@ -4,7 +4,7 @@ use super::Stack;
 use super::path::Path;
 use super::real::Tools;
 use super::simulated;
-use super::sweep::{JOBS, Spread, late_max, seeds};
+use super::sweep::{JOBS, ONE_RUN, Spread, late_max, seeds};
 use crate::experiments::{Lab, Outcome};
 use crate::live::{self, Options, Plan, Running};
 use crate::measure::stats::{bootstrap, difference_of_medians, median};
@@ -323,7 +323,7 @@ fn in_simulator(values: &dyn Fn(Mix, &str) -> Vec<f64>, lab: &dyn Fn(Mix, &str) 
                     apart.push(format!("{metric}, {} ({:.2})", mix.name(), s.median / l.median));
                 }
                 let f = f.value(s.median / l.median, l.runs.min(s.runs));
-                f.with("error_bars_meet", meets).with("outside_box", true)
+                f.with("error_bars_meet", meets).with("outside_box", true).void_for((l.runs < 2).then_some(ONE_RUN))
             }
             _ => f.missing("not measured in both places"),
         });

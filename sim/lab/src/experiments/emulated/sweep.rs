@@ -375,7 +375,7 @@ impl Measured {
                 continue;
             };
             let meets = l.meets(&s, SLACK);
-            let void = self.why_void(&path, real);
+            let void = self.why_void(&path, real).or((l.runs < 2).then_some(ONE_RUN));
             if void.is_none() && boxed {
                 all += 1;
                 agree += usize::from(meets);
@@ -396,7 +396,7 @@ impl Measured {
         let f =
             Figure::new(id, "unexplained_points", format!("{what}: points apart of which the runs say nothing"), "1");
         out.figures.push(match all {
-            0 => f.missing("not measured in both places").judge(Bound::AtMost(0.0)),
+            0 => f.missing(NOWHERE).judge(Bound::AtMost(0.0)),
             _ => f.value(f64::from(unexplained as u32), all).judge(Bound::AtMost(0.0)),
         });
         if !outside.is_empty() {
@@ -453,6 +453,11 @@ const WHY: &str = "Beside what is said of each point, the lab pays for what the 
     client's own clock, so that starting the process does not count. Intervals for the median are compared; what is drawn has the \
     smallest and the largest run.";
 
+/// A single run of the lab is a value without an error bar: that it lies within some percent of another says nothing.
+pub(super) const ONE_RUN: &str = "one run in the lab has no error bar";
+/// Why no point can be judged.
+const NOWHERE: &str = "no point was measured in both places, in time and more than once";
+
 /// Points agree when their intervals for the median, widened by this part, meet.
 const SLACK: f64 = 0.02;
 /// So many of the points must agree: fewer, and what is said of single points explains nothing.
@@ -463,7 +468,7 @@ fn agrees(id: &'static str, name: &str, agree: usize, measured: usize, points: u
     let what = format!("{name}: part of the points whose error bars meet within 2 %");
     let f = Figure::new(id, "simulator_agrees", what, "1").with("points", points);
     if measured == 0 {
-        return f.missing("not measured in both places").judge(Bound::AtLeast(AGREE));
+        return f.missing(NOWHERE).judge(Bound::AtLeast(AGREE));
     }
     f.value(agree as f64 / measured as f64, measured)
         .void_for((!are_enough(measured, points)).then_some("too few points were measured in both places and in time"))
