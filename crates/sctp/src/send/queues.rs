@@ -92,8 +92,8 @@ pub(crate) struct Queues {
     heap: BinaryHeap<Reverse<(u64, u64, u16)>>,
     /// The stream whose turn it is still: its message is not finished, or the packet is not.
     current: Option<StreamId>,
-    tickets: u64,
-    arrivals: u64,
+    /// Counts what came and what stood in line: arrivals and tickets.
+    counter: u64,
     /// With the schedulers that share by bytes.
     fair: Option<Box<Fair>>,
     messages: usize,
@@ -111,8 +111,7 @@ impl Queues {
             free: Vec::new(),
             heap: BinaryHeap::new(),
             current: None,
-            tickets: 0,
-            arrivals: 0,
+            counter: 0,
             fair: None,
             messages: 0,
             bytes: 0,
@@ -173,7 +172,7 @@ impl Queues {
     pub(crate) fn push(&mut self, stream: StreamId, message: Pending) {
         self.messages += 1;
         self.bytes += message.payload.len();
-        self.arrivals += 1;
+        self.counter += 1;
         let s = self.streams.get_mut(stream);
         let fresh = s.queue == NONE;
         if fresh {
@@ -187,7 +186,7 @@ impl Queues {
             q.stream = stream.0;
             q.served = self.fair.as_mut().map_or(0, |f| f.start_of(stream.0));
         }
-        q.messages.push_back((self.arrivals, message));
+        q.messages.push_back((self.counter, message));
         if fresh && self.current != Some(stream) {
             self.enqueue(stream);
         }
@@ -206,15 +205,15 @@ impl Queues {
             q.ticket = 0;
             return;
         }
-        self.tickets += 1;
-        q.ticket = self.tickets;
+        self.counter += 1;
+        q.ticket = self.counter;
         let key = match self.scheduler {
             Scheduler::FirstCome => *arrival,
             Scheduler::RoundRobin | Scheduler::RoundRobinPerPacket => 0,
             Scheduler::Priority => u64::from(s.value),
             Scheduler::FairBandwidth | Scheduler::WeightedFair => q.served,
         };
-        self.heap.push(Reverse((key, self.tickets, stream.0)));
+        self.heap.push(Reverse((key, self.counter, stream.0)));
     }
 
     /// As [`Queues::enqueue`] for a stream that may be in the heap already.
