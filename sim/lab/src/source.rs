@@ -3,19 +3,18 @@
 //! *Responsible for* finding a scenario by name or path, and the files that it names, which are looked for beside it. What is
 //! read is bounded, and read only from ordinary files.
 
-use neater_link::DeliveryTrace;
-use neater_scenario::{MAX_DOCUMENT, SHIPPED, Scenario, ScenarioError, shipped, shipped_file};
+use neater_scenario::{FileContent, FileKind, MAX_DOCUMENT, SHIPPED, Scenario, ScenarioError, shipped, shipped_file};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The largest trace file that is read, in bytes: some eight hours at 2 Mbit/s.
+/// The largest file of a scenario that is read, in bytes: a trace of some eight hours at 2 Mbit/s.
 pub const TRACE_MAX: u64 = 64 << 20;
 
-/// A trace that was read, and a number that changes with the text of its file.
-type Read = (Arc<DeliveryTrace>, u64);
+/// What a file says, and a number that changes with its text.
+type Read = (FileContent, u64);
 
 /// A scenario as text, and where it stands.
 #[derive(Clone, Debug)]
@@ -24,7 +23,7 @@ pub struct Source {
     /// The directory that its files are beside; `None` for one that comes with neater or was made by a program.
     directory: Option<PathBuf>,
     /// What has been read, by name.
-    files: Arc<Mutex<BTreeMap<String, Read>>>,
+    files: Arc<Mutex<BTreeMap<(String, FileKind), Read>>>,
 }
 
 impl Source {
@@ -71,13 +70,14 @@ impl Source {
     /// # Errors
     /// As [`Scenario::parse_with`]; of a file that it names, with the line in that file.
     pub fn parse(&self, set: &[(String, String)]) -> Result<Scenario, ScenarioError> {
-        Scenario::parse_with(&self.text, set, |name| self.trace(name))
+        Scenario::parse_with(&self.text, set, |name, kind| self.file(name, kind))
     }
 
-    fn trace(&self, name: &str) -> Result<Arc<DeliveryTrace>, String> {
+    fn file(&self, name: &str, kind: FileKind) -> Result<FileContent, String> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((trace, _)) = files.get(name) {
-            return Ok(Arc::clone(trace));
+        let key = (name.to_owned(), kind);
+        if let Some((content, _)) = files.get(&key) {
+            return Ok(content.clone());
         }
         // A file on the command line (--set trace=...) of a scenario that comes with neater is beside whoever typed it.
         let text = match (&self.directory, shipped_file(name)) {
@@ -96,16 +96,16 @@ impl Source {
                 })?
             }
         };
-        let trace = DeliveryTrace::parse(&text).map(Arc::new).map_err(|e| e.to_string())?;
-        files.insert(name.to_owned(), (Arc::clone(&trace), fnv(text.bytes())));
-        Ok(trace)
+        let content = kind.read(&text)?;
+        files.insert(key, (content.clone(), fnv(text.bytes())));
+        Ok(content)
     }
 
     /// A number that changes with the texts of the scenario and of the files read so far.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let numbers = files.iter().flat_map(|(name, (_, n))| name.bytes().chain(n.to_be_bytes()));
+        let numbers = files.iter().flat_map(|((name, _), (_, n))| name.bytes().chain(n.to_be_bytes()));
         fnv(self.text.bytes().chain(numbers))
     }
 }
@@ -164,6 +164,25 @@ mod tests {
         fs::remove_file(dir.join("my.trace")).expect("removed");
         fs::create_dir(dir.join("my.trace")).expect("made");
         assert!(open().parse(&[]).expect_err("a directory").to_string().contains("ordinary file"));
+        fs::remove_dir_all(&dir).expect("removed");
+    }
+
+    #[test]
+    fn jitter_comes_from_a_file_too() {
+        let dir = directory("jitter");
+        let text = TEXT.replace("rate = { trace-file = 'my.trace' }", "jitter = { values-file = 'my.jitter' }");
+        fs::write(dir.join("s.toml"), text).expect("written");
+        let open = || Source::open(&dir.join("s.toml")).expect("opens");
+        fs::write(dir.join("my.jitter"), "# measured\n0\n1.5\n\n250 us # short\n").expect("written");
+        let scenario = open().parse(&[]).expect("parses");
+        let us = |n| std::time::Duration::from_micros(n);
+        let jitter = &scenario.links[0].directions[0].config.jitter;
+        assert_eq!(*jitter, neater_link::Jitter::Values([us(0), us(1500), us(250)].into()));
+        for (wrong, said) in [("1\nfast\n", "my.jitter: line 2:"), ("\n", "has no times"), ("-1", "line 1:")] {
+            fs::write(dir.join("my.jitter"), wrong).expect("written");
+            let error = open().parse(&[]).expect_err(wrong).to_string();
+            assert!(error.contains(said) && error.contains("line 6, column 26: values-file"), "{error}");
+        }
         fs::remove_dir_all(&dir).expect("removed");
     }
 

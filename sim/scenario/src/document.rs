@@ -4,9 +4,8 @@
 //! keys mean. The tree is our own so that every error, also one found long after parsing, can name line and column.
 
 use crate::error::{Place, ScenarioError};
-use neater_link::DeliveryTrace;
+use crate::files::{FileContent, FileKind};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
 /// The longest document, in bytes.
@@ -28,12 +27,10 @@ pub(crate) enum Kind {
     Bool(bool),
     List(Vec<Value>),
     Table(Table),
-    /// A trace that a file had, where the file's name stood.
-    Trace(Arc<DeliveryTrace>),
+    /// What a file says, where the file's name stood.
+    File(FileContent),
 }
 
-/// The key whose value is the name of a file with a trace.
-pub(crate) const TRACE_FILE: &str = "trace-file";
 /// The most different files that a scenario may name.
 const MAX_FILES: usize = 64;
 
@@ -49,7 +46,7 @@ impl Kind {
             Self::Bool(_) => "true or false",
             Self::List(_) => "a list",
             Self::Table(_) => "a table",
-            Self::Trace(_) => "a trace",
+            Self::File(_) => "a file",
         }
     }
 }
@@ -232,27 +229,27 @@ pub(crate) fn substitute(value: &mut Value, parameters: &BTreeMap<String, Kind>)
     }
 }
 
-/// Where the files that a scenario names come from: the trace in the file of this name, or what is wrong with it.
-pub(crate) type Files<'a> = dyn FnMut(&str) -> Result<Arc<DeliveryTrace>, String> + 'a;
+/// Where the files that a scenario names come from: what the file of this name says, or what is wrong with it.
+pub(crate) type Files<'a> = dyn FnMut(&str, FileKind) -> Result<FileContent, String> + 'a;
 
 /// Puts the contents of files where their names stand.
 pub(crate) fn load(
     value: &mut Value,
     files: &mut Files<'_>,
-    known: &mut BTreeMap<String, Arc<DeliveryTrace>>,
+    known: &mut BTreeMap<(String, FileKind), FileContent>,
 ) -> Result<(), ScenarioError> {
     match &mut value.kind {
         Kind::List(items) => items.iter_mut().try_for_each(|v| load(v, files, known)),
-        Kind::Table(t) => t.iter_mut().try_for_each(|(key, _, v)| match &v.kind {
-            Kind::Text(name) if key == TRACE_FILE => {
-                let wrong = |message: String| ScenarioError::new(v.place.clone(), TRACE_FILE, message);
-                let trace = match known.get(name) {
-                    Some(trace) => Arc::clone(trace),
+        Kind::Table(t) => t.iter_mut().try_for_each(|(key, _, v)| match (&v.kind, FileKind::of_key(key)) {
+            (Kind::Text(name), Some((kind, key))) => {
+                let wrong = |message: String| ScenarioError::new(v.place.clone(), key, message);
+                let content = match known.get(&(name.clone(), kind)) {
+                    Some(content) => content.clone(),
                     None if known.len() == MAX_FILES => return Err(wrong(format!("more than {MAX_FILES} files"))),
-                    None => files(name).map_err(|e| wrong(format!("{name}: {e}")))?,
+                    None => files(name, kind).map_err(|e| wrong(format!("{name}: {e}")))?,
                 };
-                known.insert(name.clone(), Arc::clone(&trace));
-                v.kind = Kind::Trace(trace);
+                known.insert((name.clone(), kind), content.clone());
+                v.kind = Kind::File(content);
                 Ok(())
             }
             _ => load(v, files, known),

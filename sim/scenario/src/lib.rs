@@ -37,6 +37,7 @@ mod chance;
 mod document;
 mod error;
 mod fields;
+mod files;
 mod link_keys;
 mod link_models;
 mod model;
@@ -54,6 +55,7 @@ pub use builder::{Builder, Pair, both, both_bdp};
 pub use chance::{interface_mtu, link_seed, router_salt, way};
 pub use document::MAX_DOCUMENT;
 pub use error::{Place, ScenarioError};
+pub use files::{FileContent, FileKind};
 pub use model::{
     Action, Capture, Direction, End, Event, LinkIndex, LinkSpec, MAX_EVENTS, MAX_FLOWS, MAX_LINKS, MAX_NODES,
     NatChange, NatSpec, Node, NodeIndex, NodeKind, Parameter, Probe, ProbeKind, RouteRule, Scenario,

@@ -1,8 +1,9 @@
 //! The models behind the keys of a link: what has parameters of its own.
 
-use crate::document::{Kind, TRACE_FILE, Value};
+use crate::document::{Kind, Value};
 use crate::error::{Place, ScenarioError};
 use crate::fields::{Fields, quantity, share};
+use crate::files::FileContent;
 use crate::units::{self, QueueSize};
 use core::time::Duration;
 use neater_link::{
@@ -40,9 +41,9 @@ pub(crate) fn rate(f: &mut Fields) -> Result<Option<Rate>> {
 /// opportunities in milliseconds, as a string in mahimahi's format (one on a line) or as a list, or `{ trace-file = "NAME" }` with
 /// the name of a file in that format.
 fn varying_rate(f: &mut Fields) -> Result<Rate> {
-    if let Some(v) = f.take(TRACE_FILE) {
-        let Kind::Trace(trace) = v.kind else {
-            return Err(ScenarioError::new(v.place, f.key(TRACE_FILE), "must be the name of a file"));
+    if let Some(v) = f.take("trace-file") {
+        let Kind::File(FileContent::Trace(trace)) = v.kind else {
+            return Err(ScenarioError::new(v.place, f.key("trace-file"), "must be the name of a file"));
         };
         return Ok(Rate::Trace(trace));
     }
@@ -137,7 +138,7 @@ pub(crate) fn loss(f: &mut Fields) -> Result<Option<Loss>> {
 }
 
 /// `"5 ms"`, uniform; or `{ law = "normal", deviation = "2 ms" }`, `{ law = "pareto", scale = "1 ms", shape = 2.5 }`,
-/// `{ values = ["1 ms", ...] }`.
+/// `{ values = ["1 ms", ...] }`, or `{ values-file = "NAME" }` with the name of a file of such values.
 pub(crate) fn jitter(f: &mut Fields) -> Result<Option<Jitter>> {
     let key = f.key("jitter");
     let Some(v) = f.take("jitter") else { return Ok(None) };
@@ -153,14 +154,23 @@ pub(crate) fn jitter(f: &mut Fields) -> Result<Option<Jitter>> {
     let law = own.word("law", &[("uniform", 0), ("normal", 1), ("pareto", 2)])?;
     let (most, deviation) = (own.time("max")?, own.time("deviation")?);
     let (scale, shape) = (own.time("scale")?, own.number("shape", 0.1..=100.0)?);
-    let jitter = match (law, times(&mut own, "values")?, most, deviation, scale.zip(shape)) {
-        (None, Some(values), None, None, None) if !values.is_empty() => Jitter::Values(values.into()),
+    let values = match (times(&mut own, "values")?, own.take("values-file")) {
+        (values, None) => values.map(Into::into),
+        (None, Some(Value { kind: Kind::File(FileContent::Times(times)), .. })) => Some(times),
+        (None, Some(v)) => {
+            return Err(ScenarioError::new(v.place, own.key("values-file"), "must be the name of a file"));
+        }
+        (Some(_), Some(_)) => return Err(own.error("has values and values-file, and can have one of them")),
+    };
+    let jitter = match (law, values, most, deviation, scale.zip(shape)) {
+        (None, Some(values), None, None, None) if !values.is_empty() => Jitter::Values(values),
         (Some(0), None, Some(most), None, None) => most.into(),
         (Some(1), None, None, Some(deviation), None) => Jitter::Normal(deviation),
         (Some(2), None, None, None, Some((scale, shape))) => Jitter::Pareto { scale, shape },
         _ => {
             return Err(own.error(
-                "must be law = \"uniform\" with max, \"normal\" with deviation, \"pareto\" with scale and shape, or values = [...]",
+                "must be law = \"uniform\" with max, \"normal\" with deviation, \"pareto\" with scale and shape, values = [...], or \
+                 values-file = \"my.jitter\"",
             ));
         }
     };

@@ -4,6 +4,7 @@ use crate::builder::{Builder, Pair, check_name};
 use crate::document::{self, Kind, Table, Value};
 use crate::error::{Place, ScenarioError};
 use crate::fields::Fields;
+use crate::files::{FileContent, FileKind};
 use crate::link_keys;
 use crate::link_models::filters;
 use crate::model::{Capture, Direction, NatSpec, NodeIndex, Parameter, Probe, ProbeKind, RouteRule, Scenario};
@@ -12,10 +13,9 @@ use crate::parse_topology::topology;
 use crate::parse_traffic::{tcp, traffic};
 use crate::shipped::shipped_file;
 use core::time::Duration;
-use neater_link::{DeliveryTrace, Dependence, MAX_MAPPINGS, NatConfig, PortAllocation};
+use neater_link::{Dependence, MAX_MAPPINGS, NatConfig, PortAllocation};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 type Result<T> = core::result::Result<T, ScenarioError>;
 
@@ -47,21 +47,21 @@ impl Scenario {
     /// # Errors
     /// What is wrong, at which line and column, and what is allowed there.
     pub fn parse(text: &str, overrides: &[(String, String)]) -> Result<Self> {
-        Self::parse_with(text, overrides, |name| match shipped_file(name) {
-            Some(text) => DeliveryTrace::parse(text).map(Arc::new).map_err(|e| e.to_string()),
+        Self::parse_with(text, overrides, |name, kind| match shipped_file(name) {
+            Some(text) => kind.read(text),
             None => Err("this scenario was read from no place where files could be beside it".to_owned()),
         })
     }
 
-    /// As [`Scenario::parse`], with the traces of the files that the scenario names (`trace-file`): `files` gives the one in the
-    /// file of a name, or says what is wrong with that file, with the line. It is asked once for each name.
+    /// As [`Scenario::parse`], with the files that the scenario names (`trace-file`, `values-file`): `files` gives what the file of a
+    /// name says ([`FileKind::read`]), or what is wrong with it, with the line. It is asked once for each name and kind.
     ///
     /// # Errors
     /// As [`Scenario::parse`]; and what `files` says, with the place in the scenario where the file is named.
     pub fn parse_with(
         text: &str,
         overrides: &[(String, String)],
-        mut files: impl FnMut(&str) -> core::result::Result<Arc<DeliveryTrace>, String>,
+        mut files: impl FnMut(&str, FileKind) -> core::result::Result<FileContent, String>,
     ) -> Result<Self> {
         let mut root = document::parse(text)?;
         document::override_with(&mut root, overrides)?;

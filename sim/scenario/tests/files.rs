@@ -1,8 +1,8 @@
 //! The scenarios that are shipped can be read, and are what they say.
 
 use neater_link::{
-    Codel, DeliveryTrace, Dependence, Discipline, Filter, FqCodel, Jitter, Loss, Match, Overtaking, PortAllocation,
-    Protocol, QueueLimit, Rate,
+    Codel, Dependence, Discipline, Filter, FqCodel, Jitter, Loss, Match, Overtaking, PortAllocation, Protocol,
+    QueueLimit, Rate,
 };
 use neater_scenario::{Action, Carrier, NatChange, NodeKind, Routes, Scenario, TrafficKind, shipped};
 use std::path::Path;
@@ -123,14 +123,14 @@ fn a_trace_is_asked_for_by_its_name_once() {
     let text = "[host.a]\n[host.b]\n[link.x]\nfrom='a'\nto='b'\nforward = { rate = { trace-file = 't' } }\n\
                 backward = { rate = { trace-file = 't' } }\n";
     let mut asked = Vec::new();
-    let s = Scenario::parse_with(text, &[], |name| {
+    let s = Scenario::parse_with(text, &[], |name, kind| {
         asked.push(name.to_owned());
-        Ok(DeliveryTrace::parse("0\n12\n").unwrap().into())
+        kind.read("0\n12\n")
     });
     let s = s.unwrap();
     assert_eq!(asked, ["t"]);
     assert!(s.links[0].directions.iter().all(|d| d.config.rate.mean() == Some(2e6)));
-    let error = Scenario::parse_with(text, &[], |_| Err("line 7: no number".to_owned())).unwrap_err().to_string();
+    let error = Scenario::parse_with(text, &[], |_, _| Err("line 7: no number".to_owned())).unwrap_err().to_string();
     assert_eq!(error, "line 6, column 35: trace-file: t: line 7: no number");
     let error = Scenario::parse(text, &[]).unwrap_err().to_string();
     assert!(error.contains("t: this scenario was read from no place"), "{error}");
