@@ -20,13 +20,15 @@ pub struct Axis {
     pub unit: String,
     /// How values are spread.
     pub spread: Spread,
+    /// What the error bars of values on it show, for the legend.
+    pub bars: &'static str,
 }
 
 impl Axis {
     /// An axis from zero.
     #[must_use]
     pub fn linear(label: impl Into<String>, unit: impl Into<String>) -> Self {
-        Self { label: label.into(), unit: unit.into(), spread: Spread::Linear }
+        Self { label: label.into(), unit: unit.into(), spread: Spread::Linear, bars: "min – median – max" }
     }
 
     /// A logarithmic axis.
@@ -39,6 +41,12 @@ impl Axis {
     #[must_use]
     pub fn close(label: impl Into<String>, unit: impl Into<String>) -> Self {
         Self { spread: Spread::Close, ..Self::linear(label, unit) }
+    }
+
+    /// The same, for values whose error bars are intervals for the mean.
+    #[must_use]
+    pub fn of_means(self) -> Self {
+        Self { bars: "mean and interval of 95 %", ..self }
     }
 
     fn words(&self) -> String {
@@ -127,7 +135,7 @@ fn legend(out: &mut Canvas, lines: &Lines, y: f64) -> f64 {
         });
     }
     if lines.curves.iter().flat_map(|c| &c.points).any(|p| p.bar.is_some()) {
-        entry(out, "min – median – max", &|out, x, y| whisker(out, x + 17.0, (y - 7.0, y + 7.0), "#000000"));
+        entry(out, lines.y.bars, &|out, x, y| whisker(out, x + 17.0, (y - 7.0, y + 7.0), "#000000"));
     }
     y + 12.0
 }

@@ -1,5 +1,6 @@
 //! `neater-lab sim`: a scenario in the simulator, once or many times.
 
+pub mod chart;
 pub mod sweep;
 
 use crate::source::Source;
@@ -17,7 +18,7 @@ use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use sweep::{Axis, Sweep, mean};
+use sweep::{Axis, Sweep, are_alike, mean_of};
 
 const HELP: &str = "Examples:
   neater-lab sim dumbbell                                  a scenario that comes with neater
@@ -26,6 +27,7 @@ const HELP: &str = "Examples:
                                                            course (timeline.png), packets for Wireshark
   neater-lab sim cellular --set trace=my.trace             a link that follows a trace in mahimahi's format
   neater-lab sim dumbbell --sweep 'loss=0 %,1 %,2 %' --seeds 10 --jobs 2 --out results
+                                                           runs.csv, and curves with intervals (sweep.svg, sweep.png)
 
 A sweep goes on where an earlier one into the same --out stopped, if scenario, overrides and program are the same.
 docs/scenarios.md describes scenario files.";
@@ -191,8 +193,7 @@ fn many(a: &Arguments, sweep: &Sweep, name: &str) -> Result<(), String> {
         };
         for traffic in names {
             let own: Vec<_> = rows.iter().filter(|r| r.point == point && r.traffic == *traffic).collect();
-            let of =
-                |pick: fn(&sweep::Row) -> Option<f64>| mean(&own.iter().filter_map(|r| pick(r)).collect::<Vec<_>>());
+            let of = |pick: fn(&sweep::Row) -> Option<f64>| mean_of(&own, pick);
             let (goodput, rtt) = (of(|r| Some(r.goodput_mbit)), of(|r| r.rtt_ms));
             let (loss, again) = (of(|r| r.loss.map(|l| l * 100.0)), of(|r| r.retransmits.map(|n| n as f64)));
             let object = of(|r| r.object_ms);
@@ -219,8 +220,16 @@ fn many(a: &Arguments, sweep: &Sweep, name: &str) -> Result<(), String> {
             }
         }
     }
+    if let Some(dir) = &a.out {
+        let short = Path::new(name).file_stem().map_or_else(|| name.to_owned(), |s| s.to_string_lossy().into_owned());
+        let drawing = chart::drawing(sweep, &rows, &short);
+        timeline::write(dir, "sweep", &drawing).map_err(|e| format!("{}: {e}", dir.display()))?;
+    }
     if !a.json {
         out.push_str(&columns(&lines));
+        if sweep.points().iter().any(|p| are_alike(rows.iter().filter(|r| r.point == *p))) {
+            out.push_str("  values without ±: the runs of all seeds are alike, for nothing in them is random\n");
+        }
     }
     print(&out);
     Ok(())

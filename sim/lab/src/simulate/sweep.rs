@@ -93,6 +93,26 @@ pub fn mean(values: &[f64]) -> Option<Mean> {
     (!values.is_empty()).then(|| Mean { mean, half: (values.len() > 1).then(half), runs: values.len() })
 }
 
+/// Whether there are several runs and all came to the same: nothing that matters in them is random, and an interval of no width would
+/// say that much is known of chance.
+pub fn are_alike<'a>(rows: impl IntoIterator<Item = &'a Row>) -> bool {
+    let (mut seeds, mut first) = (HashSet::new(), HashMap::new());
+    let same = rows.into_iter().all(|r| {
+        seeds.insert(r.seed);
+        let values = (r.goodput_mbit.to_bits(), r.rtt_ms.map(f64::to_bits), r.loss.map(f64::to_bits), r.retransmits);
+        *first.entry(r.traffic.as_str()).or_insert(values) == values
+    });
+    same && seeds.len() > 1
+}
+
+/// The mean of one of the values of some runs at one point; without an interval if [`are_alike`].
+#[must_use]
+pub fn mean_of(rows: &[&Row], pick: fn(&Row) -> Option<f64>) -> Option<Mean> {
+    let all: Vec<f64> = rows.iter().filter_map(|r| pick(r)).collect();
+    let alike = are_alike(rows.iter().copied());
+    mean(&all).map(|m| Mean { half: m.half.filter(|_| !alike), ..m })
+}
+
 /// The 97.5 % quantile of Student's t. Beyond the table: the expansion of Cornish and Fisher (1938) to the second term.
 fn student(freedom: usize) -> f64 {
     const TABLE: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
