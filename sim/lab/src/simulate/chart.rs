@@ -66,9 +66,13 @@ pub fn drawing(sweep: &Sweep, rows: &[Row], name: &str) -> Drawing {
             sweep.seed + u64::from(n) - 1
         ),
     };
-    let alike = sweep.points().iter().filter(|p| are_alike(rows.iter().filter(|r| r.point == **p))).count();
+    let points = sweep.points();
+    let alike = points.iter().filter(|p| are_alike(rows.iter().filter(|r| r.point == **p))).count();
     if alike > 0 {
-        caption += &format!(" At {alike} points all runs are alike, for nothing in them is random: no intervals.");
+        caption += &format!(
+            " At {alike} of {} points all runs are alike, for nothing in them is random: no intervals.",
+            points.len()
+        );
     }
     if !sweep.set.is_empty() {
         let set: Vec<String> = sweep.set.iter().map(|(k, v)| format!("{k} = {v}")).collect();
@@ -115,10 +119,10 @@ fn curves(
             Curve { name, points, steps: false }
         };
         let curves: Vec<Curve> = lines.iter().take(CURVES).map(curve).collect();
-        let curves: Vec<Curve> = curves.into_iter().filter(|c| c.points.iter().any(|p| p.y.is_some())).collect();
+        // A traffic of which this is not known keeps its colour: it has the same in all panels.
+        let known = curves.iter().flat_map(|c| &c.points).any(|p| p.y.is_some());
         let y = plot::Axis::linear(title.to_lowercase(), *of).of_means();
-        (!curves.is_empty())
-            .then(|| Panel::Lines(Lines { title: format!("{title} over {axis}"), x: x.clone(), y, curves }))
+        known.then(|| Panel::Lines(Lines { title: format!("{title} over {axis}"), x: x.clone(), y, curves }))
     };
     (METRICS.iter().filter_map(panel).collect(), left_out)
 }
@@ -197,7 +201,7 @@ mod tests {
         let d = drawing(&s, &rows, "x");
         let Panel::Lines(goodput) = &d.panels[0] else { panic!("{d:?}") };
         assert!(goodput.curves.iter().flat_map(|c| &c.points).all(|p| p.bar.is_none()));
-        assert!(d.caption.contains("At 4 points all runs are alike"), "{}", d.caption);
+        assert!(d.caption.contains("At 4 of 4 points all runs are alike"), "{}", d.caption);
     }
 
     #[test]
