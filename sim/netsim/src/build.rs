@@ -1,6 +1,6 @@
 //! A world from a scenario.
 
-use crate::agent::{Agent, FlowStats, Kind, Numbers, OnOffState, VideoState, WebState};
+use crate::agent::{Agent, FlowStats, Kind, Numbers, OnOffState, VideoState, WebObject, WebState};
 use crate::capture::Capture;
 use crate::fabric::{Port, Router, RouterId, RouterNat};
 use crate::iface::plain_address;
@@ -309,6 +309,7 @@ impl Network {
                     conns: [None; 2],
                     route: [None, None],
                     stats: FlowStats { traffic: index, flow, ..FlowStats::default() },
+                    objects: Vec::new(),
                     numbers: Numbers::default(),
                     again: (0, 0),
                 };
@@ -479,6 +480,16 @@ impl Network {
         })
     }
 
+    /// The objects of web sessions that have arrived as a whole, measured, with the index of their traffic and the number of their
+    /// flow, in the order of both and of time; of each flow the first [`crate::MAX_OBJECTS`].
+    #[must_use]
+    pub fn objects(&self) -> Vec<(usize, u32, WebObject)> {
+        self.world.with(|sim| {
+            let all = sim.agents.iter();
+            all.flat_map(|a| a.objects.iter().map(|o| (a.stats.traffic, a.stats.flow, *o))).collect()
+        })
+    }
+
     /// What the links have done since the warm-up ended, forward and backward.
     #[must_use]
     pub fn measured(&self) -> Vec<[Counters; 2]> {
@@ -566,6 +577,7 @@ fn kind(kind: &TrafficKind) -> Kind {
             object: (0, 0),
             asking: false,
             asked_at: Instant::ZERO,
+            size: 0,
             page_at: Instant::ZERO,
         })),
         TrafficKind::Video(video) => Kind::Video(*video, VideoState::default()),

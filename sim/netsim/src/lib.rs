@@ -60,7 +60,7 @@ mod udp;
 mod wire;
 mod world;
 
-pub use agent::{FlowStats, Summary};
+pub use agent::{FlowStats, MAX_OBJECTS, Summary, WebObject};
 pub use build::{Network, NodeId, Program};
 pub use capture::MAX_CAPTURE;
 pub use fabric::RouterId;

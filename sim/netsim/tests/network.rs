@@ -213,6 +213,14 @@ fn traffic_of_every_kind_does_what_it_says() {
     assert!((1.6..6.0).contains(&took), "{took}");
     assert_eq!(flow(&network, "six").delivered, 10_000);
     assert!(network.flows().iter().filter(|f| f.traffic == 0).all(|f| f.page_time.count > 0 && f.failures == 0));
+    // Each object that counts is there by itself.
+    for f in network.flows().iter().filter(|f| f.traffic == 0) {
+        let all = network.objects();
+        let own: Vec<f64> = all.iter().filter(|o| (o.0, o.1) == (0, f.flow)).map(|o| o.2.seconds).collect();
+        let mean = own.iter().sum::<f64>() / own.len() as f64;
+        assert_eq!(own.len() as u64, f.object_time.count);
+        assert!((mean - f.object_time.mean).abs() < 1e-9 && all.iter().all(|o| o.2.bytes > 0), "{mean}");
+    }
     let stopped = flow(&network, "stopped");
     assert!(stopped.delivered > 200_000 && stopped.measured == 0, "{stopped:?}");
 }

@@ -1,6 +1,7 @@
 //! `neater-lab sim`: a scenario in the simulator, once or many times.
 
 pub mod chart;
+pub mod objects;
 pub mod sweep;
 
 use crate::source::Source;
@@ -328,6 +329,7 @@ fn as_table(programs: &Programs, name: &str, seed: u64, took: Duration) -> Strin
         ]);
     }
     out.push_str(&columns(&lines));
+    out.push_str(&objects::lines(s, &network.objects()));
     // What does not happen in most scenarios has a column where it does.
     type Count = fn(&Counters) -> u64;
     let seldom: [(&str, Count); 7] = [
@@ -382,17 +384,23 @@ fn as_json(programs: &Programs, name: &str, seed: u64, took: Duration) -> String
     let network = programs.network();
     let s = network.scenario();
     let mut out = String::new();
+    let objects = network.objects();
     for f in programs.flows() {
         let summary = |x: neater_netsim::Summary| match x.count {
             0 => json!({"count": 0}),
             _ => json!({"count": x.count, "mean": x.mean, "min": x.min, "max": x.max}),
         };
         let finished = f.finished.zip(f.started).map(|(end, start)| (end - start).as_secs_f64());
+        let mut object = summary(f.object_time);
+        let own = objects.iter().filter(|o| (o.0, o.1) == (f.traffic, f.flow)).map(|o| &o.2);
+        for (name, seconds) in objects::quantiles(own).into_iter().flatten() {
+            object[name] = json!(seconds);
+        }
         let line = json!({
             "scenario": name, "seed": seed, "flow": label(s, &f), "traffic": s.traffic[f.traffic].name,
             "goodput_mbit": f.goodput(s.duration) / 1e6, "delivered_bytes": f.delivered, "seconds": finished,
             "loss": f.loss(), "retransmits": f.retransmits, "failures": f.failures, "rtt_s": summary(f.rtt),
-            "object_s": summary(f.object_time), "page_s": summary(f.page_time),
+            "object_s": object, "page_s": summary(f.page_time),
         });
         let _ = writeln!(out, "{line}");
     }
@@ -470,6 +478,15 @@ fn files(out: &Path, programs: &mut Programs, a: &Arguments) -> std::io::Result<
         flows += &(cells.join(",") + "\n");
     }
     std::fs::write(out.join("flows.csv"), flows)?;
+    let objects = network.objects();
+    if !objects.is_empty() {
+        let name = |traffic: usize, flow: u32| label(s, &FlowStats { traffic, flow, ..FlowStats::default() });
+        std::fs::write(out.join("objects.csv"), objects::csv(&objects, network.start(), name))?;
+        let most = neater_netsim::MAX_OBJECTS as u64;
+        if programs.flows().iter().any(|f| f.object_time.count > most) {
+            eprintln!("neater-lab: objects.csv, and the quantiles, have the first {most} objects of a flow only");
+        }
+    }
     let mut links = format!("link,direction,{}\n", counted(&Counters::default()).map(|(name, _)| name).join(","));
     for (link, pair) in s.links.iter().zip(network.measured()) {
         for (way, c) in ["forward", "backward"].iter().zip(pair) {

@@ -16,7 +16,7 @@ mod tcp;
 mod udp;
 
 pub(crate) use numbers::Numbers;
-pub use stats::{FlowStats, Summary};
+pub use stats::{FlowStats, MAX_OBJECTS, Summary, WebObject};
 
 use crate::sim::{Event, Lookup, Sim};
 use crate::tcp::Options;
@@ -64,6 +64,8 @@ pub(crate) struct Agent {
     /// The way of its datagrams, and the version of the world's routes that it is from.
     pub(crate) route: [Option<(u64, Arc<Lookup>)>; 2],
     pub(crate) stats: FlowStats,
+    /// Web: the first [`MAX_OBJECTS`] objects.
+    pub(crate) objects: Vec<WebObject>,
     /// Its datagrams.
     pub(crate) numbers: Numbers,
     /// Segments that connections which are no more have sent again, and how many of all had been sent again when the warm-up ended.
@@ -93,6 +95,8 @@ pub(crate) struct WebState {
     /// An object was asked for and is not complete.
     pub(crate) asking: bool,
     pub(crate) asked_at: Instant,
+    /// The length of the object.
+    pub(crate) size: u64,
     pub(crate) page_at: Instant,
 }
 

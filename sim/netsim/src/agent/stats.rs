@@ -25,6 +25,20 @@ impl Summary {
     }
 }
 
+/// The most objects of one flow that are kept one by one.
+pub const MAX_OBJECTS: usize = 100_000;
+
+/// An object of a web session that has arrived as a whole, measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WebObject {
+    /// When it was asked for.
+    pub asked: Instant,
+    /// Seconds from the request to its last byte.
+    pub seconds: f64,
+    /// Its length.
+    pub bytes: u64,
+}
+
 /// What one flow of a scenario's traffic has done. Numbers called *measured* count from the end of the warm-up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlowStats {

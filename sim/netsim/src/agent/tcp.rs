@@ -1,6 +1,6 @@
 //! Bulk transfers and web sessions.
 
-use super::{Agent, AgentId, Kind, Side, WebState, after};
+use super::{Agent, AgentId, Kind, MAX_OBJECTS, Side, WebObject, WebState, after};
 use crate::host::Owner;
 use crate::sim::Sim;
 use crate::tcp::Conn;
@@ -214,9 +214,13 @@ fn web_client(agent: &mut Agent, now: Instant, conn: &mut Conn) -> Step {
                 return Step { closed: ended, wake: None };
             }
             web.asking = false;
-            let asked_at = web.asked_at;
+            let object =
+                WebObject { asked: web.asked_at, seconds: (now - web.asked_at).as_secs_f64(), bytes: web.size };
             if measured {
-                agent.stats.object_time.add((now - asked_at).as_secs_f64());
+                agent.stats.object_time.add(object.seconds);
+                if agent.objects.len() < MAX_OBJECTS {
+                    agent.objects.push(object);
+                }
             }
             continue;
         }
@@ -227,7 +231,7 @@ fn web_client(agent: &mut Agent, now: Instant, conn: &mut Conn) -> Step {
             let object = agent.draw(&object).clamp(1.0, 1e12) as u64;
             let Kind::Web(web) = &mut agent.kind else { return Step::default() };
             web.request = (request, request);
-            web.object = (object, object);
+            (web.object, web.size) = ((object, object), object);
             (web.asking, web.asked_at) = (true, now);
             web.request.0 -= push(conn, now, request);
             return Step::default();
