@@ -248,6 +248,8 @@ pub(crate) struct Sctp {
     share: usize,
     /// Whose turn it is when there is room.
     turn: u32,
+    /// The sum of [`Stream::reserved`], or more, where streams have ended.
+    reserved: usize,
     /// Where the bytes are shared: how far the one was that has handed over last. Who comes late begins there.
     fed: u64,
     next_stream: u16,

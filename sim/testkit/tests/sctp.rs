@@ -501,7 +501,8 @@ fn the_more_important_stream_goes_first() {
 }
 
 /// What two connections of a group have brought over, of which both always have something to send, with messages of these lengths.
-fn shared(seed: u64, scheduler: &str, [a, b]: [(u32, usize); 2]) -> [u64; 2] {
+/// The first may have sent a lot before, which nobody had to wait for.
+fn shared(seed: u64, scheduler: &str, [a, b]: [(u32, usize); 2], alone: usize) -> [u64; 2] {
     let mut properties = TransportProperties::new();
     properties.set("connScheduler", scheduler).unwrap();
     let ask = ask().properties(properties);
@@ -513,6 +514,10 @@ fn shared(seed: u64, scheduler: &str, [a, b]: [(u32, usize); 2]) -> [u64; 2] {
     let second = town.play.adopt(first.node, clone, Manner::patient());
     town.play.engine(first.node).set_priority(first.conn, a.0);
     town.play.engine(first.node).set_priority(second.conn, b.0);
+    for _ in 0..alone {
+        town.play.say(first, vec![0; 20_000], message());
+        town.play.run_for(20 * MS);
+    }
     for (f, len) in [(first, a.1), (second, b.1)] {
         for _ in 0..12_000_000 / len {
             town.play.say(f, vec![0; len], message());
@@ -525,7 +530,7 @@ fn shared(seed: u64, scheduler: &str, [a, b]: [(u32, usize); 2]) -> [u64; 2] {
     let before = [0, 1].map(|i| of(&town.play, i));
     town.play.run_for(3 * S);
     let after = [0, 1].map(|i| of(&town.play, i));
-    assert!(after.iter().all(|n| *n < 11_000_000), "{after:?}: nobody has run dry");
+    assert!(after.iter().all(|n| *n < 11_000_000 + alone as u64 * 20_000), "{after:?}: nobody has run dry");
     [after[0] - before[0], after[1] - before[1]]
 }
 
@@ -533,12 +538,75 @@ fn shared(seed: u64, scheduler: &str, [a, b]: [(u32, usize); 2]) -> [u64; 2] {
 fn connections_that_always_have_something_to_send_share_as_the_scheduler_says() {
     let ratio = |[a, b]: [u64; 2]| a as f64 / b as f64;
     // RFC 9622 section 8.1.5: priorities 50 and 100 are weights of 2 and 1.
-    let weights = ratio(shared(40, "WFQ", [(50, 5000), (100, 5000)]));
+    let weights = ratio(shared(40, "WFQ", [(50, 5000), (100, 5000)], 0));
     assert!((1.8..2.2).contains(&weights), "{weights}");
-    let weights = ratio(shared(41, "WFQ", [(100, 60_000), (25, 1000)]));
+    let weights = ratio(shared(41, "WFQ", [(100, 60_000), (25, 1000)], 0));
     assert!((0.22..0.28).contains(&weights), "{weights}");
-    let fair = ratio(shared(42, "FC", [(50, 60_000), (100, 2000)]));
+    let fair = ratio(shared(42, "FC", [(50, 60_000), (100, 2000)], 0));
     assert!((0.9..1.1).contains(&fair), "{fair}");
+    let fair = ratio(shared(43, "WFQ", [(100, 5000), (100, 5000)], 500));
+    assert!((0.9..1.1).contains(&fair), "{fair}: who was alone for a while owes nothing");
+}
+
+/// The same for programs that write bytes whenever there is room, and where the first of them always gets to it first.
+#[test]
+fn whoever_writes_bytes_gets_a_share_also_if_another_is_always_faster() {
+    for (seed, messages, priority, least) in [(44, false, 100, 0.8), (45, true, 100, 0.8), (46, false, 50, 1.6)] {
+        let ask = ask();
+        let mut town = Plan::new(seed).rate(20_000_000).build();
+        town.listen(&ask, 443, Manner { keeps: false, ..Manner::patient() });
+        let first = town.open(&ask, Manner::patient());
+        assert!(town.play.run_until(S, |p| p.flow(first).is_ready()));
+        let clone = town.play.engine(first.node).clone_connection(first.conn, StreamDirection::Both).unwrap();
+        let second = town.play.adopt(first.node, clone, Manner::patient());
+        town.play.engine(second.node).set_priority(second.conn, priority);
+        if messages {
+            (0..2000).for_each(|_| town.play.say(first, vec![0; 10_000], message()));
+        }
+        let piece = vec![7; 65_536];
+        for _ in 0..5000 {
+            let engine = town.play.engine(first.node);
+            for flow in [first, second].into_iter().skip(usize::from(messages)) {
+                while engine.write(flow.conn, &[std::io::IoSlice::new(&piece)]).unwrap().is_some() {}
+            }
+            town.play.run_for(MS);
+        }
+        let of = |i: usize| town.play.accepted(town.server).get(i).map_or(0, |f| town.play.flow(*f).count);
+        let (a, b) = (of(0), of(1));
+        let ratio = b as f64 / a as f64;
+        assert!(a + b > 10_000_000 && (least..1.5 * least).contains(&ratio), "{a} and {b} bytes");
+        town.play.end();
+    }
+}
+
+/// Room that is kept for a program that does not come for it is not kept for long.
+#[test]
+fn a_program_that_asked_for_room_and_never_writes_holds_nobody_up() {
+    for scheduler in ["WFQ", "RR", "PRIO", "FCFS"] {
+        let mut properties = TransportProperties::new();
+        properties.set("connScheduler", scheduler).unwrap();
+        let ask = ask().properties(properties);
+        let mut town = Plan::new(47).rate(20_000_000).build();
+        town.listen(&ask, 443, Manner { keeps: false, ..Manner::patient() });
+        let first = town.open(&ask, Manner::patient());
+        assert!(town.play.run_until(S, |p| p.flow(first).is_ready()));
+        let clone = town.play.engine(first.node).clone_connection(first.conn, StreamDirection::Both).unwrap();
+        let second = town.play.adopt(first.node, clone, Manner::patient());
+        town.play.engine(second.node).set_priority(second.conn, 1);
+        let piece = vec![7; 65_536];
+        for i in 0..5000 {
+            let engine = town.play.engine(first.node);
+            for flow in [first, second].into_iter().take(if i % 500 == 0 { 2 } else { 1 }) {
+                // The second asks for room now and then, and does not use it.
+                let most = if flow.conn == first.conn { u32::MAX } else { 1 };
+                (0..most).find(|_| engine.write(flow.conn, &[std::io::IoSlice::new(&piece)]).unwrap().is_none());
+            }
+            town.play.run_for(MS);
+        }
+        let total: usize = town.play.accepted(town.server).iter().map(|f| town.play.flow(*f).count).sum();
+        assert!(total > 11_000_000, "{scheduler}: {total} of 12,500,000 bytes");
+        town.play.end();
+    }
 }
 
 #[test]

@@ -215,6 +215,7 @@ impl<N: Net> Engine<N> {
             blocked: false,
             share: usize::MAX,
             turn: 0,
+            reserved: 0,
             fed: 0,
             next_stream: u16::from(!client),
             send_buffer: self.limits.send_buffer,

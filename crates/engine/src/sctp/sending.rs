@@ -35,12 +35,14 @@ impl<N: Net> Engine<N> {
             a.send_buffer = want;
             e.endpoint.set_send_buffer(a.id, want);
         }
-        let ranked = e.profile.scheduler == Scheduler::Priority;
-        let fair = shares(e.profile.scheduler);
+        let scheduler = e.profile.scheduler;
+        let (ranked, room) = (scheduler == Scheduler::Priority, e.endpoint.room(a.id));
+        let fair = shares(scheduler);
         let (before, after): (Vec<_>, Vec<_>) =
             a.streams.iter().filter_map(|(k, s)| Some((*k, s.conn?))).partition(|(k, _)| *k < a.turn);
         let mut waiting: VecDeque<(u32, Key)> = after.into_iter().chain(before).collect();
         waiting.retain(|(_, c)| self.conns.get(*c).is_some_and(|c| !c.tx.is_empty() || c.wants_room));
+        self.sctp_reserve(key, scheduler, room, &mut waiting);
         if fair {
             return self.sctp_feed_fairly(key, &Vec::from(waiting));
         }
@@ -55,6 +57,43 @@ impl<N: Net> Engine<N> {
                 (true, true) => waiting.push_front((stream, conn)),
                 (true, false) => waiting.push_back((stream, conn)),
                 (false, _) => {}
+            }
+        }
+    }
+
+    /// Those who wait with nothing queued write when their programs get to it. Until then a share of the room is kept for each of them,
+    /// or whoever gets to it first would take everything, every time. A share that is not used is less each time, so that a program that
+    /// does not write after all holds nobody up; and what is acknowledged meanwhile is room for all.
+    fn sctp_reserve(&mut self, key: Key, scheduler: Scheduler, room: usize, waiting: &mut VecDeque<(u32, Key)>) {
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        let mut carried = 0;
+        for s in a.streams.values_mut().filter(|s| s.reserved > 0) {
+            s.reserved /= 2;
+            carried += s.reserved;
+        }
+        a.reserved = carried;
+        if waiting.len() < 2 {
+            return;
+        }
+        let free = room.saturating_sub(carried);
+        let conns = &self.conns;
+        let priority = |c: &Key| conns.get(*c).map_or(u32::MAX, crate::conn::Conn::priority);
+        let weight = |c: &Key| u64::from(weight_of(scheduler, priority(c)));
+        let first = waiting.iter().map(|(_, c)| priority(c)).min();
+        let all: u64 = waiting.iter().map(|(_, c)| weight(c)).sum();
+        for (stream, conn) in waiting.iter() {
+            if conns.get(*conn).is_none_or(|c| !c.tx.is_empty()) {
+                continue;
+            }
+            let share = match scheduler {
+                // The most important: the others have the rest, or what it does not use would hold them up.
+                Scheduler::Priority if first != Some(priority(conn)) => 0,
+                Scheduler::Priority => free / 2,
+                _ => (free as u64 * weight(conn) / all.max(1)) as usize,
+            };
+            if let Some(s) = a.streams.get_mut(stream) {
+                a.reserved = a.reserved - s.reserved + share.max(s.reserved);
+                s.reserved = s.reserved.max(share);
             }
         }
     }
@@ -217,6 +256,10 @@ impl<N: Net> Engine<N> {
                         data.push(0);
                     }
                     let number = a.number_of(stream, how);
+                    if len > a.allowance(stream, e) {
+                        e.endpoint.tell_when_writable(a.id);
+                        break;
+                    }
                     match hand_over(e, a.id, number, Bytes::from(data), options) {
                         Ok(message) => Ok(message),
                         Err(Refusal::Blocked) => {
@@ -255,11 +298,10 @@ impl<N: Net> Engine<N> {
                 (Err(_), None) => {}
             }
         }
+        a.has_used(stream, done.bytes - handed);
         if shares(e.profile.scheduler) {
             let scheduler = e.profile.scheduler;
-            let weight =
-                if scheduler == Scheduler::WeightedFair { super::open::value_of(scheduler, priority) } else { 1 };
-            a.has_handed_over(stream, done.bytes - handed, weight);
+            a.has_handed_over(stream, done.bytes - handed, weight_of(scheduler, priority));
         }
         self.mark_sctp_of(key);
     }
@@ -275,14 +317,22 @@ impl<N: Net> Engine<N> {
         let Some(a) = self.sctps.get_mut(key) else { return Err(ConnectionError::Closed) };
         let Some(e) = self.sctp_ends.get_mut(a.end) else { return Err(ConnectionError::Closed) };
         let mut total = 0;
-        for piece in bufs.iter().flat_map(|b| b.chunks(BYTES_MAX)) {
-            if a.blocked {
+        let mut cut = false;
+        for whole in bufs.iter().flat_map(|b| b.chunks(BYTES_MAX)) {
+            let allowed = if a.blocked || cut { 0 } else { a.allowance(stream, e) };
+            let piece = &whole[..whole.len().min(allowed)];
+            cut = piece.len() < whole.len();
+            if piece.is_empty() {
+                e.endpoint.tell_when_writable(a.id);
                 break;
             }
             let number = a.number_of(stream, How::default());
             let options = SendOptions { ppid: PPID_DATA, ..SendOptions::default() };
             match hand_over(e, a.id, number, Bytes::copy_from_slice(piece), options) {
-                Ok(_) => total += piece.len(),
+                Ok(_) => {
+                    total += piece.len();
+                    a.has_used(stream, piece.len());
+                }
                 Err(Refusal::Blocked) => a.blocked = true,
                 Err(_) if total > 0 => break,
                 Err(_) => return Err(a.lost.clone().map_or(ConnectionError::Closed, ConnectionError::Sctp)),
@@ -294,13 +344,41 @@ impl<N: Net> Engine<N> {
 }
 
 impl Sctp {
-    /// Counts what a connection has handed over: less the more weight it has.
-    fn has_handed_over(&mut self, stream: u32, bytes: usize, weight: u16) {
-        let now = self.fed;
+    /// The most bytes that a connection may hand over now, for what others have been promised. No limit where nobody was promised
+    /// anything, or nothing is buffered: something must go on.
+    fn allowance(&self, stream: u32, e: &SctpEnd) -> usize {
+        if self.reserved == 0 || e.endpoint.buffered(self.id) == 0 {
+            return usize::MAX;
+        }
+        let own = self.streams.get(&stream).map_or(0, |s| s.reserved);
+        let others = self.reserved.saturating_sub(own);
+        e.endpoint.room(self.id).saturating_sub(others)
+    }
+
+    /// A connection has used what was reserved for it.
+    fn has_used(&mut self, stream: u32, bytes: usize) {
         if let Some(s) = self.streams.get_mut(&stream) {
-            s.fed = s.fed.max(now) + (bytes as u64 * FED_SCALE) / u64::from(weight.max(1));
+            let used = bytes.min(s.reserved);
+            s.reserved -= used;
+            self.reserved = self.reserved.saturating_sub(used);
         }
     }
+
+    /// Counts what a connection has handed over: less the more weight it has.
+    fn has_handed_over(&mut self, stream: u32, bytes: usize, weight: u16) {
+        let Some(s) = self.streams.get_mut(&stream) else { return };
+        let begins = s.fed.max(self.fed);
+        s.fed = begins + (bytes as u64 * FED_SCALE) / u64::from(weight.max(1));
+        if self.share == usize::MAX && bytes > 0 {
+            // Nobody had to wait for it: it is not to be paid back to whoever comes later.
+            self.fed = begins;
+        }
+    }
+}
+
+/// The weight of a connection where the bytes are shared.
+fn weight_of(scheduler: Scheduler, priority: u32) -> u16 {
+    if scheduler == Scheduler::WeightedFair { super::open::value_of(scheduler, priority).max(1) } else { 1 }
 }
 
 /// Whether a scheduler shares the bytes.

@@ -39,6 +39,8 @@ pub(super) struct Stream {
     pub(super) stale: bool,
     /// What its connection has handed over by its weight: see [`Sctp::fed`].
     pub(super) fed: u64,
+    /// Bytes of room that nobody else takes: its connection was told that there is room, and writes when the program gets to it.
+    pub(super) reserved: usize,
 }
 
 impl Sctp {

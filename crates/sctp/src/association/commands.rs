@@ -217,6 +217,16 @@ impl Association {
         }
     }
 
+    /// What is left of the send buffer.
+    pub(crate) fn room(&self) -> usize {
+        self.send_limit().saturating_sub(self.buffered())
+    }
+
+    /// The application waits for room.
+    pub(crate) const fn tell_when_writable(&mut self) {
+        self.blocked = true;
+    }
+
     /// Tells the application that there is room, if it was told that there is none.
     pub(super) fn tell_writable(&mut self) {
         if !self.blocked || self.is_closed() {

@@ -323,6 +323,17 @@ impl Endpoint {
         self.live(id).map_or(0, Association::buffered)
     }
 
+    /// How many bytes more are taken now, as far as bytes limit it. A message is also taken where nothing is buffered.
+    #[must_use]
+    pub fn room(&self, id: AssociationId) -> usize {
+        self.live(id).map_or(0, Association::room)
+    }
+
+    /// [`crate::Event::Writable`] follows as after [`crate::SendError::Blocked`], for who leaves room for others.
+    pub fn tell_when_writable(&mut self, id: AssociationId) {
+        self.act(id, Association::tell_when_writable);
+    }
+
     /// The number of streams, outbound and inbound.
     #[must_use]
     pub fn streams(&self, id: AssociationId) -> (u16, u16) {
