@@ -127,6 +127,12 @@ impl Session {
         self.shared.undelivered.clone()
     }
 
+    /// Ends the session with this code, also when the session itself has gone into a future that is given up.
+    pub(crate) fn closer(&self) -> impl Fn(h3::error::Code, &[u8]) + use<> {
+        let shared = self.shared.clone();
+        move |code, why| shared.group.close_session(code.value(), why)
+    }
+
     fn poll_accept(
         &mut self,
         cx: &mut Context<'_>,

@@ -353,8 +353,12 @@ async fn a_client_that_gives_no_room_for_control_streams_loses_its_seat() {
     security.alpn = vec![b"h3".to_vec()];
     let remote = neater::RemoteEndpoint::from(std::net::SocketAddr::from(([127, 0, 0, 1], world.port)));
     let selfish = world.neater.preconnection().remote(remote).properties(properties).security(security);
-    let selfish = selfish.stacks(&[Stack::Quic]).connect_bytes().await.expect("connected");
-    tokio::time::sleep(4 * SETUP).await;
+    let mut selfish = selfish.stacks(&[Stack::Quic]).connect_bytes().await.expect("connected");
+    // It is told that it has lost it, on a busy machine later than after `SETUP`.
+    let mut byte = [0];
+    let told = tokio::io::AsyncReadExt::read(&mut selfish, &mut byte);
+    tokio::time::timeout(Duration::from_secs(20), told).await.expect("told").expect_err("the connection is over");
+    tokio::time::sleep(SETUP).await;
     let answer = world.client(Some(HttpVersion::Http3)).get(&world.url("a"), &RequestOptions::default()).await;
     assert_eq!(answer.expect("there is a seat").bytes(10).await.expect("a body"), b"a");
     drop(selfish);

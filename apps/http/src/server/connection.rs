@@ -260,7 +260,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     let limits = client.common.limits;
     // A head comes compressed, in frames: twice the room is enough for any that is allowed.
     let session = Session::server(group, 2 * limits.head as u64);
-    let undelivered = session.undelivered();
+    let (undelivered, close) = (session.undelivered(), session.closer());
     let mut builder = h3::server::builder();
     let made = builder.max_field_section_size(limits.head as u64).build(session);
     // A client that gives no room for our control streams must not have a seat for it.
@@ -268,7 +268,13 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
         made = tokio::time::timeout(limits.head_time.min(limits.idle), made) => made,
         () = stopped(&mut stop) => return Ok(()),
     };
-    let mut connection = made.map_err(|_| "no HTTP/3 came about in time")?.map_err(|e| e.to_string())?;
+    let Ok(made) = made else {
+        // Nothing else ends it: who keeps it alive would have a connection and no seat.
+        const LATE: &str = "no HTTP/3 came about in time";
+        close(h3::error::Code::H3_GENERAL_PROTOCOL_ERROR, LATE.as_bytes());
+        return Err(LATE.into());
+    };
+    let mut connection = made.map_err(|e| e.to_string())?;
     let slots = Arc::new(Semaphore::new(limits.requests_per_connection));
     let mut requests = JoinSet::new();
     let mut told = false;
