@@ -216,6 +216,19 @@ impl Experiment {
         if quick { self.minutes.0 } else { self.minutes.1 }
     }
 
+    /// The experiments whose runs this one looks at; it makes those that are not there.
+    #[must_use]
+    pub fn shares(&self) -> &'static [&'static str] {
+        if self.id == "B3" { &["B1", "B2"] } else { &[] }
+    }
+
+    /// How long it takes, more or less, with the runs it shares that are not there: those of `made` are.
+    #[must_use]
+    pub fn minutes_without(&self, quick: bool, made: impl Fn(&str) -> bool) -> f64 {
+        let shared = ALL.iter().filter(|e| self.shares().contains(&e.id) && !made(e.id));
+        self.minutes(quick) + shared.map(|e| e.minutes(quick)).sum::<f64>()
+    }
+
     /// What it declares, for people.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -233,7 +246,15 @@ impl Experiment {
             format!("{} ({}){bound}; drawn as {}", m.name, m.unit, m.drawn)
         };
         part("metrics", self.metrics.iter().map(metric).collect());
-        out.push_str(&format!("\n  takes about {} min, {} min with --quick\n", self.minutes.1, self.minutes.0));
+        out.push_str(&format!("\n  takes about {} min, {} min with --quick", self.minutes.1, self.minutes.0));
+        if !self.shares().is_empty() {
+            let [full, quick] = [false, true].map(|quick| self.minutes_without(quick, |_| false));
+            let runs = self.shares().join(" and ");
+            out.push_str(&format!(
+                " where the runs of {runs} are there; {full:.0} and {quick:.0} min where they are to be made"
+            ));
+        }
+        out.push('\n');
         out
     }
 }

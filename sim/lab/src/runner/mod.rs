@@ -81,6 +81,14 @@ pub enum Ended {
     Missed,
 }
 
+/// How long each takes, more or less, in seconds. Runs that one shares with another are counted where they are made first:
+/// not again when the other is among these and earlier, or when `made` knows of its runs.
+fn seconds(these: &[&Experiment], quick: bool, made: impl Fn(&str) -> bool) -> Vec<f64> {
+    let earlier = |i: usize, id: &str| these[..i].iter().any(|e| e.id == id || e.shares().contains(&id));
+    let one = |(i, e): (usize, &&Experiment)| e.minutes_without(quick, |id| earlier(i, id) || made(id)) * 60.0;
+    these.iter().enumerate().map(one).collect()
+}
+
 /// Runs the experiments of these ids. What one of several lacks is said, and it is skipped; a single one fails.
 ///
 /// # Errors
@@ -110,9 +118,10 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
     let lab =
         Lab { quick, seed, seeds, jobs, fresh, freshened, only, out, version, programs, scratch: peers, progress };
     let mut failed = false;
-    let mut left: f64 = able.iter().map(|e| e.minutes(quick) * 60.0).sum();
-    for (i, e) in able.iter().enumerate() {
-        let mine = e.minutes(quick) * 60.0;
+    let runs = |id: &str| fs::read_to_string(lab.out.join(id).join("runs.csv")).is_ok_and(|t| t.contains(&lab.version));
+    let times = seconds(&able, quick, |id| !fresh && runs(id));
+    let mut left: f64 = times.iter().sum();
+    for (i, (e, &mine)) in able.iter().zip(&times).enumerate() {
         let (n, all) = (i + 1, able.len());
         (lab.progress)(&format!("{} ({n} of {all}): about {}, {} in all", e.id, span(mine), span(left)));
         match one(e, &lab, options) {
@@ -339,6 +348,22 @@ mod tests {
         assert_eq!(o.command("B1"), "neater-lab run B1 --quick --seed 7 --seeds 3");
         (o.quick, o.seed, o.seeds, o.jobs) = (false, 1, None, Some(4));
         assert_eq!(o.command("B1"), "neater-lab run B1 --jobs 4");
+    }
+
+    #[test]
+    fn the_time_told_counts_shared_runs_where_they_are_made_first() {
+        let some = |ids: &[&str]| ALL.iter().filter(|e| ids.contains(&e.id)).collect::<Vec<_>>();
+        let own = |id: &str| some(&[id])[0].minutes(false) * 60.0;
+        let all = own("B1") + own("B2") + own("B3");
+        assert_eq!(seconds(&some(&["B3"]), false, |_| false), [all]);
+        assert_eq!(seconds(&some(&["B3"]), false, |id| id == "B1"), [all - own("B1")]);
+        let (together, expected) = (some(&["B1", "B2", "B3"]), ["B1", "B2", "B3"].map(own));
+        assert_eq!(seconds(&together, false, |_| false), expected);
+        assert!(
+            together[2].describe().contains("of B1 and B2 are there; 121 and 3 min where"),
+            "{}",
+            together[2].describe()
+        );
     }
 
     #[test]
