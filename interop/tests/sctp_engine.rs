@@ -36,7 +36,8 @@ struct World {
 }
 
 fn sctp(neater: &Neater) -> Preconnection {
-    neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Sctp])
+    let all = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Sctp]);
+    all.needs("partial-reliability").expect("a word")
 }
 
 fn loopback(port: u16) -> SocketAddr {

@@ -116,6 +116,23 @@ fn what_has_no_effect_is_said_to_have_none() {
 }
 
 #[test]
+fn reliability_by_message_is_what_sctp_has_and_nothing_else() {
+    let explain = |transport| {
+        let all = ["explain", "192.0.2.1:1", "--needs", "cleartext,partial-reliability", "--transport", transport];
+        run(neater().args(all))
+    };
+    let r = explain("SCTP");
+    assert!(
+        r.code == 0 && r.out.contains("SCTP/UDP") && !r.out.contains("perMsgReliability (req"),
+        "{}{}",
+        r.out,
+        r.err
+    );
+    let r = explain("TCP");
+    assert!(r.code == 2 && r.err.contains("perMsgReliability (required, TCP has none)"), "{}{}", r.out, r.err);
+}
+
+#[test]
 fn the_laboratory_is_run_where_it_is_found() {
     let f = Folder::new("lab");
     let r = run(neater().args(["lab", "list"]).env("PATH", f.path("")));

@@ -8,7 +8,8 @@ use crate::{ConnectionId, Engine, SendOptions, Stack};
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError, SocketOption};
 use neater_property::{
-    Class, ConnectionProperties, MessageProperties, Preference, SelectionProperty as P, Value, lookup,
+    Class, ConnectionProperties, MessageProperties, Preference, Role, SelectionProperty as P, TransportProperties,
+    Value, lookup,
 };
 use neater_quic::{ConnectionApi, Direction};
 use std::sync::Arc;
@@ -24,6 +25,10 @@ impl core::fmt::Display for SetPropertyError {
 }
 
 impl core::error::Error for SetPropertyError {}
+
+/// Why a message cannot say whether it must arrive.
+pub(crate) const NO_RELIABILITY_PER_MESSAGE: &str =
+    "msgReliable can only be changed where perMsgReliability was required or preferred";
 
 /// Bytes of headers in a UDP packet, by family.
 const UDP_HEADERS: (usize, usize) = (28, 48);
@@ -48,7 +53,10 @@ impl<N: Net> Engine<N> {
             }
             let features = stack.features();
             let framed = p == P::PreserveMsgBoundaries && request.framer.frames();
-            let wanted = request.policy.needs.preference(p) > Preference::NoPreference;
+            let wanted = match p {
+                P::PerMsgReliability => states_reliability(&request.properties),
+                _ => request.policy.needs.preference(p) > Preference::NoPreference,
+            };
             let has = features.provides.contains(p) || framed || (features.configurable.contains(p) && wanted);
             return Some(Value::from(has));
         }
@@ -161,6 +169,9 @@ impl<N: Net> Engine<N> {
         if lookup(name).is_some_and(|info| info.class == Class::Message) {
             let mut messages = c.messages().clone();
             messages.set(name, value.clone()).map_err(|e| SetPropertyError(e.to_string()))?;
+            if messages.reliable != c.messages().reliable && !c.may_state_reliability(messages.reliable) {
+                return Err(SetPropertyError(NO_RELIABILITY_PER_MESSAGE.into()));
+            }
             if let Some(c) = self.conns.get_mut(conn.0) {
                 c.ext().messages = Some(Box::new(messages));
             }
@@ -316,7 +327,31 @@ impl<N: Net> Engine<N> {
     }
 }
 
+/// Whether a program has asked to say of each message whether it must arrive. Who says it beforehand, of all messages, has asked;
+/// unless it would rather have no such transport.
+fn states_reliability(properties: &TransportProperties) -> bool {
+    match properties.preference(P::PerMsgReliability, Role::Initiate) {
+        Preference::Require | Preference::Prefer => true,
+        Preference::NoPreference => properties.message.reliable.is_some(),
+        Preference::Avoid | Preference::Prohibit => false,
+    }
+}
+
 impl Conn {
+    /// Whether a message may say this of its reliability (`msgReliable`): what its connection does anyway, and more where
+    /// reliability per message was asked for (RFC 9622 section 9.1.3.7). A message that need not arrive may arrive all the same.
+    pub(crate) fn may_state_reliability(&self, reliable: Option<bool>) -> bool {
+        let properties = &self.request.properties;
+        let Some(reliable) = reliable.filter(|_| !states_reliability(properties)) else { return true };
+        let wanted = properties.preference(P::Reliability, Role::Initiate) >= Preference::NoPreference;
+        let has = match self.stack.map(Stack::features) {
+            Some(f) if f.provides.contains(P::Reliability) => true,
+            Some(f) if !f.configurable.contains(P::Reliability) => false,
+            _ => wanted,
+        };
+        reliable == has || !reliable && !wanted
+    }
+
     /// The Connection Properties as they are now.
     fn properties(&self) -> ConnectionProperties {
         let changed = self.ext.as_ref().and_then(|e| e.changed.as_deref());

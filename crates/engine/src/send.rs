@@ -3,6 +3,7 @@
 use crate::channel::Kind;
 use crate::conn::{Conn, ConnectionState, How, Io, PIECE, Segment};
 use crate::event::{ConnectionError, SendError};
+use crate::properties::NO_RELIABILITY_PER_MESSAGE;
 use crate::transport::tls_out;
 use crate::{ConnectionId, Engine, MessageId, Stack};
 use bytes::Bytes;
@@ -29,7 +30,8 @@ pub struct SendOptions {
     /// It keeps its place among the messages of its connection (`msgOrdered`), where the transport can do without; `None`: as
     /// `preserveOrder` says.
     pub ordered: Option<bool>,
-    /// It is sent until it is delivered (`msgReliable`), where the transport can do without; `None`: as `reliability` says.
+    /// It is sent until it is delivered (`msgReliable`), where the transport can do without; `None`: as `reliability` says. Something
+    /// else than that is refused unless the connection was opened with `perMsgReliability` (RFC 9622 section 9.1.3.7).
     pub reliable: Option<bool>,
     /// Of messages that need not be reliable, those of a larger number (`msgPriority`, 100 unless it was set) are given up first
     /// when the transport's buffer is full, where the transport can do that.
@@ -209,6 +211,12 @@ impl<N: Net> Engine<N> {
             // What is left of it would be taken for a message of its own.
             c.tx.part_refused(options.end_of_message);
             return Err(SendError::Framer("an earlier part of this message was refused".into()));
+        }
+        if !c.may_state_reliability(options.reliable) {
+            if c.tx.in_message || !options.end_of_message {
+                c.tx.part_refused(options.end_of_message);
+            }
+            return Err(SendError::InvalidMessageProperties(NO_RELIABILITY_PER_MESSAGE.into()));
         }
         // Of a message in parts, those that the framer keeps count.
         if len > limits.message.saturating_sub(c.tx.held) {

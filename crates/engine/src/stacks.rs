@@ -191,8 +191,8 @@ impl Stack {
                     P::FullChecksumRecv,
                     P::CongestionControl,
                 ]),
-                // Message by message, and association by association (heartbeats).
-                configurable: set(&[P::Reliability, P::PreserveOrder, P::KeepAlive]),
+                // Message by message (RFC 3758 for those that need not arrive), and association by association (heartbeats).
+                configurable: set(&[P::Reliability, P::PerMsgReliability, P::PreserveOrder, P::KeepAlive]),
                 messages: true,
                 // UDP gets through where nothing but TCP and UDP does.
                 base_score: if matches!(self, Self::SctpIp) { -2 } else { -1 },

@@ -310,6 +310,16 @@ impl Ask {
         self
     }
 
+    /// The same with the properties that these words and names ask for.
+    ///
+    /// # Panics
+    /// A word is none.
+    #[must_use]
+    pub fn needs(self, words: &str) -> Self {
+        let parsed = TransportProperties::parse(words).unwrap_or_else(|e| panic!("{e}"));
+        self.properties(parsed.properties)
+    }
+
     /// The same with other properties.
     #[must_use]
     pub fn properties(mut self, properties: TransportProperties) -> Self {

@@ -1,8 +1,9 @@
-//! Framed messages that are refused, and framed datagrams that are no good.
+//! Messages that are refused, for their framing or for what they say of themselves, and framed datagrams that are no good.
 
 use bytes::Bytes;
 use neater_engine::{SendError, SendOptions, Stack};
 use neater_framing::FramerSpec;
+use neater_property::Value;
 use neater_testkit::{Ask, Manner, Plan};
 use std::time::Duration;
 
@@ -81,4 +82,58 @@ fn a_bad_datagram_does_not_break_a_framer() {
     town.play.say(s, "answer", part(true));
     town.play.run_for(S);
     assert_eq!(town.play.flow(c).messages, [&b"\0\x06answer"[..]]);
+}
+
+/// RFC 9622 section 9.1.3.7.
+#[test]
+fn a_message_says_whether_it_must_arrive_only_where_that_was_asked_for() {
+    use Stack::{Quic, Sctp, Tcp, Udp};
+    for (stack, needs, reliable, taken, obtained) in [
+        (Sctp, "", false, false, false),
+        (Sctp, "", true, true, false),
+        (Sctp, "perMsgReliability=avoid, msgReliable=false", false, false, false),
+        (Sctp, "partial-reliability", false, true, true),
+        (Sctp, "perMsgReliability=prefer", false, true, true),
+        // Said of all messages before the connection was opened.
+        (Sctp, "msgReliable=true", false, true, true),
+        (Tcp, "", false, false, false),
+        (Tcp, "", true, true, false),
+        (Quic, "", false, false, false),
+        // It was asked for, and need not be lost (RFC 9623 section 5.1.1).
+        (Tcp, "perMsgReliability=prefer", false, true, false),
+        (Tcp, "msgReliable=false", false, true, false),
+        // Who would rather have no reliability may have said so of each message.
+        (Tcp, "unreliable", false, true, false),
+        (Udp, "datagrams", false, true, false),
+        (Udp, "datagrams", true, false, false),
+    ] {
+        let case = format!("{stack}, {needs:?}, {reliable}");
+        let mut town = Plan::new(4).build();
+        let ask = Ask::over(&[stack]).needs(needs);
+        town.listen(&ask, 443, Manner::patient());
+        let c = town.open(&ask, Manner::patient());
+        assert!(town.play.run_until(S, |p| p.flow(c).is_ready()), "{case}");
+        let engine = town.play.engine(c.node);
+        assert_eq!(engine.get_property(c.conn, "perMsgReliability"), Some(Value::from(obtained)), "{case}");
+        let options = SendOptions { reliable: Some(reliable), ..SendOptions::default() };
+        match engine.send(c.conn, Bytes::from_static(b"x"), options) {
+            Ok(_) => assert!(taken, "{case}"),
+            Err(SendError::InvalidMessageProperties(why)) => {
+                assert!(!taken && why.contains("perMsgReliability"), "{case}: {why}");
+                let set = engine.set_property(c.conn, "msgReliable", &Value::from(reliable));
+                let said = engine.message_defaults(c.conn).reliable == Some(reliable);
+                assert!(said || set.is_err_and(|e| e.to_string().contains("perMsgReliability")), "{case}");
+            }
+            Err(e) => panic!("{case}: {e}"),
+        }
+        town.play.run_for(S);
+        // What is left of a message that was refused is no message.
+        if !taken {
+            town.play.say(c, "A", SendOptions { end_of_message: stack == Udp, ..options });
+            town.play.say(c, "B", part(true));
+            town.play.run_for(S);
+            assert_eq!(town.play.flow(c).refused.len(), if stack == Udp { 1 } else { 2 }, "{case}");
+        }
+        town.play.end();
+    }
 }

@@ -425,7 +425,7 @@ fn a_connection_that_is_cancelled_leaves_nothing_at_the_server() {
 #[test]
 fn messages_that_need_not_arrive_may_be_lost_and_are_told_apart() {
     let mut town = Plan::new(15).loss(0.2).build();
-    let (c, s) = town.pair(&ask(), Manner::patient(), Manner::patient());
+    let (c, s) = town.pair(&ask().needs("partial-reliability"), Manner::patient(), Manner::patient());
     for i in 0..400u32 {
         let options = SendOptions { reliable: Some(i % 2 == 0), ordered: Some(i % 3 == 0), ..message() };
         town.play.say(c, i.to_be_bytes().to_vec(), options);

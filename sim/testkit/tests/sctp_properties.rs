@@ -27,7 +27,7 @@ fn less_important_messages_give_way_to_more_important_ones_when_the_buffers_are_
     let mut plan = Plan::new(41).rate(1_000_000);
     plan.client_limits = Limits { send_buffer: 64 << 10, ..Limits::default() };
     let mut town = plan.build();
-    let (c, s) = town.pair(&ask(), Manner::patient(), Manner::patient());
+    let (c, s) = town.pair(&ask().needs("partial-reliability"), Manner::patient(), Manner::patient());
     let mut send = |priority: u32, tag: u8| {
         let options = SendOptions { reliable: Some(false), priority, ..SendOptions::default() };
         town.play.engine(c.node).send(c.conn, Bytes::from(vec![tag; 1000]), options)
