@@ -110,7 +110,13 @@ fn what_has_no_effect_is_said_to_have_none() {
         "{}",
         r.out
     );
-    assert!(!r.out.contains("imeout"), "{}", r.out);
+    assert!(r.out.contains("connTimeout has an effect in part: TCP, TLS, QUIC and SCTP heed it"), "{}", r.out);
+    let needs = "groupConnLimit=2,msgOrdered=false,msgReliable=false,noSegmentation=true,multipath=Active";
+    let r = run(neater().args(["explain", "--json", "192.0.2.1:1", "--transport", "TLS", "--needs", needs]));
+    let events = r.events();
+    let told: Vec<_> =
+        of(&events, "effect_in_part").iter().map(|e| e["property"].as_str().unwrap_or_default()).collect();
+    assert_eq!(told, ["multipath", "groupConnLimit", "msgOrdered", "msgReliable", "noSegmentation"], "{}", r.out);
     let r = run(neater().args(["explain", "--json", "192.0.2.1:1", "--needs", "multipathPolicy=aggregate"]));
     assert_eq!(of(&r.events(), "no_effect")[0]["property"], "multipathPolicy");
 }

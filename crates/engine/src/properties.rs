@@ -224,7 +224,12 @@ impl<N: Net> Engine<N> {
                 self.set_priority(id, now.priority);
                 Ok(())
             }
-            "keepAliveTimeout" => self.set_option(id, SocketOption::KeepAlive(now.keep_alive_timeout)),
+            "keepAliveTimeout" => match self.conns.get(conn).map(|c| c.io) {
+                Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => {
+                    self.keep_alive_every(quic, now.keep_alive_timeout)
+                }
+                _ => self.set_option(id, SocketOption::KeepAlive(now.keep_alive_timeout)),
+            },
             "connTimeout" => match self.conns.get(conn).map(|c| c.io) {
                 Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => self.limit_silence(quic, now.timeout),
                 Some(Io::Sctp { sctp, .. }) => {

@@ -98,6 +98,8 @@ pub(crate) struct Quic {
     listens_at: Option<Instant>,
     /// `connTimeout`, set since it was established.
     give_up: Option<Duration>,
+    /// `keepAliveTimeout`, set since it was established.
+    keep_alive: Option<Duration>,
 }
 
 /// `connPriority` unless it was set (RFC 9622 section 8.1.2).
@@ -311,6 +313,7 @@ impl<N: Net> Engine<N> {
             stays: None,
             listens_at: None,
             give_up: None,
+            keep_alive: None,
         });
         if let Some(s) = self.quic_sockets.get_mut(socket) {
             if s.conns.len() <= handle.0 {

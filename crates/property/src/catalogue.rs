@@ -60,6 +60,36 @@ const MIN_RATE: Effect = Effect::NoEffectYet(
 );
 const SCHEDULER: Effect = Effect::InPart("SCTP heeds it; the other stacks have no scheduler that could be chosen");
 const STREAMS: Effect = Effect::InPart("SCTP heeds it; the other stacks send messages in the order of the calls");
+const MULTIPATH: Effect = Effect::InPart(
+    "QUIC goes to another path unless Disabled; with Disabled a connection never leaves an address that still works, and where its own \
+     address goes, it goes on from the new one with a new connection id (RFC 9000 section 9.5); the other stacks keep to one path, and \
+     none uses two at once",
+);
+const PRIORITY: Effect = Effect::InPart(
+    "of the streams of one QUIC connection or SCTP association the lower goes first; sockets of TCP, TLS and UDP clients are ranked in \
+     this host's queues, where the system lets them; DTLS and datagrams of QUIC have none",
+);
+const TIMEOUT: Effect = Effect::InPart(
+    "TCP, TLS, QUIC and SCTP heed it, and listeners over UDP and DTLS, whose connections end when their peers are silent for as long; \
+     clients over UDP and DTLS expect no answer",
+);
+const KEEP_ALIVE: Effect = Effect::InPart(
+    "TCP, TLS, QUIC and SCTP heed it (SCTP as it is when the connection is opened); UDP and DTLS have no keep-alives",
+);
+const MAX_RECV_RATE: Effect =
+    Effect::InPart("TCP, TLS, QUIC and SCTP heed it; datagrams, which do not wait for a reader, cannot be slowed down");
+const GROUP_LIMIT: Effect = Effect::InPart(
+    "QUIC heeds it, and SCTP between two programs of neater; the peer cannot add connections to a group of another stack",
+);
+const ORDERED: Effect =
+    Effect::InPart("SCTP heeds it; TCP, TLS and QUIC always deliver in order, and datagrams come in any order");
+const RELIABLE: Effect = Effect::InPart(
+    "SCTP heeds it, where perMsgReliability was asked for; TCP, TLS and QUIC deliver everything, and datagrams are sent once",
+);
+const NO_SEGMENTATION: Effect = Effect::InPart(
+    "SCTP heeds it; TCP, TLS and QUIC know no packets of messages, datagrams of QUIC are never cut, and those of UDP and DTLS are cut \
+     by IP alone",
+);
 const MESSAGE: Effect = Effect::NoEffectYet("no stack applies it to messages yet");
 
 const fn row(
@@ -96,8 +126,7 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("interface", "6.2.11", Selection, "a set such as require:eth0 or prefer:wifi+avoid:cellular", "", Implemented),
     row("pvd", "6.2.12", Selection, "a set such as prefer:example.com", "", Implemented),
     row("useTemporaryLocalAddress", "6.2.13", Selection, PREFERENCE, "Prefer", Implemented),
-    row("multipath", "6.2.14", Selection,
-        "Disabled, Active or Passive; QUIC goes to another path unless Disabled, and no stack uses two at once", "Disabled", Implemented),
+    row("multipath", "6.2.14", Selection, "Disabled, Active or Passive", "Disabled", MULTIPATH),
     row("advertisesAltaddr", "6.2.15", Selection, BOOLEAN, "false",
         NoEffectYet("no stack advertises addresses yet")),
     row("direction", "6.2.16", Selection, "Bidirectional, Unidirectional send or Unidirectional receive", "Bidirectional", Implemented),
@@ -105,9 +134,9 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("activeReadBeforeSend", "6.2.18", Selection, PREFERENCE, "No Preference", Implemented),
     row("recvChecksumLen", "8.1.1", Connection, "a number of bytes or Full Coverage", "Full Coverage",
         NoEffectYet("only UDP-Lite has checksums of a part, and no stack speaks it")),
-    row("connPriority", "8.1.2", Connection, "an integer, lower first", "100", Implemented),
-    row("connTimeout", "8.1.3", Connection, "seconds or Disabled", "Disabled", Implemented),
-    row("keepAliveTimeout", "8.1.4", Connection, "seconds or Disabled", "Disabled", Implemented),
+    row("connPriority", "8.1.2", Connection, "an integer, lower first", "100", PRIORITY),
+    row("connTimeout", "8.1.3", Connection, "seconds or Disabled", "Disabled", TIMEOUT),
+    row("keepAliveTimeout", "8.1.4", Connection, "seconds or Disabled", "Disabled", KEEP_ALIVE),
     row("connScheduler", "8.1.5", Connection, "FCFS, RR, RR_PKT, PRIO, FC or WFQ (RFC 8260)", "Weighted Fair Queueing", SCHEDULER),
     row("connCapacityProfile", "8.1.6", Connection, PROFILE, "Default", Implemented),
     row("multipathPolicy", "8.1.7", Connection, "Handover, Interactive or Aggregate", "Handover",
@@ -115,8 +144,8 @@ pub const PROPERTIES: &[PropertyInfo] = &[
     row("minSendRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", MIN_RATE),
     row("minRecvRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", MIN_RATE),
     row("maxSendRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", Implemented),
-    row("maxRecvRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", Implemented),
-    row("groupConnLimit", "8.1.9", Connection, "a positive integer or Unlimited", "Unlimited", Implemented),
+    row("maxRecvRate", "8.1.8", Connection, "bit/s or Unlimited", "Unlimited", MAX_RECV_RATE),
+    row("groupConnLimit", "8.1.9", Connection, "a positive integer or Unlimited", "Unlimited", GROUP_LIMIT),
     row("isolateSession", "8.1.10", Connection, BOOLEAN, "false", Implemented),
     row("connState", "8.1.11.1", ReadOnly, "Establishing, Established, Closing or Closed", "-", Implemented),
     row("canSend", "8.1.11.2", ReadOnly, BOOLEAN, "-", Implemented),
@@ -132,14 +161,14 @@ pub const PROPERTIES: &[PropertyInfo] = &[
         USER_TIMEOUT_OPTION),
     row("msgLifetime", "9.1.3.1", Message, "seconds or Infinite", "Infinite", Implemented),
     row("msgPriority", "9.1.3.2", Message, "an integer, lower first", "100", STREAMS),
-    row("msgOrdered", "9.1.3.3", Message, "true, false or Inherited", "Inherited", Implemented),
+    row("msgOrdered", "9.1.3.3", Message, "true, false or Inherited", "Inherited", ORDERED),
     row("safelyReplayable", "9.1.3.4", Message, BOOLEAN, "false", Implemented),
     row("final", "9.1.3.5", Message, BOOLEAN, "false", Implemented),
     row("msgChecksumLen", "9.1.3.6", Message, "a number of bytes or Full Coverage", "Full Coverage", MESSAGE),
-    row("msgReliable", "9.1.3.7", Message, "true, false or Inherited", "Inherited", Implemented),
+    row("msgReliable", "9.1.3.7", Message, "true, false or Inherited", "Inherited", RELIABLE),
     row("msgCapacityProfile", "9.1.3.8", Message, "as connCapacityProfile, or Inherited", "Inherited", MESSAGE),
     row("noFragmentation", "9.1.3.9", Message, BOOLEAN, "false", MESSAGE),
-    row("noSegmentation", "9.1.3.10", Message, BOOLEAN, "false", Implemented),
+    row("noSegmentation", "9.1.3.10", Message, BOOLEAN, "false", NO_SEGMENTATION),
     row(ATTEMPT_DELAY, "", Vendor, "10 to 2000 ms or Default", "Default", Implemented),
 ];
 
@@ -296,6 +325,23 @@ mod tests {
         assert!(matches!(effect("multipathPolicy"), NoEffectYet(why) if why.contains("several paths")));
         assert_eq!(effect("nonsense"), NoEffectYet("there is no such property"));
         assert_eq!(lookup("__HE_DELAY").map(|p| p.name), Some(ATTEMPT_DELAY));
+    }
+
+    #[test]
+    fn properties_that_some_stacks_ignore_say_which_heed_them() {
+        let words = "groupConnLimit=2,msgOrdered=false,msgReliable=false,noSegmentation=true,multipath=Active,connTimeout=5,\
+                     keepAliveTimeout=3,connPriority=7,maxRecvRate=1M,msgPriority=3,connScheduler=FCFS";
+        let p = TransportProperties::parse(words).unwrap().properties;
+        let told = p.with_effect_in_part();
+        let stated: Vec<_> = words.split(',').map(|w| w.split('=').next().unwrap()).collect();
+        assert_eq!(told.len(), stated.len(), "{told:?}");
+        for name in stated {
+            let (_, text) = told.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("{name}"));
+            let heeding = ["SCTP", "QUIC", "TCP"].iter().any(|stack| text.contains(stack));
+            assert!(heeding && !text.contains("  "), "{name}: {text}");
+        }
+        assert_eq!(TransportProperties::new().with_effect_in_part(), []);
+        assert_eq!(p.without_effect(), []);
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub const WORDS: &[Word] = &[
     says("0rtt", "a first message during establishment, where possible", &[("zeroRttMsg", "prefer")]),
     says("replayable", "messages may be delivered twice", &[("safelyReplayable", "true")]),
     says("streams", "many connections as streams of one", &[("multistreaming", "require")]),
-    says("multi-path", "several paths at once", &[("multipath", "Active")]),
+    says("multi-path", "another path where one fails", &[("multipath", "Active")]),
     says("isolated", "no cached state of other connections", &[("isolateSession", "true")]),
     says("send-only", "nothing is received", &[("direction", "Unidirectional send")]),
     says("receive-only", "nothing is sent", &[("direction", "Unidirectional receive")]),

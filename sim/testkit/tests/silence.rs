@@ -109,3 +109,57 @@ fn a_time_that_is_set_for_a_session_is_how_long_it_waits() {
     assert_eq!(engine.get_property(c.conn, "connTimeout"), Some(Value::from(30.0)));
     town.play.end();
 }
+
+/// RFC 9622 section 8.1.4: asked for before the session is established, which quinn-proto sees to, and since.
+#[test]
+fn keep_alives_over_quic_come_as_often_as_they_were_asked_for() {
+    let (quic, datagrams) = (Stack::Quic, Stack::QuicDatagram);
+    for (stack, before, since, sent) in [
+        (quic, "", None, 5..15),
+        (quic, "keepAliveTimeout=2", None, 45..60),
+        (quic, "", Some(2.0), 45..60),
+        (quic, "keepAliveTimeout=4", Some(2.0), 45..60),
+        (datagrams, "datagrams", None, 0..1),
+        (datagrams, "datagrams, keepAliveTimeout=2", None, 45..60),
+        (datagrams, "datagrams", Some(2.0), 45..60),
+    ] {
+        let case = format!("{stack}, {before:?}, {since:?}");
+        let mut town = Plan::new(7).build();
+        // Questions of the server's would be answered.
+        let mut quiet = Ask::over(&[stack]).needs(if stack.is_stream() { "" } else { "datagrams" });
+        if let Some(properties) = &mut quiet.properties {
+            properties.prohibit(SelectionProperty::KeepAlive);
+        }
+        town.listen(&quiet, 443, Manner::patient());
+        let c = town.open(&Ask::over(&[stack]).needs(before), Manner::patient());
+        assert!(town.play.run_until(S, |p| p.flow(c).is_ready()), "{case}");
+        town.play.say(c, "hello", SendOptions::default());
+        if let Some(seconds) = since {
+            let engine = town.play.engine(c.node);
+            engine.set_property(c.conn, "keepAliveTimeout", &Value::from(seconds)).expect("it can be set");
+            assert_eq!(engine.get_property(c.conn, "keepAliveTimeout"), Some(Value::from(seconds)), "{case}");
+        }
+        town.play.run_for(S);
+        let offered = |town: &neater_testkit::Town| town.play.world().link_counters(town.client_links.0).offered;
+        let already = offered(&town);
+        town.play.run_for(if stack.is_stream() || before.contains("keep") || since.is_some() {
+            100 * S
+        } else {
+            20 * S
+        });
+        let count = offered(&town) - already;
+        assert!(sent.contains(&count), "{case}: {count} packets");
+        assert!(!town.play.flow(c).is_over(), "{case}: {:?}", town.play.flow(c).end());
+        // Those of quinn-proto go on as they are.
+        let engine = town.play.engine(c.node);
+        let off = engine.set_property(c.conn, "keepAliveTimeout", &Value::from("Disabled"));
+        assert_eq!(off.is_ok(), !before.contains("keep"), "{case}: {off:?}");
+        if off.is_ok() && stack.is_stream() {
+            town.play.run_for(S);
+            let already = offered(&town);
+            town.play.run_for(100 * S);
+            assert!(offered(&town) - already < 15, "{case}: they stop");
+        }
+        town.play.end();
+    }
+}

@@ -2,8 +2,8 @@
 //! does not, and no program has asked for either.
 //!
 //! *Responsible for* a PING when nothing was heard for a third of the idle timeout (section 10.1.2), as long as somebody holds
-//! a stream, and for the end of a session whose program has said how long it waits (`connTimeout`). *Not responsible for* keep-alives
-//! that a program asks for, which quinn-proto sends by itself.
+//! a stream, for the end of a session whose program has said how long it waits (`connTimeout`), and for keep-alives that a program
+//! asks for when the session is established. *Not responsible for* those that it asks for before, which quinn-proto sends by itself.
 
 use super::{NO_ERROR, Quic};
 use crate::Engine;
@@ -33,7 +33,18 @@ impl Quic {
     /// After how much silence to ask.
     fn patience(&self) -> Option<Duration> {
         let silence = self.request.silence?;
-        Some(self.give_up.map_or(silence, |limit| silence.min(limit / 3)))
+        let asked = self.give_up.map_or(silence, |limit| silence.min(limit / 3));
+        // A time beyond connTimeout switches keep-alives off (RFC 9622 section 8.1.4); then this is shorter anyway.
+        Some(self.keep_alive.map_or(asked, |every| asked.min(every)))
+    }
+
+    /// How often quinn-proto sends keep-alives, which cannot be changed any more.
+    fn fixed_keep_alive(&self) -> Option<Duration> {
+        let tuning = match self.client {
+            true => self.request.quic.as_ref().map(|setup| &setup.tuning),
+            false => self.request.quic_server.as_ref().map(|(_, tuning)| tuning),
+        };
+        tuning?.keep_alive
     }
 }
 
@@ -62,6 +73,20 @@ impl<N: Net> Engine<N> {
         Ok(())
     }
 
+    /// `keepAliveTimeout` of an established session (RFC 9622 section 8.1.4): something is sent when nothing was heard for this long.
+    /// `None`: nothing but what the session needs itself.
+    pub(crate) fn keep_alive_every(&mut self, key: Key, every: Option<Duration>) -> Result<(), NetError> {
+        self.now = self.net.now();
+        let Some(q) = self.quics.get_mut(key) else { return Err(ErrorKind::NotConnected.into()) };
+        let goes_on = q.fixed_keep_alive().is_some_and(|fixed| every.is_none_or(|every| every > fixed));
+        if q.request.silence.is_none() || goes_on {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        (q.keep_alive, q.listens_at) = (every.map(|e| e.max(LEAST)), None);
+        self.quic_listen(key);
+        Ok(())
+    }
+
     /// It may have been silent for too long.
     pub(crate) fn quic_silence(&mut self, key: Key) {
         let now = self.now;
@@ -73,7 +98,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(q) = self.quics.get(key) else { return };
         let held = |c: &Key| self.conns.get(*c).is_some_and(|c| !c.released && c.is_open());
-        let asked = q.give_up.is_some() && q.datagrams.iter().any(held);
+        let asked = (q.give_up.is_some() || q.keep_alive.is_some()) && q.datagrams.iter().any(held);
         let wanted = q.lost.is_none() && (asked || q.streams.values().any(held));
         let Some(q) = self.quics.get_mut(key) else { return };
         // The next stream begins it anew.
