@@ -312,43 +312,111 @@ async fn a_message_whose_lifetime_ends_in_the_queue_is_reported_as_expired() {
     }
 }
 
+/// Which test observes the effect of which property, by its file; where selection is all there is to it, see below.
+const OBSERVED: &[(&str, &[(&str, &str)])] = &[
+    (
+        "io/neater/tests/properties.rs",
+        &[
+            ("keepAlive", "keep_alive_and_its_timeout_reach_the_socket"),
+            ("connCapacityProfile", "the_capacity_profile_marks_what_is_on_the_wire"),
+            ("softErrorNotify", "soft_errors_are_asked_for_and_delivered"),
+            ("fullChecksumSend", "avoiding_full_checksums_switches_the_udp_checksum_off"),
+            ("_neater.attemptDelay", "the_attempt_delay_staggers_attempts"),
+            ("safelyReplayable", "a_message_that_is_not_safely_replayable_is_refused_by_udp"),
+            ("direction", "the_direction_restricts_what_the_program_may_do"),
+            ("final", "a_final_message_ends_the_direction_and_nothing_follows_it"),
+            ("msgLifetime", "a_message_whose_lifetime_ends_in_the_queue_is_reported_as_expired"),
+        ],
+    ),
+    (
+        "sim/testkit/tests/properties.rs",
+        &[
+            ("maxSendRate", "no_more_than_max_send_rate_is_sent_in_any_second_over_any_stream"),
+            ("maxRecvRate", "no_more_than_max_recv_rate_is_delivered_in_any_second_over_any_stream"),
+            ("groupConnLimit", "the_peer_may_have_as_many_connections_in_the_group_as_group_conn_limit_says"),
+            ("isolateSession", "an_isolated_connection_uses_no_ticket_no_outcome_and_no_socket_of_another"),
+            ("connPriority", "of_two_streams_the_one_with_the_lower_conn_priority_is_sent_first"),
+            ("softErrorNotify", "icmp_errors_are_told_to_who_asks_for_them_and_end_nothing"),
+            (
+                "useTemporaryLocalAddress",
+                "a_temporary_local_address_is_used_where_it_is_required_and_not_where_it_is_prohibited",
+            ),
+            ("multipath", "multipath_decides_whether_quic_goes_to_another_path"),
+        ],
+    ),
+    (
+        "sim/testkit/tests/silence.rs",
+        &[
+            ("keepAlive", "keep_alives_over_quic_come_as_often_as_they_were_asked_for"),
+            ("keepAliveTimeout", "keep_alives_over_quic_come_as_often_as_they_were_asked_for"),
+            ("connTimeout", "a_time_that_is_set_for_a_session_is_how_long_it_waits"),
+        ],
+    ),
+    (
+        "sim/testkit/tests/early.rs",
+        &[(
+            "zeroRttMsg",
+            "the_first_message_of_a_second_connection_arrives_with_the_first_flight_and_is_answered_at_once",
+        )],
+    ),
+    (
+        "sim/testkit/tests/sctp.rs",
+        &[
+            ("connScheduler", "connections_that_always_have_something_to_send_share_as_the_scheduler_says"),
+            ("msgOrdered", "messages_that_need_not_arrive_may_be_lost_and_are_told_apart"),
+            ("msgReliable", "messages_that_need_not_arrive_may_be_lost_and_are_told_apart"),
+            ("noSegmentation", "a_message_that_must_not_be_cut_is_refused_when_it_is_too_long"),
+        ],
+    ),
+    (
+        "sim/testkit/tests/sctp_properties.rs",
+        &[
+            // Of messages that may be given up, the less important ones make room.
+            ("msgPriority", "less_important_messages_give_way_to_more_important_ones_when_the_buffers_are_full"),
+            ("connTimeout", "the_program_says_for_how_long_an_acknowledgment_is_waited_for"),
+            ("keepAliveTimeout", "keep_alives_that_nobody_answers_are_the_end"),
+        ],
+    ),
+    (
+        "sim/testkit/tests/messages.rs",
+        &[("perMsgReliability", "a_message_says_whether_it_must_arrive_only_where_that_was_asked_for")],
+    ),
+    (
+        "crates/policy/src/tests.rs",
+        &[
+            ("interface", "paths_are_ranked_by_name_and_by_type"),
+            ("pvd", "a_path_that_cannot_be_had_is_an_error_that_names_the_property"),
+        ],
+    ),
+];
+
+/// Whether `source` has a test of this name.
+fn has_test(source: &str, name: &str) -> bool {
+    let lines: Vec<&str> = source.lines().map(str::trim).collect();
+    let is_it = |line: &str| {
+        let rest = line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ").and_then(|l| l.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with('('))
+    };
+    lines.windows(2).any(|w| matches!(w[0], "#[test]" | "#[tokio::test]") && is_it(w[1]))
+}
+
 #[tokio::test]
 async fn every_effect_that_is_claimed_is_tested_somewhere() {
-    // The list of properties that claim an effect is the list of those that a test observes: here, in `neater-policy`
-    // (selection) or in the simulator. A new claim must be added here with its test.
-    let observed = [
-        "keepAlive",
-        "keepAliveTimeout",
-        "connTimeout",
-        "connCapacityProfile",
-        "softErrorNotify",
-        "fullChecksumSend",
-        "_neater.attemptDelay",
-        "safelyReplayable",
-        "final",
-        "msgLifetime",
-        // In sim/testkit/tests/properties.rs.
-        "maxSendRate",
-        "maxRecvRate",
-        "groupConnLimit",
-        "isolateSession",
-        "connPriority",
-        "zeroRttMsg",
-        "useTemporaryLocalAddress",
-        "direction",
-        // In sim/testkit/tests/sctp.rs.
-        "connScheduler",
-        "msgOrdered",
-        "msgReliable",
-        "noSegmentation",
-        // In sim/testkit/tests/sctp_properties.rs, for messages that may be given up: less important ones make room.
-        "msgPriority",
-        // In sim/testkit/tests/properties.rs and policies.rs.
-        "multipath",
-        "interface",
-        "pvd",
-    ];
-    // Where selection is all there is to it, it is observed here: what is required is not what is prohibited.
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut observed = std::collections::BTreeSet::new();
+    for (file, tests) in OBSERVED {
+        let source = std::fs::read_to_string(root.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+        for (property, test) in *tests {
+            assert!(
+                neater_property::lookup(property).is_some_and(|p| p.name == *property),
+                "{property} is no property"
+            );
+            assert!(has_test(&source, test), "{property} is said to be observed by {test}, which {file} has not");
+            observed.insert(*property);
+        }
+    }
+    // Where selection is all there is to it, it is observed here: some stacks have it, some have not, and who requires it gets
+    // others than who prohibits it.
     let neater = Neater::new().expect("engine");
     let stacks = |p: P, preference: &str| {
         let mut properties = TransportProperties::new();
@@ -356,18 +424,30 @@ async fn every_effect_that_is_claimed_is_tested_somewhere() {
         {
             properties.set(other.name(), Value::from("No Preference")).expect("a property");
         }
+        properties.set("safelyReplayable", true).expect("a property");
         properties.set(p.name(), Value::from(preference)).expect("a property");
-        let mut pre = neater.preconnection().security(SecurityParameters::opportunistic()).properties(properties);
-        pre.compile(neater::Role::Initiate).map(|r| r.stacks().to_vec()).ok()
+        let pre = neater.preconnection().security(SecurityParameters::opportunistic());
+        let request = pre.stacks(&Stack::ALL).properties(properties).compile(neater::Role::Initiate);
+        request.map(|r| r.stacks().to_vec()).unwrap_or_default()
     };
-    let decides = |name| P::from_name(name).is_some_and(|p| stacks(p, "Require") != stacks(p, "Prohibit"));
+    let decides = |p: P| {
+        let (with, without) = (stacks(p, "Require"), stacks(p, "Prohibit"));
+        !with.is_empty() && !without.is_empty() && with != without
+    };
     for p in neater_property::PROPERTIES {
         use neater_property::{Class, Effect};
         if matches!(p.effect, Effect::Implemented | Effect::InPart(_)) && p.class != Class::ReadOnly {
-            let seen = observed.contains(&p.name) || p.class == Class::Selection && decides(p.name);
+            let seen = observed.contains(p.name) || P::from_name(p.name).is_some_and(decides);
             assert!(seen, "{} claims an effect, and no test observes it", p.name);
         }
     }
+    assert!(decides(P::PerMsgReliability), "SCTP has it, and TCP has not");
+}
+
+#[test]
+fn a_test_is_found_by_its_name() {
+    let source = "#[test]\nfn a() {}\n\nfn b() {}\n#[tokio::test]\nasync fn c(x: u8) {}\n// fn d()\n";
+    assert_eq!(["a", "b", "c", "d", ""].map(|name| has_test(source, name)), [true, false, true, false, false]);
 }
 
 #[tokio::test]

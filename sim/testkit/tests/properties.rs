@@ -493,6 +493,33 @@ fn a_group_conn_limit_that_is_set_later_holds_over_sctp_too() {
     town.play.end();
 }
 
+#[test]
+fn icmp_errors_are_told_to_who_asks_for_them_and_end_nothing() {
+    for (stack, wanted, told) in [
+        (Stack::Tcp, "Require", 1),
+        (Stack::Tls, "Prefer", 1),
+        (Stack::Tcp, "No Preference", 0),
+        (Stack::Udp, "Require", 1),
+        (Stack::Udp, "No Preference", 0),
+    ] {
+        let mut town = Plan::new(35).delay(50 * MS).build();
+        town.listen(&with(stack, &[]), 443, Manner::patient());
+        let c = town.open(&with(stack, &[("softErrorNotify", wanted)]), Manner::patient());
+        assert!(town.play.run_until(2 * S, |p| p.flow(c).is_ready()), "{stack}");
+        town.play.say(c, "on the way", message());
+        town.play.run_for(10 * MS);
+        let host = town.play.host(town.client);
+        assert!(town.play.world().forge_icmp(host, 0, neater_netsim::ForgedIcmp::HostUnreachable), "{stack}");
+        town.play.run_for(S);
+        assert_eq!(town.play.flow(c).soft_errors, told, "{stack}, {wanted}");
+        town.play.say(c, "and on", message());
+        town.play.run_for(S);
+        let [s] = *town.play.accepted(town.server) else { panic!("{stack}: one peer") };
+        assert_eq!(town.play.flow(s).count, 16, "{stack}: {:?}", town.play.flow(c).end());
+        town.play.end();
+    }
+}
+
 /// A cable comes back that takes UDP away with it and brings none: whoever follows the system there hears nothing more, and the server,
 /// which answers where packets come from, follows.
 #[test]
