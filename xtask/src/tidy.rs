@@ -10,6 +10,7 @@ mod leftovers;
 mod length;
 mod links;
 mod mask;
+mod records;
 pub(crate) mod tested;
 mod unsafety;
 
@@ -61,7 +62,7 @@ pub(crate) fn chore() -> Result<bool, String> {
     let packages = workspace::members(&workspace::metadata(&root, &["--no-deps"])?, &root)?;
     let files = workspace::text_files(&root)?;
 
-    let rules: [(&str, Vec<Finding>); 8] = [
+    let rules: [(&str, Vec<Finding>); 9] = [
         ("arrows between the rooms", arrows::check(&packages)),
         ("unsafe only where the system is met", unsafety::check(&files)),
         ("length of files and functions", length::check(&files)),
@@ -69,6 +70,7 @@ pub(crate) fn chore() -> Result<bool, String> {
         ("nothing left over", leftovers::check(&files)),
         ("crates say what they are", crates::check(&packages, &files)),
         ("the sans-IO ban covers its rooms", clippy_ban::check(&packages, &files)),
+        ("decision records are in their index", records::check(&files)),
         ("links lead somewhere", links::check(&files, |path| root.join(path).exists())),
     ];
 

@@ -10,7 +10,6 @@ use crate::{
 use bytes::Bytes;
 use core::future::Future;
 use core::task::{Context, Poll};
-use core::time::Duration;
 use neater_base::net::NetError;
 use neater_engine::{
     CandidateOutcome, ConnectionId, ConnectionStats, Event, MessageId, Reason, ReceiveOutcome, Received, SendOptions,
@@ -493,13 +492,6 @@ impl Connection {
     pub fn set(&self, name: &str, value: impl Into<Value>) -> Result<(), SetPropertyError> {
         let value = value.into();
         self.handle.with(|s| s.engine.set_property(self.id, name, &value))
-    }
-
-    /// Waits for a time in which nothing is expected to happen, without being driven: only for tests of idleness.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn establishment_time(&self) -> Option<Duration> {
-        self.stats().map(|s| s.establishment)
     }
 }
 

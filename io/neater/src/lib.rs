@@ -96,4 +96,17 @@ const _: fn() = || {
     assert::<Request>();
     assert::<Siblings>();
     assert::<EstablishmentError>();
+    assert::<Builder>();
+    assert::<Turner>();
+    assert::<Accepted>();
+    assert::<Message>();
+    assert::<MessageContext>();
+    assert::<Event>();
+    assert::<SendError>();
+    assert::<ConnectionError>();
+    assert::<Lookup>();
+    #[cfg(feature = "hyper")]
+    assert::<hyper::Connector>();
+    #[cfg(feature = "hyper")]
+    assert::<hyper::HttpStream>();
 };
