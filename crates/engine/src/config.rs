@@ -14,7 +14,8 @@ pub struct Limits {
     /// one message of at most [`Limits::send_buffer`] if its queue is empty: a flow goes on whatever the others do. Longer
     /// messages wait, but for those of connections that are being established and the rest of one that was begun in
     /// parts. What QUIC connections keep of what they have sent, until it is acknowledged, beyond 256 kB each, stays within what is
-    /// left, or half of this. Default 64 MB.
+    /// left, or half of this. What their peers may send ahead of their readers, beyond 1.25 MB each, stays within as much again, and follows
+    /// what the programs read, up to twice the bandwidth-delay product and 64 MB. Default 64 MB.
     pub engine_bytes: usize,
     /// Bytes that any connection may queue, whatever the others do. Default 16 kB.
     pub send_floor: usize,
@@ -126,7 +127,7 @@ impl EngineConfig {
     }
 }
 
-/// Figures of an engine since it was made; the first eight are of now.
+/// Figures of an engine since it was made; the first nine are of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats {
     /// Connections that exist.
@@ -139,6 +140,8 @@ pub struct EngineStats {
     pub sctp_associations: u64,
     /// Bytes in send queues, as [`Limits::engine_bytes`] counts them.
     pub bytes_queued: u64,
+    /// What peers of QUIC connections may send ahead of their readers, beyond 1.25 MB of each connection.
+    pub receive_windows: u64,
     /// Deadlines, stale ones included.
     pub timers: u64,
     /// Connection groups that exist.

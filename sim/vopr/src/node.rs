@@ -186,7 +186,8 @@ impl Node {
     pub(crate) fn left(&self) -> Option<String> {
         let s = self.place.neater.stats();
         let transports = [s.channels, s.quic_connections, s.sctp_associations];
-        let held = [s.connections, s.bytes_queued, s.groups, s.listeners].into_iter().chain(transports);
+        let held =
+            [s.connections, s.bytes_queued, s.receive_windows, s.groups, s.listeners].into_iter().chain(transports);
         let held: Vec<u64> = held.collect();
         held.iter().any(|n| *n != 0).then(|| format!("h{}: {s:?}", self.place.index))
     }
