@@ -28,12 +28,7 @@ impl<N: Net> Engine<N> {
         if want <= window + step {
             return;
         }
-        let mut room = self.room_for_windows();
-        if room < want - window && self.now >= self.windows.look_at {
-            self.windows.look_at = self.now + LOOK_AGAIN;
-            self.take_back_windows(key);
-            room = self.room_for_windows();
-        }
+        let room = self.find_room(want - window, Some(key));
         // Not for every byte that becomes free.
         let grown = want.min(window + room);
         if grown > window + step {
@@ -41,8 +36,20 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// By how much windows may grow now, after those that need less have given back if that is little; `but`: this one keeps what it has.
+    pub(crate) fn find_room(&mut self, wanted: u64, but: Option<Key>) -> u64 {
+        let room = self.room_for_windows();
+        if room >= wanted || self.now < self.windows.look_at {
+            return room;
+        }
+        self.windows.look_at = self.now + LOOK_AGAIN;
+        self.take_back_windows(but);
+        self.sctp_take_back();
+        self.room_for_windows()
+    }
+
     /// By how much windows may grow now.
-    pub(crate) fn room_for_windows(&self) -> u64 {
+    fn room_for_windows(&self) -> u64 {
         let all = self.limits.engine_bytes as u64;
         // Queues that are always full keep no other connection slow.
         let share = all.saturating_sub(self.queued as u64).max(all / 2);
@@ -50,11 +57,11 @@ impl<N: Net> Engine<N> {
     }
 
     /// Makes the windows small again of connections that have nothing to keep, but for that of one.
-    fn take_back_windows(&mut self, but: Key) {
+    fn take_back_windows(&mut self, but: Option<Key>) {
         for key in self.quics.keys() {
             // What one stream says of this holds for the connection.
             if let Some(q) = self.quics.get_mut(key)
-                && key != but
+                && Some(key) != but
                 && q.window > Tuning::SEND_WINDOW_MIN
                 && !q.streams.keys().any(|s| q.conn.has_unacknowledged(*s))
             {
@@ -100,10 +107,10 @@ impl<N: Net> Engine<N> {
     }
 }
 
-/// What the windows of an engine's QUIC connections have grown.
+/// What the windows of an engine's QUIC connections and SCTP associations have grown.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
-    /// Beyond [`Tuning::SEND_WINDOW_MIN`] each, in bytes.
+    /// Beyond [`Tuning::SEND_WINDOW_MIN`] each, in bytes; and buffers of SCTP associations, beyond [`crate::Limits::send_buffer`] each.
     grown: u64,
     /// What peers may send beyond [`Tuning::RECEIVE_WINDOW_MIN`] each, in bytes.
     granted: u64,
@@ -112,6 +119,16 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
+    /// What connections and associations may keep of what they have sent, beyond what each begins with, in bytes.
+    pub(crate) const fn grown(&self) -> u64 {
+        self.grown
+    }
+
+    /// The buffer of an SCTP association has grown, or become smaller.
+    pub(crate) const fn has_grown(&mut self, by: isize) {
+        self.grown = self.grown.saturating_add_signed(by as i64);
+    }
+
     /// What peers may send beyond [`Tuning::RECEIVE_WINDOW_MIN`] each, in bytes.
     pub(crate) const fn granted(&self) -> u64 {
         self.granted
