@@ -201,7 +201,7 @@ mod tests {
         assert!(r.has_shifted() && !r.has_shifted());
         assert_eq!(r.suitable(Instant::ZERO, RTT, 1, false), None, "nobody else to be held up");
         let w = r.suitable(Instant::ZERO, RTT, 2, false).unwrap();
-        assert!(w >= MIN + MIN / 4 * 3 && w <= MIN / 4 * 9, "{w}");
+        assert!((MIN + MIN / 4 * 3..=MIN / 4 * 9).contains(&w), "{w}");
         r.set(w);
         // Read again, all of it: the window is what it was, and all that was lent is paid back by what was read.
         r.was_read(stream(0), MIN as usize - 1, true);
