@@ -13,8 +13,16 @@ pub struct Limits {
     /// included. When that is reached (the last message may exceed it), a connection may queue its [`Limits::send_floor`], or
     /// one message of at most [`Limits::send_buffer`] if its queue is empty: a flow goes on whatever the others do. Longer
     /// messages wait, but for those of connections that are being established and the rest of one that was begun in
-    /// parts. What QUIC connections keep of what they have sent, until it is acknowledged, beyond 256 kB each, stays within what is
-    /// left, or half of this. Default 64 MB.
+    /// parts. What QUIC connections keep of what they have sent, until it is acknowledged, beyond 256 kB each, and SCTP associations, beyond
+    /// [`Limits::send_buffer`] each, stays within what is left, or half of this. What their peers may send ahead of their readers, beyond 1.25 MB each, stays within as much again, and follows
+    /// what the programs read, up to twice the bandwidth-delay product and 64 MB. Default 64 MB.
+    ///
+    /// So at worst an engine keeps, `E` being this, beside what its sockets hold in the kernel:
+    ///
+    /// - to be sent: 2 `E` (1.5 `E` where queues are full) and one message of at most [`Limits::message`]; for each connection, the larger of
+    ///   [`Limits::send_floor`] and one message of at most [`Limits::send_buffer`]; for each QUIC connection 256 kB, for each SCTP association
+    ///   [`Limits::send_buffer`], for each connection over TLS 64 kB of records, which are not counted among what is queued;
+    /// - received: `E` and, for each QUIC connection, 1.25 MB; and what [`Limits::datagram_buffer`] says.
     pub engine_bytes: usize,
     /// Bytes that any connection may queue, whatever the others do. Default 16 kB.
     pub send_floor: usize,
@@ -126,7 +134,7 @@ impl EngineConfig {
     }
 }
 
-/// Figures of an engine since it was made; the first eight are of now.
+/// Figures of an engine since it was made; the first ten are of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineStats {
     /// Connections that exist.
@@ -139,6 +147,11 @@ pub struct EngineStats {
     pub sctp_associations: u64,
     /// Bytes in send queues, as [`Limits::engine_bytes`] counts them.
     pub bytes_queued: u64,
+    /// What peers of QUIC connections may send ahead of their readers, beyond 1.25 MB of each connection.
+    pub receive_windows: u64,
+    /// What may be kept of what was sent, until it is acknowledged, beyond 256 kB of each QUIC connection and [`Limits::send_buffer`] of
+    /// each SCTP association.
+    pub send_windows: u64,
     /// Deadlines, stale ones included.
     pub timers: u64,
     /// Connection groups that exist.

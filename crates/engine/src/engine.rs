@@ -677,6 +677,8 @@ impl<N: Net> Engine<N> {
             quic_connections: self.quics.len() as u64,
             sctp_associations: self.sctps.len() as u64,
             bytes_queued: self.queued as u64,
+            receive_windows: self.windows.granted(),
+            send_windows: self.windows.grown(),
             timers: self.timers.len() as u64,
             groups: self.groups.len() as u64,
             listeners: self.listeners.len() as u64,

@@ -86,6 +86,8 @@ pub(crate) struct Quic {
     armed: Option<Instant>,
     pub(crate) started: Instant,
     window: u64,
+    /// What it has of [`Windows`] for what its peer may send.
+    granted: u64,
     /// How many connections the peer may have in the group (`groupConnLimit`).
     pub(crate) peer_limit: Option<u32>,
     /// When something came from the peer last.
@@ -307,6 +309,7 @@ impl<N: Net> Engine<N> {
             armed: None,
             started: self.now,
             window: neater_quic::Tuning::SEND_WINDOW_MIN,
+            granted: 0,
             peer_limit,
             heard: self.now,
             local: None,
@@ -387,6 +390,9 @@ impl<N: Net> Engine<N> {
                 if !progress {
                     break;
                 }
+            }
+            if self.quics.get_mut(key).is_some_and(|q| q.conn.unread_has_shifted()) {
+                self.quic_tune_receiving(key);
             }
             if sent >= SEND_BUDGET {
                 self.mark_dirty(key);

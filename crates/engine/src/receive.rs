@@ -166,6 +166,7 @@ impl<N: Net> Engine<N> {
                     ReadOutcome::Reset(code) => Err(ConnectionError::StreamReset(code)),
                     ReadOutcome::Closed => Err(lost.map_or_else(|| closed(c.error()), ConnectionError::Quic)),
                 };
+                self.quic_tune_receiving(quic);
                 self.mark_dirty(quic);
                 r
             }

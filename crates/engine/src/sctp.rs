@@ -537,6 +537,7 @@ impl<N: Net> Engine<N> {
             return;
         }
         let (end, id, group, session) = (a.end, a.id, a.group, a.dtls);
+        self.sctp_give_back(key);
         self.sctps.remove(key);
         if let Some(session) = session {
             self.sctp_leaves_session(session);

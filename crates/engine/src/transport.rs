@@ -1,5 +1,8 @@
 //! Moving bytes between a connection and what carries it.
 
+mod datagrams;
+
+use self::datagrams::flush_datagrams;
 use crate::channel::{Behind, Channel, Kind, SocketIo};
 use crate::conn::{ConnectionState, Io, Tx};
 use crate::event::{AttemptError, ConnectionError, Event, SendError, Source};
@@ -7,7 +10,7 @@ use crate::ids::Owner;
 use crate::{Engine, MessageId, Stack};
 use bytes::{Buf, Bytes};
 use neater_base::Key;
-use neater_base::net::{Ecn, ErrorKind, Net, NetError, NetEvent, Transmit};
+use neater_base::net::{ErrorKind, Net, NetError, NetEvent};
 use neater_framing::Outbound;
 use neater_quic::ConnectionApi;
 use std::io::{self, IoSlice};
@@ -16,6 +19,7 @@ use std::io::{self, IoSlice};
 const IOV_MAX: usize = 32;
 
 /// How much a flush may write.
+#[derive(Clone, Copy)]
 pub(crate) struct Budget {
     /// In bytes.
     room: usize,
@@ -381,7 +385,7 @@ impl<N: Net> Engine<N> {
             Io::Channel(k) => match self.channels.get_mut(k) {
                 Some(ch) if matches!(ch.kind, Kind::Udp) => {
                     let remote = ch.remote;
-                    flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut budget, &mut done);
+                    flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut budget, (&mut done, &mut self.packet));
                 }
                 Some(ch) => {
                     flush_stream(&mut self.net, ch, &mut tx, &mut budget, &mut done);
@@ -394,7 +398,7 @@ impl<N: Net> Engine<N> {
                 c.ext().spoke = Some(self.net.now());
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
                 if let (Some(ch), Some(remote)) = (self.channels.get_mut(channel), peer) {
-                    flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut budget, &mut done);
+                    flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut budget, (&mut done, &mut self.packet));
                 }
             }
             Io::Stream { quic, stream } => {
@@ -642,51 +646,5 @@ fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, tx: &mut Tx, budget: &mut
     }
     if let Err(e) = tls_out(net, ch) {
         done.error = Some(ConnectionError::Net(e));
-    }
-}
-
-fn flush_datagrams<N: Net>(
-    net: &mut N,
-    ch: &mut Channel,
-    remote: std::net::SocketAddr,
-    tx: &mut Tx,
-    budget: &mut Budget,
-    done: &mut Flushed,
-) {
-    let mut retried = false;
-    while let Some(front) = tx.queue.front() {
-        if !ch.writable || !budget.take_datagram(front.data.len()) {
-            return;
-        }
-        let transmit = Transmit {
-            destination: remote,
-            source: None,
-            interface: None,
-            ecn: Ecn::NotEct,
-            segment_size: None,
-            contents: &front.data,
-        };
-        let result = net.send(ch.sock, &transmit);
-        let failed = match result {
-            Ok(()) => None,
-            Err(e) if e.is_would_block() => {
-                ch.writable = false;
-                return;
-            }
-            // What the kernel reports here is about an earlier datagram (RFC 1122 section 4.1.3.3): not this one's fault.
-            Err(e) if e.kind == ErrorKind::ConnectionRefused && !core::mem::replace(&mut retried, true) => continue,
-            Err(e) if e.kind == ErrorKind::MessageTooLarge => Some(SendError::MessageTooLarge { max: 0 }),
-            Err(e) => Some(SendError::Connection(ConnectionError::Net(e))),
-        };
-        let n = front.data.len();
-        let id = tx.pop();
-        match (failed, id) {
-            (None, id) => {
-                done.bytes += n;
-                done.sent.extend(id);
-            }
-            (Some(error), Some(id)) => done.failed.push((id, error)),
-            (Some(_), None) => {}
-        }
     }
 }

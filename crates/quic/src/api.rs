@@ -283,4 +283,14 @@ pub trait ConnectionApi {
     fn stats(&self) -> Stats;
     /// Bounds unacknowledged and unsent data.
     fn set_send_window(&mut self, bytes: u64);
+    /// The window of all streams together (RFC 9000 section 4.1), and the most bytes that the peer may make this side keep: after the
+    /// window was made smaller, more than that until so much was read.
+    fn receive_window(&self) -> (u64, u64);
+    /// Whether streams hold so much more or less unread that another window may suit; says so once.
+    fn unread_has_shifted(&mut self) -> bool;
+    /// The window that suits what the program reads in one round trip and what streams hold unread, if it is not the one that there is.
+    /// `streams`: so many may be read. `give`: what this connection does not need others do.
+    fn suitable_receive_window(&mut self, now: Instant, streams: usize, give: bool) -> Option<u64>;
+    /// Sets that window.
+    fn set_receive_window(&mut self, bytes: u64);
 }

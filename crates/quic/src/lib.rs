@@ -20,6 +20,7 @@ mod config;
 mod congestion;
 mod error;
 mod quinn;
+mod receive;
 
 pub use api::{
     Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, Foreign, ReadOutcome, Stats,

@@ -5,6 +5,7 @@ use crate::api::{
     StreamId, Transmit,
 };
 use crate::config::{Qlog, QlogOf};
+use crate::receive::Receiving;
 use crate::{Epoch, Identity, QuicError, Tuning};
 use bytes::{Bytes, BytesMut};
 use neater_base::net::Ecn;
@@ -19,9 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub usize);
 
-/// From the endpoint to one connection.
+/// From the endpoint to one connection, with the length of the datagram that it is about.
 #[derive(Debug)]
-pub struct ConnectionEvent(q::ConnectionEvent);
+pub struct ConnectionEvent(q::ConnectionEvent, usize);
 
 /// From one connection to its endpoint.
 #[derive(Debug)]
@@ -239,12 +240,12 @@ impl Endpoint {
     fn foreign(&mut self, now: Instant, meta: Datagram, engine: u8, data: BytesMut, out: &mut Vec<u8>) -> Arrival {
         // A stateless reset looks like such a packet with a random id: it is for the connection whose token it ends with
         // (RFC 9000 section 10.3.1). What the endpoint would answer to a stranger is not said if the other engine knows it.
-        let (kept, before) = (data.clone(), out.len());
+        let (kept, before, len) = (data.clone(), out.len(), data.len());
         let ecn = EcnCodepoint::from_bits(meta.ecn as u8);
         let event = self.inner.handle(self.epoch.theirs(now), meta.source, meta.local, ecn, data, out);
         let answer = match event {
             Some(q::DatagramEvent::ConnectionEvent(handle, event)) => {
-                return Arrival::For(Handle(handle.0), ConnectionEvent(event));
+                return Arrival::For(Handle(handle.0), ConnectionEvent(event, len));
             }
             Some(q::DatagramEvent::Response(t)) => out.get(before..).map(|answer| (t.into(), answer.into())),
             _ => None,
@@ -289,11 +290,12 @@ impl EndpointApi for Endpoint {
             return self.foreign(now, meta, engine, data, out);
         }
         let ecn = EcnCodepoint::from_bits(meta.ecn as u8);
+        let len = data.len();
         let event = self.inner.handle(self.epoch.theirs(now), meta.source, meta.local, ecn, data, out);
         match event {
             None => Arrival::Nothing,
             Some(q::DatagramEvent::ConnectionEvent(handle, event)) => {
-                Arrival::For(Handle(handle.0), ConnectionEvent(event))
+                Arrival::For(Handle(handle.0), ConnectionEvent(event, len))
             }
             Some(q::DatagramEvent::NewConnection(incoming)) => self.accept(incoming, now, out),
             Some(q::DatagramEvent::Response(t)) => Arrival::Respond(t.into()),
@@ -301,7 +303,7 @@ impl EndpointApi for Endpoint {
     }
 
     fn handle_event(&mut self, handle: Handle, event: EndpointEvent) -> Option<ConnectionEvent> {
-        self.inner.handle_event(q::ConnectionHandle(handle.0), event.0).map(ConnectionEvent)
+        self.inner.handle_event(q::ConnectionHandle(handle.0), event.0).map(|e| ConnectionEvent(e, 0))
     }
 
     fn forget(&mut self, handle: Handle) {
@@ -335,6 +337,7 @@ pub struct Connection {
     epoch: Epoch,
     /// See [`ConnectionApi::set_send_window`].
     window: u64,
+    receiving: Receiving,
     /// How streams ended whose last bytes were read together with that: the next read says it.
     ended: BTreeMap<q::StreamId, ReadOutcome>,
 }
@@ -347,7 +350,7 @@ impl core::fmt::Debug for Connection {
 
 impl Connection {
     fn new(inner: q::Connection, epoch: Epoch) -> Self {
-        Self { inner, epoch, window: Tuning::SEND_WINDOW_MIN, ended: BTreeMap::new() }
+        Self { inner, epoch, window: Tuning::SEND_WINDOW_MIN, receiving: Receiving::new(), ended: BTreeMap::new() }
     }
 
     /// quinn-proto (0.11) arms its timer for what is in flight on the path of now alone. What was sent on another one and got lost would
@@ -379,6 +382,7 @@ fn code(n: u64) -> VarInt {
 impl ConnectionApi for Connection {
     fn handle_event(&mut self, event: ConnectionEvent) {
         let before = self.inner.remote_address();
+        self.receiving.arrived(event.1);
         self.inner.handle_event(event.0);
         self.moved_from(before);
     }
@@ -401,7 +405,10 @@ impl ConnectionApi for Connection {
             q::Event::Connected => Event::Connected,
             q::Event::ConnectionLost { reason } => Event::Lost(reason.into()),
             q::Event::Stream(S::Opened { dir: d }) => Event::Opened(dir(d)),
-            q::Event::Stream(S::Readable { id }) => Event::Readable(StreamId(id)),
+            q::Event::Stream(S::Readable { id }) => {
+                self.receiving.filled(id);
+                Event::Readable(StreamId(id))
+            }
             q::Event::Stream(S::Writable { id }) => Event::Writable(StreamId(id)),
             q::Event::Stream(S::Finished { id }) => Event::Finished(StreamId(id)),
             q::Event::Stream(S::Stopped { id, error_code }) => Event::Stopped(StreamId(id), error_code.into_inner()),
@@ -455,6 +462,7 @@ impl ConnectionApi for Connection {
 
     fn stop(&mut self, stream: StreamId, c: u64) {
         self.ended.remove(&stream.0);
+        self.receiving.was_read(stream.0, 0, true);
         if self.may_receive(stream) {
             let _ = self.inner.recv_stream(stream.0).stop(code(c));
         }
@@ -479,6 +487,7 @@ impl ConnectionApi for Connection {
         }
         let mut recv = self.inner.recv_stream(stream.0);
         let Ok(mut chunks) = recv.read(true) else {
+            self.receiving.was_read(stream.0, 0, true);
             return ReadOutcome::Closed;
         };
         let (mut some, mut filled) = (false, 0);
@@ -499,6 +508,7 @@ impl ConnectionApi for Connection {
         };
         // Whether credit must be sent is found out by poll_transmit, which the caller drains anyway.
         let _ = chunks.finalize();
+        self.receiving.was_read(stream.0, filled, filled < buf.len());
         if !some {
             return last;
         }
@@ -626,5 +636,23 @@ impl ConnectionApi for Connection {
     fn set_send_window(&mut self, bytes: u64) {
         self.window = bytes;
         self.inner.set_send_window(bytes);
+    }
+
+    fn receive_window(&self) -> (u64, u64) {
+        (self.receiving.window(), self.receiving.exposed())
+    }
+
+    fn unread_has_shifted(&mut self) -> bool {
+        self.receiving.has_shifted()
+    }
+
+    fn suitable_receive_window(&mut self, now: Instant, streams: usize, give: bool) -> Option<u64> {
+        let rtt = self.inner.rtt();
+        self.receiving.suitable(now, rtt, streams, give)
+    }
+
+    fn set_receive_window(&mut self, bytes: u64) {
+        self.receiving.set(bytes);
+        self.inner.set_receive_window(code(bytes));
     }
 }

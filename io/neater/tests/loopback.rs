@@ -262,3 +262,31 @@ async fn a_stream_of_sctp_is_read_and_written_as_bytes() {
     assert!(back == data);
     server.await.expect("server");
 }
+
+#[tokio::test]
+async fn datagrams_of_a_batch_arrive_each_as_it_was() {
+    let neater = Neater::new().expect("engine");
+    let properties = neater_property::profile("unreliable-datagram").expect("known");
+    let pre = neater.preconnection().properties(properties).framer(FramerSpec::Raw).stacks(&[Stack::Udp]);
+    let pre = pre.security(SecurityParameters::disabled());
+    let listener = pre.clone().local(loopback()).listen().expect("listening");
+    let addr = listener.local_addrs()[0].1;
+    let there = pre.remote(addr).initiate().await.expect("a socket");
+    there.send("!").await.expect("sent");
+    let here = listener.accept().await.expect("a connection");
+    assert_eq!(&here.receive().await.expect("alive").expect("a message")[..], b"!");
+    // Trains of equal ones, a shorter last one, one that is longer than the path takes whole, an empty one; there and back.
+    let lens = [1000, 1000, 1000, 1000, 10, 1400, 0, 20_000, 20_000, 20_000, 20_000, 5, 5, 5, 5, 1];
+    for (from, to) in [(&there, &here), (&here, &there)] {
+        from.start_batch();
+        for (i, len) in lens.iter().enumerate() {
+            from.try_send(vec![i as u8; *len], &neater::MessageContext::default()).expect("room");
+        }
+        from.end_batch();
+        for (i, len) in lens.iter().enumerate() {
+            let message = tokio::time::timeout(std::time::Duration::from_secs(5), to.receive()).await;
+            let message = message.expect("in time").expect("alive").expect("a message");
+            assert_eq!(&message[..], vec![i as u8; *len], "{i}");
+        }
+    }
+}

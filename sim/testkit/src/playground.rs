@@ -552,6 +552,6 @@ impl<N: Net> Playground<N> {
 /// Whether an engine holds nothing.
 fn is_bare(s: EngineStats) -> bool {
     let transports = [s.channels, s.quic_connections, s.sctp_associations];
-    let held = [s.connections, s.bytes_queued, s.timers, s.groups, s.listeners];
-    transports == [0; 3] && held == [0; 5]
+    let held = [s.connections, s.bytes_queued, s.receive_windows, s.send_windows, s.timers, s.groups, s.listeners];
+    transports == [0; 3] && held == [0; 7]
 }

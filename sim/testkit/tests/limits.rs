@@ -39,43 +39,72 @@ fn goodput(town: &mut Town, ask: &Ask, bytes: usize) -> f64 {
     bytes as f64 / (town.play.now() - began).as_secs_f64()
 }
 
-#[test]
-fn a_thousand_stalled_readers_stay_within_the_budget_and_the_next_flow_runs_at_full_rate() {
-    let limits = Limits { engine_bytes: 4 << 20, send_floor: 4 << 10, ..Limits::default() };
-    let mut plan = Plan::new(1).delay(5 * MS).rate(100_000_000);
-    plan.server_limits = limits;
-    let ask = Ask::over(&[Stack::Tcp]);
-    let alone = {
-        let mut town = plan.clone().build();
-        town.listen(&ask, 443, Manner::patient());
-        goodput(&mut town, &ask, 1 << 20)
-    };
-    let mut town = plan.build();
-    many_sockets(&town, 3000);
-    town.listen(&ask, 443, Manner::patient());
-    let flows: Vec<FlowId> = (0..1000).map(|_| town.open(&ask, Manner::stalled())).collect();
+/// A thousand connections whose clients read nothing, and a server that has `count` messages of 2 kB for each of them; the most that
+/// it had queued within so much time.
+fn stalled(town: &mut Town, ask: &Ask, count: usize, time: Duration) -> (Vec<FlowId>, u64) {
+    many_sockets(town, 3000);
+    town.listen(ask, 443, Manner::patient());
     let me = town.server;
-    assert!(town.play.run_until(20 * S, |p| p.accepted(me).len() == 1000));
-    // The server has far more to say to each than it may keep.
-    let data = Bytes::from(vec![9; 16 << 10]);
+    let mut flows = Vec::new();
+    for _ in 0..10 {
+        let before = flows.len();
+        // Clients of a stack that waits for its peer's first word say one.
+        flows.extend((0..100).map(|_| town.open(ask, Manner::stalled())));
+        flows[before..].iter().for_each(|f| town.play.say(*f, "!", message()));
+        assert!(town.play.run_until(20 * S, |p| p.accepted(me).len() == before + 100));
+    }
+    let data = Bytes::from(vec![9; 2 << 10]);
     for s in town.play.accepted(me).to_vec() {
-        for _ in 0..64 {
+        for _ in 0..count {
             town.play.say(s, data.clone(), message());
         }
     }
     let mut most = 0;
-    // Long enough for all that kernels buffer to cross the link.
-    town.play.run_until(20 * S, |p| {
+    town.play.run_until(time, |p| {
         most = most.max(p.stats(me).bytes_queued);
         false
     });
-    assert!(flows.iter().all(|f| town.play.flow(*f).count == 0));
-    // What is beyond the budget is at most the floor of each, and one piece that was taken whole.
-    let bound = (limits.engine_bytes + 1000 * (16 << 10)) as u64;
+    assert!(flows.iter().all(|f| town.play.flow(*f).count == 0 && town.play.flow(*f).is_ready()));
+    (flows, most)
+}
+
+#[test]
+fn a_thousand_stalled_readers_stay_within_the_budget_and_the_next_flow_runs_at_full_rate() {
+    for stack in [Stack::Tcp, Stack::Tls] {
+        let limits = Limits { engine_bytes: 4 << 20, send_floor: 4 << 10, ..Limits::default() };
+        let mut plan = Plan::new(1).delay(5 * MS).rate(100_000_000);
+        plan.server_limits = limits;
+        let ask = Ask::over(&[stack]);
+        let alone = {
+            let mut town = plan.clone().build();
+            town.listen(&ask, 443, Manner::patient());
+            goodput(&mut town, &ask, 1 << 20)
+        };
+        let mut town = plan.build();
+        // Long enough for all that kernels buffer to cross the link.
+        let (flows, most) = stalled(&mut town, &ask, 512, 20 * S);
+        // What is beyond the budget is at most the floor of each, and one message.
+        let bound = (limits.engine_bytes + 1000 * limits.send_floor + (4 << 10)) as u64;
+        assert!(most > 0 && most <= bound, "{stack}: {most} bytes queued, {bound} allowed");
+        assert!(flows.iter().all(|f| town.play.flow(*f).is_ready()));
+        let crowded = goodput(&mut town, &ask, 1 << 20);
+        assert!(crowded > 0.8 * alone, "{stack}: {crowded:.0} B/s among stalled ones, {alone:.0} B/s alone");
+        town.play.end();
+    }
+}
+
+#[test]
+fn a_thousand_stalled_readers_over_quic_stay_within_the_budget_of_either_side() {
+    let limits = Limits { engine_bytes: 4 << 20, send_floor: 4 << 10, ..Limits::default() };
+    let mut plan = Plan::new(1).delay(5 * MS).rate(50_000_000);
+    (plan.client_limits, plan.server_limits) = (limits, limits);
+    let mut town = plan.build();
+    let (_, most) = stalled(&mut town, &Ask::over(&[Stack::Quic]), 256, 5 * S);
+    let bound = (limits.engine_bytes + 1000 * limits.send_floor + (4 << 10)) as u64;
     assert!(most > 0 && most <= bound, "{most} bytes queued, {bound} allowed");
-    assert!(flows.iter().all(|f| town.play.flow(*f).is_ready()));
-    let crowded = goodput(&mut town, &ask, 1 << 20);
-    assert!(crowded > 0.8 * alone, "{crowded:.0} B/s among stalled ones, {alone:.0} B/s alone");
+    let (client, server) = (town.play.stats(town.client), town.play.stats(town.server));
+    assert_eq!(client.receive_windows, 0, "who reads nothing has what it had");
+    assert!(server.send_windows <= limits.engine_bytes as u64, "{server:?}");
     town.play.end();
 }
 

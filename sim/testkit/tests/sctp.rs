@@ -357,6 +357,42 @@ fn who_does_not_read_slows_down_the_sender_and_nothing_is_lost() {
 }
 
 #[test]
+fn what_associations_keep_of_what_they_have_sent_stays_within_the_engines_limit() {
+    let limits = Limits { send_buffer: 64 << 10, engine_bytes: 1 << 20, ..Limits::default() };
+    let mut plan = Plan::new(15).delay(50 * MS).rate(200_000_000);
+    plan.client_limits = limits;
+    let mut town = plan.build();
+    town.listen(&ask(), 443, Manner { keeps: false, ..Manner::patient() });
+    let flows: Vec<FlowId> = (0..8).map(|_| town.open(&ask(), Manner::patient())).collect();
+    let (me, server) = (town.client, town.server);
+    assert!(town.play.run_until(5 * S, |p| flows.iter().all(|f| p.flow(*f).is_ready())));
+    let data = Bytes::from(vec![9; 8 << 10]);
+    for f in &flows {
+        for _ in 0..4000 {
+            town.play.say(*f, data.clone(), message());
+        }
+    }
+    // What was handed over and has not come is kept; a little more than that, until it is acknowledged.
+    let (mut kept, mut grown) = (0, 0);
+    town.play.run_until(4 * S, |p| {
+        let of = |p: &mut neater_testkit::Playground, f: &FlowId| {
+            p.engine(me).connection_stats(f.conn).map(|s| s.bytes_sent)
+        };
+        let sent: u64 = flows.iter().filter_map(|f| of(p, f)).sum();
+        let came: usize = p.accepted(server).iter().map(|f| p.flow(*f).count).sum();
+        (kept, grown) = (kept.max(sent as usize - came), grown.max(p.stats(me).send_windows));
+        false
+    });
+    let bound = limits.engine_bytes + 8 * limits.send_buffer;
+    assert!(kept > bound / 2 && kept <= bound, "{kept} bytes kept, {bound} allowed");
+    assert!(grown > 0 && grown <= limits.engine_bytes as u64, "{grown} bytes");
+    for f in flows {
+        town.play.abort(f);
+    }
+    town.play.end();
+}
+
+#[test]
 fn a_thousand_stalled_readers_of_as_many_associations_cost_what_they_may() {
     let small = Limits { datagram_buffer: 8 << 10, ..Limits::default() };
     let limits = Limits { send_buffer: 16 << 10, engine_bytes: 4 << 20, send_floor: 4 << 10, ..small };

@@ -179,14 +179,17 @@ impl Node {
         // numbers are counted, eight bytes for a message of ten.
         let slack = stats.connections * 128 * 1024;
         let over = stats.bytes_queued > bytes + slack || stats.connections > limits.connections as u64;
-        over.then(|| format!("h{}: {stats:?} with {limits:?}", self.place.index))
+        let windows = stats.receive_windows.max(stats.send_windows) > limits.engine_bytes as u64;
+        (over || windows).then(|| format!("h{}: {stats:?} with {limits:?}", self.place.index))
     }
 
     /// What the engine still holds, if it holds anything.
     pub(crate) fn left(&self) -> Option<String> {
         let s = self.place.neater.stats();
         let transports = [s.channels, s.quic_connections, s.sctp_associations];
-        let held = [s.connections, s.bytes_queued, s.groups, s.listeners].into_iter().chain(transports);
+        let held = [s.connections, s.bytes_queued, s.receive_windows, s.send_windows, s.groups, s.listeners]
+            .into_iter()
+            .chain(transports);
         let held: Vec<u64> = held.collect();
         held.iter().any(|n| *n != 0).then(|| format!("h{}: {s:?}", self.place.index))
     }

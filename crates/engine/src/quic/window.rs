@@ -1,9 +1,14 @@
-//! How much a QUIC connection keeps of what it has sent, until its peer has it.
+//! How much a QUIC connection keeps: of what it has sent, until its peer has it, and of what has come, until the program reads it.
 //!
-//! The window follows the path: twice what the congestion controller allows in flight, from [`Tuning::SEND_WINDOW_MIN`] to
+//! *Sending.* The window follows the path: twice what the congestion controller allows in flight, from [`Tuning::SEND_WINDOW_MIN`] to
 //! [`Tuning::SEND_WINDOW_MAX`]. What all windows have grown together stays within what queues leave
 //! of [`crate::Limits::engine_bytes`], or half of it: peers that take a lot and then acknowledge nothing cannot make a process keep 64 MB for
 //! each of them. Connections that have nothing to keep give back what they do not need, when others need it.
+//!
+//! *Receiving.* Every connection lets its peer send [`Tuning::RECEIVE_WINDOW_MIN`] ahead of the program, and more while the program
+//! reads that much, or streams that it does not read hold up others. The sum of what is more stays within
+//! [`crate::Limits::engine_bytes`], and none gets more than half of what is left, so that there is something for the next. What a peer
+//! was allowed cannot be taken back: it counts until so much was read, or the connection is over.
 
 use crate::Engine;
 use core::time::Duration;
@@ -23,17 +28,24 @@ impl<N: Net> Engine<N> {
         if want <= window + step {
             return;
         }
-        let mut room = self.room_for_windows();
-        if room < want - window && self.now >= self.windows.look_at {
-            self.windows.look_at = self.now + LOOK_AGAIN;
-            self.take_back_windows(key);
-            room = self.room_for_windows();
-        }
+        let room = self.find_room(want - window, Some(key));
         // Not for every byte that becomes free.
         let grown = want.min(window + room);
         if grown > window + step {
             self.set_window(key, grown);
         }
+    }
+
+    /// By how much windows may grow now, after those that need less have given back if that is little; `but`: this one keeps what it has.
+    pub(crate) fn find_room(&mut self, wanted: u64, but: Option<Key>) -> u64 {
+        let room = self.room_for_windows();
+        if room >= wanted || self.now < self.windows.look_at {
+            return room;
+        }
+        self.windows.look_at = self.now + LOOK_AGAIN;
+        self.take_back_windows(but);
+        self.sctp_take_back();
+        self.room_for_windows()
     }
 
     /// By how much windows may grow now.
@@ -45,11 +57,11 @@ impl<N: Net> Engine<N> {
     }
 
     /// Makes the windows small again of connections that have nothing to keep, but for that of one.
-    fn take_back_windows(&mut self, but: Key) {
+    fn take_back_windows(&mut self, but: Option<Key>) {
         for key in self.quics.keys() {
             // What one stream says of this holds for the connection.
             if let Some(q) = self.quics.get_mut(key)
-                && key != but
+                && Some(key) != but
                 && q.window > Tuning::SEND_WINDOW_MIN
                 && !q.streams.keys().any(|s| q.conn.has_unacknowledged(*s))
             {
@@ -61,6 +73,27 @@ impl<N: Net> Engine<N> {
     /// A connection is over.
     pub(super) fn quic_give_back(&mut self, key: Key) {
         self.set_window(key, Tuning::SEND_WINDOW_MIN);
+        if let Some(q) = self.quics.get_mut(key) {
+            self.windows.granted -= core::mem::take(&mut q.granted);
+        }
+    }
+
+    /// Lets the receive window of a connection follow what the program reads, and what it does not.
+    pub(crate) fn quic_tune_receiving(&mut self, key: Key) {
+        let Some(q) = self.quics.get_mut(key) else { return };
+        let all = self.limits.engine_bytes as u64;
+        let room = all.saturating_sub(self.windows.granted);
+        if let Some(want) = q.conn.suitable_receive_window(self.now, q.streams.len(), room < all / 4) {
+            let (window, _) = q.conn.receive_window();
+            let set = want.min(window + room / 2);
+            // Not for every byte that becomes free.
+            if set < window || set == want || set > window + window / 4 {
+                q.conn.set_receive_window(set);
+            }
+        }
+        let granted = q.conn.receive_window().1.saturating_sub(Tuning::RECEIVE_WINDOW_MIN);
+        self.windows.granted = self.windows.granted + granted - q.granted;
+        q.granted = granted;
     }
 
     fn set_window(&mut self, key: Key, window: u64) {
@@ -74,11 +107,30 @@ impl<N: Net> Engine<N> {
     }
 }
 
-/// What the windows of an engine's QUIC connections have grown.
+/// What the windows of an engine's QUIC connections and SCTP associations have grown.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
-    /// Beyond [`Tuning::SEND_WINDOW_MIN`] each, in bytes.
+    /// Beyond [`Tuning::SEND_WINDOW_MIN`] each, in bytes; and buffers of SCTP associations, beyond [`crate::Limits::send_buffer`] each.
     grown: u64,
+    /// What peers may send beyond [`Tuning::RECEIVE_WINDOW_MIN`] each, in bytes.
+    granted: u64,
     /// When all may be looked at again.
     look_at: neater_base::Instant,
+}
+
+impl Windows {
+    /// What connections and associations may keep of what they have sent, beyond what each begins with, in bytes.
+    pub(crate) const fn grown(&self) -> u64 {
+        self.grown
+    }
+
+    /// The buffer of an SCTP association has grown, or become smaller.
+    pub(crate) const fn has_grown(&mut self, by: isize) {
+        self.grown = self.grown.saturating_add_signed(by as i64);
+    }
+
+    /// What peers may send beyond [`Tuning::RECEIVE_WINDOW_MIN`] each, in bytes.
+    pub(crate) const fn granted(&self) -> u64 {
+        self.granted
+    }
 }

@@ -25,16 +25,10 @@ const FED_SCALE: u64 = 1 << 16;
 impl<N: Net> Engine<N> {
     /// There is room again: everybody who waits gets a share in turn, the most important first if that is what was asked for.
     pub(super) fn sctp_writable(&mut self, key: Key) {
+        self.sctp_tune(key);
         let Some(a) = self.sctps.get_mut(key) else { return };
         a.blocked = false;
         let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
-        // The buffer follows the path: twice what may be in flight.
-        let window = usize::try_from(2 * e.endpoint.window(a.id)).unwrap_or(usize::MAX);
-        let want = window.clamp(self.limits.send_buffer, SEND_BUFFER_MAX.max(self.limits.send_buffer));
-        if want > a.send_buffer + a.send_buffer / 4 {
-            a.send_buffer = want;
-            e.endpoint.set_send_buffer(a.id, want);
-        }
         let scheduler = e.profile.scheduler;
         let (ranked, room) = (scheduler == Scheduler::Priority, e.endpoint.room(a.id));
         let fair = shares(scheduler);
@@ -58,6 +52,56 @@ impl<N: Net> Engine<N> {
                 (true, false) => waiting.push_back((stream, conn)),
                 (false, _) => {}
             }
+        }
+    }
+
+    /// The buffer follows the path: twice what may be in flight, as far as there is room for the windows of all.
+    fn sctp_tune(&mut self, key: Key) {
+        let want = |this: &Self| {
+            let a = this.sctps.get(key)?;
+            let window = usize::try_from(2 * this.sctp_ends.get(a.end)?.endpoint.window(a.id)).unwrap_or(usize::MAX);
+            let (least, has) = (this.limits.send_buffer, a.send_buffer);
+            let want = window.clamp(least, SEND_BUFFER_MAX.max(least));
+            (want > has + has / 4).then(|| (want - has) as u64)
+        };
+        let Some(more) = want(self) else { return };
+        // What is left after it is for others: it is given back when nothing waits here any more.
+        let grow = more.min(self.find_room(more, None) / 2) as usize;
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        if grow > a.send_buffer / 4 {
+            self.sctp_set_buffer(key, grow as isize);
+        }
+    }
+
+    /// Makes the buffer of an association so much larger, or smaller.
+    pub(crate) fn sctp_set_buffer(&mut self, key: Key, by: isize) {
+        let Some(a) = self.sctps.get_mut(key) else { return };
+        a.send_buffer = a.send_buffer.saturating_add_signed(by);
+        self.windows.has_grown(by);
+        // Of one that has ended the endpoint may have another by that name.
+        if let Some(e) = self.sctp_ends.get_mut(a.end).filter(|_| a.lost.is_none()) {
+            e.endpoint.set_send_buffer(a.id, a.send_buffer);
+        }
+    }
+
+    /// Makes the buffers small again of associations that have nothing in them.
+    pub(crate) fn sctp_take_back(&mut self) {
+        for key in self.sctps.keys() {
+            let Some(a) = self.sctps.get(key) else { continue };
+            let idle = self.sctp_ends.get(a.end).is_some_and(|e| e.endpoint.buffered(a.id) == 0);
+            if idle && a.lost.is_none() {
+                self.sctp_give_back(key);
+            }
+        }
+    }
+
+    /// An association is over, or has nothing to keep.
+    pub(super) fn sctp_give_back(&mut self, key: Key) {
+        let Some(grown) = self.sctps.get(key).map(|a| a.send_buffer.saturating_sub(self.limits.send_buffer)) else {
+            return;
+        };
+        if grown > 0 {
+            self.sctp_set_buffer(key, -(grown as isize));
         }
     }
 
