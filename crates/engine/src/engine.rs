@@ -125,6 +125,8 @@ pub struct Engine<N> {
     pub(crate) flows: crate::measured::Flows,
     /// A hash of what this host is attached to; `None`: to be found out.
     pub(crate) network: Option<NonZeroU64>,
+    /// All usable interfaces and their addresses as a number, as of when `network` was found.
+    addresses: u64,
     pub(crate) timers: Timers<Timer>,
     pub(crate) notices: Notices,
     pub(crate) batch: Option<Box<RecvBatch>>,
@@ -203,6 +205,7 @@ impl<N: Net> Engine<N> {
             pending_shared: Vec::new(),
             foreign: Vec::new(),
             network: None,
+            addresses: 0,
             timers: Timers::new(),
             notices: Notices::default(),
             batch: None,
@@ -636,28 +639,37 @@ impl<N: Net> Engine<N> {
         use core::hash::BuildHasher;
         let state = foldhash::fast::FixedState::with_seed(2);
         // Whatever order the system tells them in: the same addresses are the same network.
-        let mut sum = 0u64;
-        for i in self.net.interfaces() {
-            if i.up && (i.default_v4 || i.default_v6) {
+        let (mut sum, mut all) = (0u64, 0u64);
+        for i in self.net.interfaces().iter().filter(|i| i.up) {
+            let leads_out = i.default_v4 || i.default_v6;
+            all = all.wrapping_add(state.hash_one((i.index, i.default_v4, i.default_v6)));
+            if leads_out {
                 sum = sum.wrapping_add(state.hash_one(i.index));
-                for a in i.addrs.iter().filter(|a| !a.temporary) {
+            }
+            for a in &i.addrs {
+                all = all.wrapping_add(state.hash_one((i.index, a.addr)));
+                if leads_out && !a.temporary {
                     sum = sum.wrapping_add(state.hash_one((i.index, a.addr)));
                 }
             }
         }
+        self.addresses = all;
         *self.network.insert(NonZeroU64::new(sum).unwrap_or(NonZeroU64::MIN))
     }
 
     fn paths_changed(&mut self) {
         self.advise_of_interfaces();
-        let before = self.network;
-        self.network = None;
-        let after = self.network();
-        if before == Some(after) {
+        let (before, addresses) = (self.network.take(), self.addresses);
+        let moved = before != Some(self.network());
+        // Also one that is no part of what outcomes are remembered by may be a connection's own: of an interface without a default
+        // route, or a temporary one.
+        if !moved && addresses == self.addresses {
             return;
         }
         tracing::debug!(target: "neater::path", "the network has changed");
-        self.forget_names();
+        if moved {
+            self.forget_names();
+        }
         self.quic_paths_changed();
         self.race_anew(true);
         for key in self.conns.keys() {

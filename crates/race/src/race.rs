@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 pub const RTT_LIMIT: Duration = crate::MAX_ATTEMPT_DELAY;
 
 /// How many of its round trips a reachable candidate holds back those that are no better.
-const HOLD_ROUND_TRIPS: u32 = 4;
+const HOLD_ROUND_TRIPS: u32 = 2;
 /// How many of its round trips a better, reachable candidate is waited for.
 const GRACE_ROUND_TRIPS: u32 = 2;
 
@@ -405,12 +405,13 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
     /// Until when reachable candidates hold back this one, whose turn is no earlier than theirs.
     ///
     /// A peer that has answered will most likely complete the handshake, and what is started then is not better. But one
-    /// that stalls afterwards must not block the race: it is given max(attempt delay, 4 round trips) from its answer.
+    /// that stalls afterwards must not block the race: it is given max(attempt delay, 2 round trips) from its answer, and no more than
+    /// [`MAX_ATTEMPT_DELAY`](crate::MAX_ATTEMPT_DELAY).
     fn released_at(&self, node: &Node<F>) -> Instant {
         let holding = self.nodes.iter().filter(|n| n.is_running() && n.turn() <= node.turn());
         let hold = |n: &Node<F>| {
             let at = n.report.reachable_at?;
-            Some(at + self.config.attempt_delay.max(n.rtt() * HOLD_ROUND_TRIPS))
+            Some(at + self.config.attempt_delay.max(n.rtt() * HOLD_ROUND_TRIPS).min(crate::MAX_ATTEMPT_DELAY))
         };
         holding.filter_map(hold).max().unwrap_or(Instant::ZERO)
     }

@@ -314,9 +314,21 @@ fn alone(case: &Case, outages: &Outages, c: &CandidateOutcome, begun: Duration) 
     town.play.flow(flow).ready_at.map(|at| at - DEFAULT_START)
 }
 
+/// When a candidate that was not started would have been, had nobody else been established: from the call to initiate. Whoever has
+/// answered holds others back for two of its round trips or an attempt delay, at most 2 s, and the others take turns.
+fn would_start(all: &[CandidateOutcome], which: usize) -> Duration {
+    let free = all.iter().filter_map(|c| {
+        let started = c.started?;
+        let hold = |at: Duration| at + ATTEMPT_DELAY.max(2 * (at - started)).min(2 * S);
+        Some(c.reachable.map_or(Duration::ZERO, hold).max(started + ATTEMPT_DELAY))
+    });
+    let turns = all[..which].iter().filter(|c| c.started.is_none()).count() as u32;
+    free.max().unwrap_or_default() + turns * ATTEMPT_DELAY
+}
+
 /// With losses, the promise is relative: the race is decided no later than the first of the candidates that it started
 /// would have been established alone, begun at the same time and through the same losses, plus the grace for better ones.
-/// Candidates that were never started are left out: they were held back because another one had answered.
+/// Candidates that were never started count from when they were held back no longer.
 fn establish_through_outages(seed: u64) {
     let mut case = Case::new(seed);
     (case.dead, case.temper) = ((false, false), Temper::default());
@@ -334,9 +346,9 @@ fn establish_through_outages(seed: u64) {
     let timeline: Vec<_> = engine.timeline(flow.conn).iter().map(|t| format!("{:?} {}", t.at, t.step)).collect();
     let ready = town.play.flow(flow).ready_at.map(|at| at - DEFAULT_START);
     let mut first: Option<(Duration, Duration)> = None;
-    for c in &all {
-        let Some(started) = c.started else { continue };
-        let begun = opened + started;
+    for (which, c) in all.iter().enumerate() {
+        // One that was held back is compared from the end of the hold.
+        let begun = opened + c.started.unwrap_or_else(|| would_start(&all, which));
         if let Some(at) = alone(&case, &outages, c, begun)
             && first.is_none_or(|(best, _)| at < best)
         {

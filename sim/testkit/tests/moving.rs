@@ -1,11 +1,12 @@
 //! A host whose network changes while a connection is being established.
 
 use neater_base::net::{InterfaceAddr, InterfaceKind, NameConfig};
-use neater_engine::{LocalEndpoint, NameFailure, Reason, SendOptions, Stack, Step};
+use neater_engine::{LocalEndpoint, NameFailure, Reason, RemoteEndpoint, SendOptions, Stack, Step};
 use neater_link::LinkConfig;
 use neater_netsim::IfaceId;
-use neater_testkit::town::{NAME_SERVER, SERVER_NAME, SERVER_V4, server_v4};
+use neater_testkit::town::{NAME_SERVER, SERVER_NAME, SERVER_V4, server_v4, server_v6};
 use neater_testkit::{Ask, FlowId, Manner, Plan, Temper, Town};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 const S: Duration = Duration::from_secs(1);
@@ -206,6 +207,69 @@ fn the_program_is_asked_anew_for_names_and_what_it_says_of_another_network_reach
     town.play.engine(client).answer_name(new, Ok(&[SERVER_V4.parse().unwrap()]), S);
     assert!(town.play.run_until(S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
     town.play.end();
+}
+
+/// What comes from the server although the client has said nothing since it moved: it has shown where it is now.
+fn hears_where_it_is(mut town: Town, flow: FlowId, moves: impl FnOnce(&mut Town)) {
+    town.play.say(flow, "hello", message());
+    assert!(town.play.run_until(S, |p| p.flow(flow).count == 5), "{:?}", town.play.flow(flow).end());
+    town.play.run_for(2 * S);
+    let at = town.play.accepted(town.server)[0];
+    moves(&mut town);
+    town.play.run_for(100 * MS);
+    assert!(town.play.flow(flow).path_changes > 0, "the program is told");
+    town.play.say(at, "news", message());
+    assert!(town.play.run_until(S, |p| p.flow(flow).count == 9), "the server has not followed");
+    // What the host is attached to for all others has not changed: what was learnt there holds.
+    let hits = town.play.stats(town.client).cache_hits;
+    let again = town.open(&Ask::over(&[Stack::Quic]), Manner::patient());
+    assert!(town.play.run_until(S, |p| p.flow(again).is_ready()));
+    let other = town.open(&Ask::over(&[Stack::Quic]), Manner::patient());
+    assert!(town.play.run_until(S, |p| p.flow(other).is_ready()));
+    assert!(town.play.stats(town.client).cache_hits > hits);
+    town.play.end();
+}
+
+fn with_address(town: &Town, iface: IfaceId, addr: &str, temporary: bool) {
+    let addr = InterfaceAddr { addr: addr.parse().unwrap(), prefix: 64, temporary, deprecated: false };
+    town.play.world().add_address(iface, addr);
+}
+
+#[test]
+fn a_session_follows_its_host_by_an_interface_without_a_default_route() {
+    let ask = Ask::over(&[Stack::Quic]);
+    let mut town = town(Plan::new(9), &ask);
+    let world = town.play.world().clone();
+    let [client, server] = [(town.client, "10.0.0.1"), (town.server, "10.0.0.2")].map(|(node, addr)| {
+        world.add_interface(town.play.host(node), "lan0", InterfaceKind::Wired, &[addr.parse().unwrap()])
+    });
+    world.connect(client, server, LinkConfig::delay(MS), LinkConfig::delay(MS));
+    town.play.run_for(MS);
+    let remote = RemoteEndpoint::from(SocketAddr::new("10.0.0.2".parse().unwrap(), 443));
+    let mut security = ask.security(neater_property::Role::Initiate);
+    security.server_name = Some(SERVER_NAME.into());
+    let flow = town.open_to(&Ask { security: Some(security), ..ask }, &[remote], Manner::patient());
+    hears_where_it_is(town, flow, |town| {
+        with_address(town, client, "10.0.0.3", false);
+        town.play.world().remove_address(client, "10.0.0.1".parse().unwrap());
+    });
+}
+
+#[test]
+fn a_session_follows_its_host_from_a_temporary_address_that_goes() {
+    let ask = Ask::over(&[Stack::Quic]);
+    let mut town = town(Plan::new(10), &ask);
+    let temporary = "2001:db8:1::77";
+    let iface = town.client_iface;
+    with_address(&town, iface, temporary, true);
+    town.play.run_for(MS);
+    let flow = town.open_to(&ask, &[server_v6()], Manner::patient());
+    hears_where_it_is(town, flow, |town| {
+        let at = town.play.accepted(town.server)[0];
+        let from = town.play.engine(at.node).remote_addr(at.conn).unwrap().ip();
+        assert_eq!(from.to_string(), temporary);
+        town.play.world().remove_address(town.client_iface, from);
+    });
 }
 
 /// RFC 9260 has no words for it, but an association follows a peer whose address has changed and that shows it is the same; who asks

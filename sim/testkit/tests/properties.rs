@@ -3,7 +3,7 @@
 use neater_base::net::InterfaceAddr;
 use neater_engine::{SendOptions, Stack, StreamDirection};
 use neater_property::{SelectionProperty as P, TransportProperties, Value};
-use neater_testkit::town::{CLIENT_V6, server_v4, server_v6};
+use neater_testkit::town::{CLIENT_V6, SERVER_NAME, server_v4, server_v6};
 use neater_testkit::{Ask, Fault, FlowId, Manner, Plan, Town};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -556,25 +556,76 @@ fn quic_stays_at_an_address_that_works_and_leaves_one_that_does_not() {
 }
 
 #[test]
-fn multipath_decides_whether_quic_goes_to_another_path() {
-    for (wanted, migrates) in [("Disabled", false), ("Passive", true), ("Active", true)] {
+fn quic_leaves_an_address_that_it_has_only_if_nobody_answers_there_whatever_multipath_says() {
+    use neater_link::{Filter, LinkConfig, Match};
+    for (wanted, dies) in ["Disabled", "Passive", "Active"].into_iter().flat_map(|w| [(w, false), (w, true)]) {
         let quic = with(Stack::Quic, &[("multipath", wanted)]);
         let mut town = Plan::new(33).build();
         town.listen(&with(Stack::Quic, &[]), 443, Manner::echo());
-        let c = town.open(&quic, Manner::patient());
-        town.play.say(c, "before", message());
-        assert!(town.play.run_until(S, |p| p.flow(c).count == 6));
         let (world, host) = (town.play.world().clone(), town.play.host(town.client));
         let kind = neater_base::net::InterfaceKind::WiFi;
         let wifi = world.add_interface(host, "wlan0", kind, &["203.0.113.9".parse().unwrap()]);
-        world.attach(wifi, neater_link::LinkConfig::delay(MS), neater_link::LinkConfig::delay(MS));
-        // Everything has been said and acknowledged.
-        town.play.run_for(5 * S);
-        let before = world.link_counters(town.v4.to).offered;
+        let (up, down) = world.attach(wifi, LinkConfig::delay(MS), LinkConfig::delay(MS));
         world.set_interface_up(town.client_iface, false);
-        town.play.run_for(S);
-        let probes = world.link_counters(town.v4.to).offered - before;
-        assert_eq!(probes > 0, migrates, "{wanted}: {probes} packets from the new address, unasked");
+        let c = town.open(&quic, Manner::patient());
+        town.play.say(c, "before", message());
+        assert!(town.play.run_until(2 * S, |p| p.flow(c).count == 6));
+        for link in [up, down].into_iter().filter(|_| dies) {
+            world.set_link(link, LinkConfig::delay(MS).with_filter(Filter::drop(Match::Any)));
+        }
+        let before = world.link_counters(town.client_links.0).offered;
+        world.set_interface_up(town.client_iface, true);
+        town.play.run_for(25 * S);
+        let sent = world.link_counters(town.client_links.0).offered - before;
+        assert_eq!(sent > 0, dies, "{wanted}: {sent} packets from the other address");
         town.play.end();
+    }
+}
+
+/// RFC 9000 section 9.5: "An endpoint MUST NOT reuse a connection ID when sending from more than one local address".
+#[test]
+fn no_connection_id_is_seen_from_two_addresses_when_the_first_is_gone() {
+    use neater_base::net::InterfaceKind;
+    use neater_link::LinkConfig;
+    use std::sync::{Arc, Mutex};
+    for wanted in ["Disabled", "Passive", "Active"] {
+        let mut town = Plan::new(35).build();
+        town.listen(&with(Stack::Quic, &[]), 443, Manner::echo());
+        let (world, wired, way) = (town.play.world().clone(), InterfaceKind::Wired, LinkConfig::delay(MS));
+        let [here, there] = ["10.0.0.1", "10.0.0.2"].map(|a| a.parse::<IpAddr>().unwrap());
+        let iface = world.add_interface(town.play.host(town.client), "lan0", wired, &[here]);
+        let server = world.add_interface(town.play.host(town.server), "lan0", wired, &[there]);
+        world.connect(iface, server, way.clone(), way.clone());
+        let remote = std::net::SocketAddr::new(there, 443).into();
+        let ask = with(Stack::Quic, &[("multipath", wanted)]);
+        let mut security = ask.security(neater_property::Role::Initiate);
+        security.server_name = Some(SERVER_NAME.into());
+        let c = town.open_to(&Ask { security: Some(security), ..ask }, &[remote], Manner::patient());
+        town.play.say(c, "before", message());
+        assert!(town.play.run_until(S, |p| p.flow(c).count == 6));
+        town.play.run_for(5 * S);
+        // Somebody takes the server's place, and writes down who sends there under which id (of eight bytes).
+        world.remove_address(server, there);
+        let tap = world.add_host("tap");
+        let other = world.add_interface(tap, "lan0", wired, &[there]);
+        world.connect(iface, other, way.clone(), way);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let notes = seen.clone();
+        let write_down = move |_, from: std::net::SocketAddr, packet: &[u8], _: &mut _| {
+            notes.lock().unwrap().push((from.ip(), packet[1..9].to_vec()));
+            Vec::new()
+        };
+        world.udp_service(tap, 443, Box::new(write_down));
+        town.play.say(c, "here", message());
+        town.play.run_for(100 * MS);
+        let moved =
+            InterfaceAddr { addr: "10.0.0.3".parse().unwrap(), prefix: 24, temporary: false, deprecated: false };
+        world.add_address(iface, moved);
+        world.remove_address(iface, here);
+        town.play.run_for(S);
+        let seen = seen.lock().unwrap();
+        let ids = |new: bool| seen.iter().filter(move |(from, _)| (*from == moved.addr) == new).map(|(_, id)| id);
+        assert!(ids(false).count() > 0 && ids(true).count() > 0, "{wanted}: {seen:?}");
+        assert!(ids(true).all(|new| ids(false).all(|old| old != new)), "{wanted}: {seen:?}");
     }
 }

@@ -30,9 +30,9 @@ const FAIR_TIME: Duration = Duration::from_secs(1);
 /// And at least this many round trips of the candidate that won.
 const FAIR_ROUND_TRIPS: u32 = 4;
 /// How long a peer that has answered may take over the next step of its handshake, at least, and in its own round trips: it
-/// includes a loss and its repair.
+/// includes a loss and its repair. In a race it is held for two, the next one takes two over its handshake, and waits for two more at last.
 const STALL_TIME: Duration = Duration::from_millis(250);
-const STALL_ROUND_TRIPS: u32 = 8;
+const STALL_ROUND_TRIPS: u32 = 6;
 
 /// A QUIC attempt that was withdrawn before its time: it is closed, but an answer that is under way will still be seen.
 #[derive(Debug)]

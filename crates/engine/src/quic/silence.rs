@@ -111,14 +111,12 @@ impl<N: Net> Engine<N> {
         }
         let mut due = q.heard + patience;
         if due <= now {
+            due = now + patience;
             if q.connected {
                 q.conn.ping();
-                if q.stays.is_some() {
-                    // It worked once; now the system's choice can be no worse.
-                    q.move_on();
-                }
+                // It worked once; whether it does now is seen soon.
+                due = q.ask_here(now).unwrap_or(due);
             }
-            due = now + patience;
             self.mark_dirty(key);
         }
         let due = over.filter(|at| *at > now).map_or(due, |at| at.min(due));

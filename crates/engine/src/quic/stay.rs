@@ -26,12 +26,18 @@ pub(crate) struct Stay {
 const STAY: Duration = Duration::from_secs(1);
 
 impl Quic {
-    /// Goes where the system chooses, if it may.
+    /// Goes where the system chooses, under another connection id (RFC 9000 section 9.5), from an address that is gone or where nobody
+    /// answers. Whatever `multipath` says: the socket is not bound, and packets would leave from elsewhere in any case.
     pub(super) fn move_on(&mut self) {
         self.stays = None;
-        if self.request.quic.as_ref().is_some_and(|s| s.tuning.migration) {
-            self.conn.local_address_changed();
-        }
+        self.conn.local_address_changed();
+    }
+
+    /// The peer is asked once more whether it still works where this connection stays: until when it may answer.
+    pub(super) fn ask_here(&mut self, now: Instant) -> Option<Instant> {
+        let stay = self.stays.as_mut()?;
+        stay.asked = now;
+        Some(now + STAY)
     }
 
     /// Whether the peer has not answered from where this connection stays.
@@ -41,8 +47,8 @@ impl Quic {
 }
 
 impl<N: Net> Engine<N> {
-    /// The host's addresses have changed: connections whose own is gone migrate if they may, to the address that the system now chooses
-    /// (RFC 9000 section 9). The others stay, by the same interface, and ask whether that still works.
+    /// The host's addresses have changed: connections whose own is gone migrate to the one that the system now chooses (RFC 9000
+    /// section 9). The others stay, by the same interface, and ask whether that still works.
     pub(crate) fn quic_paths_changed(&mut self) {
         let now = self.now;
         let interfaces = self.net.interfaces().to_vec();
@@ -51,10 +57,10 @@ impl<N: Net> Engine<N> {
                 continue;
             };
             let has = |i: &&neater_base::net::Interface| i.up && i.addrs.iter().any(|a| Some(a.addr) == q.local);
-            let of = q
-                .local
-                .filter(|ip| !ip.is_loopback())
-                .and_then(|from| Some((from, interfaces.iter().find(has)?.index)));
+            if q.local.is_some_and(|ip| ip.is_loopback()) {
+                continue;
+            }
+            let of = q.local.and_then(|from| Some((from, interfaces.iter().find(has)?.index)));
             match of {
                 Some((from, interface)) => {
                     q.stays = Some(Stay { from, interface, asked: now });
