@@ -160,7 +160,8 @@ Data is written to FILE.part, and renamed when it is complete. When a connection
 for the rest, three times, and as often again whenever a further MiB has come. What an earlier run left
 in FILE.part is continued if the server vouches that the file is still the same, and given up only when
 its answer says that it is not; a part of another URL, or one that neater did not write, is never
-touched. Redirections are followed, but never from https to http.
+touched. Redirections are followed, but never from https to http. The variables http_proxy, https_proxy
+and all_proxy are not heeded: neater connects to the server itself.
 
 JSON events: connected, timeline (with -v), retry, anew, way and one-way (with --multi), fault, done, failed,
 summary. With -o - they go to standard error, as standard output carries the data.";

@@ -527,3 +527,9 @@ fn repetitions_that_bring_something_are_not_used_up() {
     assert_eq!((r.code, r.err.contains("after 2 repetitions")), (1, true), "{}", r.err);
     assert_eq!(heads.lock().expect("sound").len(), 3);
 }
+
+#[test]
+fn help_says_that_proxies_of_the_environment_are_not_heeded() {
+    let r = run(neater().args(["get", "--help"]));
+    assert!(r.out.contains("http_proxy") && r.out.contains("not heeded"), "{}", r.out);
+}
