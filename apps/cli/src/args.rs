@@ -157,10 +157,11 @@ const GET_HELP: &str = "Examples:
   neater get --json -O https://example.com/a       for programs
 
 Data is written to FILE.part, and renamed when it is complete. When a connection breaks, neater asks
-for the rest, three times. What an earlier run left in FILE.part is continued if the server vouches
-that the file is still the same, and given up only when its answer says that it is not; a part of
-another URL, or one that neater did not write, is never touched. Redirections are followed, but never
-from https to http.
+for the rest, three times, and as often again whenever a further MiB has come. What an earlier run left
+in FILE.part is continued if the server vouches that the file is still the same, and given up only when
+its answer says that it is not; a part of another URL, or one that neater did not write, is never
+touched. Redirections are followed, but never from https to http. The variables http_proxy, https_proxy
+and all_proxy are not heeded: neater connects to the server itself.
 
 JSON events: connected, timeline (with -v), retry, anew, way and one-way (with --multi), fault, done, failed,
 summary. With -o - they go to standard error, as standard output carries the data.";
@@ -191,7 +192,7 @@ pub(crate) struct GetArgs {
     /// How many files at once
     #[arg(short = 'P', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) parallel: u8,
-    /// How often to ask for the rest when a connection breaks
+    /// How often to ask for the rest when a connection breaks, until a further MiB has come: then it counts anew (not with --multi)
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(0..=100))]
     pub(crate) retries: u8,
     /// Only this version of HTTP

@@ -507,3 +507,29 @@ fn a_file_that_became_shorter_is_begun_again_at_once() {
     assert!(f.read("mine") == expected && names(&f) == ["mine"]);
     assert_eq!(heads.lock().expect("sound").len(), 3);
 }
+
+/// Breaks that each come after much has been brought are no reason to give up; a server that brings next to nothing each time is.
+#[test]
+fn repetitions_that_bring_something_are_not_used_up() {
+    let f = Folder::new("breaks");
+    let contents = noise(8 << 20, 5);
+    let all = contents.clone();
+    // Six answers of 1.5 MB, of which all but the last break.
+    let (origin, heads) = scripted(move |head| rest(head, "ETag: \"v1\"\r\n", &all, 3 << 19));
+    let r = get(&f, &["--retries", "1", "--json"], "whole", &format!("{origin}/a"));
+    assert_eq!(r.code, 0, "{}{}", r.out, r.err);
+    assert!(f.read("whole") == contents);
+    assert_eq!(heads.lock().expect("sound").len(), 6);
+    assert_eq!(of(&r.events(), "done")[0]["retries"], 5, "{}", r.out);
+
+    let (origin, heads) = scripted(move |head| rest(head, "ETag: \"v1\"\r\n", &contents, 1000));
+    let r = get(&f, &["--retries", "2"], "drops", &format!("{origin}/a"));
+    assert_eq!((r.code, r.err.contains("after 2 repetitions")), (1, true), "{}", r.err);
+    assert_eq!(heads.lock().expect("sound").len(), 3);
+}
+
+#[test]
+fn help_says_that_proxies_of_the_environment_are_not_heeded() {
+    let r = run(neater().args(["get", "--help"]));
+    assert!(r.out.contains("http_proxy") && r.out.contains("not heeded"), "{}", r.out);
+}

@@ -24,6 +24,9 @@ use std::time::Instant;
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// Bytes beyond all that was there at earlier breaks with which a repetition counts as one that helped: then as many are left as at
+/// first. A server that gives a few bytes each time, or begins again and again, is not asked without end.
+const HELPED: u64 = 1 << 20;
 
 /// What to fetch, and where to.
 pub(super) struct Job {
@@ -118,37 +121,42 @@ pub(super) async fn run(
     let progress = Progress::new(output, &name);
     let (transports, came) = (Vec::new(), 0);
     let mut transfer = Transfer { client, options, url: &url, output, progress, sink, transports, came, continuable };
-    let mut tries = 0;
+    let (mut tries, mut repeated) = (0, 0_u8);
     let mut wait = FIRST_WAIT;
+    let mut farthest = begun;
     loop {
-        let trouble = match transfer.attempt(tries > 0).await {
+        let trouble = match transfer.attempt(repeated > 0).await {
             Ok(()) => break,
             Err(trouble) => trouble,
         };
+        if transfer.sink.written() >= farthest.saturating_add(HELPED) {
+            (farthest, tries, wait) = (transfer.sink.written(), 0, FIRST_WAIT);
+        }
         match trouble {
             Trouble::More => {}
             // Once: then there is nothing that could be of no use.
             Trouble::Anew => {}
             Trouble::Broken(e) if tries < retries => {
                 tries += 1;
+                repeated = repeated.saturating_add(1);
                 transfer.announce(&e, tries, retries);
                 tokio::time::sleep(wait).await;
                 wait = (wait * 2).min(LONGEST_WAIT);
             }
-            Trouble::Broken(e) => return Err(transfer.give_up(e.into(), tries)),
-            Trouble::Final(f) => return Err(transfer.give_up(f, tries)),
+            Trouble::Broken(e) => return Err(transfer.give_up(e.into(), repeated)),
+            Trouble::Final(f) => return Err(transfer.give_up(f, repeated)),
         }
     }
     transfer.continuable.store(false, Ordering::Relaxed);
     let finished = tokio::task::block_in_place(|| transfer.sink.finish());
     if let Err(f) = finished {
-        return Err(transfer.give_up(f, tries));
+        return Err(transfer.give_up(f, repeated));
     }
     let outcome =
         if begun > 0 && transfer.came < transfer.sink.written() { Outcome::Continued } else { Outcome::Fetched };
     let (written, came) = (transfer.sink.written(), transfer.came);
     let transports = core::mem::take(&mut transfer.transports);
-    Ok(Done { target, transports, written, came, took: started.elapsed(), retries: tries, outcome })
+    Ok(Done { target, transports, written, came, took: started.elapsed(), retries: repeated, outcome })
 }
 
 /// Whether what is to be fetched is there already, and no part of it: then there is nothing to go on with. How long it is must
