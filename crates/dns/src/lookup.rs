@@ -3,9 +3,11 @@
 //! *Responsible for* deciding when an answer may be delivered and when the next candidate of the search list is due.
 //! *Not responsible for* asking: [`crate::resolver`] does what is decided here.
 //!
-//! The rule: all kinds are answered by the same candidate. As soon as one has addresses it is settled, and every answer
-//! is delivered as it comes. Only when every address kind has said "none" is the next candidate tried; an error is not a
-//! "none" and settles too, since dead servers would only be asked in vain again.
+//! The rule: all kinds are answered by the same candidate. As soon as one has addresses, or service records with
+//! addresses of their own, it is settled, and every answer is delivered as it comes. Only when every kind has said "none" is the next
+//! candidate tried. Servers that answer and fail (SERVFAIL: one zone of the search list is broken) have said "none", too, and
+//! what they said is the answer in the end if no candidate has anything, as libc's resolvers do it; no answer at all settles,
+//! since dead servers would only be asked in vain again.
 //!
 //! *Invariant*: every requested kind is delivered exactly once.
 
@@ -72,6 +74,8 @@ pub(crate) struct Lookup {
     settled: bool,
     /// A candidate existed without addresses.
     saw_no_data: bool,
+    /// What servers said of a candidate for which they failed; the first.
+    failed: Option<ResolveError>,
     /// In the order of [`RecordKind::ALL`].
     slots: [Slot; 3],
 }
@@ -93,6 +97,7 @@ impl Lookup {
             at: 0,
             settled: false,
             saw_no_data: false,
+            failed: None,
             slots: RecordKind::ALL.map(|k| if wanted(k) { Slot::Waiting } else { Slot::Unwanted }),
         }
     }
@@ -140,9 +145,13 @@ impl Lookup {
             if let Slot::Held(answer) = slot {
                 let mut answer = core::mem::replace(answer, Answer::Addresses(Vec::new()));
                 *slot = Slot::Delivered;
-                // Some candidate exists, so "no such name" would not be true of all of them.
-                if self.saw_no_data && kind != RecordKind::Https && answer == Answer::Failed(ResolveError::NoSuchName) {
-                    answer = Answer::Addresses(Vec::new());
+                // Some candidate exists, or may exist, so "no such name" would not be true of all of them.
+                if kind != RecordKind::Https && answer == Answer::Failed(ResolveError::NoSuchName) {
+                    if self.saw_no_data {
+                        answer = Answer::Addresses(Vec::new());
+                    } else if let Some(e) = self.failed {
+                        answer = Answer::Failed(e);
+                    }
                 }
                 deliver.push((kind, answer));
             }
@@ -156,29 +165,43 @@ impl Lookup {
         if self.at + 1 >= self.candidates.len() {
             return Some(true);
         }
-        let addresses = self.slots.get(RecordKind::Aaaa.index()..).unwrap_or_default();
-        // HTTPS records decide only when no addresses were asked for.
-        let only_https = addresses.iter().all(|s| *s == Slot::Unwanted);
-        let deciding = if only_https { &self.slots[..] } else { addresses };
-        let mut waiting = false;
-        let mut no_data = false;
-        let mut hard_error = false;
-        for slot in deciding {
+        let families = [RecordKind::Aaaa.index(), RecordKind::A.index()];
+        // Where addresses are asked for and there is no such name, there are no service records below it either (RFC 8020), and
+        // where servers fail for addresses nobody waits for those.
+        let (mut waiting, mut services_wait, mut no_data, mut settles) = (false, false, false, false);
+        let mut failed = None;
+        let asked = |i: &usize| self.slots.get(*i).is_some_and(|s| *s != Slot::Unwanted);
+        let of_addresses = families.iter().any(asked);
+        for (i, slot) in self.slots.iter().enumerate() {
             match slot {
-                Slot::Waiting => waiting = true,
+                Slot::Waiting if families.contains(&i) => waiting = true,
+                Slot::Waiting => services_wait = true,
                 Slot::Unwanted | Slot::Delivered | Slot::Held(Answer::Failed(ResolveError::NoSuchName)) => {}
                 Slot::Held(Answer::Addresses(a)) if a.is_empty() => no_data = true,
                 Slot::Held(Answer::Services(s)) if s.is_empty() => {}
+                // Beside addresses, records count that have some of their own: others may lead nowhere.
+                Slot::Held(Answer::Services(s)) if of_addresses && s.iter().all(|b| b.addresses.is_empty()) => {}
                 Slot::Held(Answer::Addresses(_) | Answer::Services(_)) => return Some(true),
-                Slot::Held(Answer::Failed(_)) => hard_error = true,
+                // Nothing is known of the addresses by that.
+                Slot::Held(Answer::Failed(_)) if !families.contains(&i) && of_addresses => {}
+                Slot::Held(Answer::Failed(e)) if of_the_candidate(e) => failed = Some(*e),
+                Slot::Held(Answer::Failed(_)) => settles = true,
             }
         }
-        if waiting {
+        if waiting || (services_wait && !settles && (no_data || !of_addresses)) {
             return None;
         }
         self.saw_no_data |= no_data;
-        Some(hard_error)
+        if self.failed.is_none() {
+            self.failed = failed;
+        }
+        Some(settles)
     }
+}
+
+/// Whether an error is one of the candidate: its servers have answered, and another name may be with others.
+const fn of_the_candidate(e: &ResolveError) -> bool {
+    matches!(e, ResolveError::ServerFailure | ResolveError::Refused | ResolveError::Malformed | ResolveError::Loop)
 }
 
 /// The `i`th name to try for `name` (which has no final dot), without allocating; `None` after the last.
@@ -279,11 +302,42 @@ mod tests {
     }
 
     #[test]
+    fn a_broken_zone_of_the_search_list_ends_nothing_and_is_told_in_the_end() {
+        let broken = || Answer::Failed(ResolveError::ServerFailure);
+        let mut l = lookup();
+        for _ in 0..2 {
+            l.hold(RecordKind::Aaaa, broken());
+            l.hold(RecordKind::A, broken());
+            assert_eq!(l.decide(), Decision::Next);
+        }
+        assert_eq!(l.candidate(), "h");
+        l.hold(RecordKind::A, some());
+        l.hold(RecordKind::Aaaa, NONE);
+        let Decision::Deliver(list, _) = l.decide() else { panic!("not settled") };
+        assert_eq!(list, [(RecordKind::Aaaa, broken()), (RecordKind::A, some())]);
+    }
+
+    #[test]
+    fn service_records_settle_a_candidate_without_addresses() {
+        let mut l = lookup();
+        l.hold(RecordKind::Aaaa, Answer::Addresses(Vec::new()));
+        l.hold(RecordKind::A, Answer::Addresses(Vec::new()));
+        assert_eq!(l.decide(), Decision::Wait);
+        let addresses = vec![IpAddr::from([10, 0, 0, 9])];
+        let elsewhere = crate::ServiceBinding { addresses, ..crate::ServiceBinding::default() };
+        l.hold(RecordKind::Https, Answer::Services(vec![elsewhere]));
+        let Decision::Deliver(list, done) = l.decide() else { panic!("not settled") };
+        assert_eq!((list.len(), done, l.candidate()), (3, true, "h.a.test"));
+    }
+
+    #[test]
     fn a_candidate_without_addresses_makes_the_end_no_data_and_not_no_such_name() {
         let mut l = lookup();
         for _ in 0..2 {
             l.hold(RecordKind::Aaaa, Answer::Addresses(Vec::new()));
             l.hold(RecordKind::A, Answer::Addresses(Vec::new()));
+            assert_eq!(l.decide(), Decision::Wait, "there may be service records");
+            l.hold(RecordKind::Https, Answer::Services(Vec::new()));
             assert_eq!(l.decide(), Decision::Next);
         }
         l.hold(RecordKind::A, NONE);

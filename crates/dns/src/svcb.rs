@@ -45,7 +45,8 @@ pub struct ServiceBinding {
     pub priority: u16,
     /// The name of the endpoint, in lower case without final dot.
     pub target: String,
-    /// The protocols it speaks, in the record's order; `http/1.1` is added unless the record forbids it.
+    /// The protocols it speaks, in the record's order; `http/1.1` is added unless the record forbids it. Empty where no record says any,
+    /// which is at the end of a chain of aliases (RFC 9460 section 3): as free as the host itself.
     pub alpn: Vec<Vec<u8>>,
     /// Its port, if it is not the one of the request.
     pub port: Option<u16>,
@@ -53,8 +54,9 @@ pub struct ServiceBinding {
     pub hints: Vec<IpAddr>,
     /// The ECHConfigList, unread.
     pub ech: Option<Vec<u8>>,
-    /// The target's addresses, IPv6 first, if the target is not the host that was looked up; that one's addresses are
-    /// answers of their own.
+    /// The target is not the host that was looked up.
+    pub foreign: bool,
+    /// The addresses of a foreign target, IPv6 first, as far as they could be found out; those of the host are answers of their own.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -278,7 +280,6 @@ impl Walk {
             self.bindings.push(ServiceBinding {
                 priority: u16::MAX,
                 target: self.qname.clone(),
-                alpn: vec![DEFAULT_ALPN.to_vec()],
                 ..ServiceBinding::default()
             });
         }
@@ -287,8 +288,9 @@ impl Walk {
 
     fn choose_targets(&mut self) -> Step {
         let (host, targets) = (&self.host, &mut self.targets);
-        self.bindings.retain(|b| {
-            if b.target == *host || targets.iter().any(|t| t.name == b.target) {
+        self.bindings.retain_mut(|b| {
+            b.foreign = b.target != *host;
+            if !b.foreign || targets.iter().any(|t| t.name == b.target) {
                 return true;
             }
             let room = targets.len() < MAX_TARGETS;
@@ -316,9 +318,8 @@ impl Walk {
                 binding.addresses = t.v6.iter().chain(&t.v4).flatten().copied().collect();
             }
         }
-        // A foreign endpoint without any address cannot be reached, and must not look like the host itself.
-        let host = &self.host;
-        self.bindings.retain(|b| b.target == *host || !b.addresses.is_empty() || !b.hints.is_empty());
+        // A foreign endpoint without any address cannot be reached.
+        self.bindings.retain(|b| !b.foreign || !b.addresses.is_empty() || !b.hints.is_empty());
         Some(Answer::Services(core::mem::take(&mut self.bindings)))
     }
 }

@@ -137,7 +137,20 @@ fn the_end_of_an_alias_is_an_endpoint_of_its_own() {
     let Some(Answer::Services(list)) = w.addresses(0, false, &[addr]) else { panic!("not finished") };
     assert_eq!(list.len(), 1);
     assert_eq!((list[0].target.as_str(), list[0].addresses.as_slice()), ("cdn.test", &[addr][..]));
-    assert_eq!(list[0].alpn, [b"http/1.1".to_vec()]);
+    // RFC 9460 section 3: no record says anything of it.
+    assert!(list[0].alpn.is_empty() && list[0].foreign);
+}
+
+#[test]
+fn a_foreign_target_with_hints_and_no_addresses_is_not_the_host() {
+    let mut hinted = with_target(1, "cdn.test");
+    let ServiceRecord::Service(b) = &mut hinted else { panic!() };
+    b.hints = vec![IpAddr::from([10, 0, 0, 9])];
+    let (mut w, _) = walk("h.test", vec![hinted, with_target(2, "h.test")]);
+    assert_eq!(w.addresses(0, true, &[]), None);
+    let Some(Answer::Services(list)) = w.addresses(0, false, &[]) else { panic!("not finished") };
+    let got: Vec<_> = list.iter().map(|b| (b.priority, b.foreign, b.addresses.len(), b.hints.len())).collect();
+    assert_eq!(got, [(1, true, 0, 1), (2, false, 0, 0)]);
 }
 
 #[test]

@@ -451,10 +451,13 @@ impl<N: Net> Engine<N> {
         self.race_input(conn, input);
     }
 
-    /// A service binding in the terms of the race: its application protocols say which stacks may be used with it.
+    /// A service binding in the terms of the race: its application protocols say which stacks may be used with it; all of ours where it
+    /// says none.
     fn service(&mut self, binding: &ServiceBinding, ours: &[Vec<u8>]) -> Service {
-        let offers =
-            |quic: bool| binding.alpn.iter().any(|a| ours.contains(a) && (a == b"h3" || a.starts_with(b"h3-")) == quic);
+        let offers = |quic: bool| {
+            let speaks = |a: &Vec<u8>| binding.alpn.is_empty() || binding.alpn.contains(a);
+            ours.iter().any(|a| speaks(a) && (a == b"h3" || a.starts_with(b"h3-")) == quic)
+        };
         let mut stacks = Vec::new();
         if offers(true) {
             stacks.push(StackId(Stack::Quic as u16));
@@ -463,8 +466,8 @@ impl<N: Net> Engine<N> {
             stacks.push(StackId(Stack::Tls as u16));
         }
         let hints = self.addresses(&binding.hints);
-        let foreign = !binding.addresses.is_empty();
-        let target = foreign.then(|| self.addresses(&binding.addresses));
+        // Also without addresses: hints of another host are not to be mixed with those of this one.
+        let target = binding.foreign.then(|| self.addresses(&binding.addresses));
         Service { priority: binding.priority, stacks, port: binding.port, hints, target }
     }
 }

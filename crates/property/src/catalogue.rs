@@ -61,9 +61,9 @@ const MIN_RATE: Effect = Effect::NoEffectYet(
 const SCHEDULER: Effect = Effect::InPart("SCTP heeds it; the other stacks have no scheduler that could be chosen");
 const STREAMS: Effect = Effect::InPart("SCTP heeds it; the other stacks send messages in the order of the calls");
 const MULTIPATH: Effect = Effect::InPart(
-    "QUIC goes to another path unless Disabled; with Disabled a connection never leaves an address that still works, and where its own \
-     address goes, it goes on from the new one with a new connection id (RFC 9000 section 9.5); the other stacks keep to one path, and \
-     none uses two at once",
+    "a QUIC listener follows a peer to another address unless Disabled; a QUIC client moves in every mode, under another connection id, \
+     when its own address is gone or nobody answers there (RFC 9000 section 9.5); the other stacks keep to one path, and none uses two at \
+     once",
 );
 const PRIORITY: Effect = Effect::InPart(
     "of the streams of one QUIC connection or SCTP association the lower goes first; sockets of TCP, TLS and UDP clients are ranked in \

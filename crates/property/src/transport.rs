@@ -26,7 +26,8 @@ pub const MAX_ATTEMPT_DELAY: Duration = Duration::from_millis(2000);
 /// Whether several paths are used at once (RFC 9622 section 6.2.14).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Multipath {
-    /// One path at a time, also where the protocol could use more; no migration.
+    /// One path at a time, also where the protocol could use more. A QUIC client still moves, under another connection id, when its
+    /// address is gone or nobody answers there (RFC 9000 section 9); a QUIC listener does not follow a peer to another address.
     #[default]
     Disabled,
     /// Negotiate several.

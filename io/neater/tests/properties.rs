@@ -341,7 +341,7 @@ const OBSERVED: &[(&str, &[(&str, &str)])] = &[
                 "useTemporaryLocalAddress",
                 "a_temporary_local_address_is_used_where_it_is_required_and_not_where_it_is_prohibited",
             ),
-            ("multipath", "multipath_decides_whether_quic_goes_to_another_path"),
+            ("multipath", "a_quic_listener_follows_its_peer_to_another_address_unless_multipath_is_disabled"),
         ],
     ),
     (

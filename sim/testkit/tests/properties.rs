@@ -582,6 +582,34 @@ fn quic_leaves_an_address_that_it_has_only_if_nobody_answers_there_whatever_mult
     }
 }
 
+#[test]
+fn a_quic_listener_follows_its_peer_to_another_address_unless_multipath_is_disabled() {
+    use neater_base::net::InterfaceKind;
+    use neater_link::LinkConfig;
+    for (wanted, follows) in [("Disabled", false), ("Passive", true), ("Active", true)] {
+        let mut town = Plan::new(36).build();
+        town.listen(&with(Stack::Quic, &[("multipath", wanted)]), 443, Manner::echo());
+        let (world, wired, way) = (town.play.world().clone(), InterfaceKind::Wired, LinkConfig::delay(MS));
+        let [here, there] = ["10.0.0.1", "10.0.0.2"].map(|a| a.parse::<IpAddr>().unwrap());
+        let iface = world.add_interface(town.play.host(town.client), "lan0", wired, &[here]);
+        let server = world.add_interface(town.play.host(town.server), "lan0", wired, &[there]);
+        world.connect(iface, server, way.clone(), way);
+        let ask = with(Stack::Quic, &[]);
+        let mut security = ask.security(neater_property::Role::Initiate);
+        security.server_name = Some(SERVER_NAME.into());
+        let remote = std::net::SocketAddr::new(there, 443).into();
+        let c = town.open_to(&Ask { security: Some(security), ..ask }, &[remote], Manner::patient());
+        town.play.say(c, "before", message());
+        assert!(town.play.run_until(S, |p| p.flow(c).count == 6));
+        let moved =
+            InterfaceAddr { addr: "10.0.0.3".parse().unwrap(), prefix: 24, temporary: false, deprecated: false };
+        world.add_address(iface, moved);
+        world.remove_address(iface, here);
+        town.play.say(c, "after", message());
+        assert_eq!(town.play.run_until(10 * S, |p| p.flow(c).count == 11), follows, "{wanted}");
+    }
+}
+
 /// RFC 9000 section 9.5: "An endpoint MUST NOT reuse a connection ID when sending from more than one local address".
 #[test]
 fn no_connection_id_is_seen_from_two_addresses_when_the_first_is_gone() {

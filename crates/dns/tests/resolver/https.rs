@@ -177,7 +177,9 @@ fn what_was_known_of_one_candidate_is_not_taken_for_another() {
     let before = w.asked.len();
     let s = services(&mut w, &all("host"));
     assert_eq!(s.iter().map(|b| b.target.as_str()).collect::<Vec<_>>(), ["host.b.test"]);
-    assert!(w.asked[before..].iter().all(|(.., q)| q.starts_with("host.b.test.")), "{:?}", &w.asked[before..]);
+    // The target's addresses are asked for anew: with some, the first candidate's services would be what is wanted.
+    let may = |q: &str| q.starts_with("broken.test.") || q.starts_with("host.b.test.");
+    assert!(w.asked[before..].iter().all(|(.., q)| may(q)), "{:?}", &w.asked[before..]);
 }
 
 #[test]
