@@ -260,6 +260,31 @@ fn service_bindings_steer_the_stack() {
     }
 }
 
+/// RFC 9460 section 3: no record says anything of the end of a chain of aliases, so it is as free as the host would be. There are no
+/// addresses beside it, and a search list that would go on.
+#[test]
+fn a_name_that_is_only_an_alias_is_found_beside_a_search_list_and_may_speak_everything() {
+    let mut plan = Plan::new(41).zone(format!("server.test HTTPS 0 cdn.test\ncdn.test A {SERVER_V4}\n"));
+    plan.resolv_conf = "search nowhere.test\n".into();
+    let mut town = plan.build();
+    town.listen(&http(), 443, Manner::echo());
+    let (flow, addr, _) = connect(&mut town, &http());
+    assert_eq!((addr, town.play.engine(flow.node).stack(flow.conn)), (v4(), Some(Stack::Quic)));
+    town.play.end();
+}
+
+#[test]
+fn hints_of_another_host_are_not_tried_at_this_one() {
+    // The other host has no addresses but the hint, where nobody is; this one listens at its port, too, and is not meant there.
+    let service = "server.test HTTPS 1 cdn.test alpn=h2 no-default-alpn port=4600 ipv4hint=198.51.100.9\n";
+    let mut town = Plan::new(42).zone(format!("{}{service}", default_zone())).build();
+    town.listen(&http(), 443, Manner::echo());
+    town.listen(&http(), 4600, Manner::echo());
+    let (flow, ..) = connect(&mut town, &http());
+    assert_eq!(town.play.engine(flow.node).remote_addr(flow.conn).unwrap().port(), 443);
+    town.play.end();
+}
+
 #[test]
 fn address_hints_are_used_until_the_addresses_are_known() {
     let zone = format!("{}server.test HTTPS 1 . alpn=h3 ipv6hint={SERVER_V6} ipv4hint={SERVER_V4}\n", default_zone());
