@@ -485,7 +485,16 @@ fn describe(answer: &Answer) -> String {
         Answer::Services(list) => {
             for (i, s) in list.iter().enumerate() {
                 let alpn: Vec<_> = s.alpn.iter().map(|a| String::from_utf8_lossy(a)).collect();
-                let _ = write!(text, "{}{} alpn={}", if i == 0 { "" } else { "; " }, s.priority, alpn.join(","));
+                let _ = write!(text, "{}{}", if i == 0 { "" } else { "; " }, s.priority);
+                if s.foreign {
+                    let _ = write!(text, " {}", s.target);
+                }
+                if let Some(port) = s.port {
+                    let _ = write!(text, " port={port}");
+                }
+                if !alpn.is_empty() {
+                    let _ = write!(text, " alpn={}", alpn.join(","));
+                }
             }
         }
         Answer::Failed(e) => {
