@@ -19,7 +19,6 @@ use core::fmt;
 use core::time::Duration;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 /// A socket of a [`Net`]: an opaque handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -521,8 +520,8 @@ pub trait Net {
     /// # Errors
     /// `WouldBlock`, or why the connection is gone.
     fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize>;
-    /// A lane to a connected stream, always the same one; `None` where there is no such thing.
-    fn lane(&mut self, sock: Sock) -> Option<Arc<dyn Lane>> {
+    /// A handle to the lane of a connected stream, which has one lane; `None` where there is no such thing.
+    fn lane(&mut self, sock: Sock) -> Option<Box<dyn Lane>> {
         let _ = sock;
         None
     }

@@ -424,7 +424,7 @@ pub(crate) struct Quick {
     /// Bytes may be read, and there are none: an event will tell, and then they may be read as if nothing had been between.
     pub(crate) dry: bool,
     /// For those who would not even come here: open in the directions that are quick. In a box because most have none.
-    pub(crate) lane: Option<Box<Arc<dyn Lane>>>,
+    pub(crate) lane: Option<Box<Box<dyn Lane>>>,
 }
 
 impl Quick {

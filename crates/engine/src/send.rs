@@ -14,7 +14,6 @@ use neater_framing::Outbound;
 use neater_property::{MessageProperties, Preference, Role, SelectionProperty as P, TransportProperties};
 use neater_quic::ConnectionApi;
 use std::io::IoSlice;
-use std::sync::Arc;
 
 /// The properties of a message that this engine acts on (RFC 9622 section 9.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -486,12 +485,12 @@ impl<N: Net> Engine<N> {
     /// A way for the bytes of this connection around the engine, and around whatever guards the engine: reading and
     /// writing on it is as [`Engine::read`] and [`Engine::write`], which tell what is the matter where it does nothing.
     /// `None`: there is none, and there will be none (the stack or the network has no such way).
-    pub fn lane(&mut self, conn: ConnectionId) -> Option<Arc<dyn Lane>> {
+    pub fn lane(&mut self, conn: ConnectionId) -> Option<Box<dyn Lane>> {
         let c = self.conns.get_mut(conn.0).filter(|c| c.is_open())?;
         let Io::Channel(k) = c.io else { return None };
         let ch = self.channels.get(k).filter(|ch| matches!(ch.kind, Kind::Tcp))?;
         let lane = self.net.lane(ch.sock)?;
-        c.quick.lane = Some(Box::new(lane.clone()));
+        c.quick.lane = Some(Box::new(self.net.lane(ch.sock)?));
         self.note_quick(conn.0);
         Some(lane)
     }

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::task::{Context, Poll};
 use neater_base::net::Lane;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// A connection without framer over a transport without boundaries, as bytes.
 ///
@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 pub struct ByteStream {
     connection: Connection,
     /// A way past the engine and its lock, made when bytes first flow.
-    lane: OnceLock<Arc<dyn Lane>>,
+    lane: OnceLock<Box<dyn Lane>>,
     /// There is none.
     no_lane: AtomicBool,
     /// How many reads and writes there were since the last that had to wait.
@@ -54,7 +54,11 @@ impl Future for WriteAll<'_> {
                     Poll::Pending => return Poll::Pending,
                 },
             };
-            this.buf = this.buf.get(n..).unwrap_or_default();
+            match this.buf.get(n..) {
+                Some(left) if !left.is_empty() => this.buf = left,
+                // What is left of it is not looked at again.
+                _ => return Poll::Ready(Ok(())),
+            }
         }
         Poll::Ready(Ok(()))
     }
@@ -70,11 +74,11 @@ impl ByteStream {
 
     /// Counts one; `None` when it is time for others. A count that two threads lose makes that a little later.
     #[inline(always)]
-    fn lane_in_budget(&self) -> Option<&Arc<dyn Lane>> {
+    fn lane_in_budget(&self) -> Option<&dyn Lane> {
         let lane = self.lane.get()?;
         let n = self.in_a_row.load(Ordering::Relaxed);
         self.in_a_row.store(n + 1, Ordering::Relaxed);
-        (n < BUDGET).then_some(lane)
+        (n < BUDGET).then_some(&**lane)
     }
 
     /// Bytes have flowed: makes the lane, if there is none and may be one.

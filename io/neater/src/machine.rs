@@ -79,7 +79,7 @@ machine! {
     fn send(&mut self, conn: ConnectionId, data: Bytes, options: SendOptions) -> Result<MessageId, SendError>;
     fn lifetime_left(&mut self, conn: ConnectionId, lifetime: Duration, until: &mut Option<Instant>) -> Option<Duration>;
     fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError>;
-    fn lane(&mut self, conn: ConnectionId) -> Option<Arc<dyn Lane>>;
+    fn lane(&mut self, conn: ConnectionId) -> Option<Box<dyn Lane>>;
     fn check_message(&mut self, request: &Request, len: usize) -> Result<(), SendError>;
     fn message_defaults(&mut self, conn: ConnectionId) -> SendOptions;
     fn finish(&mut self, conn: ConnectionId) -> Result<(), SendError>;

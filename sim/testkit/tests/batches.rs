@@ -62,7 +62,7 @@ impl Net for Watched {
     fn write(&mut self, sock: Sock, bufs: &[IoSlice<'_>]) -> Result<usize> {
         self.inner.write(sock, bufs)
     }
-    fn lane(&mut self, sock: Sock) -> Option<Arc<dyn Lane>> {
+    fn lane(&mut self, sock: Sock) -> Option<Box<dyn Lane>> {
         self.inner.lane(sock)
     }
     fn shutdown_write(&mut self, sock: Sock) -> Result<()> {

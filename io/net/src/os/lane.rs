@@ -13,19 +13,21 @@
 use crate::sys::{self, Fd, ForkGuard};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use neater_base::net::{self, NetError};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// Nobody may use it.
-const CLOSED: u32 = 0;
 /// Whoever comes may use it.
-const OPEN: u32 = 1;
+const OPEN: u32 = 0;
 /// Somebody uses it.
-const BUSY: u32 = 2;
+const BUSY: u32 = OPEN + IN_USE;
+/// Nobody may use it.
+const CLOSED: u32 = 2;
 /// Somebody uses it, and closes it afterwards, because somebody else waits for that.
-const LAST: u32 = 3;
+const LAST: u32 = CLOSED + IN_USE;
+/// What a use is, so that one step ends it whatever comes after it.
+const IN_USE: u32 = 1;
 
 /// One direction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Side {
     state: AtomicU32,
     /// How often the poller has reported the direction.
@@ -45,38 +47,45 @@ struct Side {
 const BLOCKED: u64 = 1 << 32;
 
 impl Side {
+    const fn new(wary: bool) -> Self {
+        Self {
+            state: AtomicU32::new(CLOSED),
+            reports: AtomicU32::new(0),
+            wary: AtomicBool::new(wary),
+            bytes: AtomicU64::new(0),
+            blocked: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            said: Mutex::new(None),
+        }
+    }
+
     fn said(&self) -> std::sync::MutexGuard<'_, Option<NetError>> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `call` on the descriptor, if the direction is open. If it moves less than `room`, nothing is left. Small on purpose:
-    /// this is all that a byte costs here.
+    /// Begins a use of the direction, if it is open, and says what had been reported by then.
     #[inline(always)]
-    fn quick(&self, guard: &ForkGuard, room: usize, call: impl FnOnce() -> isize) -> Option<usize> {
-        if self.state.compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            return None;
-        }
-        let reports = self.reports.load(Ordering::Acquire);
-        if guard.forked() {
-            self.stop(None);
-            return None;
-        }
-        let n = call();
+    fn begin(&self) -> Option<u32> {
+        self.state.compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(self.reports.load(Ordering::Acquire))
+    }
+
+    /// Ends a use of the direction in which the system said `n`. If it moved less than `room`, nothing is left. Small on purpose,
+    /// as everything is that a use passes by when there is nothing the matter.
+    #[inline(always)]
+    fn end(&self, n: isize, room: usize, reports: u32) -> Option<usize> {
         if n <= 0 {
             return self.not_at_once(n, reports);
         }
+        // Nobody else writes it while the direction is busy.
+        self.bytes.store(self.bytes.load(Ordering::Relaxed) + n.unsigned_abs() as u64, Ordering::Relaxed);
         if n.unsigned_abs() < room && !self.wary.load(Ordering::Relaxed) {
-            return Some(self.moved_last(n.unsigned_abs(), reports));
+            // Nothing passes until more is reported, as [`super::OsNet`] has it.
+            self.stop_blocked(reports);
+        } else {
+            self.state.fetch_sub(IN_USE, Ordering::Release);
         }
-        Some(self.moved(n.unsigned_abs()))
-    }
-
-    /// So many bytes went through, and they were all: nothing passes until more is reported, as [`super::OsNet`] has it.
-    #[inline]
-    fn moved_last(&self, n: usize, reports: u32) -> usize {
-        self.bytes.store(self.bytes.load(Ordering::Relaxed) + n as u64, Ordering::Relaxed);
-        self.stop_blocked(reports);
-        n
+        Some(n.unsigned_abs())
     }
 
     /// The direction carries nothing until more is reported than so much.
@@ -84,17 +93,6 @@ impl Side {
     fn stop_blocked(&self, reports: u32) {
         self.blocked.store(BLOCKED | u64::from(reports), Ordering::Relaxed);
         self.state.store(CLOSED, Ordering::Release);
-    }
-
-    /// So many bytes went through, and the call is over.
-    #[inline(always)]
-    fn moved(&self, n: usize) -> usize {
-        // Nobody else writes it while the direction is busy.
-        self.bytes.store(self.bytes.load(Ordering::Relaxed) + n as u64, Ordering::Relaxed);
-        if self.state.compare_exchange(BUSY, OPEN, Ordering::Release, Ordering::Relaxed).is_err() {
-            self.state.store(CLOSED, Ordering::Release);
-        }
-        n
     }
 
     /// The call moved nothing. If it was only interrupted, the owner makes it again: what that would need is not kept for each byte.
@@ -162,8 +160,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(crate) fn new(fd: Fd, guard: ForkGuard, wary: bool) -> Self {
-        let read = Side { wary: AtomicBool::new(wary), ..Side::default() };
-        Self { fd, guard, write: Side::default(), read }
+        Self { fd, guard, write: Side::new(false), read: Side::new(wary) }
     }
 
     /// The poller has reported the socket; `wary`: from now on a read may be short although something is left.
@@ -190,33 +187,75 @@ impl Lane {
     }
 }
 
-impl net::Lane for Lane {
-    fn write(&self, buf: &[u8]) -> Option<usize> {
-        // epoll(7) says of streams that a write of less than was asked for has used up the room, as it does of reads. The owner,
-        // who is told by the next call, watches for more.
-        self.write.quick(&self.guard, buf.len(), || sys::tcp_write_once(self.fd, buf))
-    }
-
-    fn read(&self, buf: &mut [u8]) -> Option<usize> {
-        let room = buf.len();
-        self.read.quick(&self.guard, room, || sys::tcp_read_once(self.fd, buf))
-    }
-
-    fn open(&self, write: bool, read: bool) {
-        if write {
-            self.write.open();
-        }
-        if read {
-            self.read.open();
-        }
-    }
-
-    fn close(&self) {
+impl Lane {
+    pub(crate) fn close(&self) {
         self.write.close(&self.guard);
         self.read.close(&self.guard);
     }
 
+    /// A write that has begun where it takes longer to know which process this is.
+    #[cold]
+    #[inline(never)]
+    fn write_slowly(&self, buf: &[u8], reports: u32) -> Option<usize> {
+        if self.guard.forked() {
+            self.write.stop(None);
+            return None;
+        }
+        self.write.end(sys::tcp_write_once(self.fd, buf), buf.len(), reports)
+    }
+
+    /// As [`Lane::write_slowly`].
+    #[cold]
+    #[inline(never)]
+    fn read_slowly(&self, buf: &mut [u8], reports: u32) -> Option<usize> {
+        if self.guard.forked() {
+            self.read.stop(None);
+            return None;
+        }
+        let room = buf.len();
+        self.read.end(sys::tcp_read_once(self.fd, buf), room, reports)
+    }
+}
+
+/// What others hold.
+#[derive(Debug)]
+pub(crate) struct Handle(pub(crate) Arc<Lane>);
+
+impl net::Lane for Handle {
+    fn write(&self, buf: &[u8]) -> Option<usize> {
+        // epoll(7) says of streams that a write of less than was asked for has used up the room, as it does of reads. The owner,
+        // who is told by the next call, watches for more.
+        let lane = &*self.0;
+        let reports = lane.write.begin()?;
+        if lane.guard.unsure() {
+            return lane.write_slowly(buf, reports);
+        }
+        lane.write.end(sys::tcp_write_once(lane.fd, buf), buf.len(), reports)
+    }
+
+    fn read(&self, buf: &mut [u8]) -> Option<usize> {
+        let (lane, room) = (&*self.0, buf.len());
+        let reports = lane.read.begin()?;
+        if lane.guard.unsure() {
+            return lane.read_slowly(buf, reports);
+        }
+        lane.read.end(sys::tcp_read_once(lane.fd, buf), room, reports)
+    }
+
+    fn open(&self, write: bool, read: bool) {
+        if write {
+            self.0.write.open();
+        }
+        if read {
+            self.0.read.open();
+        }
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+
     fn bytes(&self) -> (u64, u64) {
-        (self.write.bytes.load(Ordering::Relaxed), self.read.bytes.load(Ordering::Relaxed))
+        (self.0.write.bytes.load(Ordering::Relaxed), self.0.read.bytes.load(Ordering::Relaxed))
     }
 }

@@ -10,6 +10,7 @@
 //!   to a later one: flows that come and go before their deadline cost no system call, and one early wake-up does.
 //! * After `fork` nothing that is shared with the parent is touched.
 
+mod fresh;
 mod lane;
 mod names;
 mod net;
@@ -25,6 +26,7 @@ pub use routers::{MAX_MESSAGE, Neighbour, Role, RouterDiscovery};
 pub use waker::Waker;
 
 use crate::sys::{self, Fd, ForkGuard, Poller, UdpSupport};
+use fresh::Fresh;
 use lane::Lane;
 use names::Names;
 use neater_base::Instant;
@@ -66,6 +68,7 @@ pub struct OsNet {
     waker: Waker,
     slots: Slots,
     datagrams: Datagrams,
+    fresh: Fresh,
     /// By descriptor.
     lanes: Vec<Option<Arc<Lane>>>,
     udp: Option<UdpSupport>,
@@ -83,6 +86,9 @@ pub struct OsNet {
     /// A child has been told that it is one.
     told_forked: bool,
 }
+
+/// What makes whoever owns a socket try everything.
+const EVERYTHING: Ready = Ready { readable: true, writable: true, error: true, hangup: true };
 
 #[derive(Clone, Copy, Debug)]
 struct Armed {
@@ -113,6 +119,7 @@ impl OsNet {
             waker,
             slots: Slots::default(),
             datagrams: Datagrams::default(),
+            fresh: Fresh::default(),
             lanes: Vec::new(),
             udp: None,
             paths: Paths::default(),
@@ -136,7 +143,7 @@ impl OsNet {
     /// readable.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        [self.deadline, self.paths.due(), self.names.due()].into_iter().flatten().min()
+        [self.deadline, self.paths.due(), self.names.due(), self.fresh.due()].into_iter().flatten().min()
     }
 
     /// [`OsNet::next_deadline`] as poll(2) wants it: milliseconds from now, rounded up; 0 when it has come; -1 for never.
@@ -174,8 +181,7 @@ impl OsNet {
     #[inline(always)]
     fn adopt(&mut self, fd: Fd, token: Token, kind: Kind, v6: bool) -> Result<Sock> {
         let sock = self.slots.predict(fd);
-        // What was accepted is mostly read first, and a socket that is new takes what is written.
-        if let Err(error) = self.poller.add_socket(fd, sock.0, kind != Kind::Stream) {
+        if let Err(error) = self.poller.add_socket(fd, sock.0, true) {
             sys::close(fd);
             return Err(error);
         }
@@ -205,6 +211,8 @@ impl OsNet {
         match slot.kind {
             Kind::Laned => self.lane_of(fd).cloned(),
             Kind::Stream => {
+                // Others know nothing of the poller.
+                fresh::tell(&self.poller, fd, sock, slot).ok()?;
                 slot.kind = Kind::Laned;
                 let index = fd as usize;
                 if index >= self.lanes.len() {
@@ -221,7 +229,7 @@ impl OsNet {
     #[cold]
     fn close_lane(&mut self, fd: Fd) {
         if let Some(lane) = self.lanes.get_mut(fd as usize).and_then(Option::take) {
-            neater_base::net::Lane::close(&*lane);
+            lane.close();
         }
     }
 
@@ -234,6 +242,30 @@ impl OsNet {
             Some(error) => Err(error),
             None => Ok(fd),
         }
+    }
+
+    /// Takes in a stream that has been accepted. It is mostly read first, and takes what is written.
+    #[inline]
+    fn adopt_accepted(&mut self, fd: Fd, token: Token, v6: bool) -> Result<Sock> {
+        let sock = self.slots.insert(fd, token, Kind::Stream, v6);
+        let Some(due) = self.fresh.push(sock) else {
+            let told = self.tell_fresh(sock);
+            if told.is_err()
+                && let Some(fd) = self.release(sock)
+            {
+                sys::close(fd);
+            }
+            return told.map(|()| sock);
+        };
+        self.set_timer(Some(due));
+        Ok(sock)
+    }
+
+    /// Sees to it that what comes on a socket is reported.
+    #[cold]
+    fn tell_fresh(&mut self, sock: Sock) -> Result<()> {
+        let (fd, slot) = self.slots.get_mut(sock)?;
+        fresh::tell(&self.poller, fd, sock, slot)
     }
 
     /// Watches what was reported for nothing as long as nobody waits for it.
@@ -252,13 +284,12 @@ impl OsNet {
     #[cold]
     fn await_writes(&mut self, sock: Sock) -> Result<()> {
         let (fd, slot) = self.slots.get_mut(sock)?;
-        let before = core::mem::replace(&mut slot.writes, Writes::Awaited);
-        if before == Writes::Unwatched
-            && let Err(error) = self.poller.watch_writes(fd, sock.0, true)
-        {
-            slot.writes = before;
-            return Err(error);
+        match slot.writes {
+            Writes::Untold => self.poller.add_socket(fd, sock.0, true)?,
+            Writes::Unwatched => self.poller.watch_writes(fd, sock.0, true)?,
+            Writes::Watched | Writes::Awaited => {}
         }
+        slot.writes = Writes::Awaited;
         Ok(())
     }
 
@@ -319,7 +350,7 @@ impl OsNet {
                             idle.push((fd, sock));
                             Writes::Unwatched
                         }
-                        Writes::Unwatched => Writes::Unwatched,
+                        Writes::Untold | Writes::Unwatched => slot.writes,
                         Writes::Watched | Writes::Awaited => Writes::Watched,
                     };
                 }
@@ -353,10 +384,18 @@ impl OsNet {
         if self.names.due().is_some() && self.names.settle(now) {
             events.push(NetEvent::NamesChanged);
         }
+        self.fresh.turned(now);
+        while let Some(sock) = self.fresh.next_due(now) {
+            let Ok((fd, slot)) = self.slots.get_mut(sock) else { continue };
+            if fresh::tell(&self.poller, fd, sock, slot).is_err() {
+                // Whoever owns it tries, and learns why.
+                events.push(NetEvent::Ready { token: slot.token, ready: EVERYTHING });
+            }
+        }
         if fired || paths || names {
             // A deadline that has come has made its edge; what the driver does about it, it says with `arm`.
             let ahead = self.deadline.filter(|at| *at > now);
-            self.set_timer([ahead, self.paths.due(), self.names.due()].into_iter().flatten().min());
+            self.set_timer([ahead, self.paths.due(), self.names.due(), self.fresh.due()].into_iter().flatten().min());
         }
         full
     }
@@ -364,8 +403,7 @@ impl OsNet {
     /// The poller is the parent's. Each socket is reported once, so that whoever owns it tries and learns.
     fn tell_forked(&mut self, events: &mut Vec<NetEvent>) {
         if !core::mem::replace(&mut self.told_forked, true) {
-            let ready = Ready { readable: true, writable: true, error: true, hangup: true };
-            events.extend(self.slots.iter().map(|(_, slot)| NetEvent::Ready { token: slot.token, ready }));
+            events.extend(self.slots.iter().map(|(_, slot)| NetEvent::Ready { token: slot.token, ready: EVERYTHING }));
         }
     }
 }
@@ -384,7 +422,7 @@ impl core::fmt::Debug for OsNet {
 impl Drop for OsNet {
     fn drop(&mut self) {
         for lane in self.lanes.iter().flatten() {
-            neater_base::net::Lane::close(&**lane);
+            lane.close();
         }
         for (fd, _) in self.slots.iter() {
             sys::close(fd);

@@ -1,9 +1,9 @@
 //! The operations of [`Net`], checked and passed on.
 
-use super::lane::Lane;
-use super::slots::{Datagram, Kind, Slot};
-use super::{OsNet, Result};
-use crate::sys::{self, MAX_SEGMENTS, Outgoing, UdpSupport};
+use super::lane::{Handle, Lane};
+use super::slots::{Datagram, Kind, Slot, Writes};
+use super::{OsNet, Result, fresh};
+use crate::sys::{self, MAX_SEGMENTS, Outgoing, Poller, UdpSupport};
 use neater_base::net::{
     ErrorKind, IcmpError, Interface, NameConfig, Net, NetError, NetEvent, RecvBatch, Sock, SocketOption, SocketOptions,
     StreamInfo, Token, Transmit,
@@ -11,7 +11,6 @@ use neater_base::net::{
 use neater_base::{Instant, WallTime};
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 /// The largest payload of a UDP datagram over IPv4; over IPv6 it is 20 bytes more, which no interface carries anyway.
 const MAX_DATAGRAM: usize = 65_507;
@@ -60,7 +59,7 @@ fn dscp_of(options: &SocketOptions) -> u8 {
 
 /// Reads from a stream.
 #[inline(always)]
-fn read_stream(fd: sys::Fd, slot: &mut Slot, buf: &mut [u8]) -> Result<usize> {
+fn read_stream(poller: &Poller, sock: Sock, fd: sys::Fd, slot: &mut Slot, buf: &mut [u8]) -> Result<usize> {
     if buf.is_empty() {
         // The answer could not be told from the end of the stream.
         return Err(invalid());
@@ -69,13 +68,30 @@ fn read_stream(fd: sys::Fd, slot: &mut Slot, buf: &mut [u8]) -> Result<usize> {
         slot.drained = false;
         return Err(NetError::new(ErrorKind::WouldBlock));
     }
-    let n = sys::tcp_read(fd, buf)?;
+    let n = match sys::tcp_read(fd, buf) {
+        Ok(n) => n,
+        Err(e) => return Err(not_read(poller, sock, fd, slot, e)),
+    };
     if n < buf.len() {
         // A call that is saved for each piece that arrives: epoll(7) says of streams that a read of less than was asked for
         // has taken all there was. What comes after it makes an edge, which `turn` sees before anybody reads again.
         slot.drained = n > 0 && !slot.wary;
+        if slot.writes == Writes::Untold && slot.drained {
+            // If it cannot be told, the next read finds out.
+            slot.drained = fresh::tell(poller, fd, sock, slot).is_ok();
+        }
     }
     Ok(n)
+}
+
+/// A read has failed; if only because nothing has come yet, whoever read is told when something does.
+#[cold]
+#[inline(never)]
+fn not_read(poller: &Poller, sock: Sock, fd: sys::Fd, slot: &mut Slot, error: NetError) -> NetError {
+    if !error.is_would_block() {
+        return error;
+    }
+    fresh::tell(poller, fd, sock, slot).err().unwrap_or(error)
 }
 
 impl OsNet {
@@ -196,16 +212,18 @@ impl Net for OsNet {
         }
         let v6 = slot.v6;
         let (fd, peer) = sys::tcp_accept(fd)?;
-        Ok((self.adopt(fd, token, Kind::Stream, v6)?, peer))
+        Ok((self.adopt_accepted(fd, token, v6)?, peer))
     }
 
     #[inline(always)]
     fn read(&mut self, sock: Sock, buf: &mut [u8]) -> Result<usize> {
         match self.slots.get_mut(sock) {
-            Ok((fd, slot)) if slot.kind == Kind::Stream && !self.guard.forked() => read_stream(fd, slot, buf),
+            Ok((fd, slot)) if slot.kind == Kind::Stream && !self.guard.forked() => {
+                read_stream(&self.poller, sock, fd, slot, buf)
+            }
             _ => {
                 let fd = self.laned(sock, Lane::take_read_error)?;
-                read_stream(fd, self.slots.get_mut(sock)?.1, buf)
+                read_stream(&self.poller, sock, fd, self.slots.get_mut(sock)?.1, buf)
             }
         }
     }
@@ -248,8 +266,8 @@ impl Net for OsNet {
         }
     }
 
-    fn lane(&mut self, sock: Sock) -> Option<Arc<dyn neater_base::net::Lane>> {
-        Some(self.make_lane(sock)?)
+    fn lane(&mut self, sock: Sock) -> Option<Box<dyn neater_base::net::Lane>> {
+        Some(Box::new(Handle(self.make_lane(sock)?)))
     }
 
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {

@@ -41,6 +41,8 @@ impl Kind {
 /// more arrives is reported once more, because it may be written as ever, and whoever drives wakes up for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writes {
+    /// The poller has not been told of the socket at all: see [`super::fresh`].
+    Untold,
     /// It does not.
     Unwatched,
     /// It does, and nobody waits for it.
@@ -116,7 +118,7 @@ impl Slots {
     /// Takes in a descriptor that the system has just made.
     #[inline]
     pub(crate) fn insert(&mut self, fd: Fd, token: Token, kind: Kind, v6: bool) -> Sock {
-        let writes = if kind == Kind::Stream { Writes::Unwatched } else { Writes::Awaited };
+        let writes = if kind == Kind::Stream { Writes::Untold } else { Writes::Awaited };
         let sock = self.predict(fd);
         let index = fd as usize;
         if index >= self.slots.len() {

@@ -56,6 +56,10 @@ impl ForkGuard {
         Err(io::Error::from(io::ErrorKind::Unsupported))
     }
 
+    pub(crate) fn unsure(&self) -> bool {
+        match self.0 {}
+    }
+
     pub(crate) fn forked(&self) -> bool {
         match self.0 {}
     }

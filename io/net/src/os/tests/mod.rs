@@ -6,6 +6,7 @@
 mod datagrams;
 mod epolls;
 mod forged;
+mod fresh;
 mod host;
 mod options;
 mod raw;

@@ -69,6 +69,13 @@ impl ForkGuard {
         Ok(Self { word, pid, _page: Arc::new(Page { word, len }) })
     }
 
+    /// Whether it takes [`ForkGuard::forked`] to know which process this is, in the fewest instructions.
+    #[inline(always)]
+    pub(crate) fn unsure(&self) -> bool {
+        // SAFETY: the page is mapped while `self._page` lives.
+        unsafe { self.word.as_ref() }.load(Ordering::Relaxed) != WIPED_BY_FORK
+    }
+
     /// Whether this process is not the one that made the guard.
     #[inline]
     pub(crate) fn forked(&self) -> bool {

@@ -1,0 +1,89 @@
+//! Accepted streams that the poller has not been told of.
+//!
+//! Most of what is accepted is read at once, and many connections have been ended by then: a short exchange costs its server
+//! no call to the poller, neither to tell it nor, inside the system, to forget it. So the poller is told when a call finds
+//! nothing to do, and [`PATIENCE`] after the connection was accepted in any case.
+//!
+//! *Responsible for* that every accepted stream that is still open is watched in time. *Deliberately not here*: the calls on the
+//! streams, which tell the poller themselves.
+//!
+//! *Invariants*
+//!
+//! * Whoever was told that nothing can be read or written now is told when it can: the poller is told before he is. What came
+//!   in between makes an edge when it is told.
+//! * A stream that nobody reads or writes is watched [`PATIENCE`] after it was accepted: that its peer has gone is noticed.
+
+use super::Result;
+use super::slots::{Slot, Writes};
+use crate::sys::{Fd, Poller};
+use core::time::Duration;
+use neater_base::Instant;
+use neater_base::net::Sock;
+use std::collections::VecDeque;
+
+/// How long nobody need have looked at what was accepted. Long enough for a program that takes a whole queue of connections to
+/// get round to each, and far below what anybody notices of a peer that has gone.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// So many are remembered at most; the poller is told of others at once.
+pub(crate) const MOST: usize = 1024;
+
+/// What was accepted lately, and when the poller is told at the latest. Some of it is watched or gone already.
+#[derive(Debug)]
+pub(crate) struct Fresh {
+    queue: VecDeque<(Instant, Sock)>,
+    /// When the poller was last asked: a clock that costs nothing.
+    turned: Instant,
+}
+
+impl Default for Fresh {
+    fn default() -> Self {
+        Self { queue: VecDeque::new(), turned: Instant::ZERO }
+    }
+}
+
+impl Fresh {
+    /// Remembers a stream and says by when it is due; `None`: it must be told at once.
+    #[inline]
+    pub(crate) fn push(&mut self, sock: Sock) -> Option<Instant> {
+        if self.queue.len() >= MOST {
+            return None;
+        }
+        self.queue.push_back((self.turned + PATIENCE, sock));
+        self.due()
+    }
+
+    /// When the first is due.
+    #[inline]
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.queue.front().map(|(at, _)| *at)
+    }
+
+    /// The poller has been asked.
+    #[inline]
+    pub(crate) fn turned(&mut self, now: Instant) {
+        self.turned = now;
+    }
+
+    /// Takes one that is due.
+    #[inline]
+    pub(crate) fn next_due(&mut self, now: Instant) -> Option<Sock> {
+        if self.due()? > now {
+            return None;
+        }
+        self.queue.pop_front().map(|(_, sock)| sock)
+    }
+}
+
+/// Tells the poller of a stream, unless it knows.
+///
+/// # Errors
+/// No memory, or the user's limit of watched descriptors.
+#[inline]
+pub(crate) fn tell(poller: &Poller, fd: Fd, sock: Sock, slot: &mut Slot) -> Result<()> {
+    if slot.writes == Writes::Untold {
+        poller.add_socket(fd, sock.0, false)?;
+        slot.writes = Writes::Unwatched;
+    }
+    Ok(())
+}
