@@ -66,8 +66,17 @@ impl Side {
     /// Begins a use of the direction, if it is open, and says what had been reported by then.
     #[inline(always)]
     fn begin(&self) -> Option<u32> {
-        self.state.compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        Some(self.reports.load(Ordering::Acquire))
+        match self.state.compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Some(self.reports.load(Ordering::Acquire)),
+            Err(_) => Self::not_open(),
+        }
+    }
+
+    /// Out of the way of those that it is open for.
+    #[cold]
+    #[inline(never)]
+    fn not_open() -> Option<u32> {
+        None
     }
 
     /// Ends a use of the direction in which the system said `n`. If it moved less than `room`, nothing is left. Small on purpose,

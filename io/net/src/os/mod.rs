@@ -81,6 +81,8 @@ pub struct OsNet {
     armed: Option<Armed>,
     /// Sockets, and what they are watched with, that were reported only because they may be written. Empty between turns.
     idle_writes: Vec<(Fd, u64)>,
+    /// Why the last read that failed did.
+    not_read: NetError,
     /// `arm` has made an edge for work left over since the last `poll`.
     again: bool,
     /// A child has been told that it is one.
@@ -128,6 +130,7 @@ impl OsNet {
             deadline: None,
             armed: None,
             idle_writes: Vec::new(),
+            not_read: NetError::new(ErrorKind::WouldBlock),
             again: false,
             told_forked: false,
         })

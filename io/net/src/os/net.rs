@@ -1,9 +1,9 @@
 //! The operations of [`Net`], checked and passed on.
 
 use super::lane::{Handle, Lane};
-use super::slots::{Datagram, Kind, Slot, Writes};
+use super::slots::{Datagram, Kind, Writes};
 use super::{OsNet, Result, fresh};
-use crate::sys::{self, MAX_SEGMENTS, Outgoing, Poller, UdpSupport};
+use crate::sys::{self, MAX_SEGMENTS, Outgoing, UdpSupport};
 use neater_base::net::{
     ErrorKind, IcmpError, Interface, NameConfig, Net, NetError, NetEvent, RecvBatch, Sock, SocketOption, SocketOptions,
     StreamInfo, Token, Transmit,
@@ -51,47 +51,13 @@ fn segments(transmit: &Transmit<'_>) -> Result<Option<u16>> {
     size.map(|size| u16::try_from(size).map_err(|_| too_large)).transpose()
 }
 
+/// Why is in [`OsNet::not_read`]: a result that fits into registers is worth a few instructions of each read.
+struct NotRead;
+
 /// The codepoint that a socket is opened with.
 fn dscp_of(options: &SocketOptions) -> u8 {
     let of = |o: &SocketOption| if let SocketOption::Dscp(codepoint) = o { Some(*codepoint) } else { None };
     options.set.iter().rev().find_map(of).unwrap_or(0)
-}
-
-/// Reads from a stream.
-#[inline(always)]
-fn read_stream(poller: &Poller, sock: Sock, fd: sys::Fd, slot: &mut Slot, buf: &mut [u8]) -> Result<usize> {
-    if buf.is_empty() {
-        // The answer could not be told from the end of the stream.
-        return Err(invalid());
-    }
-    if slot.drained {
-        slot.drained = false;
-        return Err(NetError::new(ErrorKind::WouldBlock));
-    }
-    let n = match sys::tcp_read(fd, buf) {
-        Ok(n) => n,
-        Err(e) => return Err(not_read(poller, sock, fd, slot, e)),
-    };
-    if n < buf.len() {
-        // A call that is saved for each piece that arrives: epoll(7) says of streams that a read of less than was asked for
-        // has taken all there was. What comes after it makes an edge, which `turn` sees before anybody reads again.
-        slot.drained = n > 0 && !slot.wary;
-        if slot.writes == Writes::Untold && slot.drained {
-            // If it cannot be told, the next read finds out.
-            slot.drained = fresh::tell(poller, fd, sock, slot).is_ok();
-        }
-    }
-    Ok(n)
-}
-
-/// A read has failed; if only because nothing has come yet, whoever read is told when something does.
-#[cold]
-#[inline(never)]
-fn not_read(poller: &Poller, sock: Sock, fd: sys::Fd, slot: &mut Slot, error: NetError) -> NetError {
-    if !error.is_would_block() {
-        return error;
-    }
-    fresh::tell(poller, fd, sock, slot).err().unwrap_or(error)
 }
 
 impl OsNet {
@@ -113,6 +79,78 @@ impl OsNet {
             self.datagrams.remove(index);
         }
         result
+    }
+
+    /// As [`Net::read`], of what has a lane, or of which there is something to be said without asking the system.
+    #[inline(never)]
+    fn read_otherwise(&mut self, sock: Sock, buf: &mut [u8]) -> core::result::Result<usize, NotRead> {
+        let result = self.try_to_read(sock, buf);
+        self.noted(result)
+    }
+
+    #[inline]
+    fn try_to_read(&mut self, sock: Sock, buf: &mut [u8]) -> Result<usize> {
+        let fd = match self.plain_to_read(sock) {
+            Some(fd) => fd,
+            None => self.laned(sock, Lane::take_read_error)?,
+        };
+        if buf.is_empty() {
+            // The answer could not be told from the end of the stream.
+            return Err(invalid());
+        }
+        if core::mem::take(&mut self.slots.get_mut(sock)?.1.drained) {
+            return Err(NetError::new(ErrorKind::WouldBlock));
+        }
+        let first = sys::tcp_read_once(fd, buf);
+        self.understood(sock, buf, first)
+    }
+
+    /// The system has just said `first` of a read into `buf`.
+    #[inline(never)]
+    fn read_in_part(&mut self, sock: Sock, buf: &mut [u8], first: isize) -> core::result::Result<usize, NotRead> {
+        let result = self.understood(sock, buf, first);
+        self.noted(result)
+    }
+
+    /// The reason goes where [`NotRead`] says.
+    #[inline]
+    fn noted(&mut self, result: Result<usize>) -> core::result::Result<usize, NotRead> {
+        result.map_err(|e| {
+            self.not_read = e;
+            NotRead
+        })
+    }
+
+    #[inline]
+    fn understood(&mut self, sock: Sock, buf: &mut [u8], first: isize) -> Result<usize> {
+        let (fd, slot) = self.slots.get_mut(sock)?;
+        match sys::told(first, || sys::tcp_read_once(fd, buf)) {
+            Ok(n) if n < buf.len() => {
+                // A call that is saved for each piece that arrives: epoll(7) says of streams that a read of less than was asked
+                // for has taken all there was. What comes after it makes an edge, which `turn` sees before anybody reads again.
+                slot.drained = n > 0 && !slot.wary;
+                if slot.writes == Writes::Untold && slot.drained {
+                    // If it cannot be told, the next read finds out.
+                    slot.drained = fresh::tell(&self.poller, fd, sock, slot).is_ok();
+                }
+                Ok(n)
+            }
+            Err(e) if e.is_would_block() => {
+                // Whoever read is told when something comes.
+                fresh::tell(&self.poller, fd, sock, slot)?;
+                Err(e)
+            }
+            result => result,
+        }
+    }
+
+    /// A stream that has no lane.
+    #[inline]
+    fn plain_to_read(&self, sock: Sock) -> Option<sys::Fd> {
+        match self.slots.get(sock) {
+            Ok((fd, slot)) if slot.kind == Kind::Stream && !self.guard.forked() => Some(fd),
+            _ => None,
+        }
     }
 
     /// As [`Net::write`], of what has a lane or comes in pieces.
@@ -217,15 +255,20 @@ impl Net for OsNet {
 
     #[inline(always)]
     fn read(&mut self, sock: Sock, buf: &mut [u8]) -> Result<usize> {
-        match self.slots.get_mut(sock) {
-            Ok((fd, slot)) if slot.kind == Kind::Stream && !self.guard.forked() => {
-                read_stream(&self.poller, sock, fd, slot, buf)
+        // Small on purpose: this is what most reads of much cost here.
+        if let Ok((fd, slot)) = self.slots.get(sock)
+            && slot.kind == Kind::Stream
+            && !slot.drained
+            && !buf.is_empty()
+            && !self.guard.forked()
+        {
+            let first = sys::tcp_read_once(fd, buf);
+            if first == buf.len() as isize {
+                return Ok(buf.len());
             }
-            _ => {
-                let fd = self.laned(sock, Lane::take_read_error)?;
-                read_stream(&self.poller, sock, fd, self.slots.get_mut(sock)?.1, buf)
-            }
+            return self.read_in_part(sock, buf, first).map_err(|NotRead| self.not_read);
         }
+        self.read_otherwise(sock, buf).map_err(|NotRead| self.not_read)
     }
 
     #[inline(always)]

@@ -234,10 +234,6 @@ pub(crate) fn tcp_accept(_listener: Fd) -> Result<(Fd, SocketAddr)> {
     unsupported()
 }
 
-pub(crate) fn tcp_read(_fd: Fd, _buf: &mut [u8]) -> Result<usize> {
-    unsupported()
-}
-
 pub(crate) fn tcp_write(_fd: Fd, _bufs: &[IoSlice<'_>]) -> Result<usize> {
     unsupported()
 }

@@ -41,7 +41,7 @@ pub(crate) use routers::RouterSocket;
 pub(crate) use socket::{abort, close, local_addr};
 pub(crate) use source::SourceProbe;
 pub(crate) use tcp::{
-    tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read, tcp_read_once, tcp_shutdown_write, tcp_write,
+    tcp_accept, tcp_connect, tcp_connect_error, tcp_listen, tcp_read_once, tcp_shutdown_write, tcp_write,
     tcp_write_once,
 };
 pub(crate) use udp::{UdpSupport, udp_connect, udp_open, udp_recv, udp_send};
