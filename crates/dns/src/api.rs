@@ -146,6 +146,15 @@ pub enum Output {
         /// The answer.
         answer: Answer,
     },
+    /// What is known of the services while the addresses of their targets are looked up, each time that it is more; the
+    /// [`Output::Answer`] comes all the same. For each family the addresses of a target are its own where they are known, and else its
+    /// hints (RFC 9460 section 7.3: a client may use them while it waits).
+    ServicesSoFar {
+        /// Which lookup.
+        lookup: LookupId,
+        /// As in [`Answer::Services`].
+        services: Vec<ServiceBinding>,
+    },
     /// Every kind has been answered; the lookup is over.
     Done {
         /// Which lookup.

@@ -72,6 +72,11 @@ impl Fact {
         if let Self::Addresses(a) = self { a } else { &[] }
     }
 
+    /// Whether this is about services of which one can be reached without the addresses of the host.
+    pub(crate) fn leads_elsewhere(&self) -> bool {
+        if let Self::Services(s) = self { s.iter().any(ServiceBinding::leads_elsewhere) } else { false }
+    }
+
     fn weight(&self) -> usize {
         match self {
             Self::Addresses(a) => size_of_val(a.as_slice()),

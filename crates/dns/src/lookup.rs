@@ -4,7 +4,7 @@
 //! *Not responsible for* asking: [`crate::resolver`] does what is decided here.
 //!
 //! The rule: all kinds are answered by the same candidate. As soon as one has addresses, or service records with
-//! addresses of their own, it is settled, and every answer is delivered as it comes. Only when every kind has said "none" is the next
+//! addresses or hints of another host, it is settled, and every answer is delivered as it comes. Only when every kind has said "none" is the next
 //! candidate tried. Servers that answer and fail (SERVFAIL: one zone of the search list is broken) have said "none", too, and
 //! what they said is the answer in the end if no candidate has anything, as libc's resolvers do it; no answer at all settles,
 //! since dead servers would only be asked in vain again.
@@ -16,7 +16,7 @@ use neater_base::Key;
 use crate::api::{Answer, RecordKind};
 use crate::name::{self, NameBuf};
 use crate::resolv_conf::MAX_SEARCH;
-use crate::svcb::{MAX_TARGETS, Walk};
+use crate::svcb::{MAX_TARGETS, ServiceBinding, Walk};
 use crate::{Config, ResolveError};
 
 /// Candidates at most: the search list and the name as it is.
@@ -69,6 +69,8 @@ pub(crate) struct Lookup {
     pub(crate) asking: Vec<(Want, Key)>,
     /// The chain of HTTPS records, while it is being walked.
     pub(crate) walk: Option<Walk>,
+    /// What is known of the services of the present candidate, if more than was told.
+    so_far: Option<Vec<ServiceBinding>>,
     candidates: Vec<String>,
     at: usize,
     settled: bool,
@@ -93,6 +95,7 @@ impl Lookup {
             port,
             asking: Vec::new(),
             walk: None,
+            so_far: None,
             candidates,
             at: 0,
             settled: false,
@@ -122,6 +125,17 @@ impl Lookup {
         }
     }
 
+    /// Something is known of the services of the present candidate.
+    pub(crate) fn hold_so_far(&mut self, services: Vec<ServiceBinding>) {
+        self.so_far = Some(services);
+    }
+
+    /// What may be told of the services before their answer.
+    pub(crate) fn take_so_far(&mut self) -> Option<Vec<ServiceBinding>> {
+        let waits = self.slots.get(RecordKind::Https.index()).is_some_and(|s| *s == Slot::Waiting);
+        self.so_far.take_if(|_| self.settled).filter(|_| waits)
+    }
+
     /// What the answers so far lead to. After [`Decision::Next`] the lookup stands at the next candidate.
     pub(crate) fn decide(&mut self) -> Decision {
         if !self.settled {
@@ -129,7 +143,7 @@ impl Lookup {
                 Some(true) => self.settled = true,
                 Some(false) => {
                     self.at += 1;
-                    self.walk = None;
+                    (self.walk, self.so_far) = (None, None);
                     for slot in &mut self.slots {
                         if matches!(slot, Slot::Held(_)) {
                             *slot = Slot::Waiting;
@@ -141,13 +155,15 @@ impl Lookup {
             }
         }
         let mut deliver = Vec::new();
+        let of_addresses = self.asks_for_addresses();
         for (kind, slot) in RecordKind::ALL.into_iter().zip(&mut self.slots) {
             if let Slot::Held(answer) = slot {
                 let mut answer = core::mem::replace(answer, Answer::Addresses(Vec::new()));
                 *slot = Slot::Delivered;
                 // Some candidate exists, or may exist, so "no such name" would not be true of all of them.
-                if kind != RecordKind::Https && answer == Answer::Failed(ResolveError::NoSuchName) {
-                    if self.saw_no_data {
+                let alone = kind == RecordKind::Https && !of_addresses;
+                if (kind != RecordKind::Https || alone) && answer == Answer::Failed(ResolveError::NoSuchName) {
+                    if self.saw_no_data && !alone {
                         answer = Answer::Addresses(Vec::new());
                     } else if let Some(e) = self.failed {
                         answer = Answer::Failed(e);
@@ -160,6 +176,11 @@ impl Lookup {
         if deliver.is_empty() && !done { Decision::Wait } else { Decision::Deliver(deliver, done) }
     }
 
+    fn asks_for_addresses(&self) -> bool {
+        let asked = |kind: RecordKind| self.slots.get(kind.index()).is_some_and(|s| *s != Slot::Unwanted);
+        asked(RecordKind::Aaaa) || asked(RecordKind::A)
+    }
+
     /// Whether the present candidate is the one (`true`), is not (`false`), or may be.
     fn judge(&mut self) -> Option<bool> {
         if self.at + 1 >= self.candidates.len() {
@@ -170,8 +191,10 @@ impl Lookup {
         // where servers fail for addresses nobody waits for those.
         let (mut waiting, mut services_wait, mut no_data, mut settles) = (false, false, false, false);
         let mut failed = None;
-        let asked = |i: &usize| self.slots.get(*i).is_some_and(|s| *s != Slot::Unwanted);
-        let of_addresses = families.iter().any(asked);
+        let of_addresses = self.asks_for_addresses();
+        if self.so_far.as_ref().is_some_and(|s| s.iter().any(ServiceBinding::leads_elsewhere)) {
+            return Some(true);
+        }
         for (i, slot) in self.slots.iter().enumerate() {
             match slot {
                 Slot::Waiting if families.contains(&i) => waiting = true,
@@ -179,8 +202,8 @@ impl Lookup {
                 Slot::Unwanted | Slot::Delivered | Slot::Held(Answer::Failed(ResolveError::NoSuchName)) => {}
                 Slot::Held(Answer::Addresses(a)) if a.is_empty() => no_data = true,
                 Slot::Held(Answer::Services(s)) if s.is_empty() => {}
-                // Beside addresses, records count that have some of their own: others may lead nowhere.
-                Slot::Held(Answer::Services(s)) if of_addresses && s.iter().all(|b| b.addresses.is_empty()) => {}
+                // Beside addresses, records count that lead elsewhere: others may lead nowhere.
+                Slot::Held(Answer::Services(s)) if of_addresses && !s.iter().any(ServiceBinding::leads_elsewhere) => {}
                 Slot::Held(Answer::Addresses(_) | Answer::Services(_)) => return Some(true),
                 // Nothing is known of the addresses by that.
                 Slot::Held(Answer::Failed(_)) if !families.contains(&i) && of_addresses => {}
@@ -324,7 +347,7 @@ mod tests {
         l.hold(RecordKind::A, Answer::Addresses(Vec::new()));
         assert_eq!(l.decide(), Decision::Wait);
         let addresses = vec![IpAddr::from([10, 0, 0, 9])];
-        let elsewhere = crate::ServiceBinding { addresses, ..crate::ServiceBinding::default() };
+        let elsewhere = ServiceBinding { addresses, foreign: true, ..ServiceBinding::default() };
         l.hold(RecordKind::Https, Answer::Services(vec![elsewhere]));
         let Decision::Deliver(list, done) = l.decide() else { panic!("not settled") };
         assert_eq!((list.len(), done, l.candidate()), (3, true, "h.a.test"));

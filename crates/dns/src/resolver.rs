@@ -165,7 +165,8 @@ impl Resolver {
             let facts = [self.cache.at(v6)?.0, self.cache.at(v4)?.0];
             no_data |= facts.iter().any(|f| **f != Fact::NoName);
             found = Some((v6, v4, https));
-            if facts.iter().any(|f| !f.addresses().is_empty()) {
+            let elsewhere = https.and_then(|slot| self.cache.at(slot)).is_some_and(|(fact, _)| fact.leads_elsewhere());
+            if elsewhere || facts.iter().any(|f| !f.addresses().is_empty()) {
                 break;
             }
         }
@@ -303,7 +304,9 @@ impl Resolver {
             self.withdraw(id, &lookup.asking);
         }
         self.out.retain(|o| match o {
-            Output::Answer { lookup, .. } | Output::Done { lookup } => *lookup != id,
+            Output::Answer { lookup, .. } | Output::ServicesSoFar { lookup, .. } | Output::Done { lookup } => {
+                *lookup != id
+            }
             _ => true,
         });
         self.prune();
@@ -545,8 +548,12 @@ impl Resolver {
                         walk.addresses(target, v6, &[])
                     }
                 };
-                if let Some(answer) = answer {
-                    self.end_walk(now, id, answer);
+                match answer {
+                    Some(answer) => self.end_walk(now, id, answer),
+                    None => {
+                        let services = walk.so_far();
+                        lookup.hold_so_far(services);
+                    }
                 }
             }
         }
@@ -567,12 +574,21 @@ impl Resolver {
                 walk.expires = walk.expires.min(expires);
                 Step::Finished(Answer::Services(Vec::new()))
             }
-            Err(error) => Step::Finished(Answer::Failed(error)),
+            Err(error) => match walk.records_failed(&mut self.rng) {
+                Some(step) => {
+                    // A failure may pass.
+                    walk.expires = now;
+                    step
+                }
+                None => Step::Finished(Answer::Failed(error)),
+            },
         };
         match step {
             Step::Finished(answer) => self.end_walk(now, id, answer),
             Step::Ask(name) => self.ask(now, id, Want::Kind(RecordKind::Https), &name, Kind::Https),
             Step::Resolve(names) => {
+                let services = walk.so_far();
+                lookup.hold_so_far(services);
                 for (target, name) in names.iter().enumerate() {
                     self.ask(now, id, Want::Target { target, v6: true }, name, Kind::Aaaa);
                     self.ask(now, id, Want::Target { target, v6: false }, name, Kind::A);
@@ -597,7 +613,11 @@ impl Resolver {
         // At the next candidate, the cache may already hold enough to decide again.
         for _ in 0..MAX_CANDIDATES {
             let Some(lookup) = self.lookups.get_mut(&id) else { return };
-            match lookup.decide() {
+            let decision = lookup.decide();
+            if let Some(services) = lookup.take_so_far() {
+                self.out.push_back(Output::ServicesSoFar { lookup: id, services });
+            }
+            match decision {
                 Decision::Wait => return,
                 Decision::Deliver(answers, done) => {
                     for (kind, answer) in answers {

@@ -61,6 +61,11 @@ pub struct ServiceBinding {
 }
 
 impl ServiceBinding {
+    /// Whether it can be reached without the addresses of the host.
+    pub(crate) fn leads_elsewhere(&self) -> bool {
+        self.foreign && !(self.addresses.is_empty() && self.hints.is_empty())
+    }
+
     pub(crate) fn weight(&self) -> usize {
         size_of::<Self>()
             + self.target.len()
@@ -283,13 +288,36 @@ impl Walk {
                 ..ServiceBinding::default()
             });
         }
-        self.choose_targets()
+        self.choose_targets(set.owner.as_deref())
     }
 
-    fn choose_targets(&mut self) -> Step {
+    /// The HTTPS records of [`Walk::qname`] cannot be found out. Where an alias has led there, the name is an endpoint all the same
+    /// (RFC 9460 section 3). `None`: there is nothing but the failure.
+    pub(crate) fn records_failed(&mut self, rng: &mut Rng) -> Option<Step> {
+        (self.aliases > 0).then(|| self.records(&HttpsSet::default(), rng))
+    }
+
+    /// What is known while addresses of targets are missing: for a family that is, the hints.
+    pub(crate) fn so_far(&self) -> Vec<ServiceBinding> {
+        let mut bindings = self.bindings.clone();
+        for binding in bindings.iter_mut().filter(|b| b.foreign) {
+            let Some(t) = self.targets.iter().find(|t| t.name == binding.target) else { continue };
+            for (known, v6) in [(&t.v6, true), (&t.v4, false)] {
+                match known {
+                    Some(list) => binding.addresses.extend(list),
+                    None => binding.addresses.extend(binding.hints.iter().filter(|a| a.is_ipv6() == v6)),
+                }
+            }
+        }
+        bindings
+    }
+
+    fn choose_targets(&mut self, owner: Option<&str>) -> Step {
         let (host, targets) = (&self.host, &mut self.targets);
+        // A host that is a CNAME: its addresses are those of the name at the end, which its records mean by ".".
+        let also = owner.filter(|_| self.aliases == 0 && self.qname == *host);
         self.bindings.retain_mut(|b| {
-            b.foreign = b.target != *host;
+            b.foreign = b.target != *host && also != Some(&b.target);
             if !b.foreign || targets.iter().any(|t| t.name == b.target) {
                 return true;
             }

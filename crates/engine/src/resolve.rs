@@ -211,6 +211,13 @@ impl<N: Net> Engine<N> {
                     }
                 }
                 Output::Answer { lookup, kind, answer } => self.answered(lookup, kind, answer),
+                Output::ServicesSoFar { lookup, services } => {
+                    if let Some((conn, path)) = self.names.lookups.get(&lookup.0).copied() {
+                        let services = self.services(conn, PathId(path), &services);
+                        self.race_input(conn, RaceInput::ServicesSoFar { path: PathId(path), services });
+                        self.drain_race(conn);
+                    }
+                }
                 Output::Done { lookup } => drop(self.names.lookups.remove(&lookup.0)),
             }
         }
@@ -421,15 +428,7 @@ impl<N: Net> Engine<N> {
         let path = PathId(path);
         let input = match (kind, answer) {
             (RecordKind::Https, Answer::Services(list)) => {
-                let alpn = self.conns.get(conn).map(|c| c.request.alpn.clone()).unwrap_or_default();
-                let mut services: Vec<_> = list.iter().map(|b| self.service(b, &alpn)).collect();
-                if let Some(family) = self.path_family(conn, path) {
-                    for service in &mut services {
-                        service.hints.retain(|a| Family::of(&a.addr) == family);
-                        service.target.iter_mut().for_each(|t| t.retain(|a| Family::of(&a.addr) == family));
-                    }
-                }
-                RaceInput::Services { path, result: Ok(services) }
+                RaceInput::Services { path, result: Ok(self.services(conn, path, &list)) }
             }
             (RecordKind::Https, Answer::Failed(e)) => {
                 RaceInput::Services { path, result: Err(AttemptError::Resolve(e)) }
@@ -449,6 +448,19 @@ impl<N: Net> Engine<N> {
             }
         };
         self.race_input(conn, input);
+    }
+
+    /// Service bindings in the terms of the race, for one path.
+    fn services(&mut self, conn: Key, path: PathId, list: &[ServiceBinding]) -> Vec<Service> {
+        let alpn = self.conns.get(conn).map(|c| c.request.alpn.clone()).unwrap_or_default();
+        let mut services: Vec<_> = list.iter().map(|b| self.service(b, &alpn)).collect();
+        if let Some(family) = self.path_family(conn, path) {
+            for service in &mut services {
+                service.hints.retain(|a| Family::of(&a.addr) == family);
+                service.target.iter_mut().for_each(|t| t.retain(|a| Family::of(&a.addr) == family));
+            }
+        }
+        services
     }
 
     /// A service binding in the terms of the race: its application protocols say which stacks may be used with it; all of ours where it

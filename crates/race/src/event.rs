@@ -120,6 +120,14 @@ pub enum Input<F> {
         /// The services, or why there are none.
         result: Result<Vec<Service>, F>,
     },
+    /// What is known of the services while their targets' addresses are looked up. It can be tried, and is no reason to begin before
+    /// [`Input::Services`] has come or would be late; that replaces it.
+    ServicesSoFar {
+        /// Where it was asked.
+        path: PathId,
+        /// The services, with the addresses and hints that are known.
+        services: Vec<Service>,
+    },
     /// News of an attempt.
     Progress {
         /// Which one.

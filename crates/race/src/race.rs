@@ -182,6 +182,10 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
                 let now = self.now;
                 self.resolve(path, |r, stacks| r.answer_services(now, result, stacks));
             }
+            Input::ServicesSoFar { path, services } => {
+                let now = self.now;
+                self.resolve(path, |r, stacks| r.services_so_far(now, services, stacks));
+            }
             Input::Progress { candidate, progress } => self.progress(candidate, progress),
         }
         self.advance();

@@ -62,6 +62,8 @@ pub(crate) struct Resolution<F> {
     v4: Question<Address, F>,
     v6: Question<Address, F>,
     services: Question<Service, F>,
+    /// What is known of them while that is pending.
+    so_far: Vec<Service>,
     /// When an address of any kind was first known: the Resolution Delay counts from here.
     first_address_at: Option<Instant>,
     /// Whether its candidates take part. Never taken back.
@@ -76,6 +78,7 @@ impl<F: Clone> Resolution<F> {
             v4: Question::new(spec.expect_v4),
             v6: Question::new(spec.expect_v6),
             services: Question::new(spec.expect_services),
+            so_far: Vec::new(),
             first_address_at: None,
             open: false,
         }
@@ -93,18 +96,30 @@ impl<F: Clone> Resolution<F> {
     /// The seed breaks ties of priority, each time in the same way: a list that is given again (because the addresses of a
     /// target are known now) keeps its order.
     pub(crate) fn answer_services(&mut self, now: Instant, result: Result<Vec<Service>, F>, stacks: &[StackOption]) {
-        let mut rng = Rng::new(self.seed);
-        let result = result.map(|list| {
-            let mut usable: Vec<(u16, u64, Service)> = list
-                .into_iter()
-                .filter_map(|service| Some((service.priority, rng.u64(), bounded_service(service, stacks)?)))
-                .collect();
-            usable.sort_by_key(|(priority, tie, _)| (*priority, *tie));
-            usable.truncate(MAX_SERVICES);
-            usable.into_iter().map(|(_, _, service)| service).collect()
-        });
+        let result = result.map(|list| self.usable(list, stacks));
+        self.so_far.clear();
         self.services.settle(now, result);
         self.note_addresses(now);
+    }
+
+    /// What is known of the services before [`Resolution::answer_services`]; after it, it says nothing.
+    pub(crate) fn services_so_far(&mut self, now: Instant, list: Vec<Service>, stacks: &[StackOption]) {
+        if self.services.is_pending() {
+            self.so_far = self.usable(list, stacks);
+            self.note_addresses(now);
+        }
+    }
+
+    /// The services that can be tried, best first.
+    fn usable(&self, list: Vec<Service>, stacks: &[StackOption]) -> Vec<Service> {
+        let mut rng = Rng::new(self.seed);
+        let mut usable: Vec<(u16, u64, Service)> = list
+            .into_iter()
+            .filter_map(|service| Some((service.priority, rng.u64(), bounded_service(service, stacks)?)))
+            .collect();
+        usable.sort_by_key(|(priority, tie, _)| (*priority, *tie));
+        usable.truncate(MAX_SERVICES);
+        usable.into_iter().map(|(_, _, service)| service).collect()
     }
 
     fn note_addresses(&mut self, now: Instant) {
@@ -125,7 +140,7 @@ impl<F: Clone> Resolution<F> {
         match self.question(family) {
             Question::Answered { items, .. } => out.extend_from_slice(items),
             _ => {
-                let services = self.services.items().iter().filter(|s| s.target.is_none());
+                let services = self.services().iter().filter(|s| s.target.is_none());
                 for hint in services.flat_map(|s| &s.hints).filter(|a| a.family() == family) {
                     if !out.iter().any(|a| a.addr == hint.addr) {
                         out.push(*hint);
@@ -152,7 +167,7 @@ impl<F: Clone> Resolution<F> {
     }
 
     pub(crate) fn services(&self) -> &[Service] {
-        self.services.items()
+        if self.services.is_pending() { &self.so_far } else { self.services.items() }
     }
 
     /// Whether there is anything to try.
@@ -296,6 +311,23 @@ mod tests {
         let mut r = resolution();
         r.answer_services(Instant::ZERO, Ok(vec![service(1, 1)]), &[stack(2)]);
         assert!(r.services().is_empty());
+    }
+
+    #[test]
+    fn what_is_known_of_services_so_far_can_be_tried_and_answers_nothing() {
+        let mut r = resolution();
+        let early = Service { hints: vec![v4(9)], target: Some(Vec::new()), ..service(1, 8443) };
+        r.services_so_far(Instant::ZERO, vec![early.clone()], &[stack(1)]);
+        assert!(r.has_addresses() && r.is_pending() && !r.has_preferred(Family::V4));
+        let mut out = Vec::new();
+        r.service_addresses(&r.services()[0].clone(), &mut out);
+        assert_eq!(out, [v4(9)]);
+        assert!(r.delay_ends(&Config::default()).is_some(), "it is not waited for longer than for anything");
+
+        r.answer_services(Instant::ZERO, Ok(Vec::new()), &[stack(1)]);
+        assert!(r.services().is_empty() && !r.has_addresses());
+        r.services_so_far(Instant::ZERO, vec![early], &[stack(1)]);
+        assert!(r.services().is_empty(), "the answer has come");
     }
 
     #[test]

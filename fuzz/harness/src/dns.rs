@@ -123,6 +123,12 @@ impl Player {
                     };
                     assert!(core::mem::replace(&mut owed[index], false), "{kind:?} was not asked, or answered before");
                 }
+                Output::ServicesSoFar { lookup, .. } => {
+                    assert!(
+                        self.owed.get(&lookup).is_some_and(|owed| owed[2]),
+                        "the services are answered, or not asked for"
+                    )
+                }
                 Output::Done { lookup } => {
                     assert_eq!(self.owed.remove(&lookup), Some([false; 3]), "done without every answer")
                 }

@@ -1,7 +1,7 @@
 //! `neater-lab`: runs the experiments and shows their figures.
 //!
 //! Exit codes: 0 when the measurements ran (also when a bound is missed, unless with `--strict`), 1 when one failed or a bound
-//! was missed with `--strict`, 2 for bad usage, 3 when a needed tool is missing.
+//! was missed with `--strict` or where `--strict-for` says so, 2 for bad usage, 3 when a needed tool is missing.
 
 use clap::{Parser, Subcommand};
 use neater_lab::calibrate;
@@ -9,7 +9,7 @@ use neater_lab::experiments::ALL;
 use neater_lab::live::{self, LiveError};
 use neater_lab::measure::process;
 use neater_lab::report::page;
-use neater_lab::runner::{self, Ended, Options};
+use neater_lab::runner::{self, Ended, Options, Strict};
 use neater_lab::simulate;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -83,6 +83,9 @@ enum Command {
         /// Exit with 1 if a figure does not meet its bound, has no value, or is void, or if an experiment is skipped.
         #[arg(long)]
         strict: bool,
+        /// As --strict, for these experiments and not for the others; one that lacks what it needs is skipped all the same.
+        #[arg(long, value_name = "IDS", value_delimiter = ',', value_parser = experiment, conflicts_with = "strict")]
+        strict_for: Vec<&'static str>,
         /// Only the points of A8 and S3, the parts of B0 or the scenarios of F3 whose names contain this: send-10MB, 1kB-writes; delay,
         /// rate; one, two, domains.
         #[arg(long, value_name = "TEXT")]
@@ -162,7 +165,7 @@ fn main() -> ExitCode {
         }
         Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
         Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
-        Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh, strict, only } => {
+        Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh, strict, strict_for, only } => {
             let chooses = |ids: &[&str]| matches!(ids, [one] if ["A8", "B0", "F3", "S3"].contains(one));
             if only.is_some() && !chooses(&ids) {
                 eprintln!(
@@ -173,7 +176,19 @@ fn main() -> ExitCode {
             process::raise_descriptor_limit();
             let number = |n: Option<u32>| n.map(|n| n as usize);
             let (seeds, jobs) = (number(seeds), number(jobs));
-            runner::run(&selected(&ids), &Options { quick, json, out, seed, seeds, jobs, fresh, only, strict })
+            let (ids, strictly) = (selected(&ids), selected(&strict_for));
+            if let Some(absent) = strictly.iter().find(|id| !ids.contains(id)) {
+                eprintln!(
+                    "neater-lab: --strict-for {absent}: it is not among those to be run; add it, or leave it out there"
+                );
+                return ExitCode::from(2);
+            }
+            let strict = match strict {
+                true => Strict::All,
+                false if strictly.is_empty() => Strict::No,
+                false => Strict::These(strictly),
+            };
+            runner::run(&ids, &Options { quick, json, out, seed, seeds, jobs, fresh, only, strict })
         }
         Command::Replay { seed, out } => {
             neater_lab::experiments::x2::write(seed, &out).map(|_| Ended::Measured).map_err(Into::into)

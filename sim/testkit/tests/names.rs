@@ -298,6 +298,28 @@ fn address_hints_are_used_until_the_addresses_are_known() {
 }
 
 #[test]
+fn hints_of_another_host_are_tried_while_its_addresses_are_looked_up() {
+    let zone = format!("server.test HTTPS 1 cdn.test alpn=h3 ipv4hint={SERVER_V4}\ncdn.test A {SERVER_V4}\n");
+    let temper = Temper { silent: vec![AAAA], ..slow(A, 3 * S) };
+    let mut town = Plan::new(43).zone(zone).temper(temper).build();
+    town.listen(&http(), 443, Manner::echo());
+    let (_, addr, took) = connect(&mut town, &http());
+    assert_eq!((addr, took), (v4(), NAMES + RESOLUTION_DELAY + RTT));
+    town.play.end();
+}
+
+#[test]
+fn one_family_of_another_host_does_not_wait_for_the_other() {
+    let zone = format!("server.test HTTPS 1 cdn.test alpn=h3\ncdn.test A {SERVER_V4}\n");
+    let temper = Temper { silent: vec![AAAA], ..Temper::default() };
+    let mut town = Plan::new(44).zone(zone).temper(temper).build();
+    town.listen(&http(), 443, Manner::echo());
+    let (_, addr, took) = connect(&mut town, &http());
+    assert_eq!((addr, took), (v4(), 2 * NAMES + RESOLUTION_DELAY + RTT));
+    town.play.end();
+}
+
+#[test]
 fn a_slow_answer_about_services_holds_up_no_longer_than_the_resolution_delay() {
     let mut town = Plan::new(20).temper(slow(HTTPS, S)).build();
     town.listen(&http(), 443, Manner::echo());

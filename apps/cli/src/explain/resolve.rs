@@ -160,7 +160,7 @@ async fn drive(mut resolver: Resolver, name: &str) -> Result<Found, Failure> {
                     return Err(Failure::usage(format!("{name}: {e}")));
                 }
                 Output::Answer { answer: Answer::Failed(e), .. } => why = Some(e.to_string()),
-                Output::Answer { .. } => {}
+                Output::Answer { .. } | Output::ServicesSoFar { .. } => {}
                 Output::Done { .. } => {
                     return Ok(if found.is_empty() {
                         Err(why.unwrap_or_else(|| "there are none".into()))

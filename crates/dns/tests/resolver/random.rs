@@ -25,6 +25,7 @@ fn drain(r: &mut Resolver, now: Instant, open: &mut BTreeMap<TransportId, Vec<u8
             Output::Send { transport, data } => *open.get_mut(&transport).expect("open") = data,
             Output::Close { transport } => assert!(open.remove(&transport).is_some()),
             Output::Answer { lookup, .. } => books.get_mut(&lookup).expect("not cancelled").1 += 1,
+            Output::ServicesSoFar { lookup, .. } => assert_eq!(books.get(&lookup).expect("not cancelled").2, 0),
             Output::Done { lookup } => books.get_mut(&lookup).expect("not cancelled").2 += 1,
         }
     }

@@ -3,8 +3,8 @@
 use neater_base::Instant;
 use neater_base::net::ErrorKind;
 use neater_dns::{
-    Answer, Config, Hosts, Input, LookupId, MAX_OPEN_TRIES, Output, Question, RecordKind, Resolver, TransportId, Zone,
-    answer, answer_stream,
+    Answer, Config, Hosts, Input, LookupId, MAX_OPEN_TRIES, Output, Question, RecordKind, Resolver, ServiceBinding,
+    TransportId, Zone, answer, answer_stream,
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -55,6 +55,8 @@ pub(crate) struct World {
     /// Every message sent, without the length.
     pub(crate) wire: Vec<Vec<u8>>,
     pub(crate) answers: Vec<(LookupId, RecordKind, Answer, Instant)>,
+    /// What was told of services before their answer.
+    pub(crate) so_far: Vec<(LookupId, Vec<ServiceBinding>, Instant)>,
     pub(crate) done: Vec<(LookupId, Instant)>,
     pub(crate) opened: usize,
     open: BTreeMap<TransportId, Open>,
@@ -132,6 +134,7 @@ impl World {
             asked: Vec::new(),
             wire: Vec::new(),
             answers: Vec::new(),
+            so_far: Vec::new(),
             done: Vec::new(),
             opened: 0,
             open: BTreeMap::new(),
@@ -186,6 +189,12 @@ impl World {
                     assert!(!self.done.iter().any(|(d, _)| *d == lookup), "an answer after Done");
                     assert!(!self.answers.iter().any(|(l, k, ..)| (*l, *k) == (lookup, kind)), "answered twice");
                     self.answers.push((lookup, kind, answer, self.now));
+                }
+                Output::ServicesSoFar { lookup, services } => {
+                    let https =
+                        |(l, k, ..): &(LookupId, RecordKind, Answer, Instant)| (*l, *k) == (lookup, RecordKind::Https);
+                    assert!(!self.answers.iter().any(https), "news of services after their answer");
+                    self.so_far.push((lookup, services, self.now));
                 }
                 Output::Done { lookup } => self.done.push((lookup, self.now)),
             }

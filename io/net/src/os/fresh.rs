@@ -2,7 +2,7 @@
 //!
 //! Most of what is accepted is read at once, and many connections have been ended by then: a short exchange costs its server
 //! no call to the poller, neither to tell it nor, inside the system, to forget it. So the poller is told when a call finds
-//! nothing to do, and [`PATIENCE`] after the connection was accepted in any case.
+//! nothing to do, and between one [`PATIENCE`] and two after the connection was accepted in any case.
 //!
 //! *Responsible for* that every accepted stream that is still open is watched in time. *Deliberately not here*: the calls on the
 //! streams, which tell the poller themselves.
@@ -11,7 +11,8 @@
 //!
 //! * Whoever was told that nothing can be read or written now is told when it can: the poller is told before he is. What came
 //!   in between makes an edge when it is told.
-//! * A stream that nobody reads or writes is watched [`PATIENCE`] after it was accepted: that its peer has gone is noticed.
+//! * A stream that nobody reads or writes is watched two [`PATIENCE`] after it was accepted at the latest: that its peer has gone is
+//!   noticed. All that is accepted within one of them is due at once, so that the timer goes off once for it, not once for each.
 
 use super::Result;
 use super::slots::{Slot, Writes};
@@ -49,7 +50,9 @@ impl Fresh {
         if self.queue.len() >= MOST {
             return None;
         }
-        self.queue.push_back((self.turned + PATIENCE, sock));
+        const STEP: u64 = PATIENCE.as_nanos() as u64;
+        let at = Instant::from_nanos((self.turned.as_nanos() / STEP).saturating_add(2).saturating_mul(STEP));
+        self.queue.push_back((at, sock));
         self.due()
     }
 

@@ -44,8 +44,31 @@ pub struct Options {
     pub fresh: bool,
     /// Only points whose names contain this.
     pub only: Option<String>,
-    /// A bound that is not met is a failure, and so is one of which nothing is known, also because its experiment is skipped.
-    pub strict: bool,
+    /// Where a bound that is not met is a failure, and so is one of which nothing is known.
+    pub strict: Strict,
+}
+
+/// Where a bound that is not met is a failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Strict {
+    /// Nowhere.
+    #[default]
+    No,
+    /// In the experiments of these ids; one that is skipped for lack of something is none.
+    These(Vec<&'static str>),
+    /// Everywhere, and in an experiment that is skipped.
+    All,
+}
+
+impl Strict {
+    /// Whether it is for the figures of this experiment.
+    fn holds(&self, id: &str) -> bool {
+        match self {
+            Self::No => false,
+            Self::These(ids) => ids.contains(&id),
+            Self::All => true,
+        }
+    }
 }
 
 impl Options {
@@ -97,9 +120,10 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
     let chosen: Vec<&Experiment> = ALL.iter().filter(|e| ids.contains(&e.id)).collect();
     let able = able(&chosen, |e| e.needs.iter().find_map(|n| n.lacking()))?;
     // Of what was not measured no bound is known to be met.
-    let mut unmet = able.len() < chosen.len();
+    let skipped = options.strict == Strict::All;
+    let mut unmet = skipped && able.len() < chosen.len();
     if able.is_empty() {
-        return Ok(ended(false, unmet, options.strict));
+        return Ok(ended(false, unmet));
     }
     let progress = |what: &str| eprintln!("neater-lab: {what}");
     let peers = options.out.join("peers");
@@ -126,14 +150,14 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
         (lab.progress)(&format!("{} ({n} of {all}): about {}, {} in all", e.id, span(mine), span(left)));
         match one(e, &lab, options) {
             Ok(bounds) => {
-                unmet |= bounds.any();
+                unmet |= bounds.any() && options.strict.holds(e.id);
                 if bounds.any() {
                     (lab.progress)(&format!("{}: {bounds}", e.id));
                 }
             }
             Err(lack) if lack.is_lack() && able.len() > 1 => {
                 eprintln!("SKIP: {}: {lack}", e.id);
-                unmet = true;
+                unmet |= skipped;
             }
             Err(lack) if lack.is_lack() => return Err(lack),
             Err(why) => {
@@ -143,7 +167,7 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
         }
         left -= mine;
     }
-    Ok(ended(failed, unmet, options.strict))
+    Ok(ended(failed, unmet))
 }
 
 /// Those of the chosen ones that lack nothing. What one of several lacks is said.
@@ -165,9 +189,9 @@ fn able<'a>(
     Ok(able)
 }
 
-/// How all went; `unmet`: a bound is not met, or not known to be.
-const fn ended(failed: bool, unmet: bool, strict: bool) -> Ended {
-    match (failed, unmet && strict) {
+/// How all went; `unmet`: a bound is not met, or not known to be, where that is a failure.
+const fn ended(failed: bool, unmet: bool) -> Ended {
+    match (failed, unmet) {
         (true, _) => Ended::Failed,
         (false, true) => Ended::Missed,
         (false, false) => Ended::Measured,
@@ -343,7 +367,7 @@ mod tests {
             jobs: None,
             fresh: true,
             only: None,
-            strict: false,
+            strict: Strict::No,
         };
         assert_eq!(o.command("B1"), "neater-lab run B1 --quick --seed 7 --seeds 3");
         (o.quick, o.seed, o.seeds, o.jobs) = (false, 1, None, Some(4));
@@ -373,10 +397,11 @@ mod tests {
         let got = able(&chosen, |e| (e.id == chosen[0].id).then(lack)).expect("one of several is skipped");
         assert_eq!(got.iter().map(|e| e.id).collect::<Vec<_>>(), [chosen[1].id]);
         assert_eq!(able(&chosen[..1], |_| Some(lack())).err(), Some(lack()));
-        assert_eq!(ended(false, true, true), Ended::Missed);
-        assert_eq!(ended(false, true, false), Ended::Measured);
-        assert_eq!(ended(false, false, true), Ended::Measured);
-        assert_eq!(ended(true, true, true), Ended::Failed);
+        assert_eq!(ended(false, true), Ended::Missed);
+        assert_eq!(ended(false, false), Ended::Measured);
+        assert_eq!(ended(true, true), Ended::Failed);
+        let these = Strict::These(vec!["A1"]);
+        assert!(these.holds("A1") && !these.holds("A2") && Strict::All.holds("A2") && !Strict::No.holds("A1"));
     }
 
     #[test]
