@@ -53,6 +53,8 @@ pub struct Config {
     pub edns: bool,
     /// Whether to set the AD bit in questions (`trust-ad`). The answer's AD bit is not reported.
     pub trust_ad: bool,
+    /// Whether no IPv6 addresses are asked for (`no-aaaa`): names have none but in the hosts file.
+    pub no_aaaa: bool,
 }
 
 impl Default for Config {
@@ -69,6 +71,7 @@ impl Default for Config {
             use_tcp: false,
             edns: true,
             trust_ad: false,
+            no_aaaa: false,
         }
     }
 }
@@ -176,6 +179,7 @@ impl Config {
             ("use-vc", _) => self.use_tcp = true,
             ("edns0", _) => self.edns = true,
             ("trust-ad", _) => self.trust_ad = true,
+            ("no-aaaa", _) => self.no_aaaa = true,
             _ => warn("unknown option, ignored"),
         }
     }

@@ -243,7 +243,13 @@ impl Resolver {
             return id;
         }
         let candidates = lookup::candidates(name, absolute, &self.config);
-        let lookup = Lookup::new(candidates, |k| q.wants(k), q.https.unwrap_or(443), q.interface);
+        // Whether the name exists is for the others to say.
+        let suppressed = |k| k == RecordKind::Aaaa && self.config.no_aaaa;
+        let lookup = Lookup::new(candidates, |k| q.wants(k) && !suppressed(k), q.https.unwrap_or(443), q.interface);
+        if q.aaaa && self.config.no_aaaa {
+            let answer = Answer::Addresses(Vec::new());
+            self.out.push_back(Output::Answer { lookup: id, kind: RecordKind::Aaaa, answer });
+        }
         self.lookups.insert(id, lookup);
         self.begin(now, id);
         self.decide(now, id);
@@ -468,6 +474,10 @@ impl Resolver {
     /// Makes a fact known to a lookup: from the cache, by joining a question under way, or by a new question.
     fn ask(&mut self, now: Instant, id: LookupId, want: Want, name: &str, kind: Kind) {
         let Some(interface) = self.lookups.get(&id).map(|l| l.interface) else { return };
+        if kind == Kind::Aaaa && self.config.no_aaaa {
+            self.ready.push_back((id, want, Ok((Fact::Addresses(Vec::new()), Instant::FAR_FUTURE))));
+            return;
+        }
         let slot = self.cache.find(now, KeyRef { name, kind, interface });
         if let Some((fact, expires)) = slot.and_then(|s| self.cache.at(s)) {
             self.ready.push_back((id, want, Ok((fact.clone(), expires))));

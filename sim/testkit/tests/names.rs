@@ -212,6 +212,20 @@ fn the_hosts_file_goes_before_the_name_server() {
 }
 
 #[test]
+fn without_a_server_in_the_file_this_host_is_asked_and_without_a_file_nobody() {
+    for (text, expected) in [("options ndots:2\n", "refused"), ("", "no name server")] {
+        let mut town = town(Plan::new(45));
+        let host = town.play.host(town.client);
+        let resolv_conf = text.as_bytes().to_vec();
+        town.play.world().set_name_config(host, NameConfig { resolv_conf, hosts: Vec::new() });
+        let flow = town.open_by_name(&quic(), Manner::default());
+        assert!(town.play.run_until(30 * S, |p| p.flow(flow).is_over()));
+        let error = failure(&town, flow).unwrap().to_string();
+        assert!(error.contains(expected), "{text:?}: {error}");
+    }
+}
+
+#[test]
 fn a_search_list_completes_a_short_name() {
     let mut plan = Plan::new(16).zone(format!("short.search.test A {SERVER_V4}\n"));
     plan.resolv_conf = "search nowhere.test search.test\n".into();

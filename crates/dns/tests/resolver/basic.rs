@@ -383,3 +383,19 @@ fn a_resolver_can_be_driven_by_hand() {
     assert!(matches!(r.poll_output(now), Some(Output::Close { .. })));
     assert_eq!((r.poll_output(now), r.next_timeout()), (None, None));
 }
+
+#[test]
+fn without_aaaa_no_ipv6_address_is_asked_for_and_whether_a_name_exists_is_known_all_the_same() {
+    let mut zone = String::from("h.test A 10.0.0.1\nh.test AAAA 2001:db8::1\nh.test HTTPS 1 cdn.test alpn=h3\n");
+    zone += "cdn.test A 10.0.0.2\ncdn.test AAAA 2001:db8::2\n";
+    let mut w = World::new(Config { no_aaaa: true, ..config(1) }, vec![honest(&zone)]);
+    let answers = w.resolve(&all("h.test"));
+    let of = |kind| &answers.iter().find(|(k, _)| *k == kind).unwrap().1;
+    assert_eq!((text(of(RecordKind::Aaaa)).len(), text(of(RecordKind::A))), (0, vec!["10.0.0.1".to_owned()]));
+    let Answer::Services(s) = of(RecordKind::Https) else { panic!("{answers:?}") };
+    assert_eq!(s[0].addresses.len(), 1);
+    assert!(!w.asked.iter().any(|(.., q)| q.ends_with("AAAA")), "{:?}", w.asked);
+    assert_eq!(w.one(&addresses("gone.test"), RecordKind::A), Answer::Failed(ResolveError::NoSuchName));
+    let q = Question { a: false, aaaa: true, https: None, ..all("h.test") };
+    assert_eq!(w.one(&q, RecordKind::Aaaa), Answer::Addresses(Vec::new()));
+}
