@@ -550,12 +550,12 @@ impl Resolver {
                 let answer = match &known {
                     Ok((fact, expires)) => {
                         walk.expires = walk.expires.min(*expires);
-                        walk.addresses(target, v6, fact.addresses())
+                        walk.addresses(target, v6, Some(fact.addresses()))
                     }
                     Err(_) => {
                         // A failure may pass: what was put together without these addresses is not kept.
                         walk.expires = now;
-                        walk.addresses(target, v6, &[])
+                        walk.addresses(target, v6, None)
                     }
                 };
                 match answer {

@@ -56,7 +56,8 @@ pub struct ServiceBinding {
     pub ech: Option<Vec<u8>>,
     /// The target is not the host that was looked up.
     pub foreign: bool,
-    /// The addresses of a foreign target, IPv6 first, as far as they could be found out; those of the host are answers of their own.
+    /// The addresses of a foreign target, IPv6 first, as far as they could be found out, and hints for a family of which they could not;
+    /// those of the host are answers of their own.
     pub addresses: Vec<IpAddr>,
 }
 
@@ -201,8 +202,27 @@ pub(crate) enum Step {
 #[derive(Debug)]
 struct Target {
     name: String,
-    v6: Option<Vec<IpAddr>>,
-    v4: Option<Vec<IpAddr>>,
+    v6: Family,
+    v4: Family,
+}
+
+/// What is known of a target's addresses of one family.
+#[derive(Debug)]
+enum Family {
+    Asked,
+    Known(Vec<IpAddr>),
+    Failed,
+}
+
+impl Target {
+    /// Its addresses as far as they are known, IPv6 first; for a family of which nothing is known, the hints of the record.
+    fn addresses(&self, hints: &[IpAddr]) -> Vec<IpAddr> {
+        let of = |family: &Family, v6: bool| match family {
+            Family::Known(list) => list.clone(),
+            Family::Asked | Family::Failed => hints.iter().copied().filter(|a| a.is_ipv6() == v6).collect(),
+        };
+        [of(&self.v6, true), of(&self.v4, false)].concat()
+    }
 }
 
 /// The way from a host's HTTPS records to its service bindings (RFC 9460 section 3).
@@ -301,12 +321,8 @@ impl Walk {
     pub(crate) fn so_far(&self) -> Vec<ServiceBinding> {
         let mut bindings = self.bindings.clone();
         for binding in bindings.iter_mut().filter(|b| b.foreign) {
-            let Some(t) = self.targets.iter().find(|t| t.name == binding.target) else { continue };
-            for (known, v6) in [(&t.v6, true), (&t.v4, false)] {
-                match known {
-                    Some(list) => binding.addresses.extend(list),
-                    None => binding.addresses.extend(binding.hints.iter().filter(|a| a.is_ipv6() == v6)),
-                }
+            if let Some(t) = self.targets.iter().find(|t| t.name == binding.target) {
+                binding.addresses = t.addresses(&binding.hints);
             }
         }
         bindings
@@ -323,7 +339,7 @@ impl Walk {
             }
             let room = targets.len() < MAX_TARGETS;
             if room {
-                targets.push(Target { name: b.target.clone(), v6: None, v4: None });
+                targets.push(Target { name: b.target.clone(), v6: Family::Asked, v4: Family::Asked });
             }
             room
         });
@@ -333,17 +349,20 @@ impl Walk {
         Step::Resolve(self.targets.iter().map(|t| t.name.clone()).collect())
     }
 
-    /// The addresses of a target in one family are known; none if they could not be found out.
-    pub(crate) fn addresses(&mut self, target: usize, v6: bool, addresses: &[IpAddr]) -> Option<Answer> {
+    /// The addresses of a target in one family are known; `None`: they cannot be found out.
+    pub(crate) fn addresses(&mut self, target: usize, v6: bool, addresses: Option<&[IpAddr]>) -> Option<Answer> {
         let t = self.targets.get_mut(target)?;
         let slot = if v6 { &mut t.v6 } else { &mut t.v4 };
-        *slot = Some(addresses.iter().copied().take(MAX_ADDRESSES).collect());
-        if self.targets.iter().any(|t| t.v6.is_none() || t.v4.is_none()) {
+        *slot = match addresses {
+            Some(list) => Family::Known(list.iter().copied().take(MAX_ADDRESSES).collect()),
+            None => Family::Failed,
+        };
+        if self.targets.iter().any(|t| matches!(t.v6, Family::Asked) || matches!(t.v4, Family::Asked)) {
             return None;
         }
         for binding in &mut self.bindings {
             if let Some(t) = self.targets.iter().find(|t| t.name == binding.target) {
-                binding.addresses = t.v6.iter().chain(&t.v4).flatten().copied().collect();
+                binding.addresses = t.addresses(&binding.hints);
             }
         }
         // A foreign endpoint without any address cannot be reached.

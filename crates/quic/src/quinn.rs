@@ -29,6 +29,8 @@ pub struct ConnectionEvent(q::ConnectionEvent, usize);
 pub struct EndpointEvent(q::EndpointEvent);
 
 const CID_LEN: usize = 8;
+/// So many times the shortest round trip is believed to be the path's own, jitter and the waits of a radio included.
+const INFLATED: u32 = 4;
 /// Handshakes in progress beyond which a client must prove its address first (RFC 9000 section 8.1.2), unless fewer are allowed:
 /// see [`Endpoint::limit_handshakes`].
 const RETRY_ABOVE: usize = 1000;
@@ -647,7 +649,9 @@ impl ConnectionApi for Connection {
     }
 
     fn suitable_receive_window(&mut self, now: Instant, streams: usize, give: bool) -> Option<u64> {
-        let rtt = self.inner.rtt();
+        // What a round trip takes longer than that is mostly a queue of what the peer was let send: a window that follows it makes it
+        // longer, and where nothing but this host's speed is the limit, larger windows only leave its caches.
+        let rtt = self.inner.rtt().min(INFLATED * self.inner.min_rtt());
         self.receiving.suitable(now, rtt, streams, give)
     }
 
