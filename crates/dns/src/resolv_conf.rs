@@ -5,7 +5,7 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use crate::name;
 
@@ -120,6 +120,17 @@ impl Config {
                 Ok(text) => config.line(text, &zone, &mut warn),
                 Err(_) => warn("not text, ignored"),
             }
+        }
+        (config, warnings)
+    }
+
+    /// The configuration of a host from the text of its file, as [`Config::parse_with`]: where the text names no server, one on this host
+    /// is meant (`resolv.conf(5)`). Without any text (`/dev/null`, no file), nobody is to be asked.
+    #[must_use]
+    pub fn of_host(resolv_conf: &[u8], zone: impl Fn(&str) -> Option<u32>) -> (Self, Vec<Warning>) {
+        let (mut config, warnings) = Self::parse_with(resolv_conf, zone);
+        if config.servers.is_empty() && !resolv_conf.is_empty() {
+            config.servers.push(SocketAddr::from((Ipv4Addr::LOCALHOST, DNS_PORT)));
         }
         (config, warnings)
     }

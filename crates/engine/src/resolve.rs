@@ -12,7 +12,7 @@ use neater_dns::{
 use neater_race::{Address, Family, Input as RaceInput, PathId, Record, Service, StackId, sort_destinations};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 /// A socket of the resolver.
 #[derive(Debug)]
@@ -76,11 +76,7 @@ pub(crate) fn record_name(record: Record) -> &'static str {
 fn configure<N: Net>(net: &N) -> (Config, Hosts) {
     let texts = net.name_config();
     let zone = |name: &str| net.interfaces().iter().find(|i| i.name == name).map(|i| i.index);
-    let (mut config, warnings) = Config::parse_with(&texts.resolv_conf, zone);
-    if config.servers.is_empty() && !texts.resolv_conf.is_empty() {
-        // As resolv.conf(5) has it of a file without servers. Where there is no text at all (`/dev/null`), nobody is to be asked.
-        config.servers.push(SocketAddr::from((Ipv4Addr::LOCALHOST, 53)));
-    }
+    let (config, warnings) = Config::of_host(&texts.resolv_conf, zone);
     for w in warnings {
         tracing::warn!(target: "neater::dns", line = w.line, "resolver configuration: {}", w.problem);
     }

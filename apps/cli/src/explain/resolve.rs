@@ -81,7 +81,7 @@ pub(crate) async fn addresses(
     hosts: Option<&Path>,
     patience: Option<Duration>,
 ) -> Result<Found, Failure> {
-    let (config, _) = Config::parse_with(&text_of(resolv_conf, "/etc/resolv.conf")?, zone);
+    let (config, _) = Config::of_host(&text_of(resolv_conf, "/etc/resolv.conf")?, zone);
     let hosts = Hosts::parse(&text_of(hosts, "/etc/hosts")?);
     let mut seed = [0; 32];
     ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut seed)

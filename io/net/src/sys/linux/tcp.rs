@@ -124,7 +124,8 @@ pub(crate) fn tcp_accept(listener: Fd) -> Result<(Fd, SocketAddr)> {
     Err(NetError::new(ErrorKind::ConnectionAborted))
 }
 
-/// Reads bytes, saying what the system says: 0 at the end of the peer's direction, negative for an error, for which [`super::told`] is to be asked at once.
+/// Reads bytes, saying what the system says: 0 at the end of the peer's direction, negative for an error, for which [`super::told`]
+/// is to be asked at once.
 #[inline(always)]
 pub(crate) fn tcp_read_once(fd: Fd, buf: &mut [u8]) -> isize {
     // SAFETY: `buf` is writable for its length.
