@@ -6,7 +6,7 @@
 //! The contract that both keep and the engine relies on:
 //!
 //! * **Nothing blocks.** An operation that cannot proceed returns [`ErrorKind::WouldBlock`].
-//! * **Readiness is edge-triggered.** After `WouldBlock`, and only then, a [`NetEvent::Ready`] with the socket's token is
+//! * **Readiness is edge-triggered.** After `WouldBlock` or a batch that is `drained`, and only then, a [`NetEvent::Ready`] with the socket's token is
 //!   promised when it may be worth trying again. A stream socket that connects reports writability once when its connection
 //!   is made or has failed; one that was accepted may be written at once, and need not report it. Spurious events are allowed.
 //!   That an established stream is gone because of an error is reported once, with [`Ready::error`], though nothing was tried;
@@ -306,6 +306,8 @@ pub struct RecvBatch {
     pub buffers: Vec<Box<[u8]>>,
     /// What each filled buffer holds.
     pub metas: Vec<RecvMeta>,
+    /// Nothing more was there. It counts as [`ErrorKind::WouldBlock`]: what comes next is told of, and nothing is found before.
+    pub drained: bool,
 }
 
 impl Default for RecvBatch {
@@ -313,6 +315,7 @@ impl Default for RecvBatch {
         Self {
             buffers: (0..BATCH).map(|_| vec![0; BATCH_BUFFER].into_boxed_slice()).collect(),
             metas: Vec::with_capacity(BATCH),
+            drained: false,
         }
     }
 }
@@ -575,7 +578,8 @@ pub trait Net {
     /// # Errors
     /// `WouldBlock`; `MessageTooLarge` when the path is known to be smaller; an ICMP error of an earlier datagram.
     fn send(&mut self, sock: Sock, transmit: &Transmit<'_>) -> Result<()>;
-    /// Receives up to [`BATCH`] buffers of datagrams and returns how many are filled.
+    /// Receives up to [`BATCH`] buffers of datagrams and returns how many are filled. Whether there were more is said by
+    /// [`RecvBatch::drained`], so that nobody needs to ask only to be told [`ErrorKind::WouldBlock`].
     ///
     /// # Errors
     /// `WouldBlock`, or an ICMP error of an earlier datagram.

@@ -309,17 +309,26 @@ impl<N: Net> Engine<N> {
                             self.dtls_datagram(channel, meta.source, one, meta.ecn);
                         }
                     }
+                    if batch.drained {
+                        self.dtls_drained(channel);
+                        break;
+                    }
                 }
                 Err(e) if e.is_would_block() => {
-                    if let Some(ch) = self.channels.get_mut(channel) {
-                        ch.drained();
-                    }
+                    self.dtls_drained(channel);
                     break;
                 }
                 Err(e) => self.dtls_icmp(channel, e),
             }
         }
         self.batch = Some(batch);
+    }
+
+    /// There is nothing to be read.
+    fn dtls_drained(&mut self, channel: Key) {
+        if let Some(ch) = self.channels.get_mut(channel) {
+            ch.drained();
+        }
     }
 
     /// The network has something to say about what was sent: to an attempt it is the end, as for QUIC; whoever has an

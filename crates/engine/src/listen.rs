@@ -719,6 +719,9 @@ impl<N: Net> Engine<N> {
                             self.shared_datagram(listener, key, meta.source, &[], meta.ecn);
                         }
                     }
+                    if batch.drained {
+                        break;
+                    }
                 }
                 Err(e) if e.is_would_block() => break,
                 // An ICMP error of something we sent; soft errors are asked for per connection.

@@ -500,12 +500,10 @@ impl<N: Net> Engine<N> {
                             }
                         }
                     }
+                    drained = batch.drained;
                     break;
                 }
                 Err(e) if e.is_would_block() => {
-                    if let Some(ch) = self.channels.get_mut(channel) {
-                        ch.readable = false;
-                    }
                     drained = true;
                     break;
                 }
@@ -520,6 +518,9 @@ impl<N: Net> Engine<N> {
             }
         }
         self.batch = Some(batch);
+        if let Some(ch) = self.channels.get_mut(channel).filter(|_| drained) {
+            ch.readable = false;
+        }
         if !got && !drained {
             // Nothing but errors, and more of them: come back without waiting for readiness.
             self.notify(conn, crate::Event::Readable);

@@ -369,6 +369,10 @@ impl<N: Net> Engine<N> {
                             }
                         }
                     }
+                    if batch.drained {
+                        more = false;
+                        break;
+                    }
                 }
                 Err(e) => {
                     more = false;

@@ -129,9 +129,10 @@ impl Net for CableNet {
                 stride: bytes.len(),
             });
         }
-        open.waits = batch.metas.is_empty();
+        batch.drained = batch.metas.len() < batch.buffers.len();
+        open.waits = batch.drained;
         open.told &= !open.waits;
-        if open.waits { Err(NetError::new(ErrorKind::WouldBlock)) } else { Ok(batch.metas.len()) }
+        if batch.metas.is_empty() { Err(NetError::new(ErrorKind::WouldBlock)) } else { Ok(batch.metas.len()) }
     }
 
     fn max_segments(&self, _: Sock) -> usize {

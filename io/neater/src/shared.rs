@@ -49,6 +49,8 @@ pub(crate) struct State {
     groups: Vec<GroupSlot>,
     /// The driver's task, when it is a task.
     pub(crate) driver: Option<Waker>,
+    /// Whoever drives has been told that there is work, and has not had a turn since: to tell him again would be in vain.
+    told: bool,
     pub(crate) roots_loaded: bool,
     /// The last that was given out.
     tickets: Ticket,
@@ -320,9 +322,11 @@ impl Shared {
         after.forked = state.engine.is_forked();
         if state.engine.needs_settling() {
             // Gathering what several calls have to send is the driver's business.
-            match state.driver.take() {
-                Some(driver) => after.wakers.push(driver),
-                None => after.wake_fd = true,
+            if !core::mem::replace(&mut state.told, true) {
+                match state.driver.take() {
+                    Some(driver) => after.wakers.push(driver),
+                    None => after.wake_fd = true,
+                }
             }
         } else {
             state.engine.rearm();
@@ -339,6 +343,7 @@ impl Shared {
         let (facts, names);
         {
             let mut state = self.lock();
+            state.told = false;
             state.engine.turn();
             state.dispatch(&mut after);
             after.calls |= !state.calls.is_empty();
@@ -496,6 +501,7 @@ impl State {
             listeners: Vec::new(),
             groups: Vec::new(),
             driver: None,
+            told: false,
             roots_loaded: false,
             tickets: 0,
             calls: VecDeque::new(),

@@ -254,11 +254,9 @@ impl Sim {
                 stride: len,
             });
         }
-        if batch.metas.is_empty() {
-            socket.watch.wants_read = true;
-            return Err(ErrorKind::WouldBlock);
-        }
-        Ok(batch.metas.len())
+        batch.drained = batch.metas.len() < batch.buffers.len();
+        socket.watch.wants_read |= batch.drained;
+        if batch.metas.is_empty() { Err(ErrorKind::WouldBlock) } else { Ok(batch.metas.len()) }
     }
 
     /// A datagram has arrived.

@@ -70,6 +70,27 @@ fn a_datagram_arrives_with_all_that_is_known_of_it() {
 }
 
 #[test]
+fn a_drained_batch_is_told_of_what_comes_next_without_asking_again() {
+    let p = pair(1, LinkConfig::delay(MS * 10));
+    let (mut client, mut server) = (p.world.net(p.a), p.world.net(p.b));
+    let s = bind(&mut server, 1, "0.0.0.0:53");
+    let c = client.udp(Token(2), addr("0.0.0.0:0"), &plain()).unwrap();
+    let mut batch = RecvBatch::default();
+    assert_eq!(kind(server.recv(s, &mut batch)), Err(ErrorKind::WouldBlock));
+    for _ in 0..2 {
+        for _ in 0..=neater_base::net::BATCH {
+            client.send(c, &to("192.0.2.2:53", b"hi")).unwrap();
+        }
+        assert!(step_until(&p.world, S, || p.world.has_events(p.b)));
+        p.world.run_until(p.world.now() + S);
+        assert!(readiness(&mut server).iter().any(|(t, r)| *t == 1 && r.readable));
+        assert_eq!((kind(server.recv(s, &mut batch)), batch.drained), (Ok(neater_base::net::BATCH), false));
+        // Here nobody asks again, and the next round is told of all the same.
+        assert_eq!((kind(server.recv(s, &mut batch)), batch.drained), (Ok(1), true));
+    }
+}
+
+#[test]
 fn a_train_is_sent_as_datagrams_and_received_uncoalesced() {
     let p = pair(1, LinkConfig::rate(10_000_000, MS * 10));
     let (mut client, mut server) = (p.world.net(p.a), p.world.net(p.b));

@@ -337,7 +337,7 @@ impl<N: Net> Engine<N> {
                             self.sctp_datagram(key, came, one);
                         }
                     }
-                    if n == 0 {
+                    if n == 0 || batch.drained {
                         break;
                     }
                 }

@@ -63,6 +63,30 @@ fn a_batch_arrives_datagram_by_datagram_with_all_that_is_known_of_it() {
 }
 
 #[test]
+fn a_drained_batch_is_told_of_what_comes_next_without_asking_again() {
+    for ip in families() {
+        let mut net = OsNet::new().unwrap();
+        let (a, b, addr) = two(&mut net, ip);
+        let mut batch = RecvBatch::default();
+        for round in 0..3 {
+            // Different lengths, which the system does not join.
+            let lens = |n: usize| (0..n).map(|i| if i % 2 == 0 { 300 } else { 301 });
+            for len in lens(batch.buffers.len() + 1) {
+                net.send(a, &to(addr, &vec![0; len])).unwrap();
+            }
+            assert!(readable(net.as_raw_fd(), PATIENCE), "round {round}");
+            let mut events = Vec::new();
+            net.poll(&mut events);
+            let told = |e: &NetEvent| matches!(e, NetEvent::Ready { token: Token(2), ready } if ready.readable);
+            assert!(events.iter().any(told), "round {round}: {events:?}");
+            assert_eq!((net.recv(b, &mut batch).unwrap(), batch.drained), (batch.buffers.len(), false));
+            // Here nobody asks again, and the next round is told of all the same.
+            assert_eq!((net.recv(b, &mut batch).unwrap(), batch.drained), (1, true));
+        }
+    }
+}
+
+#[test]
 fn every_ecn_codepoint_and_the_dscp_arrive_together() {
     for ip in families() {
         let mut net = OsNet::new().unwrap();
@@ -181,7 +205,7 @@ fn batches_that_make_no_sense_are_refused_before_they_are_sent() {
     let v6 = Transmit { source: Some(V6), ..batch(None, 1) };
     assert_eq!(net.send(a, &v6).unwrap_err().kind, ErrorKind::FamilyNotSupported);
     assert!(net.recv(b, &mut RecvBatch::default()).unwrap_err().is_would_block());
-    let mut none = RecvBatch { buffers: Vec::new(), metas: Vec::new() };
+    let mut none = RecvBatch { buffers: Vec::new(), ..RecvBatch::default() };
     assert_eq!(net.recv(b, &mut none).unwrap_err().kind, ErrorKind::InvalidInput);
     // The limits themselves hold; a batch larger than the system takes at once is cut up here.
     net.send(a, &batch(None, 65_507)).unwrap();

@@ -215,7 +215,7 @@ fn send_one(fd: Fd, out: &Outgoing<'_>, contents: &[u8], segment: Option<u16>) -
 /// # Errors
 /// `WouldBlock`, or a pending ICMP error.
 pub(crate) fn udp_recv(support: &UdpSupport, fd: Fd, batch: &mut RecvBatch) -> Result<usize> {
-    let RecvBatch { buffers, metas } = batch;
+    let RecvBatch { buffers, metas, drained } = batch;
     metas.clear();
     let count = buffers.len().min(RECV_BATCH);
     if count == 0 {
@@ -231,6 +231,9 @@ pub(crate) fn udp_recv(support: &UdpSupport, fd: Fd, batch: &mut RecvBatch) -> R
         .state
         .recv(UdpSockRef::from(&socket), &mut slices[..count], &mut found[..count])
         .map_err(|e| from_io(&e))?;
+    // The kernel stops early for nothing else: an error that was pending is returned before anything is received (recvmmsg(2)), and one
+    // that came meanwhile makes an edge of its own.
+    *drained = n < count;
     metas.extend(found[..n].iter().map(|m| RecvMeta {
         source: m.addr,
         local: m.dst_ip,

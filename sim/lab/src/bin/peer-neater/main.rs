@@ -17,6 +17,11 @@ use std::io;
 
 fn main() {
     let args = Args::from_env();
+    if args.fd_api && args.security != Security::None {
+        // A figure that says `quic` and is of plain TCP is worse than none.
+        eprintln!("peer-neater: --api fd measures plain TCP; leave --security out, or use --api futures");
+        std::process::exit(2);
+    }
     if args.fd_api { fd::run(&args) } else { futures::run(&args) }
 }
 
