@@ -163,7 +163,7 @@ its answer says that it is not; a part of another URL, or one that neater did no
 touched. Redirections are followed, but never from https to http. The variables http_proxy, https_proxy
 and all_proxy are not heeded: neater connects to the server itself.
 
-JSON events: connected, timeline (with -v), retry, anew, way and one-way (with --multi), fault, done, failed,
+JSON events: connected, timeline (with -v), progress, retry, anew, way and one-way (with --multi), fault, done, failed,
 summary. With -o - they go to standard error, as standard output carries the data.";
 
 #[derive(Debug, Args)]
@@ -278,8 +278,8 @@ Words for --needs are reliable, unreliable, ordered, unordered, messages, datagr
 background, streams, encrypted, tls13, cleartext and more, profiles such as reliable-message, and every
 property of RFC 9622 as name=value. A misspelt word is answered with what is close to it.
 
-JSON events: request, no_effect, effect_in_part, candidate, excluded, aside, policies, fault, address, unresolved,
-failed; with --try also timeline, attempt and chosen.";
+JSON events: request, no_effect, effect_in_part, candidate, excluded, aside, policies, fault, timeline, planned,
+unresolved, failed; with --try timeline, attempt and chosen in place of planned.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_HELP, after_long_help = format!("{EXPLAIN_HELP}\n\n{EXITS}"))]

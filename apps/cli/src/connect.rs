@@ -53,11 +53,6 @@ impl Asked {
         let stacks = stacks(&args.transport)?;
         Ok(Self { local, properties, need, security, stacks })
     }
-
-    /// Whether connections may go to this address.
-    pub(crate) fn is_of_family(&self, remote: IpAddr) -> bool {
-        self.local.as_ref().and_then(LocalEndpoint::ip_address).is_none_or(|l| l.is_ipv4() == remote.is_ipv4())
-    }
 }
 
 /// Where connections are to come from. An interface is a property, which policies see.

@@ -20,6 +20,7 @@ mod output;
 mod ping;
 mod pm;
 mod policy;
+mod resolve;
 mod serve;
 mod why;
 

@@ -97,20 +97,57 @@ impl Two {
     }
 
     /// What stands in the way on the first link: whatever is asked for there, this is the answer.
-    fn portal(&self, answer: &'static [u8]) {
+    /// A socket on the other side, for a server that is not `neater serve`.
+    fn listener(&self, at: &'static str) -> TcpListener {
         let space = std::fs::File::open(format!("/run/netns/{}", self.spaces[1])).expect("a namespace");
         let listener = std::thread::spawn(move || {
             let kind = Some(rustix::thread::LinkNameSpaceType::Network);
             rustix::thread::move_into_link_name_space(std::os::fd::AsFd::as_fd(&space), kind).expect("for root");
             // Addresses are told on their own link alone: this one is not to be had by the other.
             std::fs::write("/proc/sys/net/ipv4/conf/all/arp_ignore", "1").expect("ours");
-            TcpListener::bind("10.78.1.2:8080").expect("bound")
+            TcpListener::bind(at).expect("bound")
         });
-        let listener = listener.join().expect("bound");
+        listener.join().expect("bound")
+    }
+
+    fn portal(&self, answer: &'static [u8]) {
+        let listener = self.listener("10.78.1.2:8080");
         std::thread::spawn(move || {
             for mut c in listener.incoming().flatten() {
                 let _ = c.read(&mut [0; 4096]);
                 let _ = c.write_all(answer);
+            }
+        });
+    }
+
+    /// A server of the file that sends no more than `most` bytes at once, whatever is asked for.
+    fn stingy(&self, at: &'static str, most: usize) {
+        let (listener, file) = (self.listener(at), self.file.clone());
+        std::thread::spawn(move || {
+            for mut c in listener.incoming().flatten() {
+                let file = file.clone();
+                std::thread::spawn(move || {
+                    let (mut buf, mut asked) = ([0; 4096], String::new());
+                    while let Ok(n @ 1..) = c.read(&mut buf) {
+                        asked.push_str(&String::from_utf8_lossy(&buf[..n]));
+                        if !asked.ends_with("\r\n\r\n") {
+                            continue;
+                        }
+                        let range = asked.split("bytes=").nth(1).and_then(|r| r.split_once("\r\n")).expect("a range").0;
+                        let (first, last) = range.split_once('-').expect("a range");
+                        let (first, last): (usize, usize) =
+                            (first.parse().expect("a number"), last.parse().expect("a number"));
+                        let last = last.min(first + most - 1);
+                        let head = format!(
+                            "HTTP/1.1 206 Partial Content\r\nETag: \"v\"\r\nContent-Length: {}\r\n\
+                             Content-Range: bytes {first}-{last}/{}\r\n\r\n",
+                            last + 1 - first,
+                            file.len()
+                        );
+                        let _ = c.write_all(&[head.as_bytes(), &file[first..=last]].concat());
+                        asked.clear();
+                    }
+                });
             }
         });
     }
@@ -297,6 +334,17 @@ fn a_portal_in_the_way_of_one_interface_spoils_nothing() {
     let of = |name: &str| brought.iter().find(|(n, _)| n == name).map(|(_, pieces)| *pieces);
     assert_eq!(of("a1"), Some(0), "{brought:?}");
     assert!(of("a2").is_some_and(|pieces| pieces > 0));
+}
+
+#[test]
+fn answers_that_hold_less_than_was_asked_for_are_put_together() {
+    let Some(two) = Two::links("stingy", 20, 3 << 20) else { return };
+    two.stingy("10.78.1.2:8080", 50_000);
+    two.stingy("10.78.2.2:8080", 70_001);
+    let ran = run(&mut two.get(&["--no-policy"]));
+    let brought = two.pieces(Some(ran.code), &ran.out);
+    assert!(brought.iter().all(|(_, pieces)| *pieces > 0), "{brought:?} {}", ran.out);
+    assert!(of(&parse(&ran.out), "way").iter().all(|w| w["failures"] == 0), "{}", ran.out);
 }
 
 #[test]

@@ -31,6 +31,15 @@ pub enum ResolveError {
     Elsewhere,
 }
 
+/// Whether `name` can be asked for as the name of a host, with or without a final dot: letters, digits, hyphens and underscores in labels
+/// of at most 63 characters (RFC 1035 section 2.3.4), 253 in all, and no address. Nothing is asked.
+///
+/// # Errors
+/// [`ResolveError::InvalidName`], with what to do about it.
+pub fn check_name(name: &str) -> Result<(), ResolveError> {
+    crate::name::check(name.strip_suffix('.').unwrap_or(name)).map_err(ResolveError::InvalidName)
+}
+
 impl fmt::Display for ResolveError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

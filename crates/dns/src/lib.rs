@@ -57,7 +57,7 @@ mod wire;
 
 pub use api::{Answer, CachedAddresses, Input, LookupId, Output, Question, RecordKind, TransportId};
 pub use cache::{MAX_CACHE_BYTES, MAX_CACHE_ENTRIES, MAX_NEGATIVE_TTL, MAX_TTL, MIN_TTL};
-pub use error::ResolveError;
+pub use error::{ResolveError, check_name};
 pub use hosts::{Hosts, MAX_ADDRESSES_PER_HOST, MAX_HOST_NAMES, MAX_HOSTS_BYTES};
 pub use query::{MAX_OPEN_TRIES, SERVER_PENALTY};
 pub use resolv_conf::{Config, MAX_LINE, MAX_SEARCH, MAX_SERVERS, Warning};

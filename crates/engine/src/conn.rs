@@ -302,6 +302,8 @@ pub(crate) struct Ext {
     pub(crate) messages: Option<Box<neater_property::MessageProperties>>,
     /// When something was last sent to the peer of a shared UDP socket.
     pub(crate) spoke: Option<Instant>,
+    /// It is only to be found out what would be tried: see [`crate::Engine::plan`].
+    pub(crate) planning: bool,
     /// While it was being established, a peer was found not to be the one that was meant: see [`crate::establish`].
     pub(crate) refused: bool,
 }

@@ -6,10 +6,11 @@ mod check;
 mod ended;
 mod lessons;
 mod paths;
+mod plan;
 mod refusal;
 mod report;
 
-use self::check::{check_locals, check_remotes, refused_first, server_name};
+use self::check::{check_locals, check_names, check_remotes, refused_first, server_name};
 pub(crate) use self::lessons::Trial;
 pub(crate) use self::paths::with_scope;
 use crate::advised::{self, Way};
@@ -27,7 +28,8 @@ use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, NetError, SocketOption, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_race::{
-    Address, Candidate, CandidateId, Config, Family, Input, Output, PathId, Progress, Race, StackId, StackOption,
+    Address, Candidate, CandidateId, Config, Family, Input, Outcome, Output, PathId, Progress, Race, StackId,
+    StackOption,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -93,6 +95,8 @@ pub(crate) struct Establishing {
     /// Resolution has not been heard of yet: cancelled when the race is over.
     pub(crate) lookups: Vec<neater_dns::LookupId>,
     has_deadline: bool,
+    /// Nothing is tried: see [`Engine::plan`].
+    pub(crate) planning: bool,
 }
 
 impl<N: Net> Engine<N> {
@@ -186,15 +190,38 @@ impl<N: Net> Engine<N> {
         locals: &[LocalEndpoint],
         first: Option<Bytes>,
     ) -> Result<ConnectionId, EstablishmentError> {
+        let (conn, outcome) = self.prepare(request, remotes, locals, first.as_ref())?;
+        self.stats.initiated += 1;
+        let conn = self.conns.insert(conn);
+        self.tell_advice(conn);
+        let known = outcome.and_then(|o| Some((Stack::from_number(o.stack.0)?, o)));
+        if !known.is_some_and(|(stack, outcome)| self.try_cached(conn, stack, &outcome, &first)) {
+            self.begin_race(conn, locals, first, None);
+        }
+        Ok(ConnectionId(conn))
+    }
+
+    /// A connection that is to be established, and the outcome of an earlier race, if there is one that counts.
+    fn prepare(
+        &mut self,
+        request: &Request,
+        remotes: &Arc<[RemoteEndpoint]>,
+        locals: &[LocalEndpoint],
+        first: Option<&Bytes>,
+    ) -> Result<(Conn, Option<Outcome>), EstablishmentError> {
         self.own_to_establish()?;
         check_remotes(remotes, &request.0)?;
         check_locals(locals, remotes)?;
         for name in remotes.iter().filter_map(|r| r.interface.as_deref()) {
             self.zone_index(name)?;
         }
+        // Whoever else is asked may have names of another kind.
+        if self.outside.is_none() {
+            check_names(remotes)?;
+        }
         let own = request.0.isolate.as_ref().map(|isolate| self.isolated(request, isolate));
         let request = own.as_ref().unwrap_or(request);
-        if let Some(data) = &first {
+        if let Some(data) = first {
             self.check_message(request, data.len()).map_err(|e| refused_first(&e))?;
         }
         if self.conns.len() >= self.limits.connections {
@@ -204,7 +231,6 @@ impl<N: Net> Engine<N> {
             ));
         }
         let advice = self.advice_for(request, remotes, locals)?;
-        self.stats.initiated += 1;
         let mut conn = Conn::new(request.0.clone(), remotes.clone(), self.now);
         // An outcome does not tell by which interface it came about.
         let mut anywhere = request.0.properties.interfaces().is_empty() && remotes[0].interface.is_none();
@@ -212,31 +238,15 @@ impl<N: Net> Engine<N> {
             anywhere &= advised::binds_nothing(&advice);
             conn.ext().advice = Some(advice);
         }
+        let mut outcome = None;
         if remotes.len() == 1 && locals.is_empty() && anywhere {
-            let network = self.network();
-            conn.network = Some(network);
-            if let Some(key) = conn.cache_key()
-                && let Some(outcome) = self.outcomes.get(self.now, &key)
-            {
-                let stack = Stack::from_number(outcome.stack.0);
-                let conn = self.conns.insert(conn);
-                self.tell_advice(conn);
-                if let Some(stack) = stack
-                    && self.try_cached(conn, stack, &outcome, &first)
-                {
-                    return Ok(ConnectionId(conn));
-                }
-                self.begin_race(conn, &[], first, None);
-                return Ok(ConnectionId(conn));
-            }
+            conn.network = Some(self.network());
+            outcome = conn.cache_key().and_then(|key| self.outcomes.get(self.now, &key));
         }
         if !locals.is_empty() {
             conn.ext().locals = locals.into();
         }
-        let conn = self.conns.insert(conn);
-        self.tell_advice(conn);
-        self.begin_race(conn, locals, first, None);
-        Ok(ConnectionId(conn))
+        Ok((conn, outcome))
     }
 
     fn describe(&self, what: What) -> Option<(Stack, SocketAddr)> {
@@ -312,6 +322,7 @@ impl<N: Net> Engine<N> {
                 armed: None,
                 lookups: Vec::new(),
                 has_deadline: request.timeout.is_some(),
+                planning: c.ext.as_ref().is_some_and(|e| e.planning),
             }));
         }
         if let Some(data) = first {
@@ -389,12 +400,15 @@ impl<N: Net> Engine<N> {
             }
         }
         let Some(est) = self.est(conn) else { return };
-        let next = est.race.next_timeout();
+        let (next, planning) = (est.race.next_timeout(), est.planning);
         if let Some(at) = next
             && est.armed.is_none_or(|a| at < a)
         {
             est.armed = Some(at);
             self.timers.push(at, Timer::Race(conn));
+        }
+        if planning {
+            self.go_on_planning(conn);
         }
     }
 
@@ -403,6 +417,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn) else { return };
         let Some(path) = c.est.as_ref().and_then(|e| e.paths.get(candidate.path.0 as usize)).cloned() else { return };
         let only = c.remotes.get(path.remote).and_then(|r| r.protocol);
+        let planning = c.est.as_ref().is_some_and(|e| e.planning);
         if self.adopt(conn, &candidate, stack) {
             return;
         }
@@ -411,8 +426,10 @@ impl<N: Net> Engine<N> {
             Err(AttemptError::Net(ErrorKind::InvalidInput.into()))
         } else if let Err(refused) = self.may_try(conn, stack) {
             Err(refused)
+        } else if planning {
+            self.would_open(candidate.addr, &path)
         } else {
-            self.open_attempt(conn, Some(candidate.id), stack, candidate.addr, &path)
+            self.open_attempt(conn, Some(candidate.id), stack, candidate.addr, &path).map(drop)
         };
         if let Err(error) = result {
             self.step(conn, Step::Failed { stack, addr: candidate.addr, error: error.clone() });

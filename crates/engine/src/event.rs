@@ -141,6 +141,8 @@ pub enum Reason {
     Cancelled,
     /// The system has no descriptors, memory or ports left, or the engine's limit is reached.
     Exhausted,
+    /// It was only asked what would be tried ([`Engine::plan`](crate::Engine::plan)), and nothing was: here is the answer.
+    Planned,
 }
 
 impl Reason {
@@ -156,6 +158,7 @@ impl Reason {
             Self::PolicyProhibited => "prohibited by policy",
             Self::Cancelled => "cancelled",
             Self::Exhausted => "resources exhausted",
+            Self::Planned => "planned",
         }
     }
 }

@@ -218,7 +218,11 @@ impl<N: Net> Engine<N> {
                         self.drain_race(conn);
                     }
                 }
-                Output::Done { lookup } => drop(self.names.lookups.remove(&lookup.0)),
+                Output::Done { lookup } => {
+                    if let Some((conn, _)) = self.names.lookups.remove(&lookup.0) {
+                        self.go_on_planning(conn);
+                    }
+                }
             }
         }
         let Some(resolver) = &self.names.resolver else { return };

@@ -59,7 +59,7 @@ pub use listener::{Accepted, Group, Listener};
 pub use message::{Message, MessageContext};
 pub use names::Lookup;
 pub use policies::{PolicySource, PolicyStory};
-pub use preconnection::{Initiate, Preconnection, security_for};
+pub use preconnection::{Initiate, Plan, PlannedCandidate, Preconnection, security_for};
 pub use siblings::Siblings;
 
 pub use neater_base::WallTime;

@@ -69,6 +69,7 @@ machine! {
     fn is_advised(&mut self) -> bool;
     fn policy_profiles(&mut self) -> BTreeSet<String>;
     fn initiate_from(&mut self, request: &Request, remotes: &Arc<[RemoteEndpoint]>, locals: &[LocalEndpoint], first: Option<Bytes>) -> Result<ConnectionId, EstablishmentError>;
+    fn plan(&mut self, request: &Request, remotes: &Arc<[RemoteEndpoint]>, locals: &[LocalEndpoint]) -> Result<ConnectionId, EstablishmentError>;
     fn listen(&mut self, request: &Request, local: &[LocalEndpoint]) -> Result<ListenerId, EstablishmentError>;
     fn listener_addrs(&mut self, listener: ListenerId) -> Vec<(Stack, SocketAddr)>;
     fn set_new_connection_limit(&mut self, listener: ListenerId, limit: Option<u64>);

@@ -1,5 +1,8 @@
 //! Preconnections (RFC 9622 section 6): endpoints, needs and security, before there is a connection.
 
+mod plan;
+
+pub use self::plan::{Plan, PlannedCandidate};
 use crate::shared::{Handle, State};
 use crate::{
     ByteStream, Connection, EstablishmentError, EventHandler, FramerSpec, Listener, LocalEndpoint, MessageContext,

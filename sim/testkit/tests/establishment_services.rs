@@ -6,7 +6,7 @@
 //! The quick form runs 300 seeds, `SIM_SEEDS=1000` runs all.
 
 use neater_base::Rng;
-use neater_engine::{CandidateOutcome, Fate, SendOptions, Stack};
+use neater_engine::{CandidateOutcome, EstablishmentError, Fate, Reason, SendOptions, Stack, Step};
 use neater_testkit::names::{A, AAAA, HTTPS};
 use neater_testkit::town::{SERVER_NAME, SERVER_V4, SERVER_V6, server_by_name};
 use neater_testkit::{Ask, Fault, FlowId, Manner, Plan, Temper, Town, for_each_seed, with_seeds};
@@ -336,6 +336,47 @@ fn check(case: &Case, town: &mut Town, flow: FlowId) {
     let bound = started + handshake + grace.max().unwrap_or_default() + SLACK;
     assert!(took <= bound, "took {took:?}, {bound:?} was promised: {}", explain());
     assert!(took >= started + handshake, "faster than the network: {}", explain());
+}
+
+/// What is planned is what is tried where nobody answers, and takes no longer to find out than names take.
+fn keep_to_the_plan(seed: u64) {
+    let case = Case { faults: (Fault::BlackHole, Fault::BlackHole), ..Case::new(seed) };
+    let ends = |town: &mut Town, flow: FlowId| {
+        assert!(town.play.run_until(LIMIT + S, |p| p.flow(flow).is_over()), "the run hangs: {case:?}");
+        town.play.flow(flow).establishment_error().cloned().expect("nobody answers")
+    };
+    let mut town = case.build();
+    let began = town.play.world().now();
+    let (client, request) = (town.client, town.request(&Case::ask()));
+    let conn = town.play.engine(client).plan(&request, &[server_by_name()].into(), &[]).expect("a plan");
+    let flow = town.play.adopt(client, conn, Manner::default());
+    let planned = ends(&mut town, flow);
+    assert_eq!(town.play.engine(client).stats().attempts, 0, "something was tried: {case:?}");
+    let took = town.play.world().now() - began;
+    town.play.end();
+
+    let mut town = case.build();
+    let flow = town.open_to(&Case::ask(), &[server_by_name()], Manner::default());
+    let raced = ends(&mut town, flow);
+    let timeline = town.play.engine(client).timeline(flow.conn);
+    town.play.end();
+    let starts = |e: &EstablishmentError| e.candidates.iter().map(|c| (c.stack, c.addr, c.started)).collect::<Vec<_>>();
+    assert_eq!(starts(&planned), starts(&raced), "{case:?}");
+    assert_eq!(planned.resolution, raced.resolution, "{case:?}");
+    let reason = if planned.candidates.is_empty() { raced.reason } else { Reason::Planned };
+    assert_eq!(planned.reason, reason, "{case:?}");
+    // All that is heard of names, and nobody was waited for but name servers.
+    let resolved = |s: &Step| matches!(s, Step::Resolved { .. });
+    let last = timeline.iter().filter(|t| resolved(&t.step)).map(|t| t.at).max();
+    assert!(last.is_none_or(|at| took >= at), "{took:?} {last:?} {case:?}");
+    if !planned.candidates.is_empty() && case.temper.silent.is_empty() {
+        assert!(took <= S * 2, "{took:?}: {case:?}");
+    }
+}
+
+#[test]
+fn what_is_planned_is_what_is_tried_1000_seeds() {
+    for_each_seed("establishment_services", "what_is_planned_is_what_is_tried_1000_seeds", 1000, keep_to_the_plan);
 }
 
 #[test]

@@ -4,7 +4,6 @@
 //! decision: policy and race make it, and say why.
 
 mod drawing;
-pub(crate) mod resolve;
 
 use crate::args::ExplainArgs;
 use crate::connect::{self, Asked};
@@ -12,8 +11,8 @@ use crate::failure::{Exit, Failure, establishment};
 use crate::output::{Output, ms, step};
 use crate::why::why;
 use neater::{
-    Connection, Explanation, Fate, Neater, PolicyStory, Preconnection, Protection, RemoteEndpoint, Request, Role,
-    Stack, Step,
+    Connection, Explanation, Fate, Neater, PolicyStory, Preconnection, Protection, Reason, RemoteEndpoint, Request,
+    Role, Stack, Step,
 };
 use neater_http::{HttpVersion, Scheme, Url};
 use serde_json::json;
@@ -49,14 +48,10 @@ pub(crate) async fn run(args: ExplainArgs, output: &Output) -> Result<Exit, Fail
     if args.attempt {
         return attempt(&neater, &preconnection, &endpoint, &args, output).await;
     }
-    let order = match story {
-        Some(story) => match story.prohibited() {
-            Some(why) => return Err(Failure::new(Exit::Failed, "policy", why)),
-            None => story.stacks(),
-        },
-        None => request.stacks().to_vec(),
-    };
-    show_addresses(&endpoint, &order, &args, &asked, output).await
+    if let Some(why) = story.as_ref().and_then(PolicyStory::prohibited) {
+        return Err(Failure::new(Exit::Failed, "policy", why));
+    }
+    show_plan(&preconnection, output).await
 }
 
 /// What policies change, and which of them, where there are any.
@@ -170,49 +165,49 @@ fn show_decision(endpoint: &RemoteEndpoint, request: &Request, any: bool, output
     }
 }
 
-async fn show_addresses(
-    endpoint: &RemoteEndpoint,
-    order: &[Stack],
-    args: &ExplainArgs,
-    asked: &Asked,
-    output: &Output,
-) -> Result<Exit, Failure> {
-    let mut found = match (endpoint.host_name(), endpoint.ip_address()) {
-        (_, Some(ip)) => Ok(vec![ip]),
-        (Some(name), None) => resolve::as_connecting(name, &args.connect).await?,
-        (None, None) => Ok(Vec::new()),
+/// What would be tried, in which order and when: the establishment itself, up to where it would open something.
+async fn show_plan(preconnection: &Preconnection, output: &Output) -> Result<Exit, Failure> {
+    let (candidates, timeline, trouble) = match preconnection.plan().await {
+        Ok(plan) => (plan.candidates, plan.timeline, plan.resolution),
+        Err(e) if matches!(e.reason, Reason::ResolutionFailed | Reason::EstablishmentFailed) => {
+            (e.candidates.into_iter().map(Into::into).collect(), Vec::new(), e.resolution)
+        }
+        Err(e) if e.reason == Reason::InvalidConfiguration => return Err(Failure::usage(e.message)),
+        Err(e) => return Err(establishment(&e)),
     };
-    if let Ok(all) = &mut found {
-        all.retain(|a| asked.is_of_family(*a));
-        if all.is_empty() {
-            found = Err("none of the family asked for".into());
+    let told = |s: &Step| matches!(s, Step::Resolving { .. } | Step::Resolved { .. } | Step::FromCache { .. });
+    let names = timeline.iter().filter(|e| told(&e.step));
+    if output.json {
+        names.for_each(|e| output.event(&step(e)));
+        for (i, c) in candidates.iter().enumerate() {
+            output.event(&json!({
+                "event": "planned", "turn": i + 1, "transport": c.stack.as_str(), "address": c.addr.to_string(),
+                "starts_ms": c.starts.map(ms), "refused": c.refused.as_ref().map(ToString::to_string),
+                "doubt": c.doubt.map(|d| d.to_string()),
+            }));
         }
+        if candidates.is_empty() {
+            output.event(&json!({ "event": "unresolved", "message": trouble.join("; ") }));
+        }
+        return Ok(Exit::Ok);
     }
-    match found {
-        Ok(addresses) if output.json => {
-            for a in addresses {
-                let address = std::net::SocketAddr::new(a, endpoint.port());
-                output.event(&json!({ "event": "address", "address": address.to_string() }));
-            }
-        }
-        Ok(addresses) => {
-            let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-            output.line(&format!("Addresses: {}", list.join(", ")));
-            if let [first, second, ..] = order {
-                output.line(&format!(
-                    "{first} is tried first; {} follows if it has not answered within the attempt delay, or at once if it \
-                     fails. --try shows it.",
-                    second.as_str()
-                ));
-            }
-        }
-        Err(why) => {
-            if output.json {
-                output.event(&json!({ "event": "unresolved", "message": why }));
-            } else {
-                output.line(&format!("Addresses: {why}"));
-            }
-        }
+    let mut names = names.peekable();
+    if names.peek().is_some() {
+        output.line("Names");
+        names.for_each(|e| output.line(&format!("{:>9.1} ms  {}", ms(e.at), e.step)));
+    }
+    if candidates.is_empty() {
+        output.line(&format!("Nothing to try: {}", trouble.join("; ")));
+        return Ok(Exit::Ok);
+    }
+    output.line(
+        "Order, as long as nobody answers; where one fails the next follows at once (--try shows the race itself)",
+    );
+    for (i, c) in candidates.iter().enumerate() {
+        let at = c.starts.map_or_else(|| "   not in time".into(), |t| format!("{:>9.0} ms", ms(t)));
+        let refused = c.refused.as_ref().map_or_else(String::new, |e| format!(": refused here: {e}"));
+        let doubt = c.doubt.map_or_else(String::new, |d| format!(" (put back: {d})"));
+        output.line(&format!("{:>3}. {at}  {} to {}{refused}{doubt}", i + 1, c.stack, c.addr));
     }
     Ok(Exit::Ok)
 }

@@ -314,7 +314,7 @@ async fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -
         let host = origin.host.trim_matches(['[', ']']);
         let addresses: Vec<std::net::IpAddr> = match host.parse() {
             Ok(address) => vec![address],
-            Err(_) => crate::explain::resolve::as_connecting(host, &args.connect)
+            Err(_) => crate::resolve::as_connecting(host, &args.connect)
                 .await?
                 .map_err(|why| Failure::new(Exit::Failed, "resolution", format!("{host} has no address: {why}")))?,
         };

@@ -8,6 +8,7 @@
 //! waiting, because ways without work fetch again what others have not finished. No single answer makes away with what came.
 
 use super::kept::Kept;
+use super::progress::Progress;
 use super::target::{Target, Version};
 use super::transfer::{Done, Outcome, content_range, version};
 use crate::failure::{Exit, Failure};
@@ -31,6 +32,8 @@ const PIECE: (u64, u64) = (128 << 10, 4 << 20);
 const PIECES_EACH: u64 = 16;
 /// The most pieces.
 const PIECES_MOST: u64 = 1 << 16;
+/// Answers that a piece may come in.
+const ANSWERS_EACH: usize = 64;
 /// The wait after a failure; each further one in a row waits twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// What programs call it that the file is another now.
@@ -188,6 +191,30 @@ impl Shared {
     /// Fetches a piece by one way; false if another was quicker. What came of it is written, even if the rest does not come.
     async fn fetch(&self, way: usize, client: &Client, piece: usize) -> Result<bool, Trouble> {
         let (first, last) = self.span(piece);
+        let mut at = first;
+        // An answer may hold less than was asked for, and says so: the client is to ask for the rest (RFC 9110 section 15.3.7).
+        for _ in 0..ANSWERS_EACH {
+            match self.fetch_from(way, client, piece, (at, last)).await? {
+                None => return Ok(false),
+                Some(next) if next == last + 1 => return Ok(true),
+                Some(next) => at = next,
+            }
+        }
+        Err(Trouble::Broken(format!(
+            "only {} of {} bytes came in {ANSWERS_EACH} answers",
+            at - first,
+            last + 1 - first
+        )))
+    }
+
+    /// Fetches a piece from a byte on, as far as one answer brings it: the first byte that is missing then. None: another was quicker.
+    async fn fetch_from(
+        &self,
+        way: usize,
+        client: &Client,
+        piece: usize,
+        (first, last): (u64, u64),
+    ) -> Result<Option<u64>, Trouble> {
         let options = asking(&self.options, first, last, self.kept.version.validator());
         let mut response = client.get(&self.url, &options).await.map_err(|e| trouble(&e))?;
         let other = || Trouble::Strange("the server sends another version of the file".into());
@@ -222,13 +249,13 @@ impl Shared {
             let mut board = self.board();
             board.deeds[way].bytes += data.len() as u64;
             if board.pieces[piece] == State::There {
-                return Ok(false);
+                return Ok(None);
             }
         }
-        if at == last + 1 {
-            Ok(true)
+        if at == range.last + 1 {
+            Ok(Some(at))
         } else {
-            Err(Trouble::Broken(format!("only {} of {} bytes came", at - first, last + 1 - first)))
+            Err(Trouble::Broken(format!("only {} of {} bytes came", at - first, range.last + 1 - first)))
         }
     }
 
@@ -439,6 +466,9 @@ pub(super) async fn run(
     let continued = kept.is_continued();
     let pieces: Vec<State> = kept.there.iter().map(|there| if *there { State::There } else { State::Wanted }).collect();
     let left = kept.there.iter().filter(|there| !**there).count();
+    let there = (kept.there.len() - left) as u64 * kept.piece;
+    let progress = Progress::new(output, &url.to_string(), &url.file_name().unwrap_or_default());
+    progress.begin(&format!("by {} ways", ways.len()), Some(total), there.min(total));
     let board = Board { pieces, left, deeds: vec![Deeds::default(); ways.len()], fatal: None };
     let (url, options) = (url.clone(), options.clone());
     let (board, changed) = (Mutex::new(board), Notify::new());
@@ -457,6 +487,7 @@ pub(super) async fn run(
             Some(_) = tasks.join_next() => {}
             // The pieces come meanwhile, and somebody may have ended this run before it is through.
             _ = noting.tick() => {
+                progress.at((there + shared.board().deeds.iter().map(|d| d.bytes).sum::<u64>()).min(total));
                 let shared = shared.clone();
                 let _ = tokio::task::spawn_blocking(move || shared.keep()).await;
             }
@@ -464,6 +495,7 @@ pub(super) async fn run(
     }
     // Ways that hang have nothing to bring any more.
     tasks.shutdown().await;
+    drop(progress);
     tell(ways, &shared.board().deeds, output);
     let failed = failed(&shared, ways);
     if let Some(failure) = failed {

@@ -1,54 +1,120 @@
-//! What is seen of a transfer while it goes on.
+//! What is seen of a transfer while it goes on: a bar where somebody watches, objects for programs, and now and then a line for
+//! whoever reads a log.
 
 use crate::output::Output;
-use indicatif::{ProgressBar, ProgressStyle};
-use neater_http::Transport;
+use core::time::Duration;
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::cell::RefCell;
+use std::time::Instant;
 
-/// A bar, where somebody sees it.
-pub(super) struct Progress(Option<ProgressBar>);
+/// How often programs are told.
+const OBJECT_EVERY: Duration = Duration::from_secs(1);
+/// How often there is a line.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// See the module's documentation.
+pub(super) enum Progress {
+    Bar(ProgressBar),
+    Words(RefCell<Words>),
+}
+
+/// What is known of a transfer that is told in words.
+pub(super) struct Words {
+    output: Output,
+    url: String,
+    every: Duration,
+    /// What was said last, and when; before, where the transfer began.
+    last: (Instant, u64),
+    total: Option<u64>,
+}
 
 const KNOWN: &str =
     "{prefix:24!} {bar:24} {decimal_bytes:>11}/{decimal_total_bytes:<11} {decimal_bytes_per_sec:>12} {eta:>4} {msg}";
 const UNKNOWN: &str = "{prefix:24!} {spinner} {decimal_bytes:>11} {decimal_bytes_per_sec:>12} {msg}";
 
 impl Progress {
-    pub(super) fn new(output: &Output, name: &str) -> Self {
-        let Some(bars) = output.bars() else { return Self(None) };
+    pub(super) fn new(output: &Output, url: &str, name: &str) -> Self {
+        let Some(bars) = output.bars() else {
+            return Self::Words(RefCell::new(Words {
+                output: output.clone(),
+                url: url.to_owned(),
+                every: if output.json { OBJECT_EVERY } else { LINE_EVERY },
+                last: (Instant::now(), 0),
+                total: None,
+            }));
+        };
         let bar = bars.add(ProgressBar::no_length());
         bar.set_style(style(UNKNOWN));
         bar.set_prefix(name.to_owned());
         bar.set_message("connecting");
-        Self(Some(bar))
+        Self::Bar(bar)
     }
 
-    /// The answer has begun: so many bytes in all, of which the first are there.
-    pub(super) fn begin(&self, transport: &Transport, total: Option<u64>, at: u64) {
-        let Some(bar) = &self.0 else { return };
-        if let Some(total) = total {
-            bar.set_style(style(KNOWN));
-            bar.set_length(total);
+    /// The answer has begun, by the transport that `over` names: so many bytes in all, of which the first `at` are there.
+    pub(super) fn begin(&self, over: &str, total: Option<u64>, at: u64) {
+        match self {
+            Self::Bar(bar) => {
+                if let Some(total) = total {
+                    bar.set_style(style(KNOWN));
+                    bar.set_length(total);
+                }
+                bar.set_position(at);
+                bar.reset_eta();
+                bar.set_message(over.to_owned());
+            }
+            Self::Words(words) => {
+                let mut words = words.borrow_mut();
+                words.total = total;
+                words.last = (Instant::now(), at);
+            }
         }
-        bar.set_position(at);
-        bar.reset_eta();
-        bar.set_message(format!("{} over {}", transport.version, transport.stack));
     }
 
     pub(super) fn at(&self, written: u64) {
-        if let Some(bar) = &self.0 {
-            bar.set_position(written);
+        match self {
+            Self::Bar(bar) => bar.set_position(written),
+            Self::Words(words) => words.borrow_mut().at(Instant::now(), written),
         }
     }
 
     pub(super) fn say(&self, text: String) {
-        if let Some(bar) = &self.0 {
+        if let Self::Bar(bar) = self {
             bar.set_message(text);
         }
     }
 }
 
+impl Words {
+    fn at(&mut self, now: Instant, written: u64) {
+        let took = now - self.last.0;
+        if took < self.every {
+            return;
+        }
+        let rate = (written.saturating_sub(self.last.1) as f64 / took.as_secs_f64()) as u64;
+        self.last = (now, written);
+        if self.output.json {
+            return self.output.event(&json!({
+                "event": "progress", "url": self.url, "bytes": written, "total": self.total, "bytes_per_s": rate,
+            }));
+        }
+        self.output.note(&format!("neater: {}: {}", self.url, line(written, self.total, rate)));
+    }
+}
+
+/// `12.3 MB of 200 MB (6 %), 1.2 MB/s, 3 minutes left`.
+fn line(written: u64, total: Option<u64>, rate: u64) -> String {
+    let mb = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
+    let Some(total) = total.filter(|t| *t > 0) else { return format!("{}, {}/s", mb(written), mb(rate)) };
+    let share = written as f64 * 100.0 / total as f64;
+    let left = total.saturating_sub(written).checked_div(rate).map(Duration::from_secs);
+    let left = left.map_or_else(|| "stalled".into(), |left| format!("{} left", HumanDuration(left)));
+    format!("{} of {} ({share:.0} %), {}/s, {left}", mb(written), mb(total), mb(rate))
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Some(bar) = &self.0 {
+        if let Self::Bar(bar) = self {
             bar.finish_and_clear();
         }
     }
@@ -56,4 +122,33 @@ impl Drop for Progress {
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_how_much_how_fast_and_how_long_still() {
+        assert_eq!(
+            line(12_300_000, Some(200_000_000), 1_200_000),
+            "12.3 MB of 200.0 MB (6 %), 1.2 MB/s, 3 minutes left"
+        );
+        assert_eq!(line(12_300_000, None, 1_200_000), "12.3 MB, 1.2 MB/s");
+        assert_eq!(line(50, Some(100), 0), "0.0 MB of 0.0 MB (50 %), 0.0 MB/s, stalled");
+        assert_eq!(line(0, Some(0), 1), "0.0 MB, 0.0 MB/s");
+    }
+
+    #[test]
+    fn words_come_no_more_often_than_they_may() {
+        let began = Instant::now();
+        let output = Output::new(true, false);
+        let mut words = Words { output, url: "u".into(), every: OBJECT_EVERY, last: (began, 5), total: None };
+        words.at(began + OBJECT_EVERY / 2, 100);
+        assert_eq!(words.last, (began, 5));
+        words.at(began + OBJECT_EVERY, 100);
+        assert_eq!(words.last, (began + OBJECT_EVERY, 100));
+        words.at(began + OBJECT_EVERY + OBJECT_EVERY / 2, 200);
+        assert_eq!(words.last.1, 100);
+    }
 }

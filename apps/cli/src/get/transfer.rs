@@ -118,7 +118,7 @@ pub(super) async fn run(
     let sink = Sink::open(&target, &url.to_string(), resume).await?;
     let begun = sink.written();
     let name = url.file_name().unwrap_or_else(|| url.origin().host.clone());
-    let progress = Progress::new(output, &name);
+    let progress = Progress::new(output, &url.to_string(), &name);
     let (transports, came) = (Vec::new(), 0);
     let mut transfer = Transfer { client, options, url: &url, output, progress, sink, transports, came, continuable };
     let (mut tries, mut repeated) = (0, 0_u8);
@@ -240,7 +240,8 @@ impl Transfer<'_> {
         }
         let Some(total) = self.place(&response, offset)? else { return Ok(()) };
         self.continuable.store(self.sink.is_continuable(), Ordering::Relaxed);
-        self.progress.begin(response.transport(), total, self.sink.written());
+        let over = format!("{} over {}", response.transport().version, response.transport().stack);
+        self.progress.begin(&over, total, self.sink.written());
         self.take(response).await
     }
 

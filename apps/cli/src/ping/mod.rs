@@ -9,9 +9,9 @@
 pub(crate) mod ways;
 
 use crate::args::PingArgs;
-use crate::explain::resolve;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, ms};
+use crate::resolve;
 use neater::RemoteEndpoint;
 use serde_json::json;
 use std::collections::BTreeMap;

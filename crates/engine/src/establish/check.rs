@@ -36,6 +36,15 @@ pub(super) fn check_remotes(
     Ok(())
 }
 
+/// Whether name servers can be asked for all of these names.
+pub(super) fn check_names(remotes: &[RemoteEndpoint]) -> Result<(), EstablishmentError> {
+    for host in remotes.iter().filter(|r| r.addr.is_none()).filter_map(|r| r.host.as_deref()) {
+        neater_dns::check_name(host)
+            .map_err(|e| EstablishmentError::new(Reason::InvalidConfiguration, format!("{host:?}: {e}")))?;
+    }
+    Ok(())
+}
+
 /// Whether a connection can come from any of these local endpoints.
 pub(super) fn check_locals(locals: &[LocalEndpoint], remotes: &[RemoteEndpoint]) -> Result<(), EstablishmentError> {
     let invalid = |m: String| Err(EstablishmentError::new(Reason::InvalidConfiguration, m));

@@ -171,7 +171,9 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get(conn) else { return };
         let to: Vec<String> = c.remotes.iter().map(ToString::to_string).collect();
         let to = to.join(" or ");
-        let (reason, message) = if late && est.has_deadline {
+        let (reason, message) = if self.is_planned(conn, &candidates) {
+            (Reason::Planned, format!("what would be tried for {to}, if nobody answered"))
+        } else if late && est.has_deadline {
             (Reason::Timeout, format!("{to} did not answer in the time allowed"))
         } else if candidates.is_empty() && !resolution.is_empty() {
             (Reason::ResolutionFailed, format!("{to} has no address that can be used"))
@@ -186,7 +188,7 @@ impl<N: Net> Engine<N> {
 
     /// Ends a connection that was not established.
     pub(crate) fn fail(&mut self, conn: Key, error: EstablishmentError) {
-        self.stats.failed += 1;
+        self.stats.failed += u64::from(!self.is_plan(conn));
         tracing::debug!(target: "neater::race", connection = ?conn, "{error}");
         if let Some(c) = self.conns.get_mut(conn) {
             c.est = None;

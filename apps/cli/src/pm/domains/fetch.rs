@@ -4,8 +4,8 @@
 //! *Invariant*: whoever advertises decides what is connected to only as far as it is another host of the network, at the port of
 //! HTTPS: no address of this host's own, whatever the domain's servers say of the name, and wherever an answer sends us.
 
-use crate::explain::resolve;
 use crate::ping::ways::interfaces;
+use crate::resolve;
 use http::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use http::{HeaderMap, HeaderValue};
 use neater::{LocalEndpoint, Neater, SecurityParameters, Stack};
