@@ -31,6 +31,10 @@ impl RecordKind {
     /// All kinds, in the order in which they are asked for (RFC 8305 section 3 wants AAAA right before A).
     pub(crate) const ALL: [Self; 3] = [Self::Https, Self::Aaaa, Self::A];
 
+    /// All kinds, in the order in which they are told when several are known at once: whoever begins with the first AAAA, as RFC 8305
+    /// section 3 says, knows all addresses by then.
+    pub(crate) const TOLD: [Self; 3] = [Self::Https, Self::A, Self::Aaaa];
+
     /// The position in [`RecordKind::ALL`].
     pub(crate) const fn index(self) -> usize {
         match self {

@@ -219,7 +219,8 @@ impl<N: Net> Engine<N> {
             let result = answer.map(|_| Vec::new()).map_err(AttemptError::Resolve);
             self.race_input(conn, RaceInput::Services { path: PathId(path), result });
         }
-        for (kind, v4) in [(RecordKind::Aaaa, false), (RecordKind::A, true)] {
+        // The race begins with the first AAAA: by then it knows all addresses.
+        for (kind, v4) in [(RecordKind::A, true), (RecordKind::Aaaa, false)] {
             let of = |all: &[IpAddr]| all.iter().filter(|a| a.is_ipv4() == v4).copied().collect();
             let answer = answer.map_or_else(Answer::Failed, |all| Answer::Addresses(of(all)));
             self.deliver_answer(conn, path, kind, answer);

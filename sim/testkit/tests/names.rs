@@ -197,6 +197,20 @@ fn one_dead_address_among_several_costs_an_attempt_delay() {
     town.play.end();
 }
 
+/// A tunnelled address stands behind one of IPv4 (RFC 6724 section 2.1, 6to4), and is not begun with because it was read first.
+#[test]
+fn what_is_known_at_once_is_in_order_before_anything_begins() {
+    let mut town = town(Plan::new(1).delays(RTT / 2, RTT / 2));
+    let hosts = format!("2002:c633:6463::1 server.test\n{SERVER_V4} server.test\n").into_bytes();
+    let host = town.play.host(town.client);
+    town.play.world().set_name_config(host, NameConfig { resolv_conf: Vec::new(), hosts });
+    town.play.run_for(MS);
+    let (flow, addr, _) = connect(&mut town, &quic());
+    let all = town.play.engine(flow.node).candidates(flow.conn);
+    let tried: Vec<_> = all.iter().filter(|c| c.started.is_some()).map(|c| c.addr.ip()).collect();
+    assert_eq!((addr, tried), (v4(), vec![v4()]), "{all:?}");
+}
+
 #[test]
 fn the_hosts_file_goes_before_the_name_server() {
     let mut town = town(Plan::new(15));
