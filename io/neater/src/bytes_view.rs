@@ -27,8 +27,8 @@ pub struct ByteStream {
     lane: OnceLock<Box<dyn Lane>>,
     /// There is none.
     no_lane: AtomicBool,
-    /// How many reads and writes there were since the last that had to wait.
-    in_a_row: AtomicU32,
+    /// How many more reads and writes there may be before one has to wait.
+    left: AtomicU32,
 }
 
 /// See [`ByteStream::write_all`]. By hand, because a program that writes little at a time makes one for each write.
@@ -69,16 +69,17 @@ const BUDGET: u32 = 128;
 
 impl ByteStream {
     pub(crate) fn new(connection: Connection) -> Self {
-        Self { connection, lane: OnceLock::new(), no_lane: AtomicBool::new(false), in_a_row: AtomicU32::new(0) }
+        Self { connection, lane: OnceLock::new(), no_lane: AtomicBool::new(false), left: AtomicU32::new(BUDGET) }
     }
 
     /// Counts one; `None` when it is time for others. A count that two threads lose makes that a little later.
     #[inline(always)]
     fn lane_in_budget(&self) -> Option<&dyn Lane> {
         let lane = self.lane.get()?;
-        let n = self.in_a_row.load(Ordering::Relaxed);
-        self.in_a_row.store(n + 1, Ordering::Relaxed);
-        (n < BUDGET).then_some(&**lane)
+        // Counted down, because that it is over is seen from the sign.
+        let left = self.left.load(Ordering::Relaxed).wrapping_sub(1);
+        self.left.store(left, Ordering::Relaxed);
+        (left.cast_signed() >= 0).then_some(&**lane)
     }
 
     /// Bytes have flowed: makes the lane, if there is none and may be one.
@@ -94,9 +95,10 @@ impl ByteStream {
     /// Whether others must have their turn first. They get it: this task is woken again behind them.
     #[inline]
     fn must_yield(&self, cx: &Context<'_>) -> bool {
-        let n = self.in_a_row.load(Ordering::Relaxed);
-        let over = n >= BUDGET;
-        self.in_a_row.store(if over { 0 } else { n + 1 }, Ordering::Relaxed);
+        // The lane may have counted below it.
+        let left = self.left.load(Ordering::Relaxed).cast_signed();
+        let over = left <= 0;
+        self.left.store(if over { BUDGET } else { left.cast_unsigned() - 1 }, Ordering::Relaxed);
         if over {
             cx.waker().wake_by_ref();
         }
@@ -106,7 +108,7 @@ impl ByteStream {
     /// Nobody is kept from his turn by somebody who waits.
     #[inline]
     fn waits(&self) {
-        self.in_a_row.store(0, Ordering::Relaxed);
+        self.left.store(BUDGET, Ordering::Relaxed);
     }
 
     /// Reads into `buf` what there is, at least one byte unless `buf` is empty; `Ok(0)` is the end of the peer's direction.

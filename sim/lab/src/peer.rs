@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::OnceLock;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
@@ -407,16 +407,22 @@ pub async fn pull<R: AsyncRead + Unpin>(flow: &mut R) -> io::Result<u64> {
 /// Those of the flow.
 pub async fn pull_by(mut read: impl FnMut(&mut Context<'_>, &mut [u8]) -> Poll<io::Result<usize>>) -> io::Result<u64> {
     let mut total = 0;
-    loop {
-        let n = poll_fn(|cx| READ.with_borrow_mut(|buffer| read(cx, buffer))).await?;
-        if n == 0 {
-            return Ok(total);
-        }
-        if total == 0 {
-            FIRST_BYTE.get_or_init(Instant::now);
-        }
-        total += n as u64;
-    }
+    // The buffer is taken once for all that there is to be read now, as a program with a buffer of its own has it at hand.
+    poll_fn(|cx| {
+        READ.with_borrow_mut(|buffer| {
+            loop {
+                let n = ready!(read(cx, buffer))?;
+                if n == 0 {
+                    return Poll::Ready(Ok(total));
+                }
+                if total == 0 {
+                    FIRST_BYTE.get_or_init(Instant::now);
+                }
+                total += n as u64;
+            }
+        })
+    })
+    .await
 }
 
 #[cfg(test)]
