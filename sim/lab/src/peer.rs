@@ -13,9 +13,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::sync::Notify;
 
 /// The most that is read or written by one call, in bytes. Every peer uses the same.
 pub const BUFFER: usize = 65_536;
@@ -387,6 +389,36 @@ static FIRST_BYTE: OnceLock<Instant> = OnceLock::new();
 thread_local! {
     /// All flows read into one buffer: an idle flow costs none.
     static READ: RefCell<[u8; BUFFER]> = const { RefCell::new([0; BUFFER]) };
+}
+
+/// What the tasks of a server count together: one reference for each, and one thing to wait for.
+#[derive(Debug, Default)]
+pub struct Served {
+    closed: AtomicU64,
+    bytes: AtomicU64,
+    failed: AtomicU64,
+    /// All flows that are expected have ended.
+    pub over: Notify,
+}
+
+impl Served {
+    /// A flow has ended; `want` are expected.
+    pub fn ended(&self, got: &io::Result<u64>, want: u64) {
+        match got {
+            Ok(n) => self.bytes.fetch_add(*n, Ordering::Relaxed),
+            Err(_) => self.failed.fetch_add(1, Ordering::Relaxed),
+        };
+        if self.closed.fetch_add(1, Ordering::Relaxed) + 1 == want {
+            self.over.notify_one();
+        }
+    }
+
+    /// What there was in all.
+    pub fn report(&self, tally: &mut Tally) {
+        tally.done = self.closed.load(Ordering::Relaxed);
+        tally.bytes = self.bytes.load(Ordering::Relaxed);
+        tally.failed = self.failed.load(Ordering::Relaxed);
+    }
 }
 
 /// Reads a flow to its end; returns how much it was.

@@ -1,14 +1,13 @@
 //! The peer on tokio: one current-thread runtime, one task per accepted flow; TLS by `tokio-rustls`.
 
 use neater_lab::credentials;
-use neater_lab::peer::{Args, BACKLOG, Mode, SERVER_NAME, Security, Tally, all_at_once, fail, pull, push};
+use neater_lab::peer::{Args, BACKLOG, Mode, SERVER_NAME, Security, Served, Tally, all_at_once, fail, pull, push};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::Notify;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 fn main() {
@@ -106,20 +105,18 @@ async fn serve(args: Args) -> io::Result<Tally> {
         Security::None => None,
         _ => Some(TlsAcceptor::from(Arc::new(credentials::server(&args.credentials, &[])?))),
     };
-    let closed = Arc::new(AtomicU64::new(0));
-    let (bytes, failed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let over = Arc::new(Notify::new());
+    let served = Arc::new(Served::default());
+    let mut over = pin!(served.over.notified());
     let mut accepted = 0;
     let mut tally = Tally::new(&args);
     loop {
         let mut tcp = tokio::select! {
             biased;
-            () = over.notified() => break,
+            () = &mut over => break,
             tcp = listener.accept() => tcp?.0,
         };
         accepted += 1;
-        let (closed, bytes, failed, over) = (closed.clone(), bytes.clone(), failed.clone(), over.clone());
-        let (acceptor, want) = (acceptor.clone(), args.flows * args.rounds);
+        let (served, acceptor, want) = (served.clone(), acceptor.clone(), args.flows * args.rounds);
         tokio::spawn(async move {
             let got = match acceptor {
                 None => pull(&mut tcp).await,
@@ -128,13 +125,7 @@ async fn serve(args: Args) -> io::Result<Tally> {
                     Err(e) => Err(e),
                 },
             };
-            match got {
-                Ok(n) => bytes.fetch_add(n, Ordering::Relaxed),
-                Err(_) => failed.fetch_add(1, Ordering::Relaxed),
-            };
-            if closed.fetch_add(1, Ordering::Relaxed) + 1 == want {
-                over.notify_one();
-            }
+            served.ended(&got, want);
         });
         if accepted == args.flows && (args.hold || args.leave_open) {
             // Every task has had its first turn before the flows count as open.
@@ -145,8 +136,6 @@ async fn serve(args: Args) -> io::Result<Tally> {
         }
     }
     tally.stop();
-    tally.done = closed.load(Ordering::Relaxed);
-    tally.bytes = bytes.load(Ordering::Relaxed);
-    tally.failed = failed.load(Ordering::Relaxed);
+    served.report(&mut tally);
     Ok(tally)
 }

@@ -2,13 +2,12 @@
 
 use crate::{SEED, needs, security};
 use neater::{LocalEndpoint, Neater, Preconnection, RemoteEndpoint, Role, SecurityParameters, Stack};
-use neater_lab::peer::{Args, Mode, Security, Tally, all_at_once, fail, pieces, pull_by};
+use neater_lab::peer::{Args, Mode, Security, Served, Tally, all_at_once, fail, pieces, pull_by};
 use std::cell::RefCell;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
 
 pub(crate) fn run(args: &Args) -> ! {
     // What tokio's own peer has; only those that wait at their end need a clock, too.
@@ -132,32 +131,28 @@ async fn serve(args: &Args) -> io::Result<Tally> {
     let addr = listener.local_addrs().first().map(|(_, a)| *a);
     args.say_listening(addr.ok_or_else(|| io::Error::other("it listens nowhere"))?);
 
-    let closed = Arc::new(AtomicU64::new(0));
-    let (bytes, failed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let over = Arc::new(Notify::new());
+    let served = Arc::new(Served::default());
+    let mut over = pin!(served.over.notified());
     let mut accepted = 0;
     let mut tally = Tally::new(args);
     loop {
         let connection = tokio::select! {
             biased;
-            () = over.notified() => break,
+            () = &mut over => break,
             c = listener.accept() => c.ok_or_else(|| io::Error::other("the listener has stopped"))?,
         };
         accepted += 1;
-        let (closed, bytes, failed, over) = (closed.clone(), bytes.clone(), failed.clone(), over.clone());
-        let want = args.flows * args.rounds;
-        tokio::spawn(async move {
-            let got = match connection.into_bytes() {
-                Ok(stream) => pull_by(|cx, buffer| stream.poll_read_bytes(cx, buffer).map_err(io::Error::other)).await,
-                Err((_, e)) => Err(io::Error::other(e)),
-            };
-            match got {
-                Ok(n) => bytes.fetch_add(n, Ordering::Relaxed),
-                Err(_) => failed.fetch_add(1, Ordering::Relaxed),
-            };
-            if closed.fetch_add(1, Ordering::Relaxed) + 1 == want {
-                over.notify_one();
+        let (served, want) = (served.clone(), args.flows * args.rounds);
+        let stream = match connection.into_bytes() {
+            Ok(stream) => stream,
+            Err((_, e)) => {
+                served.ended(&Err(io::Error::other(e)), want);
+                continue;
             }
+        };
+        tokio::spawn(async move {
+            let got = pull_by(|cx, buffer| stream.poll_read_bytes(cx, buffer).map_err(io::Error::other)).await;
+            served.ended(&got, want);
         });
         if accepted == args.flows && (args.hold || args.leave_open) {
             // Every task has had its first turn before the flows count as open.
@@ -168,9 +163,7 @@ async fn serve(args: &Args) -> io::Result<Tally> {
         }
     }
     tally.stop();
-    tally.done = closed.load(Ordering::Relaxed);
-    tally.bytes = bytes.load(Ordering::Relaxed);
-    tally.failed = failed.load(Ordering::Relaxed);
+    served.report(&mut tally);
     drop(listener);
     // The peer hears of the end before this process is gone, also if the first word of it is lost; that is not part of the
     // transfer.
