@@ -11,6 +11,32 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
+fn programs_are_told_how_far_it_is() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let at = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        for mut c in listener.incoming().flatten() {
+            let _ = c.read(&mut [0; 4096]);
+            let _ = c.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n");
+            for byte in b"slow" {
+                std::thread::sleep(Duration::from_millis(700));
+                let _ = c.write_all(&[*byte]);
+            }
+        }
+    });
+    let r = run(neater().args(["get", "--json", "-o", "/dev/null", &format!("http://{at}/a")]));
+    let events = r.events();
+    let told = of(&events, "progress");
+    assert!(r.code == 0 && !told.is_empty(), "{}{}", r.out, r.err);
+    let bytes: Vec<_> = told.iter().filter_map(|p| p["bytes"].as_u64()).collect();
+    assert!(bytes.is_sorted() && bytes.iter().all(|n| (1..=4).contains(n)), "{}", r.out);
+    assert!(told.iter().all(|p| p["total"] == 4 && p["bytes_per_second"].is_u64()), "{}", r.out);
+    // People are told every ten seconds, which this does not take.
+    let r = run(neater().args(["get", "-o", "/dev/null", &format!("http://{at}/a")]));
+    assert!(r.code == 0 && !r.err.contains(" left"), "{}", r.err);
+}
+
+#[test]
 fn every_version_fetches_the_same_bytes() {
     let f = Folder::new("versions");
     let (small, large) = (noise(1_000_000, 1), noise(20_000_000, 2));

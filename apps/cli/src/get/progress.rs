@@ -95,7 +95,7 @@ impl Words {
         self.last = (now, written);
         if self.output.json {
             return self.output.event(&json!({
-                "event": "progress", "url": self.url, "bytes": written, "total": self.total, "bytes_per_s": rate,
+                "event": "progress", "url": self.url, "bytes": written, "total": self.total, "bytes_per_second": rate,
             }));
         }
         self.output.note(&format!("neater: {}: {}", self.url, line(written, self.total, rate)));
