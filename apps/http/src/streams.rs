@@ -188,7 +188,9 @@ fn connection_error(e: ConnectionError) -> ConnectionErrorIncoming {
         ConnectionError::Quic(QuicError::Closed { code, .. }) => {
             ConnectionErrorIncoming::ApplicationClose { error_code: code }
         }
-        ConnectionError::Quic(QuicError::TimedOut) | ConnectionError::TimedOut => ConnectionErrorIncoming::Timeout,
+        ConnectionError::Quic(QuicError::TimedOut | QuicError::NoViablePath) | ConnectionError::TimedOut => {
+            ConnectionErrorIncoming::Timeout
+        }
         e => ConnectionErrorIncoming::Undefined(Arc::new(e)),
     }
 }

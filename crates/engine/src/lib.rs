@@ -63,7 +63,7 @@ pub use event::{
     Source, Step, TimelineEntry,
 };
 pub use ids::{ConnectionId, GroupId, ListenerId, MessageId};
-pub use neater_quic::{Direction as StreamDirection, Qlog, QlogOf};
+pub use neater_quic::{Direction as StreamDirection, Qlog, QlogOf, QuicError};
 pub use neater_race::BadCause;
 pub use neater_sctp::CloseReason as SctpClose;
 pub use outside::{NameFailure, NameQuestion};

@@ -5,7 +5,7 @@ mod socket;
 mod stay;
 mod window;
 
-use self::stay::Stay;
+use self::stay::{Moved, Stay};
 pub(crate) use self::window::Windows;
 use crate::conn::{Conn, ConnectionState, Io, Queued};
 use crate::engine::Timer;
@@ -96,6 +96,8 @@ pub(crate) struct Quic {
     pub(crate) local: Option<std::net::IpAddr>,
     /// Where it stays although the system would choose otherwise now.
     stays: Option<Stay>,
+    /// When it went where the system chooses, and nobody has answered since.
+    moved: Option<Moved>,
     /// When its silence is looked after next: see [`silence`].
     listens_at: Option<Instant>,
     /// `connTimeout`, set since it was established.
@@ -312,6 +314,7 @@ impl<N: Net> Engine<N> {
             heard: self.now,
             local: None,
             stays: None,
+            moved: None,
             listens_at: None,
             give_up: None,
             keep_alive: None,

@@ -36,6 +36,9 @@ pub enum QuicError {
     Reset,
     /// Nothing was heard for longer than the idle timeout.
     TimedOut,
+    /// The addresses of this host have changed, and from where it is now nobody has answered: the network there lets no QUIC
+    /// through, or no way leads to the peer (NO_VIABLE_PATH of RFC 9000 section 20.1).
+    NoViablePath,
     /// Closed from this side.
     LocallyClosed,
     /// Our own configuration cannot work.
@@ -56,6 +59,9 @@ impl fmt::Display for QuicError {
             Self::Reset => f.write_str("the peer has lost the connection (stateless reset)"),
             Self::TimedOut => {
                 f.write_str("timed out: nothing was heard from the peer for longer than the idle timeout")
+            }
+            Self::NoViablePath => {
+                f.write_str("no viable path: the peer has not answered since the addresses of this host changed")
             }
             Self::LocallyClosed => f.write_str("closed locally"),
             Self::Configuration(what) => write!(f, "configuration: {what}"),

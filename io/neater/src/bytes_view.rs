@@ -7,6 +7,7 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::task::{Context, Poll};
 use neater_base::net::Lane;
+use neater_engine::QuicError;
 use std::io::{self, IoSlice};
 use std::sync::OnceLock;
 
@@ -272,7 +273,9 @@ fn read_error(e: ConnectionError) -> io::Error {
         ConnectionError::StreamReset(_) => io::ErrorKind::ConnectionReset,
         ConnectionError::Truncated => io::ErrorKind::UnexpectedEof,
         ConnectionError::LocalAbort => io::ErrorKind::ConnectionAborted,
-        ConnectionError::TimedOut => io::ErrorKind::TimedOut,
+        ConnectionError::TimedOut | ConnectionError::Quic(QuicError::TimedOut | QuicError::NoViablePath) => {
+            io::ErrorKind::TimedOut
+        }
         ConnectionError::Closed => io::ErrorKind::NotConnected,
         ConnectionError::Tls(_) => io::ErrorKind::InvalidData,
         _ => io::ErrorKind::Other,

@@ -63,10 +63,11 @@ pub use preconnection::{Initiate, Plan, PlannedCandidate, Preconnection, securit
 pub use siblings::Siblings;
 
 pub use neater_base::WallTime;
+pub use neater_base::net::{ErrorKind, NetError};
 pub use neater_engine::{
     AttemptError, BadCause, CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Doubt,
     EngineConfig, EngineStats, EstablishmentError, Event, Fate, GroupId, Limits, ListenerId, LocalEndpoint, MessageId,
-    Reason, RemoteEndpoint, Request, SctpClose, SendError, SetPropertyError, Stack, Step, StreamDirection,
+    QuicError, Reason, RemoteEndpoint, Request, SctpClose, SendError, SetPropertyError, Stack, Step, StreamDirection,
     TimelineEntry,
 };
 pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Outbound, Readiness};

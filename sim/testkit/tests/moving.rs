@@ -2,8 +2,9 @@
 
 use neater_base::net::{InterfaceAddr, InterfaceKind, NameConfig};
 use neater_engine::{LocalEndpoint, NameFailure, Reason, RemoteEndpoint, SendOptions, Stack, Step};
-use neater_link::LinkConfig;
+use neater_link::{Filter, LinkConfig, Match, Protocol};
 use neater_netsim::IfaceId;
+use neater_property::Value;
 use neater_testkit::town::{NAME_SERVER, SERVER_NAME, SERVER_V4, server_v4, server_v6};
 use neater_testkit::{Ask, FlowId, Manner, Plan, Temper, Town};
 use std::net::SocketAddr;
@@ -289,5 +290,83 @@ fn an_association_follows_the_client_and_the_program_is_told_where_it_is() {
     let after = town.play.engine(at.node).remote_addr(at.conn).unwrap();
     assert_ne!(after.ip(), before.ip());
     assert_eq!(after.port(), before.port(), "the port of SCTP");
+    town.play.end();
+}
+
+/// From the cable to a wireless network that lets no UDP through, where a program does not want to wait for QUIC's idle timeout.
+fn move_to_where_udp_is_blocked(town: &mut Town) -> IfaceId {
+    move_over_to(town, LinkConfig::delay(MS).with_filter(Filter::drop(Match::Protocol(Protocol::Udp))))
+}
+
+fn move_over_to(town: &mut Town, link: LinkConfig) -> IfaceId {
+    town.play.world().set_interface_up(town.client_iface, false);
+    let iface = wifi(town);
+    town.play.world().attach(iface, link.clone(), link);
+    iface
+}
+
+fn speaks(town: &mut Town, ask: &Ask) -> FlowId {
+    let flow = town.open(ask, Manner::patient());
+    town.play.say(flow, "hello", message());
+    assert!(town.play.run_until(2 * S, |p| p.flow(flow).count == 5), "{:?}", town.play.flow(flow).end());
+    flow
+}
+
+#[test]
+fn a_session_ends_soon_where_udp_is_blocked_and_the_next_goes_over_tcp() {
+    for says in [true, false] {
+        let ask = Ask::over(&[Stack::Quic, Stack::Tls]);
+        let mut town = town(Plan::new(13), &ask);
+        let flow = speaks(&mut town, &ask);
+        assert_eq!(town.play.engine(flow.node).stack(flow.conn), Some(Stack::Quic));
+        move_to_where_udp_is_blocked(&mut town);
+        if says {
+            town.play.say(flow, "are you there?", message());
+        }
+        assert!(town.play.run_until(7 * S, |p| p.flow(flow).is_over()), "{says}: it waits for its idle timeout");
+        let why = format!("{:?}", town.play.flow(flow).end());
+        assert!(why.contains("NoViablePath"), "{why}");
+        let next = town.open(&ask, Manner::patient());
+        town.play.say(next, "again", message());
+        assert!(town.play.run_until(S, |p| p.flow(next).count == 5), "{:?}", town.play.flow(next).end());
+        assert_eq!(town.play.engine(next.node).stack(next.conn), Some(Stack::Tls));
+        town.play.end();
+    }
+}
+
+#[test]
+fn a_session_waits_where_there_is_no_network_and_where_the_next_one_is_slow_or_loses() {
+    let lossy = |seed| LinkConfig::delay(20 * MS + seed as u32 * MS).with_loss(0.3);
+    for seed in 0..20 {
+        let ask = Ask::over(&[Stack::Quic]);
+        let mut town = town(Plan::new(100 + seed), &ask);
+        let flow = speaks(&mut town, &ask);
+        if seed % 2 == 0 {
+            // A tunnel, in which there is nothing.
+            town.play.world().set_interface_up(town.client_iface, false);
+            town.play.run_for(15 * S);
+            assert!(!town.play.flow(flow).is_over(), "{seed}: {:?}", town.play.flow(flow).end());
+        }
+        let link = if seed == 1 { LinkConfig::delay(1200 * MS) } else { lossy(seed) };
+        move_over_to(&mut town, link);
+        town.play.say(flow, " and on", message());
+        let got = town.play.run_until(12 * S, |p| p.flow(flow).count == 12);
+        assert!(got, "{seed}: {:?}", town.play.flow(flow).end());
+        town.play.end();
+    }
+}
+
+#[test]
+fn a_program_that_has_said_how_long_it_waits_is_not_told_sooner() {
+    let ask = Ask::over(&[Stack::Quic]);
+    let mut town = town(Plan::new(14), &ask);
+    let flow = speaks(&mut town, &ask);
+    town.play.engine(flow.node).set_property(flow.conn, "connTimeout", &Value::from(20u64)).unwrap();
+    let iface = move_to_where_udp_is_blocked(&mut town);
+    town.play.run_for(12 * S);
+    assert!(!town.play.flow(flow).is_over(), "{:?}", town.play.flow(flow).end());
+    town.play.world().attach(iface, LinkConfig::delay(MS), LinkConfig::delay(MS));
+    town.play.say(flow, " and on", message());
+    assert!(town.play.run_until(10 * S, |p| p.flow(flow).count == 12), "{:?}", town.play.flow(flow).end());
     town.play.end();
 }

@@ -93,8 +93,12 @@ impl<N: Net> Engine<N> {
         let Some(q) = self.quics.get_mut(key).filter(|q| q.listens_at.is_some_and(|at| at <= now)) else { return };
         q.listens_at = None;
         if q.stays_in_vain(now) {
-            q.move_on();
-            self.mark_dirty(key);
+            let due = q.move_on(now);
+            self.timers.push(due, Timer::Silence(key));
+            return self.mark_dirty(key);
+        }
+        if self.quic_asks_from_here(key) {
+            return;
         }
         let Some(q) = self.quics.get(key) else { return };
         let held = |c: &Key| self.conns.get(*c).is_some_and(|c| !c.released && c.is_open());

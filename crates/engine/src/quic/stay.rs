@@ -1,15 +1,16 @@
 //! Which address a client's connection uses when those of its host change.
 //!
-//! *Responsible for* staying where it works, and for moving on where it does not. *Not responsible for* what the peer makes of a new
-//! address (quinn-proto), nor for noticing that addresses have changed (the engine).
+//! *Responsible for* staying where it works, for moving on where it does not, and for the end where nobody answers either. *Not
+//! responsible for* what the peer makes of a new address (quinn-proto), nor for noticing that addresses have changed (the engine).
 
-use super::Quic;
+use super::{NO_ERROR, Quic};
 use crate::Engine;
 use crate::engine::Timer;
 use core::time::Duration;
 use neater_base::Instant;
+use neater_base::Key;
 use neater_base::net::Net;
-use neater_quic::ConnectionApi;
+use neater_quic::{ConnectionApi, QuicError};
 use std::net::IpAddr;
 
 /// An address and its interface that worked when the host's addresses changed: a client that left them without need might get to where
@@ -22,15 +23,46 @@ pub(crate) struct Stay {
     asked: Instant,
 }
 
+/// A client that has gone where the system chooses, and does not know yet whether the server has followed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    since: Instant,
+    /// When the peer was asked last, and how often it had challenged this side by then.
+    asked: Instant,
+    challenges: u64,
+}
+
 /// How long the peer has for the answer to that.
 const STAY: Duration = Duration::from_secs(1);
 
+/// How long the peer has to answer from where a connection has moved to. RFC 9000 section 8.2.4 gives the validation of a path three
+/// probe timeouts, which are three seconds on a path of which nothing is known; this is some more for paths that lose, on which it is
+/// asked every [`STAY`]. The idle timeout, half a minute mostly, is much longer than a program wants to wait for what another protocol
+/// could have brought: many networks let no UDP through.
+const ANSWER: Duration = Duration::from_secs(5);
+
 impl Quic {
     /// Goes where the system chooses, under another connection id (RFC 9000 section 9.5), from an address that is gone or where nobody
-    /// answers. Whatever `multipath` says: the socket is not bound, and packets would leave from elsewhere in any case.
-    pub(super) fn move_on(&mut self) {
+    /// answers. Whatever `multipath` says: the socket is not bound, and packets would leave from elsewhere in any case. Returns when to
+    /// look whether anybody has answered there.
+    pub(super) fn move_on(&mut self, now: Instant) -> Instant {
         self.stays = None;
         self.conn.local_address_changed();
+        self.moved = Some(Moved { since: now, asked: now, challenges: self.conn.stats().challenges });
+        let due = now + STAY;
+        self.listens_at = Some(self.listens_at.map_or(due, |at| at.min(due)));
+        due
+    }
+
+    /// Whether the server has not shown yet that it has followed this connection to where it is now: it has when it answers and
+    /// challenges no more. Until then it may return to the address that it knew (RFC 9000 section 9.3.2), and follows only who sends.
+    fn is_followed(&mut self) -> bool {
+        let Some(moved) = self.moved else { return true };
+        let challenged = self.conn.stats().challenges > moved.challenges;
+        if self.lost.is_some() || (self.heard > moved.asked && !challenged) {
+            self.moved = None;
+        }
+        self.moved.is_none()
     }
 
     /// The peer is asked once more whether it still works where this connection stays: until when it may answer.
@@ -68,9 +100,44 @@ impl<N: Net> Engine<N> {
                     q.listens_at = Some(now + STAY);
                     self.timers.push(now + STAY, Timer::Silence(key));
                 }
-                None => q.move_on(),
+                None => {
+                    let due = q.move_on(now);
+                    self.timers.push(due, Timer::Silence(key));
+                }
             }
             self.mark_dirty(key);
         }
+    }
+
+    /// Asks a server until it has followed this connection to where it is now, and ends the connection when it does not answer at all.
+    /// False if there is nothing to ask.
+    pub(super) fn quic_asks_from_here(&mut self, key: Key) -> bool {
+        let (now, leads_out) = (self.now, self.has_way_out());
+        let Some(q) = self.quics.get_mut(key) else { return false };
+        if q.is_followed() {
+            return false;
+        }
+        let (challenges, limit) = (q.conn.stats().challenges, q.give_up.map(|limit| q.heard + limit));
+        let Some(moved) = &mut q.moved else { return false };
+        if limit.is_some_and(|over| over <= now) {
+            // connTimeout ends it as it ends every other.
+            return false;
+        }
+        if !leads_out {
+            // Between two networks nobody can answer: what counts is the time in the next one.
+            moved.since = now;
+        } else if q.heard <= moved.since && now >= moved.since + ANSWER && limit.is_none() {
+            q.conn.close(now, NO_ERROR, b"");
+            self.quic_lost(key, QuicError::NoViablePath);
+            self.mark_dirty(key);
+            return true;
+        }
+        (moved.asked, moved.challenges) = (now, challenges);
+        q.conn.ping();
+        let due = limit.map_or(now + STAY, |over| over.min(now + STAY));
+        q.listens_at = Some(due);
+        self.timers.push(due, Timer::Silence(key));
+        self.mark_dirty(key);
+        true
     }
 }
