@@ -175,7 +175,9 @@ impl ServiceRecord {
         binding.hints.extend(v4);
         // Section 8: a record whose mandatory keys we do not all know is not for us; each of them has to be there, and
         // `mandatory` cannot list itself. Section 7.1.1: `no-default-alpn` needs `alpn`.
-        let understood = mandatory.iter().all(|k| (key::ALPN..=key::IPV6HINT).contains(k) && seen.contains(k));
+        // To understand ECH is to do it, and nobody here does.
+        let known = |k: &u16| (key::ALPN..=key::IPV6HINT).contains(k) && *k != key::ECH;
+        let understood = mandatory.iter().all(|k| known(k) && seen.contains(k));
         let consistent = !no_default || !binding.alpn.is_empty();
         if !understood || !consistent || (target.is_none() && !root) {
             return Some(Self::Unusable);

@@ -6,7 +6,7 @@ use neater_race::CandidateId;
 use neater_tls::TlsStream;
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Who is behind a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,21 @@ impl Behind {
     }
 }
 
+/// Who is at the other end of a socket that several share, and at which address of this host: an answer from another one would not be
+/// taken for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Peer {
+    pub(crate) remote: SocketAddr,
+    /// `None`: the system chooses, or does not tell.
+    pub(crate) here: Option<IpAddr>,
+}
+
+impl From<SocketAddr> for Peer {
+    fn from(remote: SocketAddr) -> Self {
+        Self { remote, here: None }
+    }
+}
+
 /// What runs on the socket.
 #[derive(Debug)]
 pub(crate) enum Kind {
@@ -44,7 +59,7 @@ pub(crate) enum Kind {
     Accept,
     /// A UDP socket shared by the connections of a listener.
     #[allow(clippy::box_collection, reason = "one of thousands: the others are to be small")]
-    UdpShared(Box<BTreeMap<SocketAddr, Key>>),
+    UdpShared(Box<BTreeMap<Peer, Key>>),
     /// A UDP socket with the DTLS sessions on it.
     Dtls(Box<crate::dtls::Peers>),
 }

@@ -58,6 +58,9 @@ impl<N: Net> Engine<N> {
         if let Some(Io::Channel(key)) = self.conns.get(conn).map(|c| c.io) {
             self.check_delivered(key);
         }
+        if let Some(Io::Datagrams { .. }) = self.conns.get(conn).map(|c| c.io) {
+            self.advance_close(conn);
+        }
         self.both_ended(conn);
         let mark = self.mark_of_closing(conn);
         // Nobody is told here when it is over: the timer is the last to know.
@@ -87,6 +90,7 @@ impl<N: Net> Engine<N> {
             // The session takes no more than the peer has room for: what it has taken arrives as long as the path carries
             // anything. Before that, only what it takes counts.
             Io::Stream { quic, .. } if queued == 0 => self.quics.get(quic).map_or(0, |q| q.conn.acknowledged()),
+            Io::Datagrams { quic } => queued + self.quics.get_mut(quic).map_or(0, |q| q.conn.queued_datagrams() as u64),
             Io::Sctp { sctp, .. } if queued == 0 => self.sctp_acknowledged(sctp),
             _ => queued,
         }

@@ -22,13 +22,15 @@ pub struct Limits {
     /// - to be sent: 2 `E` (1.5 `E` where queues are full) and one message of at most [`Limits::message`]; for each connection, the larger of
     ///   [`Limits::send_floor`] and one message of at most [`Limits::send_buffer`]; for each QUIC connection 256 kB, for each SCTP association
     ///   [`Limits::send_buffer`], for each connection over TLS 64 kB of records, which are not counted among what is queued;
-    /// - received: `E` and, for each QUIC connection, 1.25 MB; and what [`Limits::datagram_buffer`] says.
+    /// - received: `E` and, for each QUIC connection, 1.25 MB; of datagrams `E` and, for each connection, [`Limits::send_floor`], and what
+    ///   [`Limits::datagram_buffer`] says of SCTP; of a message that its framer has not got all of, what the framer allows.
     pub engine_bytes: usize,
     /// Bytes that any connection may queue, whatever the others do. Default 16 kB.
     pub send_floor: usize,
     /// Bytes of received datagrams kept for a program that does not take them; of an SCTP association, whose peer can be told to
     /// wait, four times as many at first, and up to 64 times as many as the program takes what comes faster; all associations of one
-    /// listener together four times [`Limits::engine_bytes`], and 64 kB each beyond that. Default 256 kB.
+    /// listener together four times [`Limits::engine_bytes`], and 64 kB each beyond that. While all other connections together keep
+    /// [`Limits::engine_bytes`] of datagrams, each keeps [`Limits::send_floor`]. Default 256 kB.
     pub datagram_buffer: usize,
     /// The largest message that is accepted whole, when the queue is empty; also the most that a framer may keep of a message
     /// that is sent in parts. Default 64 MB.
@@ -45,7 +47,8 @@ pub struct Limits {
     /// Connections per listener that were delivered and that the program has not taken ([`crate::Engine::taken`]). Default
     /// 1,024. At this limit TCP's wait in the kernel, streams of QUIC in their connection, new connections of QUIC and
     /// datagrams of new peers are refused; delivery goes on when a quarter is free. Handshakes that are under way then
-    /// are still finished and delivered. A group holds as many streams of its peer's that the program has not taken
+    /// are still finished and delivered. As many sessions of QUIC per socket may be there without a stream; the oldest that has had two
+    /// seconds makes room for the next. A group holds as many streams of its peer's that the program has not taken
     /// ([`crate::Engine::taken_stream`]), dead ones included; more wait in their connection.
     pub untaken: usize,
     /// Peers of one shared UDP socket. Default 65,536.

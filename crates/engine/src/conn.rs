@@ -1,6 +1,7 @@
 //! A connection's own state.
 
 use crate::advised::{self, AdviceOf};
+use crate::channel::Peer;
 use crate::establish::Establishing;
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
 use crate::rate::Rates;
@@ -15,7 +16,6 @@ use neater_framing::{Framer, Receiver};
 use neater_quic::StreamId;
 use neater_race::CacheKey;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// The states of RFC 9622 section 11.
@@ -285,7 +285,7 @@ pub(crate) struct Ext {
     /// Why the connection failed, if it did.
     pub(crate) error: Option<ConnectionError>,
     /// The peer, where several share a UDP socket.
-    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) peer: Option<Peer>,
     /// Sent as early data in a race that QUIC or TLS may win: sent again if it was not accepted.
     pub(crate) early: Option<Bytes>,
     /// It was accepted, and that is still to be reported.

@@ -15,7 +15,7 @@ mod peers;
 
 pub(crate) use peers::Peers;
 
-use crate::channel::{Behind, Channel, Kind};
+use crate::channel::{Behind, Channel, Kind, Peer};
 use crate::conn::{ConnectionState, Io, Queued, Tx};
 use crate::engine::Timer;
 use crate::establish::What;
@@ -26,15 +26,17 @@ use crate::sctp::{Came, SessionEnd};
 use crate::transport::{Budget, Flushed};
 use crate::{Engine, Stack};
 use core::time::Duration;
-use neater_base::net::{Ecn, ErrorKind, Net, NetError, RecvBatch, SocketOptions, Transmit};
+use neater_base::net::{Ecn, ErrorKind, Net, NetError, RecvBatch, Sock, SocketOptions, Transmit};
 use neater_base::{Instant, Key};
 use neater_dtls::{DtlsError, Event as Said, HelloRandom, Session};
 use neater_race::CandidateId;
 use neater_tls::{ServerName, TlsError};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Batches of datagrams taken from one socket in a turn.
 const RECV_BUDGET: usize = 64;
+/// ICMP errors that are taken from a listener's socket at once.
+const ICMP_BUDGET: usize = 64;
 /// The largest datagram over UDP and IPv4, in bytes.
 const UDP_MAX: usize = 65_507;
 /// How long a client may take over the handshake with a listener.
@@ -66,6 +68,8 @@ pub(crate) struct Dtls {
     /// The socket that it uses.
     channel: Key,
     pub(crate) remote: SocketAddr,
+    /// At which address of this host a listener's client found it.
+    here: Option<IpAddr>,
     /// The random of a listener's client.
     random: Option<HelloRandom>,
     attempt: Option<(Key, Option<CandidateId>)>,
@@ -91,6 +95,7 @@ impl Dtls {
             session,
             channel,
             remote,
+            here: None,
             random: None,
             attempt: None,
             conn: None,
@@ -144,6 +149,10 @@ impl Dtls {
         self.attempt.map(|(conn, _)| conn)
     }
 
+    pub(crate) fn peer(&self) -> Peer {
+        Peer { remote: self.remote, here: self.here }
+    }
+
     pub(crate) fn channel(&self) -> Key {
         self.channel
     }
@@ -177,7 +186,7 @@ impl Dtls {
     fn transmit<'a>(&self, contents: &'a [u8]) -> Transmit<'a> {
         Transmit {
             destination: self.remote,
-            source: None,
+            source: self.here,
             interface: None,
             ecn: Ecn::NotEct,
             segment_size: None,
@@ -229,7 +238,7 @@ impl<N: Net> Engine<N> {
         let session = Session::client(config, name, self.now, &mut self.rng);
         let dtls = Dtls { attempt: Some(attempt), ..Dtls::new(session, key, addr, self.now) };
         let dtls = self.dtlses.insert(dtls);
-        let peers = Box::new(Peers::of(addr, dtls));
+        let peers = Box::new(Peers::of(addr.into(), dtls));
         let mut channel = Channel::new(sock, Kind::Dtls(peers), Behind::Attempt(attempt.0, attempt.1), addr, self.now);
         (channel.connected, channel.writable, channel.readable, channel.via) = (true, true, true, via);
         self.channels.insert(channel);
@@ -305,8 +314,9 @@ impl<N: Net> Engine<N> {
             match self.net.recv(sock, &mut batch) {
                 Ok(_) => {
                     for (meta, data) in batch.filled() {
+                        let peer = Peer { remote: meta.source, here: meta.local };
                         for one in data.chunks(meta.stride.max(1)) {
-                            self.dtls_datagram(channel, meta.source, one, meta.ecn);
+                            self.dtls_datagram(channel, peer, one, meta.ecn);
                         }
                     }
                     if batch.drained {
@@ -359,7 +369,27 @@ impl<N: Net> Engine<N> {
                     self.sctp_session_refused(socket, error);
                 }
             }
+            Behind::Listener(_) => self.dtls_listener_icmp(channel, sock),
             _ => {}
+        }
+    }
+
+    /// Empties the queue of ICMP errors of a listener's socket, and tells each to the connections that it is about, if they want to know.
+    fn dtls_listener_icmp(&mut self, channel: Key, sock: Sock) {
+        for _ in 0..ICMP_BUDGET {
+            let Some(icmp) = self.net.take_icmp_error(sock) else { return };
+            let (Some(remote), Some(Channel { kind: Kind::Dtls(peers), .. })) =
+                (icmp.destination, self.channels.get(channel))
+            else {
+                continue;
+            };
+            for key in peers.of_remote(remote).collect::<Vec<_>>() {
+                if let Some(conn) = self.dtlses.get(key).and_then(|d| d.conn)
+                    && self.conns.get(conn).is_some_and(|c| c.request.soft_errors)
+                {
+                    self.notify(conn, Event::SoftError(icmp));
+                }
+            }
         }
     }
 
@@ -487,7 +517,7 @@ impl<N: Net> Engine<N> {
         if let Some(ch) = self.channels.get_mut(d.channel)
             && let (Kind::Dtls(peers), Behind::Listener(_)) = (&mut ch.kind, ch.behind)
         {
-            peers.remove(d.remote, key);
+            peers.remove(d.peer(), key);
         }
         let Some(c) = self.conns.get(conn) else { return };
         if c.is_greeting() {
@@ -521,7 +551,7 @@ impl<N: Net> Engine<N> {
             }
         }
         let Kind::Dtls(peers) = &mut ch.kind else { return };
-        peers.remove(d.remote, key);
+        peers.remove(d.peer(), key);
         if peers.is_empty()
             && !matches!(ch.behind, Behind::Listener(l) if self.listeners.contains(l))
             && let Some(ch) = self.channels.remove(d.channel)

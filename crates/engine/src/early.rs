@@ -51,7 +51,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let Some(data) = c.ext.as_mut().and_then(|e| e.early.take()) else { return };
         c.bytes_sent += data.len() as u64;
-        c.messages_sent += 1;
+        c.messages_sent = c.messages_sent.saturating_add(1);
         c.ext().first_taken = true;
         self.notices.spend(ConnectionId(conn), |s| s.keep(data));
     }

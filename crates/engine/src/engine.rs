@@ -146,6 +146,8 @@ pub struct Engine<N> {
     turns_behind: u32,
     /// Bytes queued in all connections.
     pub(crate) queued: usize,
+    /// Bytes of received datagrams that the program has not taken.
+    pub(crate) kept: usize,
     /// What QUIC keeps beside that.
     pub(crate) windows: crate::quic::Windows,
     /// UDP sockets of listeners that have stopped, with what they were opened with: see [`Engine::listen`].
@@ -218,6 +220,7 @@ impl<N: Net> Engine<N> {
             wall_due: Instant::ZERO,
             turns_behind: 0,
             queued: 0,
+            kept: 0,
             windows: crate::quic::Windows::default(),
             left_behind: Vec::new(),
             orphaned: false,

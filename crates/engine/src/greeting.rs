@@ -10,8 +10,8 @@
 use crate::conn::{Conn, ConnectionState, Ext, Io, Segment, Tx};
 use crate::engine::Timer;
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
+use crate::kept::take_queued;
 use crate::listen::HANDSHAKE_TIMEOUT;
-use crate::quic::take_queued;
 use crate::receive::{CHUNK, ROUNDS};
 use crate::{ConnectionId, Engine, ListenerId, Stack};
 use core::time::Duration;
@@ -157,7 +157,7 @@ impl<N: Net> Engine<N> {
             let io = c.io;
             let data = loop {
                 let Some(c) = self.conns.get_mut(conn) else { return Ok(None) };
-                match (c.ext.as_deref_mut().and_then(take_queued), io) {
+                match (take_queued(c, &mut self.kept), io) {
                     (Some((data, _)), _) => break data,
                     (None, Io::Channel(k)) if self.fill_datagrams(conn, k)? => {}
                     _ => return Ok(None),

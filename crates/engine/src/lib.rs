@@ -35,6 +35,7 @@ mod greeting;
 mod group;
 mod ids;
 mod isolate;
+mod kept;
 mod listen;
 mod measured;
 mod notices;

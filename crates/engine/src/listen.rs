@@ -1,16 +1,17 @@
 //! Listeners (RFC 9622 section 7.2, RFC 9623 section 4.7).
 
+mod shared;
+
 use crate::channel::{Behind, Channel, Kind};
-use crate::conn::{Conn, ConnectionState, Io, Queued};
+use crate::conn::{Conn, ConnectionState, Io};
 use crate::engine::Timer;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
 use crate::ids::Owner;
 use crate::sctp::Below;
 use crate::{Engine, ListenerId, LocalEndpoint, Request, Stack};
-use bytes::Bytes;
 use core::time::Duration;
-use neater_base::net::{ErrorKind, Net, RecvBatch, SocketOptions};
+use neater_base::net::{ErrorKind, Net, SocketOptions};
 use neater_base::{Instant, Key};
 use neater_tls::TlsStream;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -684,93 +685,5 @@ impl<N: Net> Engine<N> {
             ext.idle_armed = true;
             self.timers.push(now + timeout, Timer::Idle(conn));
         }
-    }
-
-    /// A shared UDP socket is ready: datagrams of a new peer make a connection (RFC 9623 section 4.7.2).
-    pub(crate) fn shared_ready(&mut self, listener: Key, key: Key, writable: bool) {
-        if writable {
-            let peers: Vec<Key> = match self.channels.get(key).map(|c| &c.kind) {
-                Some(Kind::UdpShared(peers)) => peers.values().copied().collect(),
-                _ => Vec::new(),
-            };
-            for conn in peers {
-                self.conn_ready_stream(conn, false);
-            }
-        }
-        let Some(c) = self.channels.get(key) else { return };
-        if let Kind::Dtls(_) = c.kind {
-            return self.dtls_readable(key);
-        }
-        let sock = c.sock;
-        let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
-        for round in 0.. {
-            if round >= ACCEPT_BUDGET {
-                self.again = true;
-                self.pending_shared.push((listener, key));
-                break;
-            }
-            match self.net.recv(sock, &mut batch) {
-                Ok(_) => {
-                    for (meta, data) in batch.filled() {
-                        for one in data.chunks(meta.stride.max(1)) {
-                            self.shared_datagram(listener, key, meta.source, one, meta.ecn);
-                        }
-                        if meta.len == 0 {
-                            self.shared_datagram(listener, key, meta.source, &[], meta.ecn);
-                        }
-                    }
-                    if batch.drained {
-                        break;
-                    }
-                }
-                Err(e) if e.is_would_block() => break,
-                // An ICMP error of something we sent; soft errors are asked for per connection.
-                Err(_) => {}
-            }
-        }
-        if let Some(c) = self.channels.get_mut(key) {
-            c.readable = false;
-        }
-        self.batch = Some(batch);
-    }
-
-    fn shared_datagram(
-        &mut self,
-        listener: Key,
-        key: Key,
-        source: SocketAddr,
-        data: &[u8],
-        ecn: neater_base::net::Ecn,
-    ) {
-        let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get(key) else { return };
-        let known = peers.get(&source).copied();
-        let count = peers.len();
-        let queued = Queued { data: Bytes::copy_from_slice(data), ecn };
-        if let Some(conn) = known {
-            if self.queue_datagram(conn, queued) {
-                self.arrived(conn);
-            }
-            return;
-        }
-        let Some(l) = self.listeners.get(listener) else { return };
-        if l.limit == Some(0)
-            || l.backlog.is_full()
-            || count >= self.limits.udp_peers
-            || self.conns.len() >= self.limits.connections
-        {
-            self.stats.refused += 1;
-            return;
-        }
-        let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.now);
-        c.stack = Some(Stack::Udp);
-        c.passive = true;
-        c.io = Io::Peer { channel: key };
-        c.ext().peer = Some(source);
-        let conn = self.conns.insert(c);
-        if let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get_mut(key) {
-            peers.insert(source, conn);
-        }
-        self.queue_datagram(conn, queued);
-        self.deliver_incoming(listener, conn);
     }
 }

@@ -15,7 +15,6 @@ use crate::greeting::HandOver;
 use crate::ids::Owner;
 use crate::request::Compiled;
 use crate::{Engine, GroupId, RemoteEndpoint, Stack};
-use bytes::Bytes;
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, Net, Sock, SocketOption, SocketOptions, Transmit};
 use neater_base::{Instant, Key};
@@ -24,7 +23,7 @@ use neater_quic::{
     QuicError, StreamId,
 };
 use neater_race::CandidateId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -41,6 +40,8 @@ pub(crate) struct QuicSocket {
     /// What the socket could not take; its connections wait for it.
     blocked: Option<(neater_quic::Transmit, Option<Stay>, Vec<u8>)>,
     waiting: Vec<Key>,
+    /// Sessions in which their peers have said nothing yet, and some that have spoken since.
+    mute: VecDeque<Key>,
     pub(crate) listener: Option<Key>,
     /// What it was opened with, but for the port, which is the one that it got.
     options: SocketOptions,
@@ -176,6 +177,7 @@ impl<N: Net> Engine<N> {
             writable: true,
             blocked: None,
             waiting: Vec::new(),
+            mute: VecDeque::new(),
             listener: server.map(|(l, _)| l),
             options: SocketOptions { local, ..asked.clone() },
         });
@@ -542,6 +544,9 @@ impl<N: Net> Engine<N> {
         }
         self.quic_accept(key, Direction::Both);
         self.quic_accept(key, Direction::One);
+        if waits {
+            self.quic_hears_nothing(key);
+        }
     }
 
     /// Takes the streams that the peer has opened. They may have come as early data, which may be a replay (RFC 9001
@@ -738,6 +743,7 @@ impl<N: Net> Engine<N> {
                 if let Some(g) = self.groups.get_mut(group) {
                     g.pending.push_back((conn, direction));
                 }
+                self.await_stream(conn);
             }
         }
     }
@@ -849,34 +855,9 @@ impl<N: Net> Engine<N> {
             None => Some(ConnectionError::Closed),
         }
     }
-
-    /// Hands a datagram to a connection's queue; false if there was no room.
-    pub(crate) fn queue_datagram(&mut self, conn: Key, d: Queued) -> bool {
-        let limit = self.limits.datagram_buffer;
-        let now = self.now;
-        let Some(c) = self.conns.get_mut(conn) else { return false };
-        let ext = c.ext();
-        ext.last_activity = now;
-        // An empty datagram costs memory, too.
-        let cost = d.data.len() + 64;
-        if ext.datagram_bytes + cost > limit {
-            c.dropped += 1;
-            return false;
-        }
-        ext.datagram_bytes += cost;
-        ext.datagrams.push_back(d);
-        true
-    }
 }
 
 pub(crate) fn transmit<'a>(t: &neater_quic::Transmit, stays: Option<Stay>, contents: &'a [u8]) -> Transmit<'a> {
     let (source, interface) = (t.source.or(stays.map(|s| s.from)), stays.map(|s| s.interface));
     Transmit { destination: t.destination, source, interface, ecn: t.ecn, segment_size: t.segment_size, contents }
-}
-
-/// A datagram's bytes out of the queue's accounting.
-pub(crate) fn take_queued(ext: &mut crate::conn::Ext) -> Option<(Bytes, Ecn)> {
-    let d = ext.datagrams.pop_front()?;
-    ext.datagram_bytes = ext.datagram_bytes.saturating_sub(d.data.len() + 64);
-    Some((d.data, d.ecn))
 }

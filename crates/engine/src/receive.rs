@@ -3,7 +3,7 @@
 use crate::channel::Kind;
 use crate::conn::{ConnectionState, Ext, Io};
 use crate::event::ConnectionError;
-use crate::quic::take_queued;
+use crate::kept::take_queued;
 use crate::transport::{TlsIn, tls_in};
 use crate::{ConnectionId, Engine};
 use bytes::Bytes;
@@ -283,7 +283,7 @@ impl<N: Net> Engine<N> {
         if let (Ok(ReceiveOutcome::Received(r)), Some(c)) = (&mut outcome, self.conns.get_mut(key)) {
             r.early = early;
             if c.framed() || c.stack.is_some_and(|s| !s.is_stream()) {
-                c.messages_received += u32::from(r.end_of_message);
+                c.messages_received = c.messages_received.saturating_add(u32::from(r.end_of_message));
             }
             if c.stack.is_some_and(|s| !s.is_stream()) {
                 c.bytes_received += r.data.len() as u64;
@@ -359,7 +359,15 @@ impl<N: Net> Engine<N> {
             self.scratch = scratch;
             match read? {
                 None => return Ok(ReceiveOutcome::Blocked),
-                Some(n) => self.run_framer(key, n == 0)?,
+                Some(n) => {
+                    let run = self.run_framer(key, n == 0);
+                    // What was whole before the framer gave up is the program's, and comes first.
+                    if let Err(e) = run
+                        && !self.conns.get_mut(key).is_some_and(|c| c.ext().receiver.has_delivered())
+                    {
+                        return Err(e);
+                    }
+                }
             }
         }
         // There is more to read: come back without waiting for readiness.
@@ -422,7 +430,7 @@ impl<N: Net> Engine<N> {
                     message: None,
                 }));
             }
-            if let Some((data, ecn)) = c.ext.as_deref_mut().and_then(take_queued) {
+            if let Some((data, ecn)) = take_queued(c, &mut self.kept) {
                 if framed {
                     self.frame_datagram(key, &data, ecn);
                     continue;

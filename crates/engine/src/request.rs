@@ -516,7 +516,7 @@ fn socket_options(properties: &TransportProperties, role: Role) -> Sockets {
         tcp.set.push(SocketOption::UserTimeout(Some(t)));
     }
     if wants(properties, P::SoftErrorNotify, role) {
-        tcp.set.push(SocketOption::IcmpErrors(true));
+        // Not for TCP: what Linux makes of it there is an error of the socket's, although the connection goes on.
         udp.set.push(SocketOption::IcmpErrors(true));
     }
     udp.temporary_address = temporary(properties);

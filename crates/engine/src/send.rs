@@ -233,8 +233,16 @@ impl<N: Net> Engine<N> {
                 return Err(SendError::InvalidMessageProperties("a datagram cannot be sent in parts".into()));
             }
         }
-        let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         let limit = if crowded { limits.send_floor } else { limits.send_buffer };
+        if self
+            .conns
+            .get(conn.0)
+            .is_some_and(|c| c.batching && c.is_open() && len + PIECE > limit.saturating_sub(c.tx.waiting()))
+        {
+            // What follows does not fit beside what was gathered of a batch: that leaves now, or nothing ever makes room.
+            self.flush_and_report(conn.0);
+        }
+        let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         // SCTP takes a message when all of it is there: its parts are gathered here.
         let gathered = c.tx.in_message && c.stack.is_some_and(Stack::is_sctp) && !c.framed();
         if gathered {

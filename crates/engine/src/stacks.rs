@@ -134,7 +134,7 @@ impl Stack {
             id: self as u16,
             name: self.as_str(),
             provides: set(&stream),
-            configurable: set(&[P::KeepAlive, P::SoftErrorNotify]),
+            configurable: set(&[P::KeepAlive]),
             security: SecurityLevel::None,
             secure: false,
             bytes: true,

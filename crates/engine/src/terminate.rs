@@ -9,7 +9,7 @@ use neater_base::Key;
 use neater_base::net::Net;
 use neater_framing::Outbound;
 use neater_quic::{ConnectionApi, Direction, QuicError};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// The application error code of a session that ends because its last connection was aborted without one of its own: not
 /// 0, which is an orderly end.
@@ -141,9 +141,12 @@ impl<N: Net> Engine<N> {
                 }
             }
             Io::Datagrams { quic } => {
-                // What was queued leaves before the session may end.
+                // What was queued leaves before the session may end. Datagrams are not acknowledged one by one.
                 self.drive_quic(quic);
-                self.finish_close(conn);
+                let waits = |q: &mut crate::quic::Quic| q.lost.is_none() && q.conn.queued_datagrams() > 0;
+                if !self.quics.get_mut(quic).is_some_and(waits) {
+                    self.finish_close(conn);
+                }
             }
             _ => self.finish_close(conn),
         }
@@ -317,6 +320,7 @@ impl<N: Net> Engine<N> {
         self.detach(conn);
         // The framer is the program's.
         if let Some(Some(rare)) = self.conns.discard_if(conn, |c| Some(c.ext.take())) {
+            self.kept = self.kept.saturating_sub(rare.datagram_bytes);
             self.notices.spend(ConnectionId(conn), |s| s.keep_rare(rare));
         }
     }
@@ -370,6 +374,13 @@ impl<N: Net> Engine<N> {
             return self.greeting_failed(conn, &ConnectionError::Quic(error.clone()));
         }
         let orderly = matches!(error, QuicError::Closed { code: 0, .. } | QuicError::LocallyClosed);
+        // A peer that ends its session in order need not have taken what it was sent.
+        let settled = match c.io {
+            Io::Stream { quic, .. } => self.quics.get(quic).is_none_or(|q| q.conn.is_settled()),
+            _ => true,
+        };
+        let delivered = !c.given_up() && (c.bytes_sent == 0 || c.fin_acked || settled);
+        let why = c.error().cloned().unwrap_or_else(|| ConnectionError::Quic(error.clone()));
         match c.state {
             ConnectionState::Establishing => {
                 let error = EstablishmentError::new(Reason::EstablishmentFailed, error.to_string());
@@ -377,7 +388,7 @@ impl<N: Net> Engine<N> {
             }
             ConnectionState::Closing if orderly && c.tx.is_empty() && c.fin_acked => self.finish_close(conn),
             // What has arrived can still be read, and reading tells whether it is complete.
-            ConnectionState::Established if orderly && c.tx.is_empty() => {
+            ConnectionState::Established if orderly && c.tx.is_empty() && delivered => {
                 self.end_message(conn);
                 self.notify(conn, Event::Readable);
                 self.notify(conn, Event::Closed);
@@ -385,7 +396,7 @@ impl<N: Net> Engine<N> {
             }
             ConnectionState::Established | ConnectionState::Closing => {
                 self.notify(conn, Event::Readable);
-                self.fail_connection(conn, ConnectionError::Quic(error.clone()));
+                self.fail_connection(conn, why);
             }
             ConnectionState::Closed => {}
         }
@@ -457,9 +468,20 @@ impl<N: Net> Engine<N> {
     }
 
     /// Abandons the sending direction of a stream, with an application error code. The rest of its data is not delivered:
-    /// [`Event::SendError`] follows for every message that waits.
+    /// [`Event::SendError`] follows for every message that waits. TCP and TLS have no word for it: there the connection is aborted, unless
+    /// all was said and handed to the system, because the peer would take a part for the whole.
     pub fn reset_sending(&mut self, conn: ConnectionId, code: u64) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
+        let stream = |k| self.channels.get(k).is_some_and(|ch| matches!(ch.kind, Kind::Tcp | Kind::Tls(_)));
+        if let Io::Channel(k) = c.io
+            && stream(k)
+        {
+            let said = c.fin_done && c.tx.is_empty();
+            if !said {
+                self.abort_with(conn, code);
+            }
+            return;
+        }
         c.final_sent = true;
         c.fin_done = true;
         c.fin_acked = true;
@@ -625,7 +647,7 @@ impl<N: Net> Engine<N> {
                 self.quics.get(quic).map(|q| q.conn.remote())
             }
             Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctps.get(sctp).map(|a| a.remote),
-            Io::Peer { .. } => c.ext.as_ref()?.peer,
+            Io::Peer { .. } => Some(c.ext.as_ref()?.peer?.remote),
             Io::Dtls { dtls } => self.dtlses.get(dtls).map(|d| d.remote),
             Io::None => None,
         }
@@ -634,8 +656,14 @@ impl<N: Net> Engine<N> {
     /// Our address.
     #[must_use]
     pub fn local_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
-        match self.conns.get(conn.0)?.io {
-            Io::Channel(k) | Io::Peer { channel: k } => self.net.local_addr(self.channels.get(k)?.sock).ok(),
+        let at = |channel: Key, here: Option<IpAddr>| {
+            let bound = self.net.local_addr(self.channels.get(channel)?.sock).ok()?;
+            Some(here.map_or(bound, |ip| SocketAddr::new(ip, bound.port())))
+        };
+        let c = self.conns.get(conn.0)?;
+        match c.io {
+            Io::Channel(k) => at(k, None),
+            Io::Peer { channel } => at(channel, c.ext.as_ref()?.peer?.here),
             Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
                 let q = self.quics.get(quic)?;
                 let bound = self.net.local_addr(self.quic_sockets.get(q.socket)?.sock).ok()?;
@@ -643,8 +671,8 @@ impl<N: Net> Engine<N> {
             }
             Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctp_addrs(sctp).map(|(_, ours)| ours),
             Io::Dtls { dtls } => {
-                let channel = self.channels.get(self.dtlses.get(dtls)?.channel())?;
-                self.net.local_addr(channel.sock).ok()
+                let d = self.dtlses.get(dtls)?;
+                at(d.channel(), d.peer().here)
             }
             Io::None => None,
         }

@@ -3,7 +3,7 @@
 mod datagrams;
 
 use self::datagrams::flush_datagrams;
-use crate::channel::{Behind, Channel, Kind, SocketIo};
+use crate::channel::{Behind, Channel, Kind, Peer, SocketIo};
 use crate::conn::{ConnectionState, Io, Tx};
 use crate::event::{AttemptError, ConnectionError, Event, SendError, Source};
 use crate::ids::Owner;
@@ -159,7 +159,7 @@ impl<N: Net> Engine<N> {
     #[inline]
     pub(crate) fn quick_ready(&mut self, conn: Key, readable: bool, writable: bool) -> bool {
         let Some(c) = self.conns.get_quick(conn) else { return false };
-        let plain = c.quick.may_be_read() && !c.fin_done && !c.released && !c.request.soft_errors;
+        let plain = c.quick.may_be_read() && !c.fin_done && !c.released;
         if !plain || writable && !c.quick.may_be_written() && !c.is_drained() {
             return false;
         }
@@ -216,7 +216,7 @@ impl<N: Net> Engine<N> {
         if readable {
             let Some(c) = self.conns.get_quick(conn) else { return };
             c.quick.refilled();
-            let (soft, fin_done) = (c.request.soft_errors, c.fin_done);
+            let (soft, fin_done) = (c.request.soft_errors && c.stack == Some(Stack::Udp), c.fin_done);
             if soft {
                 self.take_soft_errors(key, conn);
             }
@@ -359,7 +359,7 @@ impl<N: Net> Engine<N> {
         match tls_out(&mut self.net, ch) {
             Ok(true) if !c.tx.sealed.is_empty() => {
                 done.sent = core::mem::take(&mut c.tx.sealed);
-                c.messages_sent += done.sent.len() as u32;
+                c.messages_sent = c.messages_sent.saturating_add(done.sent.len() as u32);
             }
             Ok(_) => {}
             Err(e) => done.error = Some(ConnectionError::Net(e)),
@@ -384,8 +384,8 @@ impl<N: Net> Engine<N> {
         match io {
             Io::Channel(k) => match self.channels.get_mut(k) {
                 Some(ch) if matches!(ch.kind, Kind::Udp) => {
-                    let remote = ch.remote;
-                    flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut budget, (&mut done, &mut self.packet));
+                    let peer = Peer::from(ch.remote);
+                    flush_datagrams(&mut self.net, ch, peer, &mut tx, &mut budget, (&mut done, &mut self.packet));
                 }
                 Some(ch) => {
                     flush_stream(&mut self.net, ch, &mut tx, &mut budget, &mut done);
@@ -397,8 +397,8 @@ impl<N: Net> Engine<N> {
                 // Calls do not look at the clock, and there may have been no turn for a long time.
                 c.ext().spoke = Some(self.net.now());
                 let peer = c.ext.as_ref().and_then(|e| e.peer);
-                if let (Some(ch), Some(remote)) = (self.channels.get_mut(channel), peer) {
-                    flush_datagrams(&mut self.net, ch, remote, &mut tx, &mut budget, (&mut done, &mut self.packet));
+                if let (Some(ch), Some(peer)) = (self.channels.get_mut(channel), peer) {
+                    flush_datagrams(&mut self.net, ch, peer, &mut tx, &mut budget, (&mut done, &mut self.packet));
                 }
             }
             Io::Stream { quic, stream } => {
@@ -471,7 +471,7 @@ impl<N: Net> Engine<N> {
                 let datagram = c.stack.is_some_and(|s| !s.is_stream());
                 limited = c.tx.queue.front().map(|s| if datagram { s.data.len() } else { 1 });
                 c.bytes_sent += done.bytes as u64;
-                c.messages_sent += done.sent.len() as u32;
+                c.messages_sent = c.messages_sent.saturating_add(done.sent.len() as u32);
                 true
             }
             None => false,
@@ -481,6 +481,12 @@ impl<N: Net> Engine<N> {
             self.wait_to_send(conn, bytes);
         }
         self.recount(conn);
+        // The socket says that it was too long, and not for what.
+        for (_, error) in &mut done.failed {
+            if let SendError::MessageTooLarge { max: max @ 0 } = error {
+                *max = self.singular_transmission_msg_max_len(crate::ConnectionId(conn)).unwrap_or(0);
+            }
+        }
         done
     }
 

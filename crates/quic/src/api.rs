@@ -276,6 +276,11 @@ pub trait ConnectionApi {
     fn local_ip(&self) -> Option<IpAddr>;
     /// UDP payload that fits into one packet now.
     fn mtu(&self) -> u16;
+    /// Whether the peer has acknowledged all that was written and sent, as far as is known, also when the connection is over: a peer
+    /// that closes in order has acknowledged what it has received.
+    fn is_settled(&self) -> bool;
+    /// Bytes of datagrams that have not left yet.
+    fn queued_datagrams(&mut self) -> usize;
     /// Whether data of the connection's streams waits to be sent or acknowledged. `stream` is one that this side has sent on
     /// and not given up; when the connection is over the answer is yes.
     fn has_unacknowledged(&mut self, stream: StreamId) -> bool;

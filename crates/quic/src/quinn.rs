@@ -342,6 +342,10 @@ pub struct Connection {
     receiving: Receiving,
     /// How streams ended whose last bytes were read together with that: the next read says it.
     ended: BTreeMap<q::StreamId, ReadOutcome>,
+    /// Something was written since there was nothing to be sent.
+    unsent: bool,
+    /// Room for datagrams that wait to leave, when none does.
+    datagram_room: usize,
 }
 
 impl core::fmt::Debug for Connection {
@@ -351,8 +355,10 @@ impl core::fmt::Debug for Connection {
 }
 
 impl Connection {
-    fn new(inner: q::Connection, epoch: Epoch) -> Self {
-        Self { inner, epoch, window: Tuning::SEND_WINDOW_MIN, receiving: Receiving::new(), ended: BTreeMap::new() }
+    fn new(mut inner: q::Connection, epoch: Epoch) -> Self {
+        let datagram_room = inner.datagrams().send_buffer_space();
+        let (window, receiving) = (Tuning::SEND_WINDOW_MIN, Receiving::new());
+        Self { inner, epoch, window, receiving, ended: BTreeMap::new(), unsent: false, datagram_room }
     }
 
     /// quinn-proto (0.11) arms its timer for what is in flight on the path of now alone. What was sent on another one and got lost would
@@ -426,7 +432,9 @@ impl ConnectionApi for Connection {
 
     fn poll_transmit(&mut self, now: Instant, max_datagrams: usize, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
-        self.inner.poll_transmit(self.epoch.theirs(now), max_datagrams.max(1), buf).map(Transmit::from)
+        let transmit = self.inner.poll_transmit(self.epoch.theirs(now), max_datagrams.max(1), buf).map(Transmit::from);
+        self.unsent &= transmit.is_some() || self.inner.is_closed();
+        transmit
     }
 
     fn open(&mut self, direction: Direction) -> Option<StreamId> {
@@ -442,7 +450,10 @@ impl ConnectionApi for Connection {
             return Err(None);
         }
         match self.inner.send_stream(stream.0).write(data) {
-            Ok(n) => Ok(n),
+            Ok(n) => {
+                self.unsent |= n > 0;
+                Ok(n)
+            }
             Err(q::WriteError::Blocked) => Ok(0),
             Err(q::WriteError::Stopped(c)) => Err(Some(c.into_inner())),
             Err(q::WriteError::ClosedStream) => Err(None),
@@ -604,6 +615,14 @@ impl ConnectionApi for Connection {
 
     fn mtu(&self) -> u16 {
         self.inner.current_mtu()
+    }
+
+    fn is_settled(&self) -> bool {
+        !self.unsent && crate::congestion::is_settled(&self.inner)
+    }
+
+    fn queued_datagrams(&mut self) -> usize {
+        self.datagram_room.saturating_sub(self.inner.datagrams().send_buffer_space())
     }
 
     fn has_unacknowledged(&mut self, stream: StreamId) -> bool {

@@ -327,7 +327,8 @@ impl Connection {
         self.handle.with(|s| s.engine.stop_receiving(self.id, code));
     }
 
-    /// Abandons the sending direction, with an application error code where the protocol has them (QUIC).
+    /// Abandons the sending direction, with an application error code where the protocol has them (QUIC, SCTP). TCP and TLS cannot: there
+    /// the connection is aborted, unless all was said, because the peer would take a part for the whole.
     pub fn reset_sending(&self, code: u64) {
         self.handle.with(|s| s.engine.reset_sending(self.id, code));
     }

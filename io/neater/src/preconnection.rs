@@ -116,7 +116,7 @@ impl Preconnection {
     /// How messages are framed over byte streams (`AddFramer`).
     #[must_use]
     pub fn framer(mut self, framer: FramerSpec) -> Self {
-        self.options.framer = crate::reentry::marked(framer, self.handle.address());
+        self.options.framer = crate::reentry::marked(framer, &self.handle.downgrade());
         self.request = None;
         self
     }
@@ -196,8 +196,8 @@ impl Preconnection {
         }
         let security = self.security_in_full()?;
         crate::roots::provide(&self.handle, &security, role);
-        let security = match (&security.trust_verification, &security.identity_challenge) {
-            (None, None) => security,
+        let security = match (&security.trust_verification, &security.identity_challenge, &security.key_log) {
+            (None, None, None) => security,
             _ => Cow::Owned(self.handle.marked(&security)),
         };
         self.handle.with(|s| s.engine.compile(&self.properties, &security, role, &self.options))

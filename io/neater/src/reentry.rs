@@ -1,12 +1,18 @@
-//! A framer of the program's runs while the engine is borrowed, and so do the two callbacks of a handshake. If one of them
-//! calls the objects of that engine, it would wait for itself for ever: here it is told apart from others who wait, and
+//! A framer of the program's runs while the engine is borrowed, and so do the callbacks of a handshake and a key log. If one of
+//! them calls the objects of that engine, it would wait for itself for ever: here it is told apart from others who wait, and
 //! panics with the reason, which ends its connection.
+//!
+//! Their destructors are the program's, too, and may call what they like: the engine may let go of them while it is borrowed, and
+//! they are dropped when it is not.
 
+use crate::shared::Shared;
 use crate::{FramerSpec, SecurityParameters, tls};
 use bytes::Bytes;
 use core::cell::Cell;
 use neater_framing::{Framer, FramerError, Input, Outbound, Readiness};
-use std::sync::Arc;
+use neater_tls::rustls::KeyLog;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Weak};
 
 std::thread_local! {
     /// The engine, by the address of its lock, whose framer or callback runs on this thread; 0: none.
@@ -36,6 +42,55 @@ impl Drop for Inside {
     fn drop(&mut self) {
         // A thread that ends runs no framer.
         let _ = INSIDE.try_with(|i| i.set(self.0));
+    }
+}
+
+/// Something of the program's. Whoever lets go of it may be the engine: then it is dropped when the engine is not borrowed.
+struct Foreign<T: ?Sized + Send + Sync + 'static> {
+    /// There until it is dropped.
+    inner: Option<Arc<T>>,
+    engine: Weak<Shared>,
+}
+
+impl<T: ?Sized + Send + Sync + 'static> Foreign<T> {
+    fn new(inner: Arc<T>, engine: &Weak<Shared>) -> Self {
+        Self { inner: Some(inner), engine: engine.clone() }
+    }
+
+    /// Does something with it, which is known to be running meanwhile.
+    fn run<R>(&self, with: impl FnOnce(&T) -> R) -> R {
+        let _inside = Inside::enter(Shared::address_of(&self.engine));
+        match self.inner.as_deref() {
+            Some(inner) => with(inner),
+            None => unreachable!("it is there until it is dropped"),
+        }
+    }
+}
+
+impl<T: ?Sized + Send + Sync + 'static> Drop for Foreign<T> {
+    fn drop(&mut self) {
+        if let (Some(inner), Some(engine)) = (self.inner.take(), self.engine.upgrade()) {
+            engine.drop_outside(Box::new(inner));
+        }
+    }
+}
+
+/// A panic is the log's alone: what it would have written is lost, and the connection is none of its business.
+impl KeyLog for Foreign<dyn KeyLog> {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        if catch_unwind(AssertUnwindSafe(|| self.run(|log| log.log(label, client_random, secret)))).is_err() {
+            tracing::error!(target: "neater::tls", "the program's key log has panicked: {label} is not in it");
+        }
+    }
+
+    fn will_log(&self, label: &str) -> bool {
+        catch_unwind(AssertUnwindSafe(|| self.run(|log| log.will_log(label)))).unwrap_or(false)
+    }
+}
+
+impl core::fmt::Debug for Foreign<dyn KeyLog> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.inner.fmt(f)
     }
 }
 
@@ -83,15 +138,12 @@ impl Framer for Marked {
 }
 
 /// The same framers, known to be running while they run.
-pub(crate) fn marked(spec: FramerSpec, engine: usize) -> FramerSpec {
+pub(crate) fn marked(spec: FramerSpec, engine: &Weak<Shared>) -> FramerSpec {
     match spec {
-        FramerSpec::Custom(make) => FramerSpec::Custom(Arc::new(move || {
-            let inner = {
-                let _inside = Inside::enter(engine);
-                make()
-            };
-            Box::new(Marked { engine, inner })
-        })),
+        FramerSpec::Custom(make) => {
+            let (make, engine) = (Foreign::new(make, engine), Shared::address_of(engine));
+            FramerSpec::Custom(Arc::new(move || Box::new(Marked { engine, inner: make.run(|make| make()) })))
+        }
         other => other,
     }
 }
@@ -104,27 +156,27 @@ pub(crate) fn marked(spec: FramerSpec, engine: usize) -> FramerSpec {
 pub(crate) struct Callbacks {
     trust: Vec<(tls::TrustVerification, tls::TrustVerification)>,
     identity: Vec<(tls::IdentityChallenge, tls::IdentityChallenge)>,
+    logs: Vec<(Arc<dyn KeyLog>, Arc<dyn KeyLog>)>,
 }
 
 impl Callbacks {
     /// The same parameters, with callbacks that are known to be running while they run.
-    pub(crate) fn marked(&mut self, security: &SecurityParameters, engine: usize) -> SecurityParameters {
+    pub(crate) fn marked(&mut self, security: &SecurityParameters, engine: &Weak<Shared>) -> SecurityParameters {
         let mut security = security.clone();
         if let Some(inner) = security.trust_verification.take() {
             security.trust_verification = Some(same(&mut self.trust, inner, |inner| {
-                Arc::new(move |chain, name| {
-                    let _inside = Inside::enter(engine);
-                    inner(chain, name)
-                })
+                let inner = Foreign::new(inner, engine);
+                Arc::new(move |chain, name| inner.run(|verify| verify(chain, name)))
             }));
         }
         if let Some(inner) = security.identity_challenge.take() {
             security.identity_challenge = Some(same(&mut self.identity, inner, |inner| {
-                Arc::new(move |challenge| {
-                    let _inside = Inside::enter(engine);
-                    inner(challenge)
-                })
+                let inner = Foreign::new(inner, engine);
+                Arc::new(move |challenge| inner.run(|choose| choose(challenge)))
             }));
+        }
+        if let Some(inner) = security.key_log.take() {
+            security.key_log = Some(same(&mut self.logs, inner, |inner| Arc::new(Foreign::new(inner, engine))));
         }
         security
     }
@@ -148,24 +200,24 @@ mod tests {
 
     #[test]
     fn a_callback_is_marked_once_and_forgotten_with_its_last_user() {
-        let mut callbacks = Callbacks::default();
+        let (mut callbacks, nowhere) = (Callbacks::default(), Weak::new());
         let mut security = SecurityParameters::new();
         security.trust_verification = Some(Arc::new(|_, _| true));
         let of = |s: &SecurityParameters| Arc::as_ptr(s.trust_verification.as_ref().unwrap()).addr();
-        let (a, b) = (callbacks.marked(&security, 1), callbacks.marked(&security.clone(), 1));
+        let (a, b) = (callbacks.marked(&security, &nowhere), callbacks.marked(&security.clone(), &nowhere));
         assert_eq!(of(&a), of(&b));
         assert_ne!(of(&a), of(&security));
         // The program still has it: the next request has the same.
         let before = of(&a);
         drop((a, b));
-        assert_eq!(of(&callbacks.marked(&security, 1)), before);
+        assert_eq!(of(&callbacks.marked(&security, &nowhere)), before);
         // A request still has it, the program does not.
-        let kept = callbacks.marked(&security, 1);
+        let kept = callbacks.marked(&security, &nowhere);
         security.trust_verification = Some(Arc::new(|_, _| false));
-        callbacks.marked(&security, 1);
+        callbacks.marked(&security, &nowhere);
         assert_eq!(callbacks.trust.len(), 2);
         drop(kept);
-        callbacks.marked(&security, 1);
+        callbacks.marked(&security, &nowhere);
         assert_eq!(callbacks.trust.len(), 1);
     }
 }

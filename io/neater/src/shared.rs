@@ -13,8 +13,8 @@ use neater_engine::{
 };
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::Waker;
 
 /// Events kept for a subscriber that does not take them. The oldest are dropped beyond it.
@@ -40,12 +40,18 @@ pub(crate) struct Shared {
     /// What stands in such a child for what another thread of the parent's had locked.
     inherited: OnceLock<Mutex<State>>,
     callbacks: Mutex<crate::reentry::Callbacks>,
+    /// What was let go of while the engine was borrowed: dropping it may run the program's code.
+    outside: Mutex<Vec<Box<dyn Send>>>,
+    /// There is something.
+    has_outside: AtomicBool,
 }
 
 pub(crate) struct State {
     pub(crate) engine: Box<dyn Machine>,
     pub(crate) conns: Vec<Slot>,
     listeners: Vec<ListenerSlot>,
+    /// Those that have stopped and still have a place, where the engine has given their index to another one.
+    stopped: Vec<ListenerSlot>,
     groups: Vec<GroupSlot>,
     /// The driver's task, when it is a task.
     pub(crate) driver: Option<Waker>,
@@ -253,6 +259,8 @@ impl Shared {
             names: OnceLock::new(),
             inherited: OnceLock::new(),
             callbacks: Mutex::default(),
+            outside: Mutex::default(),
+            has_outside: AtomicBool::new(false),
         })
     }
 
@@ -281,6 +289,33 @@ impl Shared {
         core::ptr::from_ref(&self.state).addr()
     }
 
+    /// As [`Shared::address`], of one that may be gone.
+    pub(crate) fn address_of(engine: &Weak<Self>) -> usize {
+        // Only compared, and only while there is one.
+        engine.as_ptr().addr().wrapping_add(core::mem::offset_of!(Self, state))
+    }
+
+    /// Drops something of the program's, now or when the engine is not borrowed.
+    pub(crate) fn drop_outside(&self, thing: Box<dyn Send>) {
+        if matches!(self.state.try_lock(), Err(TryLockError::WouldBlock)) {
+            self.outside.lock().unwrap_or_else(PoisonError::into_inner).push(thing);
+            self.has_outside.store(true, Ordering::Release);
+            // Whoever has the engine may be about to leave it, and not look any more.
+            (self.wake_fd)();
+        }
+    }
+
+    /// Drops what was let go of while the engine was borrowed.
+    #[cold]
+    fn clear_outside(&self) {
+        self.has_outside.store(false, Ordering::Relaxed);
+        let things = core::mem::take(&mut *self.outside.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.is_forked() {
+            // Copies of the parent's: see `finish`.
+            core::mem::forget(things);
+        }
+    }
+
     /// Does something with the engine, then tells everybody whom it concerns.
     #[inline]
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
@@ -289,6 +324,11 @@ impl Shared {
         // Most calls concern nobody, and leave nothing to be done or dropped.
         if state.engine.after_call() || !state.discarded.is_empty() || !state.calls.is_empty() {
             self.tell(state);
+        } else {
+            drop(state);
+        }
+        if self.has_outside.load(Ordering::Relaxed) {
+            self.clear_outside();
         }
         result
     }
@@ -366,6 +406,9 @@ impl Shared {
             after.spent = state.spent();
         }
         self.finish(after);
+        if self.has_outside.load(Ordering::Acquire) {
+            self.clear_outside();
+        }
         if names {
             crate::names::ask(self);
         }
@@ -385,7 +428,8 @@ impl Shared {
         let mut after = After::default();
         let done = state.engine.glance();
         state.dispatch(&mut after);
-        let done = done && state.calls.is_empty() && state.discarded.is_empty() && !state.engine.has_spent();
+        let nothing = state.calls.is_empty() && state.discarded.is_empty() && !self.has_outside.load(Ordering::Relaxed);
+        let done = done && nothing && !state.engine.has_spent();
         drop(state);
         after.wakers.wake();
         if done { Glance::Done } else { Glance::More }
@@ -503,6 +547,7 @@ impl State {
             engine,
             conns: Vec::new(),
             listeners: Vec::new(),
+            stopped: Vec::new(),
             groups: Vec::new(),
             driver: None,
             told: false,
@@ -590,7 +635,7 @@ impl State {
             Event::GroupReceived(g) => Some(Incoming::Group(g)),
             _ => None,
         };
-        let slot = slot_of(&mut self.listeners, id.index(), id.to_bits());
+        let slot = listener_of(&mut self.listeners, &mut self.stopped, id);
         match (slot, incoming) {
             (Some(slot), Some(incoming)) => {
                 slot.queue.push_back(incoming);
@@ -693,7 +738,8 @@ impl State {
             Some(Some(w)) if w.ticket == ticket => Some(core::mem::replace(&mut w.waker, who.waker.clone())),
             Some(first @ None) => {
                 *first = Some(Waiter { ticket, waker: who.waker.clone() });
-                None
+                // He has moved up, and nobody looks for him in two places.
+                slot.rare.as_mut().and_then(|rare| rare.more[wait as usize].remove(ticket))
             }
             _ => slot.rare().more[wait as usize].add(ticket, who.waker),
         };
@@ -720,7 +766,7 @@ impl State {
         let waker = match place {
             Place::Connection(id) => self.slot(id).and_then(|slot| slot.forget_waiter(ticket)),
             Place::Listener(id) => {
-                slot_of(&mut self.listeners, id.index(), id.to_bits()).and_then(|slot| slot.waiters.remove(ticket))
+                listener_of(&mut self.listeners, &mut self.stopped, id).and_then(|slot| slot.waiters.remove(ticket))
             }
             Place::Group(id) => {
                 slot_of(&mut self.groups, id.index(), id.to_bits()).and_then(|slot| slot.waiters.remove(ticket))
@@ -755,7 +801,11 @@ impl State {
 
     pub(crate) fn adopt_listener(&mut self, id: ListenerId, handler: Option<EventHandler>) {
         adopt(&mut self.listeners, id.index(), |s| {
-            *s = ListenerSlot { bits: id.to_bits(), handler, ..ListenerSlot::default() };
+            let new = ListenerSlot { bits: id.to_bits(), handler, ..ListenerSlot::default() };
+            let old = core::mem::replace(s, new);
+            if old.bits != 0 {
+                self.stopped.push(old);
+            }
         });
     }
 
@@ -765,7 +815,7 @@ impl State {
             return Err(());
         }
         let ticket = self.ticket(who);
-        let slot = slot_of(&mut self.listeners, id.index(), id.to_bits()).ok_or(())?;
+        let slot = listener_of(&mut self.listeners, &mut self.stopped, id).ok_or(())?;
         match slot.queue.pop_front() {
             Some(i) => {
                 self.engine.taken(id);
@@ -783,8 +833,9 @@ impl State {
     /// The program does not listen any more; what it has not taken is closed.
     pub(crate) fn disown_listener(&mut self, id: ListenerId) {
         self.engine.stop(id);
-        let Some(slot) = slot_of(&mut self.listeners, id.index(), id.to_bits()) else { return };
+        let Some(slot) = listener_of(&mut self.listeners, &mut self.stopped, id) else { return };
         let mut old = core::mem::take(slot);
+        self.stopped.retain(|slot| slot.bits != 0);
         self.discarded.extend(old.waiters.take().map(Discarded::Waker));
         self.discarded.extend(old.handler.take().map(Discarded::Handler));
         for incoming in old.queue {
@@ -888,6 +939,19 @@ keyed!(Slot, ListenerSlot, GroupSlot);
 #[inline]
 fn slot_of<T: Keyed>(slots: &mut [T], index: usize, bits: u64) -> Option<&mut T> {
     slots.get_mut(index).filter(|s| s.key() == bits)
+}
+
+/// The place of a listener.
+#[inline]
+fn listener_of<'a>(
+    slots: &'a mut [ListenerSlot],
+    stopped: &'a mut [ListenerSlot],
+    id: ListenerId,
+) -> Option<&'a mut ListenerSlot> {
+    match slot_of(slots, id.index(), id.to_bits()) {
+        None => stopped.iter_mut().find(|slot| slot.bits == id.to_bits()),
+        found => found,
+    }
 }
 
 #[inline]

@@ -81,3 +81,66 @@ async fn a_callback_that_calls_its_own_engine_is_a_no_instead_of_waiting_for_eve
         assert_eq!(asked.load(Ordering::Relaxed), 1, "{stack}");
     }
 }
+
+/// A key log that calls its own engine.
+#[derive(Debug)]
+struct Curious(Neater);
+
+impl neater::tls::rustls::KeyLog for Curious {
+    fn log(&self, _: &str, _: &[u8], _: &[u8]) {
+        let _ = self.0.stats();
+    }
+}
+
+#[tokio::test]
+async fn a_key_log_that_calls_its_own_engine_loses_what_it_would_have_written_and_nothing_else() {
+    let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+    let (mut client, server) = security();
+    client.key_log = Some(Arc::new(Curious(near.clone())));
+    let listener = far.preconnection().stacks(&[Stack::Tls]).security(server).local(loopback(0)).listen();
+    let listener = listener.expect("listening");
+    let pre = near.preconnection().stacks(&[Stack::Tls]).security(client).remote(loopback(listener.port()));
+    let connecting = tokio::time::timeout(LIMIT, pre.initiate());
+    connecting.await.expect("it does not wait for itself").expect("connected");
+}
+
+/// Calls its engine when it is dropped.
+#[derive(Debug)]
+struct Calls(Neater, std::sync::mpsc::Sender<u64>);
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        let connections = self.0.stats().connections;
+        let _ = self.1.send(connections);
+    }
+}
+
+/// What a program's functions have captured is the program's, too: its destructor may call the engine that has let go of it.
+#[test]
+fn destructors_of_what_factories_have_captured_may_call_the_engine() {
+    let (tx, rx) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async move {
+            let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+            let plain = |n: &Neater| n.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
+            let prefixed = neater::FramerSpec::LengthPrefixed { width: 2, max: 100 };
+            let listener = plain(&far).framer(prefixed).local(loopback(0)).listen().expect("listening");
+            let calls = Calls(near.clone(), tx);
+            let spec = neater::FramerSpec::Custom(Arc::new(move || {
+                let _captured = &calls;
+                Box::new(neater::LengthPrefixed::new(2, 100))
+            }));
+            let pre = plain(&near).framer(spec).remote(loopback(listener.port()));
+            let connection = pre.initiate().await.expect("connected");
+            drop(pre);
+            let accepted = listener.accept().await.expect("accepted");
+            connection.send("x").await.expect("sent");
+            assert_eq!(accepted.receive().await.expect("open").as_deref(), Some(&b"x"[..]));
+            // The engine is the last that has the function.
+            drop((connection, accepted));
+            tokio::time::sleep(LIMIT).await;
+        });
+    });
+    rx.recv_timeout(LIMIT).expect("the destructor waits for its engine for ever");
+}

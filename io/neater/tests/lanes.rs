@@ -256,3 +256,29 @@ fn a_task_that_never_has_to_wait_lets_others_have_their_turn() {
     });
     flood.join().expect("all sent");
 }
+
+/// What went around the engine counts, too: a connection that has carried something and is reset is no failure of its transport.
+#[tokio::test]
+async fn a_reset_after_bytes_have_come_does_not_cost_the_cached_outcome() {
+    let near = Neater::new().expect("engine");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("listening");
+    let port = listener.local_addr().expect("bound").port();
+    thread::spawn(move || {
+        while let Ok((mut flow, _)) = listener.accept() {
+            let _ = flow.read(&mut [0; 100]);
+            let _ = flow.write_all(&[7; 1000]);
+            thread::sleep(Duration::from_millis(50));
+            let flow = socket2::Socket::from(flow);
+            flow.set_linger(Some(Duration::ZERO)).expect("set");
+        }
+    });
+    for round in 0..3 {
+        let before = near.stats().cache_hits;
+        let mut bytes = plain(&near, port).connect_bytes().await.expect("connected");
+        assert_eq!(near.stats().cache_hits - before, u64::from(round > 0), "{round}");
+        bytes.write_all(b"GET").await.expect("written");
+        let mut answer = [0; 1000];
+        bytes.read_exact(&mut answer).await.expect("read");
+        bytes.read(&mut answer).await.expect_err("reset");
+    }
+}

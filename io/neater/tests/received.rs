@@ -88,3 +88,23 @@ async fn a_listener_is_a_stream_of_connections_that_ends_when_it_stops() {
     listener.stop();
     assert!(listener.next().await.is_none());
 }
+
+#[tokio::test]
+async fn what_waits_for_a_listener_that_has_stopped_is_not_lost_to_the_next_one() {
+    let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+    let plain = |n: &Neater| n.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
+    let listener = plain(&far).local(loopback(0)).listen().expect("listening");
+    let client = plain(&near).remote(loopback(listener.port())).initiate().await.expect("connected");
+    client.send("x").await.expect("sent");
+    until("the arrival", || far.stats().received == 1).await;
+    listener.stop();
+    let next = plain(&far).local(loopback(0)).listen().expect("listening");
+    let accepted = soon("accept", listener.accept()).await.expect("it had been received");
+    assert_eq!(accepted.receive().await.expect("open").as_deref(), Some(&b"x"[..]));
+    assert!(soon("accept", listener.accept()).await.is_none(), "no more come");
+    // The next one is none the worse for it.
+    let other = plain(&near).remote(loopback(next.port())).initiate().await.expect("connected");
+    soon("accept", next.accept()).await.expect("accepted");
+    drop((accepted, client, other, listener, next));
+    nothing_left(&far).await;
+}

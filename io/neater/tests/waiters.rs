@@ -232,3 +232,27 @@ async fn who_gives_up_waiting_leaves_no_waker_behind() {
         assert_eq!(Arc::strong_count(quiet), 1, "the waker of number {n} is still there");
     }
 }
+
+/// One who waits behind another and moves up is looked for in one place.
+#[tokio::test]
+async fn who_moves_up_and_gives_up_leaves_no_waker_behind() {
+    struct Nobody;
+    impl Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+    let listener = tokio::net::TcpListener::bind(loopback(0)).await.expect("listening");
+    let near = Neater::new().expect("engine");
+    let pre = near.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
+    let connection = pre.remote(listener.local_addr().expect("bound")).initiate().await.expect("connected");
+    let _peer = listener.accept().await.expect("accepted");
+    let wakers: Vec<Arc<Nobody>> = (0..100).map(|_| Arc::new(Nobody)).collect();
+    for waker in &wakers {
+        let waker = Waker::from(waker.clone());
+        let mut cx = Context::from_waker(&waker);
+        let (mut first, mut second) = (Box::pin(connection.receive()), Box::pin(connection.receive()));
+        assert!(first.as_mut().poll(&mut cx).is_pending() && second.as_mut().poll(&mut cx).is_pending());
+        drop(first);
+        assert!(second.as_mut().poll(&mut cx).is_pending());
+    }
+    assert_eq!(wakers.iter().filter(|w| Arc::strong_count(w) > 1).count(), 0);
+}

@@ -336,12 +336,16 @@ impl Sim {
         if !quoted.seq.is_some_and(|seq| entry.conn.is_outstanding(seq)) {
             return;
         }
+        // Linux queues errors for TCP while it connects, and none later: with the option, they become the socket's own error then.
+        let opening = entry.conn.is_opening();
+        let asked = matches!(entry.owner, Owner::Socket(s) if host.sockets.get(s).is_some_and(|s| s.wants_icmp));
         match icmp.kind {
             IcmpKind::TooBig { mtu } if quoted.source.is_ipv6() && mtu < MIN_MTU_V6 => return,
             IcmpKind::TooBig { mtu } => entry.conn.on_path_mtu(now, mtu.max(MIN_MTU_V4)),
-            kind => entry.conn.on_unreachable(kind.error(quoted.source.is_ipv6())),
+            kind => entry.conn.on_unreachable(kind.error(quoted.source.is_ipv6()), asked),
         }
         if let Owner::Socket(sock) = entry.owner
+            && opening
             && let Some(socket) = host.sockets.get_mut(sock)
             && queue_icmp(socket, icmp, offender)
         {

@@ -195,6 +195,8 @@ async fn serve_h1(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
         .header_read_timeout(limits.head_time.min(limits.idle))
         .max_buf_size(limits.head.max(H1_BUFFER_MIN))
         .max_headers(FIELDS_MAX)
+        // A client that has said all is still owed its answer.
+        .half_close(true)
         .serve_connection(TokioIo::new(bytes), service);
     drive!(connection, client, whole, end, stop)
 }

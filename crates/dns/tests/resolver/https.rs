@@ -332,3 +332,11 @@ fn an_alias_leads_somewhere_also_where_the_records_there_cannot_be_had() {
     services(&mut w, &all("h.test"));
     assert!(w.asked[before..].iter().any(|(.., q)| q == "pool.test. HTTPS"), "a failure may pass");
 }
+
+/// RFC 9460 section 8: whoever does not do what a mandatory key asks must not use the record. Nobody here does ECH.
+#[test]
+fn a_record_that_demands_ech_is_not_used() {
+    let mut w = world("h.test A 10.0.0.1\nh.test HTTPS 1 . mandatory=ech ech=AEX+ alpn=h2\nh.test HTTPS 2 . alpn=h2\n");
+    let s = services(&mut w, &all("h.test"));
+    assert_eq!(s.iter().map(|b| b.priority).collect::<Vec<_>>(), [2]);
+}

@@ -7,7 +7,7 @@
 use super::peers::{Peers, Pending};
 use super::{Dtls, INCOMING_TIMEOUT};
 use crate::backlog::who_makes_room;
-use crate::channel::{Behind, Channel, Kind};
+use crate::channel::{Behind, Channel, Kind, Peer};
 use crate::conn::{Conn, Io};
 use crate::engine::Timer;
 use crate::event::ConnectionError;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 struct Caller {
     listener: Key,
     channel: Key,
-    peer: SocketAddr,
+    peer: Peer,
 }
 
 impl<N: Net> Engine<N> {
@@ -36,12 +36,14 @@ impl<N: Net> Engine<N> {
     }
 
     /// A datagram has arrived on a socket of sessions.
-    pub(super) fn dtls_datagram(&mut self, channel: Key, peer: SocketAddr, data: &[u8], ecn: Ecn) {
+    pub(super) fn dtls_datagram(&mut self, channel: Key, peer: Peer, data: &[u8], ecn: Ecn) {
         let Some(Channel { kind: Kind::Dtls(peers), behind, .. }) = self.channels.get(channel) else { return };
-        let (holder, successor) = peers.at(peer);
         let Behind::Listener(listener) = *behind else {
+            // There is but one.
+            let (holder, _) = peers.at(Peer::from(peer.remote));
             return holder.into_iter().for_each(|key| self.dtls_hand(key, data, ecn));
         };
+        let (holder, successor) = peers.at(peer);
         let from = Caller { listener, channel, peer };
         match look(data) {
             // A hello has no key and no proof: it is a verified client's only if it repeats the random of its own.
@@ -153,8 +155,8 @@ impl<N: Net> Engine<N> {
         {
             let contents = &contents[..];
             let to = Transmit {
-                destination: from.peer,
-                source: None,
+                destination: from.peer.remote,
+                source: from.peer.here,
                 interface: None,
                 ecn: Ecn::NotEct,
                 segment_size: None,
@@ -173,11 +175,18 @@ impl<N: Net> Engine<N> {
     fn dtls_verified(&mut self, from: Caller, random: HelloRandom, p: Pending, ecn: Ecn) {
         let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get(from.channel) else { return };
         let ((holder, _), sctp) = (peers.at(from.peer), peers.sctp);
-        if (holder.is_none() && peers.len() >= self.limits.udp_peers) || !self.dtls_has_room(from.channel, from.peer) {
+        if (holder.is_none() && peers.len() >= self.limits.udp_peers)
+            || !self.dtls_has_room(from.channel, from.peer.remote)
+        {
             self.stats.refused += 1;
             return;
         }
-        let d = Dtls { random: Some(random), sctp, ..Dtls::new(p.session, from.channel, from.peer, p.since) };
+        let d = Dtls {
+            random: Some(random),
+            sctp,
+            here: from.peer.here,
+            ..Dtls::new(p.session, from.channel, from.peer.remote, p.since)
+        };
         let key = self.dtlses.insert(d);
         // Room may have been made by a handshake from there.
         let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get(from.channel) else { return };
@@ -228,8 +237,8 @@ impl<N: Net> Engine<N> {
     /// A client's handshake is finished.
     pub(super) fn dtls_arrived(&mut self, listener: Key, key: Key) {
         if self.dtlses.get(key).is_some_and(|d| d.sctp.is_some()) {
-            let Some((channel, remote)) = self.dtlses.get(key).map(|d| (d.channel, d.remote)) else { return };
-            if let Some(old) = self.dtls_peers_mut(channel).and_then(|peers| peers.takes_over(remote, key)) {
+            let Some((channel, peer)) = self.dtlses.get(key).map(|d| (d.channel, d.peer())) else { return };
+            if let Some(old) = self.dtls_peers_mut(channel).and_then(|peers| peers.takes_over(peer, key)) {
                 self.dtls_superseded(old);
             }
             // It has its time for an association.
@@ -242,7 +251,7 @@ impl<N: Net> Engine<N> {
             self.stats.refused += 1;
             return self.dtls_drop(key);
         };
-        let (channel, remote) = (d.channel, d.remote);
+        let (channel, peer) = (d.channel, d.peer());
         let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.now);
         c.stack = Some(Stack::Dtls);
         c.passive = true;
@@ -251,7 +260,7 @@ impl<N: Net> Engine<N> {
         if let Some(d) = self.dtlses.get_mut(key) {
             d.conn = Some(conn);
         }
-        if let Some(old) = self.dtls_peers_mut(channel).and_then(|peers| peers.takes_over(remote, key)) {
+        if let Some(old) = self.dtls_peers_mut(channel).and_then(|peers| peers.takes_over(peer, key)) {
             self.dtls_superseded(old);
         }
         self.deliver_incoming(listener, conn);

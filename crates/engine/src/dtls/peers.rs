@@ -7,6 +7,7 @@
 //! [`crate::Limits::unverified`] sessions, of which the oldest goes first. Nothing that can be sent under a false address
 //! changes anything but these.
 
+use crate::channel::Peer;
 use core::time::Duration;
 use neater_base::{Instant, Key};
 use neater_dtls::{HelloRandom, Session};
@@ -22,16 +23,16 @@ const FRAGMENT_READERS: usize = 4;
 pub(crate) struct Peers {
     /// The socket of SCTP's whose packets the sessions carry.
     pub(crate) sctp: Option<Key>,
-    holders: BTreeMap<SocketAddr, Key>,
+    holders: BTreeMap<Peer, Key>,
     /// A client that has come back to its address, where its earlier connection still stands: it takes over when it has
     /// finished its handshake (RFC 6347 section 4.2.8, RFC 9147 section 5.11).
-    successors: BTreeMap<SocketAddr, Key>,
+    successors: BTreeMap<Peer, Key>,
     pub(crate) unverified: Unverified,
 }
 
 impl Peers {
     /// With this session alone.
-    pub(crate) fn of(peer: SocketAddr, session: Key) -> Self {
+    pub(crate) fn of(peer: Peer, session: Key) -> Self {
         Self { holders: [(peer, session)].into(), ..Self::default() }
     }
 
@@ -41,8 +42,14 @@ impl Peers {
     }
 
     /// The session that holds an address, and the one that is about to take it over.
-    pub(crate) fn at(&self, peer: SocketAddr) -> (Option<Key>, Option<Key>) {
+    pub(crate) fn at(&self, peer: Peer) -> (Option<Key>, Option<Key>) {
         (self.holders.get(&peer).copied(), self.successors.get(&peer).copied())
+    }
+
+    /// The sessions that hold an address of the peer's: several only if it speaks to several of this host's from there.
+    pub(crate) fn of_remote(&self, remote: SocketAddr) -> impl Iterator<Item = Key> {
+        let first = Peer::from(remote);
+        self.holders.range(first..).take_while(move |(p, _)| p.remote == remote).map(|(_, key)| *key)
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
@@ -59,13 +66,13 @@ impl Peers {
     }
 
     /// A client has proved its address: it holds it, or is its successor if the holder has a connection. Who has to go.
-    pub(crate) fn verified(&mut self, peer: SocketAddr, session: Key, holder_stays: bool) -> Option<Key> {
+    pub(crate) fn verified(&mut self, peer: Peer, session: Key, holder_stays: bool) -> Option<Key> {
         let place = if holder_stays { &mut self.successors } else { &mut self.holders };
         place.insert(peer, session)
     }
 
     /// A session has finished its handshake: it holds its address now. Whom it has taken it from.
-    pub(crate) fn takes_over(&mut self, peer: SocketAddr, session: Key) -> Option<Key> {
+    pub(crate) fn takes_over(&mut self, peer: Peer, session: Key) -> Option<Key> {
         if self.successors.get(&peer) != Some(&session) {
             return None;
         }
@@ -74,7 +81,7 @@ impl Peers {
     }
 
     /// A session is over, and holds no address any more. Its successor holds it, if there is one.
-    pub(crate) fn remove(&mut self, peer: SocketAddr, session: Key) {
+    pub(crate) fn remove(&mut self, peer: Peer, session: Key) {
         if self.successors.get(&peer) == Some(&session) {
             self.successors.remove(&peer);
         } else if self.holders.get(&peer) == Some(&session) {
@@ -106,7 +113,7 @@ impl Pending {
 }
 
 /// One client's handshake: its address and the random of its hellos.
-type Name = (SocketAddr, HelloRandom);
+type Name = (Peer, HelloRandom);
 
 /// The sessions of clients that have not proved their address.
 #[derive(Debug, Default)]
@@ -144,7 +151,7 @@ impl Unverified {
     }
 
     /// The youngest hellos of an address of which fragments are missing.
-    pub(crate) fn unfinished(&self, peer: SocketAddr) -> Vec<HelloRandom> {
+    pub(crate) fn unfinished(&self, peer: Peer) -> Vec<HelloRandom> {
         let of_peer = self.sessions.range((peer, [0; 32])..=(peer, [255; 32])).filter(|(_, p)| p.unfinished);
         let mut all: Vec<_> = of_peer.map(|((_, random), p)| (p.turn, *random)).collect();
         all.sort_unstable_by_key(|(turn, _)| core::cmp::Reverse(*turn));
@@ -176,8 +183,9 @@ mod tests {
     use neater_base::{Rng, Slab};
     use neater_dtls::{ClientConfig, Tuning};
     use neater_tls::{Crypto, Pin, SecurityParameters, ServerName, Trust};
+    use std::net::{IpAddr, Ipv4Addr};
 
-    const A: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 1000);
+    const A: Peer = Peer { remote: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1000), here: None };
 
     /// Any session will do, and a client's needs no certificate.
     fn session(now: Instant) -> Session {
@@ -246,7 +254,7 @@ mod tests {
             pool.insert((A, [n; 32]), pending, 100);
         }
         assert_eq!(pool.unfinished(A), [[18; 32], [16; 32], [14; 32], [12; 32]]);
-        let other = SocketAddr::new(A.ip(), 1001);
+        let other = Peer { here: Some(A.remote.ip()), ..A };
         assert!(pool.unfinished(other).is_empty());
     }
 }

@@ -1,17 +1,19 @@
 //! The outcome of an earlier race, tried alone.
 
-use super::{Attempt, Path, What};
+use super::{Attempt, HANDSHAKE_PATIENCE, Path, What};
 use crate::advised::Way;
 use crate::channel::Behind;
 use crate::conn::{ConnectionState, Io};
 use crate::engine::Timer;
-use crate::event::{AttemptError, Step};
+use crate::event::{AttemptError, EstablishmentError, Reason, Step};
 use crate::request::Compiled;
-use crate::{Engine, Stack};
+use crate::{ConnectionId, Engine, Stack};
 use bytes::Bytes;
-use neater_base::Key;
 use neater_base::net::{Net, NetError};
-use neater_race::{MAX_ATTEMPT_DELAY, Outcome};
+use neater_base::{Instant, Key};
+use neater_race::{BadCause, Lesson, MAX_ATTEMPT_DELAY, Outcome, StackId};
+
+const NO_STREAM: &str = "the QUIC session is there, but the peer has allowed no stream in it";
 
 /// How long the cached outcome is tried alone, in nanoseconds: as long as between two attempts, and not less than its peer needs
 /// to answer as quickly as last time, with a quarter of that for the vagaries of queues. Without that, every connect over a path
@@ -67,6 +69,12 @@ impl<N: Net> Engine<N> {
         if c.state != ConnectionState::Establishing || c.est.is_some() || c.is_greeting() {
             return;
         }
+        if let Io::StreamPending { quic } = c.io
+            && self.quics.get(quic).is_some_and(|q| q.attempt.is_none_or(|(of, _)| of != conn))
+        {
+            return self.no_stream_yet(conn);
+        }
+        let Some(c) = self.conns.get_mut(conn) else { return };
         let what = match core::mem::replace(&mut c.io, Io::None) {
             Io::Channel(k) => What::Channel(k),
             Io::StreamPending { quic } => What::Quic(quic),
@@ -79,6 +87,33 @@ impl<N: Net> Engine<N> {
         };
         let direct = self.describe(what).map(|(stack, addr)| Attempt { candidate: None, what, stack, addr });
         self.begin_race(conn, &[], None, direct);
+    }
+
+    /// The session that has won allows no stream: until when it may.
+    pub(crate) fn await_stream(&mut self, conn: Key) {
+        if let Some(until) = self.stream_until(conn) {
+            self.timers.push(until, Timer::Cached(conn));
+        }
+    }
+
+    fn stream_until(&self, conn: Key) -> Option<Instant> {
+        let c = self.conns.get(conn)?;
+        Some(c.request.timeout.map_or(c.since + HANDSHAKE_PATIENCE, |t| c.began + t))
+    }
+
+    /// The peer has had its time to allow a stream. A peer that has shaken hands and lets nobody speak is no better than one that has
+    /// died after set-up: the next race puts it back.
+    fn no_stream_yet(&mut self, conn: Key) {
+        if self.stream_until(conn).is_none_or(|until| until > self.now) {
+            return;
+        }
+        let Some(c) = self.conns.get(conn) else { return };
+        let lesson = self.lesson_key(c).zip(c.stack).zip(self.remote_addr(ConnectionId(conn)));
+        let reason = if c.request.timeout.is_some() { Reason::Timeout } else { Reason::EstablishmentFailed };
+        if let Some(((key, stack), addr)) = lesson {
+            self.outcomes.record_bad(self.now, key, Lesson::new(StackId(stack as u16), addr, BadCause::Died));
+        }
+        self.fail(conn, EstablishmentError::new(reason, NO_STREAM));
     }
 
     /// The cached outcome, tried alone over plain TCP, could not be established.

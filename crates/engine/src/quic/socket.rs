@@ -189,8 +189,10 @@ impl<N: Net> Engine<N> {
             Arrival::New(handle, connection) => {
                 let listener = s.listener.and_then(|l| self.listeners.get(l).map(|x| (l, x.request.clone())));
                 let Some((_, request)) = listener else { return };
-                let full =
-                    !self.has_room_to_shake(socket, meta.source.ip()) || self.conns.len() >= self.limits.connections;
+                let most = self.limits.connections;
+                let full = !self.has_room_to_shake(socket, meta.source.ip())
+                    || self.conns.len() >= most
+                    || self.quics.len() >= most;
                 let stack = if request.0.stacks.contains(&Stack::Quic) { Stack::Quic } else { Stack::QuicDatagram };
                 let key = self.insert_quic(
                     socket,
@@ -223,6 +225,32 @@ impl<N: Net> Engine<N> {
             && let Some(s) = self.quic_sockets.get_mut(q.socket)
         {
             s.endpoint.handshake_over();
+        }
+    }
+
+    /// A session has arrived. As long as its peer says nothing, the program knows nothing of it, and cannot end it: of such sessions there
+    /// are at most as many as of connections that the program has not taken.
+    pub(super) fn quic_hears_nothing(&mut self, key: Key) {
+        let Some(q) = self.quics.get(key) else { return };
+        let (socket, from) = (q.socket, q.remote.ip());
+        let quics = &self.quics;
+        let mute = |k: &Key| quics.get(*k).is_some_and(|q| q.lost.is_none() && q.conn.stats().data_frames == 0);
+        let Some(s) = self.quic_sockets.get_mut(socket).filter(|_| mute(&key)) else { return };
+        if s.mute.len() >= self.limits.untaken {
+            s.mute.retain(mute);
+        }
+        if s.mute.len() >= self.limits.untaken {
+            let all = s.mute.iter().filter_map(|k| quics.get(*k).map(|q| (*k, q.remote.ip(), q.started)));
+            let victim = who_makes_room(all, Some(from), self.now).unwrap_or(key);
+            s.mute.retain(|k| *k != victim);
+            tracing::debug!(target: "neater::listen", "a session without streams made room for others");
+            self.quic_refuse(victim);
+            if victim == key {
+                return;
+            }
+        }
+        if let Some(s) = self.quic_sockets.get_mut(socket) {
+            s.mute.push_back(key);
         }
     }
 

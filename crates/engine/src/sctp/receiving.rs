@@ -314,7 +314,7 @@ impl<N: Net> Engine<N> {
         self.sctp_tell_held(key);
         if let Some(c) = self.conns.get_mut(conn) {
             c.bytes_received += piece.data.len() as u64;
-            c.messages_received += u32::from(piece.end);
+            c.messages_received = c.messages_received.saturating_add(u32::from(piece.end));
         }
         Ok(ReceiveOutcome::Received(Received {
             data: piece.data,

@@ -69,7 +69,7 @@ impl<N: Net> Engine<N> {
         let session = Session::client(config, name, self.now, &mut self.rng);
         let socket = self.insert_sctp_session_socket(sock, channel, addr, options, false);
         let dtls = self.dtlses.insert(Dtls::below_sctp(session, channel, addr, self.now, socket));
-        let peers = Box::new(Peers::of(addr, dtls).below_sctp(socket));
+        let peers = Box::new(Peers::of(addr.into(), dtls).below_sctp(socket));
         let mut ch = Channel::new(sock, Kind::Dtls(peers), Behind::Sctp, addr, self.now);
         (ch.connected, ch.writable, ch.readable) = (true, true, true);
         self.channels.insert(ch);
@@ -116,7 +116,7 @@ impl<N: Net> Engine<N> {
     pub(super) fn sctp_session(&self, socket: Key, peer: SocketAddr) -> Option<Key> {
         let channel = self.sctp_sockets.get(socket)?.channel?;
         match &self.channels.get(channel)?.kind {
-            Kind::Dtls(peers) => peers.at(peer).0,
+            Kind::Dtls(peers) => peers.of_remote(peer).next(),
             _ => None,
         }
     }

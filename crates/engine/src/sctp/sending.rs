@@ -197,7 +197,7 @@ impl<N: Net> Engine<N> {
         let over = self.sctp_ends.get(a.end).is_none_or(|e| e.endpoint.is_over(a.id));
         if delivered {
             if let Some(c) = self.conns.get_mut(conn) {
-                c.messages_sent += 1;
+                c.messages_sent = c.messages_sent.saturating_add(1);
             }
             self.notify(conn, Event::Sent(id));
         } else if over {

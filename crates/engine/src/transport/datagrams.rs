@@ -1,7 +1,7 @@
 //! Datagrams of plain UDP: those that look alike leave together.
 
 use super::{Budget, Flushed};
-use crate::channel::Channel;
+use crate::channel::{Channel, Peer};
 use crate::conn::Tx;
 use crate::event::{ConnectionError, SendError};
 use neater_base::net::{Ecn, ErrorKind, Net, Transmit};
@@ -33,7 +33,7 @@ fn run(tx: &Tx, most: usize) -> usize {
 pub(super) fn flush_datagrams<N: Net>(
     net: &mut N,
     ch: &mut Channel,
-    remote: std::net::SocketAddr,
+    peer: Peer,
     tx: &mut Tx,
     budget: &mut Budget,
     (done, packet): (&mut Flushed, &mut Vec<u8>),
@@ -51,8 +51,8 @@ pub(super) fn flush_datagrams<N: Net>(
             tx.queue.iter().take(may).for_each(|s| packet.extend_from_slice(&s.data));
         }
         let transmit = Transmit {
-            destination: remote,
-            source: None,
+            destination: peer.remote,
+            source: peer.here,
             interface: None,
             ecn: Ecn::NotEct,
             segment_size,

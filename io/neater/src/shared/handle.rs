@@ -44,7 +44,7 @@ impl Handle {
     /// The same parameters, with callbacks that panic instead of waiting for themselves.
     pub(crate) fn marked(&self, security: &crate::SecurityParameters) -> crate::SecurityParameters {
         let mut callbacks = self.0.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
-        callbacks.marked(security, self.0.address())
+        callbacks.marked(security, &self.downgrade())
     }
 
     /// The engine, without keeping it.

@@ -62,12 +62,13 @@ impl Paths {
     pub(crate) fn source_for(&mut self, poller: &Poller, remote: IpAddr) -> Option<IpAddr> {
         if !self.watch(poller) {
             // Without news of changes an answer may not be kept.
-            return self.probe.ask(remote);
+            return self.probe.ask(remote).ok().flatten();
         }
         if let Some(source) = self.sources.get(&remote) {
             return *source;
         }
-        let source = self.probe.ask(remote);
+        // That nobody could be asked is no answer.
+        let source = self.probe.ask(remote).ok()?;
         if self.sources.len() >= MAX_SOURCES {
             self.sources.clear();
         }

@@ -197,8 +197,8 @@ impl NameWatch {
 pub(crate) struct SourceProbe;
 
 impl SourceProbe {
-    pub(crate) fn ask(&mut self, _remote: IpAddr) -> Option<IpAddr> {
-        None
+    pub(crate) fn ask(&mut self, _remote: IpAddr) -> Result<Option<IpAddr>> {
+        Ok(None)
     }
 }
 

@@ -398,10 +398,17 @@ impl Conn {
         self.end();
     }
 
-    /// A router or host reported an error (RFC 9293 section 3.9.2.2): fatal while connecting, advice afterwards.
-    pub(crate) fn on_unreachable(&mut self, error: ErrorKind) {
+    pub(crate) fn is_opening(&self) -> bool {
+        self.state.is_opening()
+    }
+
+    /// A router or host reported an error (RFC 9293 section 3.9.2.2): fatal while connecting, advice afterwards. A socket that has
+    /// `asked` for such errors returns it once, as Linux does (`IP_RECVERR`), although the connection goes on.
+    pub(crate) fn on_unreachable(&mut self, error: ErrorKind, asked: bool) {
         if self.state.is_opening() {
             self.fail(error);
+        } else if asked {
+            self.error = Some(error);
         } else {
             self.soft_error = Some(error);
         }

@@ -4,7 +4,7 @@ use super::addr::RawAddr;
 use super::socket::open;
 use super::{Result, local_addr, udp_connect};
 use crate::sys::Traits;
-use neater_base::net::SocketOptions;
+use neater_base::net::{ErrorKind, SocketOptions};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -20,8 +20,15 @@ pub(crate) struct SourceProbe {
 
 impl SourceProbe {
     /// The address that a packet to `remote` would carry; `None` when there is no route.
-    pub(crate) fn ask(&mut self, remote: IpAddr) -> Option<IpAddr> {
-        self.try_ask(remote).ok()
+    ///
+    /// # Errors
+    /// Nobody could be asked: this process has no descriptor, or the system no memory.
+    pub(crate) fn ask(&mut self, remote: IpAddr) -> Result<Option<IpAddr>> {
+        match self.try_ask(remote) {
+            Ok(source) => Ok(Some(source)),
+            Err(e) if matches!(e.kind, ErrorKind::TooManyFiles | ErrorKind::NoBuffers) => Err(e),
+            Err(_) => Ok(None),
+        }
     }
 
     fn try_ask(&mut self, remote: IpAddr) -> Result<IpAddr> {

@@ -49,6 +49,9 @@ fn bind_late(fd: &OwnedFd, traits: Traits, local: &SocketAddr) -> Result<()> {
         // The port is chosen when the peer is known: only the pair must be unique, not the port. A kernel that does not
         // know this (before 4.2) chooses early.
         let _ = set_bool(fd.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, true);
+    } else {
+        // The attempts of a race come from one port, to several peers; what an earlier connection has left there holds up none.
+        set_bool(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, true)?;
     }
     bind(fd, traits, local)
 }

@@ -1,0 +1,46 @@
+//! Received datagrams that the program has not taken: how many of them are kept.
+//!
+//! Nothing tells a peer to wait, so what is beyond the bound is dropped and counted. *Invariant*: `Engine::kept` is the sum over all
+//! connections.
+
+use crate::Engine;
+use crate::conn::{Conn, Queued};
+use bytes::Bytes;
+use neater_base::Key;
+use neater_base::net::{Ecn, Net};
+
+/// What a datagram costs beside its bytes: an empty one takes memory, too.
+const EACH: usize = 64;
+
+impl<N: Net> Engine<N> {
+    /// Hands a datagram to a connection's queue; false if there was no room.
+    pub(crate) fn queue_datagram(&mut self, conn: Key, d: Queued) -> bool {
+        let limits = &self.limits;
+        // Many peers that nobody listens to keep a little each when they keep much together.
+        let crowded = self.kept >= limits.engine_bytes;
+        let limit = if crowded { limits.datagram_buffer.min(limits.send_floor) } else { limits.datagram_buffer };
+        let now = self.now;
+        let Some(c) = self.conns.get_mut(conn) else { return false };
+        let ext = c.ext();
+        ext.last_activity = now;
+        let cost = d.data.len() + EACH;
+        if ext.datagram_bytes + cost > limit {
+            c.dropped = c.dropped.saturating_add(1);
+            return false;
+        }
+        ext.datagram_bytes += cost;
+        ext.datagrams.push_back(d);
+        self.kept += cost;
+        true
+    }
+}
+
+/// The next datagram, out of the accounts: `kept` is the engine's.
+pub(crate) fn take_queued(c: &mut Conn, kept: &mut usize) -> Option<(Bytes, Ecn)> {
+    let ext = c.ext.as_deref_mut()?;
+    let d = ext.datagrams.pop_front()?;
+    let cost = d.data.len() + EACH;
+    ext.datagram_bytes = ext.datagram_bytes.saturating_sub(cost);
+    *kept = kept.saturating_sub(cost);
+    Some((d.data, d.ecn))
+}

@@ -1,0 +1,192 @@
+//! What was handed over and does not arrive: somebody is told.
+
+mod common;
+
+use common::{LIMIT, loopback, security};
+use neater::{Driver, FramerSpec, MessageContext, Neater, Preconnection, SecurityParameters, SendError, Stack};
+use std::io::Read;
+use std::time::Duration;
+
+fn plain(neater: &Neater) -> Preconnection {
+    neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp])
+}
+
+async fn turns(driver: &Driver, count: usize) {
+    for _ in 0..count {
+        driver.turn();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// The peer ends its session in order, and has not taken what it was sent.
+#[tokio::test]
+async fn closed_in_order_is_no_word_for_what_the_peer_has_not_taken() {
+    let (far, driver) = Neater::builder().without_driver().expect("engine");
+    let near = Neater::new().expect("engine");
+    let (client, server) = security();
+    let pre = far.preconnection().stacks(&[Stack::Quic]).security(server);
+    let listener = pre.local(loopback(0)).listen().expect("listening");
+    let pre = near.preconnection().stacks(&[Stack::Quic]).security(client).remote(loopback(listener.port()));
+    let begun = tokio::spawn(async move {
+        let connection = pre.initiate().await.expect("connected");
+        connection.send("hello").await.expect("sent");
+        connection
+    });
+    turns(&driver, 50).await;
+    let client = begun.await.expect("no panic");
+    turns(&driver, 20).await;
+    let server = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    assert_eq!(server.receive().await.expect("open").as_deref(), Some(&b"hello"[..]));
+    let closing = tokio::spawn(async move { client.close().await });
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    // What the client has said of its end is in the socket, and this engine has not looked.
+    server.try_send(vec![7; 100_000], &MessageContext::new()).expect("taken");
+    turns(&driver, 200).await;
+    closing.await.expect("no panic").expect("the client has all that it was sent and wanted");
+    let closed = tokio::time::timeout(LIMIT, server.closed()).await.expect("over");
+    closed.expect_err("the peer has not got it, and nobody says so");
+}
+
+/// What the peer has taken when it ends its session is delivered, and its end is no error.
+#[tokio::test]
+async fn closed_in_order_is_the_word_where_the_peer_has_everything() {
+    let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+    let (client, server) = security();
+    let pre = far.preconnection().stacks(&[Stack::Quic]).security(server);
+    let listener = pre.local(loopback(0)).listen().expect("listening");
+    let pre = near.preconnection().stacks(&[Stack::Quic]).security(client).remote(loopback(listener.port()));
+    for _ in 0..20 {
+        let client = pre.initiate().await.expect("connected");
+        client.send("ask").await.expect("sent");
+        let server = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+        assert_eq!(server.receive().await.expect("open").as_deref(), Some(&b"ask"[..]));
+        server.send("answer").await.expect("sent");
+        assert_eq!(client.receive().await.expect("open").as_deref(), Some(&b"answer"[..]));
+        client.close().await.expect("in order");
+        tokio::time::timeout(LIMIT, server.closed()).await.expect("over").expect("in order");
+    }
+}
+
+#[tokio::test]
+async fn datagrams_that_were_taken_leave_before_their_session_ends() {
+    let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+    let (client, server) = security();
+    let profile = neater_property::profile("unreliable-datagram").expect("known");
+    let over = |n: &Neater| n.preconnection().properties(profile.clone()).stacks(&[Stack::QuicDatagram]);
+    let listener = over(&far).security(server).local(loopback(0)).listen().expect("listening");
+    let pre = over(&near).security(client).remote(loopback(listener.port()));
+    let connection = pre.initiate().await.expect("connected");
+    let counting = tokio::spawn(async move {
+        let accepted = listener.accept().await.expect("accepted");
+        let mut count = 0;
+        while let Ok(Ok(Some(_))) = tokio::time::timeout(LIMIT, accepted.receive()).await {
+            count += 1;
+        }
+        count
+    });
+    for _ in 0..150 {
+        tokio::time::timeout(LIMIT, connection.send(vec![7; 1000])).await.expect("soon").expect("taken");
+    }
+    connection.close().await.expect("in order");
+    // On loopback nothing is lost but what no buffer of the receiver's has room for.
+    let arrived = counting.await.expect("no panic");
+    assert!(arrived >= 140, "{arrived} of 150 have left");
+}
+
+/// TCP has no word for a direction that is abandoned: the connection is aborted.
+#[tokio::test]
+async fn a_part_that_is_abandoned_over_tcp_does_not_end_like_the_whole() {
+    let near = Neater::new().expect("engine");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listening");
+    let pre = plain(&near).remote(loopback(listener.local_addr().expect("bound").port()));
+    for backlog in [false, true] {
+        let connection = pre.initiate().await.expect("connected");
+        let (mut peer, _) = listener.accept().expect("accepted");
+        peer.set_read_timeout(Some(LIMIT)).expect("set");
+        connection.send("half a mess").await.expect("sent");
+        while backlog && connection.try_send(vec![1; 60_000], &MessageContext::new()).is_ok() {}
+        connection.reset_sending(7);
+        drop(connection);
+        let read = tokio::task::spawn_blocking(move || peer.read_to_end(&mut Vec::new())).await.expect("no panic");
+        assert_eq!(read.expect_err("a reset").kind(), std::io::ErrorKind::ConnectionReset, "backlog: {backlog}");
+    }
+}
+
+#[tokio::test]
+async fn a_part_that_is_abandoned_over_tls_does_not_end_like_the_whole() {
+    let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+    let (client, server) = security();
+    let pre = far.preconnection().stacks(&[Stack::Tls]).security(server);
+    let listener = pre.local(loopback(0)).listen().expect("listening");
+    let pre = near.preconnection().stacks(&[Stack::Tls]).security(client).remote(loopback(listener.port()));
+    let connection = pre.initiate().await.expect("connected");
+    let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    while connection.try_send(vec![1; 60_000], &MessageContext::new()).is_ok() {}
+    connection.reset_sending(7);
+    drop(connection);
+    let end = loop {
+        match tokio::time::timeout(LIMIT, accepted.receive()).await.expect("it ends") {
+            Ok(Some(_)) => {}
+            end => break end,
+        }
+    };
+    end.expect_err("TLS vouches for a part");
+}
+
+#[tokio::test]
+async fn whole_messages_before_a_broken_one_come_before_the_error() {
+    let near = Neater::new().expect("engine");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listening");
+    let framed = plain(&near).framer(FramerSpec::LengthPrefixed { width: 2, max: 100 });
+    let pre = framed.remote(loopback(listener.local_addr().expect("bound").port()));
+    let connection = pre.initiate().await.expect("connected");
+    let (mut peer, _) = listener.accept().expect("accepted");
+    // Two that are whole, and one that is longer than any may be.
+    std::io::Write::write_all(&mut peer, b"\x00\x02ok\x00\x03yes\xff\xffno").expect("written");
+    for expected in ["ok", "yes"] {
+        let got = tokio::time::timeout(LIMIT, connection.receive()).await.expect("soon");
+        assert_eq!(got.expect("before the error").as_deref(), Some(expected.as_bytes()));
+    }
+    let end = tokio::time::timeout(LIMIT, connection.receive()).await.expect("soon");
+    end.expect_err("the third is too long");
+}
+
+/// A batch is sent together as far as there is room for it.
+#[tokio::test]
+async fn a_batch_that_is_larger_than_the_buffer_goes_on() {
+    let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+    let listener = plain(&far).local(loopback(0)).listen().expect("listening");
+    let connection = plain(&near).remote(loopback(listener.port())).initiate().await.expect("connected");
+    let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    const SIZE: usize = 64 << 10;
+    let reading = tokio::spawn(async move {
+        let mut n = 0;
+        while n < 10 * SIZE
+            && let Ok(Some(m)) = accepted.receive().await
+        {
+            n += m.len();
+        }
+        n
+    });
+    connection.start_batch();
+    for i in 0..10 {
+        let sent = tokio::time::timeout(LIMIT, connection.send(vec![1; SIZE])).await;
+        sent.unwrap_or_else(|_| panic!("message {i} waits for ever")).expect("sent");
+    }
+    connection.end_batch();
+    assert_eq!(reading.await.expect("no panic"), 10 * SIZE);
+}
+
+/// UDP says what would have fitted.
+#[tokio::test]
+async fn a_datagram_that_is_too_long_is_told_what_is_not() {
+    let near = Neater::new().expect("engine");
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+    let profile = neater_property::profile("unreliable-datagram").expect("known");
+    let pre = near.preconnection().properties(profile).stacks(&[Stack::Udp]).security(SecurityParameters::disabled());
+    let connection = pre.remote(peer.local_addr().expect("bound")).initiate().await.expect("ready");
+    match connection.try_send(vec![0; 70_000], &MessageContext::new().safely_replayable_as(true)) {
+        Err(SendError::MessageTooLarge { max }) => assert!((1000..=65_507).contains(&max), "{max}"),
+        other => panic!("{other:?}"),
+    }
+}
