@@ -481,13 +481,19 @@ impl<N: Net> Engine<N> {
             self.wait_to_send(conn, bytes);
         }
         self.recount(conn);
-        // The socket says that it was too long, and not for what.
+        if !done.failed.is_empty() {
+            self.tell_maximum(conn, &mut done);
+        }
+        done
+    }
+
+    /// The socket says that a message was too long, and not for what.
+    fn tell_maximum(&mut self, conn: Key, done: &mut Flushed) {
         for (_, error) in &mut done.failed {
             if let SendError::MessageTooLarge { max: max @ 0 } = error {
                 *max = self.singular_transmission_msg_max_len(crate::ConnectionId(conn)).unwrap_or(0);
             }
         }
-        done
     }
 
     /// Keeps the sum of all queues, and what has left them. The part that a connection has counted is what it last held.
