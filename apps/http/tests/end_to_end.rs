@@ -364,3 +364,32 @@ async fn a_client_that_gives_no_room_for_control_streams_loses_its_seat() {
     drop(selfish);
     assert_eq!(world.end().await.refused, 0);
 }
+
+/// Whoever waits beside a body of which there is always more has a turn, too: Ctrl-C beside a download.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_of_which_there_is_always_more_lets_others_have_their_turn() {
+    let world = World::new("turns", ServerLimits::default(), false);
+    world.put("large", &noise(8_000_000, 1));
+    for version in VERSIONS {
+        let client = world.client(Some(version));
+        let mut response = client.get(&world.url("large"), &RequestOptions::default()).await.expect("answered");
+        // What the peer may send ahead of the reader is there.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let (mut row, mut longest) = (0, 0);
+        loop {
+            let mut next = std::pin::pin!(response.chunk());
+            let piece = std::future::poll_fn(|cx| {
+                let polled = next.as_mut().poll(cx);
+                if polled.is_pending() {
+                    row = 0;
+                }
+                polled
+            });
+            let Some(piece) = piece.await.expect("a body") else { break };
+            row += piece.len();
+            longest = longest.max(row);
+        }
+        assert!(longest <= 1 << 20, "{version}: {longest} bytes in a row");
+    }
+    world.end().await;
+}

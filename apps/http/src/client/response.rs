@@ -46,6 +46,9 @@ pub(super) enum Body {
     End,
 }
 
+/// Bytes in a row before others have their turn.
+const IN_A_ROW: usize = 512 << 10;
+
 /// An answer. Dropping it gives up what has not been read.
 pub struct Response {
     url: Url,
@@ -54,6 +57,8 @@ pub struct Response {
     transport: Transport,
     body: Body,
     received: u64,
+    /// Bytes that were passed on since others had their turn.
+    in_a_row: usize,
     expected: Option<u64>,
     silence: Duration,
     /// Keeps the connection, if it is shared, from being used again.
@@ -81,6 +86,7 @@ impl Response {
             transport,
             body,
             received: 0,
+            in_a_row: 0,
             expected,
             silence,
             retire,
@@ -122,8 +128,15 @@ impl Response {
     /// # Errors
     /// [`Error::Interrupted`], [`Error::Silent`], or [`Error::Length`] when as much came as was announced, or less, and
     /// the two do not agree: what was returned before is what came.
+    ///
+    /// A task for which there is always a next piece lets others have their turn all the same, after each half MiB.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
+        if self.in_a_row >= IN_A_ROW {
+            self.in_a_row = 0;
+            tokio::task::yield_now().await;
+        }
         let piece = self.piece().await;
+        self.in_a_row += piece.as_ref().ok().and_then(Option::as_ref).map_or(0, Bytes::len);
         if let (Err(e), Some(retire)) = (&piece, &self.retire) {
             retire.after(e);
         }
