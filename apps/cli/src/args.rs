@@ -114,7 +114,8 @@ pub(crate) struct ConnectArgs {
     /// A property for policies to look at, such as profile=bulk or flow_size=20000000; a profile must be one that there is
     #[arg(long, value_name = "NAME=VALUE", value_parser = property, conflicts_with = "no_policy")]
     pub(crate) property: Vec<(String, String)>,
-    /// Seconds that establishment may take, and that nothing may come after that
+    /// Seconds that establishment may take, and that nothing may come after that. Default: establishment as long as its candidates need,
+    /// silence 60
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub(crate) timeout: Option<core::time::Duration>,
     /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
@@ -157,14 +158,15 @@ const GET_HELP: &str = "Examples:
   neater get --json -O https://example.com/a       for programs
 
 Data is written to FILE.part, and renamed when it is complete. When a connection breaks, neater asks
-for the rest, three times, and as often again whenever a further MiB has come. What an earlier run left
-in FILE.part is continued if the server vouches that the file is still the same, and given up only when
-its answer says that it is not; a part of another URL, or one that neater did not write, is never
-touched. Redirections are followed, but never from https to http. The variables http_proxy, https_proxy
-and all_proxy are not heeded: neater connects to the server itself.
+for the rest, three times, and as often again whenever a further MiB has come. What an earlier run
+left in FILE.part is continued if the server vouches that the file is still the same, and given up
+only when its answer says that it is not; a part of another URL, or one that neater did not write,
+is never touched. Redirections are followed, but never from https to http. The variables http_proxy,
+https_proxy and all_proxy are not heeded: neater connects to the server itself.
 
-JSON events: connected, timeline (with -v), progress, retry, anew, way and one-way (with --multi), fault, done, failed,
-summary. With -o - they go to standard error, as standard output carries the data.";
+JSON events: connected, timeline (with -v), progress, retry, anew, way and one-way (with --multi),
+fault, done, failed, summary. With -o - they go to standard error, as standard output carries the
+data.";
 
 #[derive(Debug, Args)]
 #[command(after_help = GET_HELP, after_long_help = format!("{GET_HELP}\n\n{EXITS}"))]
@@ -223,7 +225,7 @@ JSON events: serving, stopped.";
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP, after_long_help = format!("{SERVE_HELP}\n\n{EXITS}"))]
 pub(crate) struct ServeArgs {
-    /// The folder; links that lead out of it are not followed
+    /// The folder; links that lead out of it are not followed, and names that are not UTF-8 are left out
     #[arg(default_value = ".", value_name = "DIR")]
     pub(crate) dir: PathBuf,
     /// The port for TCP and UDP; 0 takes a free one. Default: 4433, or 8080 with --plain
@@ -274,12 +276,12 @@ const EXPLAIN_HELP: &str = "Examples:
   neater explain 192.0.2.1:53 --needs datagrams,cleartext
   neater explain --try https://example.com/        race them now, and draw it
 
-Words for --needs are reliable, unreliable, ordered, unordered, messages, datagrams, low-delay, bulk,
-background, streams, encrypted, tls13, cleartext and more, profiles such as reliable-message, and every
-property of RFC 9622 as name=value. A misspelt word is answered with what is close to it.
+Words for --needs are reliable, unreliable, ordered, unordered, messages, datagrams, low-delay,
+bulk, background, streams, encrypted, tls13, cleartext and more, profiles such as reliable-message,
+and every property of RFC 9622 as name=value. A misspelt word is answered with what is close to it.
 
-JSON events: request, no_effect, effect_in_part, candidate, excluded, aside, policies, fault, timeline, planned,
-unresolved, failed; with --try timeline, attempt and chosen in place of planned.";
+JSON events: request, no_effect, effect_in_part, candidate, excluded, aside, policies, fault,
+timeline, planned, unresolved, failed; with --try timeline, attempt and chosen in place of planned.";
 
 #[derive(Debug, Args)]
 #[command(after_help = EXPLAIN_HELP, after_long_help = format!("{EXPLAIN_HELP}\n\n{EXITS}"))]
@@ -306,9 +308,9 @@ const PING_HELP: &str = "Examples:
   neater ping --interface wwan0 --interface eth0 example.com:80
   neater ping --json example.com | jq 'select(.event == \"way\")'
 
-Each probe is a handshake of TCP, which goes where data would go; nothing is sent after it. All ways are
-asked at the same times. What is lost did not connect in time, or was refused or unreachable: the summary
-says which, and names the best way first.
+Each probe is a handshake of TCP, which goes where data would go; nothing is sent after it. All ways
+are asked at the same times. What is lost did not connect in time, or was refused or unreachable:
+the summary says which, and names the best way first.
 
 Exit code 0 says that a probe connected, 1 that none did.
 JSON events: left-out (more ways than are asked), pinging, probe, way.";
@@ -354,8 +356,9 @@ const POLICY_HELP: &str = "Examples:
   neater policy ask '[{\"transport\": {\"value\": \"reliable\"}}]'
   neater policy tell site.policy wwan0.cib
 
-Profiles and policies that come with neater count unless --bare is given; those of --pib stand above them.
-Exit code 1 says that a file has an error, a test fails or a vector differs. docs/policy.md tells the formats.
+Profiles and policies that come with neater count unless --bare is given; those of --pib stand above
+them. Exit code 1 says that a file has an error, a test fails or a vector differs. docs/policy.md
+tells the formats.
 
 JSON events: fault, checked, decision, tested, vector, answer, told, summary.";
 
@@ -454,11 +457,12 @@ const PM_HELP: &str = "Examples:
        -d '{\"match\": {}, \"properties\": {\"dscp\": {\"value\": 10}}}' http://127.0.0.1:45888/pib/site
 
 The folders are looked at every second, and read when something changed; a file that is broken is
-reported, and what it said before goes on to count. What a user tells over the sockets steers that user
-alone; what root, the daemon's user and who has the token tell counts for everybody. docs/policy.md tells
-the rest, and how to run it as a service.
+reported, and what it said before goes on to count. What a user tells over the sockets steers that
+user alone; what root, the daemon's user and who has the token tell counts for everybody.
+docs/policy.md tells the rest, and how to run it as a service.
 
-JSON events: managing, loaded, interfaces, domains, provisioning, source, fault, stopped; with -v also refused.";
+JSON events: managing, loaded, interfaces, domains, provisioning, source, fault, stopped; with -v
+also refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = PM_HELP, after_long_help = format!("{PM_HELP}\n\n{EXITS}"))]

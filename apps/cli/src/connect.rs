@@ -102,6 +102,8 @@ pub(crate) fn start(builder: Builder) -> Result<Neater, Failure> {
     builder.build().map_err(|e| match e.kind() {
         std::io::ErrorKind::InvalidData => Failure::new(crate::Exit::Failed, "policy", e.to_string())
             .advise("`neater policy check FOLDER` tells of all; without --strict-policies the others count"),
+        // Of all that is opened here, the files that the environment names have their names in the error.
+        _ if e.to_string().starts_with("SSLKEYLOGFILE=") => Failure::new(crate::Exit::Local, "file", e.to_string()),
         _ => Failure::new(crate::Exit::Failed, "local", format!("this system: {e}")),
     })
 }

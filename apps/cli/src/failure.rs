@@ -66,7 +66,8 @@ impl Failure {
             }
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => failure.advise(ELSEWHERE),
             io::ErrorKind::NotFound if !matches!(doing, "read" | "serve" | "use") => {
-                failure.advise("the folder does not exist: make it first")
+                let there = path.parent().is_some_and(|folder| folder.as_os_str().is_empty() || folder.is_dir());
+                failure.advise(if there { ELSEWHERE } else { "the folder does not exist: make it first" })
             }
             _ => failure,
         }

@@ -64,7 +64,7 @@ fn a_name_without_an_answer_is_said_to_have_none() {
     // Nobody answers there: the port is closed, and refusal comes at once.
     let resolv = f.put("resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n");
     let r = run(neater().args(["explain", "--timeout", "4", "no.such.test:1", "--resolv-conf"]).arg(&resolv));
-    assert_eq!(r.code, 0, "{}", r.err);
+    assert_eq!(r.code, 1, "{}", r.err);
     let last = r.out.lines().last().unwrap_or_default();
     assert!(last.starts_with("Nothing to try: ") && last.contains("SERVFAIL") | last.contains("refused"), "{last}");
 }

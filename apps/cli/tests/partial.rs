@@ -533,3 +533,25 @@ fn help_says_that_proxies_of_the_environment_are_not_heeded() {
     let r = run(neater().args(["get", "--help"]));
     assert!(r.out.contains("http_proxy") && r.out.contains("not heeded"), "{}", r.out);
 }
+
+#[test]
+fn a_server_that_sends_a_little_each_time_is_not_asked_without_end() {
+    let f = Folder::new("crumbs");
+    let contents = noise(50_000, 1);
+    let (origin, heads) = scripted(move |head| {
+        let from = from(head);
+        if from == 0 {
+            return rest(head, "ETag: \"v1\"\r\n", &contents, 100);
+        }
+        let to = (from + 99).min(contents.len() - 1);
+        let range = format!("Content-Range: bytes {from}-{to}/{}\r\nContent-Length: {}", contents.len(), to + 1 - from);
+        let head = format!("HTTP/1.1 206 P\r\nETag: \"v1\"\r\n{range}\r\nConnection: close\r\n\r\n");
+        [head.as_bytes(), &contents[from..=to]].concat()
+    });
+    let r = get(&f, &["--json", "--retries", "1"], "mine", &format!("{origin}/file"));
+    assert_eq!((r.code, &of(&r.events(), "failed")[0]["kind"]), (1, &"parts".into()), "{}", r.out);
+    let asked = heads.lock().expect("sound").len();
+    assert!((60..80).contains(&asked), "{asked}");
+    // What came is kept, and can be gone on with.
+    assert_eq!(f.read("mine.part").len(), asked * 100);
+}

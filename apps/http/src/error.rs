@@ -149,6 +149,13 @@ pub(crate) fn of_h3(e: &h3::error::StreamError, received: u64, expected: Option<
         h3::error::StreamError::HeaderTooBig { .. } => {
             Error::Protocol(format!("the {} answer is not acceptable: {e}", HttpVersion::Http3))
         }
-        e => Error::Interrupted { received, expected, cause: chain(e) },
+        e => {
+            let mut cause = chain(e);
+            if cause.contains("H3_EXCESSIVE_LOAD") {
+                cause = "the server has too much to do, or too many connections from this address (H3_EXCESSIVE_LOAD)"
+                    .into();
+            }
+            Error::Interrupted { received, expected, cause }
+        }
     }
 }

@@ -111,6 +111,9 @@ impl Url {
         if !authority.is_ascii() {
             return Err(bad("the host is not ASCII: use its xn-- form"));
         }
+        if authority.starts_with('[') && !authority.contains(']') {
+            return Err(bad("the bracket before its IPv6 address is not closed"));
+        }
         let (host, port) = split_port(authority).ok_or_else(|| bad("the port must be a number from 1 to 65535"))?;
         let literal = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
         let known = match literal {

@@ -119,8 +119,15 @@ impl From<SocketAddr> for RemoteEndpoint {
 }
 
 /// A text that is no endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct BadEndpoint(String);
+
+/// In words: `main` prints what it returns like this.
+impl fmt::Debug for BadEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 impl fmt::Display for BadEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,8 +142,16 @@ impl core::str::FromStr for RemoteEndpoint {
     /// `host:port`, `1.2.3.4:port` or `[::1]:port`.
     fn from_str(s: &str) -> Result<Self, BadEndpoint> {
         let bad = |why: &str| BadEndpoint(format!("`{s}` is not HOST:PORT: {why}"));
+        if s.contains("://") {
+            return Err(bad("it is a URL: give its host and port alone"));
+        }
+        if s.contains(char::is_whitespace) {
+            return Err(bad("there is a space in it"));
+        }
         let (host, port) = s.rsplit_once(':').ok_or_else(|| bad("the port is missing (try example.com:443)"))?;
-        let port: u16 = port.parse().map_err(|_| bad("the port must be a number from 1 to 65535"))?;
+        let digits = port.bytes().all(|b| b.is_ascii_digit());
+        let port = port.parse::<u16>().ok().filter(|_| digits);
+        let port = port.ok_or_else(|| bad("the port must be a number from 1 to 65535"))?;
         if port == 0 {
             return Err(bad("port 0 cannot be connected to"));
         }
@@ -255,6 +270,9 @@ mod tests {
             ("example.com", "port is missing"),
             ("example.com:0", "port 0"),
             ("example.com:70000", "1 to 65535"),
+            ("example.com:+80", "1 to 65535"),
+            ("https://example.com:443", "URL"),
+            ("exa mple.com:443", "space"),
             ("::1:80", "brackets"),
             (":80", "host is missing"),
             ("[nonsense]:80", "not an IPv6 address"),

@@ -15,6 +15,9 @@ use neater_property::{MessageProperties, Preference, Role, SelectionProperty as 
 use neater_quic::ConnectionApi;
 use std::io::IoSlice;
 
+/// Two messages are never made one.
+const UNFINISHED: &str = "a message was begun in parts, and its end has not been sent";
+
 /// The properties of a message that this engine acts on (RFC 9622 section 9.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendOptions {
@@ -43,6 +46,9 @@ pub struct SendOptions {
     /// The payload protocol identifier that such a peer is told (RFC 9260 section 3.3.1): what the bytes are, by IANA's list;
     /// 0 unless it is set. Elsewhere it means nothing.
     pub ppid: Option<u32>,
+    /// It is a message of its own: refused while another one is being sent in parts, whose end it would be taken for. Bytes of a stream
+    /// without boundaries are no message.
+    pub begins: bool,
 }
 
 impl Default for SendOptions {
@@ -58,6 +64,7 @@ impl Default for SendOptions {
             whole: false,
             stream: None,
             ppid: None,
+            begins: false,
         }
     }
 }
@@ -76,6 +83,7 @@ impl From<&MessageProperties> for SendOptions {
             whole: p.no_segmentation,
             stream: None,
             ppid: None,
+            begins: false,
         }
     }
 }
@@ -210,6 +218,9 @@ impl<N: Net> Engine<N> {
             // What is left of it would be taken for a message of its own.
             c.tx.part_refused(options.end_of_message);
             return Err(SendError::Framer("an earlier part of this message was refused".into()));
+        }
+        if options.begins && c.tx.in_message && (c.framed() || c.stack.is_some_and(Stack::is_sctp)) {
+            return Err(SendError::InvalidMessageProperties(UNFINISHED.into()));
         }
         if !c.may_state_reliability(options.reliable) {
             if c.tx.in_message || !options.end_of_message {

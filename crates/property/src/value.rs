@@ -155,6 +155,13 @@ impl From<u32> for Value {
     }
 }
 
+impl From<i32> for Value {
+    /// A number as it stands in a program. A negative one is no Integer, and none that any property takes.
+    fn from(n: i32) -> Self {
+        u64::try_from(n).map_or(Self::Number(n.into()), Self::Integer)
+    }
+}
+
 impl From<u64> for Value {
     fn from(n: u64) -> Self {
         Self::Integer(n)

@@ -198,9 +198,30 @@ impl TlsError {
             "NotPinned" => Self::NotPinned,
             // A name of a variant; a sentence is readable as it is.
             other if inner.is_some() || !other.contains(' ') => unusable(other),
-            _ => return None,
+            sentence => return wrong_name(sentence),
         })
     }
+}
+
+/// The names of a certificate as webpki writes them, without its words for what kind of name each is.
+fn names(list: &str) -> Box<str> {
+    let bare = |name: &str| {
+        let inner = name.split_once("(\"").and_then(|(_, rest)| rest.strip_suffix("\")"));
+        let inner = inner.or_else(|| name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')));
+        inner.unwrap_or(name).to_owned()
+    };
+    clean(&list.split(", ").map(bare).collect::<Vec<_>>().join(", "))
+}
+
+/// What rustls says of a certificate that is for others, which QUIC's TLS passes on as a text.
+fn wrong_name(sentence: &str) -> Option<TlsError> {
+    let rest = sentence.strip_prefix("certificate not valid for name \"")?;
+    let (expected, rest) = rest.split_once('"')?;
+    let presented = match rest.strip_prefix("; certificate ")? {
+        none if none.starts_with("is not valid for any names") => String::new(),
+        some => some.strip_prefix("is only valid for ")?.replace(" or ", ", "),
+    };
+    Some(TlsError::WrongName { expected: clean(expected), presented: names(&presented) })
 }
 
 /// Text of the peer, made harmless: bounded, without control characters.
@@ -249,7 +270,7 @@ fn certificate(e: &CertificateError) -> TlsError {
         CertificateError::UnknownIssuer => TlsError::UnknownIssuer,
         CertificateError::Revoked => TlsError::CertificateRevoked,
         CertificateError::NotValidForNameContext { expected, presented } => {
-            TlsError::WrongName { expected: clean(&expected.to_str()), presented: clean(&presented.join(", ")) }
+            TlsError::WrongName { expected: clean(&expected.to_str()), presented: names(&presented.join(", ")) }
         }
         CertificateError::NotValidForName => TlsError::WrongName { expected: "".into(), presented: "".into() },
         CertificateError::ApplicationVerificationFailure => TlsError::RefusedByApplication,
@@ -335,7 +356,7 @@ impl fmt::Display for TlsError {
             ),
             Self::WrongName { expected, presented } => write!(
                 f,
-                "the peer's certificate is not for {expected}; it is for {}: use one of these names, or set the server name",
+                "the peer's certificate is not for {expected}; it is for {}: ask for one of these names",
                 if presented.is_empty() { "no name at all" } else { presented }
             ),
             Self::NotPinned => f.write_str(

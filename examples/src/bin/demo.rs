@@ -162,7 +162,9 @@ fn run(size: u64) -> Outcome<()> {
 }
 
 fn scene(title: &str, text: &str) {
-    println!("\n\x1b[1m{title}\x1b[0m\n{text}\n");
+    let (bold, plain) =
+        if std::io::IsTerminal::is_terminal(&std::io::stdout()) { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    println!("\n{bold}{title}{plain}\n{text}\n");
 }
 
 /// Bytes that do not compress, from a small generator: nothing here needs to be unpredictable.
@@ -251,15 +253,21 @@ fn asks_for_a(query: &[u8]) -> bool {
 /// Runs `neater get` as a user would, and lets it speak for itself.
 fn fetch(neater: &Path, place: &Path, ca: &Path, port: u16) -> Outcome<()> {
     let url = format!("https://{NAME}:{port}/film.bin");
-    println!("$ neater get -v --needs \"reliable, encrypted, low-delay\" {url}");
+    let (conf, hosts) = (place.join("resolv.conf"), place.join("hosts"));
+    println!(
+        "$ neater get -v --needs \"reliable, encrypted, low-delay\" --ca {} --resolv-conf {} --hosts {} -o /dev/null {url}",
+        ca.display(),
+        conf.display(),
+        hosts.display()
+    );
     let status = Command::new(neater)
         .args(["get", "-v", "--needs", "reliable, encrypted, low-delay", "-o", "/dev/null"])
         .arg("--ca")
         .arg(ca)
         .arg("--resolv-conf")
-        .arg(place.join("resolv.conf"))
+        .arg(conf)
         .arg("--hosts")
-        .arg(place.join("hosts"))
+        .arg(hosts)
         .arg(&url)
         .status()?;
     if status.success() { Ok(()) } else { Err(format!("neater get ended with {status}").into()) }

@@ -39,6 +39,9 @@ impl core::fmt::Debug for Connection {
     }
 }
 
+/// A message of its own, and all of it.
+const WHOLE: (bool, bool) = (true, true);
+
 impl Connection {
     pub(crate) fn new(handle: Handle, id: ConnectionId) -> Self {
         Self { handle, id, turns: Turns::default() }
@@ -103,7 +106,7 @@ impl Connection {
     /// # Errors
     /// The message cannot be sent, and why; the connection may go on.
     pub fn send(&self, data: impl Into<Bytes>) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
-        self.send_part(data.into(), Stated::default(), true)
+        self.send_part(data.into(), Stated::default(), WHOLE)
     }
 
     /// Sends a message with properties. Its lifetime, if it has one, counts from here on, while it waits for room, too.
@@ -115,10 +118,11 @@ impl Connection {
         data: impl Into<Bytes>,
         context: &MessageContext,
     ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
-        self.send_part(data.into(), context.stated(), true)
+        self.send_part(data.into(), context.stated(), WHOLE)
     }
 
-    /// Sends a part of a message (RFC 9622 section 9.2.3). Parts belong together until one says `end_of_message`.
+    /// Sends a part of a message (RFC 9622 section 9.2.3). Parts belong together until one says `end_of_message`; until then no other
+    /// message can be sent where messages have boundaries.
     ///
     /// # Errors
     /// As [`Connection::send`]; datagrams cannot be sent in parts.
@@ -128,14 +132,14 @@ impl Connection {
         context: &MessageContext,
         end_of_message: bool,
     ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
-        self.send_part(data.into(), context.stated(), end_of_message)
+        self.send_part(data.into(), context.stated(), (false, end_of_message))
     }
 
     fn send_part(
         &self,
         data: Bytes,
         stated: Stated,
-        end_of_message: bool,
+        (begins, end_of_message): (bool, bool),
     ) -> impl Future<Output = Result<MessageId, SendError>> + Send + '_ {
         // When the message is pointless: its lifetime counts from here on, not from when there is room.
         let mut until = None;
@@ -143,7 +147,7 @@ impl Connection {
             if self.turns.are_over(who) {
                 return Poll::Pending;
             }
-            let options = SendOptions { end_of_message, ..stated.over(s.engine.message_defaults(self.id)) };
+            let options = SendOptions { begins, end_of_message, ..stated.over(s.engine.message_defaults(self.id)) };
             let mut now = options;
             if let (Some(_), Some(lifetime)) = (until, options.lifetime) {
                 match s.engine.lifetime_left(self.id, lifetime, &mut until) {
@@ -172,7 +176,7 @@ impl Connection {
         let data = data.into();
         self.handle.with(|s| {
             let options = context.stated().over(s.engine.message_defaults(self.id));
-            s.engine.send(self.id, data, options)
+            s.engine.send(self.id, data, SendOptions { begins: true, ..options })
         })
     }
 
@@ -196,8 +200,8 @@ impl Connection {
         self.waiting(|s, who| self.poll_receive_as(s, who, usize::MAX, true))
     }
 
-    /// Receives what has arrived of the next message, at most `max` bytes of a byte stream; `None` when the peer will send
-    /// no more. What a [`Connection::receive`] that was given up had gathered comes first. Where the connection is a whole SCTP
+    /// Receives what has arrived of the next message, at most `max` bytes of a byte stream (and at least one); `None` when the peer will
+    /// send no more. What a [`Connection::receive`] that was given up had gathered comes first. Where the connection is a whole SCTP
     /// association, parts of several messages may alternate: [`MessageContext::message_number`] tells them apart.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 //! a [`Listener`]. Messages go in and out; [`Connection::into_bytes`] gives a stream of bytes instead.
 //!
 //! ```no_run
-//! use neater::{Neater, TransportProperties};
+//! use neater::{FramerSpec, Neater};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let neater = Neater::new()?;
@@ -14,6 +14,7 @@
 //!     .preconnection()
 //!     .remote("example.com:443".parse::<neater::RemoteEndpoint>()?)
 //!     .needs("reliable, low-delay")?
+//!     .framer(FramerSpec::LengthPrefixed { width: 4, max: 1 << 20 })
 //!     .initiate()
 //!     .await?;
 //! println!("carried by {}", connection.stack().expect("established"));
@@ -26,7 +27,8 @@
 //! anywhere else through one descriptor ([`Driver`]). *Not responsible for* any decision or protocol: those are below.
 //!
 //! *Invariants*: public objects are `Send + Sync`; no waker, callback or destructor of the program runs while the engine
-//! is borrowed; every future is cancel-safe; dropping the last handle of anything releases it.
+//! is borrowed; a future that is dropped has done all of what it is for, or nothing ([`ByteStream::write_all`] and its like say so
+//! where it may be a part); dropping the last handle of anything releases it.
 
 #![deny(unsafe_code)]
 

@@ -115,7 +115,8 @@ impl MessageContext {
         self.properties.safely_replayable
     }
 
-    /// Whether it is, or was, the last message.
+    /// Whether it is the last message, of one that is sent. Of one that was received: whether that was known when it was received. Over a
+    /// byte stream the end comes behind the message, and the next receive tells it.
     #[must_use]
     pub fn is_final(&self) -> bool {
         self.properties.is_final || self.received_final

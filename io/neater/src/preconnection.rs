@@ -161,7 +161,7 @@ impl Preconnection {
     /// [`Event::ListenerError`] of its listeners. An event does not say whose it is: of clones and of the streams that a
     /// [`Group`](crate::Group) opens or accepts it hears nothing; they have [`Connection::next_event`]. Of a received connection it hears
     /// from when the program has accepted it; if that has ended before, it is told so then. It runs on the thread that drives, when the
-    /// engine is not borrowed: it may call anything. If it panics, that is reported as an error by `tracing` (target `neater::event`), and
+    /// engine is not borrowed: it may call anything. Of a connection that the program has dropped it hears nothing more. If it panics, that is reported as an error by `tracing` (target `neater::event`), and
     /// everything goes on; it is called with the next event again.
     #[must_use]
     pub fn on_event(mut self, handler: impl Fn(&Event) + Send + Sync + 'static) -> Self {
@@ -217,7 +217,9 @@ impl Preconnection {
             (Protection::Required, _) => false,
         };
         if less {
-            return Err(invalid(&format!("the words ask for {need}, and the security parameters for something else")));
+            return Err(invalid(&format!(
+                "the words ask for {need} security, and the security parameters for something else"
+            )));
         }
         let mut security = self.security.clone();
         if asked.protection == Protection::Required {

@@ -190,3 +190,25 @@ async fn a_datagram_that_is_too_long_is_told_what_is_not() {
         other => panic!("{other:?}"),
     }
 }
+
+/// Two messages are never made one.
+#[tokio::test]
+async fn a_message_is_refused_while_another_one_is_sent_in_parts() {
+    let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+    let framer = FramerSpec::LengthPrefixed { width: 2, max: 1000 };
+    let listener = plain(&far).framer(framer.clone()).local(loopback(0)).listen().expect("listening");
+    let pre = plain(&near).framer(framer).remote(loopback(listener.port()));
+    let connection = pre.initiate().await.expect("connected");
+    let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    let context = MessageContext::new();
+    connection.send_partial("in ", &context, false).await.expect("begun");
+    let refused = connection.send("whole").await.expect_err("another one is not finished");
+    assert!(matches!(refused, SendError::InvalidMessageProperties(_)), "{refused}");
+    connection.try_send("whole", &context).expect_err("another one is not finished");
+    connection.send_partial("parts", &context, true).await.expect("ended");
+    connection.send("whole").await.expect("sent");
+    for expected in ["in parts", "whole"] {
+        let got = tokio::time::timeout(LIMIT, accepted.receive()).await.expect("soon").expect("open");
+        assert_eq!(got.as_deref(), Some(expected.as_bytes()));
+    }
+}

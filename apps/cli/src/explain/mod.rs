@@ -188,6 +188,7 @@ async fn show_plan(preconnection: &Preconnection, output: &Output) -> Result<Exi
         }
         if candidates.is_empty() {
             output.event(&json!({ "event": "unresolved", "message": trouble.join("; ") }));
+            return Ok(Exit::Failed);
         }
         return Ok(Exit::Ok);
     }
@@ -198,7 +199,7 @@ async fn show_plan(preconnection: &Preconnection, output: &Output) -> Result<Exi
     }
     if candidates.is_empty() {
         output.line(&format!("Nothing to try: {}", trouble.join("; ")));
-        return Ok(Exit::Ok);
+        return Ok(Exit::Failed);
     }
     output.line(
         "Order, as long as nobody answers; where one fails the next follows at once (--try shows the race itself)",

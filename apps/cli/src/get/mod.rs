@@ -126,9 +126,10 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
                         let summary = json!({ "event": "summary", "files": count, "failed": count - done, "bytes": total });
                         output.event(&summary);
                     }
-                    let what = if files { "interrupted: what came is kept" } else { "interrupted" };
+                    let kept = begun.iter().any(|b| b.load(Ordering::Relaxed));
+                    let what = if files && kept { "interrupted: what came is kept" } else { "interrupted" };
                     let f = Failure::new(Exit::Interrupted, "interrupted", what);
-                    return Err(match begun.iter().any(|b| b.load(Ordering::Relaxed)) {
+                    return Err(match kept {
                         true => f.advise(format!("go on with: {}", resume_command())),
                         false => f,
                     });

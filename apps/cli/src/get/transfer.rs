@@ -28,6 +28,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// first. A server that gives a few bytes each time, or begins again and again, is not asked without end.
 const HELPED: u64 = 1 << 20;
 
+/// Answers that may be less than was asked for, before as much as that has come.
+const PARTS: u32 = 64;
+
 /// What to fetch, and where to.
 pub(super) struct Job {
     pub(super) url: Url,
@@ -123,17 +126,22 @@ pub(super) async fn run(
     let mut transfer = Transfer { client, options, url: &url, output, progress, sink, transports, came, continuable };
     let (mut tries, mut repeated) = (0, 0_u8);
     let mut wait = FIRST_WAIT;
-    let mut farthest = begun;
+    let (mut farthest, mut parts) = (begun, 0);
     loop {
         let trouble = match transfer.attempt(repeated > 0).await {
             Ok(()) => break,
             Err(trouble) => trouble,
         };
         if transfer.sink.written() >= farthest.saturating_add(HELPED) {
-            (farthest, tries, wait) = (transfer.sink.written(), 0, FIRST_WAIT);
+            (farthest, tries, wait, parts) = (transfer.sink.written(), 0, FIRST_WAIT, 0);
         }
         match trouble {
-            Trouble::More => {}
+            Trouble::More if parts < PARTS => parts += 1,
+            Trouble::More => {
+                let what =
+                    format!("the server has sent less than a MiB in {PARTS} answers, each of a part of the file");
+                return Err(transfer.give_up(Failure::new(Exit::Failed, "parts", what), repeated));
+            }
             // Once: then there is nothing that could be of no use.
             Trouble::Anew => {}
             Trouble::Broken(e) if tries < retries => {
@@ -369,10 +377,10 @@ impl Transfer<'_> {
                     self.progress.at(self.sink.written());
                 }
                 Err(e) if ranges && (e.is_transient() || matches!(e, Error::Length { .. })) => {
-                    return Err(Trouble::Broken(e));
+                    return Err(Trouble::Broken(self.of_the_whole(e)));
                 }
                 Err(e) => {
-                    let mut f: Failure = e.into();
+                    let mut f: Failure = self.of_the_whole(e).into();
                     if !ranges {
                         f = f.advise(
                             "the server does not say that it can send the rest of this very file alone, so it is not asked \
@@ -382,6 +390,17 @@ impl Transfer<'_> {
                     return Err(Trouble::Final(f));
                 }
             }
+        }
+    }
+
+    /// The error in the measures of the file, and not of the part of it that was asked for last.
+    fn of_the_whole(&self, e: Error) -> Error {
+        let (received, total) = (self.sink.written(), self.sink.version().total);
+        match e {
+            Error::Interrupted { expected, cause, .. } => {
+                Error::Interrupted { received, expected: total.or(expected), cause }
+            }
+            e => e,
         }
     }
 
@@ -405,7 +424,12 @@ impl Transfer<'_> {
                 "from": self.sink.written(), "kind": e.kind(), "message": e.to_string(),
             }));
         } else {
-            self.output.note(&format!("neater: {}: {e}; asking for the rest ({tries} of {retries})", self.url));
+            // The first line of what may have several.
+            let what = e.to_string();
+            let (first, more) = what.split_once('\n').map_or((&what[..], ""), |(first, more)| (first, more));
+            let next = if self.sink.written() == 0 { "asking again" } else { "asking for the rest" };
+            self.output.note(&format!("neater: {}: {first}; {next} ({tries} of {retries})", self.url));
+            more.lines().for_each(|line| self.output.note(line));
         }
     }
 

@@ -103,6 +103,11 @@ fn listening(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -
 fn listen(neater: &Neater, args: &ServeArgs, security: &SecurityParameters) -> Result<Vec<Listener>, Failure> {
     let port = args.port.unwrap_or(if args.plain { PORTS.1 } else { PORTS.0 });
     let stacks = stacks(args)?;
+    if args.udp_port.is_some() && !stacks.iter().any(|s| s.is_sctp()) {
+        return Err(
+            Failure::usage("--udp-port is SCTP's, and nothing is served over SCTP").advise("add --transport sctp")
+        );
+    }
     let on = |ip: IpAddr, port: u16| {
         let local = LocalEndpoint::from(SocketAddr::new(ip, port));
         let local = args.udp_port.map_or(local.clone(), |p| local.with_udp_port(p));

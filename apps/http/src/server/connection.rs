@@ -105,13 +105,20 @@ where
     Response::from_parts(parts, body.witnessed(activity, common, turn))
 }
 
-/// RFC 9112 section 3.2: HTTP/1.1 has one Host field, no version has two, and it names a host or nothing.
+/// RFC 9112 section 3.2: HTTP/1.1 has one Host field, no version has two, and it names a host or nothing. Where a request has an
+/// authority beside it (HTTP/2 and HTTP/3), they are the same (RFC 9114 section 4.3.1).
 fn names_one_host(request: &Request<()>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     let Some(host) = hosts.next() else { return request.version() != http::Version::HTTP_11 };
     let named = host.as_bytes();
     let sound = named.is_empty() || !named.contains(&b'@') && http::uri::Authority::try_from(named).is_ok();
-    sound && hosts.next().is_none()
+    let same = match request.uri().authority() {
+        Some(authority) if request.version() > http::Version::HTTP_11 => {
+            named.eq_ignore_ascii_case(authority.as_str().as_bytes())
+        }
+        _ => true,
+    };
+    sound && same && hosts.next().is_none()
 }
 
 fn bare(status: StatusCode) -> Response<FileBody> {

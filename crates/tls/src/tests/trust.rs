@@ -417,6 +417,17 @@ fn what_rustls_says_in_its_own_words_is_said_in_ours() {
     ] {
         assert_eq!(TlsError::from_text(&Error::InvalidCertificate(e).to_string()), Some(wanted));
     }
+    for (presented, wanted) in [
+        (&[][..], ""),
+        (&["DnsName(\"a.test\")"], "a.test"),
+        (&["DnsName(\"a.test\")", "DnsName(\"b.test\")", "IpAddress(192.0.2.1)"], "a.test, b.test, 192.0.2.1"),
+    ] {
+        let presented = presented.iter().map(|p| (*p).to_owned()).collect();
+        let expected = ServerName::try_from("c.test").unwrap();
+        let e = Error::InvalidCertificate(C::NotValidForNameContext { expected, presented });
+        let said = TlsError::WrongName { expected: "c.test".into(), presented: wanted.into() };
+        assert_eq!((TlsError::from_text(&e.to_string()), TlsError::from(e)), (Some(said.clone()), said));
+    }
     let other = C::Other(OtherError(Arc::new(std::io::Error::other("odd"))));
     let text = TlsError::from_text(&Error::InvalidCertificate(other).to_string()).unwrap().to_string();
     assert!(text.contains("odd") && !text.contains("OtherError"), "{text}");
