@@ -1,24 +1,25 @@
 //! The engine behind its lock, and who waits for what.
 
+mod after;
+mod dispatch;
 mod handle;
+mod slots;
 
+use after::{After, Discarded};
 pub(crate) use handle::{Driving, Handle};
+use slots::{GroupSlot, ListenerSlot, adopt, listener_of, slot_of};
+pub(crate) use slots::{Incoming, Slot, Wait};
 
 use crate::gather::Gathered;
 use crate::machine::Machine;
-use crate::waiting::{Place, Ticket, WAITS, Waiter, Waiters, Who};
+use crate::waiting::{Place, Ticket, Waiter, Who};
 use crate::{EventHandler, GroupId, ListenerId, Siblings};
-use neater_engine::{
-    ConnectionError, ConnectionId, ConnectionState, EstablishmentError, Event, ForeignDatagram, Notice, Source, Spent,
-};
+use neater_engine::{ConnectionId, ConnectionState, Event, Spent};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 use std::task::Waker;
-
-/// Events kept for a subscriber that does not take them. The oldest are dropped beyond it.
-const EVENTS_MAX: usize = 1024;
 
 /// What the public objects share: one engine, one lock.
 pub(crate) struct Shared {
@@ -69,14 +70,6 @@ pub(crate) struct State {
     discarded: Vec<Discarded>,
 }
 
-/// Something of the program's, to be dropped when the lock is released.
-#[allow(dead_code, reason = "it is only dropped")]
-enum Discarded {
-    Waker(Waker),
-    Slot(Box<Slot>),
-    Handler(EventHandler),
-}
-
 /// Registers a waker, without cloning one that is there already; returns the one that it replaces.
 #[must_use]
 #[inline]
@@ -84,148 +77,6 @@ fn register(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
         Some(w) if w.will_wake(waker) => None,
         _ => slot.replace(waker.clone()),
-    }
-}
-
-/// What the waiters of a connection wait for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Wait {
-    Readable,
-    Writable,
-    Changed,
-    Event,
-}
-
-/// What is kept for one connection.
-#[derive(Default)]
-pub(crate) struct Slot {
-    /// The connection's id as a number, which is not 0.
-    bits: u64,
-    // There is mostly one who waits; the others are in `Rare::more`.
-    readable: Option<Waiter>,
-    writable: Option<Waiter>,
-    changed: Option<Waiter>,
-    pub(crate) outcome: Option<Result<(), Box<EstablishmentError>>>,
-    pub(crate) ended: Option<Result<(), Box<ConnectionError>>>,
-    rare: Option<Box<Rare>>,
-}
-
-/// What most connections never need.
-#[derive(Default)]
-pub(crate) struct Rare {
-    /// Parts of a message whose end has not come, for receivers of whole messages.
-    pub(crate) gathered: Gathered,
-    pub(crate) subscribed: bool,
-    pub(crate) events: VecDeque<Event>,
-    /// Who waits beside the first, by [`Wait`].
-    more: [Waiters; WAITS],
-    pub(crate) handler: Option<EventHandler>,
-}
-
-impl Slot {
-    pub(crate) fn rare(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_default()
-    }
-
-    /// Whether parts of a message have been gathered.
-    pub(crate) fn has_gathered(&self) -> bool {
-        self.rare.as_ref().is_some_and(|r| !r.gathered.is_empty())
-    }
-
-    /// Whether it owns nothing.
-    #[inline]
-    fn is_light(&self) -> bool {
-        self.readable.is_none()
-            && self.writable.is_none()
-            && self.changed.is_none()
-            && self.rare.is_none()
-            && matches!(self.outcome, None | Some(Ok(())))
-            && matches!(self.ended, None | Some(Ok(())))
-    }
-}
-
-#[derive(Default)]
-struct ListenerSlot {
-    bits: u64,
-    queue: VecDeque<Incoming>,
-    waiters: Waiters,
-    stopped: bool,
-    handler: Option<EventHandler>,
-}
-
-/// What a listener has received.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Incoming {
-    Connection(ConnectionId),
-    Group(GroupId),
-}
-
-#[derive(Default)]
-struct GroupSlot {
-    bits: u64,
-    /// How many objects refer to the group.
-    handles: u32,
-    queue: VecDeque<ConnectionId>,
-    waiters: Waiters,
-}
-
-/// What must happen after the lock is released: nothing of the program's runs while the engine is borrowed.
-#[derive(Default)]
-struct After {
-    wakers: Wakers,
-    /// Events wait for the program's own functions.
-    calls: bool,
-    wake_fd: bool,
-    /// This is a child of `fork`: whoever is waiting waits in the parent.
-    forked: bool,
-    discarded: Vec<Discarded>,
-    /// What has arrived here and is for other engines.
-    foreign: Vec<ForeignDatagram>,
-    /// The program's data that the engine has finished with, likewise.
-    spent: Option<Spent>,
-}
-
-/// Who is to be woken: mostly one, or nobody, which takes no memory.
-#[derive(Default)]
-struct Wakers {
-    first: Option<Waker>,
-    more: Vec<Waker>,
-}
-
-impl Wakers {
-    fn push(&mut self, waker: Waker) {
-        if self.first.is_none() {
-            self.first = Some(waker);
-        } else {
-            self.more.push(waker);
-        }
-    }
-
-    fn wake(self) {
-        // Not chained: what that keeps account of costs more than it does for one.
-        if let Some(waker) = self.first {
-            waker.wake();
-        }
-        if !self.more.is_empty() {
-            self.more.into_iter().for_each(Waker::wake);
-        }
-    }
-}
-
-impl Extend<Waker> for Wakers {
-    fn extend<T: IntoIterator<Item = Waker>>(&mut self, wakers: T) {
-        for waker in wakers {
-            self.push(waker);
-        }
-    }
-}
-
-impl After {
-    #[inline]
-    fn wake(&mut self, waiter: Option<Waiter>) {
-        if let Some(waiter) = waiter {
-            self.wakers.push(waiter.waker);
-        }
     }
 }
 
@@ -565,106 +416,6 @@ impl State {
         self.engine.has_spent().then(|| self.engine.take_spent())
     }
 
-    fn dispatch(&mut self, after: &mut After) {
-        while let Some(Notice { source, event }) = self.engine.poll_notice() {
-            match source {
-                Source::Connection(id) => self.connection_event(id, event, after),
-                Source::Listener(id) => self.listener_event(id, event, after),
-                Source::Group(id) => {
-                    let slot = slot_of(&mut self.groups, id.index(), id.to_bits());
-                    match (slot, event) {
-                        (Some(slot), Event::StreamReceived(conn)) => {
-                            slot.queue.push_back(conn);
-                            after.wakers.extend(slot.waiters.take());
-                        }
-                        (None, Event::StreamReceived(conn)) => self.engine.release(conn),
-                        // The session is over: whoever waits for its streams asks the engine why.
-                        (Some(slot), _) => after.wakers.extend(slot.waiters.take()),
-                        (None, _) => {}
-                    }
-                }
-            }
-        }
-    }
-
-    fn connection_event(&mut self, id: ConnectionId, event: Event, after: &mut After) {
-        let Some(slot) = slot_of(&mut self.conns, id.index(), id.to_bits()) else { return };
-        if let Some(rare) = &mut slot.rare {
-            if let Some(handler) = &rare.handler {
-                self.calls.push_back((handler.clone(), event.clone()));
-                after.calls = true;
-            }
-            if rare.subscribed && !matches!(event, Event::Readable | Event::Writable) {
-                if rare.events.len() >= EVENTS_MAX {
-                    rare.events.pop_front();
-                }
-                rare.events.push_back(event.clone());
-                after.wakers.extend(rare.more[Wait::Event as usize].take());
-            }
-            for wait in woken_by(&event) {
-                after.wakers.extend(rare.more[*wait as usize].take());
-            }
-        }
-        match event {
-            Event::Readable => after.wake(slot.readable.take()),
-            Event::Writable => after.wake(slot.writable.take()),
-            Event::Ready => {
-                slot.outcome = Some(Ok(()));
-                after.wake(slot.changed.take());
-                after.wake(slot.writable.take());
-            }
-            Event::EstablishmentError(e) => {
-                slot.outcome = Some(Err(e));
-                slot.wake_all(after);
-            }
-            Event::Closed => {
-                slot.ended = Some(Ok(()));
-                slot.wake_all(after);
-            }
-            Event::ConnectionError(e) => {
-                slot.ended = Some(Err(Box::new(e)));
-                slot.wake_all(after);
-            }
-            _ => {}
-        }
-    }
-
-    fn listener_event(&mut self, id: ListenerId, event: Event, after: &mut After) {
-        let incoming = match event {
-            Event::ConnectionReceived(c) => Some(Incoming::Connection(c)),
-            Event::GroupReceived(g) => Some(Incoming::Group(g)),
-            _ => None,
-        };
-        let slot = listener_of(&mut self.listeners, &mut self.stopped, id);
-        match (slot, incoming) {
-            (Some(slot), Some(incoming)) => {
-                slot.queue.push_back(incoming);
-                after.wakers.extend(slot.waiters.take());
-                // Its first streams may come before the program has taken the group.
-                if let Incoming::Group(g) = incoming {
-                    self.adopt_group(g);
-                }
-            }
-            (Some(slot), None) => {
-                if matches!(event, Event::Stopped) {
-                    slot.stopped = true;
-                    after.wakers.extend(slot.waiters.take());
-                } else if let Some(handler) = &slot.handler {
-                    self.calls.push_back((handler.clone(), event));
-                    after.calls = true;
-                } else if let Event::ListenerError(e) = event {
-                    tracing::warn!(target: "neater::listen", "the listener cannot accept for now: {e}");
-                }
-            }
-            (None, Some(Incoming::Connection(c))) => self.engine.release(c),
-            (None, Some(Incoming::Group(g))) => {
-                self.engine.close_group(g);
-                self.engine.release_group(g);
-            }
-            (None, None) => {}
-        }
-    }
-
     /// Makes room for a connection's waiters.
     #[inline]
     pub(crate) fn adopt(&mut self, id: ConnectionId) {
@@ -895,79 +646,4 @@ impl State {
     pub(crate) fn wake_group(&mut self, id: GroupId) -> Vec<Waker> {
         slot_of(&mut self.groups, id.index(), id.to_bits()).map_or_else(Vec::new, |s| s.waiters.take().collect())
     }
-}
-
-impl Slot {
-    fn wake_all(&mut self, after: &mut After) {
-        let first = [self.readable.take(), self.writable.take(), self.changed.take()];
-        after.wakers.extend(first.into_iter().flatten().map(|w| w.waker));
-    }
-
-    fn forget_waiter(&mut self, ticket: Ticket) -> Option<Waker> {
-        for first in [&mut self.readable, &mut self.writable, &mut self.changed] {
-            if first.as_ref().is_some_and(|w| w.ticket == ticket) {
-                return first.take().map(|w| w.waker);
-            }
-        }
-        self.rare.as_mut()?.more.iter_mut().find_map(|w| w.remove(ticket))
-    }
-}
-
-/// Who is woken by an event, beside those who subscribed.
-fn woken_by(event: &Event) -> &'static [Wait] {
-    match event {
-        Event::Readable => &[Wait::Readable],
-        Event::Writable => &[Wait::Writable],
-        Event::Ready => &[Wait::Changed, Wait::Writable],
-        Event::EstablishmentError(_) | Event::Closed | Event::ConnectionError(_) => {
-            &[Wait::Readable, Wait::Writable, Wait::Changed, Wait::Event]
-        }
-        _ => &[],
-    }
-}
-
-trait Keyed: Default {
-    /// Whose it is; 0, which is no id, if nobody's.
-    fn key(&self) -> u64;
-}
-
-macro_rules! keyed {
-    ($($t:ty),*) => { $( impl Keyed for $t { #[inline] fn key(&self) -> u64 { self.bits } } )* };
-}
-keyed!(Slot, ListenerSlot, GroupSlot);
-
-#[inline]
-fn slot_of<T: Keyed>(slots: &mut [T], index: usize, bits: u64) -> Option<&mut T> {
-    slots.get_mut(index).filter(|s| s.key() == bits)
-}
-
-/// The place of a listener.
-#[inline]
-fn listener_of<'a>(
-    slots: &'a mut [ListenerSlot],
-    stopped: &'a mut [ListenerSlot],
-    id: ListenerId,
-) -> Option<&'a mut ListenerSlot> {
-    match slot_of(slots, id.index(), id.to_bits()) {
-        None => stopped.iter_mut().find(|slot| slot.bits == id.to_bits()),
-        found => found,
-    }
-}
-
-#[inline]
-fn adopt<T: Keyed>(slots: &mut Vec<T>, index: usize, set: impl FnOnce(&mut T)) {
-    if slots.len() <= index {
-        grow(slots, index);
-    }
-    set(&mut slots[index]);
-}
-
-/// Makes room for `index`, and for some more. Growing moves all, so it happens seldom.
-#[cold]
-fn grow<T: Keyed>(slots: &mut Vec<T>, index: usize) {
-    let room = (index | 31) + 1;
-    if room > slots.capacity() {
-        slots.reserve_exact(3 * room - slots.len());
-    }
-    slots.resize_with(room, T::default);
 }

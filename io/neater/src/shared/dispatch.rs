@@ -1,0 +1,113 @@
+//! What the engine tells of, passed on to whoever waits for it.
+
+use super::State;
+use super::after::After;
+use super::slots::{Incoming, Wait, listener_of, slot_of, woken_by};
+use crate::ListenerId;
+use neater_engine::{ConnectionId, Event, Notice, Source};
+
+/// Events kept for a subscriber that does not take them. The oldest are dropped beyond it.
+const EVENTS_MAX: usize = 1024;
+
+impl State {
+    /// Tells of everything that has happened.
+    pub(super) fn dispatch(&mut self, after: &mut After) {
+        while let Some(Notice { source, event }) = self.engine.poll_notice() {
+            match source {
+                Source::Connection(id) => self.connection_event(id, event, after),
+                Source::Listener(id) => self.listener_event(id, event, after),
+                Source::Group(id) => {
+                    let slot = slot_of(&mut self.groups, id.index(), id.to_bits());
+                    match (slot, event) {
+                        (Some(slot), Event::StreamReceived(conn)) => {
+                            slot.queue.push_back(conn);
+                            after.wakers.extend(slot.waiters.take());
+                        }
+                        (None, Event::StreamReceived(conn)) => self.engine.release(conn),
+                        // The session is over: whoever waits for its streams asks the engine why.
+                        (Some(slot), _) => after.wakers.extend(slot.waiters.take()),
+                        (None, _) => {}
+                    }
+                }
+            }
+        }
+    }
+
+    fn connection_event(&mut self, id: ConnectionId, event: Event, after: &mut After) {
+        let Some(slot) = slot_of(&mut self.conns, id.index(), id.to_bits()) else { return };
+        if let Some(rare) = &mut slot.rare {
+            if let Some(handler) = &rare.handler {
+                self.calls.push_back((handler.clone(), event.clone()));
+                after.calls = true;
+            }
+            if rare.subscribed && !matches!(event, Event::Readable | Event::Writable) {
+                if rare.events.len() >= EVENTS_MAX {
+                    rare.events.pop_front();
+                }
+                rare.events.push_back(event.clone());
+                after.wakers.extend(rare.more[Wait::Event as usize].take());
+            }
+            for wait in woken_by(&event) {
+                after.wakers.extend(rare.more[*wait as usize].take());
+            }
+        }
+        match event {
+            Event::Readable => after.wake(slot.readable.take()),
+            Event::Writable => after.wake(slot.writable.take()),
+            Event::Ready => {
+                slot.outcome = Some(Ok(()));
+                after.wake(slot.changed.take());
+                after.wake(slot.writable.take());
+            }
+            Event::EstablishmentError(e) => {
+                slot.outcome = Some(Err(e));
+                slot.wake_all(after);
+            }
+            Event::Closed => {
+                slot.ended = Some(Ok(()));
+                slot.wake_all(after);
+            }
+            Event::ConnectionError(e) => {
+                slot.ended = Some(Err(Box::new(e)));
+                slot.wake_all(after);
+            }
+            _ => {}
+        }
+    }
+
+    fn listener_event(&mut self, id: ListenerId, event: Event, after: &mut After) {
+        let incoming = match event {
+            Event::ConnectionReceived(c) => Some(Incoming::Connection(c)),
+            Event::GroupReceived(g) => Some(Incoming::Group(g)),
+            _ => None,
+        };
+        let slot = listener_of(&mut self.listeners, &mut self.stopped, id);
+        match (slot, incoming) {
+            (Some(slot), Some(incoming)) => {
+                slot.queue.push_back(incoming);
+                after.wakers.extend(slot.waiters.take());
+                // Its first streams may come before the program has taken the group.
+                if let Incoming::Group(g) = incoming {
+                    self.adopt_group(g);
+                }
+            }
+            (Some(slot), None) => {
+                if matches!(event, Event::Stopped) {
+                    slot.stopped = true;
+                    after.wakers.extend(slot.waiters.take());
+                } else if let Some(handler) = &slot.handler {
+                    self.calls.push_back((handler.clone(), event));
+                    after.calls = true;
+                } else if let Event::ListenerError(e) = event {
+                    tracing::warn!(target: "neater::listen", "the listener cannot accept for now: {e}");
+                }
+            }
+            (None, Some(Incoming::Connection(c))) => self.engine.release(c),
+            (None, Some(Incoming::Group(g))) => {
+                self.engine.close_group(g);
+                self.engine.release_group(g);
+            }
+            (None, None) => {}
+        }
+    }
+}
