@@ -68,8 +68,8 @@ pub(crate) struct Dtls {
     /// The socket that it uses.
     channel: Key,
     pub(crate) remote: SocketAddr,
-    /// At which address of this host a listener's client found it.
-    here: Option<IpAddr>,
+    /// At which address of this host a listener's client found it, and by which interface (see [`Peer`]).
+    at: (Option<IpAddr>, u32),
     /// The random of a listener's client.
     random: Option<HelloRandom>,
     attempt: Option<(Key, Option<CandidateId>)>,
@@ -95,7 +95,7 @@ impl Dtls {
             session,
             channel,
             remote,
-            here: None,
+            at: (None, 0),
             random: None,
             attempt: None,
             conn: None,
@@ -150,7 +150,7 @@ impl Dtls {
     }
 
     pub(crate) fn peer(&self) -> Peer {
-        Peer { remote: self.remote, here: self.here }
+        Peer { remote: self.remote, here: self.at.0, interface: self.at.1 }
     }
 
     pub(crate) fn channel(&self) -> Key {
@@ -184,14 +184,8 @@ impl Dtls {
     }
 
     fn transmit<'a>(&self, contents: &'a [u8]) -> Transmit<'a> {
-        Transmit {
-            destination: self.remote,
-            source: self.here,
-            interface: None,
-            ecn: Ecn::NotEct,
-            segment_size: None,
-            contents,
-        }
+        let (source, interface) = self.peer().source();
+        Transmit { destination: self.remote, source, interface, ecn: Ecn::NotEct, segment_size: None, contents }
     }
 
     fn transmit_all<'a>(&self, sealed: &'a Sealed) -> Transmit<'a> {
@@ -302,6 +296,11 @@ impl<N: Net> Engine<N> {
 
     /// Reads a socket empty, within the budget of a turn.
     pub(crate) fn dtls_readable(&mut self, channel: Key) {
+        if let Some(Channel { behind: Behind::Listener(l), sock, .. }) = self.channels.get(channel)
+            && self.listeners.get(*l).is_some_and(|l| l.request.0.soft_errors)
+        {
+            self.dtls_listener_icmp(channel, *sock);
+        }
         let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         for round in 0.. {
             // A session that ends may take the socket with it.
@@ -314,7 +313,7 @@ impl<N: Net> Engine<N> {
             match self.net.recv(sock, &mut batch) {
                 Ok(_) => {
                     for (meta, data) in batch.filled() {
-                        let peer = Peer { remote: meta.source, here: meta.local };
+                        let peer = Peer::of(&meta);
                         for one in data.chunks(meta.stride.max(1)) {
                             self.dtls_datagram(channel, peer, one, meta.ecn);
                         }

@@ -673,7 +673,7 @@ impl<N: Net> Engine<N> {
         if moved {
             self.forget_names();
         }
-        self.quic_paths_changed();
+        self.quic_paths_changed(moved);
         self.race_anew(true);
         for key in self.conns.keys() {
             if self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Established && !matches!(c.io, Io::None))

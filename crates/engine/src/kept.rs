@@ -24,6 +24,8 @@ impl<N: Net> Engine<N> {
         let ext = c.ext();
         ext.last_activity = now;
         let cost = d.data.len() + EACH;
+        // The first has room, whatever the others keep.
+        let limit = if ext.datagrams.is_empty() { limits.datagram_buffer } else { limit };
         if ext.datagram_bytes + cost > limit {
             c.dropped = c.dropped.saturating_add(1);
             return false;

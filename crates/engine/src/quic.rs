@@ -419,6 +419,13 @@ impl<N: Net> Engine<N> {
             q.armed = Some(at);
             self.timers.push(at, Timer::Quic(key));
         }
+        // A connection of datagrams that is being closed waits for the last of them to leave.
+        if let Some(conn) = q.datagrams
+            && self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing && c.tx.is_empty())
+            && q.conn.queued_datagrams() == 0
+        {
+            self.finish_close(conn);
+        }
         self.tidy_quic(key);
     }
 

@@ -330,7 +330,7 @@ impl<N: Net> Engine<N> {
 
     fn receive_framed(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
         // After the last event of a connection nobody is told to come back, and there is no more than has arrived.
-        let closed = self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Closed);
+        let mut closed = self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Closed);
         for _ in 0..if closed { 64 * ROUNDS } else { ROUNDS } {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
             let ended = c.read_closed;
@@ -350,6 +350,10 @@ impl<N: Net> Engine<N> {
             if c.read_closed && c.ext().receiver.finished() {
                 return Ok(ReceiveOutcome::End);
             }
+            // It has given up on what came behind the last message, and is not asked again.
+            if let Some(ConnectionError::Framer(why)) = c.error().filter(|_| closed) {
+                return Err(ConnectionError::Framer(why.clone()));
+            }
             let mut scratch = core::mem::take(&mut self.scratch);
             scratch.resize(CHUNK, 0);
             let read = self.read_transport(key, &mut scratch);
@@ -361,6 +365,7 @@ impl<N: Net> Engine<N> {
                 None => return Ok(ReceiveOutcome::Blocked),
                 Some(n) => {
                     let run = self.run_framer(key, n == 0);
+                    closed |= run.is_err();
                     // What was whole before the framer gave up is the program's, and comes first.
                     if let Err(e) = run
                         && !self.conns.get_mut(key).is_some_and(|c| c.ext().receiver.has_delivered())

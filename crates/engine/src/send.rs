@@ -193,6 +193,14 @@ impl<N: Net> Engine<N> {
         let len = data.as_ref().map_or(0, Bytes::len);
         let closed = SendError::Connection(ConnectionError::Closed);
         let limits = self.limits;
+        if self
+            .conns
+            .get(conn.0)
+            .is_some_and(|c| c.batching && len + PIECE > limits.send_buffer.saturating_sub(c.tx.waiting()))
+        {
+            // What follows does not fit beside what was gathered of a batch: that leaves now, or nothing ever makes room.
+            self.flush_batch(conn.0);
+        }
         let crowded = self.queued >= limits.engine_bytes;
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(closed) };
         match c.state {
@@ -244,16 +252,8 @@ impl<N: Net> Engine<N> {
                 return Err(SendError::InvalidMessageProperties("a datagram cannot be sent in parts".into()));
             }
         }
-        let limit = if crowded { limits.send_floor } else { limits.send_buffer };
-        if self
-            .conns
-            .get(conn.0)
-            .is_some_and(|c| c.batching && c.is_open() && len + PIECE > limit.saturating_sub(c.tx.waiting()))
-        {
-            // What follows does not fit beside what was gathered of a batch: that leaves now, or nothing ever makes room.
-            self.flush_and_report(conn.0);
-        }
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
+        let limit = if crowded { limits.send_floor } else { limits.send_buffer };
         // SCTP takes a message when all of it is there: its parts are gathered here.
         let gathered = c.tx.in_message && c.stack.is_some_and(Stack::is_sctp) && !c.framed();
         if gathered {
@@ -295,6 +295,13 @@ impl<N: Net> Engine<N> {
             self.flush_and_report(conn.0);
         }
         Ok(id)
+    }
+
+    #[cold]
+    fn flush_batch(&mut self, conn: Key) {
+        if self.conns.get(conn).is_some_and(Conn::is_open) {
+            self.flush_and_report(conn);
+        }
     }
 
     fn queue_message(

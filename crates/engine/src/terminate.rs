@@ -9,7 +9,7 @@ use neater_base::Key;
 use neater_base::net::Net;
 use neater_framing::Outbound;
 use neater_quic::{ConnectionApi, Direction, QuicError};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 /// The application error code of a session that ends because its last connection was aborted without one of its own: not
 /// 0, which is an orderly end.
@@ -374,19 +374,27 @@ impl<N: Net> Engine<N> {
             return self.greeting_failed(conn, &ConnectionError::Quic(error.clone()));
         }
         let orderly = matches!(error, QuicError::Closed { code: 0, .. } | QuicError::LocallyClosed);
-        // A peer that ends its session in order need not have taken what it was sent.
-        let settled = match c.io {
-            Io::Stream { quic, .. } => self.quics.get(quic).is_none_or(|q| q.conn.is_settled()),
-            _ => true,
+        // A peer that ends its session in order is taken to have what has left for it, unless it has said that it does not want it.
+        let by_peer = matches!(error, QuicError::Closed { .. });
+        let kept = match c.io {
+            Io::Stream { quic, .. } => by_peer && self.quics.get(quic).is_some_and(|q| q.conn.has_unsent()),
+            _ => false,
         };
-        let delivered = !c.given_up() && (c.bytes_sent == 0 || c.fin_acked || settled);
-        let why = c.error().cloned().unwrap_or_else(|| ConnectionError::Quic(error.clone()));
+        let delivered = !c.given_up() && (c.bytes_sent == 0 || c.fin_acked || !kept);
+        let why = c.error().filter(|_| orderly).cloned().unwrap_or_else(|| ConnectionError::Quic(error.clone()));
+        // Datagrams are not acknowledged: what has left is all that can be known.
+        let all_left = match c.io {
+            Io::Datagrams { quic } => self.quics.get_mut(quic).is_none_or(|q| q.conn.queued_datagrams() == 0),
+            _ => false,
+        };
         match c.state {
             ConnectionState::Establishing => {
                 let error = EstablishmentError::new(Reason::EstablishmentFailed, error.to_string());
                 self.fail(conn, error);
             }
-            ConnectionState::Closing if orderly && c.tx.is_empty() && c.fin_acked => self.finish_close(conn),
+            ConnectionState::Closing if orderly && c.tx.is_empty() && (c.fin_acked || all_left) => {
+                self.finish_close(conn);
+            }
             // What has arrived can still be read, and reading tells whether it is complete.
             ConnectionState::Established if orderly && c.tx.is_empty() && delivered => {
                 self.end_message(conn);
@@ -656,14 +664,11 @@ impl<N: Net> Engine<N> {
     /// Our address.
     #[must_use]
     pub fn local_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
-        let at = |channel: Key, here: Option<IpAddr>| {
-            let bound = self.net.local_addr(self.channels.get(channel)?.sock).ok()?;
-            Some(here.map_or(bound, |ip| SocketAddr::new(ip, bound.port())))
-        };
+        let bound = |channel: Key| self.net.local_addr(self.channels.get(channel)?.sock).ok();
         let c = self.conns.get(conn.0)?;
         match c.io {
-            Io::Channel(k) => at(k, None),
-            Io::Peer { channel } => at(channel, c.ext.as_ref()?.peer?.here),
+            Io::Channel(k) => bound(k),
+            Io::Peer { channel } => Some(c.ext.as_ref()?.peer?.local(bound(channel)?)),
             Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
                 let q = self.quics.get(quic)?;
                 let bound = self.net.local_addr(self.quic_sockets.get(q.socket)?.sock).ok()?;
@@ -672,7 +677,7 @@ impl<N: Net> Engine<N> {
             Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctp_addrs(sctp).map(|(_, ours)| ours),
             Io::Dtls { dtls } => {
                 let d = self.dtlses.get(dtls)?;
-                at(d.channel(), d.peer().here)
+                Some(d.peer().local(bound(d.channel())?))
             }
             Io::None => None,
         }

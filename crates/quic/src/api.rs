@@ -276,9 +276,9 @@ pub trait ConnectionApi {
     fn local_ip(&self) -> Option<IpAddr>;
     /// UDP payload that fits into one packet now.
     fn mtu(&self) -> u16;
-    /// Whether the peer has acknowledged all that was written and sent, as far as is known, also when the connection is over: a peer
-    /// that closes in order has acknowledged what it has received.
-    fn is_settled(&self) -> bool;
+    /// Whether something was written to streams and nothing has been sent since: the peer cannot have it. Told of a connection that is
+    /// over, too.
+    fn has_unsent(&self) -> bool;
     /// Bytes of datagrams that have not left yet.
     fn queued_datagrams(&mut self) -> usize;
     /// Whether data of the connection's streams waits to be sent or acknowledged. `stream` is one that this side has sent on

@@ -99,8 +99,6 @@ struct PathController {
     first_again: bool,
     closing: Arc<AtomicBool>,
     acknowledged: u64,
-    /// Nothing is in flight, and when something was asked for last there was nothing to be sent.
-    settled: bool,
 }
 
 /// The controller of the present path.
@@ -120,11 +118,6 @@ pub(crate) fn acknowledged(connection: &quinn_proto::Connection) -> u64 {
     controller(connection).map_or(0, |c| c.acknowledged)
 }
 
-/// Whether the peer has acknowledged everything that was sent on the present path.
-pub(crate) fn is_settled(connection: &quinn_proto::Connection) -> bool {
-    controller(connection).is_some_and(|c| c.settled)
-}
-
 impl PathController {
     fn new(start: Time, mtu: u16) -> Self {
         Self {
@@ -139,7 +132,6 @@ impl PathController {
             first_again: false,
             closing: Arc::default(),
             acknowledged: 0,
-            settled: true,
         }
     }
 
@@ -182,7 +174,6 @@ impl Controller for PathController {
         self.last_sent = self.ours(now);
         self.in_flight += bytes;
         self.first_again = false;
-        self.settled = false;
     }
 
     fn on_ack(&mut self, _now: Time, sent: Time, bytes: u64, _app_limited: bool, rtt: &RttEstimator) {
@@ -193,7 +184,6 @@ impl Controller for PathController {
         let now = self.ours(now);
         let batch = core::mem::take(&mut self.batch);
         self.in_flight = in_flight;
-        self.settled = in_flight == 0 && app_limited;
         // Only packets that ask for acknowledgement count.
         let Some((first, last)) = batch.sent else { return };
         self.skip_unused(now, app_limited, first);
@@ -218,8 +208,6 @@ impl Controller for PathController {
         let flight = self.in_flight;
         self.in_flight = flight.saturating_sub(lost_bytes);
         self.congested = true;
-        // What was lost is sent again.
-        self.settled = false;
         if self.recovery.is_none_or(|began| sent > began) {
             let cause = match (is_persistent_congestion, lost_bytes) {
                 (true, _) => Cause::Timeout,

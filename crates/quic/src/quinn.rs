@@ -342,7 +342,7 @@ pub struct Connection {
     receiving: Receiving,
     /// How streams ended whose last bytes were read together with that: the next read says it.
     ended: BTreeMap<q::StreamId, ReadOutcome>,
-    /// Something was written since there was nothing to be sent.
+    /// Something was written since something was asked for to be sent.
     unsent: bool,
     /// Room for datagrams that wait to leave, when none does.
     datagram_room: usize,
@@ -433,7 +433,7 @@ impl ConnectionApi for Connection {
     fn poll_transmit(&mut self, now: Instant, max_datagrams: usize, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
         let transmit = self.inner.poll_transmit(self.epoch.theirs(now), max_datagrams.max(1), buf).map(Transmit::from);
-        self.unsent &= transmit.is_some() || self.inner.is_closed();
+        self.unsent &= self.inner.is_closed();
         transmit
     }
 
@@ -617,8 +617,8 @@ impl ConnectionApi for Connection {
         self.inner.current_mtu()
     }
 
-    fn is_settled(&self) -> bool {
-        !self.unsent && crate::congestion::is_settled(&self.inner)
+    fn has_unsent(&self) -> bool {
+        self.unsent
     }
 
     fn queued_datagrams(&mut self) -> usize {

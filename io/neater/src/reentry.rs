@@ -156,7 +156,10 @@ pub(crate) fn marked(spec: FramerSpec, engine: &Weak<Shared>) -> FramerSpec {
 pub(crate) struct Callbacks {
     trust: Vec<(tls::TrustVerification, tls::TrustVerification)>,
     identity: Vec<(tls::IdentityChallenge, tls::IdentityChallenge)>,
-    logs: Vec<(Arc<dyn KeyLog>, Arc<dyn KeyLog>)>,
+    /// By the address of what the program gave: a marked log keeps that, so that it is nobody else's meanwhile.
+    logs: Vec<(usize, Weak<Foreign<dyn KeyLog>>)>,
+    /// What is not needed any more. Dropping it may run the program's code, which must not find this locked.
+    pub(crate) gone: Vec<Box<dyn Send>>,
 }
 
 impl Callbacks {
@@ -164,27 +167,43 @@ impl Callbacks {
     pub(crate) fn marked(&mut self, security: &SecurityParameters, engine: &Weak<Shared>) -> SecurityParameters {
         let mut security = security.clone();
         if let Some(inner) = security.trust_verification.take() {
-            security.trust_verification = Some(same(&mut self.trust, inner, |inner| {
+            security.trust_verification = Some(same(&mut self.trust, &mut self.gone, inner, |inner| {
                 let inner = Foreign::new(inner, engine);
                 Arc::new(move |chain, name| inner.run(|verify| verify(chain, name)))
             }));
         }
         if let Some(inner) = security.identity_challenge.take() {
-            security.identity_challenge = Some(same(&mut self.identity, inner, |inner| {
+            security.identity_challenge = Some(same(&mut self.identity, &mut self.gone, inner, |inner| {
                 let inner = Foreign::new(inner, engine);
                 Arc::new(move |challenge| inner.run(|choose| choose(challenge)))
             }));
         }
         if let Some(inner) = security.key_log.take() {
-            security.key_log = Some(same(&mut self.logs, inner, |inner| Arc::new(Foreign::new(inner, engine))));
+            let address = Arc::as_ptr(&inner).addr();
+            self.logs.retain(|(_, log)| log.strong_count() > 0);
+            let known = self.logs.iter().find(|(of, _)| *of == address).and_then(|(_, log)| log.upgrade());
+            let marked = known.unwrap_or_else(|| {
+                let marked = Arc::new(Foreign::new(inner, engine));
+                self.logs.push((address, Arc::downgrade(&marked)));
+                marked
+            });
+            security.key_log = Some(marked);
         }
         security
     }
 }
 
-/// What `inner` was marked as before, or is now. Those that nobody but this list and the marked one itself has are forgotten.
-fn same<T: ?Sized>(known: &mut Vec<(Arc<T>, Arc<T>)>, inner: Arc<T>, mark: impl FnOnce(Arc<T>) -> Arc<T>) -> Arc<T> {
-    known.retain(|(inner, marked)| Arc::strong_count(inner) > 2 || Arc::strong_count(marked) > 1);
+/// What `inner` was marked as before, or is now. Those that nobody but this list and the marked one itself has are forgotten: they are
+/// `gone`.
+fn same<T: ?Sized + Send + Sync + 'static>(
+    known: &mut Vec<(Arc<T>, Arc<T>)>,
+    gone: &mut Vec<Box<dyn Send>>,
+    inner: Arc<T>,
+    mark: impl FnOnce(Arc<T>) -> Arc<T>,
+) -> Arc<T> {
+    let unused =
+        |(inner, marked): &mut (Arc<T>, Arc<T>)| Arc::strong_count(inner) <= 2 && Arc::strong_count(marked) <= 1;
+    gone.extend(known.extract_if(.., unused).map(|unused| -> Box<dyn Send> { Box::new(unused) }));
     let address = |of: &Arc<T>| Arc::as_ptr(of).addr();
     if let Some((_, marked)) = known.iter().find(|(k, _)| address(k) == address(&inner)) {
         return marked.clone();

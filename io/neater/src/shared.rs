@@ -163,7 +163,13 @@ impl Shared {
         let things = core::mem::take(&mut *self.outside.lock().unwrap_or_else(PoisonError::into_inner));
         if self.is_forked() {
             // Copies of the parent's: see `finish`.
-            core::mem::forget(things);
+            return core::mem::forget(things);
+        }
+        for thing in things {
+            // A panic is that destructor's alone, as it is with handlers.
+            if catch_unwind(AssertUnwindSafe(|| drop(thing))).is_err() {
+                tracing::error!(target: "neater::event", "a destructor of what the program had given has panicked");
+            }
         }
     }
 
@@ -310,6 +316,9 @@ impl Shared {
             after.spent = state.spent();
         }
         self.finish(after);
+        if self.has_outside.load(Ordering::Acquire) {
+            self.clear_outside();
+        }
     }
 
     /// Whether there is nothing left to drive.

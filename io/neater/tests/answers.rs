@@ -98,3 +98,19 @@ async fn tcp_tells_of_no_soft_errors_and_does_not_claim_to() {
     let error = error.expect_err("TCP cannot").to_string();
     assert!(error.contains("softErrorNotify"), "{error}");
 }
+
+/// Nobody can answer from an address that is many hosts'.
+#[tokio::test]
+async fn a_broadcast_is_answered_from_an_address_of_this_host() {
+    let far = Neater::new().expect("engine");
+    let listener = datagrams(&far, Stack::Udp).local(anywhere()).listen().expect("listening");
+    let client = UdpSocket::bind("127.0.0.1:0").expect("bound");
+    client.set_broadcast(true).expect("set");
+    client.set_read_timeout(Some(LIMIT)).expect("set");
+    client.send_to(b"who is there?", ("127.255.255.255", listener.port())).expect("sent");
+    let connection = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    connection.send(b"me".to_vec()).await.expect("sent");
+    let mut buf = [0; 16];
+    let (n, from) = client.recv_from(&mut buf).expect("answered");
+    assert_eq!((&buf[..n], from.ip().is_loopback()), (&b"me"[..], true));
+}

@@ -60,8 +60,18 @@ async fn datagrams_that_nobody_takes_are_bounded_in_all() {
     }
     let most = limits.engine_bytes + PEERS * limits.send_floor;
     assert!(total > limits.engine_bytes / 2 && total <= most, "{total} bytes were kept, of {most}");
-    // What was taken makes room again.
-    peers[0].send_to(&[0; 1000], loopback(listener.port())).expect("sent");
+    // What was taken makes room again, of all connections together: one more peer keeps more than its least share.
+    let peer = UdpSocket::bind("127.0.0.1:0").expect("bound");
+    for _ in 0..60 {
+        peer.send_to(&[0; 1000], loopback(listener.port())).expect("sent");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let connection = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    let mut total = 0;
+    while let Ok(Ok(Some(m))) = tokio::time::timeout(Duration::from_millis(50), connection.receive()).await {
+        total += m.len();
+    }
+    assert!(total > 2 * limits.send_floor, "{total}");
 }
 
 /// A server that shakes hands, allows no stream, and keeps the session alive.

@@ -144,3 +144,43 @@ fn destructors_of_what_factories_have_captured_may_call_the_engine() {
     });
     rx.recv_timeout(LIMIT).expect("the destructor waits for its engine for ever");
 }
+
+/// A key log whose destructor opens another connection with one.
+#[derive(Debug)]
+struct Restless(Option<(Neater, std::sync::mpsc::Sender<()>)>);
+
+impl neater::tls::rustls::KeyLog for Restless {
+    fn log(&self, _: &str, _: &[u8], _: &[u8]) {}
+}
+
+impl Drop for Restless {
+    fn drop(&mut self) {
+        let Some((near, tx)) = self.0.take() else { return };
+        let mut security = SecurityParameters::new();
+        security.key_log = Some(Arc::new(Self(None)));
+        security.trust_verification = Some(Arc::new(|_, _| true));
+        drop(near.preconnection().security(security).remote(loopback(9)).stacks(&[Stack::Tls]).initiate());
+        let _ = tx.send(());
+    }
+}
+
+#[test]
+fn the_destructor_of_a_key_log_may_open_a_connection_with_another() {
+    let (tx, rx) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async move {
+            let near = Neater::new().expect("engine");
+            let with = |log| {
+                let mut security = SecurityParameters::new();
+                security.key_log = Some(Arc::new(Restless(log)));
+                near.preconnection().security(security).remote(loopback(1)).stacks(&[Stack::Tls])
+            };
+            // Nobody is there: nothing uses the log any more.
+            let _ = with(Some((near.clone(), tx))).initiate().await;
+            let _ = with(None).initiate().await;
+            tokio::time::sleep(LIMIT).await;
+        });
+    });
+    rx.recv_timeout(LIMIT).expect("the destructor waits for ever");
+}

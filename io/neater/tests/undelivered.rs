@@ -133,22 +133,105 @@ async fn a_part_that_is_abandoned_over_tls_does_not_end_like_the_whole() {
     end.expect_err("TLS vouches for a part");
 }
 
+/// The peer goes on as if nothing had happened: it is the framer that has given up.
 #[tokio::test]
 async fn whole_messages_before_a_broken_one_come_before_the_error() {
-    let near = Neater::new().expect("engine");
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listening");
-    let framed = plain(&near).framer(FramerSpec::LengthPrefixed { width: 2, max: 100 });
-    let pre = framed.remote(loopback(listener.local_addr().expect("bound").port()));
-    let connection = pre.initiate().await.expect("connected");
-    let (mut peer, _) = listener.accept().expect("accepted");
-    // Two that are whole, and one that is longer than any may be.
-    std::io::Write::write_all(&mut peer, b"\x00\x02ok\x00\x03yes\xff\xffno").expect("written");
-    for expected in ["ok", "yes"] {
-        let got = tokio::time::timeout(LIMIT, connection.receive()).await.expect("soon");
-        assert_eq!(got.expect("before the error").as_deref(), Some(expected.as_bytes()));
+    for stack in [Stack::Tcp, Stack::Tls, Stack::Quic] {
+        let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+        let (client, server) = match stack {
+            Stack::Tcp => (SecurityParameters::disabled(), SecurityParameters::disabled()),
+            _ => security(),
+        };
+        let framed = far.preconnection().stacks(&[stack]).security(server);
+        let framed = framed.framer(FramerSpec::LengthPrefixed { width: 2, max: 100 });
+        let listener = framed.local(loopback(0)).listen().expect("listening");
+        let pre = near.preconnection().stacks(&[stack]).security(client).remote(loopback(listener.port()));
+        let peer = pre.initiate().await.expect("connected");
+        // Two that are whole, and one that is longer than any may be.
+        peer.send(&b"\x00\x02ok\x00\x03yes\xff\xffno"[..]).await.expect("sent");
+        let connection = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        for expected in ["ok", "yes"] {
+            let got = tokio::time::timeout(LIMIT, connection.receive()).await.expect("soon");
+            assert_eq!(got.expect("before the error").as_deref(), Some(expected.as_bytes()), "{stack}");
+        }
+        for _ in 0..2 {
+            let end = tokio::time::timeout(LIMIT, connection.receive()).await.expect("it does not wait for ever");
+            end.expect_err("the third is too long");
+        }
+        drop(peer);
     }
-    let end = tokio::time::timeout(LIMIT, connection.receive()).await.expect("soon");
-    end.expect_err("the third is too long");
+}
+
+/// What is sent in a batch on a connection that turns out to be broken is refused, and nothing of it stays.
+#[tokio::test]
+async fn a_batch_on_a_connection_that_has_failed_takes_no_more() {
+    let (near, driver) = Neater::builder().without_driver().expect("engine");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listening");
+    let pre = plain(&near).remote(listener.local_addr().expect("bound"));
+    let begun = tokio::spawn(async move { pre.initiate().await.expect("connected") });
+    turns(&driver, 20).await;
+    let connection = begun.await.expect("no panic");
+    let peer = socket2::Socket::from(listener.accept().expect("accepted").0);
+    peer.set_linger(Some(Duration::ZERO)).expect("set");
+    drop(peer);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    connection.start_batch();
+    let context = MessageContext::new();
+    let refused = (0..200).find_map(|_| connection.try_send(vec![1; 10_000], &context).err());
+    assert!(matches!(refused, Some(SendError::Connection(_))), "{refused:?}");
+    drop(connection);
+    turns(&driver, 20).await;
+    assert_eq!((near.stats().bytes_queued, near.stats().connections), (0, 0));
+}
+
+/// A program that ends its session with a word of its own has no error, and neither has its peer, which was told everything.
+#[tokio::test]
+async fn a_session_that_is_ended_after_everything_was_said_has_no_error() {
+    let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+    let (client, server) = security();
+    let pre = far.preconnection().stacks(&[Stack::Quic]).security(server);
+    let listener = pre.local(loopback(0)).listen().expect("listening");
+    let pre = near.preconnection().stacks(&[Stack::Quic]).security(client).remote(loopback(listener.port()));
+    for wait in [0, 1, 5, 30, 200] {
+        let client = pre.initiate().await.expect("connected");
+        client.send("ask").await.expect("sent");
+        let server = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+        assert_eq!(server.receive().await.expect("open").as_deref(), Some(&b"ask"[..]));
+        server.send("answer").await.expect("sent");
+        assert_eq!(client.receive().await.expect("open").as_deref(), Some(&b"answer"[..]));
+        tokio::time::sleep(Duration::from_millis(wait)).await;
+        client.group().expect("open").close_session(0, b"");
+        client.closed().await.expect("the end is its own");
+        tokio::time::timeout(LIMIT, server.closed()).await.expect("over").expect("in order");
+    }
+}
+
+/// What was written after the peer had ended its session has never left.
+#[tokio::test]
+async fn what_has_never_left_is_an_error_although_the_peer_ended_in_order() {
+    let (far, driver) = Neater::builder().without_driver().expect("engine");
+    let near = Neater::new().expect("engine");
+    let (client, server) = security();
+    let pre = far.preconnection().stacks(&[Stack::Quic]).security(server);
+    let listener = pre.local(loopback(0)).listen().expect("listening");
+    let pre = near.preconnection().stacks(&[Stack::Quic]).security(client).remote(loopback(listener.port()));
+    let begun = tokio::spawn(async move {
+        let connection = pre.initiate().await.expect("connected");
+        connection.send("hello").await.expect("sent");
+        connection
+    });
+    turns(&driver, 50).await;
+    let client = begun.await.expect("no panic");
+    turns(&driver, 20).await;
+    let server = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    // Without a word on the stream.
+    client.group().expect("open").close_session(0, b"");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    server.try_send("too late", &MessageContext::new()).expect("taken");
+    turns(&driver, 20).await;
+    let closed = tokio::time::timeout(LIMIT, server.closed()).await.expect("over");
+    closed.expect_err("it has never left this host");
 }
 
 /// A batch is sent together as far as there is room for it.

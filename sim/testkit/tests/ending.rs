@@ -406,3 +406,36 @@ fn a_session_outlives_its_ended_streams_as_long_as_the_program_has_one() {
     let end = format!("{:?}", town.play.flow(told).end());
     assert!(end.contains("77") && end.contains("enough"), "{end}");
 }
+
+/// All datagrams have left and arrived, and their receiver ends its session in order, before or after the sender has noticed.
+#[test]
+fn datagrams_that_have_all_arrived_are_no_error_when_their_receiver_ends_the_session() {
+    for with_close in [false, true] {
+        for count in [120, 180, 250, 400, 700, 900] {
+            let ask = Ask::over(&[Stack::QuicDatagram]);
+            let mut town = Plan::new(1).rate(5_000_000).delay(10 * MS).build();
+            town.listen(&ask, 443, Manner::patient());
+            let flow = town.open(&ask, Manner::patient());
+            assert!(town.play.run_until(2 * S, |p| p.flow(flow).is_ready()));
+            for _ in 0..count {
+                town.play.say(flow, vec![1; 1000], SendOptions::default());
+            }
+            town.play.close(flow);
+            let node = town.server;
+            let arrived = town
+                .play
+                .run_until(5 * S, |p| p.accepted(node).first().is_some_and(|f| p.flow(*f).count >= count * 1000));
+            if with_close {
+                let at = town.play.accepted(node)[0];
+                let engine = town.play.engine(node);
+                let group = engine.group(at.conn).expect("open");
+                engine.close_session(group, 0, b"");
+                engine.release_group(group);
+            }
+            assert!(town.play.run_until(S, |p| p.flow(flow).is_over()), "{with_close} {count}");
+            let end = format!("{:?}", town.play.flow(flow).end());
+            assert!(!arrived || !end.contains("Failed"), "{with_close} {count}: {end}");
+            town.play.end();
+        }
+    }
+}

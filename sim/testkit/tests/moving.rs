@@ -370,3 +370,20 @@ fn a_program_that_has_said_how_long_it_waits_is_not_told_sooner() {
     assert!(town.play.run_until(10 * S, |p| p.flow(flow).count == 12), "{:?}", town.play.flow(flow).end());
     town.play.end();
 }
+
+/// Further addresses of a network that lets nothing through are no new chance.
+#[test]
+fn addresses_that_come_where_nobody_answers_do_not_begin_the_wait_anew() {
+    let ask = Ask::over(&[Stack::Quic]);
+    let mut town = town(Plan::new(15), &ask);
+    let flow = speaks(&mut town, &ask);
+    let iface = move_to_where_udp_is_blocked(&mut town);
+    let began = town.play.now();
+    for n in 0..4 {
+        if !town.play.run_until(2 * S, |p| p.flow(flow).is_over()) {
+            with_address(&town, iface, &format!("2001:db8:9::a{n}"), true);
+        }
+    }
+    assert!(town.play.flow(flow).is_over() && town.play.now() - began < 7 * S, "{:?}", town.play.flow(flow).end());
+    town.play.end();
+}

@@ -43,6 +43,8 @@ impl<N: Net> Engine<N> {
             let (holder, _) = peers.at(Peer::from(peer.remote));
             return holder.into_iter().for_each(|key| self.dtls_hand(key, data, ecn));
         };
+        // What was sent to many (multicast) is answered from where the system chooses.
+        let peer = if peers.at(peer).0.is_some() || self.is_own(peer.here) { peer } else { Peer::from(peer.remote) };
         let (holder, successor) = peers.at(peer);
         let from = Caller { listener, channel, peer };
         match look(data) {
@@ -156,8 +158,8 @@ impl<N: Net> Engine<N> {
             let contents = &contents[..];
             let to = Transmit {
                 destination: from.peer.remote,
-                source: from.peer.here,
-                interface: None,
+                source: from.peer.source().0,
+                interface: from.peer.source().1,
                 ecn: Ecn::NotEct,
                 segment_size: None,
                 contents,
@@ -184,7 +186,7 @@ impl<N: Net> Engine<N> {
         let d = Dtls {
             random: Some(random),
             sctp,
-            here: from.peer.here,
+            at: (from.peer.here, from.peer.interface),
             ..Dtls::new(p.session, from.channel, from.peer.remote, p.since)
         };
         let key = self.dtlses.insert(d);

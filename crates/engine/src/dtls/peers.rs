@@ -185,7 +185,8 @@ mod tests {
     use neater_tls::{Crypto, Pin, SecurityParameters, ServerName, Trust};
     use std::net::{IpAddr, Ipv4Addr};
 
-    const A: Peer = Peer { remote: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1000), here: None };
+    const A: Peer =
+        Peer { remote: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1000), here: None, interface: 0 };
 
     /// Any session will do, and a client's needs no certificate.
     fn session(now: Instant) -> Session {

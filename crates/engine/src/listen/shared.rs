@@ -12,6 +12,7 @@ use crate::event::Event;
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::{Net, RecvBatch};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// ICMP errors that are taken from a socket at once.
@@ -45,7 +46,7 @@ impl<N: Net> Engine<N> {
             match self.net.recv(sock, &mut batch) {
                 Ok(_) => {
                     for (meta, data) in batch.filled() {
-                        let peer = Peer { remote: meta.source, here: meta.local };
+                        let peer = Peer::of(&meta);
                         for one in data.chunks(meta.stride.max(1)) {
                             self.shared_datagram(listener, key, peer, one, meta.ecn);
                         }
@@ -96,9 +97,23 @@ impl<N: Net> Engine<N> {
         self.pending_shared.push((listener, key));
     }
 
+    /// Whether answers may come from this address: it is one host's, and this one's.
+    pub(crate) fn is_own(&self, here: Option<IpAddr>) -> bool {
+        here.is_some_and(|ip| match ip {
+            IpAddr::V4(v4) if v4.is_loopback() => v4.octets()[1..] != [255, 255, 255],
+            _ => self.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == ip)),
+        })
+    }
+
     fn shared_datagram(&mut self, listener: Key, key: Key, peer: Peer, data: &[u8], ecn: neater_base::net::Ecn) {
         let Some(Channel { kind: Kind::UdpShared(peers), .. }) = self.channels.get(key) else { return };
-        let known = peers.get(&peer).copied();
+        let mut known = peers.get(&peer).copied();
+        let mut peer = peer;
+        if known.is_none() && !self.is_own(peer.here) {
+            // It was sent to many (broadcast, multicast), and nobody answers from there.
+            peer = Peer::from(peer.remote);
+            known = peers.get(&peer).copied();
+        }
         let count = peers.len();
         let queued = Queued { data: Bytes::copy_from_slice(data), ecn };
         if let Some(conn) = known {

@@ -93,7 +93,7 @@ impl<N: Net> Engine<N> {
         let Some(q) = self.quics.get_mut(key).filter(|q| q.listens_at.is_some_and(|at| at <= now)) else { return };
         q.listens_at = None;
         if q.stays_in_vain(now) {
-            let due = q.move_on(now);
+            let due = q.move_on(now, true);
             self.timers.push(due, Timer::Silence(key));
             return self.mark_dirty(key);
         }

@@ -44,12 +44,15 @@ const ANSWER: Duration = Duration::from_secs(5);
 impl Quic {
     /// Goes where the system chooses, under another connection id (RFC 9000 section 9.5), from an address that is gone or where nobody
     /// answers. Whatever `multipath` says: the socket is not bound, and packets would leave from elsewhere in any case. Returns when to
-    /// look whether anybody has answered there.
-    pub(super) fn move_on(&mut self, now: Instant) -> Instant {
+    /// look whether anybody has answered there. `elsewhere`: in another network than before.
+    pub(super) fn move_on(&mut self, now: Instant, elsewhere: bool) -> Instant {
         self.stays = None;
         self.conn.local_address_changed();
-        self.moved = Some(Moved { since: now, asked: now, challenges: self.conn.stats().challenges });
-        let due = now + STAY;
+        // Another address of the network in which nobody has answered so far is no new chance.
+        let since = self.moved.filter(|m| !elsewhere && self.heard <= m.since).map_or(now, |m| m.since);
+        self.moved = Some(Moved { since, asked: now, challenges: self.conn.stats().challenges });
+        let over = self.give_up.map(|limit| self.heard + limit).filter(|over| *over > now);
+        let due = over.map_or(now + STAY, |over| over.min(now + STAY));
         self.listens_at = Some(self.listens_at.map_or(due, |at| at.min(due)));
         due
     }
@@ -81,7 +84,7 @@ impl Quic {
 impl<N: Net> Engine<N> {
     /// The host's addresses have changed: connections whose own is gone migrate to the one that the system now chooses (RFC 9000
     /// section 9). The others stay, by the same interface, and ask whether that still works.
-    pub(crate) fn quic_paths_changed(&mut self) {
+    pub(crate) fn quic_paths_changed(&mut self, elsewhere: bool) {
         let now = self.now;
         let interfaces = self.net.interfaces().to_vec();
         for key in self.quics.keys() {
@@ -101,7 +104,7 @@ impl<N: Net> Engine<N> {
                     self.timers.push(now + STAY, Timer::Silence(key));
                 }
                 None => {
-                    let due = q.move_on(now);
+                    let due = q.move_on(now, elsewhere);
                     self.timers.push(due, Timer::Silence(key));
                 }
             }

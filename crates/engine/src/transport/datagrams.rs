@@ -38,6 +38,7 @@ pub(super) fn flush_datagrams<N: Net>(
     budget: &mut Budget,
     (done, packet): (&mut Flushed, &mut Vec<u8>),
 ) {
+    let (source, interface) = peer.source();
     let mut retried = false;
     let mut most = if tx.queue.len() > 1 { net.max_segments(ch.sock) } else { 1 };
     while ch.writable {
@@ -52,8 +53,8 @@ pub(super) fn flush_datagrams<N: Net>(
         }
         let transmit = Transmit {
             destination: peer.remote,
-            source: peer.here,
-            interface: None,
+            source,
+            interface,
             ecn: Ecn::NotEct,
             segment_size,
             contents: if may > 1 { packet } else { &front.data },

@@ -43,8 +43,12 @@ impl Handle {
 
     /// The same parameters, with callbacks that panic instead of waiting for themselves.
     pub(crate) fn marked(&self, security: &crate::SecurityParameters) -> crate::SecurityParameters {
-        let mut callbacks = self.0.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
-        callbacks.marked(security, &self.downgrade())
+        let (marked, gone) = {
+            let mut callbacks = self.0.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+            (callbacks.marked(security, &self.downgrade()), core::mem::take(&mut callbacks.gone))
+        };
+        drop(gone);
+        marked
     }
 
     /// The engine, without keeping it.
