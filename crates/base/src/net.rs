@@ -16,6 +16,7 @@
 
 use crate::{Instant, WallTime};
 use core::fmt;
+use core::num::NonZeroUsize;
 use core::time::Duration;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
@@ -475,9 +476,9 @@ type Result<T> = core::result::Result<T, NetError>;
 /// as if they had been called in its place.
 pub trait Lane: Send + Sync + core::fmt::Debug {
     /// Writes some of the bytes, at least one. `None`: nothing was done, and the owner of the [`Net`] knows why.
-    fn write(&self, buf: &[u8]) -> Option<usize>;
+    fn write(&self, buf: &[u8]) -> Option<NonZeroUsize>;
     /// Reads bytes, at least one. `None`: nothing was done, and the owner of the [`Net`] knows why.
-    fn read(&self, buf: &mut [u8]) -> Option<usize>;
+    fn read(&self, buf: &mut [u8]) -> Option<NonZeroUsize>;
     /// For the owner: lets bytes pass in these directions.
     fn open(&self, write: bool, read: bool);
     /// For the owner: lets nothing pass from here on. Nothing is under way when it returns.

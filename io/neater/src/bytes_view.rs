@@ -45,21 +45,35 @@ impl Future for WriteAll<'_> {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        while !this.buf.is_empty() {
-            let quick = this.stream.lane_in_budget().and_then(|lane| lane.write(this.buf));
+        // Mostly all of it is taken at once.
+        if !this.buf.is_empty()
+            && let Some(lane) = this.stream.lane_in_budget()
+            && let Some(n) = lane.write(this.buf)
+        {
+            if n.get() >= this.buf.len() {
+                return Poll::Ready(Ok(()));
+            }
+            this.buf = &this.buf[n.get()..];
+        }
+        this.poll_in_full(cx)
+    }
+}
+
+impl WriteAll<'_> {
+    /// What the lane has left.
+    #[inline(never)]
+    fn poll_in_full(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.buf.is_empty() {
+            let quick = self.stream.lane_in_budget().and_then(|lane| lane.write(self.buf));
             let n = match quick {
-                Some(n) => n,
-                None => match this.stream.poll_write_in_full(cx, &[IoSlice::new(this.buf)]) {
+                Some(n) => n.get(),
+                None => match self.stream.poll_write_in_full(cx, &[IoSlice::new(self.buf)]) {
                     Poll::Ready(Ok(n)) => n,
                     Poll::Ready(Err(e)) => return Poll::Ready(Err(write_error(e))),
                     Poll::Pending => return Poll::Pending,
                 },
             };
-            match this.buf.get(n..) {
-                Some(left) if !left.is_empty() => this.buf = left,
-                // What is left of it is not looked at again.
-                _ => return Poll::Ready(Ok(())),
-            }
+            self.buf = self.buf.get(n..).unwrap_or_default();
         }
         Poll::Ready(Ok(()))
     }
@@ -124,7 +138,7 @@ impl ByteStream {
         if let Some(lane) = self.lane_in_budget()
             && let Some(n) = lane.read(buf)
         {
-            return Ok(n);
+            return Ok(n.get());
         }
         poll_fn(|cx| self.poll_read_bytes(cx, buf)).await.map_err(read_error)
     }
@@ -167,7 +181,7 @@ impl ByteStream {
         if let Some(lane) = self.lane_in_budget()
             && let Some(n) = lane.read(buf)
         {
-            return Poll::Ready(Ok(n));
+            return Poll::Ready(Ok(n.get()));
         }
         self.poll_read_in_full(cx, buf)
     }
@@ -208,7 +222,7 @@ impl ByteStream {
             && let Some(lane) = self.lane_in_budget()
             && let Some(n) = lane.write(buf)
         {
-            return Poll::Ready(Ok(n));
+            return Poll::Ready(Ok(n.get()));
         }
         self.poll_write_in_full(cx, bufs)
     }

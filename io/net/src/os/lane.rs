@@ -11,6 +11,7 @@
 //!   the owner by its next call and not lost: the system says some of it only once.
 
 use crate::sys::{self, Fd, ForkGuard};
+use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use neater_base::net::{self, NetError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -82,7 +83,7 @@ impl Side {
     /// Ends a use of the direction in which the system said `n`. If it moved less than `room`, nothing is left. Small on purpose,
     /// as everything is that a use passes by when there is nothing the matter.
     #[inline(always)]
-    fn end(&self, n: isize, room: usize, reports: u32) -> Option<usize> {
+    fn end(&self, n: isize, room: usize, reports: u32) -> Option<NonZeroUsize> {
         if n <= 0 {
             return self.not_at_once(n, reports);
         }
@@ -94,7 +95,7 @@ impl Side {
         } else {
             self.state.fetch_sub(IN_USE, Ordering::Release);
         }
-        Some(n.unsigned_abs())
+        NonZeroUsize::new(n.unsigned_abs())
     }
 
     /// The direction carries nothing until more is reported than so much.
@@ -107,7 +108,7 @@ impl Side {
     /// The call moved nothing. If it was only interrupted, the owner makes it again: what that would need is not kept for each byte.
     #[cold]
     #[inline(never)]
-    fn not_at_once(&self, n: isize, reports: u32) -> Option<usize> {
+    fn not_at_once(&self, n: isize, reports: u32) -> Option<NonZeroUsize> {
         match sys::told(n, || 0) {
             Err(e) if e.is_would_block() => self.stop_blocked(reports),
             result => self.stop(result.err()),
@@ -205,7 +206,7 @@ impl Lane {
     /// A write that has begun where it takes longer to know which process this is.
     #[cold]
     #[inline(never)]
-    fn write_slowly(&self, buf: &[u8], reports: u32) -> Option<usize> {
+    fn write_slowly(&self, buf: &[u8], reports: u32) -> Option<NonZeroUsize> {
         if self.guard.forked() {
             self.write.stop(None);
             return None;
@@ -216,7 +217,7 @@ impl Lane {
     /// As [`Lane::write_slowly`].
     #[cold]
     #[inline(never)]
-    fn read_slowly(&self, buf: &mut [u8], reports: u32) -> Option<usize> {
+    fn read_slowly(&self, buf: &mut [u8], reports: u32) -> Option<NonZeroUsize> {
         if self.guard.forked() {
             self.read.stop(None);
             return None;
@@ -231,7 +232,7 @@ impl Lane {
 pub(crate) struct Handle(pub(crate) Arc<Lane>);
 
 impl net::Lane for Handle {
-    fn write(&self, buf: &[u8]) -> Option<usize> {
+    fn write(&self, buf: &[u8]) -> Option<NonZeroUsize> {
         // epoll(7) says of streams that a write of less than was asked for has used up the room, as it does of reads. The owner,
         // who is told by the next call, watches for more.
         let lane = &*self.0;
@@ -242,7 +243,7 @@ impl net::Lane for Handle {
         lane.write.end(sys::tcp_write_once(lane.fd, buf), buf.len(), reports)
     }
 
-    fn read(&self, buf: &mut [u8]) -> Option<usize> {
+    fn read(&self, buf: &mut [u8]) -> Option<NonZeroUsize> {
         let (lane, room) = (&*self.0, buf.len());
         let reports = lane.read.begin()?;
         if lane.guard.unsure() {

@@ -141,7 +141,7 @@ fn an_end_that_came_with_the_last_bytes_is_found_without_another_report() {
         let mut buf = [0; 64];
         if let Some(lane) = lane {
             lane.open(false, true);
-            assert_eq!(lane.read(&mut buf), Some(10));
+            assert_eq!(lane.read(&mut buf).map(usize::from), Some(10));
             assert_eq!(lane.read(&mut buf), None, "the end is for the owner");
         } else {
             assert_eq!(net.read(c, &mut buf), Ok(10));
@@ -161,7 +161,7 @@ fn a_lane_that_read_all_there_was_tells_its_owner_until_more_is_reported() {
         peer.write_all(b"some").unwrap();
         ready(&mut net, Token(1), |r| r.readable);
         lane.open(false, true);
-        assert_eq!(lane.read(&mut buf), Some(4), "round {round}");
+        assert_eq!(lane.read(&mut buf).map(usize::from), Some(4), "round {round}");
         peer.write_all(b"more").unwrap();
         arrived(&net, c, 4);
         assert_eq!(lane.read(&mut buf), None);
@@ -240,7 +240,7 @@ fn stop_and_go(accepted: bool, laned: bool) {
         let lane = net.lane(c).unwrap();
         lane.open(true, false);
         while let Some(n) = lane.write(&block) {
-            written += n;
+            written += n.get();
         }
     }
     while let Ok(n) = net.write(c, &[IoSlice::new(&block)]) {
