@@ -33,6 +33,9 @@ impl Behind {
     }
 }
 
+/// ICMP errors that are taken from a socket at once: the queue is the kernel's, which bounds it.
+pub(crate) const ICMP_BUDGET: usize = 64;
+
 /// Who is at the other end of a socket that several share, and at which address of this host: an answer from another one would not be
 /// taken for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

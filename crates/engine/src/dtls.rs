@@ -15,7 +15,7 @@ mod peers;
 
 pub(crate) use peers::Peers;
 
-use crate::channel::{Behind, Channel, Kind, Peer};
+use crate::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer};
 use crate::conn::{ConnectionState, Io, Queued, Tx};
 use crate::engine::Timer;
 use crate::establish::What;
@@ -35,8 +35,6 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Batches of datagrams taken from one socket in a turn.
 const RECV_BUDGET: usize = 64;
-/// ICMP errors that are taken from a listener's socket at once.
-const ICMP_BUDGET: usize = 64;
 /// The largest datagram over UDP and IPv4, in bytes.
 const UDP_MAX: usize = 65_507;
 /// How long a client may take over the handshake with a listener.

@@ -111,8 +111,6 @@ pub(crate) struct Quic {
 const DEFAULT_PRIORITY: u32 = 100;
 /// Receive calls per socket and turn.
 const RECV_BUDGET: usize = 16;
-/// ICMP errors taken from a socket at once.
-const ICMP_BUDGET: usize = 64;
 /// Packets sent per connection and turn.
 const SEND_BUDGET: usize = 640;
 /// What one UDP packet can hold: segments of a train must fit into it together.

@@ -43,8 +43,6 @@ pub(crate) const PROTOCOL: u8 = 132;
 const RECV_BUDGET: usize = 16;
 /// Trains per endpoint and turn.
 const SEND_BUDGET: usize = 64;
-/// ICMP errors taken from a socket at once.
-const ICMP_BUDGET: usize = 64;
 /// Associations of an endpoint whose streams are looked at at a time, to find out whether they can end; and when to look at the
 /// others, if nothing happens before.
 const ENDINGS: usize = 64;

@@ -482,6 +482,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         let stream = |k| self.channels.get(k).is_some_and(|ch| matches!(ch.kind, Kind::Tcp | Kind::Tls(_)));
         if let Io::Channel(k) = c.io
+            && c.state != ConnectionState::Establishing
             && stream(k)
         {
             let said = c.fin_done && c.tx.is_empty();

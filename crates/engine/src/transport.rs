@@ -3,7 +3,7 @@
 mod datagrams;
 
 use self::datagrams::flush_datagrams;
-use crate::channel::{Behind, Channel, Kind, Peer, SocketIo};
+use crate::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer, SocketIo};
 use crate::conn::{ConnectionState, Io, Tx};
 use crate::event::{AttemptError, ConnectionError, Event, SendError, Source};
 use crate::ids::Owner;
@@ -240,8 +240,7 @@ impl<N: Net> Engine<N> {
     }
 
     fn take_soft_errors(&mut self, key: Key, conn: Key) {
-        // The queue belongs to the kernel, which bounds it.
-        for _ in 0..32 {
+        for _ in 0..ICMP_BUDGET {
             let Some(sock) = self.channels.get(key).map(|c| c.sock) else { return };
             let Some(icmp) = self.net.take_icmp_error(sock) else { return };
             self.notify(conn, Event::SoftError(icmp));

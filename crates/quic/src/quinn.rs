@@ -433,6 +433,7 @@ impl ConnectionApi for Connection {
     fn poll_transmit(&mut self, now: Instant, max_datagrams: usize, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
         let transmit = self.inner.poll_transmit(self.epoch.theirs(now), max_datagrams.max(1), buf).map(Transmit::from);
+        // A connection that is over sends its farewell and nothing else.
         self.unsent &= self.inner.is_closed();
         transmit
     }

@@ -45,35 +45,21 @@ impl Future for WriteAll<'_> {
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        // Mostly all of it is taken at once.
-        if !this.buf.is_empty()
-            && let Some(lane) = this.stream.lane_in_budget()
-            && let Some(n) = lane.write(this.buf)
-        {
-            if n.get() >= this.buf.len() {
-                return Poll::Ready(Ok(()));
-            }
-            this.buf = &this.buf[n.get()..];
-        }
-        this.poll_in_full(cx)
-    }
-}
-
-impl WriteAll<'_> {
-    /// What the lane has left.
-    #[inline(never)]
-    fn poll_in_full(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.buf.is_empty() {
-            let quick = self.stream.lane_in_budget().and_then(|lane| lane.write(self.buf));
+        while !this.buf.is_empty() {
+            let quick = this.stream.lane_in_budget().and_then(|lane| lane.write(this.buf));
             let n = match quick {
                 Some(n) => n.get(),
-                None => match self.stream.poll_write_in_full(cx, &[IoSlice::new(self.buf)]) {
+                None => match this.stream.poll_write_in_full(cx, &[IoSlice::new(this.buf)]) {
                     Poll::Ready(Ok(n)) => n,
                     Poll::Ready(Err(e)) => return Poll::Ready(Err(write_error(e))),
                     Poll::Pending => return Poll::Pending,
                 },
             };
-            self.buf = self.buf.get(n..).unwrap_or_default();
+            match this.buf.get(n..) {
+                Some(left) if !left.is_empty() => this.buf = left,
+                // What is left of it is not looked at again.
+                _ => return Poll::Ready(Ok(())),
+            }
         }
         Poll::Ready(Ok(()))
     }

@@ -3,7 +3,10 @@
 mod common;
 
 use common::{LIMIT, loopback, security};
-use neater::{Driver, FramerSpec, MessageContext, Neater, Preconnection, SecurityParameters, SendError, Stack};
+use neater::{
+    Connection, Driver, FramerSpec, Listener, MessageContext, Neater, Preconnection, SecurityParameters, SendError,
+    Stack,
+};
 use std::io::Read;
 use std::time::Duration;
 
@@ -18,15 +21,31 @@ async fn turns(driver: &Driver, count: usize) {
     }
 }
 
-/// The peer ends its session in order, and has not taken what it was sent.
-#[tokio::test]
-async fn closed_in_order_is_no_word_for_what_the_peer_has_not_taken() {
+/// A listener of one, and what the other needs in order to connect to it.
+fn over(stack: Stack, far: &Neater, near: &Neater) -> (Listener, Preconnection) {
+    let (client, server) = security();
+    let pre = far.preconnection().stacks(&[stack]).security(server);
+    let listener = pre.local(loopback(0)).listen().expect("listening");
+    let pre = near.preconnection().stacks(&[stack]).security(client).remote(loopback(listener.port()));
+    (listener, pre)
+}
+
+/// A connection on which everything was asked and answered.
+async fn answered(listener: &Listener, pre: &Preconnection) -> (Connection, Connection) {
+    let client = pre.initiate().await.expect("connected");
+    client.send("ask").await.expect("sent");
+    let server = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    assert_eq!(server.receive().await.expect("open").as_deref(), Some(&b"ask"[..]));
+    server.send("answer").await.expect("sent");
+    assert_eq!(client.receive().await.expect("open").as_deref(), Some(&b"answer"[..]));
+    (client, server)
+}
+
+/// A stream of QUIC on which the client has spoken, and whose server looks at its socket only when it is told to.
+async fn greeted() -> (Driver, Connection, Connection) {
     let (far, driver) = Neater::builder().without_driver().expect("engine");
     let near = Neater::new().expect("engine");
-    let (client, server) = security();
-    let pre = far.preconnection().stacks(&[Stack::Quic]).security(server);
-    let listener = pre.local(loopback(0)).listen().expect("listening");
-    let pre = near.preconnection().stacks(&[Stack::Quic]).security(client).remote(loopback(listener.port()));
+    let (listener, pre) = over(Stack::Quic, &far, &near);
     let begun = tokio::spawn(async move {
         let connection = pre.initiate().await.expect("connected");
         connection.send("hello").await.expect("sent");
@@ -37,6 +56,13 @@ async fn closed_in_order_is_no_word_for_what_the_peer_has_not_taken() {
     turns(&driver, 20).await;
     let server = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
     assert_eq!(server.receive().await.expect("open").as_deref(), Some(&b"hello"[..]));
+    (driver, client, server)
+}
+
+/// The peer ends its session in order, and has not taken what it was sent.
+#[tokio::test]
+async fn closed_in_order_is_no_word_for_what_the_peer_has_not_taken() {
+    let (driver, client, server) = greeted().await;
     let closing = tokio::spawn(async move { client.close().await });
     tokio::time::sleep(Duration::from_millis(20)).await;
     // What the client has said of its end is in the socket, and this engine has not looked.
@@ -51,17 +77,9 @@ async fn closed_in_order_is_no_word_for_what_the_peer_has_not_taken() {
 #[tokio::test]
 async fn closed_in_order_is_the_word_where_the_peer_has_everything() {
     let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
-    let (client, server) = security();
-    let pre = far.preconnection().stacks(&[Stack::Quic]).security(server);
-    let listener = pre.local(loopback(0)).listen().expect("listening");
-    let pre = near.preconnection().stacks(&[Stack::Quic]).security(client).remote(loopback(listener.port()));
+    let (listener, pre) = over(Stack::Quic, &far, &near);
     for _ in 0..20 {
-        let client = pre.initiate().await.expect("connected");
-        client.send("ask").await.expect("sent");
-        let server = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
-        assert_eq!(server.receive().await.expect("open").as_deref(), Some(&b"ask"[..]));
-        server.send("answer").await.expect("sent");
-        assert_eq!(client.receive().await.expect("open").as_deref(), Some(&b"answer"[..]));
+        let (client, server) = answered(&listener, &pre).await;
         client.close().await.expect("in order");
         tokio::time::timeout(LIMIT, server.closed()).await.expect("over").expect("in order");
     }
@@ -115,10 +133,7 @@ async fn a_part_that_is_abandoned_over_tcp_does_not_end_like_the_whole() {
 #[tokio::test]
 async fn a_part_that_is_abandoned_over_tls_does_not_end_like_the_whole() {
     let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
-    let (client, server) = security();
-    let pre = far.preconnection().stacks(&[Stack::Tls]).security(server);
-    let listener = pre.local(loopback(0)).listen().expect("listening");
-    let pre = near.preconnection().stacks(&[Stack::Tls]).security(client).remote(loopback(listener.port()));
+    let (listener, pre) = over(Stack::Tls, &far, &near);
     let connection = pre.initiate().await.expect("connected");
     let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
     while connection.try_send(vec![1; 60_000], &MessageContext::new()).is_ok() {}
@@ -189,17 +204,9 @@ async fn a_batch_on_a_connection_that_has_failed_takes_no_more() {
 #[tokio::test]
 async fn a_session_that_is_ended_after_everything_was_said_has_no_error() {
     let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
-    let (client, server) = security();
-    let pre = far.preconnection().stacks(&[Stack::Quic]).security(server);
-    let listener = pre.local(loopback(0)).listen().expect("listening");
-    let pre = near.preconnection().stacks(&[Stack::Quic]).security(client).remote(loopback(listener.port()));
+    let (listener, pre) = over(Stack::Quic, &far, &near);
     for wait in [0, 1, 5, 30, 200] {
-        let client = pre.initiate().await.expect("connected");
-        client.send("ask").await.expect("sent");
-        let server = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
-        assert_eq!(server.receive().await.expect("open").as_deref(), Some(&b"ask"[..]));
-        server.send("answer").await.expect("sent");
-        assert_eq!(client.receive().await.expect("open").as_deref(), Some(&b"answer"[..]));
+        let (client, server) = answered(&listener, &pre).await;
         tokio::time::sleep(Duration::from_millis(wait)).await;
         client.group().expect("open").close_session(0, b"");
         client.closed().await.expect("the end is its own");
@@ -210,21 +217,7 @@ async fn a_session_that_is_ended_after_everything_was_said_has_no_error() {
 /// What was written after the peer had ended its session has never left.
 #[tokio::test]
 async fn what_has_never_left_is_an_error_although_the_peer_ended_in_order() {
-    let (far, driver) = Neater::builder().without_driver().expect("engine");
-    let near = Neater::new().expect("engine");
-    let (client, server) = security();
-    let pre = far.preconnection().stacks(&[Stack::Quic]).security(server);
-    let listener = pre.local(loopback(0)).listen().expect("listening");
-    let pre = near.preconnection().stacks(&[Stack::Quic]).security(client).remote(loopback(listener.port()));
-    let begun = tokio::spawn(async move {
-        let connection = pre.initiate().await.expect("connected");
-        connection.send("hello").await.expect("sent");
-        connection
-    });
-    turns(&driver, 50).await;
-    let client = begun.await.expect("no panic");
-    turns(&driver, 20).await;
-    let server = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    let (driver, client, server) = greeted().await;
     // Without a word on the stream.
     client.group().expect("open").close_session(0, b"");
     tokio::time::sleep(Duration::from_millis(20)).await;

@@ -127,7 +127,11 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
                         output.event(&summary);
                     }
                     let kept = begun.iter().any(|b| b.load(Ordering::Relaxed));
-                    let what = if files && kept { "interrupted: what came is kept" } else { "interrupted" };
+                    let what = match (files, kept) {
+                        (true, true) => "interrupted: what came is kept",
+                        (true, false) => "interrupted: nothing has come that could be gone on with",
+                        (false, _) => "interrupted",
+                    };
                     let f = Failure::new(Exit::Interrupted, "interrupted", what);
                     return Err(match kept {
                         true => f.advise(format!("go on with: {}", resume_command())),

@@ -6,7 +6,7 @@
 use super::ACCEPT_BUDGET;
 use crate::Engine;
 use crate::Stack;
-use crate::channel::{Channel, Kind, Peer};
+use crate::channel::{Channel, ICMP_BUDGET, Kind, Peer};
 use crate::conn::{Conn, Io, Queued};
 use crate::event::Event;
 use bytes::Bytes;
@@ -14,9 +14,6 @@ use neater_base::Key;
 use neater_base::net::{Net, RecvBatch};
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// ICMP errors that are taken from a socket at once.
-const ICMP_BUDGET: usize = 64;
 
 impl<N: Net> Engine<N> {
     /// A shared UDP socket is ready: datagrams of a new peer make a connection (RFC 9623 section 4.7.2).

@@ -1,7 +1,8 @@
 //! The UDP sockets that QUIC connections share: trains out, batches in.
 
-use super::{ICMP_BUDGET, NO_ERROR, RECV_BUDGET, UDP_MAX, transmit};
+use super::{NO_ERROR, RECV_BUDGET, UDP_MAX, transmit};
 use crate::backlog::who_makes_room;
+use crate::channel::ICMP_BUDGET;
 use crate::establish::What;
 use crate::event::AttemptError;
 use crate::{Engine, Stack};

@@ -9,8 +9,9 @@
 //! another's, and are passed over.
 
 use super::wire::ADAPTATION;
-use super::{Below, Came, ICMP_BUDGET, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket};
+use super::{Below, Came, PROTOCOL, Profile, RECV_BUDGET, SEND_BUDGET, SctpEnd, SctpSocket};
 use crate::Engine;
+use crate::channel::ICMP_BUDGET;
 use crate::engine::Timer;
 use crate::establish::What;
 use crate::event::AttemptError;
