@@ -358,3 +358,26 @@ fn a_key_that_others_may_read_is_not_used() {
     let r = run(neater().args(["serve", "--port", "0", "--cert-dir"]).arg(f.path("state")).arg(f.path("srv")));
     assert_eq!((r.code, r.err.contains("others may read it")), (4, true), "{}", r.err);
 }
+
+/// A client that has said all and closes its direction is owed its whole answer (RFC 9112 section 9.6).
+#[test]
+fn a_client_that_closes_its_direction_gets_its_answer() {
+    let f = Folder::new("half-close");
+    f.put("srv/a", noise(3_000_000, 1));
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain"]);
+    for _ in 0..10 {
+        let mut c = TcpStream::connect(("127.0.0.1", server.port)).expect("connected");
+        c.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("written");
+        c.shutdown(std::net::Shutdown::Write).expect("ended");
+        let mut all = Vec::new();
+        c.read_to_end(&mut all).expect("an answer");
+        assert!(all.ends_with(&noise(3_000_000, 1)), "{} bytes", all.len());
+    }
+}
+
+#[test]
+fn a_port_for_sctp_where_nothing_is_served_over_it_is_an_error() {
+    let f = Folder::new("no-sctp");
+    let r = run(neater().args(["serve", "--plain", "--udp-port", "0"]).arg(f.path(".")));
+    assert_eq!((r.code, r.err.contains("--transport sctp")), (2, true), "{}", r.err);
+}

@@ -375,6 +375,25 @@ mod tests {
     }
 
     #[test]
+    fn a_host_field_beside_an_authority_is_the_same_host() {
+        for (version, uri, host, sound) in [
+            (http::Version::HTTP_2, "https://h.test:443/a", Some("h.test:443"), true),
+            (http::Version::HTTP_2, "https://h.test/a", Some("H.test"), true),
+            (http::Version::HTTP_2, "https://h.test/a", None, true),
+            (http::Version::HTTP_2, "https://h.test/a", Some("other.test"), false),
+            (http::Version::HTTP_3, "https://h.test/a", Some(""), false),
+            (http::Version::HTTP_11, "/a", Some("h.test"), true),
+            (http::Version::HTTP_11, "/a", None, false),
+        ] {
+            let mut request = Request::get(uri).version(version);
+            if let Some(host) = host {
+                request = request.header(HOST, host);
+            }
+            assert_eq!(names_one_host(&request.body(()).expect("a request")), sound, "{version:?} {uri} {host:?}");
+        }
+    }
+
+    #[test]
     fn a_request_that_is_taken_back_keeps_its_turn_until_its_work_is_done() {
         let folder = std::env::temp_dir().join(format!("neater-http-turn-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("made");
