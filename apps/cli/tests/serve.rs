@@ -8,6 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use std::time::Duration;
 
 fn curl(server: &Serving, args: &[&str]) -> (String, bool) {
     let out = Command::new("curl").args(["-sS", "--cacert"]).arg(&server.ca).args(args).output().expect("curl");
@@ -369,6 +370,7 @@ fn a_client_that_closes_its_direction_gets_its_answer() {
         let mut c = TcpStream::connect(("127.0.0.1", server.port)).expect("connected");
         c.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("written");
         c.shutdown(std::net::Shutdown::Write).expect("ended");
+        c.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
         let mut all = Vec::new();
         c.read_to_end(&mut all).expect("an answer");
         assert!(all.ends_with(&noise(3_000_000, 1)), "{} bytes", all.len());

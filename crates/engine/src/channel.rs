@@ -33,8 +33,8 @@ impl Behind {
     }
 }
 
-/// ICMP errors that are taken from a socket at once: the queue is the kernel's, which bounds it.
-pub(crate) const ICMP_BUDGET: usize = 64;
+/// ICMP errors that are taken from a socket at once: more than a queue of the kernel's usual size (208 KiB) holds.
+pub(crate) const ICMP_BUDGET: usize = 1024;
 
 /// Who is at the other end of a socket that several share, and at which address of this host: an answer from another one would not be
 /// taken for an answer.

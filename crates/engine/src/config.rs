@@ -22,7 +22,7 @@ pub struct Limits {
     /// - to be sent: 2 `E` (1.5 `E` where queues are full) and one message of at most [`Limits::message`]; for each connection, the larger of
     ///   [`Limits::send_floor`] and one message of at most [`Limits::send_buffer`]; for each QUIC connection 256 kB, for each SCTP association
     ///   [`Limits::send_buffer`], for each connection over TLS 64 kB of records, which are not counted among what is queued;
-    /// - received: `E` and, for each QUIC connection, 1.25 MB; of datagrams `E` and, for each connection, [`Limits::send_floor`], and what
+    /// - received: `E` and, for each QUIC connection, 1.25 MB; of datagrams `E` and, for each connection, the larger of [`Limits::send_floor`] and one datagram, and what
     ///   [`Limits::datagram_buffer`] says of SCTP; of a message that its framer has not got all of, what the framer allows.
     pub engine_bytes: usize,
     /// Bytes that any connection may queue, whatever the others do. Default 16 kB.
@@ -30,7 +30,7 @@ pub struct Limits {
     /// Bytes of received datagrams kept for a program that does not take them; of an SCTP association, whose peer can be told to
     /// wait, four times as many at first, and up to 64 times as many as the program takes what comes faster; all associations of one
     /// listener together four times [`Limits::engine_bytes`], and 64 kB each beyond that. While all other connections together keep
-    /// [`Limits::engine_bytes`] of datagrams, each keeps [`Limits::send_floor`]. Default 256 kB.
+    /// [`Limits::engine_bytes`] of datagrams, each keeps [`Limits::send_floor`], or one. Default 256 kB.
     pub datagram_buffer: usize,
     /// The largest message that is accepted whole, when the queue is empty; also the most that a framer may keep of a message
     /// that is sent in parts. Default 64 MB.

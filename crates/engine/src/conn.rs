@@ -290,6 +290,8 @@ pub(crate) struct Ext {
     pub(crate) early: Option<Bytes>,
     /// It was accepted, and that is still to be reported.
     pub(crate) first_taken: bool,
+    /// Its sending direction was abandoned before it was established, with this code: see [`crate::Engine::reset_sending`].
+    pub(crate) abandoned: Option<u64>,
     /// `maxSendRate` and `maxRecvRate`, if either is set.
     pub(crate) rates: Option<Box<Rates>>,
     /// Where the connection was to come from, if that was said: needed again for a clone.

@@ -294,10 +294,14 @@ impl<N: Net> Engine<N> {
 
     /// Reads a socket empty, within the budget of a turn.
     pub(crate) fn dtls_readable(&mut self, channel: Key) {
-        if let Some(Channel { behind: Behind::Listener(l), sock, .. }) = self.channels.get(channel)
-            && self.listeners.get(*l).is_some_and(|l| l.request.0.soft_errors)
+        if let Some(Channel { behind: Behind::Listener(l), sock, kind: Kind::Dtls(peers), .. }) =
+            self.channels.get(channel)
         {
-            self.dtls_listener_icmp(channel, *sock);
+            let anybody = || self.conns.get(self.dtlses.get(peers.keys().next()?)?.conn?).map(|c| &c.request);
+            let request = self.listeners.get(*l).map(|l| &l.request.0).or_else(anybody);
+            if request.is_some_and(|r| r.soft_errors) {
+                self.dtls_listener_icmp(channel, *sock);
+            }
         }
         let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         for round in 0.. {
@@ -388,6 +392,9 @@ impl<N: Net> Engine<N> {
                 }
             }
         }
+        // There may be more of them.
+        self.again = true;
+        self.pending_shared.push((channel, channel));
     }
 
     /// Takes what a session has to send and to say, and arms its timer.

@@ -335,7 +335,9 @@ impl<N: Net> Engine<N> {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
             let ended = c.read_closed;
             if let Some(d) = c.ext().receiver.take() {
-                let is_final = ended && c.ext().receiver.finished();
+                // What a framer has given up on is not the end.
+                let whole = !matches!(c.error(), Some(ConnectionError::Framer(_)));
+                let is_final = ended && whole && c.ext().receiver.finished();
                 return Ok(ReceiveOutcome::Received(Received {
                     data: d.data,
                     end_of_message: d.end_of_message,
@@ -347,12 +349,12 @@ impl<N: Net> Engine<N> {
                     message: None,
                 }));
             }
-            if c.read_closed && c.ext().receiver.finished() {
-                return Ok(ReceiveOutcome::End);
-            }
             // It has given up on what came behind the last message, and is not asked again.
             if let Some(ConnectionError::Framer(why)) = c.error().filter(|_| closed) {
                 return Err(ConnectionError::Framer(why.clone()));
+            }
+            if c.read_closed && c.ext().receiver.finished() {
+                return Ok(ReceiveOutcome::End);
             }
             let mut scratch = core::mem::take(&mut self.scratch);
             scratch.resize(CHUNK, 0);

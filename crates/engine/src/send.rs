@@ -193,11 +193,7 @@ impl<N: Net> Engine<N> {
         let len = data.as_ref().map_or(0, Bytes::len);
         let closed = SendError::Connection(ConnectionError::Closed);
         let limits = self.limits;
-        if self
-            .conns
-            .get(conn.0)
-            .is_some_and(|c| c.batching && len + PIECE > limits.send_buffer.saturating_sub(c.tx.waiting()))
-        {
+        if self.conns.get(conn.0).is_some_and(|c| c.batching && len + PIECE > self.room_of(c)) {
             // What follows does not fit beside what was gathered of a batch: that leaves now, or nothing ever makes room.
             self.flush_batch(conn.0);
         }
@@ -253,7 +249,6 @@ impl<N: Net> Engine<N> {
             }
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
-        let limit = if crowded { limits.send_floor } else { limits.send_buffer };
         // SCTP takes a message when all of it is there: its parts are gathered here.
         let gathered = c.tx.in_message && c.stack.is_some_and(Stack::is_sctp) && !c.framed();
         if gathered {
@@ -263,6 +258,7 @@ impl<N: Net> Engine<N> {
                 return Err(SendError::MessageTooLarge { max });
             }
         } else if !c.tx.is_empty() {
+            let limit = if crowded { limits.send_floor } else { limits.send_buffer };
             let room = limit.saturating_sub(c.tx.waiting());
             if len + PIECE > room && !self.sctp_give_way(conn.0, len + PIECE - room, &options) {
                 if let Some(c) = self.conns.get_mut(conn.0) {
@@ -295,6 +291,13 @@ impl<N: Net> Engine<N> {
             self.flush_and_report(conn.0);
         }
         Ok(id)
+    }
+
+    /// How much more a connection may keep for its peer: less where the connections of this engine keep much together.
+    fn room_of(&self, c: &Conn) -> usize {
+        let crowded = self.queued >= self.limits.engine_bytes;
+        let limit = if crowded { self.limits.send_floor } else { self.limits.send_buffer };
+        limit.saturating_sub(c.tx.waiting())
     }
 
     #[cold]

@@ -374,10 +374,10 @@ impl<N: Net> Engine<N> {
             return self.greeting_failed(conn, &ConnectionError::Quic(error.clone()));
         }
         let orderly = matches!(error, QuicError::Closed { code: 0, .. } | QuicError::LocallyClosed);
-        // A peer that ends its session in order is taken to have what has left for it, unless it has said that it does not want it.
-        let by_peer = matches!(error, QuicError::Closed { .. });
+        // A peer that ends its session in order is taken to have what has left for it, unless it has said that it does not want it; so is
+        // the peer of a session that the program has ended.
         let kept = match c.io {
-            Io::Stream { quic, .. } => by_peer && self.quics.get(quic).is_some_and(|q| q.conn.has_unsent()),
+            Io::Stream { quic, stream } => self.quics.get(quic).is_some_and(|q| q.conn.has_unsent(stream)),
             _ => false,
         };
         let delivered = !c.given_up() && (c.bytes_sent == 0 || c.fin_acked || !kept);
@@ -477,12 +477,18 @@ impl<N: Net> Engine<N> {
 
     /// Abandons the sending direction of a stream, with an application error code. The rest of its data is not delivered:
     /// [`Event::SendError`] follows for every message that waits. TCP and TLS have no word for it: there the connection is aborted, unless
-    /// all was said and handed to the system, because the peer would take a part for the whole.
+    /// all was said and handed to the system, because the peer would take a part for the whole. What is not established yet is told so
+    /// when it is.
     pub fn reset_sending(&mut self, conn: ConnectionId, code: u64) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
+        if c.state == ConnectionState::Establishing {
+            // What will carry it is told as soon as it is known.
+            c.final_sent = true;
+            c.ext().abandoned = Some(code);
+            return self.report_unsent(conn.0, &ConnectionError::LocalAbort);
+        }
         let stream = |k| self.channels.get(k).is_some_and(|ch| matches!(ch.kind, Kind::Tcp | Kind::Tls(_)));
         if let Io::Channel(k) = c.io
-            && c.state != ConnectionState::Establishing
             && stream(k)
         {
             let said = c.fin_done && c.tx.is_empty();

@@ -548,6 +548,7 @@ impl<N: Net> Engine<N> {
             None => (Vec::new(), None, None),
         };
         let taken = c.ext.as_mut().is_some_and(|e| core::mem::take(&mut e.first_taken));
+        let abandoned = c.ext.as_mut().and_then(|e| e.abandoned.take());
         for option in options {
             // Reported when it was set, if it could be known; best effort after that (RFC 9621 section 4.1.3).
             let _ = self.apply_option(conn, option);
@@ -559,10 +560,21 @@ impl<N: Net> Engine<N> {
         if taken {
             self.notify(conn, Event::Sent(crate::early::FIRST));
         }
-        if let Some(data) = early {
-            self.queue_first(conn, data);
+        match (abandoned, early) {
+            (Some(code), early) => {
+                if early.is_some() {
+                    let error = crate::SendError::Connection(ConnectionError::LocalAbort);
+                    self.notify(conn, Event::SendError(crate::early::FIRST, error));
+                }
+                self.reset_sending(crate::ConnectionId(conn), code);
+            }
+            (None, early) => {
+                if let Some(data) = early {
+                    self.queue_first(conn, data);
+                }
+                self.flush_and_report(conn);
+            }
         }
-        self.flush_and_report(conn);
         if self.conns.get(conn).is_some_and(|c| c.close_wanted) {
             self.close(crate::ConnectionId(conn));
         }

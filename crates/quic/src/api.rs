@@ -276,9 +276,10 @@ pub trait ConnectionApi {
     fn local_ip(&self) -> Option<IpAddr>;
     /// UDP payload that fits into one packet now.
     fn mtu(&self) -> u16;
-    /// Whether something was written to streams and nothing has been sent since: the peer cannot have it. Told of a connection that is
-    /// over, too.
-    fn has_unsent(&self) -> bool;
+    /// Whether something that was written to a stream has not left yet, because the congestion window or the pacer held it back or nothing
+    /// was asked for to be sent: the peer cannot have it. Told of a connection that is over, too. What a peer's new address waits for until
+    /// it is validated (RFC 9000 section 8) is not seen here.
+    fn has_unsent(&self, stream: StreamId) -> bool;
     /// Bytes of datagrams that have not left yet.
     fn queued_datagrams(&mut self) -> usize;
     /// Whether data of the connection's streams waits to be sent or acknowledged. `stream` is one that this side has sent on

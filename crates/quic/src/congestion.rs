@@ -97,8 +97,30 @@ struct PathController {
     in_flight: u64,
     /// The first datagram of a recovery need not wait.
     first_again: bool,
-    closing: Arc<AtomicBool>,
+    signals: Arc<Signals>,
     acknowledged: u64,
+}
+
+/// What a connection and the controllers of its path tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    /// Nothing that is sent from now on waits for room.
+    closing: AtomicBool,
+    /// Room was asked for.
+    asked: AtomicBool,
+}
+
+impl Signals {
+    /// Whether quinn-proto has asked for room since this was called last: it does when it has something to send that is to be acknowledged,
+    /// before it knows whether window and pacer let it go.
+    pub(crate) fn take_asked(&self) -> bool {
+        self.asked.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// What is shared with the controller of the present path; another path may have another.
+pub(crate) fn signals(connection: &quinn_proto::Connection) -> Arc<Signals> {
+    controller(connection).map(|c| c.signals).unwrap_or_default()
 }
 
 /// The controller of the present path.
@@ -109,7 +131,7 @@ fn controller(connection: &quinn_proto::Connection) -> Option<Box<PathController
 /// Nothing that is sent from now on waits for room.
 pub(crate) fn let_go(connection: &quinn_proto::Connection) {
     if let Some(controller) = controller(connection) {
-        controller.closing.store(true, Ordering::Relaxed);
+        controller.signals.closing.store(true, Ordering::Relaxed);
     }
 }
 
@@ -130,7 +152,7 @@ impl PathController {
             last_acks: None,
             in_flight: 0,
             first_again: false,
-            closing: Arc::default(),
+            signals: Arc::default(),
             acknowledged: 0,
         }
     }
@@ -237,7 +259,8 @@ impl Controller for PathController {
     }
 
     fn window(&self) -> u64 {
-        if self.closing.load(Ordering::Relaxed) {
+        self.signals.asked.store(true, Ordering::Relaxed);
+        if self.signals.closing.load(Ordering::Relaxed) {
             return NO_LIMIT;
         }
         let window = self.congestion.window();
@@ -467,7 +490,7 @@ mod tests {
     fn nothing_holds_back_the_end() {
         let p = Path::of_ten();
         let other = p.controller.clone_box().into_any().downcast::<PathController>().expect("its own kind");
-        other.closing.store(true, Ordering::Relaxed);
+        other.signals.closing.store(true, Ordering::Relaxed);
         assert_eq!(p.controller.window(), NO_LIMIT);
     }
 }

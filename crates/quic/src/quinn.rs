@@ -5,6 +5,7 @@ use crate::api::{
     StreamId, Transmit,
 };
 use crate::config::{Qlog, QlogOf};
+use crate::congestion::{self, Signals};
 use crate::receive::Receiving;
 use crate::{Epoch, Identity, QuicError, Tuning};
 use bytes::{Bytes, BytesMut};
@@ -342,8 +343,9 @@ pub struct Connection {
     receiving: Receiving,
     /// How streams ended whose last bytes were read together with that: the next read says it.
     ended: BTreeMap<q::StreamId, ReadOutcome>,
-    /// Something was written since something was asked for to be sent.
-    unsent: bool,
+    /// The streams of which something may not have left yet, in order.
+    unsent: Vec<q::StreamId>,
+    signals: Arc<Signals>,
     /// Room for datagrams that wait to leave, when none does.
     datagram_room: usize,
 }
@@ -358,7 +360,8 @@ impl Connection {
     fn new(mut inner: q::Connection, epoch: Epoch) -> Self {
         let datagram_room = inner.datagrams().send_buffer_space();
         let (window, receiving) = (Tuning::SEND_WINDOW_MIN, Receiving::new());
-        Self { inner, epoch, window, receiving, ended: BTreeMap::new(), unsent: false, datagram_room }
+        let signals = congestion::signals(&inner);
+        Self { inner, epoch, window, receiving, ended: BTreeMap::new(), unsent: Vec::new(), signals, datagram_room }
     }
 
     /// quinn-proto (0.11) arms its timer for what is in flight on the path of now alone. What was sent on another one and got lost would
@@ -366,6 +369,14 @@ impl Connection {
     fn moved_from(&mut self, before: SocketAddr) {
         if self.inner.remote_address() != before {
             self.inner.ping();
+            self.signals = congestion::signals(&self.inner);
+        }
+    }
+
+    /// Something was written to a stream, and has not left.
+    fn written(&mut self, stream: q::StreamId) {
+        if let Err(at) = self.unsent.binary_search(&stream) {
+            self.unsent.insert(at, stream);
         }
     }
 
@@ -432,9 +443,13 @@ impl ConnectionApi for Connection {
 
     fn poll_transmit(&mut self, now: Instant, max_datagrams: usize, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
+        self.signals.take_asked();
         let transmit = self.inner.poll_transmit(self.epoch.theirs(now), max_datagrams.max(1), buf).map(Transmit::from);
-        // A connection that is over sends its farewell and nothing else.
-        self.unsent &= self.inner.is_closed();
+        // Nothing was held back: what was written has left. A connection that is over sends its farewell and nothing else.
+        let asked = self.signals.take_asked();
+        if transmit.is_none() && !asked && !self.inner.is_closed() && !self.inner.is_handshaking() {
+            self.unsent.clear();
+        }
         transmit
     }
 
@@ -452,7 +467,9 @@ impl ConnectionApi for Connection {
         }
         match self.inner.send_stream(stream.0).write(data) {
             Ok(n) => {
-                self.unsent |= n > 0;
+                if n > 0 {
+                    self.written(stream.0);
+                }
                 Ok(n)
             }
             Err(q::WriteError::Blocked) => Ok(0),
@@ -561,7 +578,7 @@ impl ConnectionApi for Connection {
     }
 
     fn close(&mut self, now: Instant, c: u64, reason: &[u8]) {
-        crate::congestion::let_go(&self.inner);
+        congestion::let_go(&self.inner);
         self.inner.close(self.epoch.theirs(now), code(c), Bytes::copy_from_slice(reason));
     }
 
@@ -618,8 +635,8 @@ impl ConnectionApi for Connection {
         self.inner.current_mtu()
     }
 
-    fn has_unsent(&self) -> bool {
-        self.unsent
+    fn has_unsent(&self, stream: StreamId) -> bool {
+        self.unsent.binary_search(&stream.0).is_ok()
     }
 
     fn queued_datagrams(&mut self) -> usize {
@@ -638,7 +655,7 @@ impl ConnectionApi for Connection {
     }
 
     fn acknowledged(&self) -> u64 {
-        crate::congestion::acknowledged(&self.inner)
+        congestion::acknowledged(&self.inner)
     }
 
     fn stats(&self) -> Stats {

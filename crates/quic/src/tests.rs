@@ -202,6 +202,32 @@ fn a_read_takes_what_many_packets_brought_and_the_end_is_said_by_the_next() {
     }
 }
 
+/// Of a stream as long as this, whatever part leaves at once: the other side knows how much.
+#[test]
+fn what_window_or_pacer_hold_back_has_not_left() {
+    let (mut whole, mut part) = (0, 0);
+    for len in (1..60).map(|n| 1_000 * n + 7) {
+        let mut pair = Pair::new(1, &[]);
+        pair.run(SECOND);
+        let (stream, other) = (pair.client().open(Direction::One), pair.client().open(Direction::One));
+        let (stream, other) = (stream.expect("allowed"), other.expect("allowed"));
+        let written = pair.client().write(stream, &vec![1; len]).expect("open");
+        assert!(pair.client().has_unsent(stream) && !pair.client().has_unsent(other), "{len}: nobody has asked for it");
+        pair.flow(true);
+        let theirs = pair.server().accept(Direction::One).expect("opened");
+        let ReadOutcome::Data(arrived) = read(pair.server(), theirs, len).0 else { panic!("{len}: nothing has left") };
+        assert_eq!(pair.client().has_unsent(stream), arrived < written, "{len}: {arrived} of {written} have arrived");
+        *if arrived < written { &mut part } else { &mut whole } += 1;
+        assert_eq!(pair.client().write(other, b"x"), Ok(1));
+        pair.flow(true);
+        let came = pair.server().accept(Direction::One).map(|theirs| read(pair.server(), theirs, 10).0);
+        assert_eq!(pair.client().has_unsent(other), came != Some(ReadOutcome::Data(1)), "{len}: {came:?}");
+        pair.run(SECOND);
+        assert!(!pair.client().has_unsent(stream) && !pair.client().has_unsent(other), "{len}");
+    }
+    assert!(whole > 5 && part > 5, "{whole} {part}");
+}
+
 #[test]
 fn streams_carry_bytes_both_ways_and_end() {
     let mut pair = Pair::new(1, &[]);

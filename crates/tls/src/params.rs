@@ -1,7 +1,7 @@
 //! What an application says about security: RFC 9622 section 6.3.
 
 use crate::challenge::IdentityChallenge;
-use crate::config::{address, finish, hash_authentication, list};
+use crate::config::{finish, hash_authentication, list};
 use crate::error::SecurityError;
 use crate::identity::Identity;
 use core::fmt;
@@ -242,7 +242,8 @@ impl SecurityParameters {
 
     /// A number that differs where any parameter does (by chance it fails to once in 2⁶⁴).
     ///
-    /// Callbacks and key logs count by identity, so it means something only while the parameters live, and in one process.
+    /// Callbacks count by identity, so it means something only while the parameters live, and in one process. A key log does not count: it
+    /// changes nothing of what peers say to each other.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let mut c = Context::new(&SHA256);
@@ -263,7 +264,6 @@ impl SecurityParameters {
         let number = |n: Option<u128>| n.map_or([0xff; 16], u128::to_be_bytes);
         c.update(&number(self.max_cached_sessions.map(|n| n as u128)));
         c.update(&number(self.cached_session_lifetime.map(|d| d.as_nanos())));
-        c.update(&self.key_log.as_ref().map_or([0; 8], address));
         list(
             &mut c,
             self.pre_shared_key.iter().flat_map(|k| [&k.key[..], &k.identity]).collect::<Vec<_>>().into_iter(),

@@ -17,7 +17,8 @@ use std::sync::OnceLock;
 /// nothing to do: what was written is with the system (TCP) or with the session in this process (TLS, QUIC), which sends it as
 /// soon as the path allows while the process lives. Shutting down ends this side's direction and leaves the other open; it is
 /// done when the end needs this process no more, which is when the system has everything (TCP, TLS) or the peer has
-/// acknowledged everything (QUIC). Only [`Connection::close`] waits for the peer on every transport.
+/// acknowledged everything, or has ended the session in order (QUIC). Only [`Connection::close`] waits for the peer on every
+/// transport.
 ///
 /// A task that never has to wait lets others have their turn all the same: after 128 reads and writes in a row one of them
 /// is pending although it need not be, and wakes its task at once.
@@ -205,6 +206,7 @@ impl ByteStream {
     #[inline]
     pub fn poll_write_bytes(&self, cx: &mut Context<'_>, bufs: &[IoSlice<'_>]) -> Poll<Result<usize, SendError>> {
         if let [buf] = bufs
+            && !buf.is_empty()
             && let Some(lane) = self.lane_in_budget()
             && let Some(n) = lane.write(buf)
         {
@@ -216,7 +218,8 @@ impl ByteStream {
     /// Ends this side's direction, and waits until that end needs this process no more.
     ///
     /// # Errors
-    /// Why what was written may not arrive. A connection that is closed in order has nothing to end.
+    /// Why what was written may not arrive. A connection that is closed in order has nothing to end: over QUIC, the peer of
+    /// a session that either side has ended in order is taken to have what had left by then.
     pub fn poll_end(&self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         let id = self.connection.id();
         self.connection.handle().with(|s| match s.engine.finish(id) {

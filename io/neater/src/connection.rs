@@ -332,7 +332,8 @@ impl Connection {
     }
 
     /// Abandons the sending direction, with an application error code where the protocol has them (QUIC, SCTP). TCP and TLS cannot: there
-    /// the connection is aborted, unless all was said, because the peer would take a part for the whole.
+    /// the connection is aborted, unless all was said, because the peer would take a part for the whole. While it is being established, the
+    /// peer is told so at the end of that.
     pub fn reset_sending(&self, code: u64) {
         self.handle.with(|s| s.engine.reset_sending(self.id, code));
     }

@@ -151,7 +151,8 @@ pub(crate) fn marked(spec: FramerSpec, engine: &Weak<Shared>) -> FramerSpec {
 /// The callbacks of handshakes that this engine knows: what the program gave, and the same known to be running while it runs.
 ///
 /// *Invariant*: the same callback has the same answer here for as long as the program or a request keeps it, because
-/// requests share their sessions if their callbacks are the same.
+/// requests share their sessions if their callbacks are the same. A key log is not among what is compared, and ends with the last
+/// request that has it: whoever writes it to a file waits for that.
 #[derive(Default)]
 pub(crate) struct Callbacks {
     trust: Vec<(tls::TrustVerification, tls::TrustVerification)>,

@@ -165,22 +165,39 @@ impl Drop for Restless {
 }
 
 #[test]
-fn the_destructor_of_a_key_log_may_open_a_connection_with_another() {
-    let (tx, rx) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(async move {
-            let near = Neater::new().expect("engine");
-            let with = |log| {
-                let mut security = SecurityParameters::new();
-                security.key_log = Some(Arc::new(Restless(log)));
-                near.preconnection().security(security).remote(loopback(1)).stacks(&[Stack::Tls])
-            };
-            // Nobody is there: nothing uses the log any more.
-            let _ = with(Some((near.clone(), tx))).initiate().await;
-            let _ = with(None).initiate().await;
-            tokio::time::sleep(LIMIT).await;
+fn the_destructor_of_a_key_log_or_a_callback_may_open_a_connection_with_another() {
+    for place in ["key log", "verification", "challenge"] {
+        let (tx, rx) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async move {
+                let near = Neater::new().expect("engine");
+                let with = |log| {
+                    let mut security = SecurityParameters::new();
+                    let restless = Restless(log);
+                    match place {
+                        "key log" => security.key_log = Some(Arc::new(restless)),
+                        "verification" => {
+                            security.trust_verification = Some(Arc::new(move |_, _| restless.0.is_none()))
+                        }
+                        _ => {
+                            security.identity_challenge = Some(Arc::new(move |_| {
+                                let _ = &restless;
+                                neater::tls::Answer::Refuse
+                            }));
+                        }
+                    }
+                    near.preconnection().security(security).remote(loopback(1)).stacks(&[Stack::Tls])
+                };
+                // Nobody is there: nothing uses it any more.
+                let _ = with(Some((near.clone(), tx))).initiate().await;
+                // Callbacks of some further requests are kept for the sessions that may be resumed.
+                for _ in 0..100 {
+                    let _ = with(None).initiate().await;
+                }
+                tokio::time::sleep(LIMIT).await;
+            });
         });
-    });
-    rx.recv_timeout(LIMIT).expect("the destructor waits for ever");
+        rx.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("the destructor waits for ever: {place}"));
+    }
 }

@@ -4,8 +4,8 @@ mod common;
 
 use common::{LIMIT, loopback, security};
 use neater::{
-    Connection, Driver, FramerSpec, Listener, MessageContext, Neater, Preconnection, SecurityParameters, SendError,
-    Stack,
+    Connection, Driver, FramerSpec, Limits, Listener, MessageContext, Neater, Preconnection, SecurityParameters,
+    SendError, Stack,
 };
 use std::io::Read;
 use std::time::Duration;
@@ -287,4 +287,85 @@ async fn a_message_is_refused_while_another_one_is_sent_in_parts() {
         let got = tokio::time::timeout(LIMIT, accepted.receive()).await.expect("soon").expect("open");
         assert_eq!(got.as_deref(), Some(expected.as_bytes()));
     }
+}
+
+#[tokio::test]
+async fn what_waits_behind_the_window_is_an_error_although_the_peer_ended_in_order() {
+    let (driver, client, server) = greeted().await;
+    server.try_send(vec![1; 200_000], &MessageContext::new()).expect("taken");
+    // As much as the congestion window lets leave, leaves. Nothing is awaited between this and the next line.
+    driver.turn();
+    client.group().expect("open").close_session(0, b"");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    turns(&driver, 20).await;
+    let closed = tokio::time::timeout(LIMIT, server.closed()).await.expect("over");
+    closed.expect_err("most of it has never left this host");
+}
+
+#[tokio::test]
+async fn an_end_that_is_said_before_a_connection_is_ready_is_said() {
+    let near = Neater::new().expect("engine");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listening");
+    let first = plain(&near).remote(listener.local_addr().expect("bound")).initiate().await.expect("connected");
+    let _peer = listener.accept().expect("accepted");
+    let second = first.clone_connection().expect("begun");
+    assert_eq!(second.state(), neater::ConnectionState::Establishing);
+    second.reset_sending(1);
+    second.ready().await.expect("established all the same");
+    let (peer, _) = listener.accept().expect("accepted");
+    peer.set_read_timeout(Some(Duration::from_secs(3))).expect("set");
+    let read = tokio::task::spawn_blocking(move || (&peer).read(&mut [0; 10])).await.expect("no panic");
+    // An end or a reset; not silence (WouldBlock).
+    let silent = matches!(&read, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock);
+    assert!(!silent, "{read:?}");
+    drop(second);
+}
+
+#[tokio::test]
+async fn a_message_that_is_cut_off_is_an_error_however_often_one_asks() {
+    let near = Neater::new().expect("engine");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listening");
+    let framed = plain(&near).framer(FramerSpec::LengthPrefixed { width: 2, max: 100 });
+    let connection = framed.remote(listener.local_addr().expect("bound")).initiate().await.expect("connected");
+    let (mut peer, _) = listener.accept().expect("accepted");
+    std::io::Write::write_all(&mut peer, b"\x00\x02ok\x00\x05cut").expect("written");
+    drop(peer);
+    let got = tokio::time::timeout(LIMIT, connection.receive()).await.expect("soon").expect("whole");
+    assert_eq!(got.as_deref(), Some(&b"ok"[..]));
+    for n in 0..2 {
+        let end = tokio::time::timeout(LIMIT, connection.receive()).await.expect("soon");
+        assert!(end.is_err(), "receive number {n} after it: {end:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_program_takes_back_by_ending_its_session_is_an_error() {
+    let (driver, _client, server) = greeted().await;
+    server.try_send(vec![1; 200_000], &MessageContext::new()).expect("taken");
+    driver.turn();
+    server.group().expect("open").close_session(0, b"");
+    turns(&driver, 20).await;
+    let closed = tokio::time::timeout(LIMIT, server.closed()).await.expect("over");
+    closed.expect_err("most of it has never left this host");
+}
+
+#[tokio::test]
+async fn a_batch_in_a_crowded_engine_goes_on() {
+    // send_buffer is 256 kB, so that the connection's own bound is not reached before the engine's.
+    let limits = Limits { engine_bytes: 100_000, ..Limits::default() };
+    let near = Neater::builder().limits(limits).build().expect("engine");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listening");
+    let pre = near.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
+    let connection = pre.remote(listener.local_addr().expect("bound")).initiate().await.expect("connected");
+    let (mut peer, _) = listener.accept().expect("accepted");
+    std::thread::spawn(move || {
+        let mut buf = [0; 1 << 16];
+        while matches!(peer.read(&mut buf), Ok(1..)) {}
+    });
+    connection.start_batch();
+    for i in 0..20 {
+        let sent = tokio::time::timeout(Duration::from_secs(5), connection.send(vec![1; 10_000])).await;
+        sent.unwrap_or_else(|_| panic!("message {i} waits for ever")).expect("sent");
+    }
+    connection.end_batch();
 }

@@ -434,6 +434,8 @@ fn datagrams_that_have_all_arrived_are_no_error_when_their_receiver_ends_the_ses
             }
             assert!(town.play.run_until(S, |p| p.flow(flow).is_over()), "{with_close} {count}");
             let end = format!("{:?}", town.play.flow(flow).end());
+            // Of many, the queue on the way drops some.
+            assert!(arrived || count > 180, "{with_close} {count}");
             assert!(!arrived || !end.contains("Failed"), "{with_close} {count}: {end}");
             town.play.end();
         }

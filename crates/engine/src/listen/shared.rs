@@ -12,7 +12,7 @@ use crate::event::Event;
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::{Net, RecvBatch};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 impl<N: Net> Engine<N> {
@@ -94,12 +94,26 @@ impl<N: Net> Engine<N> {
         self.pending_shared.push((listener, key));
     }
 
-    /// Whether answers may come from this address: it is one host's, and this one's.
+    /// Whether answers may come from this address, at which something has arrived: it is one host's, and that is this one. It need not be
+    /// an address of an interface: a route may bring it here.
     pub(crate) fn is_own(&self, here: Option<IpAddr>) -> bool {
         here.is_some_and(|ip| match ip {
-            IpAddr::V4(v4) if v4.is_loopback() => v4.octets()[1..] != [255, 255, 255],
-            _ => self.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == ip)),
+            IpAddr::V4(v4) => !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || self.is_for_all(v4)),
+            IpAddr::V6(v6) => !(v6.is_multicast() || v6.is_unspecified()),
         })
+    }
+
+    /// Whether this is the broadcast address of a network that this host is in (RFC 922 section 7; the network's own number was another).
+    fn is_for_all(&self, ip: Ipv4Addr) -> bool {
+        let mut addrs = self.net.interfaces().iter().flat_map(|i| &i.addrs);
+        let for_all = |net: Ipv4Addr, prefix: u8| {
+            let hosts = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or_default();
+            let (host, same) = (ip.to_bits() & hosts, ip.to_bits() & !hosts == net.to_bits() & !hosts);
+            prefix < 31 && same && (host == hosts || host == 0)
+        };
+        let some = addrs.any(|a| matches!(a.addr, IpAddr::V4(net) if for_all(net, a.prefix)));
+        (some || for_all(Ipv4Addr::LOCALHOST, 8))
+            && !self.net.interfaces().iter().flat_map(|i| &i.addrs).any(|a| a.addr == IpAddr::V4(ip))
     }
 
     fn shared_datagram(&mut self, listener: Key, key: Key, peer: Peer, data: &[u8], ecn: neater_base::net::Ecn) {
