@@ -297,7 +297,7 @@ impl<N: Net> Engine<N> {
         if let Some(Channel { behind: Behind::Listener(l), sock, kind: Kind::Dtls(peers), .. }) =
             self.channels.get(channel)
         {
-            let anybody = || self.conns.get(self.dtlses.get(peers.keys().next()?)?.conn?).map(|c| &c.request);
+            let anybody = || peers.keys().find_map(|k| Some(&self.conns.get(self.dtlses.get(k)?.conn?)?.request));
             let request = self.listeners.get(*l).map(|l| &l.request.0).or_else(anybody);
             if request.is_some_and(|r| r.soft_errors) {
                 self.dtls_listener_icmp(channel, *sock);
@@ -308,8 +308,7 @@ impl<N: Net> Engine<N> {
             // A session that ends may take the socket with it.
             let Some(sock) = self.channels.get(channel).map(|c| c.sock) else { break };
             if round >= RECV_BUDGET {
-                self.again = true;
-                self.pending_shared.push((channel, channel));
+                self.look_again_at(channel, channel);
                 break;
             }
             match self.net.recv(sock, &mut batch) {
@@ -393,8 +392,7 @@ impl<N: Net> Engine<N> {
             }
         }
         // There may be more of them.
-        self.again = true;
-        self.pending_shared.push((channel, channel));
+        self.look_again_at(channel, channel);
     }
 
     /// Takes what a session has to send and to say, and arms its timer.

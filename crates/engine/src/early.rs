@@ -14,7 +14,7 @@ use crate::channel::{Channel, Kind};
 use crate::conn::{ConnectionState, Io};
 use crate::engine::Timer;
 use crate::event::{AttemptError, ConnectionError, Event};
-use crate::{ConnectionId, Engine, MessageId};
+use crate::{ConnectionId, Engine, MessageId, SendError};
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::Net;
@@ -54,6 +54,15 @@ impl<N: Net> Engine<N> {
         c.messages_sent = c.messages_sent.saturating_add(1);
         c.ext().first_taken = true;
         self.notices.spend(ConnectionId(conn), |s| s.keep(data));
+    }
+
+    /// The first message is not to be sent any more, and attempts that begin later do not offer it.
+    pub(crate) fn give_up_first(&mut self, conn: Key, error: &ConnectionError) {
+        let first = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()).and_then(|e| e.early.take());
+        if let Some(data) = first {
+            self.notices.spend(ConnectionId(conn), |s| s.keep(data));
+            self.notify(conn, Event::SendError(FIRST, SendError::Connection(error.clone())));
+        }
     }
 
     /// Whether the TLS session of a won channel has carried the first message.

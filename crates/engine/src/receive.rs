@@ -330,14 +330,12 @@ impl<N: Net> Engine<N> {
 
     fn receive_framed(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {
         // After the last event of a connection nobody is told to come back, and there is no more than has arrived.
-        let mut closed = self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Closed);
+        let closed = self.conns.get(key).is_some_and(|c| c.state == ConnectionState::Closed);
         for _ in 0..if closed { 64 * ROUNDS } else { ROUNDS } {
             let Some(c) = self.conns.get_mut(key) else { return Err(ConnectionError::Closed) };
             let ended = c.read_closed;
             if let Some(d) = c.ext().receiver.take() {
-                // What a framer has given up on is not the end.
-                let whole = !matches!(c.error(), Some(ConnectionError::Framer(_)));
-                let is_final = ended && whole && c.ext().receiver.finished();
+                let is_final = ended && c.ext().receiver.finished();
                 return Ok(ReceiveOutcome::Received(Received {
                     data: d.data,
                     end_of_message: d.end_of_message,
@@ -350,8 +348,8 @@ impl<N: Net> Engine<N> {
                 }));
             }
             // It has given up on what came behind the last message, and is not asked again.
-            if let Some(ConnectionError::Framer(why)) = c.error().filter(|_| closed) {
-                return Err(ConnectionError::Framer(why.clone()));
+            if let Some(failure) = c.ext().receiver.failure() {
+                return Err(ConnectionError::Framer(failure.0.clone()));
             }
             if c.read_closed && c.ext().receiver.finished() {
                 return Ok(ReceiveOutcome::End);
@@ -367,7 +365,6 @@ impl<N: Net> Engine<N> {
                 None => return Ok(ReceiveOutcome::Blocked),
                 Some(n) => {
                     let run = self.run_framer(key, n == 0);
-                    closed |= run.is_err();
                     // What was whole before the framer gave up is the program's, and comes first.
                     if let Err(e) = run
                         && !self.conns.get_mut(key).is_some_and(|c| c.ext().receiver.has_delivered())

@@ -193,7 +193,7 @@ impl<N: Net> Engine<N> {
         let len = data.as_ref().map_or(0, Bytes::len);
         let closed = SendError::Connection(ConnectionError::Closed);
         let limits = self.limits;
-        if self.conns.get(conn.0).is_some_and(|c| c.batching && len + PIECE > self.room_of(c)) {
+        if self.conns.get(conn.0).is_some_and(|c| c.batching && !c.tx.is_empty() && len + PIECE > self.room_of(c)) {
             // What follows does not fit beside what was gathered of a batch: that leaves now, or nothing ever makes room.
             self.flush_batch(conn.0);
         }

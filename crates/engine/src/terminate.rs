@@ -485,7 +485,9 @@ impl<N: Net> Engine<N> {
             // What will carry it is told as soon as it is known.
             c.final_sent = true;
             c.ext().abandoned = Some(code);
-            return self.report_unsent(conn.0, &ConnectionError::LocalAbort);
+            self.give_up_first(conn.0, &ConnectionError::LocalAbort);
+            self.report_unsent(conn.0, &ConnectionError::LocalAbort);
+            return self.wake_sender(conn.0);
         }
         let stream = |k| self.channels.get(k).is_some_and(|ch| matches!(ch.kind, Kind::Tcp | Kind::Tls(_)));
         if let Io::Channel(k) = c.io
@@ -511,8 +513,16 @@ impl<N: Net> Engine<N> {
             self.sctp_reset(sctp, stream, code);
         }
         self.recount(conn.0);
+        self.wake_sender(conn.0);
         if self.conns.get(conn.0).is_some_and(|c| c.state == ConnectionState::Closing) {
             self.advance_close(conn.0);
+        }
+    }
+
+    /// Whoever waits for room, or for the end to be out, is to ask again.
+    fn wake_sender(&mut self, conn: Key) {
+        if self.conns.get_mut(conn).is_some_and(|c| core::mem::take(&mut c.wants_room)) {
+            self.notify(conn, Event::Writable);
         }
     }
 

@@ -240,7 +240,8 @@ impl<N: Net> Engine<N> {
     }
 
     fn take_soft_errors(&mut self, key: Key, conn: Key) {
-        for _ in 0..ICMP_BUDGET {
+        // Nothing else brings it back here before the next: all of it, however large the program has made the queue.
+        for _ in 0..64 * ICMP_BUDGET {
             let Some(sock) = self.channels.get(key).map(|c| c.sock) else { return };
             let Some(icmp) = self.net.take_icmp_error(sock) else { return };
             self.notify(conn, Event::SoftError(icmp));
@@ -560,20 +561,13 @@ impl<N: Net> Engine<N> {
         if taken {
             self.notify(conn, Event::Sent(crate::early::FIRST));
         }
-        match (abandoned, early) {
-            (Some(code), early) => {
-                if early.is_some() {
-                    let error = crate::SendError::Connection(ConnectionError::LocalAbort);
-                    self.notify(conn, Event::SendError(crate::early::FIRST, error));
-                }
-                self.reset_sending(crate::ConnectionId(conn), code);
+        if let Some(code) = abandoned {
+            self.reset_sending(crate::ConnectionId(conn), code);
+        } else {
+            if let Some(data) = early {
+                self.queue_first(conn, data);
             }
-            (None, early) => {
-                if let Some(data) = early {
-                    self.queue_first(conn, data);
-                }
-                self.flush_and_report(conn);
-            }
+            self.flush_and_report(conn);
         }
         if self.conns.get(conn).is_some_and(|c| c.close_wanted) {
             self.close(crate::ConnectionId(conn));

@@ -22,6 +22,8 @@ pub struct Receiver {
     ended: bool,
     /// Bytes in `delivered`.
     waiting: usize,
+    /// Why the framer has given up.
+    failure: Option<FramerError>,
 }
 
 impl Receiver {
@@ -49,10 +51,16 @@ impl Receiver {
         Some(d)
     }
 
-    /// Whether the peer's direction has ended and everything was consumed.
+    /// Whether the peer's direction has ended and everything was consumed: what the framer has given up on never is.
     #[must_use]
     pub fn finished(&self) -> bool {
-        self.ended && self.delivered.is_empty()
+        self.ended && self.delivered.is_empty() && self.failure.is_none()
+    }
+
+    /// Why the framer has given up, if it has: it is not to be asked again. Messages before that can still be taken.
+    #[must_use]
+    pub fn failure(&self) -> Option<&FramerError> {
+        self.failure.as_ref()
     }
 
     /// Lets the framer look at one datagram, which holds whole messages or is no good: what it leaves over is not joined to
@@ -61,7 +69,7 @@ impl Receiver {
         self.buffer.clear();
         self.buffer.extend_from_slice(datagram);
         let before = self.delivered.len();
-        let run = self.run(framer, false, out);
+        let run = self.run_on(framer, out);
         let good = run.is_ok() && self.earmarked.is_none() && self.buffer.is_empty();
         self.earmarked = None;
         self.buffer.clear();
@@ -78,6 +86,14 @@ impl Receiver {
     /// From the framer, or when it lets more than its limit pile up without consuming any.
     pub fn run(&mut self, framer: &mut dyn Framer, ended: bool, out: &mut Outbound) -> Result<Readiness, FramerError> {
         self.ended |= ended;
+        let run = self.run_on(framer, out);
+        if let Err(e) = &run {
+            self.failure = Some(e.clone());
+        }
+        run
+    }
+
+    fn run_on(&mut self, framer: &mut dyn Framer, out: &mut Outbound) -> Result<Readiness, FramerError> {
         let mut readiness = Readiness::Ready;
         loop {
             if let Some((rest, end)) = self.earmarked.take() {

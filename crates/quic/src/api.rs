@@ -276,9 +276,9 @@ pub trait ConnectionApi {
     fn local_ip(&self) -> Option<IpAddr>;
     /// UDP payload that fits into one packet now.
     fn mtu(&self) -> u16;
-    /// Whether something that was written to a stream has not left yet, because the congestion window or the pacer held it back or nothing
-    /// was asked for to be sent: the peer cannot have it. Told of a connection that is over, too. What a peer's new address waits for until
-    /// it is validated (RFC 9000 section 8) is not seen here.
+    /// Whether something that was written to a stream may not have left yet, because the congestion window or the pacer has held something
+    /// of this connection back ever since, or nothing was asked for to be sent. If it is false, all has left, but for what a peer's new
+    /// address waits for until it is validated (RFC 9000 section 8). Told of a connection that is over, too.
     fn has_unsent(&self, stream: StreamId) -> bool;
     /// Bytes of datagrams that have not left yet.
     fn queued_datagrams(&mut self) -> usize;

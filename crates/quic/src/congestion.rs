@@ -114,8 +114,18 @@ impl Signals {
     /// Whether quinn-proto has asked for room since this was called last: it does when it has something to send that is to be acknowledged,
     /// before it knows whether window and pacer let it go.
     pub(crate) fn take_asked(&self) -> bool {
-        self.asked.swap(false, Ordering::Relaxed)
+        // One thread at a time uses a connection.
+        let asked = self.asked.load(Ordering::Relaxed);
+        if asked {
+            self.asked.store(false, Ordering::Relaxed);
+        }
+        asked
     }
+}
+
+/// Tells controllers of different paths apart, while both are there.
+pub(crate) fn identity(connection: &quinn_proto::Connection) -> usize {
+    core::ptr::from_ref(connection.congestion_state()).cast::<()>().addr()
 }
 
 /// What is shared with the controller of the present path; another path may have another.

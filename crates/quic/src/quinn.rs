@@ -346,6 +346,8 @@ pub struct Connection {
     /// The streams of which something may not have left yet, in order.
     unsent: Vec<q::StreamId>,
     signals: Arc<Signals>,
+    /// Whose they are.
+    controller: usize,
     /// Room for datagrams that wait to leave, when none does.
     datagram_room: usize,
 }
@@ -360,8 +362,9 @@ impl Connection {
     fn new(mut inner: q::Connection, epoch: Epoch) -> Self {
         let datagram_room = inner.datagrams().send_buffer_space();
         let (window, receiving) = (Tuning::SEND_WINDOW_MIN, Receiving::new());
-        let signals = congestion::signals(&inner);
-        Self { inner, epoch, window, receiving, ended: BTreeMap::new(), unsent: Vec::new(), signals, datagram_room }
+        let (signals, controller) = (congestion::signals(&inner), congestion::identity(&inner));
+        let (ended, unsent) = (BTreeMap::new(), Vec::new());
+        Self { inner, epoch, window, receiving, ended, unsent, signals, controller, datagram_room }
     }
 
     /// quinn-proto (0.11) arms its timer for what is in flight on the path of now alone. What was sent on another one and got lost would
@@ -369,7 +372,18 @@ impl Connection {
     fn moved_from(&mut self, before: SocketAddr) {
         if self.inner.remote_address() != before {
             self.inner.ping();
+        }
+        let controller = congestion::identity(&self.inner);
+        if controller != self.controller {
+            self.controller = controller;
             self.signals = congestion::signals(&self.inner);
+        }
+    }
+
+    /// Nothing of a stream is to be sent any more.
+    fn nothing_unsent(&mut self, stream: q::StreamId) {
+        if let Ok(at) = self.unsent.binary_search(&stream) {
+            self.unsent.remove(at);
         }
     }
 
@@ -429,8 +443,14 @@ impl ConnectionApi for Connection {
                 Event::Readable(StreamId(id))
             }
             q::Event::Stream(S::Writable { id }) => Event::Writable(StreamId(id)),
-            q::Event::Stream(S::Finished { id }) => Event::Finished(StreamId(id)),
-            q::Event::Stream(S::Stopped { id, error_code }) => Event::Stopped(StreamId(id), error_code.into_inner()),
+            q::Event::Stream(S::Finished { id }) => {
+                self.nothing_unsent(id);
+                Event::Finished(StreamId(id))
+            }
+            q::Event::Stream(S::Stopped { id, error_code }) => {
+                self.nothing_unsent(id);
+                Event::Stopped(StreamId(id), error_code.into_inner())
+            }
             q::Event::Stream(S::Available { dir: d }) => Event::Available(dir(d)),
             q::Event::DatagramReceived => Event::DatagramReceived,
             q::Event::DatagramsUnblocked => Event::DatagramsUnblocked,
@@ -488,6 +508,7 @@ impl ConnectionApi for Connection {
     fn reset(&mut self, stream: StreamId, c: u64) {
         if self.may_send(stream) {
             let _ = self.inner.send_stream(stream.0).reset(code(c));
+            self.nothing_unsent(stream.0);
         }
     }
 

@@ -229,6 +229,27 @@ fn what_window_or_pacer_hold_back_has_not_left() {
 }
 
 #[test]
+fn a_stream_that_has_arrived_has_left_whatever_waits_beside_it() {
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    let (small, large) = (pair.client().open(Direction::One), pair.client().open(Direction::One));
+    let (small, large) = (small.expect("allowed"), large.expect("allowed"));
+    assert_eq!(pair.client().write(small, b"x"), Ok(1));
+    pair.client().finish(small);
+    assert_eq!(pair.client().write(large, &[1; 200_000]), Ok(200_000));
+    for _ in 0..20 {
+        pair.flow(true);
+        pair.now += Duration::from_millis(5);
+        pair.flow(false);
+        if pair.client.events.contains(&Event::Finished(small)) {
+            break;
+        }
+    }
+    assert!(pair.client.events.contains(&Event::Finished(small)));
+    assert!(pair.client().has_unsent(large) && !pair.client().has_unsent(small));
+}
+
+#[test]
 fn streams_carry_bytes_both_ways_and_end() {
     let mut pair = Pair::new(1, &[]);
     pair.run(SECOND);

@@ -240,7 +240,7 @@ impl SecurityParameters {
         self.server_name.as_deref()
     }
 
-    /// A number that differs where any parameter does (by chance it fails to once in 2⁶⁴).
+    /// A number that differs where any parameter of the security does (by chance it fails to once in 2⁶⁴).
     ///
     /// Callbacks count by identity, so it means something only while the parameters live, and in one process. A key log does not count: it
     /// changes nothing of what peers say to each other.

@@ -260,6 +260,12 @@ fn an_owner_calls_back_when_its_data_is_refused_or_never_gets_a_connection() {
             // Given up.
             let pre = needs(neater.preconnection(), &client, Stack::Tls).remote(loopback(listener.port()));
             drop(pre.initiate_with_send(owners.own(10, Some(&ours), false), &context));
+            // Given up by itself.
+            let pre = needs(neater.preconnection(), &client, Stack::Tcp).remote(loopback(listener.port()));
+            let begun = pre.initiate_with_send(owners.own(10, Some(&ours), false), &context).connection();
+            let begun = begun.expect("begun");
+            begun.reset_sending(1);
+            begun.ready().await.expect("established");
         }
         ours.finish().expect("open");
         let refused = ours.try_send(owners.own(10, Some(&ours), false), &MessageContext::new());

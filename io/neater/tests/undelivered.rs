@@ -4,8 +4,8 @@ mod common;
 
 use common::{LIMIT, loopback, security};
 use neater::{
-    Connection, Driver, FramerSpec, Limits, Listener, MessageContext, Neater, Preconnection, SecurityParameters,
-    SendError, Stack,
+    Connection, Driver, FramerSpec, Limits, Listener, LocalEndpoint, MessageContext, Neater, Preconnection,
+    RemoteEndpoint, SecurityParameters, SendError, Stack,
 };
 use std::io::Read;
 use std::time::Duration;
@@ -326,15 +326,63 @@ async fn a_message_that_is_cut_off_is_an_error_however_often_one_asks() {
     let near = Neater::new().expect("engine");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listening");
     let framed = plain(&near).framer(FramerSpec::LengthPrefixed { width: 2, max: 100 });
-    let connection = framed.remote(listener.local_addr().expect("bound")).initiate().await.expect("connected");
-    let (mut peer, _) = listener.accept().expect("accepted");
-    std::io::Write::write_all(&mut peer, b"\x00\x02ok\x00\x05cut").expect("written");
-    drop(peer);
-    let got = tokio::time::timeout(LIMIT, connection.receive()).await.expect("soon").expect("whole");
-    assert_eq!(got.as_deref(), Some(&b"ok"[..]));
-    for n in 0..2 {
-        let end = tokio::time::timeout(LIMIT, connection.receive()).await.expect("soon");
-        assert!(end.is_err(), "receive number {n} after it: {end:?}");
+    let framed = framed.remote(listener.local_addr().expect("bound"));
+    for both_ended in [false, true] {
+        let connection = framed.initiate().await.expect("connected");
+        let (mut peer, _) = listener.accept().expect("accepted");
+        if both_ended {
+            connection.finish().expect("open");
+        }
+        std::io::Write::write_all(&mut peer, b"\x00\x02ok\x00\x05cut").expect("written");
+        drop(peer);
+        if both_ended {
+            tokio::time::timeout(LIMIT, connection.closed())
+                .await
+                .expect("soon")
+                .expect("in order, as far as is known");
+        }
+        let got = tokio::time::timeout(LIMIT, connection.receive()).await.expect("soon").expect("whole");
+        assert_eq!(got.as_deref(), Some(&b"ok"[..]));
+        for n in 0..2 {
+            let end = tokio::time::timeout(LIMIT, connection.receive()).await.expect("soon");
+            assert!(end.is_err(), "receive number {n} after it: {end:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_room_is_told_that_the_sending_direction_is_given_up() {
+    for stack in [Stack::Quic, Stack::Tls, Stack::Sctp] {
+        let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+        let (listener, pre) = if stack == Stack::Sctp {
+            let of = |n: &Neater| n.preconnection().security(SecurityParameters::disabled()).stacks(&[stack]);
+            let udp = LocalEndpoint::from(loopback(0)).with_udp_port(0);
+            let listener = of(&far).local(udp).listen().expect("listening");
+            let to = RemoteEndpoint::from(loopback(listener.port())).with_udp_port(listener.udp_ports()[0]);
+            (listener, of(&near).remote(to))
+        } else {
+            over(stack, &far, &near)
+        };
+        let (client, server) = answered(&listener, &pre).await;
+        let client = std::sync::Arc::new(client);
+        let sender = client.clone();
+        let sending = tokio::spawn(async move {
+            loop {
+                if let Err(e) = sender.send(vec![1; 50_000]).await {
+                    return e;
+                }
+            }
+        });
+        // Nobody reads: until nothing more is taken.
+        let mut sent = None;
+        while client.stats().map(|s| s.bytes_sent) != sent || sent == Some(0) {
+            sent = client.stats().map(|s| s.bytes_sent);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        client.reset_sending(3);
+        let told = tokio::time::timeout(LIMIT, sending).await;
+        told.unwrap_or_else(|_| panic!("{stack}: the sender waits for ever")).expect("no panic");
+        drop(server);
     }
 }
 

@@ -36,8 +36,7 @@ impl<N: Net> Engine<N> {
         let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         for round in 0.. {
             if round >= ACCEPT_BUDGET {
-                self.again = true;
-                self.pending_shared.push((listener, key));
+                self.look_again_at(listener, key);
                 break;
             }
             match self.net.recv(sock, &mut batch) {
@@ -90,16 +89,24 @@ impl<N: Net> Engine<N> {
             }
         }
         // There may be more of them.
+        self.look_again_at(listener, key);
+    }
+
+    /// There may be more at a socket that several share: the next turn sees to it.
+    pub(crate) fn look_again_at(&mut self, listener: Key, key: Key) {
         self.again = true;
-        self.pending_shared.push((listener, key));
+        if !self.pending_shared.contains(&(listener, key)) {
+            self.pending_shared.push((listener, key));
+        }
     }
 
     /// Whether answers may come from this address, at which something has arrived: it is one host's, and that is this one. It need not be
-    /// an address of an interface: a route may bring it here.
+    /// an address of an interface: a route may bring one of IPv4 here.
     pub(crate) fn is_own(&self, here: Option<IpAddr>) -> bool {
         here.is_some_and(|ip| match ip {
             IpAddr::V4(v4) => !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || self.is_for_all(v4)),
-            IpAddr::V6(v6) => !(v6.is_multicast() || v6.is_unspecified()),
+            // Linux sends from no other one of IPv6.
+            IpAddr::V6(_) => self.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == ip)),
         })
     }
 
