@@ -181,7 +181,10 @@ impl<N: Net> Engine<N> {
     pub(crate) fn find_reset(&mut self, conn: Key) {
         let Some(c) = self.conns.get_mut(conn).filter(|c| c.is_open() && (c.stopped || c.fin_acked)) else { return };
         let Io::Stream { quic, stream } = c.io else { return };
-        if let Some(code) = self.quics.get_mut(quic).and_then(|q| q.conn.received_reset(stream)) {
+        // The transport forgets a reset that was read.
+        let read = c.ext.as_ref().filter(|_| c.reset).map(|e| e.reset_code);
+        let code = read.or_else(|| self.quics.get_mut(quic).and_then(|q| q.conn.received_reset(stream)));
+        if let Some(code) = code {
             c.reset = true;
             self.fail_connection(conn, ConnectionError::StreamReset(code));
         }

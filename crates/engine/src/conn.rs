@@ -292,6 +292,10 @@ pub(crate) struct Ext {
     pub(crate) first_taken: bool,
     /// Its sending direction was abandoned before it was established, with this code: see [`crate::Engine::reset_sending`].
     pub(crate) abandoned: Option<u64>,
+    /// What the peer says was refused before that, with this code: see [`crate::Engine::stop_receiving`].
+    pub(crate) refusal: Option<u64>,
+    /// With which code the peer has abandoned its direction.
+    pub(crate) reset_code: u64,
     /// `maxSendRate` and `maxRecvRate`, if either is set.
     pub(crate) rates: Option<Box<Rates>>,
     /// Where the connection was to come from, if that was said: needed again for a clone.
@@ -377,6 +381,8 @@ pub(crate) struct Conn {
     pub(crate) final_sent: bool,
     /// The FIN, or its like, has been handed to the transport.
     pub(crate) fin_done: bool,
+    /// The peer's stream of one direction: there is nothing to end on this side.
+    pub(crate) one_way: bool,
     /// No handle refers to it: no events, removed as soon as it is closed.
     pub(crate) released: bool,
     /// A Writable event is owed when there is room.
@@ -555,6 +561,7 @@ impl Conn {
             close_wanted: false,
             final_sent: false,
             fin_done: false,
+            one_way: false,
             released: false,
             wants_room: false,
             passive: false,
@@ -616,7 +623,7 @@ impl Conn {
 
     /// See [`ConnectionStats::ended`].
     pub(crate) fn end_is_out(&self) -> bool {
-        self.fin_done && (self.fin_acked || !matches!(self.io, Io::Stream { .. } | Io::Sctp { .. }))
+        self.fin_done && (self.fin_acked || self.one_way || !matches!(self.io, Io::Stream { .. } | Io::Sctp { .. }))
     }
 
     /// Whether its stream's sending direction was given up before the peer had everything.

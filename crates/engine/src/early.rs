@@ -97,6 +97,8 @@ impl<N: Net> Engine<N> {
             Err(_) if open && self.conns.get(conn).is_some_and(|c| c.request.may_receive) => {
                 ch.readable = true;
                 self.notify(conn, Event::Readable);
+                // Whoever waits for room may be the only one there is.
+                self.notify(conn, Event::Writable);
             }
             Err(error) => self.fail_connection(conn, from_attempt(error)),
         }

@@ -603,6 +603,13 @@ impl<N: Net> Engine<N> {
         self.notices.push(Source::Group(GroupId(group)), event);
     }
 
+    /// The session of a group is over, or will be: whoever waits for the peer's next stream learns that there is none to come.
+    pub(crate) fn no_more_streams(&mut self, group: Option<Key>, error: crate::ConnectionError) {
+        if let Some(group) = group.filter(|g| self.groups.get(*g).is_some_and(|g| g.claimed)) {
+            self.notify_group(group, Event::ConnectionError(error));
+        }
+    }
+
     /// Whether anybody wants to know how a connection is established: the program, or who listens to `tracing`.
     #[inline]
     pub(crate) fn is_watched(&self, conn: Key) -> bool {

@@ -35,7 +35,8 @@ pub enum Source {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The connection is established.
+    /// The connection is established. What the peer says first may be there already, without an [`Event::Readable`] of its own: who
+    /// wants it reads until there is nothing.
     Ready,
     /// The connection could not be established. It is closed.
     EstablishmentError(Box<EstablishmentError>),

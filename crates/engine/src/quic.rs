@@ -593,8 +593,7 @@ impl<N: Net> Engine<N> {
             c.passive = true;
             c.io = Io::Stream { quic: key, stream };
             if direction == Direction::One {
-                c.final_sent = true;
-                c.fin_done = true;
+                (c.final_sent, c.fin_done, c.one_way) = (true, true, true);
             }
             let conn = self.conns.insert(c);
             self.quic_bind(key, stream, conn);
@@ -698,6 +697,8 @@ impl<N: Net> Engine<N> {
         {
             q.conn.close(now, code, b"");
             q.lost = Some(QuicError::LocallyClosed);
+            let group = q.group;
+            self.no_more_streams(group, ConnectionError::Quic(QuicError::LocallyClosed));
         }
         self.mark_dirty(key);
     }

@@ -239,8 +239,9 @@ impl<N: Net> Engine<N> {
             }
             Err(ConnectionError::StreamReset(code)) => {
                 c.reset = true;
+                c.ext().reset_code = *code;
                 // Abandoned in both directions, the connection is over.
-                if c.stopped && c.is_open() {
+                if (c.stopped || c.fin_acked) && c.is_open() {
                     self.fail_connection(conn, ConnectionError::StreamReset(*code));
                 }
             }
@@ -386,16 +387,33 @@ impl<N: Net> Engine<N> {
         let Ext { framer, receiver, .. } = c.ext();
         let Some(framer) = framer else { return Ok(()) };
         if let Err(e) = receiver.run(framer.as_mut(), ended, &mut out) {
+            self.spend_data(key, out.pieces);
             let error = ConnectionError::Framer(e.0);
             self.fail_connection(key, error.clone());
             return Err(error);
         }
-        // After our end nothing can be said any more.
-        if !out.pieces.is_empty() && self.conns.get(key).is_some_and(|c| c.is_open() && !c.fin_done) {
+        self.say_for_framer(key, out);
+        Ok(())
+    }
+
+    /// Sends what a framer says of its own accord. After our end nothing can be said any more.
+    fn say_for_framer(&mut self, key: Key, out: Outbound) {
+        if out.pieces.is_empty() {
+            return;
+        }
+        if self.conns.get(key).is_some_and(|c| c.is_open() && !c.fin_done) {
             self.queue_front(key, out);
             self.flush_and_report(key);
+        } else {
+            self.spend_data(key, out.pieces);
         }
-        Ok(())
+    }
+
+    /// Nobody needs this any more. It may be the program's own, whose destructor must not run here.
+    fn spend_data(&mut self, key: Key, data: Vec<Bytes>) {
+        for data in data {
+            self.notices.spend(ConnectionId(key), |s| s.keep(data));
+        }
     }
 
     /// Lets a framer find the messages of a datagram. Anybody can send a datagram that makes no sense: it is dropped, and the
@@ -406,13 +424,12 @@ impl<N: Net> Engine<N> {
         let Ext { framer, receiver, framed_ecn, .. } = c.ext();
         let Some(framer) = framer else { return };
         *framed_ecn = ecn;
-        if !receiver.run_datagram(framer.as_mut(), data, &mut out) {
+        let mut cut = Vec::new();
+        if !receiver.run_datagram(framer.as_mut(), data, &mut out, &mut cut) {
             c.dropped = c.dropped.saturating_add(1);
         }
-        if !out.pieces.is_empty() && self.conns.get(key).is_some_and(|c| c.is_open() && !c.fin_done) {
-            self.queue_front(key, out);
-            self.flush_and_report(key);
-        }
+        self.spend_data(key, cut);
+        self.say_for_framer(key, out);
     }
 
     fn receive_datagram(&mut self, key: Key) -> Result<ReceiveOutcome, ConnectionError> {

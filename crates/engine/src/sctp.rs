@@ -478,8 +478,8 @@ impl<N: Net> Engine<N> {
             self.sctp_member_lost(conn, &reason);
         }
         // Whoever waits for the peer's next stream learns that there is none to come.
-        if !ours && let Some(group) = group.filter(|g| self.groups.get(*g).is_some_and(|g| g.claimed)) {
-            self.notify_group(group, Event::ConnectionError(ConnectionError::Sctp(reason)));
+        if !ours {
+            self.no_more_streams(group, ConnectionError::Sctp(reason));
         }
     }
 
@@ -566,16 +566,19 @@ impl<N: Net> Engine<N> {
         };
         let Some(a) = self.sctps.get_mut(key).filter(|a| ends(a)) else { return };
         let Some(e) = self.sctp_ends.get_mut(a.end) else { return };
-        match abort {
+        let reason = match abort {
             Some(code) => {
-                a.lost = Some(CloseReason::Aborted);
                 e.endpoint.abort(a.id, format!("aborted with code {code}").as_bytes());
+                CloseReason::Aborted
             }
             None => {
-                a.lost = Some(CloseReason::Shutdown);
                 e.endpoint.shutdown(now, a.id);
+                CloseReason::Shutdown
             }
-        }
+        };
+        a.lost = Some(reason.clone());
+        let group = a.group;
+        self.no_more_streams(group, ConnectionError::Sctp(reason));
         self.mark_sctp_of(key);
     }
 

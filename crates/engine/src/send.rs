@@ -108,6 +108,25 @@ pub(crate) fn how(properties: &TransportProperties, options: &SendOptions) -> Ho
 
 const RECEIVE_ONLY: &str = "this connection was opened for receiving only (direction: Unidirectional receive)";
 
+/// Whether bytes can be written already, if they ever can.
+fn takes_bytes(c: &mut Conn) -> Result<bool, SendError> {
+    match c.state {
+        ConnectionState::Established if !c.final_sent => {}
+        ConnectionState::Establishing => return Ok(false),
+        ConnectionState::Closed => {
+            return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
+        }
+        _ => return Err(refused(c)),
+    }
+    if !c.request.may_send {
+        return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
+    }
+    if c.ext.is_some() {
+        c.bytes_possible().map_err(SendError::Connection)?;
+    }
+    Ok(true)
+}
+
 /// Why nothing can be sent any more: the program has said so, or the peer.
 fn refused(c: &Conn) -> SendError {
     match c.error() {
@@ -541,23 +560,15 @@ impl<N: Net> Engine<N> {
             return Ok(None);
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
-        match c.state {
-            ConnectionState::Established if !c.final_sent => {}
-            ConnectionState::Establishing => {
-                c.wants_room = true;
-                return Ok(None);
-            }
-            ConnectionState::Closed => {
-                return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
-            }
-            _ => return Err(refused(c)),
+        if !takes_bytes(c)? {
+            c.wants_room = true;
+            return Ok(None);
         }
-        if !c.request.may_send {
-            return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
+        if c.batching && !c.tx.is_empty() {
+            // Bytes do not wait for messages that wait for the end of their batch.
+            self.flush_batch(conn.0);
         }
-        if c.ext.is_some() {
-            c.bytes_possible().map_err(SendError::Connection)?;
-        }
+        let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
         if !c.tx.is_empty() {
             c.wants_room = true;
             return Ok(None);

@@ -45,6 +45,8 @@ impl<N: Net> Engine<N> {
             }
             ConnectionState::Established => {
                 self.end_message(conn.0);
+                // Whoever waits for room learns that there is none to come.
+                self.wake_sender(conn.0);
                 let Some(c) = self.conns.get_mut(conn.0) else { return };
                 c.state = ConnectionState::Closing;
                 c.final_sent = true;
@@ -461,10 +463,24 @@ impl<N: Net> Engine<N> {
         self.set_closed(conn.0);
     }
 
-    /// Refuses what the peer may still send on a stream, with an application error code.
+    /// Refuses what the peer may still send on a stream, with an application error code. Whole messages that have come can still be
+    /// received, and the end follows. What is not established yet is told so when it is.
     pub fn stop_receiving(&mut self, conn: ConnectionId, code: u64) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
+        if c.state == ConnectionState::Establishing {
+            // What will carry it is told as soon as it is known.
+            c.ext().refusal = Some(code);
+            return;
+        }
         c.read_closed = true;
+        if let Some(ext) = &mut *c.ext {
+            ext.receiver.stop();
+        }
+        if c.state != ConnectionState::Closed {
+            // Whoever waits for more learns that there is none to come.
+            self.notify(conn.0, Event::Readable);
+        }
+        let Some(c) = self.conns.get_mut(conn.0) else { return };
         if let Io::Stream { quic, stream } = c.io {
             if let Some(q) = self.quics.get_mut(quic) {
                 q.conn.stop(stream, code);
@@ -515,8 +531,11 @@ impl<N: Net> Engine<N> {
         self.recount(conn.0);
         self.wake_sender(conn.0);
         if self.conns.get(conn.0).is_some_and(|c| c.state == ConnectionState::Closing) {
-            self.advance_close(conn.0);
+            return self.advance_close(conn.0);
         }
+        // The peer may have ended its direction before.
+        self.both_ended(conn.0);
+        self.find_reset(conn.0);
     }
 
     /// Whoever waits for room, or for the end to be out, is to ask again.

@@ -550,6 +550,9 @@ impl<N: Net> Engine<N> {
         };
         let taken = c.ext.as_mut().is_some_and(|e| core::mem::take(&mut e.first_taken));
         let abandoned = c.ext.as_mut().and_then(|e| e.abandoned.take());
+        if let Some(code) = c.ext.as_mut().and_then(|e| e.refusal.take()) {
+            self.stop_receiving(crate::ConnectionId(conn), code);
+        }
         for option in options {
             // Reported when it was set, if it could be known; best effort after that (RFC 9621 section 4.1.3).
             let _ = self.apply_option(conn, option);

@@ -51,6 +51,13 @@ impl Receiver {
         Some(d)
     }
 
+    /// Nothing more is wanted than what is there whole: the end comes behind that.
+    pub fn stop(&mut self) {
+        self.ended = true;
+        self.buffer.clear();
+        self.earmarked = None;
+    }
+
     /// Whether the peer's direction has ended and everything was consumed: what the framer has given up on never is.
     #[must_use]
     pub fn finished(&self) -> bool {
@@ -64,8 +71,15 @@ impl Receiver {
     }
 
     /// Lets the framer look at one datagram, which holds whole messages or is no good: what it leaves over is not joined to
-    /// the next one. False if the datagram, or the rest of it, was no good; whole messages before that are delivered.
-    pub fn run_datagram(&mut self, framer: &mut dyn Framer, datagram: &[u8], out: &mut Outbound) -> bool {
+    /// the next one. False if the datagram, or the rest of it, was no good; whole messages before that are delivered, and `cut` gets what
+    /// the framer has delivered of another one.
+    pub fn run_datagram(
+        &mut self,
+        framer: &mut dyn Framer,
+        datagram: &[u8],
+        out: &mut Outbound,
+        cut: &mut Vec<Bytes>,
+    ) -> bool {
         self.buffer.clear();
         self.buffer.extend_from_slice(datagram);
         let before = self.delivered.len();
@@ -75,7 +89,10 @@ impl Receiver {
         self.buffer.clear();
         while self.delivered.len() > before && self.delivered.back().is_some_and(|d| !d.end_of_message) {
             // The end of this message was not in the datagram.
-            self.waiting -= self.delivered.pop_back().map_or(0, |d| d.data.len());
+            if let Some(d) = self.delivered.pop_back() {
+                self.waiting -= d.data.len();
+                cut.push(d.data);
+            }
         }
         good
     }
@@ -240,7 +257,7 @@ mod tests {
         let mut framer = LengthPrefixed::new(2, 100);
         let mut rx = Receiver::default();
         let mut run = |datagram: &[u8]| {
-            let good = rx.run_datagram(&mut framer, datagram, &mut Outbound::default());
+            let good = rx.run_datagram(&mut framer, datagram, &mut Outbound::default(), &mut Vec::new());
             let mut messages = Vec::new();
             while let Some(d) = rx.take() {
                 assert!(d.end_of_message, "nothing but whole messages");

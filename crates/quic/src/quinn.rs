@@ -447,10 +447,8 @@ impl ConnectionApi for Connection {
                 self.nothing_unsent(id);
                 Event::Finished(StreamId(id))
             }
-            q::Event::Stream(S::Stopped { id, error_code }) => {
-                self.nothing_unsent(id);
-                Event::Stopped(StreamId(id), error_code.into_inner())
-            }
+            // Until this side has reset it, quinn-proto goes on sending.
+            q::Event::Stream(S::Stopped { id, error_code }) => Event::Stopped(StreamId(id), error_code.into_inner()),
             q::Event::Stream(S::Available { dir: d }) => Event::Available(dir(d)),
             q::Event::DatagramReceived => Event::DatagramReceived,
             q::Event::DatagramsUnblocked => Event::DatagramsUnblocked,

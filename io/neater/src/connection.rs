@@ -262,7 +262,8 @@ impl Connection {
             }
             let Some(slot) = s.slot(self.id) else { return Poll::Ready(Err(ConnectionError::Closed)) };
             if whole && !raw && (!part.end_of_message || slot.has_gathered()) {
-                slot.rare().gathered.add(part);
+                let data = slot.rare().gathered.add(part);
+                s.discard_data(data);
                 continue;
             }
             return Poll::Ready(Ok(Some(self.message(s, part))));

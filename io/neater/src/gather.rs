@@ -6,7 +6,7 @@
 //! *Invariants*: the bytes of a message come out in the order in which they went in, each once, and none of one message with those
 //! of another; messages whose parts alternated come out in the order of their ends.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use neater_engine::{ConnectionError, Received};
 
 /// The most that whole-message receiving gathers, in bytes; `Connection::receive_partial` takes a longer message.
@@ -54,8 +54,10 @@ impl Gathered {
     }
 
     /// Adds a part, for a receiver of whole messages. What [`Gathered::take`] says then is its answer, or there is more to be
-    /// read.
-    pub(crate) fn add(&mut self, mut part: Received) {
+    /// read. Returns the part's own data, of which there is a copy now: it may be the program's own, whose destructor must not run while
+    /// the engine is borrowed.
+    #[must_use]
+    pub(crate) fn add(&mut self, mut part: Received) -> Bytes {
         let data = core::mem::take(&mut part.data);
         match self.begun.iter_mut().find(|b| b.last.message == part.message && !b.last.end_of_message) {
             Some(begun) => {
@@ -66,6 +68,7 @@ impl Gathered {
             }
             None => self.begun.push(Begun { data: BytesMut::from(&data[..]), last: part }),
         }
+        data
     }
 
     /// Whether a part waits for the rest of its message.
@@ -77,7 +80,6 @@ impl Gathered {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
 
     fn part(data: &'static [u8], end_of_message: bool) -> Received {
         Received {
@@ -96,9 +98,9 @@ mod tests {
     fn parts_become_one_message() {
         let mut g = Gathered::default();
         assert!(g.take(9, true).is_none() && g.is_empty());
-        g.add(part(b"ab", false));
+        let _ = g.add(part(b"ab", false));
         assert!(g.take(9, true).is_none() && !g.is_empty());
-        g.add(part(b"cd", true));
+        let _ = g.add(part(b"cd", true));
         assert_eq!(g.take(1, true), Some(Ok(part(b"abcd", true))), "the most is for parts");
         assert!(g.is_empty());
     }
@@ -109,11 +111,11 @@ mod tests {
         let mut g = Gathered::default();
         for one in [of(1, b"a", false), of(2, b"x", false), of(1, b"b", false), of(2, b"y", true)] {
             assert!(g.take(9, true).is_none());
-            g.add(one);
+            let _ = g.add(one);
         }
         assert_eq!(g.take(9, true), Some(Ok(of(2, b"xy", true))));
         assert!(g.take(9, true).is_none() && !g.is_empty());
-        g.add(of(1, b"c", true));
+        let _ = g.add(of(1, b"c", true));
         assert_eq!(g.take(9, true), Some(Ok(of(1, b"abc", true))));
         assert!(g.is_empty());
     }
@@ -121,15 +123,15 @@ mod tests {
     #[test]
     fn what_was_gathered_can_be_taken_in_parts() {
         let mut g = Gathered::default();
-        g.add(part(b"abc", false));
+        let _ = g.add(part(b"abc", false));
         assert_eq!(g.take(2, false), Some(Ok(part(b"ab", false))));
         assert_eq!(g.take(2, false), Some(Ok(part(b"c", false))));
         assert!(g.take(2, false).is_none(), "the rest is to be read");
-        g.add(part(b"de", false));
-        g.add(part(b"", true));
+        let _ = g.add(part(b"de", false));
+        let _ = g.add(part(b"", true));
         assert_eq!(g.take(1, false), Some(Ok(part(b"d", false))));
         assert_eq!(g.take(9, true), Some(Ok(part(b"e", true))), "and the rest of it at once");
-        g.add(part(b"", false));
+        let _ = g.add(part(b"", false));
         assert!(g.take(9, false).is_none() && g.is_empty());
     }
 
@@ -138,7 +140,7 @@ mod tests {
         let mut g = Gathered::default();
         let half = Bytes::from(vec![7; GATHER_MAX / 2]);
         for end in [false, false, true] {
-            g.add(Received { data: half.clone(), ..part(b"", end) });
+            let _ = g.add(Received { data: half.clone(), ..part(b"", end) });
         }
         for _ in 0..3 {
             assert!(matches!(g.take(usize::MAX, true), Some(Err(ConnectionError::Unsupported(_)))));

@@ -14,6 +14,7 @@ use crate::gather::Gathered;
 use crate::machine::Machine;
 use crate::waiting::{Place, Ticket, Waiter, Who};
 use crate::{EventHandler, GroupId, ListenerId, Siblings};
+use bytes::Bytes;
 use neater_engine::{ConnectionId, ConnectionState, Event, Spent};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -241,10 +242,12 @@ impl Shared {
     /// A turn of the engine. `driver`: who is to be woken when calls leave work to do.
     pub(crate) fn turn(&self, driver: Option<&Waker>) {
         let mut after = After::default();
-        let (facts, names);
+        let (facts, names, earlier);
         {
             let mut state = self.lock();
             state.told = false;
+            // A turn drops what nobody has taken, which must not be here.
+            earlier = state.spent();
             state.engine.turn();
             state.dispatch(&mut after);
             after.calls |= !state.calls.is_empty();
@@ -262,6 +265,7 @@ impl Shared {
             after.discarded = core::mem::take(&mut state.discarded);
             after.spent = state.spent();
         }
+        drop(earlier);
         self.finish(after);
         if self.has_outside.load(Ordering::Acquire) {
             self.clear_outside();
@@ -537,6 +541,10 @@ impl State {
             }
         };
         self.discard(waker);
+    }
+
+    pub(crate) fn discard_data(&mut self, data: Bytes) {
+        self.discarded.push(Discarded::Data(data));
     }
 
     #[inline]

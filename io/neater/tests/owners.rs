@@ -273,3 +273,114 @@ fn an_owner_calls_back_when_its_data_is_refused_or_never_gets_a_connection() {
         owners.gone("refused").await;
     });
 }
+
+/// Whoever answers a question for a name may do so wherever he likes: what comes of it is the driver's to tell.
+#[test]
+fn an_owner_calls_back_when_the_name_of_its_peer_is_not_known() {
+    without_deadlock(async {
+        let neater = Neater::builder().names_by(|lookup| lookup.no_such_name()).build().expect("engine");
+        let mut owners = Owners::new(&neater);
+        for _ in 0..10 {
+            let pre = needs(neater.preconnection(), &security().0, Stack::Tcp);
+            let remote = neater::RemoteEndpoint::new().with_host_name("none.directory").with_port(9);
+            let connection = pre.remote(remote).initiate().connection().expect("begun");
+            let _ = connection.try_send(owners.own(10, None, false), &MessageContext::new());
+            connection.ready().await.expect_err("no such name");
+        }
+        owners.gone("unknown").await;
+    });
+}
+
+/// A framer that says and delivers what the program owns, and then gives up.
+struct Generous {
+    neater: Neater,
+    dropped: Sender<()>,
+}
+
+impl Generous {
+    fn own(&self) -> Bytes {
+        let (neater, dropped) = (self.neater.clone(), self.dropped.clone());
+        Bytes::from_owner(Owner { data: vec![7; 10], neater, connection: None, closes: false, dropped })
+    }
+}
+
+impl neater::Framer for Generous {
+    fn name(&self) -> &str {
+        "generous"
+    }
+
+    fn new_sent_message(
+        &mut self,
+        out: &mut neater::Outbound,
+        data: Bytes,
+        _first: bool,
+        _end: bool,
+    ) -> Result<(), neater::FramerError> {
+        out.send(data);
+        Ok(())
+    }
+
+    fn handle_received_data(
+        &mut self,
+        input: &mut neater::Input<'_>,
+    ) -> Result<neater::Readiness, neater::FramerError> {
+        if input.parse().is_empty() {
+            return Ok(neater::Readiness::Ready);
+        }
+        input.send(self.own());
+        input.deliver(self.own(), false);
+        if input.parse().len() < 2 {
+            input.advance_receive_cursor(1);
+            return Ok(neater::Readiness::Ready);
+        }
+        Err(neater::FramerError("enough".into()))
+    }
+
+    fn buffer_limit(&self) -> usize {
+        1000
+    }
+}
+
+#[test]
+fn an_owner_calls_back_when_a_framer_has_made_it_in_vain() {
+    without_deadlock(async {
+        let neater = Neater::new().expect("engine");
+        let (dropped, gone) = channel();
+        let (of, tell) = (neater.clone(), dropped.clone());
+        let framer =
+            FramerSpec::Custom(Arc::new(move || Box::new(Generous { neater: of.clone(), dropped: tell.clone() })));
+        let listener = std::net::TcpListener::bind(loopback(0)).expect("a port");
+        let pre = needs(neater.preconnection().framer(framer), &security().0, Stack::Tcp);
+        let connection = pre.remote(listener.local_addr().expect("bound")).initiate().await.expect("connected");
+        let (mut peer, _) = listener.accept().expect("accepted");
+        std::io::Write::write_all(&mut peer, b"x").expect("written");
+        let waited = tokio::time::timeout(Duration::from_millis(200), connection.receive()).await;
+        assert!(waited.is_err(), "the message has no end yet");
+        std::io::Write::write_all(&mut peer, b"yz").expect("written");
+        connection.receive().await.expect_err("it gives up");
+        drop(connection);
+        let count = tokio::task::spawn_blocking(move || {
+            (0..4).take_while(|_| gone.recv_timeout(Duration::from_secs(5)).is_ok()).count()
+        });
+        assert_eq!(count.await.expect("a thread"), 4);
+    });
+}
+
+#[test]
+fn an_owner_calls_back_when_its_data_has_gone_with_the_handshake_of_sctp() {
+    without_deadlock(async {
+        let neater = Neater::new().expect("engine");
+        let of = || neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Sctp]);
+        let local = neater::LocalEndpoint::from(loopback(0)).with_udp_port(0);
+        let listener = of().local(local).listen().expect("listening");
+        let remote = neater::RemoteEndpoint::from(loopback(listener.port())).with_udp_port(listener.udp_ports()[0]);
+        let mut owners = Owners::new(&neater);
+        let context = MessageContext::new().safely_replayable_as(true);
+        let ours = of().remote(remote).initiate_with_send(owners.own(50_000, None, false), &context);
+        let ours = ours.await.expect("connected");
+        let theirs = listener.accept().await.expect("accepted");
+        assert_eq!(theirs.receive().await.expect("open").map(|m| m.len()), Some(50_000));
+        owners.gone("acknowledged").await;
+        drop(ours);
+    });
+}

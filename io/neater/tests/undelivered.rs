@@ -398,6 +398,22 @@ async fn what_a_program_takes_back_by_ending_its_session_is_an_error() {
 }
 
 #[tokio::test]
+async fn what_has_never_left_is_an_error_also_where_the_peer_does_not_want_it() {
+    let (driver, client, server) = greeted().await;
+    server.try_send(vec![1; 200_000], &MessageContext::new()).expect("taken");
+    server.finish().expect("open");
+    // As much as the congestion window lets leave, leaves.
+    driver.turn();
+    client.stop_receiving(0);
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    client.group().expect("open").close_session(0, b"");
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    turns(&driver, 20).await;
+    let closed = tokio::time::timeout(LIMIT, server.closed()).await.expect("over");
+    closed.expect_err("most of it has never left this host");
+}
+
+#[tokio::test]
 async fn a_batch_in_a_crowded_engine_goes_on() {
     // send_buffer is 256 kB, so that the connection's own bound is not reached before the engine's.
     let limits = Limits { engine_bytes: 100_000, ..Limits::default() };

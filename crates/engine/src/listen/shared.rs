@@ -105,7 +105,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn is_own(&self, here: Option<IpAddr>) -> bool {
         here.is_some_and(|ip| match ip {
             IpAddr::V4(v4) => !(v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified() || self.is_for_all(v4)),
-            // Linux sends from no other one of IPv6.
+            // From another one of IPv6 Linux sends only where it was told to.
             IpAddr::V6(_) => self.net.interfaces().iter().any(|i| i.addrs.iter().any(|a| a.addr == ip)),
         })
     }

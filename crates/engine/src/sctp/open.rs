@@ -104,6 +104,8 @@ impl<N: Net> Engine<N> {
         let early = match (first, self.sctp_ends.get_mut(end)) {
             (Some(data), Some(e)) => {
                 let options = SendOptions { ppid: PPID_DATA, ..SendOptions::default() };
+                // The endpoint keeps it until it is acknowledged, and the program may own it.
+                let data = bytes::Bytes::copy_from_slice(&data);
                 e.endpoint.send(id, StreamId(0), data, options).is_ok()
             }
             _ => false,

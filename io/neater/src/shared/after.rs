@@ -3,6 +3,7 @@
 use super::slots::Slot;
 use crate::EventHandler;
 use crate::waiting::Waiter;
+use bytes::Bytes;
 use neater_engine::{ForeignDatagram, Spent};
 use std::task::Waker;
 
@@ -72,4 +73,5 @@ pub(super) enum Discarded {
     Waker(Waker),
     Slot(Box<Slot>),
     Handler(EventHandler),
+    Data(Bytes),
 }

@@ -58,6 +58,8 @@ impl State {
                 slot.outcome = Some(Ok(()));
                 after.wake(slot.changed.take());
                 after.wake(slot.writable.take());
+                // What the peer has said meanwhile has been reported to an attempt, if at all.
+                after.wake(slot.readable.take());
             }
             Event::EstablishmentError(e) => {
                 slot.outcome = Some(Err(e));

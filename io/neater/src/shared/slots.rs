@@ -116,7 +116,7 @@ pub(super) fn woken_by(event: &Event) -> &'static [Wait] {
     match event {
         Event::Readable => &[Wait::Readable],
         Event::Writable => &[Wait::Writable],
-        Event::Ready => &[Wait::Changed, Wait::Writable],
+        Event::Ready => &[Wait::Changed, Wait::Writable, Wait::Readable],
         Event::EstablishmentError(_) | Event::Closed | Event::ConnectionError(_) => {
             &[Wait::Readable, Wait::Writable, Wait::Changed, Wait::Event]
         }
