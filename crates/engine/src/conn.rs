@@ -197,6 +197,10 @@ impl SendQueue {
     pub(crate) fn part_refused(&mut self, end: bool) {
         self.refusing = !end;
         self.in_message = !end;
+        if end {
+            // The framer begins anew with the next.
+            self.held = 0;
+        }
     }
 
     /// Throws away what waits and returns the messages that are not sent now. `framed`: one that is not finished is not sent,
@@ -296,6 +300,8 @@ pub(crate) struct Ext {
     pub(crate) refusal: Option<u64>,
     /// With which code the peer has abandoned its direction.
     pub(crate) reset_code: u64,
+    /// When the next message expires, as far as its deadline is set: one is enough, however many messages have a lifetime.
+    pub(crate) expiry_armed: Option<Instant>,
     /// `maxSendRate` and `maxRecvRate`, if either is set.
     pub(crate) rates: Option<Box<Rates>>,
     /// Where the connection was to come from, if that was said: needed again for a clone.

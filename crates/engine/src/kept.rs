@@ -21,6 +21,10 @@ impl<N: Net> Engine<N> {
         let limit = if crowded { limits.datagram_buffer.min(limits.send_floor) } else { limits.datagram_buffer };
         let now = self.now;
         let Some(c) = self.conns.get_mut(conn) else { return false };
+        if c.read_closed {
+            // Nobody wants it.
+            return false;
+        }
         let ext = c.ext();
         ext.last_activity = now;
         let cost = d.data.len() + EACH;

@@ -370,20 +370,43 @@ impl<N: Net> Engine<N> {
     /// The listener may deliver again: takes what has waited.
     pub(crate) fn deliver_again(&mut self, listener: Key) {
         self.accept_again(listener);
-        let waiting: Vec<Key> = self
-            .quics
-            .iter()
-            .filter(|(_, q)| q.group.and_then(|g| self.group_listener(g)) == Some(ListenerId(listener)))
-            .map(|(k, _)| k)
-            .collect();
-        for quic in waiting {
+        let (quics, sctps) = self.sessions_of(listener);
+        for quic in quics {
             self.quic_accept(quic, neater_quic::Direction::Both);
             self.quic_accept(quic, neater_quic::Direction::One);
         }
-        let of = |g| self.group_listener(g) == Some(ListenerId(listener));
-        let waiting: Vec<Key> = self.sctps.iter().filter(|(_, a)| a.group.is_some_and(of)).map(|(k, _)| k).collect();
-        for sctp in waiting {
+        for sctp in sctps {
             self.sctp_accept(sctp);
+        }
+    }
+
+    /// The QUIC connections and the SCTP associations that came to this listener.
+    fn sessions_of(&self, listener: Key) -> (Vec<Key>, Vec<Key>) {
+        let of = |group: &Option<Key>| group.and_then(|g| self.group_listener(g)) == Some(ListenerId(listener));
+        let quics = self.quics.iter().filter(|(_, q)| of(&q.group)).map(|(k, _)| k).collect();
+        let sctps = self.sctps.iter().filter(|(_, a)| of(&a.group)).map(|(k, _)| k).collect();
+        (quics, sctps)
+    }
+
+    /// The listener of these is gone: nobody will take what they have not delivered yet, and those of which nothing was are over.
+    fn refuse_undelivered(&mut self, quics: &[Key], sctps: &[Key]) {
+        let unused = |engine: &Self, group: Option<Key>| {
+            group.and_then(|g| engine.groups.get(g)).is_some_and(|g| !g.claimed && g.members.is_empty())
+        };
+        for key in quics {
+            self.quic_accept(*key, neater_quic::Direction::Both);
+            self.quic_accept(*key, neater_quic::Direction::One);
+            let group = self.quics.get(*key).and_then(|q| q.group);
+            if unused(self, group) {
+                self.quic_close(*key, crate::quic::NO_ERROR);
+            }
+        }
+        for key in sctps {
+            self.sctp_accept(*key);
+            let group = self.sctps.get(*key).and_then(|a| a.group);
+            if unused(self, group) {
+                self.sctp_close(*key, None);
+            }
         }
     }
 
@@ -404,7 +427,9 @@ impl<N: Net> Engine<N> {
 
     fn close_listener(&mut self, listener: Key) {
         self.unlisten(listener, (0, 0, 0, 0));
+        let (quics, sctps) = self.sessions_of(listener);
         self.listeners.remove(listener);
+        self.refuse_undelivered(&quics, &sctps);
         let unfinished: Vec<_> = self
             .channels
             .iter()

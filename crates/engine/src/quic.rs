@@ -118,7 +118,7 @@ const UDP_MAX: usize = 65_507;
 /// Kernel buffers of a QUIC socket, as far as the system allows.
 const SOCKET_BUFFER: usize = 4 << 20;
 /// The application error code for an orderly end.
-const NO_ERROR: u64 = 0;
+pub(crate) const NO_ERROR: u64 = 0;
 
 impl Quic {
     /// How long after its start the peer had answered, at most; `None`: it has not.

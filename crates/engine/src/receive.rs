@@ -468,6 +468,9 @@ impl<N: Net> Engine<N> {
                 };
                 return Ok(ReceiveOutcome::Received(received));
             }
+            if c.read_closed && c.state != ConnectionState::Closed {
+                return Ok(ReceiveOutcome::End);
+            }
             match io {
                 Io::Channel(k) => {
                     if !self.fill_datagrams(key, k)? {

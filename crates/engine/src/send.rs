@@ -239,7 +239,7 @@ impl<N: Net> Engine<N> {
         }
         if c.tx.refusing {
             // What is left of it would be taken for a message of its own.
-            c.tx.part_refused(options.end_of_message);
+            self.refuse_part(conn.0, options.end_of_message);
             return Err(SendError::Framer("an earlier part of this message was refused".into()));
         }
         if options.begins && c.tx.in_message && (c.framed() || c.stack.is_some_and(Stack::is_sctp)) {
@@ -247,14 +247,14 @@ impl<N: Net> Engine<N> {
         }
         if !c.may_state_reliability(options.reliable) {
             if c.tx.in_message || !options.end_of_message {
-                c.tx.part_refused(options.end_of_message);
+                self.refuse_part(conn.0, options.end_of_message);
             }
             return Err(SendError::InvalidMessageProperties(NO_RELIABILITY_PER_MESSAGE.into()));
         }
         // Of a message in parts, those that the framer keeps count.
         if len > limits.message.saturating_sub(c.tx.held) {
             if c.tx.in_message || !options.end_of_message {
-                c.tx.part_refused(options.end_of_message);
+                self.refuse_part(conn.0, options.end_of_message);
             }
             return Err(SendError::MessageTooLarge { max: limits.message });
         }
@@ -273,7 +273,7 @@ impl<N: Net> Engine<N> {
         if gathered {
             let max = limits.message;
             if c.tx.bytes + len > max {
-                c.tx.part_refused(options.end_of_message);
+                self.refuse_part(conn.0, options.end_of_message);
                 return Err(SendError::MessageTooLarge { max });
             }
         } else if !c.tx.is_empty() {
@@ -303,13 +303,22 @@ impl<N: Net> Engine<N> {
         let expires = options.lifetime.map(|l| self.now + l);
         let id = self.queue_message(conn.0, data.take().unwrap_or_default(), options, expires)?;
         if let Some(at) = expires {
-            self.timers.push(at, crate::engine::Timer::Expiry(conn.0));
+            self.arm_expiry(conn.0, at);
         }
         let Some(c) = self.conns.get(conn.0) else { return Ok(id) };
         if c.is_open() && !c.batching {
             self.flush_and_report(conn.0);
         }
         Ok(id)
+    }
+
+    /// See [`crate::conn::Tx::part_refused`].
+    #[cold]
+    fn refuse_part(&mut self, conn: Key, end: bool) {
+        if let Some(c) = self.conns.get_mut(conn) {
+            c.tx.part_refused(end);
+        }
+        self.recount(conn);
     }
 
     /// How much more a connection may keep for its peer: less where the connections of this engine keep much together.
@@ -569,6 +578,8 @@ impl<N: Net> Engine<N> {
             self.flush_batch(conn.0);
         }
         let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
+        // The transport may have turned out to be gone.
+        takes_bytes(c)?;
         if !c.tx.is_empty() {
             c.wants_room = true;
             return Ok(None);
@@ -601,6 +612,9 @@ impl<N: Net> Engine<N> {
                                 // The records that filled the buffer are out now.
                                 let Kind::Tls(tls) = &mut ch.kind else { return Ok(None) };
                                 let n = tls.write_plain(bufs);
+                                if let (0, Some(e)) = (n, tls.error()) {
+                                    return Err(SendError::Connection(ConnectionError::Tls(e.clone())));
+                                }
                                 tls_out(&mut self.net, ch)
                                     .and_then(|_| if n > 0 { Ok(n) } else { Err(NetError::new(ErrorKind::WouldBlock)) })
                             }

@@ -463,8 +463,8 @@ impl<N: Net> Engine<N> {
         self.set_closed(conn.0);
     }
 
-    /// Refuses what the peer may still send on a stream, with an application error code. Whole messages that have come can still be
-    /// received, and the end follows. What is not established yet is told so when it is.
+    /// Refuses what the peer may still send on a stream, with an application error code. Messages that a framer, or the arrival of their
+    /// datagram, has made whole already can still be received (over SCTP they are thrown away), and the end follows. What is not established yet is told so when it is.
     pub fn stop_receiving(&mut self, conn: ConnectionId, code: u64) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         if c.state == ConnectionState::Establishing {
@@ -602,6 +602,11 @@ impl<N: Net> Engine<N> {
     pub(crate) fn expire_messages(&mut self, conn: Key) {
         let now = self.now;
         let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.ext().expiry_armed.is_some_and(|at| at > now) {
+            // Another deadline is for that.
+            return;
+        }
+        c.ext().expiry_armed = None;
         let mut expired = Vec::new();
         let mut dropping = None;
         let mut bytes = 0;
@@ -630,6 +635,19 @@ impl<N: Net> Engine<N> {
             self.notify(conn, Event::Expired(id));
         }
         self.flush_and_report(conn);
+        let next = self.conns.get(conn).and_then(|c| c.tx.queue.iter().filter_map(|s| Some(s.expires?.0)).min());
+        if let Some(at) = next {
+            self.arm_expiry(conn, at);
+        }
+    }
+
+    /// A message expires then.
+    pub(crate) fn arm_expiry(&mut self, conn: Key, at: neater_base::Instant) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.ext().expiry_armed.is_none_or(|armed| at < armed) {
+            c.ext().expiry_armed = Some(at);
+            self.timers.push(at, Timer::Expiry(conn));
+        }
     }
 
     /// The state of a connection; [`ConnectionState::Closed`] if there is none of that id, and in a child of `fork`.

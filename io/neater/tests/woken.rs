@@ -267,3 +267,60 @@ async fn bytes_do_not_wait_for_the_end_of_a_batch_of_messages() {
     std::io::Read::read_exact(&mut peer, &mut got).expect("read");
     assert_eq!(&got, b"firstsecond");
 }
+
+#[tokio::test]
+async fn who_receives_datagrams_that_are_not_wanted_any_more_gets_the_end() {
+    let near = Neater::new().expect("engine");
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+    let properties = neater_property::profile("unreliable-datagram").expect("known");
+    let pre = near.preconnection().properties(properties).security(SecurityParameters::disabled());
+    let pre = pre.stacks(&[Stack::Udp]).remote(peer.local_addr().expect("bound"));
+    let ours = Arc::new(pre.initiate().await.expect("connected"));
+    ours.try_send("hello", &MessageContext::new().safely_replayable_as(true)).expect("sent");
+    let (_, from) = peer.recv_from(&mut [0; 10]).expect("received");
+    let reader = ours.clone();
+    let reading = begun(async move { reader.receive().await }).await;
+    ours.stop_receiving(0);
+    assert!(soon("receive", reading).await.expect("no panic").expect("in order").is_none());
+    peer.send_to(b"late", from).expect("sent");
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(soon("receive", ours.receive()).await.expect("in order").is_none(), "nobody wants it");
+}
+
+#[tokio::test]
+async fn who_came_to_a_listener_that_stops_before_it_took_him_is_told() {
+    for limit in [0, 1] {
+        let (near, far) = engines();
+        let (listener, pre) = over(Stack::Quic, &near, &far);
+        listener.set_new_connection_limit(Some(limit));
+        let first = pre.initiate().await.expect("connected");
+        first.send("hello").await.expect("sent");
+        let second = pre.initiate().await.expect("connected");
+        second.send("hello").await.expect("sent");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let taken = if limit == 1 { listener.accept().await } else { None };
+        listener.stop();
+        soon("receive", second.receive_partial(100)).await.map(|m| assert!(m.is_none())).ok();
+        soon("closed", second.closed()).await.ok();
+        if let Some(taken) = taken {
+            taken.send("still here").await.expect("what was delivered goes on");
+            let got = soon("receive", first.receive_partial(100)).await.expect("open");
+            assert_eq!(got.as_deref(), Some(&b"still here"[..]));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_was_refused_in_its_middle_leaves_room_for_the_next() {
+    let limits = neater::Limits { message: 100_000, ..neater::Limits::default() };
+    let near = Neater::builder().limits(limits).build().expect("engine");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listening");
+    let framed = plain(&near).framer(FramerSpec::LengthPrefixed { width: 4, max: 1 << 20 });
+    let connection = framed.remote(listener.local_addr().expect("bound")).initiate().await.expect("connected");
+    let context = MessageContext::new();
+    connection.send_partial(vec![1; 60_000], &context, false).await.expect("the framer keeps it");
+    connection.send_partial(vec![1; 60_000], &context, false).await.expect_err("too large");
+    connection.send_partial("", &context, true).await.expect_err("the rest of what was refused");
+    connection.send(vec![2; 50_000]).await.expect("it fits");
+    drop(listener);
+}

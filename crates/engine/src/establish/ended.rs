@@ -192,8 +192,11 @@ impl<N: Net> Engine<N> {
         tracing::debug!(target: "neater::race", connection = ?conn, "{error}");
         if let Some(c) = self.conns.get_mut(conn) {
             c.est = None;
-            c.io = Io::None;
+            let io = core::mem::replace(&mut c.io, Io::None);
             c.ext().candidates.clone_from(&error.candidates);
+            if let Io::StreamPending { quic } = io {
+                self.close_spare(quic);
+            }
         }
         self.report_unsent(conn, &ConnectionError::Closed);
         self.notify(conn, Event::EstablishmentError(Box::new(error)));
@@ -205,7 +208,10 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         match core::mem::replace(&mut c.io, Io::None) {
             Io::Channel(k) => self.release_attempt(What::Channel(k), true),
-            Io::StreamPending { quic } => self.quic_abandon_stream(conn, quic),
+            Io::StreamPending { quic } => {
+                self.quic_abandon_stream(conn, quic);
+                self.close_spare(quic);
+            }
             Io::SctpPending { sctp }
                 if self.sctps.get(sctp).is_some_and(|a| a.attempt.is_some_and(|(c, _)| c == conn)) =>
             {
