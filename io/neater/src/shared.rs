@@ -242,12 +242,12 @@ impl Shared {
     /// A turn of the engine. `driver`: who is to be woken when calls leave work to do.
     pub(crate) fn turn(&self, driver: Option<&Waker>) {
         let mut after = After::default();
-        let (facts, names, earlier);
+        let (facts, names);
         {
             let mut state = self.lock();
             state.told = false;
             // A turn drops what nobody has taken, which must not be here.
-            earlier = state.spent();
+            after.earlier = state.spent();
             state.engine.turn();
             state.dispatch(&mut after);
             after.calls |= !state.calls.is_empty();
@@ -265,7 +265,6 @@ impl Shared {
             after.discarded = core::mem::take(&mut state.discarded);
             after.spent = state.spent();
         }
-        drop(earlier);
         self.finish(after);
         if self.has_outside.load(Ordering::Acquire) {
             self.clear_outside();

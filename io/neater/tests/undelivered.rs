@@ -289,6 +289,13 @@ async fn a_message_is_refused_while_another_one_is_sent_in_parts() {
     }
 }
 
+/// What was sent on it has for the most part never left this host, and that is told.
+async fn ends_in_an_error(driver: &Driver, server: &Connection) {
+    turns(driver, 20).await;
+    let closed = tokio::time::timeout(LIMIT, server.closed()).await.expect("over");
+    closed.expect_err("most of it has never left this host");
+}
+
 #[tokio::test]
 async fn what_waits_behind_the_window_is_an_error_although_the_peer_ended_in_order() {
     let (driver, client, server) = greeted().await;
@@ -297,9 +304,7 @@ async fn what_waits_behind_the_window_is_an_error_although_the_peer_ended_in_ord
     driver.turn();
     client.group().expect("open").close_session(0, b"");
     tokio::time::sleep(Duration::from_millis(20)).await;
-    turns(&driver, 20).await;
-    let closed = tokio::time::timeout(LIMIT, server.closed()).await.expect("over");
-    closed.expect_err("most of it has never left this host");
+    ends_in_an_error(&driver, &server).await;
 }
 
 #[tokio::test]
@@ -392,9 +397,7 @@ async fn what_a_program_takes_back_by_ending_its_session_is_an_error() {
     server.try_send(vec![1; 200_000], &MessageContext::new()).expect("taken");
     driver.turn();
     server.group().expect("open").close_session(0, b"");
-    turns(&driver, 20).await;
-    let closed = tokio::time::timeout(LIMIT, server.closed()).await.expect("over");
-    closed.expect_err("most of it has never left this host");
+    ends_in_an_error(&driver, &server).await;
 }
 
 #[tokio::test]
@@ -408,9 +411,7 @@ async fn what_has_never_left_is_an_error_also_where_the_peer_does_not_want_it() 
     tokio::time::sleep(Duration::from_millis(20)).await;
     client.group().expect("open").close_session(0, b"");
     tokio::time::sleep(Duration::from_millis(20)).await;
-    turns(&driver, 20).await;
-    let closed = tokio::time::timeout(LIMIT, server.closed()).await.expect("over");
-    closed.expect_err("most of it has never left this host");
+    ends_in_an_error(&driver, &server).await;
 }
 
 #[tokio::test]

@@ -21,6 +21,8 @@ pub(super) struct After {
     pub(super) foreign: Vec<ForeignDatagram>,
     /// The program's data that the engine has finished with, likewise.
     pub(super) spent: Option<Spent>,
+    /// And what it had finished with before this turn.
+    pub(super) earlier: Option<Spent>,
 }
 
 /// Who is to be woken: mostly one, or nobody, which takes no memory.
