@@ -22,8 +22,9 @@ pub struct Limits {
     /// - to be sent: 2 `E` (1.5 `E` where queues are full) and one message of at most [`Limits::message`]; for each connection, the larger of
     ///   [`Limits::send_floor`] and one message of at most [`Limits::send_buffer`]; for each QUIC connection 256 kB, for each SCTP association
     ///   [`Limits::send_buffer`], for each connection over TLS 64 kB of records, which are not counted among what is queued;
-    /// - received: `E` and, for each QUIC connection, 1.25 MB; of datagrams `E` and, for each connection, the larger of [`Limits::send_floor`] and one datagram, and what
-    ///   [`Limits::datagram_buffer`] says of SCTP; of a message that its framer has not got all of, what the framer allows.
+    /// - received: `E` and, for each QUIC connection, 1.25 MB; of datagrams `E` and, for each connection, the larger of
+    ///   [`Limits::send_floor`] and one datagram, and what [`Limits::datagram_buffer`] says of SCTP; of a message that its framer has
+    ///   not got all of, what the framer allows.
     pub engine_bytes: usize,
     /// Bytes that any connection may queue, whatever the others do. Default 16 kB.
     pub send_floor: usize,

@@ -464,7 +464,8 @@ impl<N: Net> Engine<N> {
     }
 
     /// Refuses what the peer may still send on a stream, with an application error code. Messages that a framer, or the arrival of their
-    /// datagram, has made whole already can still be received (over SCTP they are thrown away), and the end follows. What is not established yet is told so when it is.
+    /// datagram, has made whole already can still be received (over SCTP they are thrown away), and the end follows. What is not
+    /// established yet is told so when it is.
     pub fn stop_receiving(&mut self, conn: ConnectionId, code: u64) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
         if c.state == ConnectionState::Establishing {
@@ -473,7 +474,9 @@ impl<N: Net> Engine<N> {
             return;
         }
         c.read_closed = true;
-        if let Some(ext) = &mut *c.ext {
+        // Of datagrams, those that are here can still be looked at.
+        let stream = c.stack.is_some_and(Stack::is_stream);
+        if let Some(ext) = c.ext.as_mut().filter(|_| stream) {
             ext.receiver.stop();
         }
         if c.state != ConnectionState::Closed {
