@@ -138,10 +138,20 @@ impl<T> Timers<T> {
         }
     }
 
-    /// Drops every payload for which `live` is false. Call it when [`Timers::len`] has outgrown what can be live.
-    pub fn compact(&mut self, mut live: impl FnMut(&T) -> bool) {
-        self.heap.retain(|Reverse(e)| live(&e.payload));
-        self.lane.retain(|e| live(&e.payload));
+    /// As [`Timers::prune_head`], of those that are due.
+    pub fn prune_due(&mut self, now: Instant, mut live: impl FnMut(&T) -> bool) {
+        while let Some((e, in_lane)) = self.first() {
+            if e.at > now || live(&e.payload) {
+                break;
+            }
+            self.pop(in_lane);
+        }
+    }
+
+    /// Drops every entry for which `live` is false. Call it when [`Timers::len`] has outgrown what can be live.
+    pub fn compact(&mut self, mut live: impl FnMut(Instant, &T) -> bool) {
+        self.heap.retain(|Reverse(e)| live(e.at, &e.payload));
+        self.lane.retain(|e| live(e.at, &e.payload));
         self.look();
     }
 
@@ -191,7 +201,7 @@ mod tests {
         timers.push_in_order(t(7), 'f');
         timers.push(t(6), 'd');
         assert_eq!((timers.next(), timers.len()), (Some(t(3)), 6));
-        timers.compact(|c| *c != 'f');
+        timers.compact(|_, c| *c != 'f');
         let out: Vec<_> = core::iter::from_fn(|| timers.pop_due(t(6))).collect();
         assert_eq!(out, ['a', 'b', 'c', 'd']);
         timers.prune_head(|c| *c != 'e');
@@ -206,7 +216,7 @@ mod tests {
         }
         timers.prune_head(|i| *i >= 3);
         assert_eq!(timers.next(), Some(Instant::ZERO + Duration::from_secs(3)));
-        timers.compact(|i| i % 2 == 1);
+        timers.compact(|_, i| i % 2 == 1);
         assert_eq!(timers.len(), 4);
     }
 }

@@ -685,7 +685,7 @@ impl Resolver {
         let live = |(key, at): &(Key, Instant)| queries.get(*key).is_some_and(|s| s.query.due() == *at);
         self.timers.prune_head(live);
         if self.timers.len() > 64 + 4 * queries.len() {
-            self.timers.compact(live);
+            self.timers.compact(|_, q| live(q));
         }
     }
 }

@@ -122,6 +122,8 @@ pub(crate) struct SendQueue {
     pub(crate) bytes: usize,
     /// Bytes of an unfinished message that the framer has taken and not given back.
     pub(crate) held: usize,
+    /// Those of a message that was refused, until the next one begins: the framer may still have them.
+    pub(crate) stale: usize,
     /// What of [`SendQueue::cost`] is part of the engine's sum.
     pub(crate) counted: usize,
     /// It waits until the engine as a whole has room.
@@ -141,6 +143,7 @@ static NO_QUEUE: SendQueue = SendQueue {
     queue: VecDeque::new(),
     bytes: 0,
     held: 0,
+    stale: 0,
     counted: 0,
     crowded_out: false,
     next_id: 0,
@@ -163,7 +166,7 @@ impl Tx {
             let waiting = core::mem::take(&mut q.queue);
             q.spent.extend(waiting.into_iter().map(|s| s.data));
             q.sealed.clear();
-            (q.bytes, q.held) = (0, 0);
+            (q.bytes, q.held, q.stale) = (0, 0, 0);
         }
     }
 
@@ -184,7 +187,7 @@ impl SendQueue {
     /// All that is kept for sending, in bytes of memory.
     #[inline]
     pub(crate) fn cost(&self) -> usize {
-        self.waiting() + self.held + size_of::<MessageId>() * self.sealed.len()
+        self.waiting() + self.held + self.stale + size_of::<MessageId>() * self.sealed.len()
     }
 
     /// Forgets an unfinished message: there will be no more of it.
@@ -199,7 +202,16 @@ impl SendQueue {
         self.in_message = !end;
         if end {
             // The framer begins anew with the next.
-            self.held = 0;
+            self.stale += core::mem::take(&mut self.held);
+        }
+    }
+
+    /// Throws away the parts of an unfinished message that wait here.
+    pub(crate) fn drop_parts(&mut self) {
+        let whole = self.queue.iter().rposition(|s| s.completes.is_some()).map_or(0, |last| last + 1);
+        for s in self.queue.drain(whole..) {
+            self.bytes -= s.data.len();
+            self.spent.push(s.data);
         }
     }
 
@@ -302,6 +314,8 @@ pub(crate) struct Ext {
     pub(crate) reset_code: u64,
     /// When the next message expires, as far as its deadline is set: one is enough, however many messages have a lifetime.
     pub(crate) expiry_armed: Option<Instant>,
+    /// When the next of those ends who wait for room for a while only.
+    pub(crate) look_armed: Option<Instant>,
     /// `maxSendRate` and `maxRecvRate`, if either is set.
     pub(crate) rates: Option<Box<Rates>>,
     /// Where the connection was to come from, if that was said: needed again for a clone.

@@ -242,7 +242,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn dtls_timeout(&mut self, key: Key) {
         let now = self.now;
         let Some(d) = self.dtlses.get_mut(key) else { return };
-        d.armed = None;
+        d.armed = d.armed.filter(|at| *at > self.now);
         // Nothing has been read from a new socket, so no event is promised: the first read has to be tried.
         let channel = d.channel;
         if self.channels.get(channel).is_some_and(|ch| ch.readable) {

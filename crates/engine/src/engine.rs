@@ -12,10 +12,10 @@ use crate::notices::Notices;
 use crate::quic::{Quic, QuicSocket, Sharing};
 use crate::resolve::Names;
 use crate::sctp::{Sctp, SctpEnd, SctpSocket};
-use crate::{ConnectionId, GroupId, ListenerId, Stack};
+use crate::{ConnectionId, GroupId, ListenerId};
 use core::num::NonZeroU64;
 use core::time::Duration;
-use neater_base::net::{Net, NetEvent, Ready, RecvBatch, SocketOptions};
+use neater_base::net::{Net, NetError, NetEvent, Ready, RecvBatch, SocketOptions};
 use neater_base::{Instant, Key, Rng, Slab, Timers};
 use neater_race::OutcomeCache;
 use std::collections::BTreeMap;
@@ -135,7 +135,9 @@ pub struct Engine<N> {
     /// Events that [`Engine::glance`] has taken and left to the next turn; otherwise empty, and kept for its memory.
     pub(crate) net_events: Vec<NetEvent>,
     /// With them the network has told all that there was.
-    glanced: bool,
+    pub(crate) glanced: bool,
+    /// What it has told [`Engine::glance`] of an attempt whose end is for the next turn, and will not tell again.
+    pub(crate) refused: Option<(Key, NetError)>,
     /// Work was left over by the budget.
     pub(crate) again: bool,
     /// What the network was last told to wake for, so that it need not be told again.
@@ -215,6 +217,7 @@ impl<N: Net> Engine<N> {
             packet: Vec::new(),
             net_events: Vec::new(),
             glanced: false,
+            refused: None,
             again: false,
             armed: (None, false),
             wall_due: Instant::ZERO,
@@ -290,33 +293,6 @@ impl<N: Net> Engine<N> {
         self.finish_turn();
     }
 
-    /// Takes readiness from the network where all that follows from it is to tell those who wait for bytes of plain streams, and
-    /// leaves everything else to the next [`Engine::turn`]. It runs nothing of the program's (no framer, no callback, no
-    /// destructor) and no protocol, so that it may be called where a turn may not. False: a turn has more to do.
-    ///
-    /// A turn that follows takes what was left for all that there is, so that the network is not asked twice. Whoever has seen the
-    /// descriptor become readable and has not called this says so by [`Engine::look_again`].
-    pub fn glance(&mut self) -> bool {
-        if self.again || !self.net_events.is_empty() || self.needs_settling() || self.names.has_unread() {
-            self.look_again();
-            return false;
-        }
-        let mut events = core::mem::take(&mut self.net_events);
-        let more = self.net.poll(&mut events);
-        // One that is not so simple is rarely alone.
-        let told = events.iter().position(|e| !self.told_quickly(*e)).unwrap_or(events.len());
-        events.drain(..told);
-        let left = !events.is_empty();
-        self.net_events = events;
-        self.glanced = left && !more;
-        !more && !left && self.timers.next().is_none_or(|at| at > self.net.now())
-    }
-
-    /// The next turn is to ask the network whatever [`Engine::glance`] has left to it.
-    pub fn look_again(&mut self) {
-        self.glanced = false;
-    }
-
     /// Tells cryptography the time.
     #[inline(never)]
     fn set_wall(&mut self) {
@@ -373,7 +349,7 @@ impl<N: Net> Engine<N> {
         self.drive_dirty_sctp();
     }
 
-    fn arm(&mut self) {
+    pub(crate) fn arm(&mut self) {
         self.armed = (self.next_timeout(), self.again);
         self.net.arm(self.armed.0, self.armed.1);
     }
@@ -477,33 +453,15 @@ impl<N: Net> Engine<N> {
     fn channel_ready(&mut self, key: Key, ready: Ready) {
         let Some(c) = self.channels.get_mut(key) else { return };
         let (readable, writable) = c.note(ready);
-        // The commonest way to a connection, kept short: the cached outcome, tried alone over plain TCP, has ended.
-        if let Behind::Attempt(id, None) = c.behind
-            && matches!(c.kind, Kind::Tcp)
-            && c.writable
-            && !c.connected
-            && let Some(conn) = self.conns.get_mut(id).filter(|c| c.is_plain())
+        if let Behind::Attempt(_, None) = c.behind
+            && let Some(ended) = self.plain_ended(key)
         {
-            // The result can be asked for only once.
-            match self.net.connect_result(c.sock) {
-                Ok(()) => {
-                    c.connected = true;
-                    // Nothing was promised about readability, so it must be tried.
-                    c.readable = true;
-                    c.behind = Behind::Conn(id);
-                    conn.state = ConnectionState::Established;
-                    conn.stack = Some(Stack::Tcp);
-                    conn.since = self.now;
-                    self.stats.established += 1;
-                    if !conn.released {
-                        self.notices.push_ready(ConnectionId(id));
-                    }
-                }
-                Err(e) if e.is_would_block() => c.writable = false,
+            return match ended {
+                Ok(()) => {}
                 Err(e) => self.cached_failed(key, e),
-            }
-            return;
+            };
         }
+        let Some(c) = self.channels.get_mut(key) else { return };
         if let Kind::Dtls(_) = c.kind {
             let readable = readable || ready.readable || ready.hangup || ready.error;
             return self.dtls_socket_ready(key, readable, writable);
@@ -551,7 +509,7 @@ impl<N: Net> Engine<N> {
                 Timer::Expiry(conn) => self.expire_messages(conn),
                 Timer::Accept(listener) => self.accept_again(listener),
                 Timer::Rate(conn) => self.rate_timeout(conn),
-                Timer::Look(conn) => self.notify(conn, Event::Writable),
+                Timer::Look(conn) => self.look_due(conn),
                 Timer::Silence(quic) => self.quic_silence(quic),
                 Timer::Sctp(end) => self.sctp_timeout(end),
                 Timer::SctpTrial(key) => self.sctp_trial_over(key),
@@ -571,12 +529,17 @@ impl<N: Net> Engine<N> {
     fn compact_timers(&mut self) {
         let (conns, channels, quics, listeners) = (&self.conns, &self.channels, &self.quics, &self.listeners);
         let (closings, sctps, ends, dtlses) = (&self.closings, &self.sctps, &self.sctp_ends, &self.dtlses);
-        self.timers.compact(|t| match t {
+        // Of a deadline that was set anew, only the one that counts.
+        let set = |armed: Option<Instant>, at: Instant| armed == Some(at);
+        self.timers.compact(|at, t| match t {
             Timer::Race(k) => conns.get(*k).is_some_and(|c| c.est.is_some()),
             Timer::Cached(k) => conns.get(*k).is_some_and(|c| c.state == ConnectionState::Establishing),
             Timer::Greeting(k) => conns.get(*k).is_some_and(|c| c.is_greeting()),
-            Timer::Idle(k) | Timer::Expiry(k) | Timer::Rate(k) | Timer::Look(k) => conns.contains(*k),
-            Timer::Quic(k) | Timer::Silence(k) => quics.contains(*k),
+            Timer::Idle(k) | Timer::Rate(k) => conns.contains(*k),
+            Timer::Expiry(k) => conns.get(*k).and_then(|c| c.ext.as_ref()).is_some_and(|e| set(e.expiry_armed, at)),
+            Timer::Look(k) => conns.get(*k).and_then(|c| c.ext.as_ref()).is_some_and(|e| set(e.look_armed, at)),
+            Timer::Quic(k) => quics.get(*k).is_some_and(|q| set(q.armed, at)),
+            Timer::Silence(k) => quics.contains(*k),
             Timer::Dtls(k) | Timer::DtlsIncoming(k) => dtlses.contains(*k),
             Timer::Trial(k) => quics.get(*k).is_some_and(|q| q.trial.is_some()),
             Timer::Channel(k) | Timer::DtlsUnverified(k) => channels.contains(*k),

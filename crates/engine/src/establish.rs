@@ -368,7 +368,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn race_timeout(&mut self, conn: Key) {
         let now = self.now;
         if let Some(est) = self.est(conn) {
-            est.armed = None;
+            est.armed = est.armed.filter(|at| *at > now);
             if est.race.is_over() {
                 return self.lost(conn);
             }

@@ -7,6 +7,7 @@
 
 use crate::conn::{ConnectionState, Io};
 use crate::event::{ConnectionError, EstablishmentError, Reason, SendError};
+use crate::terminate::ABORTED;
 use crate::{Engine, ListenerId};
 use neater_base::net::{ErrorKind, Net, NetError};
 
@@ -76,6 +77,12 @@ impl<N: Net> Engine<N> {
                 self.net.abort(channel.sock);
             }
             self.fail_connection(conn, ConnectionError::Net(NOT_DRIVEN));
+        }
+        for key in self.quics.keys() {
+            self.quic_close(key, ABORTED);
+        }
+        for key in self.sctps.keys() {
+            self.sctp_close(key, Some(ABORTED));
         }
         // What can be said once is said: that it is over.
         self.settle();

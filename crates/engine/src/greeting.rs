@@ -13,6 +13,7 @@ use crate::event::{ConnectionError, EstablishmentError, Event, Reason};
 use crate::kept::take_queued;
 use crate::listen::HANDSHAKE_TIMEOUT;
 use crate::receive::{CHUNK, ROUNDS};
+use crate::terminate::ABORTED;
 use crate::{ConnectionId, Engine, ListenerId, Stack};
 use core::time::Duration;
 use neater_base::net::Net;
@@ -310,13 +311,15 @@ impl<N: Net> Engine<N> {
             }
             HandOver::Group(group) => match self.group_listener(group) {
                 Some(ListenerId(listener)) => self.hand_over(conn, HandOver::Listener(listener)),
-                // The group's opener has not asked for the peer's streams yet: nobody holds it until somebody does.
                 None => {
                     if let Some(c) = self.conns.get_mut(conn) {
                         c.released = true;
                     }
-                    if let Some(g) = self.groups.get_mut(group) {
-                        g.waiting.push_back(conn);
+                    match self.groups.get_mut(group) {
+                        // The group's opener has not asked for the peer's streams yet: nobody holds it until somebody does.
+                        Some(g) if g.listener.is_none() => g.waiting.push_back(conn),
+                        // The listener stopped in the meantime.
+                        _ => self.abort_with(ConnectionId(conn), ABORTED),
                     }
                 }
             },

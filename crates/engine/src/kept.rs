@@ -21,12 +21,13 @@ impl<N: Net> Engine<N> {
         let limit = if crowded { limits.datagram_buffer.min(limits.send_floor) } else { limits.datagram_buffer };
         let now = self.now;
         let Some(c) = self.conns.get_mut(conn) else { return false };
-        if c.read_closed {
-            // Nobody wants it.
+        let unwanted = c.read_closed;
+        let ext = c.ext();
+        // The peer is there, whether somebody wants what it says or not.
+        ext.last_activity = now;
+        if unwanted {
             return false;
         }
-        let ext = c.ext();
-        ext.last_activity = now;
         let cost = d.data.len() + EACH;
         // The first has room, whatever the others keep.
         let limit = if ext.datagrams.is_empty() { limits.datagram_buffer } else { limit };

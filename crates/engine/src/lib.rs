@@ -31,6 +31,7 @@ mod engine;
 mod establish;
 mod event;
 mod fork;
+mod glance;
 mod greeting;
 mod group;
 mod ids;

@@ -9,6 +9,7 @@ use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
 use crate::ids::Owner;
 use crate::sctp::Below;
+use crate::terminate::ABORTED;
 use crate::{Engine, ListenerId, LocalEndpoint, Request, Stack};
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, SocketOptions};
@@ -398,14 +399,15 @@ impl<N: Net> Engine<N> {
             self.quic_accept(*key, neater_quic::Direction::One);
             let group = self.quics.get(*key).and_then(|q| q.group);
             if unused(self, group) {
-                self.quic_close(*key, crate::quic::NO_ERROR);
+                // What has arrived is thrown away: the peer is not to take it for delivered.
+                self.quic_close(*key, ABORTED);
             }
         }
         for key in sctps {
             self.sctp_accept(*key);
             let group = self.sctps.get(*key).and_then(|a| a.group);
             if unused(self, group) {
-                self.sctp_close(*key, None);
+                self.sctp_close(*key, Some(ABORTED));
             }
         }
     }
@@ -417,9 +419,12 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Stops listening. Connections that were delivered go on; those in their handshake are dropped.
+    /// Stops listening. Connections and groups that were delivered go on. Those in their handshake are dropped, and so are streams that
+    /// were not delivered yet, and sessions without any that was.
     pub fn stop(&mut self, listener: ListenerId) {
         if self.listeners.contains(listener.0) {
+            // Sessions end with it, and repeat that for a while from now on.
+            self.now = self.net.now();
             self.close_listener(listener.0);
             self.notify_listener(listener.0, Event::Stopped);
         }

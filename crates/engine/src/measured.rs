@@ -96,7 +96,12 @@ impl<N: Net> Engine<N> {
     /// Takes what the establishment of a connection has shown, and begins to look at it, where policies want to know.
     ///
     /// `by` is the remote endpoint by its number, and the interface if the connection is bound to one.
-    pub(crate) fn follow_flow(&mut self, conn: Key, by: Option<(usize, Option<u32>)>, answered_after: Duration) {
+    pub(crate) fn follow_flow(
+        &mut self,
+        conn: Key,
+        by: Option<(usize, Option<u32>)>,
+        answered_after: Option<Duration>,
+    ) {
         let heeds = self.adviser.as_mut().is_some_and(|adviser| adviser.0.heeds_measurements());
         if !heeds || self.is_isolated(conn) {
             return;
@@ -104,7 +109,7 @@ impl<N: Net> Engine<N> {
         let Some((remote, bound)) = by else { return };
         let Some(interface) = bound.or_else(|| self.interface_of(conn)) else { return };
         let way = Way { remote, interface };
-        self.report_flow(conn, way, &Seen { rtt: Some(answered_after), ..Seen::default() });
+        self.report_flow(conn, way, &Seen { rtt: answered_after, ..Seen::default() });
         if let Some(stack) = self.conns.get(conn).and_then(|c| c.stack)
             && let Some(won) = self.tried(conn, remote, Some(interface), stack)
         {
@@ -209,6 +214,11 @@ impl<N: Net> Engine<N> {
 
     /// Looks at one; false if there is no more to see.
     fn look_at(&mut self, flow: &mut Flow) -> bool {
+        if self.conns.get(flow.conn).is_some_and(|c| c.state == ConnectionState::Establishing) {
+            // Its transport is there, and something above it is not: a framer's greeting, or a stream that the peer allows.
+            flow.at = self.now;
+            return true;
+        }
         let Some(counters) = self.counters_of(flow.conn) else { return false };
         let (before, time) = (core::mem::replace(&mut flow.counters, counters), self.now - flow.at);
         flow.at = self.now;

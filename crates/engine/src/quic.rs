@@ -14,6 +14,7 @@ use crate::event::{AttemptError, ConnectionError, Event};
 use crate::greeting::HandOver;
 use crate::ids::Owner;
 use crate::request::Compiled;
+use crate::terminate::ABORTED;
 use crate::{Engine, GroupId, RemoteEndpoint, Stack};
 use core::time::Duration;
 use neater_base::net::{Ecn, ErrorKind, Net, Sock, SocketOption, SocketOptions, Transmit};
@@ -84,7 +85,7 @@ pub(crate) struct Quic {
     /// Something of it is on the wire.
     spoken: bool,
     drained: bool,
-    armed: Option<Instant>,
+    pub(crate) armed: Option<Instant>,
     pub(crate) started: Instant,
     window: u64,
     /// What it has of [`Windows`] for what its peer may send.
@@ -514,15 +515,15 @@ impl<N: Net> Engine<N> {
         self.quic_shook(key);
         let Some(s) = self.quic_sockets.get(socket) else { return };
         let Some(listener) = s.listener else {
-            // The listener has stopped meanwhile.
-            return self.quic_close(key, NO_ERROR);
+            // The listener has stopped meanwhile. What the peer has said already is not delivered, and it is to know.
+            return self.quic_close(key, ABORTED);
         };
         // Streams wait in their session until the listener may deliver more; nothing keeps groups and datagrams for it.
         let waits = !datagrams && self.listeners.get(listener).is_some_and(|l| !l.groups);
         if self.listeners.get(listener).is_some_and(|l| l.backlog.is_full()) || !waits && self.is_full(listener) {
             // The program takes nothing, and no kernel keeps this for it.
             self.stats.refused += 1;
-            return self.quic_close(key, NO_ERROR);
+            return self.quic_close(key, ABORTED);
         }
         let group = self.new_group(Some(key), Some(listener));
         if let Some(q) = self.quics.get_mut(key) {
@@ -559,17 +560,21 @@ impl<N: Net> Engine<N> {
     pub(crate) fn quic_accept(&mut self, key: Key, direction: Direction) {
         loop {
             let Some(q) = self.quics.get_mut(key).filter(|q| q.connected) else { return };
+            let (client, limit) = (q.client, q.peer_limit);
             let Some(group) = q.group else { return };
             if self.is_group_full(group) {
                 // They wait where they are until the program has taken some.
                 return;
             }
             let claimed = self.groups.get(group).is_some_and(|g| g.claimed);
-            if !claimed && self.group_listener(group).is_some_and(|l| self.is_full(l.0)) {
+            let listener = self.group_listener(group);
+            if !claimed && listener.is_some_and(|l| self.is_full(l.0)) {
                 // They wait where they are until the limit is raised.
                 return;
             }
-            if let Some(limit) = self.quics.get(key).and_then(|q| q.peer_limit)
+            // Nobody will ever take it: a server whose listener is gone.
+            let unwanted = !claimed && listener.is_none() && !client;
+            if let Some(limit) = limit.filter(|_| !unwanted)
                 && self.peers_streams(group) >= limit as usize
             {
                 // Until one of them leaves.
@@ -577,14 +582,10 @@ impl<N: Net> Engine<N> {
             }
             let Some(q) = self.quics.get_mut(key) else { return };
             let Some(stream) = q.conn.accept(direction) else { return };
-            let claimed = self.groups.get(group).is_some_and(|g| g.claimed);
-            let listener = self.group_listener(group);
-            let Some(q) = self.quics.get_mut(key) else { return };
-            // Nobody will ever take it: a server whose listener is gone, or no room for another connection.
-            let unwanted = !claimed && listener.is_none() && !q.client;
+            // Or there is no room for another connection.
             if unwanted || self.conns.len() >= self.limits.connections {
-                q.conn.stop(stream, NO_ERROR);
-                q.conn.reset(stream, NO_ERROR);
+                q.conn.stop(stream, ABORTED);
+                q.conn.reset(stream, ABORTED);
                 self.stats.refused += 1;
                 continue;
             }
@@ -697,7 +698,8 @@ impl<N: Net> Engine<N> {
         {
             q.conn.close(now, code, b"");
             q.lost = Some(QuicError::LocallyClosed);
-            let group = q.group;
+            // A member's own session is nobody else's.
+            let group = q.group.filter(|g| self.groups.get(*g).is_some_and(|g| g.quic == Some(key)));
             self.no_more_streams(group, ConnectionError::Quic(QuicError::LocallyClosed));
         }
         self.mark_dirty(key);

@@ -185,7 +185,7 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn resolver_timeout(&mut self) {
-        self.names.armed = None;
+        self.names.armed = self.names.armed.filter(|at| *at > self.now);
         if self.names.resolver.is_some() {
             let now = self.now;
             self.resolver().handle_timeout(now);
@@ -462,7 +462,8 @@ impl<N: Net> Engine<N> {
     fn services(&mut self, conn: Key, path: PathId, list: &[ServiceBinding]) -> Vec<Service> {
         let alpn = self.conns.get(conn).map(|c| c.request.alpn.clone()).unwrap_or_default();
         let mut services: Vec<_> = list.iter().map(|b| self.service(b, &alpn)).collect();
-        if let Some(family) = self.path_family(conn, path) {
+        let only_v6 = self.conns.get(conn).is_some_and(|c| c.request.only_v6);
+        if let Some(family) = self.path_family(conn, path).or(only_v6.then_some(Family::V6)) {
             for service in &mut services {
                 service.hints.retain(|a| Family::of(&a.addr) == family);
                 service.target.iter_mut().for_each(|t| t.retain(|a| Family::of(&a.addr) == family));

@@ -374,7 +374,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn sctp_timeout(&mut self, key: Key) {
         let now = self.now;
         let Some(end) = self.sctp_ends.get_mut(key) else { return };
-        end.armed = None;
+        end.armed = end.armed.filter(|at| *at > self.now);
         end.endpoint.handle_timeout(now);
         self.mark_sctp(key);
     }
@@ -456,6 +456,9 @@ impl<N: Net> Engine<N> {
         let Some(a) = self.sctps.get_mut(key) else { return };
         a.over = true;
         let ours = a.lost.replace(reason.clone()).is_some();
+        // What it had more than others is for others, also while the program keeps its connections.
+        self.sctp_give_back(key);
+        let Some(a) = self.sctps.get_mut(key) else { return };
         if let Some((conn, candidate)) = a.attempt {
             let error = match reason {
                 CloseReason::Unreachable => AttemptError::TimedOut,
@@ -577,7 +580,8 @@ impl<N: Net> Engine<N> {
             }
         };
         a.lost = Some(reason.clone());
-        let group = a.group;
+        // A member's own association is nobody else's.
+        let group = a.group.filter(|g| self.groups.get(*g).is_some_and(|g| g.sctp == Some(key)));
         self.no_more_streams(group, ConnectionError::Sctp(reason));
         self.mark_sctp_of(key);
     }

@@ -179,12 +179,29 @@ impl<N: Net> Engine<N> {
     ) -> Option<Duration> {
         self.now = self.net.now();
         let now = self.now;
-        let at = *until.get_or_insert_with(|| {
-            let at = now + lifetime;
+        let at = *until.get_or_insert(now + lifetime);
+        if now >= at {
+            return None;
+        }
+        // One deadline for all that wait: whoever is woken by another's sets its own.
+        if let Some(c) = self.conns.get_mut(conn.0)
+            && c.ext().look_armed.is_none_or(|armed| at < armed)
+        {
+            c.ext().look_armed = Some(at);
             self.timers.push(at, crate::engine::Timer::Look(conn.0));
-            at
-        });
-        (now < at).then(|| at - now)
+        }
+        Some(at - now)
+    }
+
+    /// Somebody has waited for room for as long as he would.
+    pub(crate) fn look_due(&mut self, conn: Key) {
+        let now = self.now;
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.ext().look_armed.is_some_and(|at| at > now) {
+            return;
+        }
+        c.ext().look_armed = None;
+        self.notify(conn, crate::Event::Writable);
     }
 
     /// Whether connections of this request can take a message of `len` bytes at all, whatever they will be carried by.
@@ -237,13 +254,13 @@ impl<N: Net> Engine<N> {
                 "safelyReplayable is false, and UDP may deliver a datagram twice".into(),
             ));
         }
+        if options.begins && c.tx.in_message && (c.framed() || c.stack.is_some_and(Stack::is_sctp) || c.tx.refusing) {
+            return Err(SendError::InvalidMessageProperties(UNFINISHED.into()));
+        }
         if c.tx.refusing {
             // What is left of it would be taken for a message of its own.
             self.refuse_part(conn.0, options.end_of_message);
             return Err(SendError::Framer("an earlier part of this message was refused".into()));
-        }
-        if options.begins && c.tx.in_message && (c.framed() || c.stack.is_some_and(Stack::is_sctp)) {
-            return Err(SendError::InvalidMessageProperties(UNFINISHED.into()));
         }
         if !c.may_state_reliability(options.reliable) {
             if c.tx.in_message || !options.end_of_message {
@@ -272,7 +289,7 @@ impl<N: Net> Engine<N> {
         let gathered = c.tx.in_message && c.stack.is_some_and(Stack::is_sctp) && !c.framed();
         if gathered {
             let max = limits.message;
-            if c.tx.bytes + len > max {
+            if c.tx.waiting() + len > max {
                 self.refuse_part(conn.0, options.end_of_message);
                 return Err(SendError::MessageTooLarge { max });
             }
@@ -306,17 +323,23 @@ impl<N: Net> Engine<N> {
             self.arm_expiry(conn.0, at);
         }
         let Some(c) = self.conns.get(conn.0) else { return Ok(id) };
-        if c.is_open() && !c.batching {
+        // Parts of a message that SCTP is to have as a whole go with the last.
+        let part = c.tx.in_message && !c.framed() && c.stack.is_some_and(Stack::is_sctp);
+        if c.is_open() && !c.batching && !part {
             self.flush_and_report(conn.0);
         }
         Ok(id)
     }
 
-    /// See [`crate::conn::Tx::part_refused`].
+    /// See [`crate::conn::SendQueue::part_refused`].
     #[cold]
     fn refuse_part(&mut self, conn: Key, end: bool) {
         if let Some(c) = self.conns.get_mut(conn) {
             c.tx.part_refused(end);
+            // What else keeps the parts of a message together, or will, would join them to the next one.
+            if !c.framed() && c.stack.is_none_or(Stack::is_sctp) {
+                c.tx.drop_parts();
+            }
         }
         self.recount(conn);
     }
@@ -359,6 +382,9 @@ impl<N: Net> Engine<N> {
                 let mut out = Outbound::default();
                 let kept = data.clone();
                 let given = c.tx.held + data.len();
+                if first {
+                    c.tx.stale = 0;
+                }
                 let framed = framer.new_sent_message(&mut out, data, first, options.end_of_message);
                 c.tx.spent.push(kept);
                 pieces = out.pieces;

@@ -97,22 +97,22 @@ impl<N: Net> Engine<N> {
         core::mem::take(&mut self.foreign)
     }
 
-    /// Takes in a datagram that has arrived at another engine on the same port. One that is for yet another has no effect.
-    pub fn deliver_foreign(&mut self, datagram: ForeignDatagram) {
-        if datagram.engine == self.config.engine {
-            self.take_in(datagram, false);
-        }
+    /// Takes in a datagram that has arrived at another engine on the same port. One that is for yet another has no effect. One that this
+    /// engine cannot take, because it is not at that port any more, is returned, for [`Engine::deliver_unclaimed`] of the engine at
+    /// which it has arrived.
+    pub fn deliver_foreign(&mut self, datagram: ForeignDatagram) -> Option<ForeignDatagram> {
+        if datagram.engine == self.config.engine { self.take_in(datagram, false) } else { None }
     }
 
     /// Takes in a datagram that this engine has found to be another one's, of which there is none with that number: its peer is told that
     /// nobody knows its connection (RFC 9000 section 10.3, RFC 9260 section 8.4).
     pub fn deliver_unclaimed(&mut self, datagram: ForeignDatagram) {
-        self.take_in(datagram, true);
+        let _ = self.take_in(datagram, true);
     }
 
-    fn take_in(&mut self, datagram: ForeignDatagram, unclaimed: bool) {
+    fn take_in(&mut self, datagram: ForeignDatagram, unclaimed: bool) -> Option<ForeignDatagram> {
         if self.is_forked() {
-            return;
+            return None;
         }
         self.now = self.net.now();
         let net = &self.net;
@@ -123,15 +123,17 @@ impl<N: Net> Engine<N> {
                 match here.map(|(socket, s)| (socket, s.sock)) {
                     Some((_, sock)) if unclaimed => self.answer(sock, answer.as_ref()),
                     Some((socket, _)) => self.quic_datagram(socket, meta, datagram.data),
-                    None => {}
+                    None => return Some(ForeignDatagram { what: What::Quic(meta, answer), ..datagram }),
                 }
             }
             What::Sctp(came) => {
                 let here = self.sctp_sockets.iter().find(|(_, s)| s.server && is_here(s.sock));
-                if let Some((socket, _)) = here {
-                    self.sctp_unclaimed(socket, came, &datagram.data);
+                match here {
+                    Some((socket, _)) => self.sctp_unclaimed(socket, came, &datagram.data),
+                    None => return Some(ForeignDatagram { what: What::Sctp(came), ..datagram }),
                 }
             }
         }
+        None
     }
 }

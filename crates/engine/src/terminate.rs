@@ -464,7 +464,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Refuses what the peer may still send on a stream, with an application error code. Messages that a framer, or the arrival of their
-    /// datagram, has made whole already can still be received (over SCTP they are thrown away), and the end follows. What is not
+    /// datagram, has made whole already can still be received (without a framer, SCTP throws them away), and the end follows. What is not
     /// established yet is told so when it is.
     pub fn stop_receiving(&mut self, conn: ConnectionId, code: u64) {
         let Some(c) = self.conns.get_mut(conn.0) else { return };
@@ -473,6 +473,13 @@ impl<N: Net> Engine<N> {
             c.ext().refusal = Some(code);
             return;
         }
+        if let Io::Channel(k) = c.io
+            && c.stack.is_some_and(|s| !s.is_stream())
+        {
+            // What has arrived can still be received.
+            while self.fill_datagrams(conn.0, k).is_ok_and(|more| more) {}
+        }
+        let Some(c) = self.conns.get_mut(conn.0) else { return };
         c.read_closed = true;
         // Of datagrams, those that are here can still be looked at.
         let stream = c.stack.is_some_and(Stack::is_stream);

@@ -6,11 +6,10 @@ use self::datagrams::flush_datagrams;
 use crate::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer, SocketIo};
 use crate::conn::{ConnectionState, Io, Tx};
 use crate::event::{AttemptError, ConnectionError, Event, SendError, Source};
-use crate::ids::Owner;
 use crate::{Engine, MessageId, Stack};
 use bytes::{Buf, Bytes};
 use neater_base::Key;
-use neater_base::net::{ErrorKind, Net, NetError, NetEvent};
+use neater_base::net::{ErrorKind, Net, NetError};
 use neater_framing::Outbound;
 use neater_quic::ConnectionApi;
 use std::io::{self, IoSlice};
@@ -25,13 +24,18 @@ pub(crate) struct Budget {
     room: usize,
     /// A datagram may go although it is larger than that: there will never be more room.
     full: bool,
+    /// The length of the message for which there was no room.
+    refused: Option<usize>,
 }
 
 impl Budget {
     pub(crate) fn take_datagram(&mut self, len: usize) -> bool {
         let may = len <= self.room || self.full;
         if may {
-            *self = Self { room: self.room.saturating_sub(len), full: self.full && self.room == usize::MAX };
+            self.full &= self.room == usize::MAX;
+            self.room = self.room.saturating_sub(len);
+        } else {
+            self.refused = Some(len);
         }
         may
     }
@@ -174,22 +178,6 @@ impl<N: Net> Engine<N> {
         true
     }
 
-    /// Draws the consequences of an event if they are those of [`Engine::quick_ready`] and no other.
-    #[inline]
-    pub(crate) fn told_quickly(&mut self, event: NetEvent) -> bool {
-        if let NetEvent::Ready { token, ready } = event
-            && !ready.error
-            && let Some(Owner::Channel(key)) = Owner::of(token)
-            && let Some(ch) = self.channels.get_mut(key)
-            && let Behind::Conn(conn) = ch.behind
-            && matches!(ch.kind, Kind::Tcp)
-        {
-            ch.note(ready);
-            return self.quick_ready(conn, ready.readable || ready.hangup, ready.writable);
-        }
-        false
-    }
-
     /// A connection's socket has become ready.
     pub(crate) fn conn_ready(&mut self, key: Key, conn: Key, readable: bool, writable: bool) {
         let Some(c) = self.conns.get(conn) else { return };
@@ -292,7 +280,8 @@ impl<N: Net> Engine<N> {
         let writable = self.may_write(conn);
         let Some(c) = self.conns.get_mut(conn) else { return };
         // After the last message it is not room that is waited for, but that the end is out.
-        let worth = if c.final_sent { c.end_is_out() } else { c.tx.waiting() < limit / 2 && writable };
+        let room = c.tx.is_empty() || c.tx.waiting() < limit / 2;
+        let worth = if c.final_sent { c.end_is_out() } else { room && writable };
         if c.wants_room && c.is_open() && worth {
             c.wants_room = false;
             self.notify(conn, Event::Writable);
@@ -379,7 +368,7 @@ impl<N: Net> Engine<N> {
             return self.flush_transport(conn, io);
         }
         let (room, full) = c.may_send_now(self.now);
-        let mut budget = Budget { room, full };
+        let mut budget = Budget { room, full, refused: None };
         let mut tx = core::mem::take(&mut c.tx);
         match io {
             Io::Channel(k) => match self.channels.get_mut(k) {
@@ -469,7 +458,7 @@ impl<N: Net> Engine<N> {
                 debug_assert!(before.queue.is_empty(), "nothing is queued during a flush");
                 c.note_sent(done.bytes);
                 let datagram = c.stack.is_some_and(|s| !s.is_stream());
-                limited = c.tx.queue.front().map(|s| if datagram { s.data.len() } else { 1 });
+                limited = c.tx.queue.front().map(|s| budget.refused.unwrap_or(if datagram { s.data.len() } else { 1 }));
                 c.bytes_sent += done.bytes as u64;
                 c.messages_sent = c.messages_sent.saturating_add(done.sent.len() as u32);
                 true

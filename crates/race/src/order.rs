@@ -3,13 +3,16 @@
 //! *Responsible for* flattening the branches below a path, protocol and endpoint (RFC 9623 section 4.1.2), to one list.
 //! *Not responsible for* time: whether a candidate of the list is started, and when, is the race's decision.
 //!
-//! *Invariants*: no candidate appears twice; addresses without a route stand last; with a First Address Family Count of
+//! *Invariants*: no candidate appears twice; addresses without a route stand last; services leave room for what needs none; with a First Address Family Count of
 //! 1, the first two attempts differ in the stack's group and in the address family if the path has such candidates.
 
 use crate::resolution::Resolution;
 use crate::sort::first_family;
 use crate::{Address, Config, Family, StackOption, sort_destinations};
 use std::net::{IpAddr, SocketAddr};
+
+/// The part of all candidates that services leave to the name's own addresses.
+const KEPT_PART: usize = 4;
 
 /// A place in the list. `path` and `stack` are ranks: lower is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,12 +107,16 @@ fn blocks<F: Clone>(resolution: &Resolution<F>, stacks: &[StackOption]) -> Vec<B
 /// The attempts of all blocks, as far as their addresses are `wanted`.
 fn tier(config: &Config, blocks: &[Block], wanted: impl Fn(&Address) -> bool) -> Vec<Attempt> {
     let mut out: Vec<Attempt> = Vec::new();
-    for block in blocks {
+    // However many addresses services have, what needs none of them is tried as well.
+    let kept = blocks.last().map_or(0, |b| b.lanes.len() * b.addresses.iter().filter(|a| wanted(a)).count());
+    let kept = kept.min(config.max_candidates / KEPT_PART);
+    for (i, block) in blocks.iter().enumerate() {
+        let most = if i + 1 == blocks.len() { config.max_candidates } else { config.max_candidates - kept };
         let addresses: Vec<Address> = block.addresses.iter().filter(|a| wanted(a)).copied().collect();
         // The count is about the beginning of the whole list.
         let count = if out.is_empty() { config.first_family_count } else { 1 };
         for attempt in interleave(&block.lanes, &addresses, config.preferred_family, count) {
-            if !push_new(&mut out, attempt, config.max_candidates) {
+            if !push_new(&mut out, attempt, most) {
                 break;
             }
         }

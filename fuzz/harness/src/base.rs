@@ -112,7 +112,7 @@ pub fn base_timers(data: &[u8]) {
                 model.drain(..live);
             }
             _ => {
-                timers.compact(keep);
+                timers.compact(|_, age| keep(age));
                 model.retain(|(_, age)| keep(age));
             }
         }

@@ -51,7 +51,7 @@ machine! {
     fn unusable(&mut self) -> Option<NetError>;
     fn orphan(&mut self);
     fn take_foreign(&mut self) -> Vec<ForeignDatagram>;
-    fn deliver_foreign(&mut self, datagram: ForeignDatagram);
+    fn deliver_foreign(&mut self, datagram: ForeignDatagram) -> Option<ForeignDatagram>;
     fn deliver_unclaimed(&mut self, datagram: ForeignDatagram);
     fn crypto(&mut self) -> Crypto;
     fn set_crypto(&mut self, crypto: Crypto);

@@ -27,7 +27,69 @@ pub struct Siblings(Arc<Family>);
 struct Family {
     secret: [u8; 32],
     /// By number.
-    engines: Mutex<Vec<Weak<Shared>>>,
+    places: Mutex<Vec<Place>>,
+    /// Whose they are.
+    process: u32,
+}
+
+/// What a number is given to.
+enum Place {
+    /// To an engine that is being made.
+    Reserved,
+    /// To this one, while it lives.
+    Engine(Weak<Shared>),
+}
+
+impl Place {
+    fn engine(&self) -> Option<Arc<Shared>> {
+        match self {
+            Self::Reserved => None,
+            Self::Engine(engine) => engine.upgrade(),
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        matches!(self, Self::Engine(engine) if engine.strong_count() == 0)
+    }
+}
+
+/// A number that nobody else is given, until there is an engine that has it or there will be none.
+struct Reserved<'a> {
+    family: &'a Family,
+    number: u8,
+}
+
+impl<'a> Reserved<'a> {
+    fn new(family: &'a Family) -> io::Result<Self> {
+        let mut places = family.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = places.iter().position(Place::is_free).unwrap_or(places.len());
+        let number = u8::try_from(place).map_err(|_| {
+            io::Error::other(format!("there are {ENGINES_MAX} siblings, as many as connection ids and tags tell apart"))
+        })?;
+        match places.get_mut(place) {
+            Some(free) => *free = Place::Reserved,
+            None => places.push(Place::Reserved),
+        }
+        Ok(Self { family, number })
+    }
+
+    fn put(&self, engine: Weak<Shared>) {
+        let mut places = self.family.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = places.get_mut(usize::from(self.number)) {
+            *place = Place::Engine(engine);
+        }
+    }
+
+    fn take(self, engine: Weak<Shared>) {
+        self.put(engine);
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.put(Weak::new());
+    }
 }
 
 impl core::fmt::Debug for Family {
@@ -48,7 +110,7 @@ impl Siblings {
         let mut secret = [0; 32];
         let random = Crypto::system().provider.secure_random.fill(&mut secret);
         random.map_err(|_| io::Error::other("the operating system gives no random numbers"))?;
-        Ok(Self(Arc::new(Family { secret, engines: Mutex::default() })))
+        Ok(Self(Arc::new(Family { secret, places: Mutex::default(), process: std::process::id() })))
     }
 
     /// Makes another one, with a number that no living one has.
@@ -56,17 +118,14 @@ impl Siblings {
         &self,
         make: impl FnOnce(u8, [u8; 32]) -> io::Result<(Neater, Driver)>,
     ) -> io::Result<(Neater, Driver)> {
-        let mut engines = self.0.engines.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = engines.iter().position(|e| e.strong_count() == 0).unwrap_or(engines.len());
-        let number = u8::try_from(place).map_err(|_| {
-            io::Error::other(format!("there are {ENGINES_MAX} siblings, as many as connection ids and tags tell apart"))
-        })?;
-        let (neater, driver) = make(number, self.0.secret)?;
-        let engine = neater.handle.downgrade();
-        match engines.get_mut(place) {
-            Some(free) => *free = engine,
-            None => engines.push(engine),
+        if self.0.process != std::process::id() {
+            // Their ports and their secret are the parent's; and what one of its threads had locked would stay locked here.
+            return Err(io::Error::other("these siblings are those of the process that has forked: make others"));
         }
+        let reserved = Reserved::new(&self.0)?;
+        // Making one may take its time, and nobody who passes datagrams on waits for it.
+        let (neater, driver) = make(reserved.number, self.0.secret)?;
+        reserved.take(neater.handle.downgrade());
         Ok((neater, driver))
     }
 
@@ -75,12 +134,15 @@ impl Siblings {
     pub(crate) fn pass_on(&self, datagrams: Vec<ForeignDatagram>, arrived: &Shared) {
         for datagram in datagrams {
             let engine = {
-                let engines = self.0.engines.lock().unwrap_or_else(PoisonError::into_inner);
-                engines.get(usize::from(datagram.engine())).and_then(Weak::upgrade)
+                let places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
+                places.get(usize::from(datagram.engine())).and_then(Place::engine)
             };
-            match engine {
+            let unclaimed = match engine {
                 Some(engine) => engine.with(|s| s.engine.deliver_foreign(datagram)),
-                None => arrived.with(|s| s.engine.deliver_unclaimed(datagram)),
+                None => Some(datagram),
+            };
+            if let Some(datagram) = unclaimed {
+                arrived.with(|s| s.engine.deliver_unclaimed(datagram));
             }
         }
     }

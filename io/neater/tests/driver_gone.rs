@@ -84,6 +84,10 @@ fn what_waits_when_the_runtime_ends_learns_of_it() {
             assert!(soon(clear.initiate()).await.is_err_and(says_so), "{stack}");
             let local = clear.local(LocalEndpoint::from(loopback(0)));
             assert!(local.listen().is_err_and(says_so), "{stack}");
+            // The peer is told as well, and need not wait for its timers.
+            if stack == Stack::Quic {
+                soon(theirs.closed()).await.expect_err("the session is over");
+            }
             // The other engine, which is driven, is none the worse.
             drop((ours, theirs, group, here, neater));
             let again = Neater::new().expect("an engine");

@@ -321,3 +321,20 @@ fn a_child_is_answered_although_a_thread_of_its_parent_held_the_lock() {
         assert_eq!(status, 0, "see the child's code");
     });
 }
+
+/// Also if a thread of the parent's had the family locked: numbers and secrets are the parent's.
+#[test]
+fn a_child_makes_no_siblings_of_its_parents_engines() {
+    let siblings = neater::Siblings::new().expect("random numbers");
+    let _ours = Neater::builder().sibling_of(&siblings).without_driver().expect("engine");
+    let status = in_a_child(|| {
+        let Err(refused) = Neater::builder().sibling_of(&siblings).without_driver() else { return 1 };
+        if !refused.to_string().contains("make others") {
+            return 2;
+        }
+        let Ok(own) = neater::Siblings::new() else { return 3 };
+        i32::from(Neater::builder().sibling_of(&own).without_driver().is_err())
+    });
+    assert_eq!(status, 0, "see the child's code");
+    Neater::builder().sibling_of(&siblings).without_driver().expect("the parent is none the worse");
+}

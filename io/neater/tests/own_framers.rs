@@ -223,6 +223,31 @@ async fn a_connection_is_ready_when_both_framers_have_finished_their_handshake()
     }
 }
 
+/// A stream whose framer is still at its handshake when the listener stops is nobody's.
+#[tokio::test]
+async fn who_is_being_greeted_when_the_listener_stops_is_told() {
+    let (near, far) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
+    let (client, server) = common::security();
+    let over = |n: &Neater| n.preconnection().stacks(&[Stack::Quic]);
+    let listener = over(&far).framer(polite()).security(server).local(loopback(0)).listen().expect("listening");
+    let pre = over(&near).security(client).remote(loopback(listener.port()));
+    let first = soon("initiate", pre.initiate()).await.expect("connected");
+    let context = neater::MessageContext::new();
+    soon("send", first.send_partial(WORD, &context, false)).await.expect("sent");
+    let taken = soon("accept", listener.accept()).await.expect("a connection");
+    let second = first.clone_connection().expect("a stream");
+    soon("send", second.send_partial(&WORD[..2], &context, false)).await.expect("sent");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    listener.stop();
+    soon("send", second.send_partial(&WORD[2..], &context, false)).await.ok();
+    let said = async {
+        while let Some(_word) = second.receive_partial(10).await? {}
+        Ok::<_, ConnectionError>(())
+    };
+    soon("receive", said).await.expect_err("nobody takes it");
+    soon("send", taken.send("x")).await.expect("what was delivered goes on");
+}
+
 #[tokio::test]
 async fn a_handshake_that_the_peer_does_not_answer_ends_in_time_and_nothing_else_is_sent() {
     let neater = Neater::new().expect("engine");

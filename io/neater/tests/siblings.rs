@@ -184,6 +184,23 @@ async fn the_peer_of_an_engine_that_is_gone_is_told() {
     assert!(n < packet.len() && answer[0] & 0xc0 == 0x40, "a stateless reset");
 }
 
+/// The same where the engine is there and has left the port.
+#[tokio::test]
+async fn the_peer_of_an_engine_that_has_left_the_port_is_told() {
+    let siblings = Siblings::new().expect("random numbers");
+    let engines = [0; 2].map(|_| Neater::builder().sibling_of(&siblings).build().expect("engine"));
+    let (_, server) = security();
+    let over = |n: &Neater| n.preconnection().security(server.clone()).stacks(&[Stack::Quic]);
+    let listener = over(&engines[0]).local(loopback(0)).listen().expect("listening");
+    let peer = tokio::net::UdpSocket::bind(loopback(0)).await.expect("a socket");
+    // A short header, to the second of them, which has never listened here.
+    let packet: Vec<u8> = [0x40, 1].into_iter().chain(0..98).collect();
+    peer.send_to(&packet, loopback(listener.port())).await.expect("sent");
+    let mut answer = [0; 2048];
+    let (n, _) = tokio::time::timeout(LIMIT, peer.recv_from(&mut answer)).await.expect("answered").expect("received");
+    assert!(n < packet.len() && answer[0] & 0xc0 == 0x40, "a stateless reset");
+}
+
 #[tokio::test]
 async fn a_number_is_free_again_when_its_engine_is_gone() {
     let siblings = Siblings::new().expect("random numbers");

@@ -289,6 +289,53 @@ async fn a_message_is_refused_while_another_one_is_sent_in_parts() {
     }
 }
 
+/// The rest of a message of which a part was refused is refused too, whatever other tasks send in between.
+#[tokio::test]
+async fn a_whole_message_does_not_end_another_one_that_was_refused() {
+    let limits = Limits { message: 1000, ..Limits::default() };
+    let far = Neater::new().expect("engine");
+    let near = Neater::builder().limits(limits).build().expect("engine");
+    let framer = FramerSpec::LengthPrefixed { width: 2, max: 1000 };
+    let listener = plain(&far).framer(framer.clone()).local(loopback(0)).listen().expect("listening");
+    let pre = plain(&near).framer(framer).remote(loopback(listener.port()));
+    let connection = pre.initiate().await.expect("connected");
+    let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    let context = MessageContext::new();
+    connection.send_partial("one, ", &context, false).await.expect("begun");
+    connection.send_partial(vec![7; 2000], &context, false).await.expect_err("too large");
+    connection.send("whole").await.expect_err("another one is not finished");
+    connection.send_partial("three", &context, true).await.expect_err("of a message that was refused");
+    connection.send("whole").await.expect("sent");
+    let got = tokio::time::timeout(LIMIT, accepted.receive()).await.expect("soon").expect("open");
+    assert_eq!(got.as_deref(), Some(&b"whole"[..]));
+}
+
+/// Where no framer keeps them apart either.
+#[tokio::test]
+async fn parts_of_a_message_that_was_refused_do_not_become_part_of_the_next() {
+    let limits = Limits { message: 1000, ..Limits::default() };
+    let far = Neater::new().expect("engine");
+    let near = Neater::builder().limits(limits).build().expect("engine");
+    let over = |n: &Neater| n.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Sctp]);
+    let listener = over(&far).local(loopback(0)).listen().expect("listening");
+    let connection = over(&near).remote(loopback(listener.port())).initiate().await.expect("connected");
+    let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    let context = MessageContext::new();
+    for _ in 0..3 {
+        connection.send_partial(vec![1; 500], &context, false).await.expect("begun");
+        connection.send_partial(vec![1; 600], &context, true).await.expect_err("too large");
+        connection.send("next").await.expect("it has room");
+        let got = tokio::time::timeout(LIMIT, accepted.receive()).await.expect("soon").expect("open");
+        assert_eq!(got.as_deref(), Some(&b"next"[..]));
+    }
+    // Parts of nothing are bounded too.
+    let mut taken = 0;
+    while taken < 1000 && connection.send_partial("", &context, false).await.is_ok() {
+        taken += 1;
+    }
+    assert!(taken < 100, "{taken} parts of a message of at most 1000 bytes");
+}
+
 /// What was sent on it has for the most part never left this host, and that is told.
 async fn ends_in_an_error(driver: &Driver, server: &Connection) {
     turns(driver, 20).await;

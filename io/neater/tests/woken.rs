@@ -288,6 +288,48 @@ async fn who_receives_datagrams_that_are_not_wanted_any_more_gets_the_end() {
 }
 
 #[tokio::test]
+async fn datagrams_that_had_arrived_come_before_the_end() {
+    let near = Neater::new().expect("engine");
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+    let properties = neater_property::profile("unreliable-datagram").expect("known");
+    let pre = near.preconnection().properties(properties).security(SecurityParameters::disabled());
+    let ours = pre.stacks(&[Stack::Udp]).remote(peer.local_addr().expect("bound")).initiate().await.expect("connected");
+    ours.try_send("hello", &MessageContext::new().safely_replayable_as(true)).expect("sent");
+    let (_, from) = peer.recv_from(&mut [0; 10]).expect("received");
+    for _ in 0..3 {
+        peer.send_to(b"in time", from).expect("sent");
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    ours.stop_receiving(0);
+    for _ in 0..3 {
+        assert_eq!(soon("receive", ours.receive()).await.expect("in order").as_deref(), Some(&b"in time"[..]));
+    }
+    assert!(soon("receive", ours.receive()).await.expect("in order").is_none());
+}
+
+/// It stays with the listener's socket as long as it talks, and does not come back as another.
+#[tokio::test]
+async fn a_peer_that_nobody_listens_to_is_there_as_long_as_it_talks() {
+    let far = Neater::new().expect("engine");
+    let mut properties = neater_property::profile("unreliable-datagram").expect("known");
+    properties.set_text("connTimeout", "1").expect("known");
+    let pre = far.preconnection().properties(properties).security(SecurityParameters::disabled()).stacks(&[Stack::Udp]);
+    let listener = pre.local(loopback(0)).listen().expect("listening");
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+    peer.connect(loopback(listener.port())).expect("connected");
+    peer.send(b"hello").expect("sent");
+    let accepted = soon("accept", listener.accept()).await.expect("accepted");
+    accepted.stop_receiving(0);
+    for _ in 0..12 {
+        peer.send(b"still here").expect("sent");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(accepted.state(), neater::ConnectionState::Established, "it has said something just now");
+    }
+    let again = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
+    assert!(again.is_err(), "it is the one that was accepted");
+}
+
+#[tokio::test]
 async fn who_came_to_a_listener_that_stops_before_it_took_him_is_told() {
     for limit in [0, 1] {
         let (near, far) = engines();
@@ -301,7 +343,7 @@ async fn who_came_to_a_listener_that_stops_before_it_took_him_is_told() {
         let taken = if limit == 1 { listener.accept().await } else { None };
         listener.stop();
         soon("receive", second.receive_partial(100)).await.map(|m| assert!(m.is_none())).ok();
-        soon("closed", second.closed()).await.ok();
+        soon("closed", second.closed()).await.expect_err("nobody has taken what was said");
         if let Some(taken) = taken {
             taken.send("still here").await.expect("what was delivered goes on");
             let got = soon("receive", first.receive_partial(100)).await.expect("open");

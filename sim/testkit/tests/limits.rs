@@ -699,3 +699,38 @@ fn nothing_stands_still_at_limits_of_nothing() {
         town.play.end();
     }
 }
+
+#[test]
+fn a_queue_of_nothing_is_told_when_it_is_empty() {
+    for stack in [Stack::Tcp, Stack::Tls, Stack::Quic, Stack::Sctp] {
+        let mut plan = Plan::new(12).rate(1_000_000);
+        plan.client_limits = Limits { send_buffer: 1, ..Limits::default() };
+        let mut town = plan.build();
+        let framed = Ask::over(&[stack]).framed();
+        town.listen(&framed, 443, Manner::patient());
+        let f = town.open(&framed, Manner::patient());
+        for _ in 0..40 {
+            town.play.say(f, vec![7; 50_000], message());
+        }
+        assert!(
+            town.play.run_until(60 * S, |p| p.flow(f).sent.len() == 40),
+            "{stack}: {}",
+            town.play.flow(f).sent.len()
+        );
+        town.play.end();
+    }
+}
+
+#[test]
+fn no_limit_is_no_limit() {
+    let sctp = Ask::over(&[Stack::Sctp]);
+    let mut plan = Plan::new(14);
+    plan.client_limits = Limits { engine_bytes: usize::MAX, send_buffer: usize::MAX, ..Limits::default() };
+    let mut town = plan.build();
+    let (f, s) = town.pair(&sctp, Manner::patient(), Manner::patient());
+    for _ in 0..100 {
+        town.play.say(f, vec![7; 10_000], message());
+    }
+    assert!(town.play.run_until(20 * S, |p| p.flow(s).count == 1_000_000), "{}", town.play.flow(s).count);
+    town.play.end();
+}

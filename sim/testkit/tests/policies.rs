@@ -214,6 +214,33 @@ fn a_choice_follows_the_network_as_connections_see_it() {
     });
 }
 
+/// A connection by a cached outcome has not raced, and is looked at all the same.
+#[test]
+fn a_connection_that_did_not_race_tells_the_next_what_it_sees() {
+    for stack in [Stack::Tls, Stack::Quic] {
+        let mut town = town(5);
+        mobile(&mut town);
+        advise(&mut town, &[avoid_slow()]);
+        for flows in 1..=2 {
+            let flow = town.open_by_name(&Ask::over(&[stack]), Manner::default());
+            assert!(town.play.run_until(30 * S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
+            if flows == 2 {
+                slow_down(&mut town, Duration::from_millis(250));
+                for _ in 0..20 {
+                    town.play.say(flow, "ping", SendOptions::default());
+                    town.play.run_for(S);
+                }
+            }
+            town.play.say(flow, "", SendOptions { is_final: true, ..SendOptions::default() });
+            town.play.run_for(2 * S);
+        }
+        assert_eq!(town.play.stats(town.client).cache_hits, 1, "{stack}");
+        assert!(visit(&mut town).2, "{stack}: the smoothed round trip has risen meanwhile");
+        town.play.run_for(60 * S);
+        town.play.end();
+    }
+}
+
 #[test]
 fn a_connection_that_runs_tells_the_next_what_it_sees() {
     for_each_seed("policies", "a_connection_that_runs_tells_the_next_what_it_sees", 20, |seed| {

@@ -110,6 +110,25 @@ fn datagrams_wait_for_max_send_rate_and_expire_there() {
     }
 }
 
+/// SCTP takes its messages from the rate as a whole, and what waits for its next one need not wait for anything else.
+#[test]
+fn messages_over_sctp_wait_for_max_send_rate_and_for_nothing_else() {
+    for (count, length) in [(3, 700), (4, 1700), (2, 9000)] {
+        let mut town = Plan::new(8).build();
+        town.listen(&with(Stack::Sctp, &[]), 443, Manner::patient());
+        let c = town.open(&with(Stack::Sctp, &[("maxSendRate", "800000")]), Manner::patient());
+        for _ in 0..count {
+            town.play.say(c, vec![1; length], message());
+        }
+        assert!(
+            town.play.run_until(2 * S, |p| p.flow(c).sent.len() == count),
+            "{} of {count} messages of {length} bytes have left",
+            town.play.flow(c).sent.len()
+        );
+        town.play.end();
+    }
+}
+
 #[test]
 fn a_close_waits_until_the_rate_has_let_everything_out() {
     for stack in STREAMS {

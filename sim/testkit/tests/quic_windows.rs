@@ -52,18 +52,22 @@ fn held(town: &mut Town, flows: &[FlowId], after: Duration) -> usize {
 
 #[test]
 fn one_stream_fills_a_long_fast_path() {
-    // 6.25 MB are under way when the path is full.
-    let mut town = Plan::new(1).delay(50 * MS).rate(500_000_000).build();
-    let (c, s) = town.pair(&ask(), Manner::patient(), counts());
-    let began = town.play.now();
-    floods(&mut town, c, 40_000_000);
-    assert!(town.play.run_until(60 * S, |p| p.flow(s).count >= 40_000_000));
-    let took = town.play.now() - began;
-    // A window of 1.25 MB takes 3.2 s for the bytes alone.
-    assert!(took < 2500 * MS, "{took:?}");
-    let granted = town.play.stats(s.node).receive_windows;
-    assert!((2_000_000..=16 << 20).contains(&granted), "{granted} bytes");
-    town.play.end();
+    for limits in [Limits::default(), Limits { engine_bytes: usize::MAX, ..Limits::default() }] {
+        // 6.25 MB are under way when the path is full.
+        let mut plan = Plan::new(1).delay(50 * MS).rate(500_000_000);
+        (plan.client_limits, plan.server_limits) = (limits, limits);
+        let mut town = plan.build();
+        let (c, s) = town.pair(&ask(), Manner::patient(), counts());
+        let began = town.play.now();
+        floods(&mut town, c, 40_000_000);
+        assert!(town.play.run_until(60 * S, |p| p.flow(s).count >= 40_000_000));
+        let took = town.play.now() - began;
+        // A window of 1.25 MB takes 3.2 s for the bytes alone.
+        assert!(took < 2500 * MS, "{limits:?}: {took:?}");
+        let granted = town.play.stats(s.node).receive_windows;
+        assert!((2_000_000..=16 << 20).contains(&granted), "{granted} bytes");
+        town.play.end();
+    }
 }
 
 #[test]

@@ -144,3 +144,26 @@ fn what_is_sent_after_a_pause_is_sent_once() {
         town.play.end();
     }
 }
+
+/// What the association refuses, a stream that it does not have or a whole that it cannot carry in one packet, uses up nobody's turn.
+#[test]
+fn what_is_refused_in_a_full_buffer_does_not_strand_what_is_behind_it() {
+    let mut plan = Plan::new(45).rate(2_000_000);
+    plan.client_limits = Limits { send_buffer: 256 << 10, ..Limits::default() };
+    let mut town = plan.build();
+    let (c, s) = town.pair(&ask(), Manner::patient(), Manner::patient());
+    let before = town.play.flow(s).messages.len();
+    let mut send = |length: usize, options: SendOptions| {
+        town.play.engine(c.node).send(c.conn, Bytes::from(vec![7; length]), options).expect("it has room")
+    };
+    // More than the association takes at once, so that what follows waits behind it.
+    for _ in 0..20 {
+        send(16 << 10, SendOptions::default());
+    }
+    let whole = send(30_000, SendOptions { whole: true, ..SendOptions::default() });
+    let last = send(100, SendOptions::default());
+    let all = town.play.run_until(20 * S, |p| p.flow(s).messages.len() == before + 21);
+    assert!(all, "{} have come", town.play.flow(s).messages.len() - before);
+    assert!(town.play.flow(c).sent.contains(&last) && !town.play.flow(c).sent.contains(&whole));
+    town.play.end();
+}

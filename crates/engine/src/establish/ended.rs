@@ -81,7 +81,11 @@ impl<N: Net> Engine<N> {
                 self.outcomes.expire_by(&key, until);
             }
         }
-        let (answered_after, by) = (lessons.answered_after.unwrap_or(establishment), lessons.by);
+        // A cached outcome that was tried alone is of the one remote endpoint, and binds nothing. How long its peer took to answer is
+        // known where nothing stood above the answer.
+        let alone = (!raced).then_some((0, None));
+        let answered_alone = (!raced && stack == Stack::Tcp).then_some(establishment);
+        let (answered_after, by) = (lessons.answered_after.or(answered_alone), lessons.by.or(alone));
         self.learn(conn, lessons);
         self.enter_established(conn);
         if self.adviser.is_some() {

@@ -5,9 +5,10 @@
 //! a stream, for the end of a session whose program has said how long it waits (`connTimeout`), and for keep-alives that a program
 //! asks for when the session is established. *Not responsible for* those that it asks for before, which quinn-proto sends by itself.
 
-use super::{NO_ERROR, Quic};
+use super::Quic;
 use crate::Engine;
 use crate::engine::Timer;
+use crate::terminate::ABORTED;
 use core::time::Duration;
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError};
@@ -109,7 +110,7 @@ impl<N: Net> Engine<N> {
         let (true, Some(patience)) = (wanted, q.patience()) else { return };
         let over = q.give_up.map(|limit| q.heard + limit);
         if over.is_some_and(|at| at <= now) && q.connected {
-            q.conn.close(now, NO_ERROR, b"");
+            q.conn.close(now, ABORTED, b"");
             self.quic_lost(key, QuicError::TimedOut);
             return self.mark_dirty(key);
         }

@@ -1,10 +1,11 @@
 //! The UDP sockets that QUIC connections share: trains out, batches in.
 
-use super::{NO_ERROR, RECV_BUDGET, UDP_MAX, transmit};
+use super::{RECV_BUDGET, UDP_MAX, transmit};
 use crate::backlog::who_makes_room;
 use crate::channel::ICMP_BUDGET;
 use crate::establish::What;
 use crate::event::AttemptError;
+use crate::terminate::ABORTED;
 use crate::{Engine, Stack};
 use bytes::BytesMut;
 use neater_base::net::{ErrorKind, Net, NetError, Ready, RecvBatch};
@@ -69,7 +70,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn quic_timeout(&mut self, key: Key) {
         let now = self.now;
         let Some(q) = self.quics.get_mut(key) else { return };
-        q.armed = None;
+        q.armed = q.armed.filter(|at| *at > self.now);
         q.conn.handle_timeout(now);
         self.mark_dirty(key);
     }
@@ -207,7 +208,7 @@ impl<N: Net> Engine<N> {
                 );
                 if full {
                     self.stats.refused += 1;
-                    self.quic_close(key, NO_ERROR);
+                    self.quic_close(key, ABORTED);
                 }
                 self.mark_dirty(key);
             }
@@ -258,7 +259,7 @@ impl<N: Net> Engine<N> {
     /// A client's handshake is not wanted any more.
     pub(crate) fn quic_refuse(&mut self, key: Key) {
         self.stats.refused += 1;
-        self.quic_close(key, NO_ERROR);
+        self.quic_close(key, ABORTED);
     }
 
     /// Whether another incoming handshake may begin on this socket, `from` there: if there is no room, another one may have

@@ -30,7 +30,7 @@ impl<N: Net> Engine<N> {
         }
         let room = self.find_room(want - window, Some(key));
         // Not for every byte that becomes free.
-        let grown = want.min(window + room);
+        let grown = want.min(window.saturating_add(room));
         if grown > window + step {
             self.set_window(key, grown);
         }
@@ -85,7 +85,7 @@ impl<N: Net> Engine<N> {
         let room = all.saturating_sub(self.windows.granted);
         if let Some(want) = q.conn.suitable_receive_window(self.now, q.streams.len(), room < all / 4) {
             let (window, _) = q.conn.receive_window();
-            let set = want.min(window + room / 2);
+            let set = want.min(window.saturating_add(room / 2));
             // Not for every byte that becomes free.
             if set < window || set == want || set > window + window / 4 {
                 q.conn.set_receive_window(set);

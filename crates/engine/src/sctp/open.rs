@@ -502,10 +502,10 @@ impl<N: Net> Engine<N> {
                 return;
             }
             let limit = a.request.properties.connection.group_conn_limit;
-            if limit.is_some_and(|limit| self.peers_streams(group) >= limit as usize) {
+            let unwanted = !claimed && listener.is_none() && !a.client;
+            if !unwanted && limit.is_some_and(|limit| self.peers_streams(group) >= limit as usize) {
                 return;
             }
-            let unwanted = !claimed && listener.is_none() && !a.client;
             let Some(stream) = self.sctps.get_mut(key).and_then(Sctp::take_theirs) else { return };
             // Nobody will ever take it: a server whose listener is gone, or no room for another connection.
             if unwanted || self.conns.len() >= self.limits.connections {

@@ -62,7 +62,7 @@ impl<N: Net> Engine<N> {
             let window = usize::try_from(2 * this.sctp_ends.get(a.end)?.endpoint.window(a.id)).unwrap_or(usize::MAX);
             let (least, has) = (this.limits.send_buffer, a.send_buffer);
             let want = window.clamp(least, SEND_BUFFER_MAX.max(least));
-            (want > has + has / 4).then(|| (want - has) as u64)
+            (want > has.saturating_add(has / 4)).then(|| (want - has) as u64)
         };
         let Some(more) = want(self) else { return };
         // What is left after it is for others: it is given back when nothing waits here any more.
@@ -147,12 +147,13 @@ impl<N: Net> Engine<N> {
         if let Some(a) = self.sctps.get_mut(key) {
             a.share = SHARE;
         }
-        let before = self.conns.get(conn).map_or(0, |c| c.bytes_sent);
+        let before = self.conns.get(conn).map_or((0, 0), |c| (c.bytes_sent, c.tx.queue.len()));
         self.conn_ready_stream(conn, false);
         if let Some(a) = self.sctps.get_mut(key) {
             a.share = usize::MAX;
         }
-        self.conns.get(conn).is_some_and(|c| !c.tx.is_empty() && c.bytes_sent > before)
+        let moved = |c: &crate::conn::Conn| c.bytes_sent > before.0 || c.tx.queue.len() < before.1;
+        self.conns.get(conn).is_some_and(|c| !c.tx.is_empty() && moved(c))
     }
 
     /// The bytes are shared, by weights or not: next is who has had the least by its weight. The association shares what it has been
@@ -324,7 +325,9 @@ impl<N: Net> Engine<N> {
                     }
                 }
             };
-            share = share.saturating_sub(len.max(1));
+            if sent.is_ok() {
+                share = share.saturating_sub(len.max(1));
+            }
             let mut id = None;
             for _ in 0..parts {
                 id = tx.pop().or(id);

@@ -216,3 +216,15 @@ fn every_path_has_its_share_and_what_is_left_goes_to_the_better_ones() {
     assert_eq!(shares(64, &[3, 4]), [3, 4]);
     assert_eq!(shares(64, &[]), Vec::<usize>::new());
 }
+
+#[test]
+fn services_with_many_addresses_leave_room_for_what_needs_none() {
+    let stacks = options("QT");
+    let target = Some(routed(Family::V6, 64));
+    let crowd = Service { target, ..service(1, "Q", None) };
+    let r = with_services(resolved(routed(Family::V6, 1), routed(Family::V4, 1)), vec![crowd], &stacks);
+    let list = plan(&Config::default(), 0, &r, &stacks);
+    let tcp = |p: &Planned| p.stack == 1;
+    assert!(list.len() <= 64 && list.iter().any(tcp), "TCP is never tried");
+    assert!(list.iter().position(tcp).unwrap() < 3, "and not as the last");
+}

@@ -78,7 +78,7 @@ impl Endpoint {
         self.prune();
         if self.timers.len() > 64 + 8 * self.associations.len() {
             let associations = &self.associations;
-            self.timers.compact(|(key, at)| associations.get(*key).is_some_and(|e| e.scheduled == *at));
+            self.timers.compact(|_, (key, at)| associations.get(*key).is_some_and(|e| e.scheduled == *at));
         }
     }
 

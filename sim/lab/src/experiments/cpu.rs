@@ -1,8 +1,7 @@
 //! A2 and A4: CPU time of client and server over libuv's.
 
 use super::flows::Batch;
-use super::{CONTROL_MAX, Lab, Outcome, Ratios};
-use crate::measure::cpu::interleave;
+use super::{CONTROL_MAX, Lab, Outcome, Ratios, steadied};
 use crate::measure::stats::ratio_of_medians;
 use crate::measure::{Exit, Result};
 use crate::programs::Program;
@@ -38,8 +37,9 @@ fn run(
         let variant = format!("{side}-{flows}");
         let batch = calibrate(flows, sample)?;
         (lab.progress)(&format!("{variant}: {} pairs of {} x {flows} flows", lab.pairs(), batch.rounds));
-        let got =
-            interleave(Program::Libuv, &PROGRAMS, lab.pairs(), &mut rng, |p| Ok(sample(batch, p)?.cpu.as_secs_f64()))?;
+        let got = steadied(lab, lab.pairs(), Program::Libuv, &PROGRAMS, &mut rng, &|p| {
+            Ok(sample(batch, p)?.cpu.as_secs_f64())
+        })?;
         out.samples_of("cpu_seconds", &variant, &got);
         let ratios = Ratios {
             id,

@@ -74,7 +74,8 @@ impl Batch {
     }
 
     /// Runs the client of `program` against a fresh plain server. Its CPU time is that of the flows: libraries are loaded
-    /// and the outcome of the race is cached before the clock starts. Both sides share a processor.
+    /// and the outcome of the race is cached before the clock starts, and it ends before the process does. Both sides share a
+    /// processor.
     pub(super) fn client(self, lab: &Lab, program: Program, more: &[&str]) -> Result<Exit> {
         let mut server = together(&Server::plain_command(&lab.programs, true)?)?;
         let server = Server::start(&mut server)?;
@@ -84,20 +85,21 @@ impl Batch {
         child.line(LIMIT)?;
         let before = child.cpu_so_far()?;
         child.say("go")?;
-        let mut exit = child.wait(LIMIT)?;
-        exit.cpu = exit.cpu.saturating_sub(before);
+        let exit = child.wait_result(before, LIMIT)?;
         server.stop()?;
         self.check(exit)
     }
 
-    /// Runs the server of `program` with the plain client.
+    /// Runs the server of `program` with the plain client. Its CPU time is that of the flows: from when it listens to when all are
+    /// closed.
     pub(super) fn server(self, lab: &Lab, program: Program) -> Result<Exit> {
         let mut command = lab.programs.command(program, "server")?;
-        self.add(command.args(["--addr", "[::1]:0"]));
+        self.add(command.args(["--addr", "[::1]:0", "--mark"]));
         let server = Server::start(&mut together(&command)?)?;
+        let before = server.child.cpu_so_far()?;
         let mut client = client(lab, Program::Epoll, server.addr)?;
         self.add(&mut client);
         process::run(&mut together(&client)?, LIMIT)?;
-        self.check(server.child.wait(LIMIT)?)
+        self.check(server.child.wait_result(before, LIMIT)?)
     }
 }

@@ -28,8 +28,8 @@ pub mod x2;
 
 pub use catalogue::ALL;
 
-use crate::measure::cpu::{Interleaved, Series};
-use crate::measure::stats::Estimate;
+use crate::measure::cpu::{Interleaved, Series, interleave};
+use crate::measure::stats::{self, Estimate};
 use crate::measure::{MeasureError, Result};
 use crate::plot::{Bars, Drawing, Panel, Row};
 use crate::programs::{Program, Programs};
@@ -273,6 +273,38 @@ pub(crate) fn for_each<T>(
         };
     }
     Ok(out)
+}
+
+/// How often the pairs that were asked for are taken at most, while the control says that the machine is restless.
+const STEADYING: usize = 4;
+
+/// Interleaved samples, as many pairs as asked for, and as many again while the ratio of the medians of the reference and of its
+/// control is not known well enough for a verdict. Only the width of that interval decides: no program's figure does, and not whether
+/// the control lies above or below. With `--quick` it is what it is.
+pub(crate) fn steadied(
+    lab: &Lab,
+    pairs: usize,
+    reference: Program,
+    programs: &[Program],
+    rng: &mut Rng,
+    sample: &dyn Fn(Program) -> Result<f64>,
+) -> Result<Interleaved> {
+    let mut got = interleave(reference, programs, pairs, rng, sample)?;
+    for taken in 1..STEADYING {
+        let control = got.compare(Series::Control, reference, rng, stats::ratio_of_medians);
+        match control {
+            Some(c) if c.width() > CONTROL_MAX && !lab.quick => {
+                (lab.progress)(&format!(
+                    "after {} pairs the control is known within {:.3} only: {pairs} more",
+                    taken * pairs,
+                    c.width()
+                ));
+                got.extend(interleave(reference, programs, pairs, rng, sample)?);
+            }
+            _ => break,
+        }
+    }
+    Ok(got)
 }
 
 /// The ratio figures of one interleaved measurement, ours first, the control last. What is ours is judged by `judge`.

@@ -78,6 +78,17 @@ pub fn interleave(
 }
 
 impl Interleaved {
+    /// Adds the rounds of another measurement of the same programs.
+    pub fn extend(&mut self, more: Self) {
+        for (series, values) in more.samples {
+            self.samples.entry(series).or_default().extend(values);
+        }
+        self.missing.extend(more.missing);
+        // Of one that has failed on the way, the rounds would not be those of the others.
+        let missing = &self.missing;
+        self.samples.retain(|s, _| !matches!(s, Series::Of(p) if missing.contains_key(p)));
+    }
+
     /// Compares a series with the reference; `None` if there are no samples of it.
     #[must_use]
     pub fn compare(

@@ -133,11 +133,23 @@ impl Child {
         self.stdin = None;
     }
 
-    /// Waits until it has ended, and ends it when `limit` is over.
+    /// Waits until a peer that was started with `--mark` has told its result, and then until it has ended. Its CPU time is what it
+    /// has used since `before`, up to that result: what a process costs to end is not part of it.
+    ///
+    /// # Errors
+    /// It took too long, or did not end with 0.
+    pub fn wait_result(mut self, before: Duration, limit: Duration) -> Result<Exit> {
+        let line = self.line(limit)?;
+        let cpu = self.cpu_so_far()?.saturating_sub(before);
+        Ok(Exit { cpu, line, ..self.wait(limit)? })
+    }
+
+    /// Closes its standard input, waits until it has ended, and ends it when `limit` is over.
     ///
     /// # Errors
     /// It took too long, or did not end with 0.
     pub fn wait(mut self, limit: Duration) -> Result<Exit> {
+        self.close_stdin();
         let in_time = self.wait_exit(limit);
         if !in_time {
             self.kill();

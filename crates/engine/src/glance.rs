@@ -1,0 +1,140 @@
+//! What is done with readiness where a turn would be too much: among the doings of somebody else's reactor.
+//!
+//! *Invariants*: nothing of the program's runs here (no framer, no callback, no destructor), and no protocol; what is not so simple
+//! is left to the next turn, and nothing that the network has told is lost on the way.
+
+use crate::channel::{Behind, Kind};
+use crate::conn::ConnectionState;
+use crate::engine::Timer;
+use crate::ids::Owner;
+use crate::{ConnectionId, Engine, Stack};
+use neater_base::net::{Net, NetError, NetEvent};
+use neater_base::{Instant, Key};
+
+impl<N: Net> Engine<N> {
+    /// Takes readiness from the network where all that follows from it is to tell those who wait for bytes of plain streams, or
+    /// for one to be connected as the last one was, and leaves everything else to the next [`Engine::turn`]. It runs nothing of the program's (no framer, no callback, no
+    /// destructor) and no protocol, so that it may be called where a turn may not. False: a turn has more to do.
+    ///
+    /// A turn that follows takes what was left for all that there is, so that the network is not asked twice. Whoever has seen the
+    /// descriptor become readable and has not called this says so by [`Engine::look_again`].
+    pub fn glance(&mut self) -> bool {
+        if self.again || !self.net_events.is_empty() || self.needs_settling() || self.names.has_unread() {
+            self.look_again();
+            return false;
+        }
+        let mut events = core::mem::take(&mut self.net_events);
+        let more = self.net.poll(&mut events);
+        // One that is not so simple is rarely alone.
+        let mut now = None;
+        let told = events.iter().position(|e| !self.told_quickly(*e, &mut now)).unwrap_or(events.len());
+        events.drain(..told);
+        let left = !events.is_empty();
+        self.net_events = events;
+        self.glanced = left && !more;
+        !more && !left && self.nothing_due(now)
+    }
+
+    /// Whether no deadline that means anything has come.
+    #[inline]
+    fn nothing_due(&mut self, now: Option<Instant>) -> bool {
+        let Some(next) = self.timers.next() else { return true };
+        let now = now.unwrap_or_else(|| self.net.now());
+        if next > now {
+            return true;
+        }
+        // Each connection by a cached outcome leaves one behind.
+        let conns = &self.conns;
+        let awaits = |c: Key| conns.get(c).is_some_and(|c| c.state == ConnectionState::Establishing);
+        self.timers.prune_due(now, |t| !matches!(t, Timer::Cached(c) if !awaits(*c)));
+        if self.timers.next().is_some_and(|at| at <= now) {
+            return false;
+        }
+        self.arm();
+        true
+    }
+
+    /// The next turn is to ask the network whatever [`Engine::glance`] has left to it.
+    pub fn look_again(&mut self) {
+        self.glanced = false;
+    }
+
+    /// Draws the consequences of an event if they are those of [`Engine::quick_ready`] or [`Engine::plain_ended`], and no other.
+    /// `now`: the time, once something has asked for it.
+    #[inline]
+    pub(crate) fn told_quickly(&mut self, event: NetEvent, now: &mut Option<Instant>) -> bool {
+        if let NetEvent::Ready { token, ready } = event
+            && !ready.error
+            && let Some(Owner::Channel(key)) = Owner::of(token)
+            && let Some(ch) = self.channels.get_mut(key)
+            && matches!(ch.kind, Kind::Tcp)
+        {
+            match ch.behind {
+                Behind::Conn(conn) => {
+                    ch.note(ready);
+                    return self.quick_ready(conn, ready.readable || ready.hangup, ready.writable);
+                }
+                Behind::Attempt(_, None) if !ready.hangup => {
+                    ch.note(ready);
+                    if now.is_none() {
+                        self.now = self.net.now();
+                        *now = Some(self.now);
+                    }
+                    return self.connected_quickly(key);
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
+    fn connected_quickly(&mut self, key: Key) -> bool {
+        match self.plain_ended(key) {
+            Some(Ok(())) => true,
+            // What comes next may be another attempt, of any protocol: a turn's business.
+            Some(Err(e)) => {
+                self.refused = Some((key, e));
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// The commonest way to a connection, kept short: the cached outcome, tried alone over plain TCP, has ended, or has not
+    /// ended after all. `None`: this is not that way.
+    #[inline]
+    pub(crate) fn plain_ended(&mut self, key: Key) -> Option<Result<(), NetError>> {
+        let c = self.channels.get_mut(key)?;
+        let Behind::Attempt(id, None) = c.behind else { return None };
+        // Policies want to see how it went.
+        if !matches!(c.kind, Kind::Tcp) || !c.writable || c.connected || self.adviser.is_some() {
+            return None;
+        }
+        let conn = self.conns.get_mut(id).filter(|c| c.is_plain())?;
+        if let Some((_, e)) = self.refused.take_if(|(refused, _)| *refused == key) {
+            return Some(Err(e));
+        }
+        // The result can be asked for only once.
+        match self.net.connect_result(c.sock) {
+            Ok(()) => {
+                c.connected = true;
+                // Nothing was promised about readability, so it must be tried.
+                c.readable = true;
+                c.behind = Behind::Conn(id);
+                conn.state = ConnectionState::Established;
+                conn.stack = Some(Stack::Tcp);
+                conn.since = self.now;
+                self.stats.established += 1;
+                if !conn.released {
+                    self.notices.push_ready(ConnectionId(id));
+                }
+                Some(Ok(()))
+            }
+            Err(e) if e.is_would_block() => {
+                c.writable = false;
+                Some(Ok(()))
+            }
+            Err(e) => Some(Err(e)),
+        }
+    }
+}
