@@ -194,7 +194,10 @@ impl<N: Net> Engine<N> {
     pub(crate) fn both_ended(&mut self, conn: Key) {
         let Some(c) = self.conns.get(conn).filter(|c| c.is_open() && c.fin_done && c.tx.is_empty()) else { return };
         match c.io {
-            Io::Stream { .. } | Io::Sctp { .. } if c.peer_ended && c.fin_acked && c.request.may_receive => {
+            // Also where the peer has no direction, or this side, or the program wants no more of it.
+            Io::Stream { .. } | Io::Sctp { .. }
+                if (c.peer_ended || c.read_closed) && (c.fin_acked || c.one_way) && c.request.may_receive =>
+            {
                 self.ended(conn);
             }
             Io::Stream { .. } | Io::Sctp { .. } if c.peer_ended && c.given_up() => {

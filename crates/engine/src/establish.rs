@@ -216,7 +216,7 @@ impl<N: Net> Engine<N> {
             self.zone_index(name)?;
         }
         // Whoever else is asked may have names of another kind.
-        if self.outside.is_none() {
+        if !self.asks_outside() {
             check_names(remotes)?;
         }
         let own = request.0.isolate.as_ref().map(|isolate| self.isolated(request, isolate));

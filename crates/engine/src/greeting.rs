@@ -236,6 +236,8 @@ impl<N: Net> Engine<N> {
         if let Some(listener) = greeting.counted {
             self.handshake_over(listener);
         }
+        // What it kept is room for others.
+        self.let_in_if_room();
         Some(greeting)
     }
 

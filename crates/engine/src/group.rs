@@ -261,6 +261,7 @@ impl<N: Net> Engine<N> {
                 if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
                     g.pending.push_back((conn, direction));
                 }
+                self.await_room_beside_others(conn);
             }
         }
         Ok(ConnectionId(conn))

@@ -33,10 +33,15 @@ const ENOUGH_PACKETS: u64 = 32;
 /// The counters of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
-    /// To and from the other end.
+    /// What the program has handed over, and what it has received.
     bytes: (u64, u64),
-    /// Packets sent, and those that were lost: counted by QUIC, estimated from bytes and retransmissions of TCP.
+    /// Of what was handed over, what has left this host and is not on its way: what buffers and windows swallow says nothing of the
+    /// network. QUIC, where it is not told what is on its way, counts what has left.
+    carried: u64,
+    /// Packets sent, and those that were lost; of TCP, which does not count the former, only those that were sent again.
     packets: (u64, u64),
+    /// What one packet of TCP carries, in bytes.
+    segment: Option<u64>,
 }
 
 /// Which of a connection's remote endpoints it has reached, and by which interface.
@@ -224,8 +229,12 @@ impl<N: Net> Engine<N> {
         flow.at = self.now;
         let moved = |now: (u64, u64), then: (u64, u64)| (now.0.saturating_sub(then.0), now.1.saturating_sub(then.1));
         let bytes = moved(counters.bytes, before.bytes);
-        let (sent, lost) = moved(counters.packets, before.packets);
-        if bytes == (0, 0) {
+        let carried = counters.carried.saturating_sub(before.carried);
+        let (mut sent, lost) = moved(counters.packets, before.packets);
+        if let Some(segment) = counters.segment {
+            sent += carried / segment + lost;
+        }
+        if bytes == (0, 0) && carried < ENOUGH_BYTES {
             if flow.silent < SILENT_LOOKS {
                 flow.silent += 1;
             } else {
@@ -235,7 +244,7 @@ impl<N: Net> Engine<N> {
         }
         let steady = flow.pause == LOOK;
         (flow.silent, flow.pause) = (0, LOOK);
-        let most = bytes.0.max(bytes.1);
+        let most = carried.max(bytes.1);
         let seconds = time.as_secs_f64();
         // Of a longer pause, nobody knows for how much of it something was carried.
         let rate = (steady && most >= ENOUGH_BYTES && seconds > 0.0).then(|| most as f64 * 8.0 / seconds);
@@ -249,20 +258,34 @@ impl<N: Net> Engine<N> {
     fn counters_of(&self, conn: Key) -> Option<Counters> {
         let c = self.conns.get(conn).filter(|c| c.state == ConnectionState::Established)?;
         let stats = self.connection_stats(ConnectionId(conn))?;
-        let packets = match c.io {
+        let mut counters = Counters {
+            bytes: (stats.bytes_sent, stats.bytes_received),
+            carried: stats.bytes_sent,
+            ..Counters::default()
+        };
+        match c.io {
             Io::Channel(k) => {
                 let info = self.channels.get(k).and_then(|ch| self.net.stream_info(ch.sock).ok()).unwrap_or_default();
-                // Headers of IP and TCP with timestamps.
-                let segment = u64::from(info.path_mtu.unwrap_or(1500)).saturating_sub(52).max(1);
-                info.retransmits.map_or((0, 0), |lost| (stats.bytes_sent / segment + lost, lost))
+                let here = info.unsent.unwrap_or(0) + info.in_flight.unwrap_or(0);
+                counters.carried = stats.bytes_sent.saturating_sub(here);
+                if let Some(lost) = info.retransmits {
+                    // Headers of IP and TCP with timestamps.
+                    counters.segment = Some(u64::from(info.path_mtu.unwrap_or(1500)).saturating_sub(52).max(1));
+                    counters.packets = (0, lost);
+                }
             }
             Io::Stream { quic, .. } | Io::Datagrams { quic } => {
-                self.quics.get(quic).map(|q| q.conn.stats()).map_or((0, 0), |s| (s.sent.0, s.lost.0))
+                if let Some(s) = self.quics.get(quic).map(|q| q.conn.stats()) {
+                    (counters.carried, counters.packets) = (s.sent.1.saturating_sub(s.lost.1), (s.sent.0, s.lost.0));
+                }
             }
-            Io::Sctp { sctp, .. } => self.sctp_sent_and_lost(sctp),
-            _ => (0, 0),
-        };
-        Some(Counters { bytes: (stats.bytes_sent, stats.bytes_received), packets })
+            Io::Sctp { sctp, .. } => {
+                counters.carried = self.sctp_acknowledged(sctp);
+                counters.packets = self.sctp_sent_and_lost(sctp);
+            }
+            _ => {}
+        }
+        Some(counters)
     }
 
     /// The interface that has the connection's address; where the system has not said which that is, the one that the

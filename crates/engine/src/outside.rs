@@ -64,6 +64,8 @@ pub(crate) struct Outside {
     next: u64,
     /// The deadline of the first question is set.
     armed: bool,
+    /// No more are asked.
+    over: bool,
 }
 
 impl Outside {
@@ -89,7 +91,16 @@ impl<N: Net> Engine<N> {
     /// file and special ones (`localhost`) stay this engine's business, and service bindings (HTTPS records) are not asked for.
     /// For connections that are opened from now on.
     pub fn ask_program_for_names(&mut self, ask: bool) {
-        self.outside = ask.then(Box::default);
+        match &mut self.outside {
+            // Those under way are answered yet, or time out.
+            Some(outside) => outside.over = !ask,
+            None => self.outside = ask.then(Box::default),
+        }
+    }
+
+    /// Whether the names of a connection that is opened now are asked of the program.
+    pub(crate) fn asks_outside(&self) -> bool {
+        self.outside.as_ref().is_some_and(|o| !o.over)
     }
 
     /// Whether [`Engine::take_name_questions`] has something.
@@ -139,7 +150,7 @@ impl<N: Net> Engine<N> {
 
     /// Asks the program, if names are asked of it and this one is not this host's own business. True: somebody else's business now.
     pub(crate) fn ask_outside(&mut self, conn: Key, path: u16, name: &str, interface: Option<u32>) -> bool {
-        if self.outside.is_none() || self.resolver().decides(name) {
+        if !self.asks_outside() || self.resolver().decides(name) {
             return false;
         }
         let now = self.now;

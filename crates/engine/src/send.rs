@@ -1,19 +1,16 @@
 //! Sending (RFC 9622 section 9.2).
 
-use crate::channel::Kind;
 use crate::conn::{Conn, ConnectionState, How, Io, PIECE, Segment};
 use crate::event::{ConnectionError, SendError};
 use crate::properties::NO_RELIABILITY_PER_MESSAGE;
-use crate::transport::tls_out;
 use crate::{ConnectionId, Engine, MessageId, Stack};
 use bytes::Bytes;
 use core::time::Duration;
-use neater_base::net::{ErrorKind, Lane, Net, NetError, SocketOption};
-use neater_base::{Instant, Key};
+use neater_base::Key;
+use neater_base::net::{ErrorKind, Net, NetError, SocketOption};
 use neater_framing::Outbound;
 use neater_property::{MessageProperties, Preference, Role, SelectionProperty as P, TransportProperties};
 use neater_quic::ConnectionApi;
-use std::io::IoSlice;
 
 /// Two messages are never made one.
 const UNFINISHED: &str = "a message was begun in parts, and its end has not been sent";
@@ -106,29 +103,11 @@ pub(crate) fn how(properties: &TransportProperties, options: &SendOptions) -> Ho
     }
 }
 
-const RECEIVE_ONLY: &str = "this connection was opened for receiving only (direction: Unidirectional receive)";
-
-/// Whether bytes can be written already, if they ever can.
-fn takes_bytes(c: &mut Conn) -> Result<bool, SendError> {
-    match c.state {
-        ConnectionState::Established if !c.final_sent => {}
-        ConnectionState::Establishing => return Ok(false),
-        ConnectionState::Closed => {
-            return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
-        }
-        _ => return Err(refused(c)),
-    }
-    if !c.request.may_send {
-        return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
-    }
-    if c.ext.is_some() {
-        c.bytes_possible().map_err(SendError::Connection)?;
-    }
-    Ok(true)
-}
+pub(crate) const RECEIVE_ONLY: &str =
+    "this connection was opened for receiving only (direction: Unidirectional receive)";
 
 /// Why nothing can be sent any more: the program has said so, or the peer.
-fn refused(c: &Conn) -> SendError {
+pub(crate) fn refused(c: &Conn) -> SendError {
     match c.error() {
         Some(e) if c.stopped => SendError::Connection(e.clone()),
         _ => SendError::AfterFinal,
@@ -137,20 +116,6 @@ fn refused(c: &Conn) -> SendError {
 
 /// The largest payload of a UDP datagram over IPv4; IPv6 allows 20 bytes more, which nobody can count on.
 const UDP_PAYLOAD_MAX: usize = 65_507;
-
-/// The first `n` bytes of these.
-fn first_bytes<'a>(bufs: &'a [IoSlice<'_>], mut n: usize) -> Vec<IoSlice<'a>> {
-    let mut out = Vec::with_capacity(bufs.len());
-    for buf in bufs.iter().filter(|b| !b.is_empty()) {
-        let k = buf.len().min(n);
-        if k == 0 {
-            break;
-        }
-        out.push(IoSlice::new(&buf[..k]));
-        n -= k;
-    }
-    out
-}
 
 impl<N: Net> Engine<N> {
     /// Sends a message, or part of one. Nothing is copied: the engine keeps a reference to `data` until it is written.
@@ -167,41 +132,6 @@ impl<N: Net> Engine<N> {
             self.notices.spend(conn, |s| s.keep(refused));
         }
         result
-    }
-
-    /// How much is left of the lifetime of a message for which there was no room, [`crate::Event::Writable`] following at its
-    /// end at the latest; `None`: it has ended. `until` keeps when that is, and is empty at first.
-    pub fn lifetime_left(
-        &mut self,
-        conn: ConnectionId,
-        lifetime: Duration,
-        until: &mut Option<Instant>,
-    ) -> Option<Duration> {
-        self.now = self.net.now();
-        let now = self.now;
-        let at = *until.get_or_insert(now + lifetime);
-        if now >= at {
-            return None;
-        }
-        // One deadline for all that wait: whoever is woken by another's sets its own.
-        if let Some(c) = self.conns.get_mut(conn.0)
-            && c.ext().look_armed.is_none_or(|armed| at < armed)
-        {
-            c.ext().look_armed = Some(at);
-            self.timers.push(at, crate::engine::Timer::Look(conn.0));
-        }
-        Some(at - now)
-    }
-
-    /// Somebody has waited for room for as long as he would.
-    pub(crate) fn look_due(&mut self, conn: Key) {
-        let now = self.now;
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.ext().look_armed.is_some_and(|at| at > now) {
-            return;
-        }
-        c.ext().look_armed = None;
-        self.notify(conn, crate::Event::Writable);
     }
 
     /// Whether connections of this request can take a message of `len` bytes at all, whatever they will be carried by.
@@ -352,7 +282,7 @@ impl<N: Net> Engine<N> {
     }
 
     #[cold]
-    fn flush_batch(&mut self, conn: Key) {
+    pub(crate) fn flush_batch(&mut self, conn: Key) {
         if self.conns.get(conn).is_some_and(Conn::is_open) {
             self.flush_and_report(conn);
         }
@@ -504,204 +434,6 @@ impl<N: Net> Engine<N> {
         c.tx.queue.extend(waiting);
         c.tx.bytes += bytes;
         self.recount(conn);
-    }
-
-    /// Writes bytes of a raw byte stream straight to the transport, without a queue. `None`: nothing can be taken now,
-    /// and [`crate::Event::Writable`] will tell.
-    ///
-    /// # Errors
-    /// As [`Engine::send`]; [`ConnectionError::Unsupported`] on connections that carry messages.
-    #[inline]
-    pub fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
-        // The quick half: bytes that the socket of a plain TCP connection takes at once. Nothing else happens, so that nobody
-        // need be told and no timer changes.
-        if let [buf] = bufs
-            && let Some(c) = self.conns.get_quick(conn.0)
-            && c.quick.write
-        {
-            match self.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
-                Ok(n) => {
-                    c.bytes_sent += n as u64;
-                    return Ok(Some(n));
-                }
-                Err(e) if self.quick_write_failed(conn, &e) => return Ok(None),
-                Err(_) => {}
-            }
-        }
-        self.write_in_full(conn, bufs)
-    }
-
-    /// Notes that there is no room now (true), or leaves what [`Engine::write_in_full`] has to find.
-    #[inline(never)]
-    fn quick_write_failed(&mut self, conn: ConnectionId, e: &NetError) -> bool {
-        if !e.is_would_block() {
-            self.break_connection(conn.0, ConnectionError::Net(*e));
-        } else if let Some(c) = self.conns.get_quick(conn.0)
-            && let Io::Channel(k) = c.io
-            && let Some(ch) = self.channels.get_mut(k)
-        {
-            ch.writable = false;
-            c.quick.filled_up();
-            c.wants_room = true;
-            return true;
-        }
-        false
-    }
-
-    /// The connection's bytes have just been written or read: notes whether the next ones may take the quick way.
-    pub(crate) fn note_quick(&mut self, conn: Key) {
-        if let Some(c) = self.conns.get_mut(conn)
-            && let Io::Channel(k) = c.io
-            && let Some(ch) = self.channels.get(k)
-            && matches!(ch.kind, Kind::Tcp)
-        {
-            let (may_write, may_read) = (c.may_write_bytes(), c.may_read_bytes());
-            let (write, read) = (ch.writable && may_write, ch.readable && may_read);
-            (c.quick.sock, c.quick.write, c.quick.read) = (ch.sock, write, read);
-            (c.quick.full, c.quick.dry) = (may_write && !write, may_read && !read);
-            if let Some(lane) = &c.quick.lane {
-                lane.open(write, read);
-            }
-        }
-    }
-
-    /// A way for the bytes of this connection around the engine, and around whatever guards the engine: reading and
-    /// writing on it is as [`Engine::read`] and [`Engine::write`], which tell what is the matter where it does nothing.
-    /// `None`: there is none, and there will be none (the stack or the network has no such way).
-    pub fn lane(&mut self, conn: ConnectionId) -> Option<Box<dyn Lane>> {
-        let c = self.conns.get_mut(conn.0).filter(|c| c.is_open())?;
-        let Io::Channel(k) = c.io else { return None };
-        let ch = self.channels.get(k).filter(|ch| matches!(ch.kind, Kind::Tcp))?;
-        let lane = self.net.lane(ch.sock)?;
-        c.quick.lane = Some(Box::new(self.net.lane(ch.sock)?));
-        self.note_quick(conn.0);
-        Some(lane)
-    }
-
-    #[cold]
-    fn write_failed<T>(&mut self, conn: ConnectionId, e: NetError) -> Result<T, SendError> {
-        let error = ConnectionError::Net(e);
-        self.break_connection(conn.0, error.clone());
-        Err(SendError::Connection(error))
-    }
-
-    #[inline(never)]
-    fn write_in_full(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
-        self.own_to_send()?;
-        if let Some(c) = self.conns.get_quick(conn.0)
-            && c.quick.full
-        {
-            c.wants_room = true;
-            return Ok(None);
-        }
-        let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
-        if !takes_bytes(c)? {
-            c.wants_room = true;
-            return Ok(None);
-        }
-        if c.batching && !c.tx.is_empty() {
-            // Bytes do not wait for messages that wait for the end of their batch.
-            self.flush_batch(conn.0);
-        }
-        let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
-        // The transport may have turned out to be gone.
-        takes_bytes(c)?;
-        if !c.tx.is_empty() {
-            c.wants_room = true;
-            return Ok(None);
-        }
-        let (room, _) = c.may_send_now(self.now);
-        if room == 0 && bufs.iter().any(|b| !b.is_empty()) {
-            c.wants_room = true;
-            self.wait_to_send(conn.0, 1);
-            return Ok(None);
-        }
-        let within;
-        let bufs = if bufs.iter().map(|b| b.len()).sum::<usize>() > room {
-            within = first_bytes(bufs, room);
-            &within[..]
-        } else {
-            bufs
-        };
-        let result = match c.io {
-            Io::Channel(k) => {
-                let Some(ch) = self.channels.get_mut(k) else {
-                    return Err(SendError::Connection(ConnectionError::Closed));
-                };
-                match &mut ch.kind {
-                    Kind::Tcp => ch.write(&mut self.net, bufs),
-                    Kind::Tls(tls) => {
-                        let n = tls.write_plain(bufs);
-                        match tls_out(&mut self.net, ch) {
-                            Ok(_) if n > 0 => Ok(n),
-                            Ok(true) => {
-                                // The records that filled the buffer are out now.
-                                let Kind::Tls(tls) = &mut ch.kind else { return Ok(None) };
-                                let n = tls.write_plain(bufs);
-                                if let (0, Some(e)) = (n, tls.error()) {
-                                    return Err(SendError::Connection(ConnectionError::Tls(e.clone())));
-                                }
-                                tls_out(&mut self.net, ch)
-                                    .and_then(|_| if n > 0 { Ok(n) } else { Err(NetError::new(ErrorKind::WouldBlock)) })
-                            }
-                            Ok(false) => Err(NetError::new(ErrorKind::WouldBlock)),
-                            Err(e) => Err(e),
-                        }
-                    }
-                    _ => {
-                        return Err(SendError::Connection(ConnectionError::Unsupported(
-                            "this connection carries datagrams: send messages on it",
-                        )));
-                    }
-                }
-            }
-            Io::Stream { quic, stream } => {
-                let Some(q) = self.quics.get_mut(quic) else {
-                    return Err(SendError::Connection(ConnectionError::Closed));
-                };
-                let mut total = 0;
-                for buf in bufs.iter().filter(|b| !b.is_empty()) {
-                    match q.conn.write(stream, buf) {
-                        Ok(n) => {
-                            total += n;
-                            if n < buf.len() {
-                                break;
-                            }
-                        }
-                        Err(code) => {
-                            let error = code.map(ConnectionError::StreamReset);
-                            let error = error.or_else(|| q.lost.clone().map(ConnectionError::Quic));
-                            return Err(SendError::Connection(error.unwrap_or(ConnectionError::Closed)));
-                        }
-                    }
-                }
-                self.mark_dirty(quic);
-                if total > 0 { Ok(total) } else { Err(NetError::new(ErrorKind::WouldBlock)) }
-            }
-            Io::Sctp { sctp, stream } => self.sctp_write(sctp, stream, bufs).map_err(SendError::Connection)?,
-            _ => {
-                return Err(SendError::Connection(ConnectionError::Unsupported(
-                    "this connection carries datagrams: send messages on it",
-                )));
-            }
-        };
-        match result {
-            Ok(n) => {
-                if let Some(c) = self.conns.get_mut(conn.0) {
-                    c.bytes_sent += n as u64;
-                    c.note_sent(n);
-                }
-                self.note_quick(conn.0);
-                Ok(Some(n))
-            }
-            Err(e) if e.is_would_block() => {
-                if let Some(c) = self.conns.get_mut(conn.0) {
-                    c.wants_room = true;
-                }
-                Ok(None)
-            }
-            Err(e) => self.write_failed(conn, e),
-        }
     }
 
     /// Ends this side's direction after what was sent, as a final message without content does. Called again it does nothing,

@@ -1,15 +1,13 @@
 //! The end of connections (RFC 9622 section 10).
 
 use crate::channel::{Behind, Kind};
-use crate::conn::{Conn, ConnectionState, ConnectionStats, Io};
-use crate::engine::Timer;
-use crate::event::{CandidateOutcome, ConnectionError, EstablishmentError, Event, Reason, SendError, TimelineEntry};
+use crate::conn::{Conn, ConnectionState, Io};
+use crate::event::{ConnectionError, EstablishmentError, Event, Reason, SendError};
 use crate::{ConnectionId, Engine, Stack};
 use neater_base::Key;
 use neater_base::net::Net;
 use neater_framing::Outbound;
 use neater_quic::{ConnectionApi, Direction, QuicError};
-use std::net::SocketAddr;
 
 /// The application error code of a session that ends because its last connection was aborted without one of its own: not
 /// 0, which is an orderly end.
@@ -499,6 +497,8 @@ impl<N: Net> Engine<N> {
         } else if let Io::Sctp { sctp, stream } = c.io {
             self.sctp_stop(sctp, stream, code);
         }
+        // The peer may have everything already.
+        self.both_ended(conn.0);
     }
 
     /// Abandons the sending direction of a stream, with an application error code. The rest of its data is not delivered:
@@ -549,7 +549,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// Whoever waits for room, or for the end to be out, is to ask again.
-    fn wake_sender(&mut self, conn: Key) {
+    pub(crate) fn wake_sender(&mut self, conn: Key) {
         if self.conns.get_mut(conn).is_some_and(|c| core::mem::take(&mut c.wants_room)) {
             self.notify(conn, Event::Writable);
         }
@@ -590,269 +590,5 @@ impl<N: Net> Engine<N> {
                 self.close_now(conn);
             }
         }
-    }
-
-    pub(crate) fn idle_timeout(&mut self, conn: Key) {
-        let now = self.now;
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        let Some(ext) = &mut *c.ext else { return };
-        let Some(timeout) = ext.idle_timeout else { return };
-        // A peer may do nothing but listen. If the program has set a time, it wants to know.
-        let spoke = ext.spoke.filter(|_| c.request.idle_timeout.is_none());
-        let at = spoke.map_or(ext.last_activity, |s| s.max(ext.last_activity)) + timeout;
-        if at > now {
-            self.timers.push(at, Timer::Idle(conn));
-        } else {
-            ext.idle_armed = false;
-            self.fail_connection(conn, ConnectionError::TimedOut);
-        }
-    }
-
-    /// Takes expired messages out of the queue, if none of their bytes was written.
-    pub(crate) fn expire_messages(&mut self, conn: Key) {
-        let now = self.now;
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.ext().expiry_armed.is_some_and(|at| at > now) {
-            // Another deadline is for that.
-            return;
-        }
-        c.ext().expiry_armed = None;
-        let mut expired = Vec::new();
-        let mut dropping = None;
-        let mut bytes = 0;
-        let mut spent = Vec::new();
-        c.tx.queue.retain_mut(|s| {
-            if let Some((at, id)) = s.expires
-                && at <= now
-            {
-                dropping = Some(id);
-                expired.push(id);
-            }
-            let drop = dropping.is_some();
-            if drop {
-                bytes += s.data.len();
-                spent.push(core::mem::take(&mut s.data));
-                if s.completes.is_some() && s.completes == dropping {
-                    dropping = None;
-                }
-            }
-            !drop
-        });
-        c.tx.bytes -= bytes;
-        c.tx.spent.append(&mut spent);
-        self.recount(conn);
-        for id in expired {
-            self.notify(conn, Event::Expired(id));
-        }
-        self.flush_and_report(conn);
-        let next = self.conns.get(conn).and_then(|c| c.tx.queue.iter().filter_map(|s| Some(s.expires?.0)).min());
-        if let Some(at) = next {
-            self.arm_expiry(conn, at);
-        }
-    }
-
-    /// A message expires then.
-    pub(crate) fn arm_expiry(&mut self, conn: Key, at: neater_base::Instant) {
-        let Some(c) = self.conns.get_mut(conn) else { return };
-        if c.ext().expiry_armed.is_none_or(|armed| at < armed) {
-            c.ext().expiry_armed = Some(at);
-            self.timers.push(at, Timer::Expiry(conn));
-        }
-    }
-
-    /// The state of a connection; [`ConnectionState::Closed`] if there is none of that id, and in a child of `fork`.
-    #[must_use]
-    pub fn state(&self, conn: ConnectionId) -> ConnectionState {
-        if self.is_forked() {
-            return ConnectionState::Closed;
-        }
-        self.conns.get(conn.0).map_or(ConnectionState::Closed, |c| c.state)
-    }
-
-    /// How a connection has ended, if it has: for whoever takes it after its last event.
-    #[must_use]
-    pub fn ending(&self, conn: ConnectionId) -> Option<Result<(), Box<ConnectionError>>> {
-        match self.conns.get(conn.0) {
-            Some(c) if c.state != ConnectionState::Closed => None,
-            // The peer wanted no more of a stream that has ended in order all the same.
-            Some(c) if c.fin_acked && c.peer_ended => Some(Ok(())),
-            Some(c) => Some(c.error().map_or(Ok(()), |e| Err(Box::new(e.clone())))),
-            None => Some(Ok(())),
-        }
-    }
-
-    /// The stack that was chosen, once it was.
-    #[must_use]
-    pub fn stack(&self, conn: ConnectionId) -> Option<Stack> {
-        self.conns.get(conn.0)?.stack
-    }
-
-    /// The request that the connection was made with.
-    #[must_use]
-    pub fn request(&self, conn: ConnectionId) -> Option<crate::Request> {
-        Some(crate::Request(self.conns.get(conn.0)?.request.clone()))
-    }
-
-    /// Whether the program may send (RFC 9622 section 8.1.11.2).
-    #[must_use]
-    pub fn can_send(&self, conn: ConnectionId) -> bool {
-        self.conns
-            .get(conn.0)
-            .is_some_and(|c| c.state <= ConnectionState::Established && !c.final_sent && c.request.may_send)
-    }
-
-    /// Whether the program may receive (RFC 9622 section 8.1.11.3).
-    #[must_use]
-    pub fn can_receive(&self, conn: ConnectionId) -> bool {
-        self.conns
-            .get(conn.0)
-            .is_some_and(|c| c.state <= ConnectionState::Established && !c.read_closed && c.request.may_receive)
-    }
-
-    /// The peer's address.
-    #[must_use]
-    pub fn remote_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
-        let c = self.conns.get(conn.0)?;
-        match c.io {
-            Io::Channel(k) => self.channels.get(k).map(|c| c.remote),
-            Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
-                self.quics.get(quic).map(|q| q.conn.remote())
-            }
-            Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctps.get(sctp).map(|a| a.remote),
-            Io::Peer { .. } => Some(c.ext.as_ref()?.peer?.remote),
-            Io::Dtls { dtls } => self.dtlses.get(dtls).map(|d| d.remote),
-            Io::None => None,
-        }
-    }
-
-    /// Our address.
-    #[must_use]
-    pub fn local_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
-        let bound = |channel: Key| self.net.local_addr(self.channels.get(channel)?.sock).ok();
-        let c = self.conns.get(conn.0)?;
-        match c.io {
-            Io::Channel(k) => bound(k),
-            Io::Peer { channel } => Some(c.ext.as_ref()?.peer?.local(bound(channel)?)),
-            Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
-                let q = self.quics.get(quic)?;
-                let bound = self.net.local_addr(self.quic_sockets.get(q.socket)?.sock).ok()?;
-                Some(SocketAddr::new(q.local.or_else(|| q.conn.local_ip()).unwrap_or(bound.ip()), bound.port()))
-            }
-            Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctp_addrs(sctp).map(|(_, ours)| ours),
-            Io::Dtls { dtls } => {
-                let d = self.dtlses.get(dtls)?;
-                Some(d.peer().local(bound(d.channel())?))
-            }
-            Io::None => None,
-        }
-    }
-
-    /// The application protocol that TLS or QUIC agreed on.
-    #[must_use]
-    pub fn alpn(&self, conn: ConnectionId) -> Option<Vec<u8>> {
-        match self.conns.get(conn.0)?.io {
-            Io::Channel(k) => match &self.channels.get(k)?.kind {
-                Kind::Tls(t) => t.alpn().map(<[u8]>::to_vec),
-                _ => None,
-            },
-            Io::Stream { quic, .. } | Io::Datagrams { quic } => self.quics.get(quic)?.conn.alpn(),
-            _ => None,
-        }
-    }
-
-    /// The peer's certificates, leaf first, in DER; empty without security or client authentication.
-    #[must_use]
-    pub fn peer_certificates(&self, conn: ConnectionId) -> Vec<Vec<u8>> {
-        match self.conns.get(conn.0).map(|c| c.io) {
-            Some(Io::Channel(k)) => match self.channels.get(k).map(|c| &c.kind) {
-                Some(Kind::Tls(t)) => {
-                    t.peer_certificates().map(|l| l.iter().map(|c| c.to_vec()).collect()).unwrap_or_default()
-                }
-                _ => Vec::new(),
-            },
-            Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => {
-                self.quics.get(quic).map(|q| q.conn.peer_certificates()).unwrap_or_default()
-            }
-            Some(Io::Sctp { sctp, .. }) => {
-                let session = self.sctps.get(sctp).and_then(|a| self.dtlses.get(a.dtls?));
-                session.map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
-            }
-            Some(Io::Dtls { dtls }) => {
-                self.dtlses.get(dtls).map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// The version of TLS in use, in words.
-    #[must_use]
-    pub fn security(&self, conn: ConnectionId) -> Option<String> {
-        match self.conns.get(conn.0)?.io {
-            Io::Channel(k) => match &self.channels.get(k)?.kind {
-                Kind::Tls(t) => match t.version()? {
-                    neater_tls::rustls::ProtocolVersion::TLSv1_3 => Some("TLS 1.3".into()),
-                    neater_tls::rustls::ProtocolVersion::TLSv1_2 => Some("TLS 1.2".into()),
-                    other => Some(format!("{other:?}")),
-                },
-                _ => None,
-            },
-            Io::Stream { .. } | Io::Datagrams { .. } => Some("TLS 1.3".into()),
-            Io::Dtls { dtls } => self.dtlses.get(dtls)?.version(),
-            Io::Sctp { sctp, .. } => self.dtlses.get(self.sctps.get(sctp)?.dtls?)?.version(),
-            _ => None,
-        }
-    }
-
-    /// How the race went: every candidate and what became of it. Empty when a cached outcome was used alone.
-    #[must_use]
-    pub fn candidates(&self, conn: ConnectionId) -> Vec<CandidateOutcome> {
-        self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.candidates.clone()).unwrap_or_default()
-    }
-
-    /// The steps of establishment so far.
-    #[must_use]
-    pub fn timeline(&self, conn: ConnectionId) -> Vec<TimelineEntry> {
-        self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.timeline.clone()).unwrap_or_default()
-    }
-
-    /// Figures of a connection.
-    #[must_use]
-    pub fn connection_stats(&self, conn: ConnectionId) -> Option<ConnectionStats> {
-        let c = self.conns.get(conn.0)?;
-        let (written, read) = c.quick.lane.as_ref().map_or((0, 0), |lane| lane.bytes());
-        let mut stats = ConnectionStats {
-            bytes_sent: c.bytes_sent + written,
-            bytes_received: c.bytes_received + read,
-            messages_sent: u64::from(c.messages_sent),
-            messages_received: u64::from(c.messages_received),
-            datagrams_dropped: u64::from(c.dropped),
-            establishment: c.since - c.began,
-            rtt: None,
-            congestion_window: None,
-            queued: c.tx.bytes,
-            ended: c.end_is_out(),
-        };
-        match c.io {
-            Io::Channel(k) => {
-                if let Some(info) = self.channels.get(k).and_then(|ch| self.net.stream_info(ch.sock).ok()) {
-                    stats.rtt = info.rtt;
-                    stats.congestion_window = info.congestion_window;
-                }
-            }
-            Io::Stream { quic, .. } | Io::Datagrams { quic } => {
-                if let Some(s) = self.quics.get(quic).map(|q| q.conn.stats()) {
-                    stats.rtt = Some(s.rtt);
-                    stats.congestion_window = Some(s.congestion_window);
-                }
-            }
-            Io::Sctp { sctp, .. } => {
-                if let Some((rtt, window)) = self.sctp_path(sctp) {
-                    stats.rtt = rtt;
-                    stats.congestion_window = Some(window);
-                }
-            }
-            _ => {}
-        }
-        Some(stats)
     }
 }

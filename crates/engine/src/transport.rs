@@ -489,16 +489,22 @@ impl<N: Net> Engine<N> {
     pub(crate) fn recount(&mut self, conn: Key) {
         let Some(tx) = self.conns.get_mut(conn).and_then(|c| c.tx.made()) else { return };
         let (now, before) = (tx.cost(), tx.counted);
-        let mut room = false;
         if now != before {
             tx.counted = now;
             self.queued = self.queued + now - before;
-            room = now < before && !self.crowded_out.is_empty() && self.queued < self.limits.engine_bytes;
         }
         if !tx.spent.is_empty() {
             self.notices.spend(crate::ConnectionId(conn), |s| s.keep_all(&mut tx.spent));
         }
-        if room {
+        if now < before {
+            self.let_in_if_room();
+        }
+    }
+
+    /// Something has left the engine's queues.
+    #[inline]
+    pub(crate) fn let_in_if_room(&mut self) {
+        if !self.crowded_out.is_empty() && self.queued < self.limits.engine_bytes {
             self.let_in();
         }
     }

@@ -232,6 +232,82 @@ async fn a_stream_that_has_no_way_back_has_nothing_to_end() {
 }
 
 #[tokio::test]
+async fn a_stream_of_one_way_is_closed_when_that_way_is() {
+    let (_ours, group, theirs) = groups().await;
+    let one_way = group.open(StreamDirection::One).expect("open");
+    one_way.send("there").await.expect("sent");
+    soon("accept", theirs.accept()).await.expect("the first");
+    let taken = soon("accept", theirs.accept()).await.expect("the second");
+    one_way.finish().expect("open");
+    while soon("receive", taken.receive_partial(100)).await.expect("in order").is_some() {}
+    soon("closed", one_way.closed()).await.expect("the peer has everything");
+    soon("closed", taken.closed()).await.expect("all was received, and there is nothing to be said");
+}
+
+#[tokio::test]
+async fn who_wants_no_more_and_has_said_everything_waits_for_nothing() {
+    for finish_first in [true, false] {
+        let (ours, theirs, _listener) = pair(Stack::Quic).await;
+        if !finish_first {
+            ours.stop_receiving(0);
+        }
+        ours.finish().expect("open");
+        assert!(soon("receive", theirs.receive_partial(100)).await.expect("in order").is_none());
+        if finish_first {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            ours.stop_receiving(0);
+        }
+        soon("closed", ours.closed()).await.expect("the peer has everything");
+    }
+}
+
+/// Messages that expire leave their room to others, whether the peer takes anything or not.
+#[tokio::test]
+async fn who_waits_for_room_has_that_of_messages_that_have_expired() {
+    let limits = neater::Limits { send_buffer: 100_000, ..neater::Limits::default() };
+    let near = Neater::builder().limits(limits).build().expect("engine");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listening");
+    let pre = plain(&near).remote(listener.local_addr().expect("bound"));
+    let connection = pre.initiate().await.expect("connected");
+    // Nobody reads: until neither the system nor the queue takes anything.
+    let brief = MessageContext::new().lifetime(Duration::from_millis(500));
+    let mut quiet = 0;
+    while quiet < 5 {
+        quiet = if connection.try_send(vec![7; 10_000], &brief).is_ok() { 0 } else { quiet + 1 };
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    soon("send", connection.send("for this there is room")).await.expect("taken");
+    connection.abort();
+}
+
+/// A member of a group that waits for a stream waits as long as its request allows; its session is none the worse.
+#[tokio::test]
+async fn who_waits_for_a_stream_beside_others_waits_as_long_as_he_says() {
+    let (near, far) = engines();
+    let (client, server) = security();
+    let mut properties = neater_property::TransportProperties::new();
+    properties.set_text("groupConnLimit", "1").expect("known");
+    let pre = far.preconnection().properties(properties).stacks(&[Stack::Quic]).security(server).local(loopback(0));
+    let listener = pre.listen().expect("listening");
+    let pre = near.preconnection().stacks(&[Stack::Quic]).security(client).remote(loopback(listener.port()));
+    let first = pre.timeout(Duration::from_millis(700)).initiate().await.expect("connected");
+    first.send("hello").await.expect("sent");
+    let taken = soon("accept", listener.accept()).await.expect("accepted");
+    let more: Vec<_> = (0..300).map(|_| first.clone_connection().expect("begun")).collect();
+    let mut refused = 0;
+    for clone in &more {
+        if let Err(e) = soon("ready", clone.ready()).await {
+            assert_eq!(e.reason, neater::Reason::Timeout, "{e}");
+            refused += 1;
+        }
+    }
+    assert!(refused > 100, "{refused} of 300");
+    taken.send("still here").await.expect("open");
+    let got = soon("receive", first.receive_partial(100)).await.expect("open");
+    assert_eq!(got.as_deref(), Some(&b"still here"[..]));
+}
+
+#[tokio::test]
 async fn who_waits_for_room_is_told_that_the_connection_is_closed() {
     for stack in [Stack::Tls, Stack::Quic] {
         let (ours, theirs, _listener) = pair(stack).await;

@@ -72,6 +72,23 @@ fn a_name_that_no_server_knows_is_asked_of_the_program_once_for_all_who_wait() {
     town.play.end();
 }
 
+/// To say it once more changes nothing, and to take it back leaves those who wait their answers.
+#[test]
+fn questions_under_way_survive_whoever_says_again_who_is_asked() {
+    for ask in [true, false] {
+        let mut town = town(7);
+        let flow = open(&mut town, "printer.local");
+        town.play.run_for(MS);
+        let client = town.client;
+        let asked = if ask { Vec::new() } else { questions(&mut town) };
+        town.play.engine(client).ask_program_for_names(ask);
+        let asked = if ask { questions(&mut town) } else { asked };
+        answer(&mut town, asked[0].id, Ok(&both()), S);
+        assert!(town.play.run_until(S, |p| p.flow(flow).is_ready()), "{ask}");
+        town.play.end();
+    }
+}
+
 #[test]
 fn what_the_program_cannot_find_out_is_said_and_nobody_waits_for_ever() {
     let mut town = town(2);

@@ -14,6 +14,8 @@ use neater_base::{Instant, Key};
 use neater_race::{BadCause, Lesson, MAX_ATTEMPT_DELAY, Outcome, StackId};
 
 const NO_STREAM: &str = "the QUIC session is there, but the peer has allowed no stream in it";
+const NO_OTHER_STREAM: &str =
+    "the session has no stream left for this connection: the peer allows no more beside the others";
 
 /// How long the cached outcome is tried alone, in nanoseconds: as long as between two attempts, and not less than its peer needs
 /// to answer as quickly as last time, with a quarter of that for the vagaries of queues. Without that, every connect over a path
@@ -74,6 +76,11 @@ impl<N: Net> Engine<N> {
         {
             return self.no_stream_yet(conn);
         }
+        if let Io::SctpPending { sctp } = c.io
+            && self.sctps.get(sctp).is_some_and(|a| a.attempt.is_none_or(|(of, _)| of != conn))
+        {
+            return self.no_stream_yet(conn);
+        }
         let Some(c) = self.conns.get_mut(conn) else { return };
         let what = match core::mem::replace(&mut c.io, Io::None) {
             Io::Channel(k) => What::Channel(k),
@@ -96,6 +103,13 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// A member of a group waits until others have ended, or the peer allows more streams: as long as its request says, or for ever.
+    pub(crate) fn await_room_beside_others(&mut self, conn: Key) {
+        if self.conns.get(conn).is_some_and(|c| c.request.timeout.is_some()) {
+            self.await_stream(conn);
+        }
+    }
+
     fn stream_until(&self, conn: Key) -> Option<Instant> {
         let c = self.conns.get(conn)?;
         Some(c.request.timeout.map_or(c.since + HANDSHAKE_PATIENCE, |t| c.began + t))
@@ -108,12 +122,17 @@ impl<N: Net> Engine<N> {
             return;
         }
         let Some(c) = self.conns.get(conn) else { return };
+        // Beside streams that it carries, a session is as good as any.
+        let beside_others = match c.io {
+            Io::StreamPending { quic } => self.quics.get(quic).is_some_and(|q| !q.streams.is_empty()),
+            _ => true,
+        };
         let lesson = self.lesson_key(c).zip(c.stack).zip(self.remote_addr(ConnectionId(conn)));
         let reason = if c.request.timeout.is_some() { Reason::Timeout } else { Reason::EstablishmentFailed };
-        if let Some(((key, stack), addr)) = lesson {
+        if let Some(((key, stack), addr)) = lesson.filter(|_| !beside_others) {
             self.outcomes.record_bad(self.now, key, Lesson::new(StackId(stack as u16), addr, BadCause::Died));
         }
-        self.fail(conn, EstablishmentError::new(reason, NO_STREAM));
+        self.fail(conn, EstablishmentError::new(reason, if beside_others { NO_OTHER_STREAM } else { NO_STREAM }));
     }
 
     /// The cached outcome, tried alone over plain TCP, could not be established.

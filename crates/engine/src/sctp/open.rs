@@ -546,6 +546,7 @@ impl<N: Net> Engine<N> {
         if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
             g.pending.push_back((conn, direction));
         }
+        self.await_room_beside_others(conn);
         Ok(ConnectionId(conn))
     }
 
@@ -578,7 +579,8 @@ impl<N: Net> Engine<N> {
     pub(super) fn sctp_open_pending(&mut self, key: Key) {
         for conn in self.pending_on_sctp(key) {
             let Some(group) = self.sctps.get(key).and_then(|a| a.group) else { return };
-            if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Establishing) {
+            let waits = self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Establishing);
+            if waits {
                 let Some(stream) = self.sctp_free_stream(key) else { return };
                 if let Some(c) = self.conns.get_mut(conn) {
                     c.io = Io::Sctp { sctp: key, stream };
@@ -588,7 +590,9 @@ impl<N: Net> Engine<N> {
             if let Some(g) = self.groups.get_mut(group) {
                 g.pending.retain(|(c, _)| *c != conn);
             }
-            self.enter_established(conn);
+            if waits {
+                self.enter_established(conn);
+            }
         }
     }
 }

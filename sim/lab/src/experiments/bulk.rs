@@ -1,6 +1,7 @@
 //! BULK: throughput of one flow, QUIC beside quinn and TLS beside tokio-rustls.
 
 use super::{CONTROL_MAX, LIMIT, Lab, Outcome, Ratios, steadied};
+use crate::measure::cpu::interleave;
 use crate::measure::process::{self, together};
 use crate::measure::stats::ratio_of_medians;
 use crate::measure::{MeasureError, Result, Server};
@@ -20,7 +21,9 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     ];
     for (name, security, reference) in cases {
         (lab.progress)(&format!("throughput over {security}, {pairs} pairs"));
-        let got = steadied(lab, pairs, reference, &[Program::Neater], &mut rng, &|p| throughput(lab, p, security))?;
+        let got = steadied(lab, pairs, reference, &mut |pairs| {
+            interleave(reference, &[Program::Neater], pairs, &mut rng, |p| throughput(lab, p, security))
+        })?;
         out.samples_of("bytes_per_second", security, &got);
         let ratios = Ratios {
             id: "BULK",

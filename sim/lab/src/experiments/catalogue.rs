@@ -60,7 +60,8 @@ pub const ALL: &[Experiment] = &[
         asked: "How much more CPU time does a client need than one on libuv?",
         note: "User and system time from the first open to the last close (libraries loaded, outcome of the race cached; what \
                the process costs to start and to end is not part of it), ratio of medians over interleaved pairs, 95 % \
-               bootstrap interval. 1 or 256 TCP flows at once, repeated; client and server share a processor.",
+               bootstrap interval. 1 or 256 TCP flows at once, repeated; client and server share a processor, and the programs \
+               of a round take turns of 10 ms.",
         parameters: &[LOOPBACK, FLOWS, ("pairs", STEADIED)],
         published: &[("+1046 % with 1 flow, +952 % with 256", "T, chapters 3 to 5")],
         metrics: &[metric("cpu_ratio", "1", "lower end of the interval at most 1.1")],
@@ -86,7 +87,8 @@ pub const ALL: &[Experiment] = &[
         title: "A4: server CPU time over libuv",
         asked: "How much more CPU time does a server need than one on libuv?",
         note: "User and system time from when it listens to the last close (what the process costs to start and to end is not \
-               part of it), ratio of medians over interleaved pairs, 95 % bootstrap interval. 1 or 256 TCP flows at once, repeated; the client is the same for all, and shares a processor with them.",
+               part of it), ratio of medians over interleaved pairs, 95 % bootstrap interval. 1 or 256 TCP flows at once, repeated; the client is the same for all, and shares a processor with \
+               them; the programs of a round take turns of 10 ms.",
         parameters: &[LOOPBACK, FLOWS, ("pairs", STEADIED)],
         published: &[("+744 % with 1 flow, +295 % with 256", "T, chapters 3 to 5")],
         metrics: &[metric("cpu_ratio", "1", "lower end of the interval at most 1.1")],

@@ -1,8 +1,9 @@
 //! A2 and A4: CPU time of client and server over libuv's.
 
 use super::flows::Batch;
-use super::{CONTROL_MAX, Lab, Outcome, Ratios, steadied};
+use super::{CONTROL_MAX, LIMIT, Lab, Outcome, Ratios, steadied};
 use crate::measure::stats::ratio_of_medians;
+use crate::measure::turns::{Pair, Side, in_turns};
 use crate::measure::{Exit, Result};
 use crate::programs::Program;
 use crate::report::Bound;
@@ -16,29 +17,44 @@ const PROGRAMS: [Program; 4] = [Program::Epoll, Program::Tokio, Program::NeaterF
 
 pub(super) fn clients(lab: &Lab) -> Result<Outcome> {
     let published = ["+1046 % (1 flow)", "+952 % (256 flows)"];
-    run(lab, "A2", "client", published, &|batch, p| batch.client(lab, p, &[]))
+    run(lab, "A2", Side::Client, published)
 }
 
 pub(super) fn servers(lab: &Lab) -> Result<Outcome> {
     let published = ["+744 % (1 flow)", "+295 % (256 flows)"];
-    run(lab, "A4", "server", published, &|batch, p| batch.server(lab, p))
+    run(lab, "A4", Side::Server, published)
 }
 
-fn run(
-    lab: &Lab,
-    id: &'static str,
-    side: &str,
-    published: [&'static str; 2],
-    sample: &dyn Fn(Batch, Program) -> Result<Exit>,
-) -> Result<Outcome> {
+impl Side {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+
+    fn start(self, lab: &Lab, batch: Batch, program: Program) -> Result<Pair> {
+        match self {
+            Self::Client => batch.start_client(lab, program, &[]),
+            Self::Server => batch.start_server(lab, program),
+        }
+    }
+}
+
+fn run(lab: &Lab, id: &'static str, sides: Side, published: [&'static str; 2]) -> Result<Outcome> {
+    let side = sides.name();
     let mut out = Outcome::default();
     let mut rng = lab.rng(2);
     for (flows, published) in [1, 256].into_iter().zip(published) {
         let variant = format!("{side}-{flows}");
-        let batch = calibrate(flows, sample)?;
+        let batch = calibrate(flows, &|batch| match sides {
+            Side::Client => batch.client(lab, Program::Libuv, &[]),
+            Side::Server => batch.server(lab, Program::Libuv),
+        })?;
         (lab.progress)(&format!("{variant}: {} pairs of {} x {flows} flows", lab.pairs(), batch.rounds));
-        let got = steadied(lab, lab.pairs(), Program::Libuv, &PROGRAMS, &mut rng, &|p| {
-            Ok(sample(batch, p)?.cpu.as_secs_f64())
+        let start = |p| sides.start(lab, batch, p);
+        let got = steadied(lab, lab.pairs(), Program::Libuv, &mut |pairs| {
+            in_turns(Program::Libuv, &PROGRAMS, pairs, &mut rng, LIMIT, &start, &|exit| batch.check(exit))
         })?;
         out.samples_of("cpu_seconds", &variant, &got);
         let ratios = Ratios {
@@ -64,10 +80,10 @@ fn run(
 }
 
 /// As many rounds as make a sample long enough.
-fn calibrate(flows: u64, sample: &dyn Fn(Batch, Program) -> Result<Exit>) -> Result<Batch> {
+fn calibrate(flows: u64, sample: &dyn Fn(Batch) -> Result<Exit>) -> Result<Batch> {
     let mut batch = Batch { flows, rounds: if flows == 1 { 500 } else { 4 } };
     for _ in 0..3 {
-        let cpu = sample(batch, Program::Libuv)?.cpu.as_secs_f64();
+        let cpu = sample(batch)?.cpu.as_secs_f64();
         if cpu >= SAMPLE {
             break;
         }

@@ -1,7 +1,8 @@
 //! What several experiments do with flows: open many at once against the plain server, and count.
 
 use super::{FEW, LIMIT, Lab, MANY, Outcome};
-use crate::measure::process::{self, together};
+use crate::measure::process::together;
+use crate::measure::turns::{Pair, Side};
 use crate::measure::{Child, Counter, Exit, Result, Server, failed, stats};
 use crate::programs::Program;
 use std::net::SocketAddr;
@@ -65,7 +66,7 @@ impl Batch {
     }
 
     /// Whether a peer did all of it.
-    fn check(self, exit: Exit) -> Result<Exit> {
+    pub(super) fn check(self, exit: Exit) -> Result<Exit> {
         if exit.line["done"] == self.flows * self.rounds && exit.line["failed"] == 0 {
             Ok(exit)
         } else {
@@ -73,19 +74,37 @@ impl Batch {
         }
     }
 
-    /// Runs the client of `program` against a fresh plain server. Its CPU time is that of the flows: libraries are loaded
-    /// and the outcome of the race is cached before the clock starts, and it ends before the process does. Both sides share a
-    /// processor.
-    pub(super) fn client(self, lab: &Lab, program: Program, more: &[&str]) -> Result<Exit> {
+    /// Starts the client of `program` and a fresh plain server.
+    pub(super) fn start_client(self, lab: &Lab, program: Program, more: &[&str]) -> Result<Pair> {
         let mut server = together(&Server::plain_command(&lab.programs, true)?)?;
         let server = Server::start(&mut server)?;
         let mut command = client(lab, program, server.addr)?;
         self.add(&mut command);
-        let mut child = Child::start(&mut together(command.arg("--mark").args(more))?)?;
-        child.line(LIMIT)?;
-        let before = child.cpu_so_far()?;
-        child.say("go")?;
-        let exit = child.wait_result(before, LIMIT)?;
+        let mut client = Child::start(&mut together(command.arg("--mark").args(more))?)?;
+        client.line(LIMIT)?;
+        Ok(Pair { client, server, measured: Side::Client })
+    }
+
+    /// Starts the server of `program` and the plain client.
+    pub(super) fn start_server(self, lab: &Lab, program: Program) -> Result<Pair> {
+        let mut command = lab.programs.command(program, "server")?;
+        self.add(command.args(["--addr", "[::1]:0", "--mark"]));
+        let server = Server::start(&mut together(&command)?)?;
+        let mut command = client(lab, Program::Epoll, server.addr)?;
+        self.add(command.arg("--mark"));
+        let mut client = Child::start(&mut together(&command)?)?;
+        client.line(LIMIT)?;
+        Ok(Pair { client, server, measured: Side::Server })
+    }
+
+    /// Runs the client of `program` against a fresh plain server. Its CPU time is that of the flows: libraries are loaded
+    /// and the outcome of the race is cached before the clock starts, and it ends before the process does. Both sides share a
+    /// processor.
+    pub(super) fn client(self, lab: &Lab, program: Program, more: &[&str]) -> Result<Exit> {
+        let Pair { mut client, server, .. } = self.start_client(lab, program, more)?;
+        let before = client.cpu_so_far()?;
+        client.say("go")?;
+        let exit = client.wait_result(before, LIMIT)?;
         server.stop()?;
         self.check(exit)
     }
@@ -93,13 +112,11 @@ impl Batch {
     /// Runs the server of `program` with the plain client. Its CPU time is that of the flows: from when it listens to when all are
     /// closed.
     pub(super) fn server(self, lab: &Lab, program: Program) -> Result<Exit> {
-        let mut command = lab.programs.command(program, "server")?;
-        self.add(command.args(["--addr", "[::1]:0", "--mark"]));
-        let server = Server::start(&mut together(&command)?)?;
+        let Pair { mut client, server, .. } = self.start_server(lab, program)?;
         let before = server.child.cpu_so_far()?;
-        let mut client = client(lab, Program::Epoll, server.addr)?;
-        self.add(&mut client);
-        process::run(&mut together(&client)?, LIMIT)?;
-        self.check(server.child.wait_result(before, LIMIT)?)
+        client.say("go")?;
+        let exit = server.child.wait_result(before, LIMIT)?;
+        client.wait(LIMIT)?;
+        self.check(exit)
     }
 }

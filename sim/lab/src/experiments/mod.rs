@@ -28,7 +28,7 @@ pub mod x2;
 
 pub use catalogue::ALL;
 
-use crate::measure::cpu::{Interleaved, Series, interleave};
+use crate::measure::cpu::{Interleaved, Series};
 use crate::measure::stats::{self, Estimate};
 use crate::measure::{MeasureError, Result};
 use crate::plot::{Bars, Drawing, Panel, Row};
@@ -285,13 +285,12 @@ pub(crate) fn steadied(
     lab: &Lab,
     pairs: usize,
     reference: Program,
-    programs: &[Program],
-    rng: &mut Rng,
-    sample: &dyn Fn(Program) -> Result<f64>,
+    take: &mut dyn FnMut(usize) -> Result<Interleaved>,
 ) -> Result<Interleaved> {
-    let mut got = interleave(reference, programs, pairs, rng, sample)?;
+    let mut got = take(pairs)?;
     for taken in 1..STEADYING {
-        let control = got.compare(Series::Control, reference, rng, stats::ratio_of_medians);
+        let mut rng = lab.rng(taken as u64);
+        let control = got.compare(Series::Control, reference, &mut rng, stats::ratio_of_medians);
         match control {
             Some(c) if c.width() > CONTROL_MAX && !lab.quick => {
                 (lab.progress)(&format!(
@@ -299,7 +298,7 @@ pub(crate) fn steadied(
                     taken * pairs,
                     c.width()
                 ));
-                got.extend(interleave(reference, programs, pairs, rng, sample)?);
+                got.extend(take(pairs)?);
             }
             _ => break,
         }

@@ -3,8 +3,8 @@
 //! *Invariants*: in each round every program runs once, in an order drawn anew, so that what changes on the machine over
 //! time meets all of them alike; the reference runs twice, and the second is the control.
 
-use super::Result;
 use super::stats::{self, Estimate};
+use super::{MeasureError, Result};
 use crate::programs::Program;
 use neater_base::Rng;
 use std::collections::BTreeMap;
@@ -25,6 +25,14 @@ impl Series {
         match self {
             Self::Of(p) => p.name(),
             Self::Control => "control",
+        }
+    }
+
+    /// Which program is run for it.
+    pub(super) const fn program(self, reference: Program) -> Program {
+        match self {
+            Self::Of(p) => p,
+            Self::Control => reference,
         }
     }
 }
@@ -58,17 +66,11 @@ pub fn interleave(
     for round in 0..=rounds {
         rng.shuffle(&mut order);
         for series in order.clone() {
-            let program = match series {
-                Series::Of(p) => p,
-                Series::Control => reference,
-            };
-            match sample(program) {
+            match sample(series.program(reference)) {
                 Ok(_) if round == 0 => {}
                 Ok(value) => out.samples.entry(series).or_default().push(value),
-                Err(e) if program == reference => return Err(e),
                 Err(e) => {
-                    out.missing.insert(program, e.to_string());
-                    out.samples.remove(&series);
+                    out.leave_out(series, reference, e)?;
                     order.retain(|s| *s != series);
                 }
             }
@@ -78,6 +80,20 @@ pub fn interleave(
 }
 
 impl Interleaved {
+    /// A program has failed, and is left out from now on.
+    ///
+    /// # Errors
+    /// It is the reference.
+    pub(super) fn leave_out(&mut self, series: Series, reference: Program, error: MeasureError) -> Result<()> {
+        let program = series.program(reference);
+        if program == reference {
+            return Err(error);
+        }
+        self.missing.insert(program, error.to_string());
+        self.samples.remove(&series);
+        Ok(())
+    }
+
     /// Adds the rounds of another measurement of the same programs.
     pub fn extend(&mut self, more: Self) {
         for (series, values) in more.samples {

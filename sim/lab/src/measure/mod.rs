@@ -13,6 +13,7 @@ pub mod process;
 pub mod server;
 pub mod stats;
 pub mod strace;
+pub mod turns;
 
 pub use again::soundest;
 pub use process::{Child, Exit};

@@ -6,7 +6,7 @@ use super::{MeasureError, Result, failed};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -89,15 +89,55 @@ impl Child {
     /// None came in time, or it is no JSON; the child's error output is in the message.
     pub fn line(&mut self, limit: Duration) -> Result<Value> {
         match self.lines.recv_timeout(limit) {
-            Ok(line) => {
-                serde_json::from_str(&line).map_err(|e| MeasureError::Failed(format!("{}: {e} in {line:?}", self.name)))
-            }
+            Ok(line) => self.parsed(&line),
             Err(RecvTimeoutError::Timeout) => failed(format!("{}: said nothing for {limit:?}", self.name)),
-            Err(RecvTimeoutError::Disconnected) => {
-                let stderr = self.end();
-                failed(format!("{}: ended early: {}", self.name, stderr.trim()))
-            }
+            Err(RecvTimeoutError::Disconnected) => self.ended_early(),
         }
+    }
+
+    /// The next line of its output, as JSON, if it has said one by now.
+    ///
+    /// # Errors
+    /// It is no JSON, or the child has ended; the child's error output is in the message.
+    pub fn line_if_any(&mut self) -> Result<Option<Value>> {
+        match self.lines.try_recv() {
+            Err(TryRecvError::Empty) => Ok(None),
+            Ok(line) => self.parsed(&line).map(Some),
+            Err(TryRecvError::Disconnected) => self.ended_early(),
+        }
+    }
+
+    fn parsed(&self, line: &str) -> Result<Value> {
+        serde_json::from_str(line).map_err(|e| MeasureError::Failed(format!("{}: {e} in {line:?}", self.name)))
+    }
+
+    fn ended_early<T>(&mut self) -> Result<T> {
+        let stderr = self.end();
+        failed(format!("{}: ended early: {}", self.name, stderr.trim()))
+    }
+
+    /// Stops it, until [`Child::resume`].
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn pause(&self) -> Result<()> {
+        self.signal(libc::SIGSTOP)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(libc::SIGCONT)
+    }
+
+    fn signal(&self, signal: libc::c_int) -> Result<()> {
+        // SAFETY: the child is not buried yet, so the pid is still its own.
+        if self.buried || unsafe { libc::kill(self.pid, signal) } != 0 {
+            return failed(format!("{}: it is gone", self.name));
+        }
+        Ok(())
     }
 
     /// User and system time so far, of the child alone.

@@ -1,0 +1,120 @@
+//! What lasts for a time only: messages with a lifetime, senders that wait for room as long, peers that say nothing.
+//!
+//! *Invariants*: of the deadlines of one kind a connection has set one, the earliest; whoever finds that it has come sets the next.
+
+use crate::engine::Timer;
+use crate::event::{ConnectionError, Event};
+use crate::{ConnectionId, Engine};
+use core::time::Duration;
+use neater_base::net::Net;
+use neater_base::{Instant, Key};
+
+impl<N: Net> Engine<N> {
+    /// How much is left of the lifetime of a message for which there was no room, [`crate::Event::Writable`] following at its
+    /// end at the latest; `None`: it has ended. `until` keeps when that is, and is empty at first.
+    pub fn lifetime_left(
+        &mut self,
+        conn: ConnectionId,
+        lifetime: Duration,
+        until: &mut Option<Instant>,
+    ) -> Option<Duration> {
+        self.now = self.net.now();
+        let now = self.now;
+        let at = *until.get_or_insert(now + lifetime);
+        if now >= at {
+            return None;
+        }
+        // One deadline for all that wait: whoever is woken by another's sets its own.
+        if let Some(c) = self.conns.get_mut(conn.0)
+            && c.ext().look_armed.is_none_or(|armed| at < armed)
+        {
+            c.ext().look_armed = Some(at);
+            self.timers.push(at, crate::engine::Timer::Look(conn.0));
+        }
+        Some(at - now)
+    }
+
+    /// Somebody has waited for room for as long as he would.
+    pub(crate) fn look_due(&mut self, conn: Key) {
+        let now = self.now;
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.ext().look_armed.is_some_and(|at| at > now) {
+            return;
+        }
+        c.ext().look_armed = None;
+        self.notify(conn, crate::Event::Writable);
+    }
+
+    pub(crate) fn idle_timeout(&mut self, conn: Key) {
+        let now = self.now;
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        let Some(ext) = &mut *c.ext else { return };
+        let Some(timeout) = ext.idle_timeout else { return };
+        // A peer may do nothing but listen. If the program has set a time, it wants to know.
+        let spoke = ext.spoke.filter(|_| c.request.idle_timeout.is_none());
+        let at = spoke.map_or(ext.last_activity, |s| s.max(ext.last_activity)) + timeout;
+        if at > now {
+            self.timers.push(at, Timer::Idle(conn));
+        } else {
+            ext.idle_armed = false;
+            self.fail_connection(conn, ConnectionError::TimedOut);
+        }
+    }
+
+    /// Takes expired messages out of the queue, if none of their bytes was written.
+    pub(crate) fn expire_messages(&mut self, conn: Key) {
+        let now = self.now;
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.ext().expiry_armed.is_some_and(|at| at > now) {
+            // Another deadline is for that.
+            return;
+        }
+        c.ext().expiry_armed = None;
+        let mut expired = Vec::new();
+        let mut dropping = None;
+        let mut bytes = 0;
+        let mut spent = Vec::new();
+        c.tx.queue.retain_mut(|s| {
+            if let Some((at, id)) = s.expires
+                && at <= now
+            {
+                dropping = Some(id);
+                expired.push(id);
+            }
+            let drop = dropping.is_some();
+            if drop {
+                bytes += s.data.len();
+                spent.push(core::mem::take(&mut s.data));
+                if s.completes.is_some() && s.completes == dropping {
+                    dropping = None;
+                }
+            }
+            !drop
+        });
+        c.tx.bytes -= bytes;
+        c.tx.spent.append(&mut spent);
+        // What has become free is room, whether the transport takes something now or not.
+        let room = c.wants_room && c.is_open() && !expired.is_empty() && c.tx.waiting() < self.limits.send_buffer / 2;
+        self.recount(conn);
+        for id in expired {
+            self.notify(conn, Event::Expired(id));
+        }
+        if room {
+            self.wake_sender(conn);
+        }
+        self.flush_and_report(conn);
+        let next = self.conns.get(conn).and_then(|c| c.tx.queue.iter().filter_map(|s| Some(s.expires?.0)).min());
+        if let Some(at) = next {
+            self.arm_expiry(conn, at);
+        }
+    }
+
+    /// A message expires then.
+    pub(crate) fn arm_expiry(&mut self, conn: Key, at: neater_base::Instant) {
+        let Some(c) = self.conns.get_mut(conn) else { return };
+        if c.ext().expiry_armed.is_none_or(|armed| at < armed) {
+            c.ext().expiry_armed = Some(at);
+            self.timers.push(at, Timer::Expiry(conn));
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What can be asked about a connection, and changes nothing.
+
+use crate::channel::Kind;
+use crate::conn::{ConnectionState, ConnectionStats, Io};
+use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
+use crate::{ConnectionId, Engine, Stack};
+use neater_base::Key;
+use neater_base::net::Net;
+use neater_quic::ConnectionApi;
+use std::net::SocketAddr;
+
+impl<N: Net> Engine<N> {
+    /// The state of a connection; [`ConnectionState::Closed`] if there is none of that id, and in a child of `fork`.
+    #[must_use]
+    pub fn state(&self, conn: ConnectionId) -> ConnectionState {
+        if self.is_forked() {
+            return ConnectionState::Closed;
+        }
+        self.conns.get(conn.0).map_or(ConnectionState::Closed, |c| c.state)
+    }
+
+    /// How a connection has ended, if it has: for whoever takes it after its last event.
+    #[must_use]
+    pub fn ending(&self, conn: ConnectionId) -> Option<Result<(), Box<ConnectionError>>> {
+        match self.conns.get(conn.0) {
+            Some(c) if c.state != ConnectionState::Closed => None,
+            // The peer wanted no more of a stream that has ended in order all the same.
+            Some(c) if c.fin_acked && c.peer_ended => Some(Ok(())),
+            Some(c) => Some(c.error().map_or(Ok(()), |e| Err(Box::new(e.clone())))),
+            None => Some(Ok(())),
+        }
+    }
+
+    /// The stack that was chosen, once it was.
+    #[must_use]
+    pub fn stack(&self, conn: ConnectionId) -> Option<Stack> {
+        self.conns.get(conn.0)?.stack
+    }
+
+    /// The request that the connection was made with.
+    #[must_use]
+    pub fn request(&self, conn: ConnectionId) -> Option<crate::Request> {
+        Some(crate::Request(self.conns.get(conn.0)?.request.clone()))
+    }
+
+    /// Whether the program may send (RFC 9622 section 8.1.11.2).
+    #[must_use]
+    pub fn can_send(&self, conn: ConnectionId) -> bool {
+        self.conns
+            .get(conn.0)
+            .is_some_and(|c| c.state <= ConnectionState::Established && !c.final_sent && c.request.may_send)
+    }
+
+    /// Whether the program may receive (RFC 9622 section 8.1.11.3).
+    #[must_use]
+    pub fn can_receive(&self, conn: ConnectionId) -> bool {
+        self.conns
+            .get(conn.0)
+            .is_some_and(|c| c.state <= ConnectionState::Established && !c.read_closed && c.request.may_receive)
+    }
+
+    /// The peer's address.
+    #[must_use]
+    pub fn remote_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
+        let c = self.conns.get(conn.0)?;
+        match c.io {
+            Io::Channel(k) => self.channels.get(k).map(|c| c.remote),
+            Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
+                self.quics.get(quic).map(|q| q.conn.remote())
+            }
+            Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctps.get(sctp).map(|a| a.remote),
+            Io::Peer { .. } => Some(c.ext.as_ref()?.peer?.remote),
+            Io::Dtls { dtls } => self.dtlses.get(dtls).map(|d| d.remote),
+            Io::None => None,
+        }
+    }
+
+    /// Our address.
+    #[must_use]
+    pub fn local_addr(&self, conn: ConnectionId) -> Option<SocketAddr> {
+        let bound = |channel: Key| self.net.local_addr(self.channels.get(channel)?.sock).ok();
+        let c = self.conns.get(conn.0)?;
+        match c.io {
+            Io::Channel(k) => bound(k),
+            Io::Peer { channel } => Some(c.ext.as_ref()?.peer?.local(bound(channel)?)),
+            Io::Stream { quic, .. } | Io::Datagrams { quic } | Io::StreamPending { quic } => {
+                let q = self.quics.get(quic)?;
+                let bound = self.net.local_addr(self.quic_sockets.get(q.socket)?.sock).ok()?;
+                Some(SocketAddr::new(q.local.or_else(|| q.conn.local_ip()).unwrap_or(bound.ip()), bound.port()))
+            }
+            Io::Sctp { sctp, .. } | Io::SctpPending { sctp } => self.sctp_addrs(sctp).map(|(_, ours)| ours),
+            Io::Dtls { dtls } => {
+                let d = self.dtlses.get(dtls)?;
+                Some(d.peer().local(bound(d.channel())?))
+            }
+            Io::None => None,
+        }
+    }
+
+    /// The application protocol that TLS or QUIC agreed on.
+    #[must_use]
+    pub fn alpn(&self, conn: ConnectionId) -> Option<Vec<u8>> {
+        match self.conns.get(conn.0)?.io {
+            Io::Channel(k) => match &self.channels.get(k)?.kind {
+                Kind::Tls(t) => t.alpn().map(<[u8]>::to_vec),
+                _ => None,
+            },
+            Io::Stream { quic, .. } | Io::Datagrams { quic } => self.quics.get(quic)?.conn.alpn(),
+            _ => None,
+        }
+    }
+
+    /// The peer's certificates, leaf first, in DER; empty without security or client authentication.
+    #[must_use]
+    pub fn peer_certificates(&self, conn: ConnectionId) -> Vec<Vec<u8>> {
+        match self.conns.get(conn.0).map(|c| c.io) {
+            Some(Io::Channel(k)) => match self.channels.get(k).map(|c| &c.kind) {
+                Some(Kind::Tls(t)) => {
+                    t.peer_certificates().map(|l| l.iter().map(|c| c.to_vec()).collect()).unwrap_or_default()
+                }
+                _ => Vec::new(),
+            },
+            Some(Io::Stream { quic, .. } | Io::Datagrams { quic }) => {
+                self.quics.get(quic).map(|q| q.conn.peer_certificates()).unwrap_or_default()
+            }
+            Some(Io::Sctp { sctp, .. }) => {
+                let session = self.sctps.get(sctp).and_then(|a| self.dtlses.get(a.dtls?));
+                session.map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
+            }
+            Some(Io::Dtls { dtls }) => {
+                self.dtlses.get(dtls).map(crate::dtls::Dtls::peer_certificates).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The version of TLS in use, in words.
+    #[must_use]
+    pub fn security(&self, conn: ConnectionId) -> Option<String> {
+        match self.conns.get(conn.0)?.io {
+            Io::Channel(k) => match &self.channels.get(k)?.kind {
+                Kind::Tls(t) => match t.version()? {
+                    neater_tls::rustls::ProtocolVersion::TLSv1_3 => Some("TLS 1.3".into()),
+                    neater_tls::rustls::ProtocolVersion::TLSv1_2 => Some("TLS 1.2".into()),
+                    other => Some(format!("{other:?}")),
+                },
+                _ => None,
+            },
+            Io::Stream { .. } | Io::Datagrams { .. } => Some("TLS 1.3".into()),
+            Io::Dtls { dtls } => self.dtlses.get(dtls)?.version(),
+            Io::Sctp { sctp, .. } => self.dtlses.get(self.sctps.get(sctp)?.dtls?)?.version(),
+            _ => None,
+        }
+    }
+
+    /// How the race went: every candidate and what became of it. Empty when a cached outcome was used alone.
+    #[must_use]
+    pub fn candidates(&self, conn: ConnectionId) -> Vec<CandidateOutcome> {
+        self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.candidates.clone()).unwrap_or_default()
+    }
+
+    /// The steps of establishment so far.
+    #[must_use]
+    pub fn timeline(&self, conn: ConnectionId) -> Vec<TimelineEntry> {
+        self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.timeline.clone()).unwrap_or_default()
+    }
+
+    /// Figures of a connection.
+    #[must_use]
+    pub fn connection_stats(&self, conn: ConnectionId) -> Option<ConnectionStats> {
+        let c = self.conns.get(conn.0)?;
+        let (written, read) = c.quick.lane.as_ref().map_or((0, 0), |lane| lane.bytes());
+        let mut stats = ConnectionStats {
+            bytes_sent: c.bytes_sent + written,
+            bytes_received: c.bytes_received + read,
+            messages_sent: u64::from(c.messages_sent),
+            messages_received: u64::from(c.messages_received),
+            datagrams_dropped: u64::from(c.dropped),
+            establishment: c.since - c.began,
+            rtt: None,
+            congestion_window: None,
+            queued: c.tx.bytes,
+            ended: c.end_is_out(),
+        };
+        match c.io {
+            Io::Channel(k) => {
+                if let Some(info) = self.channels.get(k).and_then(|ch| self.net.stream_info(ch.sock).ok()) {
+                    stats.rtt = info.rtt;
+                    stats.congestion_window = info.congestion_window;
+                }
+            }
+            Io::Stream { quic, .. } | Io::Datagrams { quic } => {
+                if let Some(s) = self.quics.get(quic).map(|q| q.conn.stats()) {
+                    stats.rtt = Some(s.rtt);
+                    stats.congestion_window = Some(s.congestion_window);
+                }
+            }
+            Io::Sctp { sctp, .. } => {
+                if let Some((rtt, window)) = self.sctp_path(sctp) {
+                    stats.rtt = rtt;
+                    stats.congestion_window = Some(window);
+                }
+            }
+            _ => {}
+        }
+        Some(stats)
+    }
+}

@@ -1,0 +1,247 @@
+//! Bytes of raw streams, straight to the transport.
+//!
+//! *Invariants*: bytes overtake no message, and what is not taken stays with the program.
+
+use crate::channel::Kind;
+use crate::conn::{Conn, ConnectionState, Io};
+use crate::event::{ConnectionError, SendError};
+use crate::send::{RECEIVE_ONLY, refused};
+use crate::transport::tls_out;
+use crate::{ConnectionId, Engine};
+use neater_base::Key;
+use neater_base::net::{ErrorKind, Lane, Net, NetError};
+use neater_quic::ConnectionApi;
+use std::io::IoSlice;
+
+/// Whether bytes can be written already, if they ever can.
+fn takes_bytes(c: &mut Conn) -> Result<bool, SendError> {
+    match c.state {
+        ConnectionState::Established if !c.final_sent => {}
+        ConnectionState::Establishing => return Ok(false),
+        ConnectionState::Closed => {
+            return Err(SendError::Connection(c.error().cloned().unwrap_or(ConnectionError::Closed)));
+        }
+        _ => return Err(refused(c)),
+    }
+    if !c.request.may_send {
+        return Err(SendError::Connection(ConnectionError::Unsupported(RECEIVE_ONLY)));
+    }
+    if c.ext.is_some() {
+        c.bytes_possible().map_err(SendError::Connection)?;
+    }
+    Ok(true)
+}
+
+/// The first `n` bytes of these.
+fn first_bytes<'a>(bufs: &'a [IoSlice<'_>], mut n: usize) -> Vec<IoSlice<'a>> {
+    let mut out = Vec::with_capacity(bufs.len());
+    for buf in bufs.iter().filter(|b| !b.is_empty()) {
+        let k = buf.len().min(n);
+        if k == 0 {
+            break;
+        }
+        out.push(IoSlice::new(&buf[..k]));
+        n -= k;
+    }
+    out
+}
+
+impl<N: Net> Engine<N> {
+    /// Writes bytes of a raw byte stream straight to the transport, without a queue. `None`: nothing can be taken now,
+    /// and [`crate::Event::Writable`] will tell.
+    ///
+    /// # Errors
+    /// As [`Engine::send`]; [`ConnectionError::Unsupported`] on connections that carry messages.
+    #[inline]
+    pub fn write(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
+        // The quick half: bytes that the socket of a plain TCP connection takes at once. Nothing else happens, so that nobody
+        // need be told and no timer changes.
+        if let [buf] = bufs
+            && let Some(c) = self.conns.get_quick(conn.0)
+            && c.quick.write
+        {
+            match self.net.write(c.quick.sock, &[IoSlice::new(buf)]) {
+                Ok(n) => {
+                    c.bytes_sent += n as u64;
+                    return Ok(Some(n));
+                }
+                Err(e) if self.quick_write_failed(conn, &e) => return Ok(None),
+                Err(_) => {}
+            }
+        }
+        self.write_in_full(conn, bufs)
+    }
+
+    /// Notes that there is no room now (true), or leaves what [`Engine::write_in_full`] has to find.
+    #[inline(never)]
+    fn quick_write_failed(&mut self, conn: ConnectionId, e: &NetError) -> bool {
+        if !e.is_would_block() {
+            self.break_connection(conn.0, ConnectionError::Net(*e));
+        } else if let Some(c) = self.conns.get_quick(conn.0)
+            && let Io::Channel(k) = c.io
+            && let Some(ch) = self.channels.get_mut(k)
+        {
+            ch.writable = false;
+            c.quick.filled_up();
+            c.wants_room = true;
+            return true;
+        }
+        false
+    }
+
+    /// The connection's bytes have just been written or read: notes whether the next ones may take the quick way.
+    pub(crate) fn note_quick(&mut self, conn: Key) {
+        if let Some(c) = self.conns.get_mut(conn)
+            && let Io::Channel(k) = c.io
+            && let Some(ch) = self.channels.get(k)
+            && matches!(ch.kind, Kind::Tcp)
+        {
+            let (may_write, may_read) = (c.may_write_bytes(), c.may_read_bytes());
+            let (write, read) = (ch.writable && may_write, ch.readable && may_read);
+            (c.quick.sock, c.quick.write, c.quick.read) = (ch.sock, write, read);
+            (c.quick.full, c.quick.dry) = (may_write && !write, may_read && !read);
+            if let Some(lane) = &c.quick.lane {
+                lane.open(write, read);
+            }
+        }
+    }
+
+    /// A way for the bytes of this connection around the engine, and around whatever guards the engine: reading and
+    /// writing on it is as [`Engine::read`] and [`Engine::write`], which tell what is the matter where it does nothing.
+    /// `None`: there is none, and there will be none (the stack or the network has no such way).
+    pub fn lane(&mut self, conn: ConnectionId) -> Option<Box<dyn Lane>> {
+        let c = self.conns.get_mut(conn.0).filter(|c| c.is_open())?;
+        let Io::Channel(k) = c.io else { return None };
+        let ch = self.channels.get(k).filter(|ch| matches!(ch.kind, Kind::Tcp))?;
+        let lane = self.net.lane(ch.sock)?;
+        c.quick.lane = Some(Box::new(self.net.lane(ch.sock)?));
+        self.note_quick(conn.0);
+        Some(lane)
+    }
+
+    #[cold]
+    fn write_failed<T>(&mut self, conn: ConnectionId, e: NetError) -> Result<T, SendError> {
+        let error = ConnectionError::Net(e);
+        self.break_connection(conn.0, error.clone());
+        Err(SendError::Connection(error))
+    }
+
+    #[inline(never)]
+    fn write_in_full(&mut self, conn: ConnectionId, bufs: &[IoSlice<'_>]) -> Result<Option<usize>, SendError> {
+        self.own_to_send()?;
+        if let Some(c) = self.conns.get_quick(conn.0)
+            && c.quick.full
+        {
+            c.wants_room = true;
+            return Ok(None);
+        }
+        let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
+        if !takes_bytes(c)? {
+            c.wants_room = true;
+            return Ok(None);
+        }
+        if c.batching && !c.tx.is_empty() {
+            // Bytes do not wait for messages that wait for the end of their batch.
+            self.flush_batch(conn.0);
+        }
+        let Some(c) = self.conns.get_mut(conn.0) else { return Err(SendError::Connection(ConnectionError::Closed)) };
+        // The transport may have turned out to be gone.
+        takes_bytes(c)?;
+        if !c.tx.is_empty() {
+            c.wants_room = true;
+            return Ok(None);
+        }
+        let (room, _) = c.may_send_now(self.now);
+        if room == 0 && bufs.iter().any(|b| !b.is_empty()) {
+            c.wants_room = true;
+            self.wait_to_send(conn.0, 1);
+            return Ok(None);
+        }
+        let within;
+        let bufs = if bufs.iter().map(|b| b.len()).sum::<usize>() > room {
+            within = first_bytes(bufs, room);
+            &within[..]
+        } else {
+            bufs
+        };
+        let result = match c.io {
+            Io::Channel(k) => {
+                let Some(ch) = self.channels.get_mut(k) else {
+                    return Err(SendError::Connection(ConnectionError::Closed));
+                };
+                match &mut ch.kind {
+                    Kind::Tcp => ch.write(&mut self.net, bufs),
+                    Kind::Tls(tls) => {
+                        let n = tls.write_plain(bufs);
+                        match tls_out(&mut self.net, ch) {
+                            Ok(_) if n > 0 => Ok(n),
+                            Ok(true) => {
+                                // The records that filled the buffer are out now.
+                                let Kind::Tls(tls) = &mut ch.kind else { return Ok(None) };
+                                let n = tls.write_plain(bufs);
+                                if let (0, Some(e)) = (n, tls.error()) {
+                                    return Err(SendError::Connection(ConnectionError::Tls(e.clone())));
+                                }
+                                tls_out(&mut self.net, ch)
+                                    .and_then(|_| if n > 0 { Ok(n) } else { Err(NetError::new(ErrorKind::WouldBlock)) })
+                            }
+                            Ok(false) => Err(NetError::new(ErrorKind::WouldBlock)),
+                            Err(e) => Err(e),
+                        }
+                    }
+                    _ => {
+                        return Err(SendError::Connection(ConnectionError::Unsupported(
+                            "this connection carries datagrams: send messages on it",
+                        )));
+                    }
+                }
+            }
+            Io::Stream { quic, stream } => {
+                let Some(q) = self.quics.get_mut(quic) else {
+                    return Err(SendError::Connection(ConnectionError::Closed));
+                };
+                let mut total = 0;
+                for buf in bufs.iter().filter(|b| !b.is_empty()) {
+                    match q.conn.write(stream, buf) {
+                        Ok(n) => {
+                            total += n;
+                            if n < buf.len() {
+                                break;
+                            }
+                        }
+                        Err(code) => {
+                            let error = code.map(ConnectionError::StreamReset);
+                            let error = error.or_else(|| q.lost.clone().map(ConnectionError::Quic));
+                            return Err(SendError::Connection(error.unwrap_or(ConnectionError::Closed)));
+                        }
+                    }
+                }
+                self.mark_dirty(quic);
+                if total > 0 { Ok(total) } else { Err(NetError::new(ErrorKind::WouldBlock)) }
+            }
+            Io::Sctp { sctp, stream } => self.sctp_write(sctp, stream, bufs).map_err(SendError::Connection)?,
+            _ => {
+                return Err(SendError::Connection(ConnectionError::Unsupported(
+                    "this connection carries datagrams: send messages on it",
+                )));
+            }
+        };
+        match result {
+            Ok(n) => {
+                if let Some(c) = self.conns.get_mut(conn.0) {
+                    c.bytes_sent += n as u64;
+                    c.note_sent(n);
+                }
+                self.note_quick(conn.0);
+                Ok(Some(n))
+            }
+            Err(e) if e.is_would_block() => {
+                if let Some(c) = self.conns.get_mut(conn.0) {
+                    c.wants_room = true;
+                }
+                Ok(None)
+            }
+            Err(e) => self.write_failed(conn, e),
+        }
+    }
+}
