@@ -193,16 +193,21 @@ impl<N: Net> Engine<N> {
     /// A connection that both sides have ended is over when the peer has what was sent. What it has sent can still be read.
     pub(crate) fn both_ended(&mut self, conn: Key) {
         let Some(c) = self.conns.get(conn).filter(|c| c.is_open() && c.fin_done && c.tx.is_empty()) else { return };
+        // Also where the peer has no direction, or this side, or the program wants no more. A peer that gives streams of SCTP no meaning
+        // is not told that it may be silent: there the association's end is the only one.
+        let told = match c.io {
+            Io::Sctp { sctp, .. } => self.sctps.get(sctp).is_some_and(|a| a.mux),
+            _ => true,
+        };
+        let nothing_comes = c.peer_ended || c.read_closed && told;
+        let nothing_goes = c.fin_acked || c.one_way;
         match c.io {
-            // Also where the peer has no direction, or this side, or the program wants no more of it.
-            Io::Stream { .. } | Io::Sctp { .. }
-                if (c.peer_ended || c.read_closed) && (c.fin_acked || c.one_way) && c.request.may_receive =>
-            {
-                self.ended(conn);
-            }
-            Io::Stream { .. } | Io::Sctp { .. } if c.peer_ended && c.given_up() => {
+            Io::Stream { .. } | Io::Sctp { .. } if nothing_comes && c.given_up() => {
                 let error = c.error().cloned().unwrap_or(ConnectionError::StreamReset(NO_CODE));
                 self.fail_connection(conn, error);
+            }
+            Io::Stream { .. } | Io::Sctp { .. } if nothing_comes && nothing_goes && c.request.may_receive => {
+                self.ended(conn);
             }
             Io::Channel(key) => {
                 let hangup = self.channels.get(key).is_some_and(|ch| ch.hangup && !matches!(ch.kind, Kind::Udp));
@@ -232,7 +237,11 @@ impl<N: Net> Engine<N> {
         if !unread && !shared {
             self.detach(conn);
         }
+        let group = self.conns.get(conn).filter(|c| c.is_peers_stream()).and_then(|c| c.group);
         self.set_closed(conn);
+        if let Some(group) = group {
+            self.room_in_group(group, false);
+        }
     }
 
     /// Ends the socket of a closing connection, whose queue is empty.

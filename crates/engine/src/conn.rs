@@ -135,6 +135,8 @@ pub(crate) struct SendQueue {
     pub(crate) in_message: bool,
     /// A part of that message was refused, so that all others are until its end.
     pub(crate) refusing: bool,
+    /// What its parts have cost so far, in bytes of memory.
+    pub(crate) parts: usize,
     /// Data that has left the queue, until the engine counts anew: see [`crate::Spent`].
     pub(crate) spent: Vec<Bytes>,
 }
@@ -150,6 +152,7 @@ static NO_QUEUE: SendQueue = SendQueue {
     sealed: Vec::new(),
     in_message: false,
     refusing: false,
+    parts: 0,
     spent: Vec::new(),
 };
 

@@ -566,9 +566,11 @@ impl<N: Net> Engine<N> {
         self.notices.push(Source::Group(GroupId(group)), event);
     }
 
-    /// The session of a group is over, or will be: whoever waits for the peer's next stream learns that there is none to come.
-    pub(crate) fn no_more_streams(&mut self, group: Option<Key>, error: crate::ConnectionError) {
-        if let Some(group) = group.filter(|g| self.groups.get(*g).is_some_and(|g| g.claimed)) {
+    /// A session is over, or will be: whoever waits for the next stream of its peer learns that there is none to come. A session that a
+    /// member of the group has for itself is nobody else's.
+    pub(crate) fn no_more_streams(&mut self, group: Option<Key>, session: Key, error: crate::ConnectionError) {
+        let own = |g: &crate::group::Group| g.claimed && (g.quic == Some(session) || g.sctp == Some(session));
+        if let Some(group) = group.filter(|g| self.groups.get(*g).is_some_and(own)) {
             self.notify_group(group, Event::ConnectionError(error));
         }
     }

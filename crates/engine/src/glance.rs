@@ -74,7 +74,7 @@ impl<N: Net> Engine<N> {
                     ch.note(ready);
                     return self.quick_ready(conn, ready.readable || ready.hangup, ready.writable);
                 }
-                Behind::Attempt(_, None) if !ready.hangup => {
+                Behind::Attempt(_, None) => {
                     ch.note(ready);
                     if now.is_none() {
                         self.now = self.net.now();
@@ -106,14 +106,14 @@ impl<N: Net> Engine<N> {
     pub(crate) fn plain_ended(&mut self, key: Key) -> Option<Result<(), NetError>> {
         let c = self.channels.get_mut(key)?;
         let Behind::Attempt(id, None) = c.behind else { return None };
+        if let Some((_, e)) = self.refused.take_if(|(refused, _)| *refused == key) {
+            return Some(Err(e));
+        }
         // Policies want to see how it went.
         if !matches!(c.kind, Kind::Tcp) || !c.writable || c.connected || self.adviser.is_some() {
             return None;
         }
         let conn = self.conns.get_mut(id).filter(|c| c.is_plain())?;
-        if let Some((_, e)) = self.refused.take_if(|(refused, _)| *refused == key) {
-            return Some(Err(e));
-        }
         // The result can be asked for only once.
         match self.net.connect_result(c.sock) {
             Ok(()) => {

@@ -367,20 +367,24 @@ impl<N: Net> Engine<N> {
             g.waiting.retain(|m| *m != conn);
             g.waiting.len() < before
         });
+        self.room_in_group(group, waited);
+        self.tidy_group(group);
+    }
+
+    /// There may be room for another connection of the peer's. `waited`: as one of those that nobody holds.
+    pub(crate) fn room_in_group(&mut self, group: Key, waited: bool) {
         if let Some(quic) = self.groups.get(group).and_then(|g| g.quic)
             && self.quics.get(quic).is_some_and(|q| (q.peer_limit.is_some() || waited) && q.lost.is_none())
         {
-            // There may be room for another of the peer's.
             self.quic_accept(quic, Direction::Both);
             self.quic_accept(quic, Direction::One);
         }
         if let Some(sctp) = self.groups.get(group).and_then(|g| g.sctp) {
             self.sctp_accept(sctp);
         }
-        self.tidy_group(group);
     }
 
-    /// How many connections of a group the peer has opened.
+    /// How many connections of a group the peer has opened and are not over.
     pub(crate) fn peers_streams(&self, group: Key) -> usize {
         let Some(g) = self.groups.get(group) else { return 0 };
         g.members.iter().filter(|m| self.conns.get(**m).is_some_and(Conn::is_peers_stream)).count()

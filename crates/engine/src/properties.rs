@@ -383,8 +383,8 @@ impl Conn {
         set.unwrap_or(self.request.properties.connection.priority)
     }
 
-    /// Whether it is one of those that the peer has added to a group.
+    /// Whether it is one of those that the peer has added to a group, and not over.
     pub(crate) fn is_peers_stream(&self) -> bool {
-        self.passive && matches!(self.io, Io::Stream { .. } | Io::Sctp { .. })
+        self.passive && self.state != ConnectionState::Closed && matches!(self.io, Io::Stream { .. } | Io::Sctp { .. })
     }
 }

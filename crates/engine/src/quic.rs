@@ -647,10 +647,7 @@ impl<N: Net> Engine<N> {
         for conn in members {
             self.stream_transport_lost(conn, &error);
         }
-        // Whoever waits for the peer's next stream learns that there is none to come.
-        if let Some(group) = group.filter(|g| self.groups.get(*g).is_some_and(|g| g.claimed)) {
-            self.notify_group(group, Event::ConnectionError(ConnectionError::Quic(error)));
-        }
+        self.no_more_streams(group, key, ConnectionError::Quic(error));
     }
 
     /// An attempt is not wanted any more.
@@ -698,9 +695,8 @@ impl<N: Net> Engine<N> {
         {
             q.conn.close(now, code, b"");
             q.lost = Some(QuicError::LocallyClosed);
-            // A member's own session is nobody else's.
-            let group = q.group.filter(|g| self.groups.get(*g).is_some_and(|g| g.quic == Some(key)));
-            self.no_more_streams(group, ConnectionError::Quic(QuicError::LocallyClosed));
+            let group = q.group;
+            self.no_more_streams(group, key, ConnectionError::Quic(QuicError::LocallyClosed));
         }
         self.mark_dirty(key);
     }

@@ -480,9 +480,8 @@ impl<N: Net> Engine<N> {
         for conn in members {
             self.sctp_member_lost(conn, &reason);
         }
-        // Whoever waits for the peer's next stream learns that there is none to come.
         if !ours {
-            self.no_more_streams(group, ConnectionError::Sctp(reason));
+            self.no_more_streams(group, key, ConnectionError::Sctp(reason));
         }
     }
 
@@ -580,9 +579,8 @@ impl<N: Net> Engine<N> {
             }
         };
         a.lost = Some(reason.clone());
-        // A member's own association is nobody else's.
-        let group = a.group.filter(|g| self.groups.get(*g).is_some_and(|g| g.sctp == Some(key)));
-        self.no_more_streams(group, ConnectionError::Sctp(reason));
+        let group = a.group;
+        self.no_more_streams(group, key, ConnectionError::Sctp(reason));
         self.mark_sctp_of(key);
     }
 

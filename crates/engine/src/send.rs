@@ -219,7 +219,7 @@ impl<N: Net> Engine<N> {
         let gathered = c.tx.in_message && c.stack.is_some_and(Stack::is_sctp) && !c.framed();
         if gathered {
             let max = limits.message;
-            if c.tx.waiting() + len > max {
+            if c.tx.parts + PIECE + len > max {
                 self.refuse_part(conn.0, options.end_of_message);
                 return Err(SendError::MessageTooLarge { max });
             }
@@ -346,11 +346,15 @@ impl<N: Net> Engine<N> {
         }
         c.tx.next_id = id.max(1);
         c.tx.in_message = !options.end_of_message;
+        if first {
+            c.tx.parts = 0;
+        }
         let id = MessageId(c.tx.next_id);
         let how = how(&c.request.properties, &options);
         let last = pieces.len().saturating_sub(1);
         for (i, data) in pieces.into_iter().enumerate() {
             c.tx.bytes += data.len();
+            c.tx.parts += data.len() + PIECE;
             c.tx.queue.push_back(Segment {
                 data,
                 completes: (i == last && options.end_of_message).then_some(id),

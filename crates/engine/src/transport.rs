@@ -421,6 +421,7 @@ impl<N: Net> Engine<N> {
             Io::Datagrams { quic } => {
                 if let Some(q) = self.quics.get_mut(quic) {
                     while let Some(front) = tx.queue.front() {
+                        let before = budget;
                         if !budget.take_datagram(front.data.len()) {
                             break;
                         }
@@ -435,6 +436,7 @@ impl<N: Net> Engine<N> {
                             }
                             Ok(false) => break,
                             Err(max) => {
+                                budget = before;
                                 if let Some(id) = tx.pop() {
                                     done.failed.push((id, SendError::MessageTooLarge { max }));
                                 }

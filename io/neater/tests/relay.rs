@@ -176,3 +176,38 @@ async fn a_waker_that_panics_does_not_take_the_reactor_with_it() {
     let (a, b) = tokio::join!(tokio::net::TcpStream::connect(to), own.accept());
     assert!(a.is_ok() && b.is_ok());
 }
+
+/// A connection that is made as the last one was needs no turn of the task, also when deadlines of earlier ones have come meanwhile; and
+/// a peer that is gone is told as ever.
+#[tokio::test]
+async fn a_connection_by_a_cached_outcome_is_made_in_a_glance() {
+    const CONNECTIONS: u32 = 400;
+    let (neater, driver) = Neater::builder().without_driver().expect("an engine");
+    let turns = Arc::new(AtomicU32::new(0));
+    let (mut task, count) = (Box::pin(driver.into_task().expect("a runtime is here")), turns.clone());
+    tokio::spawn(std::future::poll_fn(move |cx| {
+        count.fetch_add(1, Ordering::Relaxed);
+        task.as_mut().poll(cx)
+    }));
+    let listener = TcpListener::bind(loopback(0)).expect("bound");
+    let pre = to(&neater, listener.local_addr().expect("bound").port());
+    let accepting =
+        std::thread::spawn(move || (0..=CONNECTIONS).for_each(|_| drop(listener.accept().expect("a peer"))));
+    drop(pre.initiate().await.expect("connected"));
+    let before = turns.load(Ordering::Relaxed);
+    for _ in 0..CONNECTIONS {
+        let connected = tokio::time::timeout(LIMIT, pre.initiate()).await.expect("in time").expect("connected");
+        assert_eq!(connected.state(), neater::ConnectionState::Established);
+        drop(connected);
+        // Over 400 of these, the deadlines of the first ones come: 250 ms after each.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(neater.stats().cache_hits, u64::from(CONNECTIONS));
+    let taken = turns.load(Ordering::Relaxed) - before;
+    assert!(taken < CONNECTIONS / 4, "{taken} turns for {CONNECTIONS} connections");
+    accepting.join().expect("no panic");
+    for _ in 0..3 {
+        let refused = tokio::time::timeout(LIMIT, pre.initiate()).await.expect("in time");
+        assert!(refused.is_err(), "nobody listens any more");
+    }
+}

@@ -261,6 +261,23 @@ async fn who_wants_no_more_and_has_said_everything_waits_for_nothing() {
     }
 }
 
+#[tokio::test]
+async fn who_wants_no_more_and_is_not_wanted_either_is_told() {
+    for refused_first in [true, false] {
+        let (ours, theirs, _listener) = pair(Stack::Quic).await;
+        if !refused_first {
+            ours.stop_receiving(0);
+        }
+        theirs.stop_receiving(7);
+        let told = async { while ours.send(vec![1; 1000]).await.is_ok() {} };
+        soon("send", told).await;
+        if refused_first {
+            ours.stop_receiving(0);
+        }
+        soon("closed", ours.closed()).await.expect_err("the peer did not want it");
+    }
+}
+
 /// Messages that expire leave their room to others, whether the peer takes anything or not.
 #[tokio::test]
 async fn who_waits_for_room_has_that_of_messages_that_have_expired() {

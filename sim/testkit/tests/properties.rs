@@ -127,6 +127,15 @@ fn messages_over_sctp_wait_for_max_send_rate_and_for_nothing_else() {
         );
         town.play.end();
     }
+    // One that the association cannot carry as it is to be carried has used up nothing.
+    let mut town = Plan::new(8).build();
+    town.listen(&with(Stack::Sctp, &[]), 443, Manner::patient());
+    let c = town.open(&with(Stack::Sctp, &[("maxSendRate", "800000")]), Manner::patient());
+    town.play.say(c, vec![1; 1900], message());
+    town.play.say(c, vec![1; 30_000], SendOptions { whole: true, ..message() });
+    town.play.say(c, vec![1; 100], message());
+    assert!(town.play.run_until(2 * S, |p| p.flow(c).sent.len() == 2), "{} have left", town.play.flow(c).sent.len());
+    town.play.end();
 }
 
 #[test]

@@ -279,6 +279,7 @@ impl<N: Net> Engine<N> {
             };
             let (how, expires) = (front.how, front.expires);
             let len: usize = tx.queue.iter().take(parts).map(|s| s.data.len()).sum();
+            let before = *budget;
             if !budget.take_datagram(len) {
                 break;
             }
@@ -325,8 +326,9 @@ impl<N: Net> Engine<N> {
                     }
                 }
             };
-            if sent.is_ok() {
-                share = share.saturating_sub(len.max(1));
+            match sent {
+                Ok(_) => share = share.saturating_sub(len.max(1)),
+                Err(_) => *budget = before,
             }
             let mut id = None;
             for _ in 0..parts {

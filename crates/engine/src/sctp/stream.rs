@@ -255,7 +255,8 @@ impl<N: Net> Engine<N> {
         if !waits {
             for _ in 0..a.ending.len().min(ENDS_TOGETHER) {
                 let Some(number) = a.ending.pop_front() else { break };
-                if e.endpoint.is_stream_idle(id, StreamId(number)) {
+                // Where streams have no meaning, messages may have gone on any.
+                if e.endpoint.is_stream_idle(id, StreamId(number)) && (mux || e.endpoint.buffered(id) == 0) {
                     now.push(StreamId(number));
                 } else {
                     a.ending.push_back(number);
@@ -292,7 +293,8 @@ impl<N: Net> Engine<N> {
         if let Some(conn) = s.conn
             && let Some(c) = self.conns.get_mut(conn)
         {
-            c.fin_acked = true;
+            // What it did not want it has not got.
+            c.fin_acked |= !c.given_up();
             if core::mem::take(&mut c.wants_room) {
                 self.notify(conn, Event::Writable);
             }

@@ -67,7 +67,10 @@ pub(super) fn flush_datagrams<N: Net>(
                 return;
             }
             // What the kernel reports here is about an earlier datagram (RFC 1122 section 4.1.3.3): not this one's fault.
-            Err(e) if e.kind == ErrorKind::ConnectionRefused && !core::mem::replace(&mut retried, true) => continue,
+            Err(e) if e.kind == ErrorKind::ConnectionRefused && !core::mem::replace(&mut retried, true) => {
+                *budget = before;
+                continue;
+            }
             // None of them has left. Perhaps they are too long to be cut up, or one is to blame: each is told its own.
             Err(_) if may > 1 => {
                 (*budget, most) = (before, 1);
@@ -76,6 +79,9 @@ pub(super) fn flush_datagrams<N: Net>(
             Err(e) if e.kind == ErrorKind::MessageTooLarge => Some(SendError::MessageTooLarge { max: 0 }),
             Err(e) => Some(SendError::Connection(ConnectionError::Net(e))),
         };
+        if failed.is_some() {
+            *budget = before;
+        }
         for _ in 0..may {
             let n = tx.queue.front().map_or(0, |s| s.data.len());
             let id = tx.pop();

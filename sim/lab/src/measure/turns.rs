@@ -3,8 +3,8 @@
 //! Virtual machines switch between speeds, and neighbours come and go, within a second. Samples that are taken one after the other meet
 //! different ones; the turns of this module are far shorter than that.
 //!
-//! *Invariants*: at any time one program runs, all the others are stopped (SIGSTOP); each is measured from its mark to its result, and
-//! has then done all of its work; the order of turns is drawn anew each time around.
+//! *Invariants*: at any time one pair runs, and both processes of all the others are stopped (SIGSTOP); each is measured from its mark to
+//! its result, and has then done all of its work; the order of turns is drawn anew each time around.
 
 use super::cpu::{Interleaved, Series};
 use super::{Child, Exit, Result, Server, failed};
@@ -43,6 +43,8 @@ struct Running {
     before: Duration,
     /// What the client has told at its end.
     line: Option<Value>,
+    /// What the server has, if that is measured.
+    result: Option<Value>,
 }
 
 impl Pair {
@@ -55,21 +57,35 @@ impl Pair {
 
     /// Lets the client begin as soon as it has its turn.
     fn begin(mut self, series: Series) -> Result<Running> {
-        self.client.pause()?;
+        self.pause()?;
         self.client.say("go")?;
         let before = self.measured().cpu_so_far()?;
-        Ok(Running { series, pair: self, before, line: None })
+        Ok(Running { series, pair: self, before, line: None, result: None })
+    }
+
+    /// The server stops after its client, so that none of their work is left to another pair's turn.
+    fn pause(&self) -> Result<()> {
+        self.client.pause()?;
+        self.server.child.pause()
+    }
+
+    fn resume(&self) -> Result<()> {
+        self.server.child.resume()?;
+        self.client.resume()
     }
 }
 
 impl Running {
     /// One turn. True: there is no more to do.
-    fn turn(&mut self) -> Result<bool> {
-        self.pair.client.resume()?;
+    fn turn(&mut self, limit: Duration) -> Result<bool> {
+        self.pair.resume()?;
         std::thread::sleep(TURN);
         self.line = self.pair.client.line_if_any()?;
         if self.line.is_none() {
-            self.pair.client.pause()?;
+            self.pair.pause()?;
+        } else if self.pair.measured == Side::Server {
+            // What is left is its own.
+            self.result = Some(self.pair.server.child.line(limit)?);
         }
         Ok(self.line.is_some())
     }
@@ -85,7 +101,9 @@ impl Running {
                 Ok(exit)
             }
             Side::Server => {
-                let exit = pair.server.child.wait_result(self.before, limit)?;
+                let cpu = pair.server.child.cpu_so_far()?.saturating_sub(self.before);
+                let line = self.result.unwrap_or_default();
+                let exit = Exit { cpu, line, ..pair.server.child.wait(limit)? };
                 pair.client.wait(limit)?;
                 Ok(exit)
             }
@@ -153,7 +171,7 @@ fn one_round(
         }
         rng.shuffle(&mut active);
         for mut running in core::mem::take(&mut active) {
-            match running.turn() {
+            match running.turn(limit) {
                 Ok(true) => done.push(running),
                 Ok(false) => active.push(running),
                 Err(e) => out.push((running.series, Err(e))),
