@@ -203,8 +203,9 @@ impl<N: Net> Engine<N> {
         let nothing_goes = c.fin_acked || c.one_way;
         match c.io {
             Io::Stream { .. } | Io::Sctp { .. } if nothing_comes && c.given_up() => {
-                let error = c.error().cloned().unwrap_or(ConnectionError::StreamReset(NO_CODE));
-                self.fail_connection(conn, error);
+                if let Some(error) = c.refusal() {
+                    self.fail_connection(conn, error);
+                }
             }
             Io::Stream { .. } | Io::Sctp { .. } if nothing_comes && nothing_goes && c.request.may_receive => {
                 self.ended(conn);

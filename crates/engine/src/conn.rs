@@ -654,6 +654,11 @@ impl Conn {
         self.stopped && !self.fin_acked && self.error().is_some()
     }
 
+    /// With what the connection ends, if that is so.
+    pub(crate) fn refusal(&self) -> Option<ConnectionError> {
+        self.error().filter(|_| self.given_up()).cloned()
+    }
+
     /// Whether bytes may be written, and nothing waits to be written before them.
     #[inline]
     pub(crate) fn may_write_bytes(&self) -> bool {

@@ -5,6 +5,7 @@ use crate::closing::Closing;
 use crate::config::{EngineConfig, EngineStats, Limits};
 use crate::conn::{ConnectionState, Conns, Io};
 use crate::event::{Event, Notice, Source, Step, TimelineEntry};
+use crate::glance::plain_ended;
 use crate::group::Group;
 use crate::ids::Owner;
 use crate::listen::Listener;
@@ -453,13 +454,20 @@ impl<N: Net> Engine<N> {
     fn channel_ready(&mut self, key: Key, ready: Ready) {
         let Some(c) = self.channels.get_mut(key) else { return };
         let (readable, writable) = c.note(ready);
-        if let Behind::Attempt(_, None) = c.behind
-            && let Some(ended) = self.plain_ended(key)
-        {
-            return match ended {
-                Ok(()) => {}
-                Err(e) => self.cached_failed(key, e),
-            };
+        if let Behind::Attempt(id, None) = c.behind {
+            // Policies want to see how it went.
+            if self.refused.is_none()
+                && self.adviser.is_none()
+                && let Some(ended) = plain_ended(c, id, &mut self.conns, &mut self.net, self.now)
+            {
+                return match ended {
+                    Ok(connected) => self.tell_connected(id, connected),
+                    Err(e) => self.cached_failed(key, e),
+                };
+            }
+            if let Some(e) = self.take_refused(key) {
+                return self.cached_failed(key, e);
+            }
         }
         let Some(c) = self.channels.get_mut(key) else { return };
         if let Kind::Dtls(_) = c.kind {
@@ -566,11 +574,9 @@ impl<N: Net> Engine<N> {
         self.notices.push(Source::Group(GroupId(group)), event);
     }
 
-    /// A session is over, or will be: whoever waits for the next stream of its peer learns that there is none to come. A session that a
-    /// member of the group has for itself is nobody else's.
-    pub(crate) fn no_more_streams(&mut self, group: Option<Key>, session: Key, error: crate::ConnectionError) {
-        let own = |g: &crate::group::Group| g.claimed && (g.quic == Some(session) || g.sctp == Some(session));
-        if let Some(group) = group.filter(|g| self.groups.get(*g).is_some_and(own)) {
+    /// The session of a group is over, or will be: whoever waits for the peer's next stream learns that there is none to come.
+    pub(crate) fn no_more_streams(&mut self, group: Option<Key>, error: crate::ConnectionError) {
+        if let Some(group) = group.filter(|g| self.groups.get(*g).is_some_and(|g| g.claimed)) {
             self.notify_group(group, Event::ConnectionError(error));
         }
     }

@@ -3,8 +3,8 @@
 //! *Invariants*: nothing of the program's runs here (no framer, no callback, no destructor), and no protocol; what is not so simple
 //! is left to the next turn, and nothing that the network has told is lost on the way.
 
-use crate::channel::{Behind, Kind};
-use crate::conn::ConnectionState;
+use crate::channel::{Behind, Channel, Kind};
+use crate::conn::{ConnectionState, Conns};
 use crate::engine::Timer;
 use crate::ids::Owner;
 use crate::{ConnectionId, Engine, Stack};
@@ -59,7 +59,7 @@ impl<N: Net> Engine<N> {
         self.glanced = false;
     }
 
-    /// Draws the consequences of an event if they are those of [`Engine::quick_ready`] or [`Engine::plain_ended`], and no other.
+    /// Draws the consequences of an event if they are those of [`Engine::quick_ready`] or [`plain_ended`], and no other.
     /// `now`: the time, once something has asked for it.
     #[inline]
     pub(crate) fn told_quickly(&mut self, event: NetEvent, now: &mut Option<Instant>) -> bool {
@@ -74,13 +74,13 @@ impl<N: Net> Engine<N> {
                     ch.note(ready);
                     return self.quick_ready(conn, ready.readable || ready.hangup, ready.writable);
                 }
-                Behind::Attempt(_, None) => {
+                Behind::Attempt(id, None) => {
                     ch.note(ready);
                     if now.is_none() {
                         self.now = self.net.now();
                         *now = Some(self.now);
                     }
-                    return self.connected_quickly(key);
+                    return self.connected_quickly(key, id);
                 }
                 _ => {}
             }
@@ -88,9 +88,17 @@ impl<N: Net> Engine<N> {
         false
     }
 
-    fn connected_quickly(&mut self, key: Key) -> bool {
-        match self.plain_ended(key) {
-            Some(Ok(())) => true,
+    fn connected_quickly(&mut self, key: Key, id: Key) -> bool {
+        // Policies want to see how it went.
+        if self.adviser.is_some() {
+            return false;
+        }
+        let Some(c) = self.channels.get_mut(key) else { return false };
+        match plain_ended(c, id, &mut self.conns, &mut self.net, self.now) {
+            Some(Ok(connected)) => {
+                self.tell_connected(id, connected);
+                true
+            }
             // What comes next may be another attempt, of any protocol: a turn's business.
             Some(Err(e)) => {
                 self.refused = Some((key, e));
@@ -100,41 +108,62 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The commonest way to a connection, kept short: the cached outcome, tried alone over plain TCP, has ended, or has not
-    /// ended after all. `None`: this is not that way.
+    /// What a glance was told of the end of an attempt, and the network will not tell again.
+    #[cold]
+    pub(crate) fn take_refused(&mut self, key: Key) -> Option<NetError> {
+        self.refused.take_if(|(refused, _)| *refused == key).map(|(_, e)| e)
+    }
+
     #[inline]
-    pub(crate) fn plain_ended(&mut self, key: Key) -> Option<Result<(), NetError>> {
-        let c = self.channels.get_mut(key)?;
-        let Behind::Attempt(id, None) = c.behind else { return None };
-        if let Some((_, e)) = self.refused.take_if(|(refused, _)| *refused == key) {
-            return Some(Err(e));
+    pub(crate) fn tell_connected(&mut self, id: Key, connected: Connected) {
+        if connected != Connected::NotYet {
+            self.stats.established += 1;
         }
-        // Policies want to see how it went.
-        if !matches!(c.kind, Kind::Tcp) || !c.writable || c.connected || self.adviser.is_some() {
-            return None;
-        }
-        let conn = self.conns.get_mut(id).filter(|c| c.is_plain())?;
-        // The result can be asked for only once.
-        match self.net.connect_result(c.sock) {
-            Ok(()) => {
-                c.connected = true;
-                // Nothing was promised about readability, so it must be tried.
-                c.readable = true;
-                c.behind = Behind::Conn(id);
-                conn.state = ConnectionState::Established;
-                conn.stack = Some(Stack::Tcp);
-                conn.since = self.now;
-                self.stats.established += 1;
-                if !conn.released {
-                    self.notices.push_ready(ConnectionId(id));
-                }
-                Some(Ok(()))
-            }
-            Err(e) if e.is_would_block() => {
-                c.writable = false;
-                Some(Ok(()))
-            }
-            Err(e) => Some(Err(e)),
+        if connected == Connected::AndWanted {
+            self.notices.push_ready(ConnectionId(id));
         }
     }
+}
+
+/// What has become of an attempt that has not failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connected {
+    NotYet,
+    /// Nobody holds the connection any more.
+    AndReleased,
+    AndWanted,
+}
+
+/// The commonest way to a connection, kept short: the cached outcome, tried alone over plain TCP, has ended, or has not ended after all.
+/// `None`: this is not that way.
+#[inline]
+pub(crate) fn plain_ended<N: Net>(
+    c: &mut Channel,
+    id: Key,
+    conns: &mut Conns,
+    net: &mut N,
+    now: Instant,
+) -> Option<Result<Connected, NetError>> {
+    if !matches!(c.kind, Kind::Tcp) || !c.writable || c.connected {
+        return None;
+    }
+    let conn = conns.get_mut(id).filter(|c| c.is_plain())?;
+    // The result can be asked for only once.
+    Some(match net.connect_result(c.sock) {
+        Ok(()) => {
+            c.connected = true;
+            // Nothing was promised about readability, so it must be tried.
+            c.readable = true;
+            c.behind = Behind::Conn(id);
+            conn.state = ConnectionState::Established;
+            conn.stack = Some(Stack::Tcp);
+            conn.since = now;
+            Ok(if conn.released { Connected::AndReleased } else { Connected::AndWanted })
+        }
+        Err(e) if e.is_would_block() => {
+            c.writable = false;
+            Ok(Connected::NotYet)
+        }
+        Err(e) => Err(e),
+    })
 }

@@ -384,7 +384,19 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// How many connections of a group the peer has opened and are not over.
+    /// The group whose session this is. One that a member has for itself is nobody else's.
+    pub(crate) fn group_of_quic(&self, key: Key) -> Option<Key> {
+        let group = self.quics.get(key)?.group?;
+        self.groups.get(group).filter(|g| g.quic == Some(key)).map(|_| group)
+    }
+
+    /// The same of an association.
+    pub(crate) fn group_of_sctp(&self, key: Key) -> Option<Key> {
+        let group = self.sctps.get(key)?.group?;
+        self.groups.get(group).filter(|g| g.sctp == Some(key)).map(|_| group)
+    }
+
+    /// How many connections of a group the peer has opened that have not ended in order.
     pub(crate) fn peers_streams(&self, group: Key) -> usize {
         let Some(g) = self.groups.get(group) else { return 0 };
         g.members.iter().filter(|m| self.conns.get(**m).is_some_and(Conn::is_peers_stream)).count()

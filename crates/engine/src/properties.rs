@@ -383,8 +383,11 @@ impl Conn {
         set.unwrap_or(self.request.properties.connection.priority)
     }
 
-    /// Whether it is one of those that the peer has added to a group, and not over.
+    /// Whether it is one of those that the peer has added to a group. One that has ended in order counts no more; one that the peer has
+    /// reset does until the program lets go of it, or a peer could make it hold any number of them.
     pub(crate) fn is_peers_stream(&self) -> bool {
-        self.passive && self.state != ConnectionState::Closed && matches!(self.io, Io::Stream { .. } | Io::Sctp { .. })
+        self.passive
+            && (self.state != ConnectionState::Closed || self.error().is_some())
+            && matches!(self.io, Io::Stream { .. } | Io::Sctp { .. })
     }
 }

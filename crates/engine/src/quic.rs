@@ -644,10 +644,11 @@ impl<N: Net> Engine<N> {
             }
             members.push(conn);
         }
+        let whose = self.group_of_quic(key);
         for conn in members {
             self.stream_transport_lost(conn, &error);
         }
-        self.no_more_streams(group, key, ConnectionError::Quic(error));
+        self.no_more_streams(whose, ConnectionError::Quic(error));
     }
 
     /// An attempt is not wanted any more.
@@ -695,8 +696,7 @@ impl<N: Net> Engine<N> {
         {
             q.conn.close(now, code, b"");
             q.lost = Some(QuicError::LocallyClosed);
-            let group = q.group;
-            self.no_more_streams(group, key, ConnectionError::Quic(QuicError::LocallyClosed));
+            self.no_more_streams(self.group_of_quic(key), ConnectionError::Quic(QuicError::LocallyClosed));
         }
         self.mark_dirty(key);
     }

@@ -470,6 +470,9 @@ impl<N: Net> Engine<N> {
             return self.sctp_trial_passed(key);
         }
         let group = a.group;
+        // Members that go take the association with them.
+        let whose = self.group_of_sctp(key);
+        let Some(a) = self.sctps.get(key) else { return };
         let mut members: Vec<Key> = a.streams.values().filter_map(|s| s.conn).collect();
         for conn in self.pending_on_sctp(key) {
             if let Some(g) = group.and_then(|g| self.groups.get_mut(g)) {
@@ -481,18 +484,20 @@ impl<N: Net> Engine<N> {
             self.sctp_member_lost(conn, &reason);
         }
         if !ours {
-            self.no_more_streams(group, key, ConnectionError::Sctp(reason));
+            self.no_more_streams(whose, ConnectionError::Sctp(reason));
         }
     }
 
     /// The association below a connection is over.
     fn sctp_member_lost(&mut self, conn: Key, reason: &CloseReason) {
         let Some(c) = self.conns.get_mut(conn) else { return };
-        let error = ConnectionError::Sctp(reason.clone());
+        let refused = c.refusal();
+        // What a peer did not want it has not got, in whatever order the association ends.
+        let orderly = *reason == CloseReason::Shutdown && refused.is_none();
+        let error = refused.unwrap_or_else(|| ConnectionError::Sctp(reason.clone()));
         if c.is_greeting() {
             return self.greeting_failed(conn, &error);
         }
-        let orderly = *reason == CloseReason::Shutdown;
         // Neither side ends in order before the other has everything (RFC 9260 section 9.2).
         c.fin_acked |= orderly && c.tx.is_empty();
         match c.state {
@@ -579,8 +584,7 @@ impl<N: Net> Engine<N> {
             }
         };
         a.lost = Some(reason.clone());
-        let group = a.group;
-        self.no_more_streams(group, key, ConnectionError::Sctp(reason));
+        self.no_more_streams(self.group_of_sctp(key), ConnectionError::Sctp(reason));
         self.mark_sctp_of(key);
     }
 

@@ -425,7 +425,7 @@ impl<N: Net> Engine<N> {
         let Some(c) = self.conns.get_mut(conn) else { return };
         let waiting = core::mem::take(&mut c.tx.queue);
         let bytes = core::mem::take(&mut c.tx.bytes);
-        let in_message = core::mem::take(&mut c.tx.in_message);
+        let (in_message, parts) = (core::mem::take(&mut c.tx.in_message), core::mem::take(&mut c.tx.parts));
         // It has had its number since the connection was initiated.
         let next_id = core::mem::replace(&mut c.tx.next_id, crate::early::FIRST.0 - 1);
         // What waited was framed before it, each message by itself.
@@ -434,7 +434,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(c) = self.conns.get_mut(conn) else { return };
         c.tx.next_id = next_id;
-        c.tx.in_message = in_message;
+        (c.tx.in_message, c.tx.parts) = (in_message, parts);
         c.tx.queue.extend(waiting);
         c.tx.bytes += bytes;
         self.recount(conn);

@@ -115,8 +115,7 @@ impl<N: Net> Engine<N> {
                 let Some(c) = self.conns.get(conn) else { return };
                 if receive_only || (fin && c.fin_acked) {
                     self.finish_close(conn);
-                } else if c.given_up() {
-                    let error = c.error().cloned().unwrap_or(ConnectionError::StreamReset(NO_CODE));
+                } else if let Some(error) = c.refusal() {
                     self.fail_connection(conn, error);
                 }
             }
@@ -138,6 +137,8 @@ impl<N: Net> Engine<N> {
                 self.sctp_finish(sctp, stream);
                 if fin && acked {
                     self.finish_close(conn);
+                } else if let Some(error) = self.conns.get(conn).and_then(Conn::refusal) {
+                    self.fail_connection(conn, error);
                 }
             }
             Io::Datagrams { quic } => {

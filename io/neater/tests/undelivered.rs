@@ -317,8 +317,9 @@ async fn parts_of_a_message_that_was_refused_do_not_become_part_of_the_next() {
     let far = Neater::new().expect("engine");
     let near = Neater::builder().limits(limits).build().expect("engine");
     let over = |n: &Neater| n.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Sctp]);
-    let listener = over(&far).local(loopback(0)).listen().expect("listening");
-    let connection = over(&near).remote(loopback(listener.port())).initiate().await.expect("connected");
+    let listener = over(&far).local(LocalEndpoint::from(loopback(0)).with_udp_port(0)).listen().expect("listening");
+    let remote = RemoteEndpoint::from(loopback(listener.port())).with_udp_port(listener.udp_ports()[0]);
+    let connection = over(&near).remote(remote).initiate().await.expect("connected");
     let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
     let context = MessageContext::new();
     for _ in 0..3 {

@@ -45,7 +45,16 @@ fn engines() -> (Neater, Neater) {
 /// A connection of two engines whose first end has spoken.
 async fn pair(stack: Stack) -> (Arc<Connection>, Arc<Connection>, Listener) {
     let (near, far) = engines();
-    let (listener, pre) = over(stack, &near, &far);
+    let (listener, pre) = if stack == Stack::Sctp {
+        let clear = |n: &Neater| n.preconnection().stacks(&[stack]).security(SecurityParameters::disabled());
+        let listener = clear(&far).local(neater::LocalEndpoint::from(loopback(0)).with_udp_port(0)).listen();
+        let listener = listener.expect("listening");
+        let remote = neater::RemoteEndpoint::from(loopback(listener.port())).with_udp_port(listener.udp_ports()[0]);
+        let pre = clear(&near).remote(remote);
+        (listener, pre)
+    } else {
+        over(stack, &near, &far)
+    };
     let ours = pre.initiate().await.expect("connected");
     ours.send("hello").await.expect("sent");
     let theirs = soon("accept", listener.accept()).await.expect("accepted");
@@ -263,8 +272,9 @@ async fn who_wants_no_more_and_has_said_everything_waits_for_nothing() {
 
 #[tokio::test]
 async fn who_wants_no_more_and_is_not_wanted_either_is_told() {
-    for refused_first in [true, false] {
-        let (ours, theirs, _listener) = pair(Stack::Quic).await;
+    for (stack, refused_first) in [(Stack::Quic, true), (Stack::Quic, false), (Stack::Sctp, true), (Stack::Sctp, false)]
+    {
+        let (ours, theirs, _listener) = pair(stack).await;
         if !refused_first {
             ours.stop_receiving(0);
         }
@@ -274,7 +284,35 @@ async fn who_wants_no_more_and_is_not_wanted_either_is_told() {
         if refused_first {
             ours.stop_receiving(0);
         }
-        soon("closed", ours.closed()).await.expect_err("the peer did not want it");
+        let closed = soon("closed", ours.closed()).await;
+        closed.err().unwrap_or_else(|| panic!("{stack}: the peer did not want it"));
+    }
+}
+
+/// To close a stream whose peer does not want what was sent takes no longer than the news of that, whatever else their session carries.
+#[tokio::test]
+async fn who_closes_what_the_peer_does_not_want_is_told() {
+    for stack in [Stack::Quic, Stack::Sctp] {
+        for wait in [false, true] {
+            let (ours, theirs, listener) = pair(stack).await;
+            let beside = ours.clone_connection().expect("a stream");
+            soon("ready", beside.ready()).await.expect("ready");
+            beside.send("busy").await.expect("sent");
+            let busy = soon("accept", listener.accept()).await.expect("accepted");
+            let chatter = tokio::spawn(async move { while beside.send("busy").await.is_ok() {} });
+            let reader = tokio::spawn(async move { while let Ok(Some(_)) = busy.receive_partial(10_000).await {} });
+            theirs.stop_receiving(7);
+            let told = async { while ours.send(vec![1; 1000]).await.is_ok() {} };
+            soon("send", told).await;
+            if wait {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            let closed = tokio::time::timeout(Duration::from_secs(5), ours.close()).await;
+            let closed = closed.unwrap_or_else(|_| panic!("{stack}: it waits for what cannot come"));
+            closed.err().unwrap_or_else(|| panic!("{stack}: the peer did not want it"));
+            chatter.abort();
+            reader.abort();
+        }
     }
 }
 

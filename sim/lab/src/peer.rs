@@ -410,7 +410,10 @@ impl Served {
     pub fn ended(&self, got: &io::Result<u64>, want: u64) {
         match got {
             Ok(n) => self.bytes.fetch_add(*n, Ordering::Relaxed),
-            Err(_) => self.failed.fetch_add(1, Ordering::Relaxed),
+            Err(e) => {
+                eprintln!("a flow has failed: {e}");
+                self.failed.fetch_add(1, Ordering::Relaxed)
+            }
         };
         if self.closed.fetch_add(1, Ordering::Relaxed) + 1 == want {
             self.over.notify_one();

@@ -299,7 +299,10 @@ impl<N: Net> Engine<N> {
                 self.notify(conn, Event::Writable);
             }
             if self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing) {
-                self.finish_close(conn);
+                match self.conns.get(conn).and_then(crate::conn::Conn::refusal) {
+                    Some(error) => self.fail_connection(conn, error),
+                    None => self.finish_close(conn),
+                }
             } else {
                 self.both_ended(conn);
                 self.sctp_tell(key, stream);

@@ -41,10 +41,10 @@ struct Running {
     series: Series,
     pair: Pair,
     before: Duration,
-    /// What the client has told at its end.
+    /// What the measured one has told at its end.
     line: Option<Value>,
-    /// What the server has, if that is measured.
-    result: Option<Value>,
+    /// What it had taken by then.
+    cpu: Duration,
 }
 
 impl Pair {
@@ -60,7 +60,7 @@ impl Pair {
         self.pause()?;
         self.client.say("go")?;
         let before = self.measured().cpu_so_far()?;
-        Ok(Running { series, pair: self, before, line: None, result: None })
+        Ok(Running { series, pair: self, before, line: None, cpu: Duration::ZERO })
     }
 
     /// The server stops after its client, so that none of their work is left to another pair's turn.
@@ -81,33 +81,34 @@ impl Running {
         self.pair.resume()?;
         std::thread::sleep(TURN);
         self.line = self.pair.client.line_if_any()?;
-        if self.line.is_none() {
-            self.pair.pause()?;
-        } else if self.pair.measured == Side::Server {
-            // What is left is its own.
-            self.result = Some(self.pair.server.child.line(limit)?);
+        if self.line.is_some() {
+            if self.pair.measured == Side::Server {
+                // What it has left to do belongs to this turn.
+                self.line = Some(self.pair.server.child.line(limit)?);
+            }
+            self.cpu = self.pair.measured().cpu_so_far()?.saturating_sub(self.before);
         }
+        self.pair.pause()?;
         Ok(self.line.is_some())
     }
 
     /// The measured one, which has told its result, and what CPU time it took.
     fn end(self, limit: Duration) -> Result<Exit> {
-        let (line, pair) = (self.line.unwrap_or_default(), self.pair);
-        match pair.measured {
+        let (line, cpu, pair) = (self.line.unwrap_or_default(), self.cpu, self.pair);
+        pair.resume()?;
+        let exit = match pair.measured {
             Side::Client => {
-                let cpu = pair.client.cpu_so_far()?.saturating_sub(self.before);
-                let exit = Exit { cpu, line, ..pair.client.wait(limit)? };
+                let exit = pair.client.wait(limit)?;
                 pair.server.stop()?;
-                Ok(exit)
+                exit
             }
             Side::Server => {
-                let cpu = pair.server.child.cpu_so_far()?.saturating_sub(self.before);
-                let line = self.result.unwrap_or_default();
-                let exit = Exit { cpu, line, ..pair.server.child.wait(limit)? };
+                let exit = pair.server.child.wait(limit)?;
                 pair.client.wait(limit)?;
-                Ok(exit)
+                exit
             }
-        }
+        };
+        Ok(Exit { cpu, line, ..exit })
     }
 }
 

@@ -205,7 +205,8 @@ impl Peer {
                         }
                     }
                     (Source::Connection(id), Event::Readable) => self.pull(id, &mut buffer, &mut tally),
-                    (Source::Connection(_), Event::ConnectionError(_)) => {
+                    (Source::Connection(_), Event::ConnectionError(e)) => {
+                        eprintln!("a flow has failed: {e}");
                         tally.failed += 1;
                         tally.done += 1;
                     }
