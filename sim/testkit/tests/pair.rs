@@ -457,16 +457,19 @@ fn a_one_way_stream_carries_one_direction_only() {
     town.play.say(c, "both ways", message());
     let one = town.play.engine(c.node).clone_connection(c.conn, StreamDirection::One).unwrap();
     let one = town.play.adopt(c.node, one, Manner::patient());
-    town.play.say(one, "one way", last());
+    town.play.say(one, "one way", message());
     let me = town.server;
     assert!(town.play.run_until(S, |p| p.accepted(me).len() == 2));
     let r = *town.play.accepted(me).iter().find(|f| **f != s).unwrap();
-    assert!(town.play.run_until(S, |p| p.flow(r).ended_at.is_some()));
-    assert_eq!(town.play.flow(r).received, b"one way");
+    assert!(town.play.run_until(S, |p| p.flow(r).received == b"one way"));
     assert!(!town.play.engine(r.node).can_send(r.conn));
     assert!(!town.play.engine(c.node).can_receive(one.conn));
     town.play.say(r, "back", message());
     assert_eq!(town.play.flow(r).refused, [SendError::AfterFinal]);
+    // With its only direction, it is over.
+    town.play.finish(one);
+    assert!(town.play.run_until(S, |p| p.flow(r).is_over() && p.flow(one).is_over()));
+    assert_eq!([r, one].map(|f| town.play.flow(f).end().cloned()), [(); 2].map(|()| Some(Over::Closed)));
     town.play.end();
 }
 

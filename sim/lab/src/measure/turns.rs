@@ -16,6 +16,10 @@ use std::time::{Duration, Instant};
 /// How long a turn is.
 const TURN: Duration = Duration::from_millis(10);
 
+/// So many rounds are taken again, as a whole, in which a program failed. A kernel whose table of TIME_WAIT is full gives ports out again
+/// at once, and a server that has not yet heard of the end of a flow loses it to the next one from that port.
+const AGAIN: usize = 3;
+
 /// Which of the two is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
@@ -115,7 +119,8 @@ impl Running {
 /// Takes `rounds` samples of each program and of the control, in seconds of CPU time. `start` starts a pair; `check` says whether it has
 /// done what it was to do.
 ///
-/// A program other than the reference that fails is left out from then on.
+/// A round in which a program fails is taken again, a few times in all. After that, a program other than the reference that fails is left out
+/// from then on.
 ///
 /// # Errors
 /// The reference failed, or a pair took longer than `limit`.
@@ -131,19 +136,28 @@ pub fn in_turns(
     let mut out = Interleaved::default();
     let mut series: Vec<Series> = programs.iter().map(|p| Series::Of(*p)).collect();
     series.extend([Series::Of(reference), Series::Control]);
-    for _ in 0..rounds {
+    let (mut taken, mut again) = (0, AGAIN);
+    while taken < rounds {
         rng.shuffle(&mut series);
-        let mut samples = Vec::new();
+        let (mut samples, mut failed) = (Vec::new(), Vec::new());
         for (series, sample) in one_round(reference, &series, rng, limit, start)? {
             match sample.and_then(check) {
                 Ok(exit) => samples.push((series, exit.cpu.as_secs_f64())),
-                Err(e) => out.leave_out(series, reference, e)?,
+                Err(e) => failed.push((series, e)),
             }
+        }
+        if !failed.is_empty() && again > 0 {
+            again -= 1;
+            continue;
+        }
+        for (series, error) in failed {
+            out.leave_out(series, reference, error)?;
         }
         for (series, value) in samples {
             out.samples.entry(series).or_default().push(value);
         }
         series.retain(|s| !matches!(s, Series::Of(p) if out.missing.contains_key(p)));
+        taken += 1;
     }
     Ok(out)
 }
