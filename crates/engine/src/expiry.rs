@@ -29,7 +29,7 @@ impl<N: Net> Engine<N> {
             && c.ext().look_armed.is_none_or(|armed| at < armed)
         {
             c.ext().look_armed = Some(at);
-            self.timers.push(at, crate::engine::Timer::Look(conn.0));
+            self.timers.push(at, Timer::Look(conn.0));
         }
         Some(at - now)
     }
@@ -42,7 +42,7 @@ impl<N: Net> Engine<N> {
             return;
         }
         c.ext().look_armed = None;
-        self.notify(conn, crate::Event::Writable);
+        self.notify(conn, Event::Writable);
     }
 
     pub(crate) fn idle_timeout(&mut self, conn: Key) {
@@ -110,7 +110,7 @@ impl<N: Net> Engine<N> {
     }
 
     /// A message expires then.
-    pub(crate) fn arm_expiry(&mut self, conn: Key, at: neater_base::Instant) {
+    pub(crate) fn arm_expiry(&mut self, conn: Key, at: Instant) {
         let Some(c) = self.conns.get_mut(conn) else { return };
         if c.ext().expiry_armed.is_none_or(|armed| at < armed) {
             c.ext().expiry_armed = Some(at);

@@ -301,7 +301,8 @@ pub struct ConnectionProperties {
     pub max_send_rate: Option<u64>,
     /// maxRecvRate, in bit/s: never exceeded. `None` is unlimited.
     pub max_recv_rate: Option<u64>,
-    /// groupConnLimit: how many connections the peer may add to the group. `None` is unlimited.
+    /// groupConnLimit: how many connections the peer may have added to the group at a time. One that both sides have ended in order counts
+    /// no more; one that the peer has reset does until the program lets go of it. `None` is unlimited.
     pub group_conn_limit: Option<u32>,
     /// isolateSession: whether cached state of other groups is left alone.
     pub isolate_session: bool,

@@ -14,6 +14,16 @@ fn plain(neater: &Neater) -> Preconnection {
     neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp])
 }
 
+/// A connection of messages with a length before each.
+async fn framed(near: &Neater, far: &Neater) -> (Listener, Connection, Connection) {
+    let framer = FramerSpec::LengthPrefixed { width: 2, max: 1000 };
+    let listener = plain(far).framer(framer.clone()).local(loopback(0)).listen().expect("listening");
+    let pre = plain(near).framer(framer).remote(loopback(listener.port()));
+    let connection = pre.initiate().await.expect("connected");
+    let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    (listener, connection, accepted)
+}
+
 async fn turns(driver: &Driver, count: usize) {
     for _ in 0..count {
         driver.turn();
@@ -271,11 +281,7 @@ async fn a_datagram_that_is_too_long_is_told_what_is_not() {
 #[tokio::test]
 async fn a_message_is_refused_while_another_one_is_sent_in_parts() {
     let (far, near) = (Neater::new().expect("engine"), Neater::new().expect("engine"));
-    let framer = FramerSpec::LengthPrefixed { width: 2, max: 1000 };
-    let listener = plain(&far).framer(framer.clone()).local(loopback(0)).listen().expect("listening");
-    let pre = plain(&near).framer(framer).remote(loopback(listener.port()));
-    let connection = pre.initiate().await.expect("connected");
-    let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    let (_listener, connection, accepted) = framed(&near, &far).await;
     let context = MessageContext::new();
     connection.send_partial("in ", &context, false).await.expect("begun");
     let refused = connection.send("whole").await.expect_err("another one is not finished");
@@ -295,11 +301,7 @@ async fn a_whole_message_does_not_end_another_one_that_was_refused() {
     let limits = Limits { message: 1000, ..Limits::default() };
     let far = Neater::new().expect("engine");
     let near = Neater::builder().limits(limits).build().expect("engine");
-    let framer = FramerSpec::LengthPrefixed { width: 2, max: 1000 };
-    let listener = plain(&far).framer(framer.clone()).local(loopback(0)).listen().expect("listening");
-    let pre = plain(&near).framer(framer).remote(loopback(listener.port()));
-    let connection = pre.initiate().await.expect("connected");
-    let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("soon").expect("accepted");
+    let (_listener, connection, accepted) = framed(&near, &far).await;
     let context = MessageContext::new();
     connection.send_partial("one, ", &context, false).await.expect("begun");
     connection.send_partial(vec![7; 2000], &context, false).await.expect_err("too large");
