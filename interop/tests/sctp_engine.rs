@@ -259,6 +259,26 @@ fn the_end_of_our_direction_is_not_told_to_the_peer_before_the_connection_is_clo
     });
 }
 
+/// Who wants no more and has said the last has not ended the association: this peer is told so by its end alone, and may not have everything.
+#[test]
+fn a_connection_that_neither_reads_nor_writes_any_more_lasts_until_it_is_closed() {
+    within_limit(async {
+        for role in ROLES {
+            let mut world = world!(role, &[]);
+            let batch = Batch::reliable(50, 10, 20_000..=20_000);
+            world.ours(&batch).await;
+            world.conn.stop_receiving(7);
+            world.conn.finish().expect("the end of our direction");
+            let over = tokio::time::timeout(Duration::from_millis(200), world.conn.closed()).await;
+            assert!(over.is_err(), "{role:?}: {over:?}");
+            assert_eq!(world.conn.state(), neater::ConnectionState::Established);
+            assert!(!world.peer.has("shutdown") && !world.peer.has("closed"), "{role:?}: {:?}", world.peer.events);
+            world.until("all of ours", |w| w.out.is_complete()).await;
+            world.part().await;
+        }
+    });
+}
+
 #[test]
 fn an_abort_by_either_side_is_told_to_the_other() {
     within_limit(async {

@@ -99,6 +99,13 @@ impl Backlog {
         self.full
     }
 
+    /// Something was delivered, of which there may be `max` that were not taken.
+    #[inline]
+    pub(crate) fn count_untaken(&mut self, max: usize) {
+        self.untaken += 1;
+        self.full |= self.untaken >= max;
+    }
+
     /// Whether connections that were accepted wait for their handshake to begin.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
@@ -117,15 +124,6 @@ impl<N: Net> Engine<N> {
             l.backlog.full = false;
             self.now = self.net.now();
             self.deliver_again(listener.0);
-        }
-    }
-
-    /// Something was delivered.
-    pub(crate) fn count_untaken(&mut self, listener: Key) {
-        let max = self.limits.untaken;
-        if let Some(l) = self.listeners.get_mut(listener) {
-            l.backlog.untaken += 1;
-            l.backlog.full |= l.backlog.untaken >= max;
         }
     }
 

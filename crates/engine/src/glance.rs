@@ -7,14 +7,19 @@ use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{ConnectionState, Conns};
 use crate::engine::Timer;
 use crate::ids::Owner;
+use crate::listen::gave_up;
 use crate::{ConnectionId, Engine, Stack};
 use neater_base::net::{Net, NetError, NetEvent};
 use neater_base::{Instant, Key};
 
+/// Connections accepted per socket and glance: others wait for the reactor.
+const ACCEPT_BUDGET: usize = 16;
+
 impl<N: Net> Engine<N> {
-    /// Takes readiness from the network where all that follows from it is to tell those who wait for bytes of plain streams, or
-    /// for one to be connected as the last one was, and leaves everything else to the next [`Engine::turn`]. It runs nothing of the program's (no framer, no callback, no
-    /// destructor) and no protocol, so that it may be called where a turn may not. False: a turn has more to do.
+    /// Takes readiness from the network where all that follows from it is to tell those who wait for bytes of plain streams, for one to
+    /// be connected as the last one was, or for one to be accepted, and leaves everything else to the next [`Engine::turn`]. It runs
+    /// nothing of the program's (no framer, no callback, no destructor) and no protocol, so that it may be called where a turn may not.
+    /// False: a turn has more to do.
     ///
     /// A turn that follows takes what was left for all that there is, so that the network is not asked twice. Whoever has seen the
     /// descriptor become readable and has not called this says so by [`Engine::look_again`].
@@ -59,7 +64,8 @@ impl<N: Net> Engine<N> {
         self.glanced = false;
     }
 
-    /// Draws the consequences of an event if they are those of [`Engine::quick_ready`] or [`plain_ended`], and no other.
+    /// Draws the consequences of an event if they are those of [`Engine::quick_ready`], [`plain_ended`] or
+    /// [`Engine::accepted_quickly`], and no other.
     /// `now`: the time, once something has asked for it.
     #[inline]
     pub(crate) fn told_quickly(&mut self, event: NetEvent, now: &mut Option<Instant>) -> bool {
@@ -67,25 +73,35 @@ impl<N: Net> Engine<N> {
             && !ready.error
             && let Some(Owner::Channel(key)) = Owner::of(token)
             && let Some(ch) = self.channels.get_mut(key)
-            && matches!(ch.kind, Kind::Tcp)
         {
-            match ch.behind {
-                Behind::Conn(conn) => {
+            match (&ch.kind, ch.behind) {
+                (Kind::Tcp, Behind::Conn(conn)) => {
                     ch.note(ready);
                     return self.quick_ready(conn, ready.readable || ready.hangup, ready.writable);
                 }
-                Behind::Attempt(id, None) => {
+                (Kind::Tcp, Behind::Attempt(id, None)) => {
                     ch.note(ready);
-                    if now.is_none() {
-                        self.now = self.net.now();
-                        *now = Some(self.now);
-                    }
+                    self.look_at_clock(now);
                     return self.connected_quickly(key, id);
+                }
+                (Kind::Accept, Behind::Listener(listener)) => {
+                    ch.note(ready);
+                    self.look_at_clock(now);
+                    return self.accepted_quickly(listener, key);
                 }
                 _ => {}
             }
         }
         false
+    }
+
+    /// Once for all that a glance sees.
+    #[inline]
+    fn look_at_clock(&mut self, now: &mut Option<Instant>) {
+        if now.is_none() {
+            self.now = self.net.now();
+            *now = Some(self.now);
+        }
     }
 
     fn connected_quickly(&mut self, key: Key, id: Key) -> bool {
@@ -106,6 +122,24 @@ impl<N: Net> Engine<N> {
             }
             None => false,
         }
+    }
+
+    /// Delivers whom there is to accept, where a connection is no more than its socket. What is left over, and whatever keeps the
+    /// listener from accepting, is a turn's business.
+    fn accepted_quickly(&mut self, listener: Key, key: Key) -> bool {
+        for _ in 0..ACCEPT_BUDGET {
+            let Some(l) = self.listeners.get(listener) else { return false };
+            if !l.delivers_plainly() || self.conns.len() >= self.limits.connections {
+                return false;
+            }
+            match self.accept_plain(listener, key) {
+                Ok(()) => {}
+                Err(e) if e.is_would_block() => return true,
+                Err(e) if gave_up(&e) => {}
+                Err(_) => return false,
+            }
+        }
+        false
     }
 
     /// What a glance was told of the end of an attempt, and the network will not tell again.

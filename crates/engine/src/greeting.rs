@@ -303,11 +303,7 @@ impl<N: Net> Engine<N> {
             HandOver::Opener => {}
             // It stopped in the meantime.
             HandOver::Listener(listener) if !self.listeners.contains(listener) => self.release(ConnectionId(conn)),
-            HandOver::Listener(listener) => {
-                self.stats.received += 1;
-                self.count_received(listener);
-                self.notify_listener(listener, Event::ConnectionReceived(ConnectionId(conn)));
-            }
+            HandOver::Listener(listener) => self.report_received(listener, conn),
             HandOver::Group(group) if self.groups.get(group).is_some_and(|g| g.claimed) => {
                 self.report_stream(group, conn);
             }

@@ -1,9 +1,12 @@
 //! Listeners (RFC 9622 section 7.2, RFC 9623 section 4.7).
 
+mod accept;
 mod shared;
 
+pub(crate) use accept::gave_up;
+
 use crate::channel::{Behind, Channel, Kind};
-use crate::conn::{Conn, ConnectionState, Io};
+use crate::conn::{ConnectionState, Io};
 use crate::engine::Timer;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
 use crate::greeting::HandOver;
@@ -14,7 +17,6 @@ use crate::{Engine, ListenerId, LocalEndpoint, Request, Stack};
 use core::time::Duration;
 use neater_base::net::{ErrorKind, Net, SocketOptions};
 use neater_base::{Instant, Key};
-use neater_tls::TlsStream;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -40,10 +42,6 @@ pub(crate) struct Listener {
     accept_armed: Option<Instant>,
 }
 
-/// Connections accepted per socket and turn.
-const ACCEPT_BUDGET: usize = 64;
-/// A listener without descriptors tries again after this long.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// An incoming connection must have finished its handshake after this long.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A peer of a shared UDP socket is forgotten when for this long neither it nor the program has said anything, unless the program
@@ -450,228 +448,6 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    pub(crate) fn accept_again(&mut self, listener: Key) {
-        let Some(l) = self.listeners.get_mut(listener) else { return };
-        l.accept_armed = None;
-        for key in l.channels.clone() {
-            self.accept(listener, key);
-        }
-    }
-
-    /// Accepts what waits, within the budget and the limits.
-    pub(crate) fn accept(&mut self, listener: Key, key: Key) {
-        let mut crowd = None;
-        for round in 0.. {
-            let Some(c) = self.channels.get(key) else { return };
-            if !matches!(c.kind, Kind::Accept) {
-                return;
-            }
-            let Some(l) = self.listeners.get(listener) else { return };
-            if l.limit == Some(0) || l.backlog.is_full() {
-                return;
-            }
-            // Those in their handshake will be delivered, too: they count against the limit.
-            let limited = l.limit.is_some_and(|n| n <= l.handshaking as u64);
-            let mut crowded = None;
-            if limited || l.handshaking >= self.limits.handshakes {
-                match self.evict_handshake(listener, None) {
-                    Ok(()) => {}
-                    Err(Some(at)) => {
-                        // Asked once: a crowd does not come and go within one turn.
-                        match *crowd.get_or_insert_with(|| self.crowd(listener)) {
-                            Some(source) if !limited => crowded = Some((at, source)),
-                            _ => return self.arm_accept(listener, at - self.now),
-                        }
-                    }
-                    Err(None) => return,
-                }
-            }
-            let Some(l) = self.listeners.get(listener) else { return };
-            if self.conns.len() >= self.limits.connections {
-                // Whose end will make room is not known: look again.
-                return self.arm_accept(listener, ACCEPT_RETRY);
-            }
-            if round >= ACCEPT_BUDGET {
-                self.again = true;
-                return self.arm_accept(listener, Duration::ZERO);
-            }
-            if crowded.is_none() && l.backlog.has_waiting() {
-                if let Some(waited) = self.has_waited(listener) {
-                    self.begin_handshake(listener, waited);
-                }
-                continue;
-            }
-            if let Some((at, crowd)) = crowded
-                && let Err(again) = self.make_room_to_wait(listener, crowd)
-            {
-                return self.arm_accept(listener, again.map_or(at, |again| again.min(at)).saturating_since(self.now));
-            }
-            let (Some(l), Some(c)) = (self.listeners.get(listener), self.channels.get(key)) else { return };
-            let tls = l.request.0.tls_server.clone();
-            let stack_is_tls = l.addrs.iter().any(|(s, _)| *s == Stack::Tls);
-            let sock = c.sock;
-            let new = self.channels.next_key();
-            match self.net.accept(sock, Owner::Channel(new).token()) {
-                Ok((sock, remote)) => {
-                    if let Some((_, crowd)) = crowded {
-                        self.accept_of_many(listener, sock, remote, crowd);
-                        continue;
-                    }
-                    let kind = match (stack_is_tls, tls) {
-                        (true, Some(config)) => match TlsStream::server(config) {
-                            Ok(t) => Kind::Tls(Box::new(t)),
-                            Err(_) => {
-                                self.net.abort(sock);
-                                continue;
-                            }
-                        },
-                        _ => Kind::Tcp,
-                    };
-                    let plain = matches!(kind, Kind::Tcp);
-                    let mut channel = Channel::new(sock, kind, Behind::Listener(listener), remote, self.now);
-                    channel.connected = true;
-                    channel.writable = true;
-                    channel.readable = true;
-                    let k = self.channels.insert(channel);
-                    if plain {
-                        self.incoming_ready(listener, k);
-                    } else {
-                        self.count_handshake(listener, k);
-                        self.timers.push(self.now + HANDSHAKE_TIMEOUT, Timer::Channel(k));
-                        self.drive_incoming(listener, k);
-                    }
-                }
-                Err(e) if e.is_would_block() => {
-                    if let Some(c) = self.channels.get_mut(key) {
-                        c.readable = false;
-                    }
-                    if let Some((at, _)) = crowded {
-                        self.arm_accept(listener, at.saturating_since(self.now));
-                    }
-                    return;
-                }
-                // The peer gave up while waiting.
-                Err(e) if matches!(e.kind, ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset) => {}
-                Err(e) => {
-                    if self.arm_accept_once(listener, ACCEPT_RETRY) {
-                        self.notify_listener(listener, Event::ListenerError(e));
-                    }
-                    return;
-                }
-            }
-        }
-    }
-
-    /// A connection has come while one source, `crowd`, holds most of the room: it takes the place of one of that source's, or waits.
-    #[cold]
-    fn accept_of_many(&mut self, listener: Key, sock: neater_base::net::Sock, remote: SocketAddr, crowd: IpAddr) {
-        let mut channel = Channel::new(sock, Kind::TlsPending, Behind::Listener(listener), remote, self.now);
-        (channel.connected, channel.writable, channel.readable) = (true, true, true);
-        let key = self.channels.insert(channel);
-        // The crowd's own never displace one of their own, and cost no look at all that there are.
-        if crate::backlog::source(remote.ip()) != crowd && self.evict_handshake(listener, Some(remote.ip())).is_ok() {
-            return self.begin_handshake(listener, key);
-        }
-        self.timers.push(self.now + HANDSHAKE_TIMEOUT, Timer::Channel(key));
-        self.wait_for_handshake(listener, key);
-    }
-
-    /// The handshake begins of a connection that was accepted earlier.
-    #[cold]
-    fn begin_handshake(&mut self, listener: Key, key: Key) {
-        let Some(l) = self.listeners.get(listener) else { return };
-        let is_tls = l.addrs.iter().any(|(s, _)| *s == Stack::Tls);
-        let tls = l.request.0.tls_server.clone().filter(|_| is_tls).map(TlsStream::server);
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        channel.started = self.now;
-        match tls {
-            None => {
-                channel.kind = Kind::Tcp;
-                self.incoming_ready(listener, key);
-            }
-            Some(Ok(tls)) => {
-                channel.kind = Kind::Tls(Box::new(tls));
-                self.count_handshake(listener, key);
-                self.timers.push(self.now + HANDSHAKE_TIMEOUT, Timer::Channel(key));
-                self.drive_incoming(listener, key);
-            }
-            Some(Err(_)) => {
-                if let Some(gone) = self.channels.remove(key) {
-                    self.net.abort(gone.sock);
-                }
-            }
-        }
-    }
-
-    fn arm_accept(&mut self, listener: Key, after: Duration) {
-        self.arm_accept_once(listener, after);
-    }
-
-    /// Sets the deadline to accept again, unless an earlier one is set. True: none was.
-    fn arm_accept_once(&mut self, listener: Key, after: Duration) -> bool {
-        let Some(l) = self.listeners.get_mut(listener) else { return false };
-        let at = self.now + after;
-        if l.accept_armed.is_some_and(|armed| armed <= at) {
-            return false;
-        }
-        let is_first = l.accept_armed.replace(at).is_none();
-        self.timers.push(at, Timer::Accept(listener));
-        is_first
-    }
-
-    /// Moves the handshake of an incoming connection on.
-    pub(crate) fn drive_incoming(&mut self, listener: Key, key: Key) {
-        match self.drive_tls(key) {
-            Ok(true) => {
-                self.handshake_over(listener);
-                self.incoming_ready(listener, key);
-            }
-            Ok(false) if self.has_early(key) => {
-                // The request says that early data is welcome, or it would not have been accepted.
-                let deadline = self.channels.get(key).map(|c| c.started + HANDSHAKE_TIMEOUT);
-                self.handshake_over(listener);
-                self.incoming_ready(listener, key);
-                if let Some(ch) = self.channels.get_mut(key) {
-                    ch.deadline = deadline;
-                }
-            }
-            Ok(false) => {}
-            Err(error) => {
-                tracing::debug!(target: "neater::listen", "handshake failed: {error}");
-                if let Some(c) = self.channels.remove(key) {
-                    self.net.close(c.sock);
-                }
-                self.handshake_over(listener);
-            }
-        }
-    }
-
-    pub(crate) fn handshake_over(&mut self, listener: Key) {
-        let full = self.limits.handshakes;
-        let Some(l) = self.listeners.get_mut(listener) else { return };
-        let was_full = l.handshaking >= full || l.limit.is_some_and(|n| n <= l.handshaking as u64);
-        l.handshaking = l.handshaking.saturating_sub(1);
-        if was_full {
-            self.again = true;
-            self.arm_accept(listener, Duration::ZERO);
-        }
-    }
-
-    /// An incoming connection over TCP has its whole stack.
-    fn incoming_ready(&mut self, listener: Key, key: Key) {
-        let Some(l) = self.listeners.get(listener) else { return };
-        let request = l.request.0.clone();
-        let Some(ch) = self.channels.get_mut(key) else { return };
-        let mut c = Conn::new(request, Arc::default(), self.now);
-        c.stack = Some(if matches!(ch.kind, Kind::Tcp) { Stack::Tcp } else { Stack::Tls });
-        c.passive = true;
-        c.io = Io::Channel(key);
-        let conn = self.conns.insert(c);
-        ch.behind = Behind::Conn(conn);
-        ch.deadline = None;
-        self.deliver_incoming(listener, conn);
-    }
-
     /// Hands a received connection to its listener.
     pub(crate) fn deliver_incoming(&mut self, listener: Key, conn: Key) {
         self.deliver(conn, HandOver::Listener(listener));
@@ -684,10 +460,9 @@ impl<N: Net> Engine<N> {
 
     /// One more of what the listener may deliver is delivered.
     pub(crate) fn count_received(&mut self, listener: Key) {
-        self.count_untaken(listener);
-        if let Some(l) = self.listeners.get_mut(listener)
-            && let Some(limit) = &mut l.limit
-        {
+        let Some(l) = self.listeners.get_mut(listener) else { return };
+        l.backlog.count_untaken(self.limits.untaken);
+        if let Some(limit) = &mut l.limit {
             *limit = limit.saturating_sub(1);
         }
     }

@@ -5,7 +5,7 @@
 //! *Invariant*: what goes in comes out as it went in.
 
 use crate::event::{Event, Notice, Source};
-use crate::{ConnectionId, MessageId, Spent};
+use crate::{ConnectionId, ListenerId, MessageId, Spent};
 use std::collections::VecDeque;
 
 /// A queue of notices. A thousand connections that become ready in one turn put a thousand in: the common ones take a
@@ -60,6 +60,12 @@ impl Notices {
     #[inline]
     pub(crate) fn push_readable(&mut self, conn: ConnectionId) {
         self.queue.push_back(Waiting { source: Source::Connection(conn), event: Brief::Readable });
+    }
+
+    /// [`Event::ConnectionReceived`], likewise.
+    #[inline]
+    pub(crate) fn push_received(&mut self, listener: ListenerId, conn: ConnectionId) {
+        self.queue.push_back(Waiting { source: Source::Listener(listener), event: Brief::Received(conn) });
     }
 
     /// The oldest.

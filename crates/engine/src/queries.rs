@@ -43,6 +43,21 @@ impl<N: Net> Engine<N> {
         Some(crate::Request(self.conns.get(conn.0)?.request.clone()))
     }
 
+    /// Whether the connection can be seen as a stream of bytes.
+    ///
+    /// # Errors
+    /// [`ConnectionError::Unsupported`]: a framer makes messages of them, or what carries it does.
+    pub fn check_bytes(&self, conn: ConnectionId) -> Result<(), ConnectionError> {
+        let Some(c) = self.conns.get(conn.0) else { return Ok(()) };
+        if c.request.framer.frames() {
+            return Err(ConnectionError::Unsupported("a connection with a message framer has no byte view"));
+        }
+        if c.stack.is_some_and(|stack| !stack.is_stream()) {
+            return Err(ConnectionError::Unsupported("a connection that carries datagrams has no byte view"));
+        }
+        Ok(())
+    }
+
     /// Whether the program may send (RFC 9622 section 8.1.11.2).
     #[must_use]
     pub fn can_send(&self, conn: ConnectionId) -> bool {

@@ -380,16 +380,7 @@ impl Connection {
     /// # Errors
     /// The connection carries datagrams or has a message framer; it comes back unharmed.
     pub fn into_bytes(self) -> Result<ByteStream, (Self, ConnectionError)> {
-        let fit = self.handle.with(|s| {
-            let framed = s.engine.request(self.id).is_some_and(|r| r.framer().frames());
-            match s.engine.stack(self.id) {
-                _ if framed => Err(ConnectionError::Unsupported("a connection with a message framer has no byte view")),
-                Some(stack) if !stack.is_stream() => {
-                    Err(ConnectionError::Unsupported("a connection that carries datagrams has no byte view"))
-                }
-                _ => Ok(()),
-            }
-        });
+        let fit = self.handle.look(|s| s.engine.check_bytes(self.id));
         match fit {
             Ok(()) => Ok(ByteStream::new(self)),
             Err(e) => Err((self, e)),

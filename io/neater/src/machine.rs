@@ -115,6 +115,7 @@ machine! {
     fn ending(&mut self, conn: ConnectionId) -> Option<Result<(), Box<ConnectionError>>>;
     fn stack(&mut self, conn: ConnectionId) -> Option<Stack>;
     fn request(&mut self, conn: ConnectionId) -> Option<Request>;
+    fn check_bytes(&mut self, conn: ConnectionId) -> Result<(), ConnectionError>;
     fn remote_addr(&mut self, conn: ConnectionId) -> Option<SocketAddr>;
     fn local_addr(&mut self, conn: ConnectionId) -> Option<SocketAddr>;
     fn alpn(&mut self, conn: ConnectionId) -> Option<Vec<u8>>;

@@ -177,11 +177,8 @@ async fn a_waker_that_panics_does_not_take_the_reactor_with_it() {
     assert!(a.is_ok() && b.is_ok());
 }
 
-/// A connection that is made as the last one was needs no turn of the task, also when deadlines of earlier ones have come meanwhile; and
-/// a peer that is gone is told as ever.
-#[tokio::test]
-async fn a_connection_by_a_cached_outcome_is_made_in_a_glance() {
-    const CONNECTIONS: u32 = 400;
+/// An engine, and how often its task has been polled.
+fn counted() -> (Neater, Arc<AtomicU32>) {
     let (neater, driver) = Neater::builder().without_driver().expect("an engine");
     let turns = Arc::new(AtomicU32::new(0));
     let (mut task, count) = (Box::pin(driver.into_task().expect("a runtime is here")), turns.clone());
@@ -189,6 +186,15 @@ async fn a_connection_by_a_cached_outcome_is_made_in_a_glance() {
         count.fetch_add(1, Ordering::Relaxed);
         task.as_mut().poll(cx)
     }));
+    (neater, turns)
+}
+
+/// A connection that is made as the last one was needs no turn of the task, also when deadlines of earlier ones have come meanwhile; and
+/// a peer that is gone is told as ever.
+#[tokio::test]
+async fn a_connection_by_a_cached_outcome_is_made_in_a_glance() {
+    const CONNECTIONS: u32 = 400;
+    let (neater, turns) = counted();
     let listener = TcpListener::bind(loopback(0)).expect("bound");
     let pre = to(&neater, listener.local_addr().expect("bound").port());
     let accepting =
@@ -210,4 +216,77 @@ async fn a_connection_by_a_cached_outcome_is_made_in_a_glance() {
         let refused = tokio::time::timeout(LIMIT, pre.initiate()).await.expect("in time");
         assert!(refused.is_err(), "nobody listens any more");
     }
+}
+
+fn local(neater: &Neater) -> Preconnection {
+    let pre = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);
+    pre.local(neater::LocalEndpoint::new().with_ip_address(loopback(0).ip()))
+}
+
+/// A connection over plain TCP is accepted without a turn of the task, however many come at once, and what keeps a listener from
+/// accepting is heeded as ever.
+#[tokio::test]
+async fn a_plain_connection_is_accepted_in_a_glance() {
+    const CONNECTIONS: u32 = 400;
+    let (neater, turns) = counted();
+    let listener = local(&neater).listen().expect("listens");
+    let to = loopback(listener.port());
+    let before = turns.load(Ordering::Relaxed);
+    for n in 0..CONNECTIONS {
+        let mut peer = std::net::TcpStream::connect(to).expect("connected");
+        let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("in time").expect("a connection");
+        assert_eq!(accepted.remote_addr(), peer.local_addr().ok());
+        let stream = accepted.into_bytes().expect("bytes");
+        peer.write_all(&n.to_be_bytes()).expect("written");
+        let mut got = [0; 9];
+        let read = tokio::time::timeout(LIMIT, stream.read(&mut got)).await.expect("in time").expect("bytes");
+        assert_eq!(got[..read], n.to_be_bytes());
+        // Whoever ends first sees to the end.
+        drop(peer);
+        let end = tokio::time::timeout(LIMIT, stream.read(&mut got)).await.expect("in time");
+        assert_eq!(end.expect("in order"), 0);
+    }
+    let taken = turns.load(Ordering::Relaxed) - before;
+    assert!(taken < CONNECTIONS / 4, "{taken} turns for {CONNECTIONS} connections");
+
+    // More at once than a glance takes, and than a turn does.
+    let peers: Vec<_> = (0..100).map(|_| std::net::TcpStream::connect(to).expect("connected")).collect();
+    for peer in &peers {
+        let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("in time").expect("a connection");
+        assert_eq!(accepted.remote_addr(), peer.local_addr().ok(), "in their order");
+    }
+
+    listener.set_new_connection_limit(Some(2));
+    let peers: Vec<_> = (0..3).map(|_| std::net::TcpStream::connect(to).expect("connected")).collect();
+    for _ in 0..2 {
+        assert!(tokio::time::timeout(LIMIT, listener.accept()).await.expect("in time").is_some());
+    }
+    assert!(tokio::time::timeout(Duration::from_millis(50), listener.accept()).await.is_err(), "two, and no more");
+    listener.set_new_connection_limit(None);
+    assert!(tokio::time::timeout(LIMIT, listener.accept()).await.expect("in time").is_some());
+    drop(peers);
+}
+
+/// A framer is the program's: it is not made among the reactor's doings, where it could not block in place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_framer_is_made_where_it_may_block_in_place() {
+    let made = Arc::new(AtomicU32::new(0));
+    let neater = Neater::new().expect("engine");
+    let count = made.clone();
+    let framer = neater::FramerSpec::Custom(Arc::new(move || {
+        tokio::task::block_in_place(|| std::thread::sleep(Duration::from_micros(50)));
+        count.fetch_add(1, Ordering::Relaxed);
+        Box::new(neater::LengthPrefixed::new(4, 1 << 16))
+    }));
+    let listener = local(&neater).framer(framer).listen().expect("listens");
+    let to = loopback(listener.port());
+    for _ in 0..50 {
+        let mut peer = std::net::TcpStream::connect(to).expect("connected");
+        let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("in time").expect("a connection");
+        peer.write_all(b"\0\0\0\x03abc").expect("written");
+        let got =
+            tokio::time::timeout(LIMIT, accepted.receive()).await.expect("in time").expect("alive").expect("a message");
+        assert_eq!(got.data[..], *b"abc");
+    }
+    assert_eq!(made.load(Ordering::Relaxed), 50);
 }

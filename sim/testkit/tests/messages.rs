@@ -137,3 +137,41 @@ fn a_message_says_whether_it_must_arrive_only_where_that_was_asked_for() {
         town.play.end();
     }
 }
+
+/// One deadline is set for all messages of a connection: it is always that of the next.
+#[test]
+fn each_message_expires_when_its_own_time_has_come_in_whatever_order_they_were_sent() {
+    const MS: Duration = Duration::from_millis(1);
+    for stack in [Stack::Tcp, Stack::Quic] {
+        let mut plan = Plan::new(5).delay(10 * MS);
+        plan.client_limits.send_buffer = 64 << 20;
+        let mut town = plan.build();
+        let (c, _) = town.pair(&framed(stack, 60_000), Manner::patient(), Manner::stalled());
+        // Far more than windows and buffers take from somebody whose peer does not read.
+        for _ in 0..600 {
+            town.play.say(c, vec![7; 50_000], part(true));
+        }
+        town.play.run_for(20 * S);
+        let lives: [u32; 9] = [700, 100, 400, 100, 900, 50, 300, 50, 1000];
+        let first = town.play.flow(c).given.len();
+        for life in lives {
+            town.play.say(c, "short-lived", SendOptions { lifetime: Some(life * MS), ..part(true) });
+        }
+        let mut elapsed = 0;
+        for at in [50, 100, 300, 400, 700, 900, 1000] {
+            town.play.run_for((at - elapsed) * MS - MS);
+            let before = lives.iter().filter(|l| **l < at).count();
+            assert_eq!(town.play.flow(c).expired.len(), before, "{stack}: just before {at}");
+            town.play.run_for(2 * MS);
+            elapsed = at + 1;
+            let flow = town.play.flow(c);
+            let due = lives.iter().enumerate().filter(|(_, l)| **l <= at).map(|(i, _)| flow.given[first + i]);
+            let (mut due, mut expired): (Vec<_>, _) = (due.collect(), flow.expired.clone());
+            due.sort();
+            expired.sort();
+            assert_eq!(expired, due, "{stack}: at {at}");
+        }
+        town.play.abort(c);
+        town.play.end();
+    }
+}

@@ -3,7 +3,7 @@
 //! *Responsible for* whose a datagram or an ICMP error is, and for the connection of a peer that has not been heard of (RFC 9623 section
 //! 4.7.2). *Not responsible for* DTLS ([`crate::dtls`]), which has books of its own.
 
-use super::ACCEPT_BUDGET;
+use super::accept::ACCEPT_BUDGET;
 use crate::Engine;
 use crate::Stack;
 use crate::channel::{Channel, ICMP_BUDGET, Kind, Peer};

@@ -87,7 +87,10 @@ impl State {
         match (slot, incoming) {
             (Some(slot), Some(incoming)) => {
                 slot.queue.push_back(incoming);
-                after.wakers.extend(slot.waiters.take());
+                // Of many at once, the first has woken them.
+                if !slot.waiters.is_empty() {
+                    after.wakers.extend(slot.waiters.take());
+                }
                 // Its first streams may come before the program has taken the group.
                 if let Incoming::Group(g) = incoming {
                     self.adopt_group(g);

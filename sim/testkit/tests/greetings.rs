@@ -1,0 +1,61 @@
+//! Framers that talk before the program may: what their words cost is room, and comes back.
+
+use bytes::Bytes;
+use neater_engine::{Limits, SendOptions, Stack};
+use neater_framing::{Framer, FramerError, FramerSpec, Input, Outbound, Readiness};
+use neater_testkit::{Ask, Manner, Plan};
+use std::sync::Arc;
+use std::time::Duration;
+
+const S: Duration = Duration::from_secs(1);
+
+/// Says more at first than windows take, and waits for an answer.
+struct Talker;
+
+impl Framer for Talker {
+    fn name(&self) -> &str {
+        "talker"
+    }
+    fn start(&mut self, out: &mut Outbound) -> Result<Readiness, FramerError> {
+        out.send(vec![7; 8 << 20]);
+        Ok(Readiness::Handshaking)
+    }
+    fn new_sent_message(&mut self, out: &mut Outbound, data: Bytes, _: bool, _: bool) -> Result<(), FramerError> {
+        out.send(data);
+        Ok(())
+    }
+    fn handle_received_data(&mut self, _: &mut Input<'_>) -> Result<Readiness, FramerError> {
+        Ok(Readiness::Handshaking)
+    }
+}
+
+/// Nothing of their own brings those back who have nothing queued and found no room.
+#[test]
+fn who_waits_for_room_gets_what_a_greeting_has_kept_when_that_is_over() {
+    for ends in ["by the program", "with its time"] {
+        let mut plan = Plan::new(1);
+        plan.client_limits = Limits { engine_bytes: 1 << 20, send_buffer: 64 << 10, ..Limits::default() };
+        let mut town = plan.build();
+        let framed = Ask::over(&[Stack::Tcp]).framed();
+        town.listen(&framed, 443, Manner::stalled());
+        let mut talking = framed.clone();
+        talking.options.framer = FramerSpec::Custom(Arc::new(|| Box::new(Talker)));
+        let talker = town.open(&talking, Manner::patient());
+        town.play.run_for(S);
+        let server = town.server;
+        town.play.serve(server, Manner::patient());
+        let other = town.open(&framed, Manner::patient());
+        assert!(town.play.run_until(S, |p| p.flow(other).is_ready()), "{ends}");
+        town.play.run_for(S);
+        town.play.say(other, vec![1; 100 << 10], SendOptions::default());
+        town.play.run_for(10 * S);
+        assert!(town.play.flow(other).sent.is_empty() && !town.play.flow(talker).is_over(), "{ends}: there is no room");
+        match ends {
+            "by the program" => town.play.abort(talker),
+            _ => assert!(town.play.run_until(30 * S, |p| p.flow(talker).is_over())),
+        }
+        assert!(town.play.run_until(S, |p| p.flow(other).sent.len() == 1), "{ends}: there is room again");
+        town.play.close(other);
+        town.play.end();
+    }
+}
