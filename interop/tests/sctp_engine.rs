@@ -272,8 +272,11 @@ fn a_connection_that_neither_reads_nor_writes_any_more_lasts_until_it_is_closed(
             let over = tokio::time::timeout(Duration::from_millis(200), world.conn.closed()).await;
             assert!(over.is_err(), "{role:?}: {over:?}");
             assert_eq!(world.conn.state(), neater::ConnectionState::Established);
-            assert!(!world.peer.has("shutdown") && !world.peer.has("closed"), "{role:?}: {:?}", world.peer.events);
             world.until("all of ours", |w| w.out.is_complete()).await;
+            let over = tokio::time::timeout(Duration::from_millis(200), world.conn.closed()).await;
+            assert!(over.is_err(), "{role:?}: {over:?}");
+            world.listen();
+            assert!(!world.peer.has("shutdown") && !world.peer.has("closed"), "{role:?}: {:?}", world.peer.events);
             world.part().await;
         }
     });

@@ -137,7 +137,8 @@ pub struct Engine<N> {
     pub(crate) net_events: Vec<NetEvent>,
     /// With them the network has told all that there was.
     pub(crate) glanced: bool,
-    /// What it has told [`Engine::glance`] of an attempt whose end is for the next turn, and will not tell again.
+    /// What it has told [`Engine::glance`] of an attempt whose end is for the next turn, or of a listener that cannot accept, and need
+    /// not tell again. It concerns the first of `net_events`.
     pub(crate) refused: Option<(Key, NetError)>,
     /// Work was left over by the budget.
     pub(crate) again: bool,
@@ -275,6 +276,8 @@ impl<N: Net> Engine<N> {
                 self.dispatch(*event);
             }
             events.clear();
+            // Whom it was for has taken it, or is gone.
+            self.refused = None;
             if !more {
                 break;
             }

@@ -136,13 +136,16 @@ impl<N: Net> Engine<N> {
                 Ok(()) => {}
                 Err(e) if e.is_would_block() => return true,
                 Err(e) if gave_up(&e) => {}
-                Err(_) => return false,
+                Err(e) => {
+                    self.refused = Some((key, e));
+                    return false;
+                }
             }
         }
         false
     }
 
-    /// What a glance was told of the end of an attempt, and the network will not tell again.
+    /// What a glance was told of the end of an attempt, or of why nothing can be accepted, and the network need not tell again.
     #[cold]
     pub(crate) fn take_refused(&mut self, key: Key) -> Option<NetError> {
         self.refused.take_if(|(refused, _)| *refused == key).map(|(_, e)| e)

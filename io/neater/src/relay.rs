@@ -1,8 +1,8 @@
 //! The engine's descriptor in tokio's reactor.
 //!
-//! *Responsible for* what happens when the reactor reports it: whoever waits for bytes of a plain stream is woken there and then,
-//! and for everything else the task that drives the engine is. So a byte stream's wake-up goes through the runtime's queue of tasks
-//! once and not twice. *Not responsible for* turns, which are the task's.
+//! *Responsible for* what happens when the reactor reports it: whoever waits for bytes of a plain stream, or for one to be connected or
+//! accepted, is woken there and then, and for everything else the task that drives the engine is. So such a wake-up goes through the
+//! runtime's queue of tasks once and not twice. *Not responsible for* turns, which are the task's.
 //!
 //! *Invariants*: of the program's code nothing but wakers runs in the reactor, as nothing else of it does for tokio's own sockets;
 //! whoever takes the readiness of the descriptor has looked afterwards, or has the task woken, which looks; what is dropped with the

@@ -277,8 +277,9 @@ impl Shared {
         }
     }
 
-    /// Tells those who wait for bytes of plain streams, and does nothing else: no function or destructor of the program's runs, and
-    /// nobody is waited for. So it may be called among the doings of somebody else's reactor, where a turn may not.
+    /// Tells those who wait for bytes of plain streams, for one to be connected as the last one was, or for one to be accepted, and does
+    /// nothing else: no function or destructor of the program's runs, and nobody is waited for. So it may be called among the doings of
+    /// somebody else's reactor, where a turn may not.
     #[cfg(feature = "tokio")]
     pub(crate) fn glance(&self) -> Glance {
         let Ok(mut state) = self.state.try_lock() else { return Glance::Busy };

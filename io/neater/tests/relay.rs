@@ -251,9 +251,11 @@ async fn a_plain_connection_is_accepted_in_a_glance() {
 
     // More at once than a glance takes, and than a turn does.
     let peers: Vec<_> = (0..100).map(|_| std::net::TcpStream::connect(to).expect("connected")).collect();
-    for peer in &peers {
+    let mut missing: Vec<_> = peers.iter().map(|peer| peer.local_addr().ok()).collect();
+    for _ in &peers {
         let accepted = tokio::time::timeout(LIMIT, listener.accept()).await.expect("in time").expect("a connection");
-        assert_eq!(accepted.remote_addr(), peer.local_addr().ok(), "in their order");
+        let at = missing.iter().position(|peer| *peer == accepted.remote_addr()).expect("one of them, and once");
+        missing.swap_remove(at);
     }
 
     listener.set_new_connection_limit(Some(2));

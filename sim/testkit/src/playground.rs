@@ -29,8 +29,8 @@ const MAX_LOG: usize = 1 << 16;
 /// How long the last traces of a run may take to go: longer than TIME-WAIT, idle timeouts and lingering.
 const AFTERLIFE: Duration = Duration::from_secs(400);
 /// How much longer a TCP connection that a host's system still holds, its socket long closed, may try to deliver what it has
-/// to a peer that is gone: eight times at intervals of up to a minute, and then some, as systems do.
-const ORPHANS: Duration = Duration::from_secs(200);
+/// to a peer that is gone: nine waits of up to two minutes, as systems do.
+const ORPHANS: Duration = Duration::from_secs(800);
 
 /// Names a host with an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,6 +53,8 @@ pub struct Playground<N: Net = SimNet> {
     flows: BTreeMap<FlowId, Flow>,
     /// Turns at the present instant.
     turns: (Instant, usize),
+    /// The last look at an engine began with a glance.
+    glances: bool,
     /// Programs take the streams that their groups receive.
     takes_streams: bool,
 }
@@ -68,7 +70,7 @@ impl<N: Net> Playground<N> {
     #[must_use]
     pub fn new(world: World) -> Self {
         let now = world.now();
-        Self { world, places: Vec::new(), flows: BTreeMap::new(), turns: (now, 0), takes_streams: true }
+        Self { world, places: Vec::new(), flows: BTreeMap::new(), turns: (now, 0), glances: false, takes_streams: true }
     }
 
     /// Gives a host an engine over `net`, which is the host's.
@@ -469,7 +471,7 @@ impl<N: Net> Playground<N> {
                 self.take_notices(at);
                 if self.world.has_events(self.places[at].host) {
                     idle = false;
-                    self.places[at].engine.turn();
+                    self.look(at);
                     self.take_notices(at);
                     self.count_turn(at);
                 }
@@ -477,6 +479,16 @@ impl<N: Net> Playground<N> {
             if idle {
                 return;
             }
+        }
+    }
+
+    /// Lets an engine do what there is to do, every other time as whoever is within a reactor does: what is simple at a glance, and
+    /// only the rest in a turn.
+    fn look(&mut self, at: usize) {
+        self.glances = !self.glances;
+        let engine = &mut self.places[at].engine;
+        if !self.glances || !engine.glance() {
+            engine.turn();
         }
     }
 

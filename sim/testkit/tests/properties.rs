@@ -3,7 +3,7 @@
 use neater_base::net::InterfaceAddr;
 use neater_engine::{SendOptions, Stack, StreamDirection};
 use neater_property::{SelectionProperty as P, TransportProperties, Value};
-use neater_testkit::town::{CLIENT_V6, SERVER_NAME, server_v4, server_v6};
+use neater_testkit::town::{CLIENT_V6, SERVER_NAME, SERVER_V4, SERVER_V6, default_zone, server_v4, server_v6};
 use neater_testkit::{Ask, Fault, FlowId, Manner, Plan, Town};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -424,21 +424,36 @@ fn what_no_path_can_do_fails_before_anything_is_sent_and_names_the_property() {
     }
 }
 
+/// Also that of hints and of another host's addresses (RFC 9460).
 #[test]
 fn a_required_temporary_address_leaves_ipv4_out_of_the_race() {
-    let mut town = Plan::new(14).fault_v6(Fault::BlackHole).build();
-    let addr =
-        InterfaceAddr { addr: "2001:db8::7e3a".parse().unwrap(), prefix: 64, temporary: true, deprecated: false };
-    town.play.world().add_address(town.client_iface, addr);
-    // The engine hears of it in its next turn.
-    town.play.run_for(MS);
-    town.listen(&with(Stack::Tcp, &[]), 443, Manner::patient());
-    let ask = with(Stack::Tcp, &[("useTemporaryLocalAddress", "require")]).within(5 * S);
-    let c = town.open_by_name(&ask, Manner::patient());
-    assert!(town.play.run_until(10 * S, |p| p.flow(c).is_over()), "IPv4 would work, and is not what was asked for");
-    let error = town.play.flow(c).establishment_error().unwrap();
-    assert!(!error.candidates.is_empty() && error.candidates.iter().all(|c| c.addr.is_ipv6()), "{error}");
-    town.play.end();
+    let hints = format!("server.test HTTPS 1 . alpn=h3,h2 ipv4hint={SERVER_V4} ipv6hint={SERVER_V6}\n");
+    let service = format!("server.test HTTPS 1 cdn.test alpn=h3,h2 ipv4hint={SERVER_V4}\n");
+    let elsewhere = format!("{service}cdn.test A {SERVER_V4}\ncdn.test AAAA {SERVER_V6}\n");
+    for records in [String::new(), hints, elsewhere] {
+        let plan = Plan::new(14).fault_v6(Fault::BlackHole).zone(format!("{}{records}", default_zone()));
+        let mut town = plan.build();
+        let addr =
+            InterfaceAddr { addr: "2001:db8::7e3a".parse().unwrap(), prefix: 64, temporary: true, deprecated: false };
+        town.play.world().add_address(town.client_iface, addr);
+        // The engine hears of it in its next turn.
+        town.play.run_for(MS);
+        let all = || Ask::over(&[Stack::Quic, Stack::Tls]).alpn(&["h3", "h2"]);
+        town.listen(&all(), 443, Manner::patient());
+        let mut properties = TransportProperties::new();
+        properties.set_text("useTemporaryLocalAddress", "require").unwrap();
+        let c = town.open_by_name(&all().properties(properties).within(5 * S), Manner::patient());
+        assert!(
+            town.play.run_until(10 * S, |p| p.flow(c).is_over()),
+            "{records}: IPv4 would work, and is not what was asked for"
+        );
+        let error = town.play.flow(c).establishment_error().unwrap();
+        assert!(
+            !error.candidates.is_empty() && error.candidates.iter().all(|c| c.addr.is_ipv6()),
+            "{records}: {error}"
+        );
+        town.play.end();
+    }
 }
 
 #[test]

@@ -60,6 +60,9 @@ impl<N: Net> Engine<N> {
 
     /// Accepts what waits, within the budget and the limits.
     pub(crate) fn accept(&mut self, listener: Key, key: Key) {
+        if let Some(e) = self.take_refused(key) {
+            return self.cannot_accept(listener, e);
+        }
         let mut crowd = None;
         for round in 0.. {
             let Some(c) = self.channels.get(key) else { return };
@@ -123,13 +126,16 @@ impl<N: Net> Engine<N> {
                     return;
                 }
                 Err(e) if gave_up(&e) => {}
-                Err(e) => {
-                    if self.arm_accept_once(listener, ACCEPT_RETRY) {
-                        self.notify_listener(listener, Event::ListenerError(e));
-                    }
-                    return;
-                }
+                Err(e) => return self.cannot_accept(listener, e),
             }
+        }
+    }
+
+    /// Tells of what keeps a listener from accepting, once for each time that it tries again.
+    #[cold]
+    fn cannot_accept(&mut self, listener: Key, error: NetError) {
+        if self.arm_accept_once(listener, ACCEPT_RETRY) {
+            self.notify_listener(listener, Event::ListenerError(error));
         }
     }
 
