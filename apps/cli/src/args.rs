@@ -265,7 +265,7 @@ pub(crate) struct ServeArgs {
     /// Serve and list names that begin with a dot, too
     #[arg(long)]
     pub(crate) hidden: bool,
-    /// Connections at once; more are turned away. One address may have a quarter of them
+    /// Connections at once, their handshakes done; more are turned away. One address may have a quarter of them
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
 }

@@ -10,6 +10,7 @@
 
 mod args;
 mod connect;
+mod descriptors;
 mod explain;
 mod failure;
 mod folder;
@@ -22,6 +23,7 @@ mod pm;
 mod policy;
 mod resolve;
 mod serve;
+mod signals;
 mod why;
 
 use args::{Cli, Command};
@@ -43,9 +45,20 @@ fn main() -> ExitCode {
             if wants_json() {
                 return as_json(&e);
             }
+            let output = Output::new(false, false);
+            let printed = e.print();
+            if usage {
+                return Exit::Usage.into();
+            }
             // Help that nobody reads to its end is no error.
-            let _ = e.print();
-            return if usage { Exit::Usage.into() } else { ExitCode::SUCCESS };
+            output.told(printed);
+            return output.check().map_or_else(
+                |f| {
+                    output.failure(&f);
+                    f.exit.into()
+                },
+                |()| ExitCode::SUCCESS,
+            );
         }
     };
     let output = Output::new(cli.json, cli.verbose);
@@ -90,7 +103,7 @@ fn run(command: Command, output: &Output) -> Result<Exit, Failure> {
     match command {
         Command::Get(args) => on_tokio(get::run(args, output)),
         Command::Serve(args) => on_tokio(serve::run(args, output)),
-        Command::Explain(args) => on_tokio(explain::run(args, output)),
+        Command::Explain(args) => on_tokio(signals::unless_interrupted(explain::run(args, output))),
         Command::Ping(args) => on_tokio(ping::run(args, output)),
         Command::Policy(args) => policy::run(args.command, output),
         Command::Pm(args) => pm::run(args, output),

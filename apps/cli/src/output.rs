@@ -49,7 +49,7 @@ impl Output {
     }
 
     /// Keeps why something could not be said, for the end of the command. A reader that has gone wants no more.
-    fn told(&self, done: io::Result<()>) {
+    pub(crate) fn told(&self, done: io::Result<()>) {
         if let Err(e) = done
             && e.kind() != io::ErrorKind::BrokenPipe
         {
@@ -224,6 +224,9 @@ pub(crate) fn step(entry: &TimelineEntry) -> Value {
 /// Bytes for people.
 pub(crate) fn bytes(n: u64) -> String {
     let mut value = n as f64;
+    if n == 1 {
+        return "1 byte".to_owned();
+    }
     if value < 1000.0 {
         return format!("{n} bytes");
     }

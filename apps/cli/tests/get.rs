@@ -523,10 +523,30 @@ fn an_answer_that_could_not_be_written_is_a_failure() {
     explain.args(["explain", "127.0.0.1:1"]);
     let mut explain_json = neater();
     explain_json.args(["explain", "--json", "127.0.0.1:1"]);
-    for mut c in [fetch, explain, explain_json] {
+    let help = [["--help"], ["--version"]].map(|args| {
+        let mut c = neater();
+        c.args(args);
+        c
+    });
+    for mut c in [fetch, explain, explain_json].into_iter().chain(help) {
         let out = c.stdout(full()).stderr(Stdio::piped()).spawn().expect("started").wait_with_output().expect("ended");
         let err = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!((out.status.code(), err.contains("no space left")), (Some(4), true), "{err}");
+    }
+}
+
+/// Who reads the data of a pipe takes no object for a part of it.
+#[test]
+fn what_fails_before_anything_was_asked_for_is_not_said_among_the_data() {
+    for wrong in
+        [&["--ca", "/nonexistent"][..], &["--pin", "00"], &["--needs", "foo"], &["--resolv-conf", "/nonexistent"]]
+    {
+        for (to, objects) in [(&["-o", "-"][..], false), (&[], false), (&["-O"], true)] {
+            let r = run(neater().args(["get", "--json"]).args(wrong).args(to).arg("https://127.0.0.1:1/a"));
+            let (data, said) = if objects { (&r.err, &r.out) } else { (&r.out, &r.err) };
+            assert!(r.code > 0 && data.is_empty(), "{wrong:?} {to:?}: {data}");
+            assert_eq!(common::of(&common::parse(said), "failed").len(), 1, "{wrong:?} {to:?}: {said}");
+        }
     }
 }
 

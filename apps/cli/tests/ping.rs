@@ -99,6 +99,39 @@ fn ip(args: &[&str]) -> bool {
 }
 
 #[test]
+fn whoever_is_ended_says_what_was_found_and_that_it_was_interrupted() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let open = listener.local_addr().expect("an address").to_string();
+    for name in ["-TERM", "-INT"] {
+        let mut c = neater();
+        c.args(["ping", "--json", "-c", "1000", "-i", "0.05", &open]).stdout(std::process::Stdio::piped());
+        let child = c.stderr(std::process::Stdio::null()).spawn().expect("started");
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        common::signal(&child, name);
+        let ended = child.wait_with_output().expect("it ends");
+        let events = common::parse(&String::from_utf8_lossy(&ended.stdout));
+        assert_eq!((ended.status.code(), of(&events, "way").len()), (Some(130), 1), "{name}: {events:?}");
+
+        // Nobody answers there: the resolver is this test.
+        let deaf = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let folder = Folder::new("interrupted");
+        let port = deaf.local_addr().expect("an address").port();
+        let conf = folder.put("resolv.conf", format!("nameserver 127.0.0.1#{port}\n"));
+        let mut c = neater();
+        c.args(["explain", "--json", "--try", "nobody.test:443", "--resolv-conf"]).arg(&conf);
+        let child =
+            c.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().expect("started");
+        deaf.recv(&mut [0; 512]).expect("a question");
+        common::signal(&child, name);
+        let ended = child.wait_with_output().expect("it ends");
+        let events = common::parse(&String::from_utf8_lossy(&ended.stdout));
+        let failed = of(&events, "failed");
+        assert_eq!((ended.status.code(), failed.len()), (Some(130), 1), "{name}: {events:?}");
+        assert_eq!(failed[0]["kind"], "interrupted", "{events:?}");
+    }
+}
+
+#[test]
 fn each_interface_is_asked_by_itself_and_the_one_that_works_is_first() {
     let Some(two) = Two::new() else {
         common::say_skipped("ping by two interfaces: making namespaces is for root");

@@ -728,7 +728,7 @@ mod tests {
 
     #[test]
     fn an_idle_connection_is_small() {
-        // The budget of DESIGN.md is 2 kB for an idle TCP connection, everything included.
+        // The budget is 2 kB for an idle TCP connection, everything included.
         let size = size_of::<Conn>() + size_of::<crate::channel::Channel>();
         assert!(size <= 288, "{} + {}", size_of::<Conn>(), size_of::<crate::channel::Channel>());
     }

@@ -1,6 +1,6 @@
 //! Names that the program, or the system's resolver, finds the addresses of, in place of name servers.
 //!
-//! DESIGN.md, "Net": resolution is an effect with an id, and the stub resolver is only one of those who may answer. This is for names
+//! Resolution is an effect with an id, and the stub resolver is only one of those who may answer. This is for names
 //! that no name server knows: multicast DNS, the modules of nsswitch.conf, a directory of the program's own.
 //!
 //! *Responsible for* the questions: who waits for which, for how long, and what comes of an answer. *Not responsible for* names that

@@ -1,4 +1,4 @@
-//! Names that the program is asked for, instead of name servers (DESIGN.md, "Net").
+//! Names that the program is asked for, instead of name servers.
 
 use neater_engine::{Fate, NameFailure, NameQuestion, RemoteEndpoint, Stack};
 use neater_testkit::town::{SERVER_V4, SERVER_V6};

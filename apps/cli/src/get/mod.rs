@@ -14,6 +14,7 @@ use crate::args::GetArgs;
 use crate::connect::{self, Asked};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, bytes, failed, ms, zoned};
+use crate::signals::{interrupted, obey_the_second_interrupt};
 pub(crate) use again::quote;
 use again::resume_command;
 use futures_util::StreamExt;
@@ -55,31 +56,6 @@ async fn goodbye(neater: &Neater) {
     let _ = tokio::time::timeout(GOODBYE, gone).await;
 }
 
-/// Ctrl-C, or SIGTERM: what came is kept, and said to be.
-async fn interrupted() {
-    #[cfg(unix)]
-    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-        tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
-            _ = terminate.recv() => {}
-        }
-        return;
-    }
-    let _ = tokio::signal::ctrl_c().await;
-}
-
-/// The second Ctrl-C ends the process, whatever it is waiting for. The first is [`run`]'s.
-fn obey_the_second_interrupt() {
-    tokio::spawn(async {
-        for _ in 0..2 {
-            if tokio::signal::ctrl_c().await.is_err() {
-                return;
-            }
-        }
-        std::process::exit(Exit::Interrupted as i32);
-    });
-}
-
 /// From now on a limit on the size of files is an error of writing, and not the end of the process.
 fn outlive_file_limits() {
     #[cfg(unix)]
@@ -89,11 +65,12 @@ fn outlive_file_limits() {
 pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure> {
     outlive_file_limits();
     obey_the_second_interrupt();
-    let asked = Asked::new(&args.connect)?;
-    let jobs = plan(&args, &asked)?;
-    if jobs.iter().any(|j| j.target.is_stdout()) {
+    // Before anything can fail: who reads the data takes no failure for a part of it.
+    if to_stdout(&args) {
         output.reserve_stdout();
     }
+    let asked = Asked::new(&args.connect)?;
+    let jobs = plan(&args, &asked)?;
     let options = RequestOptions { headers: headers(&args.headers)?, ..RequestOptions::default() };
     let neater = connect::neater(&args.connect)?;
     let mut faults = connect::PolicyFaults::default();
@@ -336,6 +313,14 @@ async fn interfaces(args: &GetArgs, asked: &Asked, neater: &Neater, url: &Url) -
 }
 
 /// Which URL goes where.
+/// Whether what comes goes to standard output.
+fn to_stdout(args: &GetArgs) -> bool {
+    match args.output.as_deref() {
+        Some(name) => name == Path::new("-"),
+        None => !args.remote_name && args.output_dir.is_none(),
+    }
+}
+
 fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
     let urls = args.urls.iter().map(|u| Url::parse(u)).collect::<Result<Vec<_>, _>>()?;
     for url in &urls {
@@ -363,9 +348,9 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
     let mut jobs: Vec<Job> = Vec::new();
     for url in urls {
         let target = match named {
-            Some(name) if name == Path::new("-") => Target::Stdout,
+            _ if to_stdout(args) => Target::Stdout,
             Some(name) => Target::of(args.output_dir.as_deref().map_or_else(|| name.to_owned(), |d| d.join(name))),
-            None if args.remote_name || args.output_dir.is_some() => {
+            None => {
                 let name = match url.file_name() {
                     Some(name) => name,
                     None if url.target().path().ends_with('/') => "index.html".into(),
@@ -376,7 +361,6 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
                 };
                 Target::of(args.output_dir.clone().unwrap_or_default().join(PathBuf::from(name)))
             }
-            None => Target::Stdout,
         };
         if args.resume && matches!(target, Target::Stdout) {
             return Err(Failure::usage("-C needs a file: give -o FILE or -O"));

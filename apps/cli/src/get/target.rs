@@ -94,10 +94,6 @@ impl Target {
         }
     }
 
-    pub(crate) fn is_stdout(&self) -> bool {
-        *self == Self::Stdout
-    }
-
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::Stdout => None,

@@ -383,8 +383,8 @@ impl Transfer<'_> {
                     let mut f: Failure = self.of_the_whole(e).into();
                     if !ranges {
                         f = f.advise(
-                            "the server does not say that it can send the rest of this very file alone, so it is not asked \
-                             for it",
+                            "the server does not say that it can send the rest of this very file alone, so it is asked for \
+                             it only by -C",
                         );
                     }
                     return Err(Trouble::Final(f));
@@ -435,7 +435,8 @@ impl Transfer<'_> {
 
     fn give_up(&self, mut f: Failure, tries: u8) -> Failure {
         if tries > 0 {
-            f.message = format!("{} (after {tries} repetitions)", f.message);
+            let times = if tries == 1 { "one repetition".to_owned() } else { format!("{tries} repetitions") };
+            f.message = format!("{} (after {times})", f.message);
         }
         if let Some(kept) = self.sink.kept() {
             f = f.advise(kept);

@@ -86,12 +86,12 @@ pub(crate) async fn run(args: PingArgs, output: &Output) -> Result<Exit, Failure
         .map(|(i, way)| tokio::spawn(probes(i, way.clone(), port, args.clone(), results.clone())))
         .collect();
     drop(results);
-    let stop = tokio::signal::ctrl_c();
+    let stop = crate::signals::interrupted();
     tokio::pin!(stop);
     let interrupted = loop {
         let probe = tokio::select! {
             probe = arriving.recv() => probe,
-            _ = &mut stop => break true,
+            () = &mut stop => break true,
         };
         let Some(probe) = probe else { break false };
         tell(&probe, &found[probe.way], output);

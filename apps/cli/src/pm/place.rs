@@ -54,14 +54,9 @@ pub(super) fn user(named: &str) -> Result<u32, Failure> {
     })
 }
 
-/// Lifts the soft limit on descriptors towards the hard one. Where that is not allowed, fewer clients are served.
+/// Makes room for many clients. Where that is not allowed, fewer are served.
 pub(super) fn raise_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let held = getrlimit(Resource::Nofile);
-    let wanted = held.maximum.unwrap_or(DESCRIPTORS).min(DESCRIPTORS);
-    if held.current.is_some_and(|now| now < wanted) {
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: held.maximum });
-    }
+    crate::descriptors::raise(DESCRIPTORS);
 }
 
 /// Makes the directory, `~/.neat` if none is given, and sees to it that nobody manages there yet.

@@ -17,6 +17,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// The port when none is given: encrypted, in the clear.
 const PORTS: (u16, u16) = (4433, 8080);
+/// Descriptors for what is no connection: listeners, the runtime, standard streams, a log.
+const DESCRIPTORS: u64 = 32;
 /// How often the system may choose a port.
 const PORT_TRIES: u32 = 8;
 /// The port to which SCTP is encapsulated where none is named (RFC 6951 section 6.1).
@@ -25,6 +27,10 @@ const UDP_PORT: u16 = 9899;
 pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failure> {
     let files = Files::new(&args.dir).map_err(|e| Failure::file("serve", &args.dir, &e))?;
     let root = files.root().to_owned();
+    if !args.no_listings {
+        let readable = std::fs::read_dir(&root).map_err(|e| Failure::file("serve", &root, &e));
+        readable.map_err(|f| f.advise("--no-listings serves files by their names alone"))?;
+    }
     let mut builder = connect::builder(&ConnectArgs { qlog: args.qlog.clone(), ..ConnectArgs::default() })?;
     if !args.plain {
         match reset::secret(args.cert_dir.as_deref()) {
@@ -48,6 +54,7 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
         }
     }
     announce(&args, output, &root, &urls, shown.as_ref(), &udp);
+    make_room_for(args.max_connections, output);
     let connections = args.max_connections as usize;
     let connections_per_address = connections.div_ceil(4);
     let limits = ServerLimits { connections, connections_per_address, ..ServerLimits::default() };
@@ -69,6 +76,19 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
         output.note(&format!("stopped: {} requests, {}{cut}", summary.requests, bytes(summary.bytes)));
     }
     Ok(Exit::Ok)
+}
+
+/// Sees to it that there are descriptors for so many connections, each with one more for the file that it sends, or says that there
+/// are not: then others wait until some have gone.
+fn make_room_for(connections: u32, output: &Output) {
+    let needed = 2 * u64::from(connections) + DESCRIPTORS;
+    if let Some(limit) = crate::descriptors::raise(needed).filter(|limit| *limit < needed)
+        && !output.json
+    {
+        output.note(&format!(
+            "only {limit} files and sockets may be open (ulimit -n): where {connections} connections come, some will wait"
+        ));
+    }
 }
 
 fn secured(args: &ServeArgs) -> Result<(SecurityParameters, Option<Shown>), Failure> {

@@ -128,6 +128,10 @@ impl Files {
     }
 
     fn find(&self, path: &str) -> Found {
+        // RFC 9112 section 3.2.1: a path begins with a slash, or the target is of another form.
+        if !path.starts_with('/') {
+            return Found::Nothing(StatusCode::BAD_REQUEST);
+        }
         let mut file = self.root.clone();
         for name in path.split('/') {
             let Some(name) = unescape(name) else { return Found::Nothing(StatusCode::BAD_REQUEST) };

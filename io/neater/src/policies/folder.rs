@@ -76,11 +76,13 @@ pub fn read(path: &Path) -> io::Result<String> {
 /// out.
 ///
 /// # Errors
-/// The folder cannot be read, or there are more than [`MAX_FILES`]; with its path. A folder in it that cannot be read hides nothing else.
+/// The folder cannot be read, or there are more than [`MAX_FILES`]; with its path. A folder in it that cannot be read, or not to its end,
+/// hides nothing else, and one that leads back to where it lies is not followed.
 pub fn list(dir: &Path, deep: bool) -> io::Result<Files> {
     let Files { mut files, mut closed } = Files::default();
-    let mut folders = vec![(dir.to_path_buf(), String::new(), 0)];
-    while let Some((path, prefix, depth)) = folders.pop() {
+    let mut folders = vec![(dir.to_path_buf(), String::new(), Vec::new())];
+    while let Some((path, prefix, mut within)) = folders.pop() {
+        let depth = within.len();
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         let entries = match std::fs::read_dir(&path) {
             Ok(entries) => entries,
@@ -91,8 +93,16 @@ pub fn list(dir: &Path, deep: bool) -> io::Result<Files> {
             }
             Err(e) => return Err(named(e)),
         };
+        within.extend(std::fs::metadata(&path).ok().map(|m| (m.dev(), m.ino())));
         for entry in entries {
-            let entry = entry.map_err(named)?;
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(e) if depth > 0 => {
+                    closed.push((path, e));
+                    break;
+                }
+                Err(e) => return Err(named(e)),
+            };
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             let metadata = match std::fs::metadata(entry.path()) {
                 Ok(metadata) => metadata,
@@ -115,7 +125,9 @@ pub fn list(dir: &Path, deep: bool) -> io::Result<Files> {
                 },
             };
             if metadata.is_dir() && deep && depth < MAX_DEPTH {
-                folders.push((entry.path(), format!("{name}/"), depth + 1));
+                if !within.contains(&(metadata.dev(), metadata.ino())) {
+                    folders.push((entry.path(), format!("{name}/"), within.clone()));
+                }
             } else if !metadata.is_dir() && FileKind::of(&name).is_some() {
                 // What is no file is told when it is read.
                 if files.len() >= MAX_FILES {
@@ -145,5 +157,22 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert_eq!(read(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(read(&std::env::temp_dir()).is_err());
+    }
+
+    #[test]
+    fn a_folder_that_is_not_read_to_its_end_and_one_that_leads_back_hide_nothing_and_are_no_more_than_once() {
+        let dir = std::env::temp_dir().join(format!("neater-folders-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(dir.join("in")).unwrap();
+        std::fs::write(dir.join("a.policy"), "{}").unwrap();
+        std::fs::write(dir.join("in/b.policy"), "{}").unwrap();
+        std::os::unix::fs::symlink("..", dir.join("in/back")).unwrap();
+        std::os::unix::fs::symlink(".", dir.join("self")).unwrap();
+        // Where a container's root is not the host's, it opens and cannot be listed; elsewhere it lists what is no file of ours.
+        std::os::unix::fs::symlink("/proc/1/map_files", dir.join("mapped")).unwrap();
+        let mut names: Vec<_> = list(&dir, true).unwrap().files.into_iter().map(|f| f.name).collect();
+        names.sort();
+        assert_eq!(names, ["a.policy", "in/b.policy"]);
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -140,6 +140,7 @@ async fn a_folder_is_listed_or_shows_its_index() {
     let files = folder.files();
     let r = ask(&files, Method::GET, "/sub", &[]);
     assert_eq!((r.status(), field(&r, "location")), (StatusCode::MOVED_PERMANENTLY, "./sub/"));
+    assert_eq!(ask(&files, Method::GET, "sub", &[]).status(), StatusCode::BAD_REQUEST, "no path, but an authority");
     let page = String::from_utf8(body(ask(&files, Method::GET, "/sub/", &[])).await).expect("text");
     assert!(page.contains("b &lt;&amp;&gt;.bin") && page.contains("./b%20%3C%26%3E.bin"), "{page}");
     let page = String::from_utf8(body(ask(&files, Method::GET, "/", &[])).await).expect("text");
