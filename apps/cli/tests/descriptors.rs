@@ -62,3 +62,21 @@ fn a_server_and_its_clients_survive_the_lack_of_descriptors() {
     server.kill().expect("killed");
     let _ = server.wait();
 }
+
+#[test]
+fn a_server_that_has_fewer_descriptors_than_connections_says_so() {
+    let f = Folder::new("few-descriptors");
+    for (limit, connections, told) in [(64, "1024", true), (64, "10", false)] {
+        let mut server = limited(limit);
+        server.args(["serve", "--plain", "--port", "0", "--max-connections", connections]).arg(f.path(""));
+        let mut server = server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
+        // It says so before it takes the signal for its end.
+        let mut lines = BufReader::new(server.stdout.take().expect("a pipe")).lines();
+        assert!(lines.any(|line| line.is_ok_and(|line| line.contains("Ctrl-C ends it"))));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        common::signal(&server, "-TERM");
+        let ended = server.wait_with_output().expect("it ends");
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!((ended.status.code(), err.contains("ulimit -n")), (Some(0), told), "{err}");
+    }
+}
