@@ -2,8 +2,8 @@
 //!
 //! *Responsible for* what those tests share: programs that are started, watched and ended ([`Running`], [`run`]), servers
 //! of the standard library's own sockets ([`echo_server`], [`black_hole`]), certificates, our SCTP over a socket with
-//! usrsctp at the other end ([`sctp`]), and finding compilers and interpreters. *Not here*: any test; they are in `tests/`, one
-//! file per peer, and their programs in `hosts/`, `peers/`, `c/` and `go/`.
+//! usrsctp at the other end ([`sctp`]), and finding compilers and interpreters. *Not here*: any test against
+//! a peer; they are in `tests/`, one file per peer, and their programs in `hosts/`, `peers/`, `c/` and `go/`.
 //!
 //! *Invariants*: all traffic stays on loopback, on ports that were free; whatever is started is ended, by its own process id,
 //! when its guard is dropped; a test whose peer is missing says `skipped: ` and why, and never passes in silence.

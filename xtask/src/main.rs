@@ -31,9 +31,9 @@ usage: cargo xtask <chore>
                                    else the same targets on stable with random and mutated inputs (default: 10 s each)
   fuzz --list                      name the targets
   sim [--seeds N]                  simulate establishment, chaos and faults for N seeds (default 300)
-  vopr [--seeds N] [--seed FIRST] [--jobs N]
+  vopr [--seeds N] [--seed FIRST] [--jobs N] [--program PATH]
                                    the whole system under random faults, N seeds (default 300) from FIRST (default 0),
-                                   in release, in N processes; failing seeds are listed
+                                   in release, in N processes; failing seeds are listed; --program: by this build of neater-vopr
   coverage [--list] [PACKAGE...]   which lines and branches the tests of these packages reach (default: SCTP's); --list names those
                                    they do not; wants LLVM's tools, as CONTRIBUTING.md says; exit code 77: not here
   interop linux [--quick|--prepare] [WORD...]

@@ -35,7 +35,8 @@ pub(crate) fn chore(request: &Request) -> Result<bool, String> {
 
 fn run(tests: &[&str], seeds: u64) -> Result<bool, String> {
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["test", "-p", "neater-testkit", "--locked"])
+        // By the names of the targets, with the features that all tests have (`./test`), so that nothing is built again for it.
+        .args(["test", "--workspace", "--features", "neater/hyper", "--locked"])
         .args(tests.iter().flat_map(|t| ["--test", t]))
         .env("SIM_SEEDS", seeds.to_string())
         .status()

@@ -31,15 +31,22 @@ pub(crate) struct Request {
     seeds: u64,
     first: u64,
     jobs: u64,
+    /// A build that is there already, of any profile; by default one with optimisation and assertions is made.
+    program: Option<PathBuf>,
 }
 
 impl Request {
-    /// `--seeds N` (300), `--seed FIRST` (0), `--jobs N` (as many as there are processors).
+    /// `--seeds N` (300), `--seed FIRST` (0), `--jobs N` (as many as there are processors), `--program PATH`.
     pub(crate) fn parse(args: &[String]) -> Result<Self, String> {
         let jobs = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
-        let mut request = Self { seeds: 300, first: 0, jobs };
+        let mut request = Self { seeds: 300, first: 0, jobs, program: None };
         let mut args = args.iter();
         while let Some(flag) = args.next() {
+            if flag == "--program" {
+                let path = args.next().ok_or("--program takes the path of a build of neater-vopr")?;
+                request.program = Some(PathBuf::from(path));
+                continue;
+            }
             let mut number = |least: u64, most: u64| {
                 let text = args.next().ok_or_else(|| format!("{flag} takes a number"))?;
                 match text.parse() {
@@ -51,7 +58,7 @@ impl Request {
                 "--seeds" => request.seeds = number(1, 100_000_000)?,
                 "--seed" => request.first = number(0, u64::MAX / 2)?,
                 "--jobs" => request.jobs = number(1, 1024)?,
-                other => return Err(format!("vopr takes --seeds, --seed and --jobs, not `{other}`")),
+                other => return Err(format!("vopr takes --seeds, --seed, --jobs and --program, not `{other}`")),
             }
         }
         request.jobs = request.jobs.min(request.seeds);
@@ -67,9 +74,9 @@ enum Word {
     Over(u64),
 }
 
-/// Builds the program with optimisation and with its assertions, and runs it. False if a seed fails.
+/// Builds the program with optimisation and with its assertions, unless one was given, and runs it. False if a seed fails.
 pub(crate) fn chore(request: &Request) -> Result<bool, String> {
-    let program = build()?;
+    let program = request.program.clone().map_or_else(build, Ok)?;
     let (tell, hear) = channel();
     let mut children = Vec::new();
     for job in 0..request.jobs {
@@ -82,8 +89,13 @@ pub(crate) fn chore(request: &Request) -> Result<bool, String> {
     let (failures, totals, cpu) = outcome?;
     let mean = cpu.map(|cpu| cpu.as_secs_f64() * 1000.0 / request.seeds as f64);
     let each = mean.map_or_else(|| "an unknown time".to_owned(), |ms| format!("{ms:.1} ms"));
+    // What is promised is promised of an optimised program.
+    let (mean, promised) = match request.program {
+        None => (mean, format!(" ({MEAN_MS} ms are promised)")),
+        Some(_) => (None, String::new()),
+    };
     println!(
-        "{} seeds in {:.1} s, {each} of one processor each ({MEAN_MS} ms are promised), {} failed",
+        "{} seeds in {:.1} s, {each} of one processor each{promised}, {} failed",
         request.seeds,
         took.as_secs_f64(),
         failures.len()
@@ -102,9 +114,11 @@ pub(crate) fn chore(request: &Request) -> Result<bool, String> {
     weak.iter().for_each(|why| println!("  {why}"));
     for (seed, why) in &failures {
         println!("  seed {seed}: {why}");
-        println!(
-            "    repeat it: cargo run --profile vopr -p neater-vopr -- --seed {seed} --trace   (smaller: --small)"
-        );
+        let again = request
+            .program
+            .as_ref()
+            .map_or_else(|| "cargo run --profile vopr -p neater-vopr --".to_owned(), |path| path.display().to_string());
+        println!("    repeat it: {again} --seed {seed} --trace   (smaller: --small)");
     }
     Ok(failures.is_empty() && weak.is_empty())
 }
@@ -297,7 +311,9 @@ mod tests {
 
     #[test]
     fn numbers_are_numbers_or_errors_that_say_so() {
-        assert_eq!(parse("--seeds 10 --seed 5 --jobs 3"), Ok(Request { seeds: 10, first: 5, jobs: 3 }));
+        assert_eq!(parse("--seeds 10 --seed 5 --jobs 3"), Ok(Request { seeds: 10, first: 5, jobs: 3, program: None }));
+        assert_eq!(parse("--program a/b").map(|r| r.program), Ok(Some(PathBuf::from("a/b"))));
+        assert!(parse("--program").is_err_and(|e| e.contains("--program")));
         assert_eq!(parse("--seeds 2 --jobs 8").map(|r| r.jobs), Ok(2));
         assert_eq!(parse("").map(|r| (r.seeds, r.first)), Ok((300, 0)));
         assert!(parse("--seeds many").is_err_and(|e| e.contains("many")));

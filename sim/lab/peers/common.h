@@ -16,6 +16,8 @@
 
 /* The most that is read or written by one call, in bytes. Every peer uses the same. */
 #define BUFFER 65536
+/* What is sent: bytes of this value, in every peer. */
+#define PAYLOAD 0x5a
 /* Pending connections of a listener; the system's own bound (somaxconn) is 4,096. */
 #define BACKLOG 4096
 /* The largest number of flows that a peer takes. */
@@ -31,7 +33,12 @@ struct args {
     int hold, leave_open, delays, mark;
 };
 
-static char buffer[BUFFER];
+/* What is sent, and where data is read to; at the beginning of a page in every peer. */
+static char buffer[BUFFER] __attribute__((aligned(4096)));
+
+/* Gives what is sent a memory of its own. Until a page is written, all that nobody has written are the same one of zeroes (4 kB, always
+   in the processor's nearest cache), and a program that sends it is measured with a copy that is cheaper than anybody's. */
+static inline void fill(void) { memset(buffer, PAYLOAD, BUFFER); }
 
 static inline void usage(const char *why) {
     fprintf(stderr,
@@ -96,6 +103,7 @@ static inline struct args parse_args(int argc, char **argv) {
     if (a.flows < 0 || a.flows > FLOWS_MAX || a.rounds < 1 || a.object < 1 || a.bytes < 0 || !(a.seconds >= 0)) usage("a number is out of range");
     if (strcmp(a.mode, "server") && a.flows < 1) usage("--flows 0 is for servers only");
     signal(SIGPIPE, SIG_IGN);
+    if (!strcmp(a.mode, "send")) fill();
     /* Whatever happens, this process ends: the default action of SIGALRM. */
     alarm((unsigned)a.limit);
     return a;

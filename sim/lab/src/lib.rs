@@ -1,7 +1,7 @@
 //! Experiments and figures: what this project claims about its cost, measured beside other people's programs.
 //!
 //! *Responsible for* running the experiments of part A on loopback, from programs that do the same work on each API
-//! ([`peer`], `peers/*.c`), with figures that come from outside the measured process ([`measure`]), kept with their raw
+//! ([`neater_peers`], and `peers/*.c`), with figures that come from outside the measured process ([`measure`]), kept with their raw
 //! data, drawings and a page ([`runner`], [`report`], [`plot`]).
 //!
 //! *Deliberately not here*: judging by exit codes (a missed bound is a figure, not a failure) and measuring this process.
@@ -16,11 +16,9 @@
 
 pub mod calibrate;
 pub mod call;
-pub mod credentials;
 pub mod experiments;
 pub mod live;
 pub mod measure;
-pub mod peer;
 pub mod plot;
 pub mod programs;
 pub mod report;

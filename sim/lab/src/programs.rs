@@ -1,11 +1,11 @@
 //! The programs that are measured: where they are, how they are built, how they are called.
 //!
 //! *Responsible for* compiling the C peers (once per contents, by the system's compiler) and the Rust peers (by cargo, in
-//! release, unless this program stands beside them already). *Invariants*: a peer that cannot be built is reported as
+//! release). *Invariants*: a peer that cannot be built is reported as
 //! missing with the reason, and the others are measured.
 
 use crate::measure::process::{need, run};
-use crate::measure::{MeasureError, Result};
+use crate::measure::{Exit, MeasureError, Result, failed};
 use neater_base::Rng;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ const RUST_PEERS: [&str; 5] = ["peer-tokio", "peer-quinn", "peer-neater", "peer-
 /// The command that users run.
 const NEATER: &str = "neater";
 /// Building everything from nothing takes minutes on a small machine.
-const BUILD: Duration = Duration::from_secs(1800);
+const BUILD: Duration = Duration::from_secs(3600);
 
 /// A program on one API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,29 +129,22 @@ impl Programs {
                 progress(why);
             }
             paths.insert(name, compiled);
-            match rust_programs("neater-lab", &RUST_PEERS, progress) {
-                Ok(found) => {
-                    for name in RUST_PEERS {
-                        let path = found.get(name).cloned();
-                        paths.insert(name, path.ok_or_else(|| format!("{name} was not built")));
-                    }
-                }
-                Err(why) => {
-                    for name in RUST_PEERS {
-                        paths.insert(name, Err(why.to_string()));
-                    }
-                }
-            }
         }
-        let neater = if wanted.neater {
-            let found = rust_programs("neater-cli", &[NEATER], progress).map_err(|e| e.to_string());
-            found.and_then(|mut f| f.remove(NEATER).ok_or_else(|| "cargo built no neater".to_owned()))
-        } else {
-            Err("it was not asked for".to_owned())
+        let rust = match (wanted.peers, wanted.neater) {
+            (false, false) => Ok(BTreeMap::new()),
+            _ => rust_programs(progress).map_err(|e| e.to_string()),
         };
+        let found = |name: &'static str| match &rust {
+            Ok(found) => found.get(name).cloned().ok_or_else(|| format!("{name} was not built")),
+            Err(why) => Err(why.clone()),
+        };
+        if wanted.peers {
+            paths.extend(RUST_PEERS.map(|name| (name, found(name))));
+        }
+        let neater = if wanted.neater { found(NEATER) } else { Err("it was not asked for".to_owned()) };
         let hosts = dir.join("hosts");
         fs::write(&hosts, HOSTS)?;
-        crate::credentials::generate(dir)?;
+        neater_peers::credentials::generate(dir)?;
         Ok(Self { neater, paths, hosts, credentials: dir.to_owned() })
     }
 
@@ -244,51 +237,41 @@ fn hash(texts: &[&str]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Programs of a package beside this program if it is a release build, otherwise as cargo builds them.
-fn rust_programs(package: &str, names: &[&'static str], progress: &dyn Fn(&str)) -> Result<BTreeMap<String, PathBuf>> {
-    if let Some(dir) = std::env::current_exe()?.parent()
-        && dir.file_name().is_some_and(|n| n == "release")
-        && names.iter().all(|p| dir.join(p).is_file())
-    {
-        return Ok(names.iter().map(|p| ((*p).to_owned(), dir.join(p))).collect());
-    }
-    need("cargo", "cargo")?;
-    progress(&format!("building {} in release (minutes, the first time)", names.join(", ")));
+/// The programs in Rust as cargo builds them, or, where there is no cargo or no source, those beside this program.
+///
+/// All are built by one command, whatever is wanted: what is built together shares its dependencies with their features, and a program
+/// is the same in every experiment. What is built already takes cargo a second. What cargo refuses to build is not replaced by
+/// what lies beside this program: that would be measured for what it is not.
+fn rust_programs(progress: &dyn Fn(&str)) -> Result<BTreeMap<String, PathBuf>> {
+    let names = || RUST_PEERS.into_iter().chain([NEATER]);
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
-    let mut found = BTreeMap::new();
-    let mut first_error = None;
-    for peer in names {
-        let mut cargo = Command::new("cargo");
-        cargo
-            .args([
-                "build",
-                "--release",
-                "--message-format=json",
-                "-q",
-                "-p",
-                package,
-                "--bin",
-                peer,
-                "--manifest-path",
-            ])
-            .arg(&manifest);
-        let output = cargo_output(&mut cargo);
-        match output {
-            Ok(text) => found.extend(executables(&text)),
-            Err(e) => {
-                progress(&format!("{peer} does not build"));
-                first_error.get_or_insert(e);
-            }
-        }
+    let source = if manifest.is_file() { Ok(()) } else { failed(format!("{} is not there", manifest.display())) };
+    if let Err(why) = need("cargo", "cargo").and(source) {
+        let here = std::env::current_exe()?;
+        let beside = names().map(|name| (name.to_owned(), here.with_file_name(name)));
+        let found: BTreeMap<_, _> = beside.filter(|(_, path)| path.is_file()).collect();
+        return if found.is_empty() { Err(why) } else { Ok(found) };
     }
-    match first_error {
-        Some(e) if found.is_empty() => Err(e),
-        _ => Ok(found),
+    progress("building what has changed of neater and the peers in Rust, in release (minutes, the first time)");
+    let mut cargo = Command::new("cargo");
+    // One that does not build keeps none of the others away.
+    cargo.args(["build", "--release", "--keep-going", "-q", "--message-format=json-render-diagnostics"]);
+    cargo.args(["-p", "neater-peers", "-p", "neater-cli", "--bins", "--manifest-path"]).arg(&manifest);
+    let (ended, text) = cargo_output(&mut cargo)?;
+    let found = executables(&text);
+    match ended {
+        Err(e) if found.is_empty() => Err(e),
+        Err(e) => {
+            let missing: Vec<_> = names().filter(|name| !found.contains_key(*name)).collect();
+            progress(&format!("cargo has not built {}: {e}", missing.join(", ")));
+            Ok(found)
+        }
+        Ok(_) => Ok(found),
     }
 }
 
-/// What cargo says while it builds; it may say more than a peer, so it goes through a file.
-fn cargo_output(cargo: &mut Command) -> Result<String> {
+/// How cargo ended, and what it said while it built; it may say more than a peer, so it goes through a file.
+fn cargo_output(cargo: &mut Command) -> Result<(Result<Exit>, String)> {
     let file = std::env::temp_dir()
         .join(format!("neater-lab-{:016x}.json", Rng::from_number(u64::from(std::process::id())).u64()));
     let mut sh = Command::new("sh");
@@ -296,11 +279,14 @@ fn cargo_output(cargo: &mut Command) -> Result<String> {
         .arg(&file)
         .arg(cargo.get_program())
         .args(cargo.get_args());
-    let result = run(&mut sh, BUILD);
+    let ended = run(&mut sh, BUILD);
     let text = fs::read_to_string(&file);
     let _ = fs::remove_file(&file);
-    result?;
-    Ok(text?)
+    match text {
+        Ok(text) => Ok((ended, text)),
+        // Why there is no text is what the shell says, if it says something.
+        Err(e) => Err(ended.err().unwrap_or(e.into())),
+    }
 }
 
 /// The executables in cargo's messages, by name of their target.

@@ -75,6 +75,11 @@ const ROWS: &[Row] = &[
         may: &["crates/base", "crates/cc", "sim/link", "sim/scenario"],
         why: "it implements the Net trait of base and must not know who calls it",
     },
+    Row {
+        room: "sim/lab/peers",
+        may: &["crates/*", "io/*"],
+        why: "what is measured is built with what a program would be built with, and with nothing of the laboratory",
+    },
     Row { room: "sim/*", may: ANYTHING, why: "" },
     Row { room: "interop", may: ANYTHING, why: "" },
     Row { room: "interop/*", may: ANYTHING, why: "" },

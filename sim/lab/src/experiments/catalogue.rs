@@ -149,7 +149,7 @@ pub const ALL: &[Experiment] = &[
             metric("cpu_ratio", "1", ""),
         ],
         needs: TOOLS,
-        minutes: (1.2, 12.0),
+        minutes: (1.2, 55.0),
         run: a8::run,
     },
     Experiment {

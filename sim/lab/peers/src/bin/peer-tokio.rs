@@ -1,7 +1,7 @@
 //! The peer on tokio: one current-thread runtime, one task per accepted flow; TLS by `tokio-rustls`.
 
-use neater_lab::credentials;
-use neater_lab::peer::{Args, BACKLOG, Mode, SERVER_NAME, Security, Served, Tally, all_at_once, fail, pull, push};
+use neater_peers::credentials;
+use neater_peers::peer::{Args, BACKLOG, Mode, SERVER_NAME, Security, Served, Tally, all_at_once, fail, pull, push};
 use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! The peer on plain quinn: one connection, one stream per flow, defaults everywhere (segmentation offload is one).
 
-use neater_lab::credentials;
-use neater_lab::peer::{Args, Mode, SERVER_NAME, Tally, fail, pull, push};
+use neater_peers::credentials;
+use neater_peers::peer::{Args, Mode, SERVER_NAME, Tally, fail, pull, push};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Endpoint, ServerConfig};
 use std::io;

@@ -4,7 +4,7 @@
 //! `cached` decide, as often as `--turns` says; `socket PATH` asks a manager on its socket and sends the same bytes to and fro with a
 //! process that does nothing else (`echo PATH REQUEST REPLY`), in turn. Each says one line of JSON.
 
-#[path = "../../../../crates/policy/examples/decision/workload.rs"]
+#[path = "../../../../../crates/policy/examples/decision/workload.rs"]
 mod workload;
 
 use neater_policy::daemon::wire::{self, Frame, Kind};

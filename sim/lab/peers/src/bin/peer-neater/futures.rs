@@ -2,7 +2,7 @@
 
 use crate::{SEED, needs, security};
 use neater::{LocalEndpoint, Neater, Preconnection, RemoteEndpoint, Role, SecurityParameters, Stack};
-use neater_lab::peer::{Args, Mode, Security, Served, Tally, all_at_once, fail, pieces, pull_by};
+use neater_peers::peer::{Args, Mode, Security, Served, Tally, all_at_once, fail, pieces, pull_by};
 use std::cell::RefCell;
 use std::io;
 use std::pin::pin;

@@ -350,12 +350,16 @@ pub fn next_piece(left: u64, object_left: u64) -> usize {
     left.min(object_left).min(BUFFER as u64) as usize
 }
 
-static ZEROES: [u8; BUFFER] = [0; BUFFER];
+/// Page by page like the buffer of the C peers, and no zeroes: see `fill` in `common.h`.
+#[repr(align(4096))]
+struct Payload([u8; BUFFER]);
+
+static PAYLOAD: Payload = Payload([0x5a; BUFFER]);
 
 /// The first `n` bytes of what is sent.
 #[must_use]
 pub fn payload(n: usize) -> &'static [u8] {
-    ZEROES.get(..n).unwrap_or(&ZEROES)
+    PAYLOAD.0.get(..n).unwrap_or(&PAYLOAD.0)
 }
 
 /// Sends what a flow has to send and closes its direction; returns how much it was.

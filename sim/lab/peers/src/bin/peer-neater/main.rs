@@ -9,7 +9,7 @@
 mod fd;
 mod futures;
 
-use neater_lab::peer::{Args, SERVER_NAME, Security};
+use neater_peers::peer::{Args, SERVER_NAME, Security};
 use neater_property::{SelectionProperty, TransportProperties};
 use neater_tls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use neater_tls::{Identity, SecurityParameters, Trust};

@@ -4,8 +4,8 @@ use crate::{SEED, needs};
 use neater_engine::{
     ConnectionId, Engine, EngineConfig, Event, LocalEndpoint, RemoteEndpoint, Request, RequestOptions, Source, Stack,
 };
-use neater_lab::peer::{Args, BUFFER, Mode, Tally, fail, next_piece, payload};
 use neater_net::{OsNet, OsNetOptions};
+use neater_peers::peer::{Args, BUFFER, Mode, Tally, fail, next_piece, payload};
 use neater_property::Role;
 use neater_tls::{Crypto, SecurityParameters};
 use std::collections::BTreeMap;
