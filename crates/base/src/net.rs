@@ -479,6 +479,12 @@ pub trait Lane: Send + Sync + core::fmt::Debug {
     fn write(&self, buf: &[u8]) -> Option<NonZeroUsize>;
     /// Reads bytes, at least one. `None`: nothing was done, and the owner of the [`Net`] knows why.
     fn read(&self, buf: &mut [u8]) -> Option<NonZeroUsize>;
+    /// Whether it has closed itself because the system has nothing to be read, and nothing has been reported since: the owner of the
+    /// [`Net`] would be told that there is nothing now. To be asked where the owner is at rest (under the lock that it is under), so
+    /// that whoever waits then misses no report. False where that is not known.
+    fn is_dry(&self) -> bool {
+        false
+    }
     /// For the owner: lets bytes pass in these directions.
     fn open(&self, write: bool, read: bool);
     /// For the owner: lets nothing pass from here on. Nothing is under way when it returns.

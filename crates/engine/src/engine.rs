@@ -413,6 +413,12 @@ impl<N: Net> Engine<N> {
         self.notices.pop()
     }
 
+    /// The connection of the only event there is, if that is an [`crate::Event::Readable`]: the commonest wake-up, told in the fewest words.
+    #[inline]
+    pub fn poll_readable(&mut self) -> Option<ConnectionId> {
+        self.notices.pop_readable()
+    }
+
     /// Whether there is something for [`Engine::take_spent`].
     #[must_use]
     #[inline]

@@ -85,6 +85,19 @@ impl Notices {
         Some(Notice { source, event })
     }
 
+    /// The only one there is, if it is a connection's [`Event::Readable`].
+    #[inline]
+    pub(crate) fn pop_readable(&mut self) -> Option<ConnectionId> {
+        if self.queue.len() == 1
+            && let Some(Waiting { source: Source::Connection(conn), event: Brief::Readable }) = self.queue.front()
+        {
+            let conn = *conn;
+            self.queue.pop_front();
+            return Some(conn);
+        }
+        None
+    }
+
     /// Keeps what is not to be dropped while the engine is borrowed. A notice that waits anyway sees to its being taken.
     pub(crate) fn spend(&mut self, conn: ConnectionId, keep: impl FnOnce(&mut Spent)) {
         if self.queue.is_empty() {
@@ -127,6 +140,21 @@ mod tests {
         assert_eq!(notices.pop().map(|n| n.event), Some(Event::Ready));
         assert!(notices.pop().is_none() && notices.is_empty());
         assert!(!notices.take_spent().is_empty() && notices.take_spent().is_empty());
+    }
+
+    #[test]
+    fn a_readable_connection_is_told_alone_or_in_its_turn() {
+        let mut notices = Notices::default();
+        let conn = ConnectionId::from_bits(1 << 32 | 5);
+        assert_eq!(notices.pop_readable(), None);
+        notices.push_readable(conn);
+        assert_eq!((notices.pop_readable(), notices.is_empty()), (Some(conn), true));
+        notices.push_ready(conn);
+        assert_eq!(notices.pop_readable(), None);
+        notices.push_readable(conn);
+        assert_eq!(notices.pop_readable(), None);
+        assert_eq!(notices.pop().map(|n| n.event), Some(Event::Ready));
+        assert_eq!(notices.pop_readable(), Some(conn));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! runtime's queue of tasks once and not twice. *Not responsible for* turns, which are the task's.
 //!
 //! *Invariants*: of the program's code nothing but wakers runs in the reactor, as nothing else of it does for tokio's own sockets;
-//! whoever takes the readiness of the descriptor has looked afterwards, or has the task woken, which looks; what is dropped with the
+//! whoever takes the readiness of the descriptor has looked since that was reported, or has the task woken, which looks; what is dropped with the
 //! task is gone with it, because the reactor holds no more than a weak reference.
 
 use crate::shared::{Driving, Glance, Shared};
@@ -56,32 +56,46 @@ impl Wake for Bell {
 }
 
 impl Relay {
-    /// Takes the readiness of the descriptor, if it is ready; otherwise the bell is rung when it is.
+    /// Whether the descriptor is ready; `take` takes that. If it is not, the bell is rung when it is.
     ///
     /// # Errors
     /// The runtime has no reactor any more.
     #[inline]
-    fn take_readiness(&self) -> Poll<io::Result<()>> {
+    fn readiness(&self, take: bool) -> Poll<io::Result<()>> {
         // Without tokio's budget for a task: where that is used up, tokio wakes the waker that it is given, and where there is no
         // scheduler it does so within this call, which would ring the bell within the bell.
-        let ready = poll_fn(|cx| self.fd.poll_read_ready(cx).map_ok(|mut guard| guard.clear_ready()));
+        let ready = poll_fn(|cx| {
+            self.fd.poll_read_ready(cx).map_ok(|mut guard| {
+                if take {
+                    guard.clear_ready();
+                }
+            })
+        });
         pin!(tokio::task::unconstrained(ready)).poll(&mut Context::from_waker(&self.bell))
     }
 
     /// The reactor has reported something.
     fn ring(&self) {
         for _ in 0..ROUNDS {
-            match self.take_readiness() {
+            // Takes the readiness that there was when it began to look, and none that was reported meanwhile. It asks for nobody to be
+            // woken, so that a wake-up costs one such request and not two.
+            let mut found = Glance::Done;
+            let _ = self.fd.try_io(tokio::io::Interest::READABLE, |_| -> io::Result<()> {
+                found = self.shared.glance();
+                Err(io::ErrorKind::WouldBlock.into())
+            });
+            match found {
+                Glance::Done => {}
+                Glance::More => self.wake_task(),
+                Glance::Busy => {
+                    self.missed.store(true, Ordering::Release);
+                    self.wake_task();
+                }
+            }
+            match self.readiness(false) {
                 Poll::Pending => return,
                 Poll::Ready(Err(_)) => break,
-                Poll::Ready(Ok(())) => match self.shared.glance() {
-                    Glance::Done => {}
-                    Glance::More => self.wake_task(),
-                    Glance::Busy => {
-                        self.missed.store(true, Ordering::Release);
-                        self.wake_task();
-                    }
-                },
+                Poll::Ready(Ok(())) => {}
             }
         }
         // Others have their turn, or it is all over.
@@ -116,7 +130,7 @@ impl Relay {
                 self.shared.look_again();
             }
             self.shared.turn(Some(cx.waker()));
-            match self.take_readiness() {
+            match self.readiness(true) {
                 Poll::Pending => return if self.shared.is_idle() { Poll::Ready(()) } else { Poll::Pending },
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(())) => self.missed.store(true, Ordering::Release),

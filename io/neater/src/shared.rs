@@ -288,7 +288,10 @@ impl Shared {
         }
         let mut after = After::default();
         let done = state.engine.glance();
-        state.dispatch(&mut after);
+        match state.engine.poll_readable() {
+            Some(id) => state.readable(id, &mut after),
+            None => state.dispatch(&mut after),
+        }
         let nothing = state.calls.is_empty() && state.discarded.is_empty() && !self.has_outside.load(Ordering::Relaxed);
         let done = done && nothing && !state.engine.has_spent();
         drop(state);

@@ -33,6 +33,16 @@ impl State {
         }
     }
 
+    /// A connection has something to be read, and nothing else has happened.
+    #[cfg(feature = "tokio")]
+    #[inline]
+    pub(super) fn readable(&mut self, id: ConnectionId, after: &mut After) {
+        match slot_of(&mut self.conns, id.index(), id.to_bits()) {
+            Some(slot) if slot.rare.is_none() => after.wake(slot.readable.take()),
+            _ => self.connection_event(id, Event::Readable, after),
+        }
+    }
+
     fn connection_event(&mut self, id: ConnectionId, event: Event, after: &mut After) {
         let Some(slot) = slot_of(&mut self.conns, id.index(), id.to_bits()) else { return };
         if let Some(rare) = &mut slot.rare {

@@ -22,6 +22,8 @@ const OPEN: u32 = 0;
 const BUSY: u32 = OPEN + IN_USE;
 /// Nobody may use it.
 const CLOSED: u32 = 2;
+/// Nobody may use it until more is reported, and its owner has not said so.
+const DRY: u32 = 4;
 /// Somebody uses it, and closes it afterwards, because somebody else waits for that.
 const LAST: u32 = CLOSED + IN_USE;
 /// What a use is, so that one step ends it whatever comes after it.
@@ -102,7 +104,23 @@ impl Side {
     #[inline]
     fn stop_blocked(&self, reports: u32) {
         self.blocked.store(BLOCKED | u64::from(reports), Ordering::Relaxed);
-        self.state.store(CLOSED, Ordering::Release);
+        // Somebody may be waiting to close it, who finds it closed then.
+        let dry = self.state.compare_exchange(BUSY, DRY, Ordering::Release, Ordering::Relaxed);
+        if dry.is_err() {
+            self.state.store(CLOSED, Ordering::Release);
+        }
+    }
+
+    /// See [`net::Lane::is_dry`].
+    #[inline]
+    fn is_dry(&self) -> bool {
+        self.state.load(Ordering::Acquire) == DRY && self.is_still(self.blocked.load(Ordering::Relaxed))
+    }
+
+    /// Whether nothing has been reported since nothing could be done.
+    #[inline]
+    fn is_still(&self, blocked: u64) -> bool {
+        blocked == BLOCKED | u64::from(self.reports.load(Ordering::Relaxed))
     }
 
     /// The call moved nothing. If it was only interrupted, the owner makes it again: what that would need is not kept for each byte.
@@ -129,7 +147,8 @@ impl Side {
 
     fn open(&self) {
         // A direction that is in use already is open.
-        let _ = self.state.compare_exchange(CLOSED, OPEN, Ordering::Release, Ordering::Relaxed);
+        let open = |from| self.state.compare_exchange(from, OPEN, Ordering::Release, Ordering::Relaxed);
+        let _ = open(DRY).or_else(|_| open(CLOSED));
     }
 
     fn close(&self, guard: &ForkGuard) {
@@ -137,6 +156,7 @@ impl Side {
         loop {
             match self.state.compare_exchange(OPEN, CLOSED, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) | Err(CLOSED) => return,
+                Err(DRY) => drop(self.state.compare_exchange(DRY, CLOSED, Ordering::Relaxed, Ordering::Relaxed)),
                 Err(_) => drop(self.state.compare_exchange(BUSY, LAST, Ordering::Relaxed, Ordering::Relaxed)),
             }
             // The thread that uses it does not exist in a child.
@@ -154,8 +174,7 @@ impl Side {
             return self.said().take();
         }
         let blocked = self.blocked.swap(0, Ordering::Relaxed);
-        let still = blocked == BLOCKED | u64::from(self.reports.load(Ordering::Relaxed));
-        still.then_some(NetError::new(net::ErrorKind::WouldBlock))
+        self.is_still(blocked).then_some(NetError::new(net::ErrorKind::WouldBlock))
     }
 }
 
@@ -250,6 +269,10 @@ impl net::Lane for Handle {
             return lane.read_slowly(buf, reports);
         }
         lane.read.end(sys::tcp_read_once(lane.fd, buf), room, reports)
+    }
+
+    fn is_dry(&self) -> bool {
+        !self.0.guard.unsure() && self.0.read.is_dry()
     }
 
     fn open(&self, write: bool, read: bool) {

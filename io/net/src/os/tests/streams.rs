@@ -161,14 +161,43 @@ fn a_lane_that_read_all_there_was_tells_its_owner_until_more_is_reported() {
         peer.write_all(b"some").unwrap();
         ready(&mut net, Token(1), |r| r.readable);
         lane.open(false, true);
+        assert!(!lane.is_dry(), "nobody has found that");
         assert_eq!(lane.read(&mut buf).map(usize::from), Some(4), "round {round}");
         peer.write_all(b"more").unwrap();
         arrived(&net, c, 4);
         assert_eq!(lane.read(&mut buf), None);
-        assert_eq!(kind(net.read(c, &mut buf)), ErrorKind::WouldBlock);
+        assert!(lane.is_dry(), "it has not been reported");
+        if round > 0 {
+            assert_eq!(kind(net.read(c, &mut buf)), ErrorKind::WouldBlock);
+        }
         ready(&mut net, Token(1), |r| r.readable);
+        assert!(!lane.is_dry());
         assert_eq!(net.read(c, &mut buf), Ok(4));
     }
+}
+
+#[test]
+fn a_lane_that_its_owner_has_closed_is_not_dry() {
+    use std::io::Write;
+    let mut net = OsNet::new().unwrap();
+    let (c, mut peer) = with_std(&mut net);
+    let lane = net.lane(c).unwrap();
+    let mut buf = [0; 64];
+    let mut dry = |lane: &dyn neater_base::net::Lane| {
+        peer.write_all(b"some").unwrap();
+        ready(&mut net, Token(1), |r| r.readable);
+        lane.open(false, true);
+        assert_eq!(lane.read(&mut buf).map(usize::from), Some(4));
+        assert!(lane.is_dry());
+    };
+    dry(&*lane);
+    lane.close();
+    assert!(!lane.is_dry(), "whoever waits is to ask the owner");
+    // A lane that is dry is opened as one that is closed is.
+    dry(&*lane);
+    dry(&*lane);
+    net.close(c);
+    assert!(!lane.is_dry());
 }
 
 #[test]

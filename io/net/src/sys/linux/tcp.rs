@@ -131,8 +131,9 @@ pub(crate) fn tcp_accept(listener: Fd) -> Result<(Fd, SocketAddr)> {
 /// is to be asked at once.
 #[inline(always)]
 pub(crate) fn tcp_read_once(fd: Fd, buf: &mut [u8]) -> isize {
+    // Not recv(2), which is the same without flags and prepares three arguments more.
     // SAFETY: `buf` is writable for its length.
-    unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), buf.len(), 0) }
+    unsafe { libc::read(fd, buf.as_mut_ptr().cast(), buf.len()) }
 }
 
 /// Writes some of the bytes.
