@@ -58,8 +58,8 @@ pub(crate) const CHUNK: usize = 64 << 10;
 pub(crate) const ROUNDS: usize = 64;
 
 impl<N: Net> Engine<N> {
-    /// Reads bytes of a raw byte stream into `buf`: `Some(0)` at the peer's end of stream, `None` when there is nothing
-    /// now and [`crate::Event::Readable`] will tell.
+    /// Reads bytes of a raw byte stream into `buf`: `Some(0)` at the peer's end of stream, and where `buf` is empty, `None` when there
+    /// is nothing now and [`crate::Event::Readable`] will tell.
     ///
     /// # Errors
     /// Why the connection is over, or [`ConnectionError::Unsupported`] on connections that carry messages.
@@ -113,6 +113,10 @@ impl<N: Net> Engine<N> {
         }
         if !c.request.may_receive {
             return Err(ConnectionError::Unsupported(SEND_ONLY));
+        }
+        // A network has no answer to it that could be told from the end.
+        if buf.is_empty() && c.is_open() {
+            return Ok(Some(0));
         }
         if c.ext.is_some() || c.stack.is_some_and(|s| !s.is_stream()) {
             c.bytes_possible()?;

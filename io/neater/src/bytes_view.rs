@@ -159,7 +159,7 @@ impl ByteStream {
         self.connection
     }
 
-    /// Reads into `buf`; `Ok(0)` is the end of the peer's direction.
+    /// Reads into `buf`; `Ok(0)` is the end of the peer's direction, unless `buf` is empty.
     ///
     /// # Errors
     /// Why the connection is over.
@@ -175,13 +175,16 @@ impl ByteStream {
 
     #[inline(never)]
     fn poll_read_in_full(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<Result<usize, ConnectionError>> {
+        if buf.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
         if self.must_yield(cx) {
             return Poll::Pending;
         }
         let id = self.connection.id();
         let read = self.connection.handle().with(|s| {
             // What the engine would find, by a longer way.
-            if self.lane.get().is_some_and(|lane| lane.is_dry()) && !buf.is_empty() {
+            if self.lane.get().is_some_and(|lane| lane.is_dry()) {
                 s.wait(id, Wait::Readable, cx.waker());
                 return Ok(None);
             }

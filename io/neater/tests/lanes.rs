@@ -150,6 +150,59 @@ async fn a_reset_is_an_error_wherever_it_is_noticed() {
     nothing_left(&neater).await;
 }
 
+/// Whoever waits on a lane that has nothing is told of whatever ends that, though nobody has asked the engine.
+#[tokio::test]
+async fn who_waits_for_bytes_is_told_of_every_end() {
+    let neater = Neater::new().expect("engine");
+    for end in ["bytes", "end", "reset", "abort", "close"] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let stream = Arc::new(
+            plain(&neater, listener.local_addr().expect("bound").port()).connect_bytes().await.expect("connected"),
+        );
+        let (mut peer, _) = listener.accept().expect("a peer");
+        let mut buf = [0; 64];
+        for _ in 0..3 {
+            // The first makes the lane, the others use it.
+            peer.write_all(b"some").expect("room");
+            assert_eq!(stream.read(&mut buf).await.expect("bytes"), 4);
+        }
+        assert_eq!(poll_fn(|cx| stream.poll_read_bytes(cx, &mut [])).await.expect("nothing was asked for"), 0);
+        let waits = tokio::spawn({
+            let stream = stream.clone();
+            async move { stream.read(&mut [0; 64]).await.map_err(|e| e.kind()) }
+        });
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert!(!waits.is_finished(), "{end}");
+        match end {
+            "bytes" => peer.write_all(b"more").expect("room"),
+            "end" => peer.shutdown(std::net::Shutdown::Write).expect("open"),
+            "reset" => {
+                stream.write_all(b"unread").await.expect("room");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                drop(peer);
+            }
+            "abort" => stream.connection().abort(),
+            _ => {
+                drop(peer);
+                stream.connection().close().await.expect("closed");
+            }
+        }
+        let told = tokio::time::timeout(LIMIT, waits)
+            .await
+            .unwrap_or_else(|_| panic!("{end}: nobody says so"))
+            .expect("no panic");
+        match end {
+            "bytes" => assert_eq!(told, Ok(4)),
+            "end" => assert_eq!(told, Ok(0)),
+            // Whichever of the two ends is seen first.
+            "close" => assert!(matches!(told, Ok(0) | Err(_)), "{told:?}"),
+            "reset" => assert_eq!(told, Err(std::io::ErrorKind::ConnectionReset)),
+            _ => assert!(told.is_err(), "{end}: {told:?}"),
+        }
+    }
+    nothing_left(&neater).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_written_and_read_at_once_arrives_whole_and_is_counted() {
     let neater = Neater::new().expect("engine");

@@ -95,6 +95,7 @@ static int push(const struct args *a, struct flow *f) {
 }
 
 static int send_all(const struct args *a) {
+    ready(a);
     struct flow *flows = calloc((size_t)a->flows, sizeof *flows);
     for (long i = 0; i < a->flows; i++) {
         flows[i].left = a->bytes / a->flows;

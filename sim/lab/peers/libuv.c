@@ -118,6 +118,7 @@ static void send_connected(uv_connect_t *req, int status) {
 }
 
 static int send_all(void) {
+    ready(&args);
     flows = calloc((size_t)args.flows, sizeof *flows);
     start = now_ns();
     open_all(send_connected);

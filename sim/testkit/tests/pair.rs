@@ -680,6 +680,7 @@ fn bytes_and_messages_in_turn_keep_their_order() {
                         }
                     }
                     1 | 2 => {
+                        assert_eq!(engine.read(s.conn, &mut []), Ok(Some(0)), "{name}: nothing was asked for");
                         let room = 1 + rng.below(30_000) as usize;
                         match engine.read(s.conn, &mut buf[..room]).unwrap() {
                             Some(0) => break,

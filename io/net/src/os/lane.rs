@@ -87,7 +87,7 @@ impl Side {
     #[inline(always)]
     fn end(&self, n: isize, room: usize, reports: u32) -> Option<NonZeroUsize> {
         if n <= 0 {
-            return self.not_at_once(n, reports);
+            return self.not_at_once(n, room, reports);
         }
         // Nobody else writes it while the direction is busy.
         self.bytes.store(self.bytes.load(Ordering::Relaxed) + n.unsigned_abs() as u64, Ordering::Relaxed);
@@ -126,8 +126,10 @@ impl Side {
     /// The call moved nothing. If it was only interrupted, the owner makes it again: what that would need is not kept for each byte.
     #[cold]
     #[inline(never)]
-    fn not_at_once(&self, n: isize, reports: u32) -> Option<NonZeroUsize> {
+    fn not_at_once(&self, n: isize, room: usize, reports: u32) -> Option<NonZeroUsize> {
         match sys::told(n, || 0) {
+            // Nothing was asked for, which says nothing of the direction.
+            Ok(0) if room == 0 => drop(self.state.fetch_sub(IN_USE, Ordering::Release)),
             Err(e) if e.is_would_block() => self.stop_blocked(reports),
             result => self.stop(result.err()),
         }
@@ -146,8 +148,10 @@ impl Side {
     }
 
     fn open(&self) {
+        // What would only find once more that nothing can be done waits for the report.
+        let to = if self.is_still(self.blocked.load(Ordering::Relaxed)) { DRY } else { OPEN };
         // A direction that is in use already is open.
-        let open = |from| self.state.compare_exchange(from, OPEN, Ordering::Release, Ordering::Relaxed);
+        let open = |from| self.state.compare_exchange(from, to, Ordering::Release, Ordering::Relaxed);
         let _ = open(DRY).or_else(|_| open(CLOSED));
     }
 

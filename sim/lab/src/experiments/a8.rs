@@ -4,7 +4,8 @@ use super::{CONTROL_MAX, FLOW_PROGRAMS, LIMIT, Lab, Outcome, Ratios, for_each, s
 use crate::live::netns::Netns;
 use crate::measure::cpu::interleave;
 use crate::measure::stats::{self, ratio_of_medians};
-use crate::measure::{Counter, Exit, MeasureError, Result, Server, failed, process, wrap};
+use crate::measure::turns::{self, Pair, in_turns};
+use crate::measure::{Child, Counter, Exit, MeasureError, Result, Server, failed, process, wrap};
 use crate::plot::Row;
 use crate::programs::Program;
 use crate::report::{Bound, Figure};
@@ -20,8 +21,8 @@ const AMOUNT: u64 = 16 * MB;
 /// The same for receivers in a full run. How often one waits is chance, and its system calls are the same few in any case: in 16 MB
 /// the wake-ups alone moved libuv's count by 8 %.
 const RECEIVED: u64 = 8 * AMOUNT;
-/// What is transferred for a sample of CPU time, in bytes: full and quick. The smallest objects cost more CPU time per
-/// byte, and a quarter of it is enough.
+/// What is transferred for a sample of CPU time, in bytes: full and quick; of a larger object, so much of its beginning. The smallest
+/// objects cost more CPU time per byte, and a quarter of it is enough.
 const CPU_AMOUNT: (u64, u64) = (600 * MB, 240 * MB);
 /// "Equal" for counts that depend on how sender and receiver happen to meet.
 const EQUAL: f64 = 1.02;
@@ -265,16 +266,37 @@ impl Control {
     }
 }
 
-/// CPU time of one load over libuv's.
+/// A sender and a receiver that wait for the word, the one of interest among them. Both are on one processor.
+fn pair(lab: &Lab, load: Load, program: Program, bytes: u64) -> Result<Pair> {
+    let (sender, receiver, measured) = match load.side {
+        Side::Send => (program, Program::Epoll, turns::Side::Client),
+        Side::Recv => (Program::Epoll, program, turns::Side::Server),
+    };
+    let mut recv = lab.programs.command(receiver, "recv")?;
+    recv.args(["--addr", "[::1]:0", "--mark", "--flows", &load.flows.to_string()]);
+    let server = Server::start(&mut process::together(&recv)?)?;
+    let mut send = lab.programs.connecting(sender, "send", server.addr)?;
+    send.args(["--mark", "--flows", &load.flows.to_string(), "--bytes", &bytes.to_string()]);
+    send.args(["--object", &load.object.to_string()]);
+    let mut client = Child::start(&mut process::together(&send)?)?;
+    client.line(LIMIT)?;
+    Ok(Pair { client, server, measured })
+}
+
+/// CPU time of one load over libuv's. The programs take turns, as in A2.
 fn cpu(lab: &Lab, out: &mut Outcome, load: Load) -> Result<()> {
     let variant = load.variant();
     let pairs = lab.pairs();
     let amount = if lab.quick { CPU_AMOUNT.1 } else { CPU_AMOUNT.0 };
-    let bytes = load.bytes(if load.object < 10_000 { amount / 4 } else { amount });
+    let bytes = if load.object < 10_000 { amount / 4 } else { amount } / load.flows * load.flows;
     (lab.progress)(&format!("CPU time, {variant}: {pairs} pairs of {} MB", bytes / MB));
     let mut rng = lab.rng(8);
-    let got = interleave(Program::Libuv, &OTHERS, pairs, &mut rng, |p| {
-        Ok(load.run(lab, p, bytes, None)?.0.cpu.as_secs_f64())
+    let start = |p| pair(lab, load, p, bytes);
+    let all = |exit: Exit| {
+        if exit.line["bytes"] == bytes { Ok(exit) } else { failed(format!("{bytes} bytes were sent: {}", exit.line)) }
+    };
+    let got = steadied(lab, pairs, Program::Libuv, &mut |pairs| {
+        in_turns(Program::Libuv, &OTHERS, pairs, &mut rng, LIMIT, &start, &all)
     })?;
     out.samples_of("cpu_seconds", &variant, &got);
     let sender = load.side == Side::Send;

@@ -167,6 +167,9 @@ fn a_lane_that_read_all_there_was_tells_its_owner_until_more_is_reported() {
         arrived(&net, c, 4);
         assert_eq!(lane.read(&mut buf), None);
         assert!(lane.is_dry(), "it has not been reported");
+        lane.open(false, true);
+        assert_eq!(lane.read(&mut buf), None, "opening it does not change that");
+        assert!(lane.is_dry());
         if round > 0 {
             assert_eq!(kind(net.read(c, &mut buf)), ErrorKind::WouldBlock);
         }
@@ -183,21 +186,32 @@ fn a_lane_that_its_owner_has_closed_is_not_dry() {
     let (c, mut peer) = with_std(&mut net);
     let lane = net.lane(c).unwrap();
     let mut buf = [0; 64];
-    let mut dry = |lane: &dyn neater_base::net::Lane| {
+    for _ in 0..2 {
         peer.write_all(b"some").unwrap();
         ready(&mut net, Token(1), |r| r.readable);
         lane.open(false, true);
-        assert_eq!(lane.read(&mut buf).map(usize::from), Some(4));
+        assert_eq!(lane.read(&mut []), None, "there is no room for anything");
+        assert_eq!(lane.read(&mut buf).map(usize::from), Some(4), "and that is all that it says");
         assert!(lane.is_dry());
-    };
-    dry(&*lane);
+    }
     lane.close();
     assert!(!lane.is_dry(), "whoever waits is to ask the owner");
-    // A lane that is dry is opened as one that is closed is.
-    dry(&*lane);
-    dry(&*lane);
+    lane.open(false, true);
+    assert!(lane.is_dry(), "what the system has said still holds");
     net.close(c);
     assert!(!lane.is_dry());
+}
+
+#[test]
+fn reading_into_nothing_says_nothing_of_a_lane() {
+    let mut net = OsNet::new().unwrap();
+    let (c, _peer) = with_std(&mut net);
+    let lane = net.lane(c).unwrap();
+    lane.open(false, true);
+    assert_eq!(lane.read(&mut []), None);
+    // It is still open: this asks the system.
+    assert_eq!(lane.read(&mut [0; 8]), None);
+    assert!(lane.is_dry());
 }
 
 #[test]

@@ -67,6 +67,7 @@ async fn send(args: Args) -> io::Result<Tally> {
         Security::None => None,
         _ => Some(TlsConnector::from(Arc::new(credentials::client(&args.credentials, &[])?))),
     };
+    args.ready();
     let tasks: Vec<_> = (0..args.flows)
         .map(|_| {
             let (args, connector, tally) = (args.clone(), connector.clone(), tally.clone());

@@ -138,6 +138,7 @@ impl Peer {
 
     fn send(&mut self, args: &Args) -> io::Result<Tally> {
         let request = self.request(Role::Initiate, &SecurityParameters::disabled(), &[])?;
+        args.ready();
         let mut tally = Tally::new(args);
         let mut flows = BTreeMap::new();
         for _ in 0..args.flows {

@@ -93,6 +93,7 @@ async fn client(args: &Args) -> io::Result<Tally> {
 async fn send(args: &Args) -> io::Result<Tally> {
     let neater = system(args)?;
     let p = preconnection(&neater, args, security(args)?);
+    args.ready();
     let mut tally = Tally::new(args);
     let tasks: Vec<_> = (0..args.flows)
         .map(|_| {
