@@ -413,9 +413,10 @@ impl<N: Net> Engine<N> {
         self.notices.pop()
     }
 
-    /// The connection of the only event there is, if that is an [`crate::Event::Readable`]: the commonest wake-up, told in the fewest words.
+    /// Takes the oldest event if that is a connection's [`crate::Event::Readable`], and says whether there are more: the commonest wake-up, told
+    /// in the fewest words.
     #[inline]
-    pub fn poll_readable(&mut self) -> Option<ConnectionId> {
+    pub fn poll_readable(&mut self) -> (Option<ConnectionId>, bool) {
         self.notices.pop_readable()
     }
 

@@ -85,17 +85,17 @@ impl Notices {
         Some(Notice { source, event })
     }
 
-    /// The only one there is, if it is a connection's [`Event::Readable`].
+    /// The oldest, if it is a connection's [`Event::Readable`], and whether there is another after it.
     #[inline]
-    pub(crate) fn pop_readable(&mut self) -> Option<ConnectionId> {
-        if self.queue.len() == 1
-            && let Some(Waiting { source: Source::Connection(conn), event: Brief::Readable }) = self.queue.front()
-        {
-            let conn = *conn;
+    pub(crate) fn pop_readable(&mut self) -> (Option<ConnectionId>, bool) {
+        let conn = match self.queue.front() {
+            Some(Waiting { source: Source::Connection(conn), event: Brief::Readable }) => Some(*conn),
+            _ => None,
+        };
+        if conn.is_some() {
             self.queue.pop_front();
-            return Some(conn);
         }
-        None
+        (conn, !self.queue.is_empty())
     }
 
     /// Keeps what is not to be dropped while the engine is borrowed. A notice that waits anyway sees to its being taken.
@@ -143,18 +143,19 @@ mod tests {
     }
 
     #[test]
-    fn a_readable_connection_is_told_alone_or_in_its_turn() {
+    fn readable_connections_are_told_in_their_turn() {
         let mut notices = Notices::default();
         let conn = ConnectionId::from_bits(1 << 32 | 5);
-        assert_eq!(notices.pop_readable(), None);
+        assert_eq!(notices.pop_readable(), (None, false));
         notices.push_readable(conn);
-        assert_eq!((notices.pop_readable(), notices.is_empty()), (Some(conn), true));
+        assert_eq!(notices.pop_readable(), (Some(conn), false));
+        notices.push_readable(conn);
         notices.push_ready(conn);
-        assert_eq!(notices.pop_readable(), None);
         notices.push_readable(conn);
-        assert_eq!(notices.pop_readable(), None);
+        assert_eq!(notices.pop_readable(), (Some(conn), true));
+        assert_eq!(notices.pop_readable(), (None, true));
         assert_eq!(notices.pop().map(|n| n.event), Some(Event::Ready));
-        assert_eq!(notices.pop_readable(), Some(conn));
+        assert_eq!(notices.pop_readable(), (Some(conn), false));
     }
 
     #[test]

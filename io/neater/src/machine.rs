@@ -45,7 +45,7 @@ machine! {
     fn needs_settling(&mut self) -> bool;
     fn after_call(&mut self) -> bool;
     fn poll_notice(&mut self) -> Option<Notice>;
-    fn poll_readable(&mut self) -> Option<ConnectionId>;
+    fn poll_readable(&mut self) -> (Option<ConnectionId>, bool);
     fn has_spent(&mut self) -> bool;
     fn take_spent(&mut self) -> Spent;
     fn is_forked(&mut self) -> bool;

@@ -288,9 +288,16 @@ impl Shared {
         }
         let mut after = After::default();
         let done = state.engine.glance();
-        match state.engine.poll_readable() {
-            Some(id) => state.readable(id, &mut after),
-            None => state.dispatch(&mut after),
+        loop {
+            let (readable, more) = state.engine.poll_readable();
+            if let Some(id) = readable {
+                state.readable(id, &mut after);
+            } else if more {
+                state.dispatch(&mut after);
+            }
+            if readable.is_none() || !more {
+                break;
+            }
         }
         let nothing = state.calls.is_empty() && state.discarded.is_empty() && !self.has_outside.load(Ordering::Relaxed);
         let done = done && nothing && !state.engine.has_spent();

@@ -25,25 +25,34 @@ pub(super) struct After {
     pub(super) earlier: Option<Spent>,
 }
 
-/// Who is to be woken: mostly one, or nobody, which takes no memory.
+/// Who is to be woken: mostly one, or a few, or nobody, which takes no memory.
 #[derive(Default)]
 pub(super) struct Wakers {
-    pub(super) first: Option<Waker>,
-    pub(super) more: Vec<Waker>,
+    first: Option<Waker>,
+    /// In order, from the front.
+    few: [Option<Waker>; 3],
+    more: Vec<Waker>,
 }
 
 impl Wakers {
     pub(super) fn push(&mut self, waker: Waker) {
         if self.first.is_none() {
             self.first = Some(waker);
-        } else {
-            self.more.push(waker);
+            return;
+        }
+        match self.few.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(waker),
+            None => self.more.push(waker),
         }
     }
 
     pub(super) fn wake(self) {
         // Not chained: what that keeps account of costs more than it does for one.
         if let Some(waker) = self.first {
+            waker.wake();
+        }
+        for waker in self.few {
+            let Some(waker) = waker else { break };
             waker.wake();
         }
         if !self.more.is_empty() {
@@ -76,4 +85,30 @@ pub(super) enum Discarded {
     Slot(Box<Slot>),
     Handler(EventHandler),
     Data(Bytes),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Mutex};
+    use std::task::Wake;
+
+    struct Named(usize, Arc<Mutex<Vec<usize>>>);
+
+    impl Wake for Named {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().expect("whole").push(self.0);
+        }
+    }
+
+    #[test]
+    fn all_are_woken_in_order_however_many_they_are() {
+        for n in 0..9 {
+            let woken = Arc::new(Mutex::new(Vec::new()));
+            let mut wakers = Wakers::default();
+            wakers.extend((0..n).map(|i| Waker::from(Arc::new(Named(i, woken.clone())))));
+            wakers.wake();
+            assert_eq!(*woken.lock().expect("whole"), (0..n).collect::<Vec<_>>());
+        }
+    }
 }

@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// A connection has something to be read, and nothing else has happened.
+    /// A connection has something to be read.
     #[cfg(feature = "tokio")]
     #[inline]
     pub(super) fn readable(&mut self, id: ConnectionId, after: &mut After) {
