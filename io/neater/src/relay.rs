@@ -5,8 +5,8 @@
 //! runtime's queue of tasks once and not twice. *Not responsible for* turns, which are the task's.
 //!
 //! *Invariants*: of the program's code nothing but wakers runs in the reactor, as nothing else of it does for tokio's own sockets;
-//! whoever takes the readiness of the descriptor has looked since that was reported, or has the task woken, which looks; what is dropped with the
-//! task is gone with it, because the reactor holds no more than a weak reference.
+//! whoever takes the readiness of the descriptor has looked since that was reported, or has the task woken, which looks; what is
+//! dropped with the task is gone with it, because the reactor holds no more than a weak reference.
 
 use crate::shared::{Driving, Glance, Shared};
 use core::future::poll_fn;

@@ -288,16 +288,15 @@ impl Shared {
         }
         let mut after = After::default();
         let done = state.engine.glance();
-        loop {
-            let (readable, more) = state.engine.poll_readable();
-            if let Some(id) = readable {
-                state.readable(id, &mut after);
-            } else if more {
-                state.dispatch(&mut after);
+        let mut more = true;
+        while more {
+            let (readable, left) = state.engine.poll_readable();
+            match readable {
+                Some(id) => state.readable(id, &mut after),
+                // Something else comes first, and is told with all that comes after it.
+                None => state.dispatch(&mut after),
             }
-            if readable.is_none() || !more {
-                break;
-            }
+            more = left && readable.is_some();
         }
         let nothing = state.calls.is_empty() && state.discarded.is_empty() && !self.has_outside.load(Ordering::Relaxed);
         let done = done && nothing && !state.engine.has_spent();
