@@ -15,6 +15,7 @@
 //! * **Writes never raise a signal**, descriptors are not inherited over `exec`.
 
 use crate::{Instant, WallTime};
+use core::any::Any;
 use core::fmt;
 use core::num::NonZeroUsize;
 use core::time::Duration;
@@ -474,7 +475,9 @@ type Result<T> = core::result::Result<T, NetError>;
 /// is being closed). It is closed when it is made, closes itself when the system does not take or have bytes, and is closed
 /// with its socket; [`Net::read`] and [`Net::write`] then tell what the lane was told, and the contract of readiness holds
 /// as if they had been called in its place.
-pub trait Lane: Send + Sync + core::fmt::Debug {
+///
+/// Whoever knows the [`Net`] finds its own kind of lane behind this (`Any`), and need not ask through a table for each piece.
+pub trait Lane: Any + Send + Sync + core::fmt::Debug {
     /// Writes some of the bytes, at least one. `None`: nothing was done, and the owner of the [`Net`] knows why.
     fn write(&self, buf: &[u8]) -> Option<NonZeroUsize>;
     /// Reads bytes, at least one. `None`: nothing was done, and the owner of the [`Net`] knows why.

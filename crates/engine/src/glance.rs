@@ -32,9 +32,16 @@ impl<N: Net> Engine<N> {
         let more = self.net.poll(&mut events);
         // One that is not so simple is rarely alone.
         let mut now = None;
-        let told = events.iter().position(|e| !self.told_quickly(*e, &mut now)).unwrap_or(events.len());
-        events.drain(..told);
-        let left = !events.is_empty();
+        let left = match events.iter().position(|e| !self.told_quickly(*e, &mut now)) {
+            None => {
+                events.clear();
+                false
+            }
+            Some(told) => {
+                events.drain(..told);
+                true
+            }
+        };
         self.net_events = events;
         self.glanced = left && !more;
         !more && !left && self.nothing_due(now)

@@ -6,8 +6,9 @@ use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::task::{Context, Poll};
-use neater_base::net::Lane;
 use neater_engine::QuicError;
+use neater_net::StreamLane;
+use std::any::Any;
 use std::io::{self, IoSlice};
 use std::sync::OnceLock;
 
@@ -26,7 +27,7 @@ use std::sync::OnceLock;
 pub struct ByteStream {
     connection: Connection,
     /// A way past the engine and its lock, made when bytes first flow.
-    lane: OnceLock<Box<dyn Lane>>,
+    lane: OnceLock<StreamLane>,
     /// There is none.
     no_lane: AtomicBool,
     /// How many more reads and writes there may be before one has to wait.
@@ -76,19 +77,20 @@ impl ByteStream {
 
     /// Counts one; `None` when it is time for others. A count that two threads lose makes that a little later.
     #[inline(always)]
-    fn lane_in_budget(&self) -> Option<&dyn Lane> {
+    fn lane_in_budget(&self) -> Option<&StreamLane> {
         let lane = self.lane.get()?;
         // Counted down, because that it is over is seen from the sign.
         let left = self.left.load(Ordering::Relaxed).wrapping_sub(1);
         self.left.store(left, Ordering::Relaxed);
-        (left.cast_signed() >= 0).then_some(&**lane)
+        (left.cast_signed() >= 0).then_some(lane)
     }
 
     /// Bytes have flowed: makes the lane, if there is none and may be one.
     fn find_lane(&self, s: &mut State, id: ConnectionId) {
         if self.lane.get().is_none() && !self.no_lane.load(Ordering::Relaxed) {
-            match s.engine.lane(id) {
-                Some(lane) => drop(self.lane.set(lane)),
+            // By its own name, so that it is compiled into the program's loop. No other network here has lanes.
+            match s.engine.lane(id).and_then(|lane| (lane as Box<dyn Any>).downcast::<StreamLane>().ok()) {
+                Some(lane) => drop(self.lane.set(*lane)),
                 None => self.no_lane.store(true, Ordering::Relaxed),
             }
         }
@@ -184,7 +186,7 @@ impl ByteStream {
         let id = self.connection.id();
         let read = self.connection.handle().with(|s| {
             // What the engine would find, by a longer way.
-            if self.lane.get().is_some_and(|lane| lane.is_dry()) {
+            if self.lane.get().is_some_and(StreamLane::is_dry) {
                 s.wait(id, Wait::Readable, cx.waker());
                 return Ok(None);
             }

@@ -24,27 +24,30 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 macro_rules! machine {
-    ($( fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) $(-> $ret:ty)?; )*) => {
+    ($( $(#[$attr:meta])* fn $name:ident(&mut self $(, $arg:ident: $type:ty)*) $(-> $ret:ty)?; )*) => {
         /// What the public objects ask of an engine.
         #[allow(clippy::too_many_arguments, reason = "the engine's own signatures")]
         pub(crate) trait Machine: Send {
-            $( fn $name(&mut self $(, $arg: $type)*) $(-> $ret)?; )*
+            $( $(#[$attr])* fn $name(&mut self $(, $arg: $type)*) $(-> $ret)?; )*
         }
 
         impl<N: Net + Send> Machine for Engine<N> {
-            $( fn $name(&mut self $(, $arg: $type)*) $(-> $ret)? { Engine::$name(self $(, $arg)*) } )*
+            $( $(#[$attr])* fn $name(&mut self $(, $arg: $type)*) $(-> $ret)? { Engine::$name(self $(, $arg)*) } )*
         }
     };
 }
 
 machine! {
     fn turn(&mut self);
+    #[cfg(feature = "tokio")]
     fn glance(&mut self) -> bool;
+    #[cfg(feature = "tokio")]
     fn look_again(&mut self);
     fn rearm(&mut self);
     fn needs_settling(&mut self) -> bool;
     fn after_call(&mut self) -> bool;
     fn poll_notice(&mut self) -> Option<Notice>;
+    #[cfg(feature = "tokio")]
     fn poll_readable(&mut self) -> (Option<ConnectionId>, bool);
     fn has_spent(&mut self) -> bool;
     fn take_spent(&mut self) -> Spent;

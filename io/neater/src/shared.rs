@@ -5,6 +5,8 @@ mod dispatch;
 mod handle;
 mod slots;
 
+#[cfg(feature = "tokio")]
+use after::Wakers;
 use after::{After, Discarded};
 pub(crate) use handle::{Driving, Handle};
 use slots::{GroupSlot, ListenerSlot, adopt, listener_of, slot_of};
@@ -286,25 +288,21 @@ impl Shared {
         if state.engine.is_forked() {
             return Glance::More;
         }
-        let mut after = After::default();
+        let mut wakers = Wakers::default();
         let done = state.engine.glance();
         let mut more = true;
         while more {
             let (readable, left) = state.engine.poll_readable();
             match readable {
-                Some(id) => state.readable(id, &mut after),
+                Some(id) => state.readable(id, &mut wakers),
                 // Something else comes first, and is told with all that comes after it.
-                None => state.dispatch(&mut after),
+                None => wakers.with_all(|after| state.dispatch(after)),
             }
             more = left && readable.is_some();
         }
         let nothing = state.calls.is_empty() && state.discarded.is_empty() && !self.has_outside.load(Ordering::Relaxed);
         let done = done && nothing && !state.engine.has_spent();
         drop(state);
-        let wakers = core::mem::take(&mut after.wakers);
-        // Nothing else of it is used here, and finding that out field by field costs more than a wake-up may.
-        debug_assert!(after.discarded.is_empty() && after.foreign.is_empty() && after.spent.is_none());
-        core::mem::forget(after);
         wakers.wake();
         if done { Glance::Done } else { Glance::More }
     }

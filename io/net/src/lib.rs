@@ -26,4 +26,4 @@ mod os;
 mod sys;
 
 pub use fault::{FaultControl, FaultCounts, FaultNet, FaultRates};
-pub use os::{MAX_MESSAGE, Neighbour, OsNet, OsNetOptions, Role, RouterDiscovery, Waker};
+pub use os::{MAX_MESSAGE, Neighbour, OsNet, OsNetOptions, Role, RouterDiscovery, StreamLane, Waker};

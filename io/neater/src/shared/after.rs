@@ -46,6 +46,19 @@ impl Wakers {
         }
     }
 
+    /// For those that want an [`After`]: it begins with these wakers, and whom else it wakes is among them afterwards. Nothing else of
+    /// it is filled by a glance; what there is to be called or dropped stays with the [`super::State`], for a turn.
+    #[cfg(feature = "tokio")]
+    #[cold]
+    pub(super) fn with_all(&mut self, tell: impl FnOnce(&mut After)) {
+        let mut after = After { wakers: core::mem::take(self), ..After::default() };
+        tell(&mut after);
+        debug_assert!(
+            after.discarded.is_empty() && after.foreign.is_empty() && after.spent.is_none() && !after.wake_fd
+        );
+        *self = core::mem::take(&mut after.wakers);
+    }
+
     pub(super) fn wake(self) {
         // Not chained: what that keeps account of costs more than it does for one.
         if let Some(waker) = self.first {

@@ -2,6 +2,8 @@
 
 use super::State;
 use super::after::After;
+#[cfg(feature = "tokio")]
+use super::after::Wakers;
 use super::slots::{Incoming, Wait, listener_of, slot_of, woken_by};
 use crate::ListenerId;
 use neater_engine::{ConnectionId, Event, Notice, Source};
@@ -36,10 +38,14 @@ impl State {
     /// A connection has something to be read.
     #[cfg(feature = "tokio")]
     #[inline]
-    pub(super) fn readable(&mut self, id: ConnectionId, after: &mut After) {
+    pub(super) fn readable(&mut self, id: ConnectionId, wakers: &mut Wakers) {
         match slot_of(&mut self.conns, id.index(), id.to_bits()) {
-            Some(slot) if slot.rare.is_none() => after.wake(slot.readable.take()),
-            _ => self.connection_event(id, Event::Readable, after),
+            Some(slot) if slot.rare.is_none() => {
+                if let Some(waiter) = slot.readable.take() {
+                    wakers.push(waiter.waker);
+                }
+            }
+            _ => wakers.with_all(|after| self.connection_event(id, Event::Readable, after)),
         }
     }
 

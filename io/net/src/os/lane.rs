@@ -66,20 +66,16 @@ impl Side {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a use of the direction, if it is open, and says what had been reported by then.
+    /// Begins a use of the direction, if it is open.
     #[inline(always)]
-    fn begin(&self) -> Option<u32> {
-        match self.state.compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => Some(self.reports.load(Ordering::Acquire)),
-            Err(_) => Self::not_open(),
-        }
+    fn begin(&self) -> bool {
+        self.state.compare_exchange(OPEN, BUSY, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Out of the way of those that it is open for.
-    #[cold]
-    #[inline(never)]
-    fn not_open() -> Option<u32> {
-        None
+    /// What has been reported, to be asked before the system is.
+    #[inline(always)]
+    fn reports(&self) -> u32 {
+        self.reports.load(Ordering::Acquire)
     }
 
     /// Ends a use of the direction in which the system said `n`. If it moved less than `room`, nothing is left. Small on purpose,
@@ -250,33 +246,63 @@ impl Lane {
     }
 }
 
-/// What others hold.
+/// The bytes of one TCP connection of an [`super::OsNet`] without it, from any thread: what [`net::Net::lane`] returns there.
+///
+/// Reading and writing are what the trait says, and here for whoever has found by `Any` that this is what he holds: they are
+/// compiled into his own loop, where nothing has to be kept and brought back for each piece.
 #[derive(Debug)]
-pub(crate) struct Handle(pub(crate) Arc<Lane>);
+pub struct StreamLane(pub(crate) Arc<Lane>);
 
-impl net::Lane for Handle {
-    fn write(&self, buf: &[u8]) -> Option<NonZeroUsize> {
+impl StreamLane {
+    /// As [`net::Lane::write`].
+    #[inline(always)]
+    pub fn write(&self, buf: &[u8]) -> Option<NonZeroUsize> {
         // epoll(7) says of streams that a write of less than was asked for has used up the room, as it does of reads. The owner,
         // who is told by the next call, watches for more.
         let lane = &*self.0;
-        let reports = lane.write.begin()?;
+        if !lane.write.begin() {
+            return None;
+        }
+        let reports = lane.write.reports();
         if lane.guard.unsure() {
             return lane.write_slowly(buf, reports);
         }
         lane.write.end(sys::tcp_write_once(lane.fd, buf), buf.len(), reports)
     }
 
-    fn read(&self, buf: &mut [u8]) -> Option<NonZeroUsize> {
+    /// As [`net::Lane::read`].
+    #[inline(always)]
+    pub fn read(&self, buf: &mut [u8]) -> Option<NonZeroUsize> {
         let (lane, room) = (&*self.0, buf.len());
-        let reports = lane.read.begin()?;
+        if !lane.read.begin() {
+            return None;
+        }
+        let reports = lane.read.reports();
         if lane.guard.unsure() {
             return lane.read_slowly(buf, reports);
         }
         lane.read.end(sys::tcp_read_once(lane.fd, buf), room, reports)
     }
 
-    fn is_dry(&self) -> bool {
+    /// As [`net::Lane::is_dry`].
+    #[inline]
+    #[must_use]
+    pub fn is_dry(&self) -> bool {
         !self.0.guard.unsure() && self.0.read.is_dry()
+    }
+}
+
+impl net::Lane for StreamLane {
+    fn write(&self, buf: &[u8]) -> Option<NonZeroUsize> {
+        self.write(buf)
+    }
+
+    fn read(&self, buf: &mut [u8]) -> Option<NonZeroUsize> {
+        self.read(buf)
+    }
+
+    fn is_dry(&self) -> bool {
+        self.is_dry()
     }
 
     fn open(&self, write: bool, read: bool) {

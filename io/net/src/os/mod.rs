@@ -22,6 +22,7 @@ mod slots;
 mod tests;
 mod waker;
 
+pub use lane::StreamLane;
 pub use routers::{MAX_MESSAGE, Neighbour, Role, RouterDiscovery};
 pub use waker::Waker;
 

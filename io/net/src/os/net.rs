@@ -1,6 +1,6 @@
 //! The operations of [`Net`], checked and passed on.
 
-use super::lane::{Handle, Lane};
+use super::lane::{Lane, StreamLane};
 use super::slots::{Datagram, Kind, Writes};
 use super::{OsNet, Result, fresh};
 use crate::sys::{self, MAX_SEGMENTS, Outgoing, UdpSupport};
@@ -310,7 +310,7 @@ impl Net for OsNet {
     }
 
     fn lane(&mut self, sock: Sock) -> Option<Box<dyn neater_base::net::Lane>> {
-        Some(Box::new(Handle(self.make_lane(sock)?)))
+        Some(Box::new(StreamLane(self.make_lane(sock)?)))
     }
 
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {

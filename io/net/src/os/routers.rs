@@ -24,6 +24,7 @@ pub enum Role {
     Router,
 }
 
+#[cfg_attr(any(not(target_os = "linux"), feature = "shell"), expect(dead_code, reason = "the shell hears nothing"))]
 impl Role {
     /// The type of the messages that are heard.
     pub(crate) const fn heard(self) -> u8 {
