@@ -476,7 +476,8 @@ type Result<T> = core::result::Result<T, NetError>;
 /// with its socket; [`Net::read`] and [`Net::write`] then tell what the lane was told, and the contract of readiness holds
 /// as if they had been called in its place.
 ///
-/// Whoever knows the [`Net`] finds its own kind of lane behind this (`Any`), and need not ask through a table for each piece.
+/// Whoever knows the [`Net`] finds its own kind of lane behind this (`Any`), and need not ask through a table for each piece. So do the
+/// byte streams of `neater`, which use the lanes of `neater-net` and of no other network.
 pub trait Lane: Any + Send + Sync + core::fmt::Debug {
     /// Writes some of the bytes, at least one. `None`: nothing was done, and the owner of the [`Net`] knows why.
     fn write(&self, buf: &[u8]) -> Option<NonZeroUsize>;

@@ -301,7 +301,8 @@ impl Neater {
     }
 
     /// A transport system over another network than the operating system's: the simulator's, or one that injects faults.
-    /// `wake` must make whoever drives it call [`Driver::turn`]; it is called from any thread.
+    /// `wake` must make whoever drives it call [`Driver::turn`]; it is called from any thread. Lanes
+    /// ([`Lane`](neater_base::net::Lane)) of such a network are not used: all bytes go by the engine.
     pub fn over<N: neater_base::net::Net + Send + 'static>(
         net: N,
         config: EngineConfig,

@@ -221,8 +221,8 @@ impl Shared {
     #[inline(never)]
     fn tell(&self, mut state: MutexGuard<'_, State>) {
         let mut after = After::default();
-        state.dispatch(&mut after);
-        after.calls |= !state.calls.is_empty();
+        state.dispatch(&mut after.wakers);
+        after.calls = !state.calls.is_empty();
         after.forked = state.engine.is_forked();
         if state.engine.needs_settling() {
             // Gathering what several calls have to send is the driver's business.
@@ -251,8 +251,8 @@ impl Shared {
             // A turn drops what nobody has taken, which must not be here.
             after.earlier = state.spent();
             state.engine.turn();
-            state.dispatch(&mut after);
-            after.calls |= !state.calls.is_empty();
+            state.dispatch(&mut after.wakers);
+            after.calls = !state.calls.is_empty();
             after.forked = state.engine.is_forked();
             // Without policies, nobody has to ask.
             names = !after.forked && state.engine.has_name_questions();
@@ -296,7 +296,7 @@ impl Shared {
             match readable {
                 Some(id) => state.readable(id, &mut wakers),
                 // Something else comes first, and is told with all that comes after it.
-                None => wakers.with_all(|after| state.dispatch(after)),
+                None => state.dispatch(&mut wakers),
             }
             more = left && readable.is_some();
         }
@@ -323,7 +323,8 @@ impl Shared {
                 return;
             }
             state.engine.orphan();
-            state.dispatch(&mut after);
+            state.dispatch(&mut after.wakers);
+            after.calls = !state.calls.is_empty();
             for group in &mut state.groups {
                 after.wakers.extend(group.waiters.take());
             }

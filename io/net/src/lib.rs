@@ -6,7 +6,7 @@
 //! over, another thread called [`Waker::wake`], or the host's networks or name files changed. It is all that a driver
 //! needs, level-triggered, edge-triggered or one-shot, directly or through further epolls.
 //!
-//! [`RouterDiscovery`] stands beside it: what routers advertise on the links of this host.
+//! [`StreamLane`] carries the bytes of one TCP connection around it, from any thread. [`RouterDiscovery`] stands beside it: what routers advertise on the links of this host.
 //!
 //! *Deliberately not here*: any protocol, any decision, any waiting. Nothing blocks, no thread is started, no signal is
 //! raised, nothing is global.

@@ -46,17 +46,12 @@ impl Wakers {
         }
     }
 
-    /// For those that want an [`After`]: it begins with these wakers, and whom else it wakes is among them afterwards. Nothing else of
-    /// it is filled by a glance; what there is to be called or dropped stays with the [`super::State`], for a turn.
-    #[cfg(feature = "tokio")]
-    #[cold]
-    pub(super) fn with_all(&mut self, tell: impl FnOnce(&mut After)) {
-        let mut after = After { wakers: core::mem::take(self), ..After::default() };
-        tell(&mut after);
-        debug_assert!(
-            after.discarded.is_empty() && after.foreign.is_empty() && after.spent.is_none() && !after.wake_fd
-        );
-        *self = core::mem::take(&mut after.wakers);
+    /// Whoever waits, if somebody does.
+    #[inline]
+    pub(super) fn take(&mut self, waiter: Option<Waiter>) {
+        if let Some(waiter) = waiter {
+            self.push(waiter.waker);
+        }
     }
 
     pub(super) fn wake(self) {
@@ -78,15 +73,6 @@ impl Extend<Waker> for Wakers {
     fn extend<T: IntoIterator<Item = Waker>>(&mut self, wakers: T) {
         for waker in wakers {
             self.push(waker);
-        }
-    }
-}
-
-impl After {
-    #[inline]
-    pub(super) fn wake(&mut self, waiter: Option<Waiter>) {
-        if let Some(waiter) = waiter {
-            self.wakers.push(waiter.waker);
         }
     }
 }

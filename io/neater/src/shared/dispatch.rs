@@ -1,8 +1,6 @@
 //! What the engine tells of, passed on to whoever waits for it.
 
 use super::State;
-use super::after::After;
-#[cfg(feature = "tokio")]
 use super::after::Wakers;
 use super::slots::{Incoming, Wait, listener_of, slot_of, woken_by};
 use crate::ListenerId;
@@ -13,21 +11,21 @@ const EVENTS_MAX: usize = 1024;
 
 impl State {
     /// Tells of everything that has happened.
-    pub(super) fn dispatch(&mut self, after: &mut After) {
+    pub(super) fn dispatch(&mut self, wakers: &mut Wakers) {
         while let Some(Notice { source, event }) = self.engine.poll_notice() {
             match source {
-                Source::Connection(id) => self.connection_event(id, event, after),
-                Source::Listener(id) => self.listener_event(id, event, after),
+                Source::Connection(id) => self.connection_event(id, event, wakers),
+                Source::Listener(id) => self.listener_event(id, event, wakers),
                 Source::Group(id) => {
                     let slot = slot_of(&mut self.groups, id.index(), id.to_bits());
                     match (slot, event) {
                         (Some(slot), Event::StreamReceived(conn)) => {
                             slot.queue.push_back(conn);
-                            after.wakers.extend(slot.waiters.take());
+                            wakers.extend(slot.waiters.take());
                         }
                         (None, Event::StreamReceived(conn)) => self.engine.release(conn),
                         // The session is over: whoever waits for its streams asks the engine why.
-                        (Some(slot), _) => after.wakers.extend(slot.waiters.take()),
+                        (Some(slot), _) => wakers.extend(slot.waiters.take()),
                         (None, _) => {}
                     }
                 }
@@ -40,60 +38,55 @@ impl State {
     #[inline]
     pub(super) fn readable(&mut self, id: ConnectionId, wakers: &mut Wakers) {
         match slot_of(&mut self.conns, id.index(), id.to_bits()) {
-            Some(slot) if slot.rare.is_none() => {
-                if let Some(waiter) = slot.readable.take() {
-                    wakers.push(waiter.waker);
-                }
-            }
-            _ => wakers.with_all(|after| self.connection_event(id, Event::Readable, after)),
+            Some(slot) if slot.rare.is_none() => wakers.take(slot.readable.take()),
+            _ => self.connection_event(id, Event::Readable, wakers),
         }
     }
 
-    fn connection_event(&mut self, id: ConnectionId, event: Event, after: &mut After) {
+    fn connection_event(&mut self, id: ConnectionId, event: Event, wakers: &mut Wakers) {
         let Some(slot) = slot_of(&mut self.conns, id.index(), id.to_bits()) else { return };
         if let Some(rare) = &mut slot.rare {
             if let Some(handler) = &rare.handler {
                 self.calls.push_back((handler.clone(), event.clone()));
-                after.calls = true;
             }
             if rare.subscribed && !matches!(event, Event::Readable | Event::Writable) {
                 if rare.events.len() >= EVENTS_MAX {
                     rare.events.pop_front();
                 }
                 rare.events.push_back(event.clone());
-                after.wakers.extend(rare.more[Wait::Event as usize].take());
+                wakers.extend(rare.more[Wait::Event as usize].take());
             }
             for wait in woken_by(&event) {
-                after.wakers.extend(rare.more[*wait as usize].take());
+                wakers.extend(rare.more[*wait as usize].take());
             }
         }
         match event {
-            Event::Readable => after.wake(slot.readable.take()),
-            Event::Writable => after.wake(slot.writable.take()),
+            Event::Readable => wakers.take(slot.readable.take()),
+            Event::Writable => wakers.take(slot.writable.take()),
             Event::Ready => {
                 slot.outcome = Some(Ok(()));
-                after.wake(slot.changed.take());
-                after.wake(slot.writable.take());
+                wakers.take(slot.changed.take());
+                wakers.take(slot.writable.take());
                 // What the peer has said meanwhile has been reported to an attempt, if at all.
-                after.wake(slot.readable.take());
+                wakers.take(slot.readable.take());
             }
             Event::EstablishmentError(e) => {
                 slot.outcome = Some(Err(e));
-                slot.wake_all(after);
+                slot.wake_all(wakers);
             }
             Event::Closed => {
                 slot.ended = Some(Ok(()));
-                slot.wake_all(after);
+                slot.wake_all(wakers);
             }
             Event::ConnectionError(e) => {
                 slot.ended = Some(Err(Box::new(e)));
-                slot.wake_all(after);
+                slot.wake_all(wakers);
             }
             _ => {}
         }
     }
 
-    fn listener_event(&mut self, id: ListenerId, event: Event, after: &mut After) {
+    fn listener_event(&mut self, id: ListenerId, event: Event, wakers: &mut Wakers) {
         let incoming = match event {
             Event::ConnectionReceived(c) => Some(Incoming::Connection(c)),
             Event::GroupReceived(g) => Some(Incoming::Group(g)),
@@ -105,7 +98,7 @@ impl State {
                 slot.queue.push_back(incoming);
                 // Of many at once, the first has woken them.
                 if !slot.waiters.is_empty() {
-                    after.wakers.extend(slot.waiters.take());
+                    wakers.extend(slot.waiters.take());
                 }
                 // Its first streams may come before the program has taken the group.
                 if let Incoming::Group(g) = incoming {
@@ -115,10 +108,9 @@ impl State {
             (Some(slot), None) => {
                 if matches!(event, Event::Stopped) {
                     slot.stopped = true;
-                    after.wakers.extend(slot.waiters.take());
+                    wakers.extend(slot.waiters.take());
                 } else if let Some(handler) = &slot.handler {
                     self.calls.push_back((handler.clone(), event));
-                    after.calls = true;
                 } else if let Event::ListenerError(e) = event {
                     tracing::warn!(target: "neater::listen", "the listener cannot accept for now: {e}");
                 }

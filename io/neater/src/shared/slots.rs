@@ -5,7 +5,7 @@
 //! *Invariant*: a place is somebody's while its `bits` are his id; a listener that has stopped and lost its index to another one is among
 //! the stopped.
 
-use super::after::After;
+use super::after::Wakers;
 use crate::gather::Gathered;
 use crate::waiting::{Ticket, WAITS, Waiter, Waiters};
 use crate::{EventHandler, GroupId, ListenerId};
@@ -96,9 +96,9 @@ pub(super) struct GroupSlot {
 }
 
 impl Slot {
-    pub(super) fn wake_all(&mut self, after: &mut After) {
+    pub(super) fn wake_all(&mut self, wakers: &mut Wakers) {
         let first = [self.readable.take(), self.writable.take(), self.changed.take()];
-        after.wakers.extend(first.into_iter().flatten().map(|w| w.waker));
+        wakers.extend(first.into_iter().flatten().map(|w| w.waker));
     }
 
     pub(super) fn forget_waiter(&mut self, ticket: Ticket) -> Option<Waker> {

@@ -1,5 +1,5 @@
 use super::*;
-use neater_base::net::{ErrorKind, NetError};
+use neater_base::net::{ErrorKind, Lane as _, NetError};
 use std::io::IoSlice;
 
 fn kind<T: core::fmt::Debug>(result: Result<T, NetError>) -> ErrorKind {
@@ -155,7 +155,8 @@ fn a_lane_that_read_all_there_was_tells_its_owner_until_more_is_reported() {
     use std::io::Write;
     let mut net = OsNet::new().unwrap();
     let (c, mut peer) = with_std(&mut net);
-    let lane = net.lane(c).unwrap();
+    let lane: Box<dyn std::any::Any> = net.lane(c).unwrap();
+    let lane = lane.downcast::<crate::StreamLane>().expect("byte streams look for it by this type");
     let mut buf = [0; 64];
     for round in 0..3 {
         peer.write_all(b"some").unwrap();
