@@ -65,8 +65,22 @@ impl<N: Net> Engine<N> {
     /// Why the connection is over, or [`ConnectionError::Unsupported`] on connections that carry messages.
     #[inline]
     pub fn read(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
-        // The quick half: bytes that the socket of a plain TCP connection has. Nothing else happens, so that nobody need be
-        // told and no timer changes.
+        match self.read_at_once(conn, buf) {
+            0 => self.read_slowly(conn, buf).map_err(|e| *e),
+            n => Ok(Some(n)),
+        }
+    }
+
+    /// What fits into registers, so that what [`Engine::read_at_once`] has found need not go through memory for the sake of this.
+    #[inline(never)]
+    fn read_slowly(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, Box<ConnectionError>> {
+        self.read_in_full(conn, buf).map_err(Box::new)
+    }
+
+    /// The quick half: bytes that the socket of a plain TCP connection has. Nothing else happens, so that nobody need be told and no
+    /// timer changes. 0: the rest of [`Engine::read`] knows what is the matter.
+    #[inline(always)]
+    fn read_at_once(&mut self, conn: ConnectionId, buf: &mut [u8]) -> usize {
         if let Some(c) = self.conns.get_quick(conn.0)
             && c.quick.read
             && !buf.is_empty()
@@ -74,18 +88,17 @@ impl<N: Net> Engine<N> {
             match self.net.read(c.quick.sock, buf) {
                 Ok(n) if n > 0 => {
                     c.bytes_received += n as u64;
-                    return Ok(Some(n));
+                    return n;
                 }
-                result if self.quick_read_ended(conn, &result) => return Ok(None),
-                _ => {}
+                result => self.quick_read_ended(conn, &result),
             }
         }
-        self.read_in_full(conn, buf)
+        0
     }
 
-    /// Notes that there is nothing now (true), or leaves what [`Engine::read_in_full`] has to find.
+    /// Notes that there is nothing now, or what [`Engine::read_in_full`] has to find.
     #[inline(never)]
-    fn quick_read_ended(&mut self, conn: ConnectionId, result: &Result<usize, NetError>) -> bool {
+    fn quick_read_ended(&mut self, conn: ConnectionId, result: &Result<usize, NetError>) {
         let result = match *result {
             Err(e) if e.is_would_block() => {
                 if let Some(c) = self.conns.get_quick(conn.0)
@@ -95,16 +108,14 @@ impl<N: Net> Engine<N> {
                     ch.drained();
                     c.quick.ran_dry();
                 }
-                return true;
+                return;
             }
             Err(e) => Err(ConnectionError::Net(e)),
             Ok(n) => Ok(Some(n)),
         };
         let _ = self.after_read(conn.0, true, result);
-        false
     }
 
-    #[inline(never)]
     fn read_in_full(&mut self, conn: ConnectionId, buf: &mut [u8]) -> Result<Option<usize>, ConnectionError> {
         self.own()?;
         let Some(c) = self.conns.get(conn.0) else { return Err(ConnectionError::Closed) };
