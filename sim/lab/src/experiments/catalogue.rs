@@ -155,7 +155,7 @@ pub const ALL: &[Experiment] = &[
             metric("cpu_ratio", "1", ""),
         ],
         needs: TOOLS,
-        minutes: (1.2, 55.0),
+        minutes: (1.2, 45.0),
         run: a8::run,
     },
     Experiment {
