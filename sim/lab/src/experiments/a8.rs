@@ -113,9 +113,15 @@ impl Load {
 
     /// Transfers `bytes`; the side of `program` runs under `counter`, the other is plain epoll. Returns how the measured side
     /// and the receiver ended. Both share a processor and, with a counter, a place, which makes what is measured repeatable.
-    fn run(&self, lab: &Lab, program: Program, bytes: u64, by: Option<(Counter, &Place)>) -> Result<(Exit, Exit)> {
+    fn run(
+        &self,
+        lab: &Lab,
+        program: Program,
+        bytes: u64,
+        (counter, place): (Option<Counter>, &Place),
+    ) -> Result<(Exit, Exit)> {
         let prepare = |command: Command, side: Side| -> Result<Command> {
-            let Some((counter, place)) = by else { return process::together(&command) };
+            let Some(counter) = counter else { return Ok(place.enter(process::together(&command)?)) };
             let command = if side == self.side { counter.wrap(&command, &lab.scratch)? } else { command };
             Ok(place.enter(process::on_one_processor(&command, side == Side::Recv)?))
         };
@@ -145,7 +151,7 @@ impl Load {
         for run in 0..self.runs(lab.quick) {
             let mut points = [(small, 0), (2 * small, 0)];
             for (bytes, count) in &mut points {
-                let (exit, _) = self.run(lab, program, *bytes, Some(by))?;
+                let (exit, _) = self.run(lab, program, *bytes, (Some(counter), by.1))?;
                 *count = counter.read(&lab.scratch, &exit)?;
                 let variant = format!("{} {bytes} bytes", self.variant());
                 out.sample(&format!("{counter:?}"), program.name(), &variant, run, *count as f64);
@@ -213,7 +219,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
         }
     }
     if lab.is_wanted(SMALL_WRITES) {
-        small_writes(lab, &mut out)?;
+        small_writes(lab, &mut out, &place)?;
     }
     Ok(out)
 }
@@ -335,14 +341,14 @@ fn cpu(lab: &Lab, out: &mut Outcome, load: Load) -> Result<()> {
 }
 
 /// 200 MB in writes of 1 kB, by the clock of the plain receiver.
-fn small_writes(lab: &Lab, out: &mut Outcome) -> Result<()> {
+fn small_writes(lab: &Lab, out: &mut Outcome, place: &Place) -> Result<()> {
     let load = Load { object: 1000, name: "1kB", flows: 1, side: Side::Send };
     let pairs = if lab.quick { 5 } else { lab.pairs() };
     (lab.progress)(&format!("throughput of 200 MB in 1 kB writes, {pairs} pairs"));
     let mut rng = lab.rng(88);
     let got = steadied(lab, pairs, Program::Libuv, &mut |pairs| {
         interleave(Program::Libuv, &OTHERS, pairs, &mut rng, |p| {
-            let (_, received) = load.run(lab, p, 200 * MB, None)?;
+            let (_, received) = load.run(lab, p, 200 * MB, (None, place))?;
             let ns = received.line["ns"].as_f64().filter(|ns| *ns > 0.0);
             ns.map(|ns| 200e6 / ns * 1e9)
                 .ok_or_else(|| MeasureError::Failed("the receiver reported no time".to_owned()))
