@@ -257,7 +257,8 @@ impl Net for OsNet {
     fn read(&mut self, sock: Sock, buf: &mut [u8]) -> Result<usize> {
         // Small on purpose: this is what most reads of much cost here.
         if let Ok((fd, slot)) = self.slots.get(sock)
-            && slot.may_be_read()
+            && slot.kind == Kind::Stream
+            && !slot.drained
             && !buf.is_empty()
             && !self.guard.forked()
         {

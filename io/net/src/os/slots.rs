@@ -85,12 +85,6 @@ impl Slot {
         self.generation & 1 == 1
     }
 
-    /// A stream without a lane, of which nobody knows that nothing is left.
-    #[inline(always)]
-    pub(crate) fn may_be_read(&self) -> bool {
-        (self.kind == Kind::Stream) & !self.drained
-    }
-
     /// A stream without a lane that takes nothing now, of which the poller will report when it does.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {

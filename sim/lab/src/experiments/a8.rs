@@ -34,10 +34,10 @@ const OTHERS: [Program; 4] = [Program::Epoll, Program::Tokio, Program::NeaterFd,
 /// on loopback in the first 20 MB that is not slowed down, or less.
 const RECEIVE_BUFFER: u32 = 2 << 20;
 
-/// The congestion control while calls and instructions are counted; every kernel has it.
+/// The congestion control there; every kernel has it.
 const CONGESTION_CONTROL: &str = "reno";
 
-/// Where calls and instructions are counted: a network namespace whose receive buffers are of one size, and whose congestion control
+/// Where calls and instructions are counted, and small writes timed: a network namespace whose receive buffers are of one size, and whose congestion control
 /// has no pace.
 ///
 /// Linux enlarges a window when more than one window was read in one round-trip time. Under callgrind a program is slowed down some
@@ -48,7 +48,7 @@ const CONGESTION_CONTROL: &str = "reno";
 ///
 /// BBR, the default of some hosts, paces a flow by what it has measured of a path, and on loopback that is the programs. Whoever spends
 /// less on a write then finds the buffer full more often and waits more: a sender of 1 GB objects took 1,600 instructions per megabyte
-/// with Reno, and between 1,600 and 3,600 with BBR, all of it for waiting.
+/// with Reno, and between 1,600 and 3,600 with BBR; what is more was for waiting.
 struct Place(Option<Netns>);
 
 impl Place {
@@ -111,8 +111,8 @@ impl Load {
         least.div_ceil(round) * round
     }
 
-    /// Transfers `bytes`; the side of `program` runs under `counter`, the other is plain epoll. Returns how the measured side
-    /// and the receiver ended. Both share a processor and, with a counter, a place, which makes what is measured repeatable.
+    /// Transfers `bytes`; the side of `program` runs under the counter, if there is one, the other is plain epoll. Returns how the
+    /// measured side and the receiver ended. Both share a processor and a place, which makes what is measured repeatable.
     fn run(
         &self,
         lab: &Lab,
@@ -121,12 +121,12 @@ impl Load {
         (counter, place): (Option<Counter>, &Place),
     ) -> Result<(Exit, Exit)> {
         let prepare = |command: Command, side: Side| -> Result<Command> {
+            let command = match counter {
+                Some(counter) if side == self.side => counter.wrap(&command, &lab.scratch)?,
+                _ => command,
+            };
             // Timed or counted, the receiver does not displace its sender when it wakes up: how often it does that, which is
             // chance, spread the control of small writes over a fifth.
-            let Some(counter) = counter else {
-                return Ok(place.enter(process::on_one_processor(&command, side == Side::Recv)?));
-            };
-            let command = if side == self.side { counter.wrap(&command, &lab.scratch)? } else { command };
             Ok(place.enter(process::on_one_processor(&command, side == Side::Recv)?))
         };
         let (sender, receiver) = match self.side {
