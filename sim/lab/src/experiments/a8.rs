@@ -30,15 +30,15 @@ const EQUAL: f64 = 1.02;
 const SMALL_WRITES: &str = "1kB-writes";
 const OTHERS: [Program; 4] = [Program::Epoll, Program::Tokio, Program::NeaterFd, Program::Neater];
 
-/// The receive buffer of every socket while calls and instructions are counted, in bytes: what Linux arrives at for a plain receiver
-/// on loopback in the first 20 MB that is not slowed down, or less.
+/// The receive buffer of every socket, in bytes: what Linux arrives at for a plain receiver on loopback in the first 20 MB that is
+/// not slowed down, or less.
 const RECEIVE_BUFFER: u32 = 2 << 20;
 
 /// The congestion control there; every kernel has it.
 const CONGESTION_CONTROL: &str = "reno";
 
-/// Where calls and instructions are counted, and small writes timed: a network namespace whose receive buffers are of one size, and whose congestion control
-/// has no pace.
+/// Where everything is measured: a network namespace whose receive buffers are of one size, and whose congestion control has no
+/// pace.
 ///
 /// Linux enlarges a window when more than one window was read in one round-trip time. Under callgrind a program is slowed down some
 /// fifty times, and the round-trip time of the loopback is not: whether two reads fall into one then depends on how fast the
@@ -201,8 +201,8 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     let place = Place::new();
     if place.0.is_none() {
         out.remarks.push(
-            "Counted with receive buffers that Linux sizes by the speed of reading, and with this host's congestion control, which \
-             may pace a sender, because making a network namespace is not allowed here (run it as root): the counts say more of \
+            "Measured with receive buffers that Linux sizes by the speed of reading, and with this host's congestion control, which \
+             may pace a sender, because making a network namespace is not allowed here (run it as root): the figures say more of \
              that than of the programs."
                 .into(),
         );
@@ -219,7 +219,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     for load in loads {
         // One point is enough for a quick look, and the sender's calls are the same for all large objects.
         if !lab.quick || load.name == "10MB" {
-            cpu(lab, &mut out, load)?;
+            cpu(lab, &mut out, load, &place)?;
         }
     }
     if lab.is_wanted(SMALL_WRITES) {
@@ -287,31 +287,31 @@ impl Control {
 }
 
 /// A sender and a receiver that wait for the word, the one of interest among them. Both are on one processor.
-fn pair(lab: &Lab, load: Load, program: Program, bytes: u64) -> Result<Pair> {
+fn pair(lab: &Lab, load: Load, program: Program, bytes: u64, place: &Place) -> Result<Pair> {
     let (sender, receiver, measured) = match load.side {
         Side::Send => (program, Program::Epoll, turns::Side::Client),
         Side::Recv => (Program::Epoll, program, turns::Side::Server),
     };
     let mut recv = lab.programs.command(receiver, "recv")?;
     recv.args(["--addr", "[::1]:0", "--mark", "--flows", &load.flows.to_string()]);
-    let server = Server::start(&mut process::together(&recv)?)?;
+    let server = Server::start(&mut place.enter(process::together(&recv)?))?;
     let mut send = lab.programs.connecting(sender, "send", server.addr)?;
     send.args(["--mark", "--flows", &load.flows.to_string(), "--bytes", &bytes.to_string()]);
     send.args(["--object", &load.object.to_string()]);
-    let mut client = Child::start(&mut process::together(&send)?)?;
+    let mut client = Child::start(&mut place.enter(process::together(&send)?))?;
     client.line(LIMIT)?;
     Ok(Pair { client, server, measured })
 }
 
 /// CPU time of one load over libuv's. The programs take turns, as in A2.
-fn cpu(lab: &Lab, out: &mut Outcome, load: Load) -> Result<()> {
+fn cpu(lab: &Lab, out: &mut Outcome, load: Load, place: &Place) -> Result<()> {
     let variant = load.variant();
     let pairs = lab.pairs();
     let amount = if lab.quick { CPU_AMOUNT.1 } else { CPU_AMOUNT.0 };
     let bytes = if load.object < 10_000 { amount / 4 } else { amount } / load.flows * load.flows;
     (lab.progress)(&format!("CPU time, {variant}: {pairs} pairs of {} MB", bytes / MB));
     let mut rng = lab.rng(8);
-    let start = |p| pair(lab, load, p, bytes);
+    let start = |p| pair(lab, load, p, bytes, place);
     let all = |exit: Exit| {
         if exit.line["bytes"] == bytes { Ok(exit) } else { failed(format!("{bytes} bytes were sent: {}", exit.line)) }
     };

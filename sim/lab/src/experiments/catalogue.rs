@@ -140,10 +140,13 @@ pub const ALL: &[Experiment] = &[
         title: "A8: what a transferred megabyte costs",
         asked: "What does moving data cost beyond opening the flow?",
         note: "Objects one after the other over 1 or 8 TCP flows, handed over in pieces of at most 64 kB, read with \
-               64 kB, both sides on one processor. Counts are slopes between two amounts, with receive buffers of 2 MiB. CPU \
-               time is user and system time of 600 MB (1 kB objects: 150 MB), taken in turns of 10 ms.",
+               64 kB, both sides on one processor. Counts are slopes between two amounts. CPU time \
+               is user and system time of 600 MB (1 kB objects: 150 MB), taken in turns of 10 ms.",
         parameters: &[
-            LOOPBACK,
+            (
+                "network",
+                "loopback of a namespace, with Reno and receive buffers of 2 MiB; without the right to make one, the machine's own",
+            ),
             ("objects", "1 kB, 100 kB, 10 MB, 1 GB"),
             ("flows", "1 and 8"),
             ("pairs for CPU time and throughput", STEADIED),
