@@ -158,8 +158,9 @@ const GET_HELP: &str = "Examples:
   neater get --json -O https://example.com/a       for programs
 
 Data is written to FILE.part, and renamed when it is complete. When a connection breaks, neater asks
-for the rest, three times, and as often again whenever a further MiB has come. What an earlier run
-left in FILE.part is continued if the server vouches that the file is still the same, and given up
+for the rest, three times, and as often again whenever a further MiB has come, of servers that send
+parts and tell (by ETag or date) that the file is still the same; of others within one whole answer
+there is no rest to ask for. What an earlier run left in FILE.part is continued if the server vouches that the file is still the same, and given up
 only when its answer says that it is not; a part of another URL, or one that neater did not write,
 is never touched. Redirections are followed, but never from https to http. The variables http_proxy,
 https_proxy and all_proxy are not heeded: neater connects to the server itself.
@@ -220,7 +221,7 @@ The generated certificate is kept for the next time, so that it can be trusted o
   curl --cacert CERT https://localhost:4433/
 
 Ctrl-C or SIGTERM ends it in order; a second one at once.
-JSON events: serving, stopped.";
+JSON events: serving, few-descriptors, failed, stopped.";
 
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_HELP, after_long_help = format!("{SERVE_HELP}\n\n{EXITS}"))]
@@ -313,7 +314,7 @@ are asked at the same times. What is lost did not connect in time, or was refuse
 the summary says which, and names the best way first.
 
 Exit code 0 says that a probe connected, 1 that none did.
-JSON events: left-out (more ways than are asked), pinging, probe, way.";
+JSON events: left-out (more ways than are asked), pinging, probe, way, failed.";
 
 #[derive(Clone, Debug, Args)]
 #[command(after_help = PING_HELP, after_long_help = format!("{PING_HELP}\n\n{EXITS}"))]
@@ -461,8 +462,8 @@ reported, and what it said before goes on to count. What a user tells over the s
 user alone; what root, the daemon's user and who has the token tell counts for everybody.
 docs/policy.md tells the rest, and how to run it as a service.
 
-JSON events: managing, loaded, interfaces, domains, provisioning, source, fault, stopped; with -v
-also refused.";
+JSON events: managing, loaded, interfaces, domains, provisioning, source, fault, failed, stopped;
+with -v also refused.";
 
 #[derive(Debug, Args)]
 #[command(after_help = PM_HELP, after_long_help = format!("{PM_HELP}\n\n{EXITS}"))]
@@ -516,7 +517,8 @@ const LAB_HELP: &str = "Examples:
   neater lab run all
   neater lab report results
 
-neater-lab is a program of its own: it is looked for beside neater, then on the PATH.";
+neater-lab is a program of its own: it is looked for beside neater, then on the PATH. Its exit codes,
+which `neater lab --help` tells, are not those of the other commands.";
 
 #[derive(Debug, Args)]
 #[command(after_help = LAB_HELP, disable_help_flag = true, disable_version_flag = true)]

@@ -12,18 +12,26 @@ pub(crate) fn run(args: &LabArgs, json: bool) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Failed, "lab", "neater-lab is neither beside neater nor on the PATH")
             .advise("in neater's source directory: cargo install --locked --path sim/lab"));
     };
-    let error = std::process::Command::new(&program).args(words(&args.rest, json)).exec();
+    let error = std::process::Command::new(&program).args(words(&args.rest, json)?).exec();
     Err(Failure::new(Exit::Failed, "lab", format!("{}: {error}", program.display())))
 }
 
 /// What neater-lab is told: `--json` stands before the subcommand here, and behind it there.
-fn words(rest: &[OsString], json: bool) -> Vec<OsString> {
+fn words(rest: &[OsString], json: bool) -> Result<Vec<OsString>, Failure> {
     let mut words = rest.to_vec();
-    let knows = words.first().is_some_and(|w| w == "list" || w == "run");
-    if json && knows && words.iter().all(|w| w != "--json") {
-        words.insert(1, "--json".into());
+    if json && words.iter().all(|w| w != "--json") {
+        match words.first() {
+            Some(w) if ["list", "run", "sim"].iter().any(|knows| w == knows) => words.insert(1, "--json".into()),
+            Some(w) if !w.to_string_lossy().starts_with('-') => {
+                let w = w.display();
+                return Err(Failure::usage(format!(
+                    "`lab {w}` has no --json: of the lab, `list`, `run` and `sim` have"
+                )));
+            }
+            _ => {}
+        }
     }
-    words
+    Ok(words)
 }
 
 fn find() -> Option<PathBuf> {
@@ -41,12 +49,17 @@ mod tests {
     fn objects_are_asked_for_where_they_are_known() {
         let of = |text: &str, json| {
             let rest: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
-            words(&rest, json).iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+            match words(&rest, json) {
+                Ok(words) => words.iter().map(|w| w.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "),
+                Err(f) => f.message,
+            }
         };
         assert_eq!(of("list B1", true), "list --json B1");
         assert_eq!(of("run B1 --json", true), "run B1 --json");
         assert_eq!(of("list", false), "list");
-        assert_eq!(of("report out", true), "report out");
-        assert_eq!(of("", true), "");
+        assert_eq!(of("sim twolinks", true), "sim --json twolinks");
+        assert_eq!(of("report out", false), "report out");
+        assert!(of("report out", true).contains("`lab report` has no --json"));
+        assert_eq!((of("", true), of("--help", true)), (String::new(), "--help".to_owned()));
     }
 }

@@ -28,6 +28,8 @@ const READ: usize = 64 << 10;
 const READ_MIN: usize = 4 << 10;
 /// Room that is made at first, which is enough for control streams and most requests, and later on.
 const ROOM: [usize; 2] = [8 << 10, 256 << 10];
+/// Streams of one kind that wait here while h3 asks for the other. More wait in the engine, whose bounds the peer feels.
+const ASIDE: usize = 64;
 /// Bytes that a peer may send on one of its control streams: settings and a few frames, for as long as it lasts.
 const CONTROL_BUDGET: u64 = 1 << 20;
 
@@ -73,7 +75,8 @@ pub(crate) struct Session {
 struct Shared {
     group: Group,
     side: Side,
-    /// Streams of the peer that came while the other kind was asked for. The transport's stream limits bound them.
+    /// Streams of the peer that came while the other kind was asked for: at most [`ASIDE`] of each, because the transport counts no
+    /// stream that the peer has opened and reset.
     accepted: Mutex<[VecDeque<Connection>; 2]>,
     /// The stream that the race opened: the first request travels on it.
     first: Mutex<Option<Connection>>,
@@ -142,6 +145,11 @@ impl Session {
         loop {
             if let Some(c) = lock(&self.shared.accepted)[wanted].pop_front() {
                 return Poll::Ready(Ok(c));
+            }
+            if lock(&self.shared.accepted)[1 - wanted].len() >= ASIDE {
+                // h3 asks for both kinds from one task: it takes some of the others first.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
             let c = ready!(self.shared.group.poll_accept(cx)).map_err(connection_error)?;
             // RFC 9000 section 2.1: the second-lowest bit of a stream's number is set for a stream of one direction.

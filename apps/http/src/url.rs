@@ -170,6 +170,8 @@ impl Url {
         let relative = match location.as_bytes().first() {
             Some(b'/') => location.to_owned(),
             Some(b'?') => format!("{path}{location}"),
+            // The same resource (RFC 3986 section 5.2.2).
+            Some(b'#') | None => self.target.as_str().to_owned(),
             _ => format!("{folder}{location}"),
         };
         Self::parse(&format!("{}{relative}", self.origin))
@@ -327,6 +329,8 @@ mod tests {
             ("c", "https://h:1/a/c"),
             ("/c", "https://h:1/c"),
             ("?z", "https://h:1/a/b?z"),
+            ("#z", "https://h:1/a/b?q"),
+            ("", "https://h:1/a/b?q"),
             ("//other/x", "https://other/x"),
             ("http://other/", "http://other/"),
         ] {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{World, noise};
-use neater::{ByteStream, RemoteEndpoint, Stack};
+use neater::{ByteStream, Group, RemoteEndpoint, Stack, StreamDirection};
 use neater_http::{HttpVersion, RequestOptions, ServerLimits};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -140,6 +140,66 @@ async fn a_connection_that_takes_nothing_is_gone_after_the_documented_time() {
         drop((h1.take(), h2.take()));
         world.end().await;
     }
+}
+
+async fn open(group: &Group) -> Option<ByteStream> {
+    let c = group.open(StreamDirection::Both).ok()?;
+    std::future::poll_fn(|cx| c.poll_ready(cx)).await.ok()?;
+    c.into_bytes().ok()
+}
+
+/// Opens and resets at most so many streams: as many as the server has room for, or wants.
+async fn reset_streams(group: &Group, most: usize) -> usize {
+    for done in 0..most {
+        let Ok(Some(stream)) = tokio::time::timeout(Duration::from_secs(2), open(group)).await else { return done };
+        if stream.write_all(&[1]).await.is_err() {
+            return done;
+        }
+        stream.connection().abort();
+    }
+    most
+}
+
+/// A stream that was opened and reset does not count for QUIC's limit of streams: a client may have any number of them, as long as it
+/// holds what the server does at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_that_are_reset_while_others_stall_cost_a_bounded_number() {
+    const MANY: usize = 6000;
+    let limits = ServerLimits { requests_per_connection: 2, ..ServerLimits::default() };
+    let world = World::new("resets", limits, false);
+    world.put("a", b"a");
+    let client = neater::Neater::new().expect("engine");
+    let mut security = world.trust.clone();
+    security.alpn = vec![b"h3".to_vec()];
+    let remote = RemoteEndpoint::from(SocketAddr::from(([127, 0, 0, 1], world.port)));
+    let first = client.preconnection().remote(remote).security(security).stacks(&[Stack::Quic]).initiate();
+    let first = first.await.expect("connected");
+    let group = first.group().expect("a group");
+    // Heads that are never whole.
+    let stalled = [first.into_bytes().expect("bytes"), open(&group).await.expect("room")];
+    for stream in &stalled {
+        stream.write_all(&[1]).await.expect("written");
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let reset = reset_streams(&group, MANY).await;
+    assert!(reset > 50 && reset < MANY, "{reset} streams");
+    let held = world.neater.stats().connections;
+    assert!(held < 1500, "the server holds {held}, of {reset}");
+    // Once they are looked at, the client is found out.
+    for stream in &stalled {
+        stream.connection().abort();
+    }
+    assert!(reset_streams(&group, MANY).await < MANY);
+    let over = async {
+        loop {
+            if let Err(e) = group.accept().await {
+                break e.to_string();
+            }
+        }
+    };
+    let over = tokio::time::timeout(Duration::from_secs(10), over).await.expect("the session is over");
+    assert!(over.contains("without a whole head"), "{over}");
+    world.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -362,7 +362,11 @@ impl<N: Net> Engine<N> {
             Behind::Sctp => {
                 let up = |key: &Key| self.dtlses.get(*key).is_some_and(Dtls::is_taken);
                 // The queue of errors is emptied, so that the socket does not go on telling.
-                while self.net.take_icmp_error(sock).is_some() {}
+                for _ in 0..ICMP_BUDGET {
+                    if self.net.take_icmp_error(sock).is_none() {
+                        break;
+                    }
+                }
                 if let Some(socket) = self.dtls_sctp(channel)
                     && !self.dtls_peers(channel).iter().any(up)
                 {

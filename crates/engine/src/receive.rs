@@ -56,6 +56,9 @@ const SEND_ONLY: &str = "this connection was opened for sending only (direction:
 pub(crate) const CHUNK: usize = 64 << 10;
 /// Rounds of reading for one message before others have their turn.
 pub(crate) const ROUNDS: usize = 64;
+/// Reads of a TLS connection that may bring no plaintext before others have their turn. A whole record comes in five, of 4 kB each; a
+/// server may send tickets without end, of 20 bytes each, and every one is work.
+const RECORD_ROUNDS: usize = 8;
 
 impl<N: Net> Engine<N> {
     /// Reads bytes of a raw byte stream into `buf`: `Some(0)` at the peer's end of stream, and where `buf` is empty, `None` when there
@@ -162,7 +165,15 @@ impl<N: Net> Engine<N> {
                         Err(e) if e.is_would_block() => Ok(None),
                         Err(e) => Err(ConnectionError::Net(e)),
                     },
-                    Kind::Tls(_) => read_tls(&mut self.net, ch, buf),
+                    Kind::Tls(_) => {
+                        let read = read_tls(&mut self.net, ch, buf);
+                        if read == Ok(None) && ch.readable {
+                            // There is more to read: come back without waiting for readiness.
+                            self.notify(conn, crate::Event::Readable);
+                            self.again = true;
+                        }
+                        read
+                    }
                     _ => Err(ConnectionError::Unsupported("this connection carries datagrams")),
                 }
             }
@@ -581,8 +592,9 @@ fn closed(error: Option<&ConnectionError>) -> ConnectionError {
     error.cloned().unwrap_or(ConnectionError::Closed)
 }
 
+/// `None` with a channel that is still readable: there is more, and it is others' turn.
 fn read_tls<N: Net>(net: &mut N, ch: &mut crate::channel::Channel, buf: &mut [u8]) -> Read {
-    loop {
+    for _ in 0..RECORD_ROUNDS {
         let Kind::Tls(tls) = &mut ch.kind else { return Ok(None) };
         match tls.read_plain(buf) {
             Ok(n) => return Ok(Some(n)),
@@ -598,4 +610,5 @@ fn read_tls<N: Net>(net: &mut N, ch: &mut crate::channel::Channel, buf: &mut [u8
             Err(TlsIn::Tls(e)) => return Err(ConnectionError::Tls(e)),
         }
     }
+    Ok(None)
 }

@@ -12,7 +12,7 @@
 #![allow(clippy::print_stdout, reason = "a demonstration is for reading")]
 
 use neater_dns::{Zone, answer};
-use std::io::{Read, Write};
+use std::io::{BufRead, IsTerminal, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -131,7 +131,7 @@ fn run(size: u64) -> Outcome<()> {
         if v6 { A_LATER.as_millis() } else { 0 }
     );
     scene("1. Every transport works", "IPv6 and IPv4, UDP and TCP all reach the server.");
-    fetch(&neater, &place.0, &ca, port)?;
+    fetch(&neater, &place.0, &ca, port, " over QUIC from ")?;
 
     scene(
         "2. QUIC is blocked",
@@ -144,7 +144,7 @@ fn run(size: u64) -> Outcome<()> {
         held.swallow_udp("::1", blocked)?;
         held.relay_tcp("::1", blocked, port)?;
     }
-    fetch(&neater, &place.0, &ca, blocked)?;
+    fetch(&neater, &place.0, &ca, blocked, " over TLS from ")?;
 
     scene(
         "3. QUIC is blocked and IPv6 is dead",
@@ -156,14 +156,13 @@ fn run(size: u64) -> Outcome<()> {
         held.swallow_udp("::1", dead)?;
         held.full_queue_v6(dead)?;
     }
-    fetch(&neater, &place.0, &ca, dead)?;
+    fetch(&neater, &place.0, &ca, dead, " over TLS from 127.0.0.1:")?;
     println!("\nThe program was the same each time, and so was its request. It never named a protocol.");
     Ok(())
 }
 
 fn scene(title: &str, text: &str) {
-    let (bold, plain) =
-        if std::io::IsTerminal::is_terminal(&std::io::stdout()) { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
+    let (bold, plain) = if std::io::stdout().is_terminal() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
     println!("\n{bold}{title}{plain}\n{text}\n");
 }
 
@@ -207,7 +206,7 @@ fn start_server(neater: &Path, place: &Path, port: u16) -> Outcome<PathBuf> {
     let mut first = String::new();
     let output = server.stdout.take().ok_or("the server has no output")?;
     LEFT.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(server);
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut first)?;
+    std::io::BufReader::new(output).read_line(&mut first)?;
     if !first.contains("\"serving\"") {
         return Err(format!("neater serve did not start: {first}").into());
     }
@@ -250,8 +249,8 @@ fn asks_for_a(query: &[u8]) -> bool {
     query.get(at + 1..at + 3) == Some(&[0, 1])
 }
 
-/// Runs `neater get` as a user would, and lets it speak for itself.
-fn fetch(neater: &Path, place: &Path, ca: &Path, port: u16) -> Outcome<()> {
+/// Runs `neater get` as a user would, and lets it speak for itself. Where nobody looks on, it must say what this network leaves: `chosen`.
+fn fetch(neater: &Path, place: &Path, ca: &Path, port: u16, chosen: &str) -> Outcome<()> {
     let url = format!("https://{NAME}:{port}/film.bin");
     let (conf, hosts) = (place.join("resolv.conf"), place.join("hosts"));
     println!(
@@ -260,17 +259,38 @@ fn fetch(neater: &Path, place: &Path, ca: &Path, port: u16) -> Outcome<()> {
         conf.display(),
         hosts.display()
     );
-    let status = Command::new(neater)
-        .args(["get", "-v", "--needs", "reliable, encrypted, low-delay", "-o", "/dev/null"])
+    let mut get = Command::new(neater);
+    get.args(["get", "-v", "--needs", "reliable, encrypted, low-delay", "-o", "/dev/null"])
         .arg("--ca")
         .arg(ca)
         .arg("--resolv-conf")
         .arg(conf)
         .arg("--hosts")
         .arg(hosts)
-        .arg(&url)
-        .status()?;
-    if status.success() { Ok(()) } else { Err(format!("neater get ended with {status}").into()) }
+        .arg(&url);
+    // It draws its progress on a terminal, and on nothing else.
+    let looked_at = std::io::stderr().is_terminal();
+    if !looked_at {
+        get.stderr(Stdio::piped());
+    }
+    let mut get = get.spawn()?;
+    let mut said = String::new();
+    for line in get.stderr.take().map(std::io::BufReader::new).into_iter().flat_map(BufRead::lines) {
+        let line = line?;
+        eprintln!("{line}");
+        said += &(line + "\n");
+    }
+    let status = get.wait()?;
+    if !status.success() {
+        return Err(format!("neater get ended with {status}").into());
+    }
+    if !looked_at && !said.contains(chosen) {
+        return Err(format!(
+            "this network leaves a transport{chosen}..., and neater get does not say that it was chosen"
+        )
+        .into());
+    }
+    Ok(())
 }
 
 /// What makes a network bad, held open as long as the demonstration lasts.

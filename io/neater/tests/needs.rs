@@ -93,6 +93,30 @@ async fn what_was_compiled_for_one_role_is_not_used_for_the_other() {
 }
 
 #[tokio::test]
+async fn bytes_of_a_datagram_connection_are_an_error_before_anything_is_sent() {
+    let neater = Neater::new().expect("engine");
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+    peer.set_read_timeout(Some(std::time::Duration::from_millis(200))).expect("set");
+    let to = loopback(peer.local_addr().expect("bound").port());
+    let needed = neater.preconnection().security(SecurityParameters::disabled()).remote(to);
+    let needed = needed.needs("datagrams").expect("words");
+    let udp = needed.clone().stacks(&[Stack::Udp]);
+    // One that was compiled before anybody spoke of bytes.
+    let request = udp.clone().compile(Role::Initiate).expect("a request");
+    let given = neater.preconnection().remote(to).request_of(&request);
+    for (pre, reason) in
+        [(udp, Reason::NoCandidates), (needed, Reason::NoCandidates), (given, Reason::InvalidConfiguration)]
+    {
+        let error = tokio::time::timeout(LIMIT, pre.connect_bytes()).await.expect("at once");
+        let error = error.expect_err("datagrams are no bytes");
+        assert_eq!(error.reason, reason, "{error}");
+        let said = error.to_string();
+        assert!(said.contains("UDP") && said.contains("byte"), "{said}");
+    }
+    assert!(peer.recv(&mut [0; 2000]).is_err(), "something was sent");
+}
+
+#[tokio::test]
 async fn a_request_that_was_given_is_not_replaced_by_another_one_for_bytes() {
     let neater = Neater::new().expect("engine");
     let clear = neater.preconnection().security(SecurityParameters::disabled()).stacks(&[Stack::Tcp]);

@@ -28,7 +28,13 @@ const HELP: &str = "Examples:
   neater-lab run B1 --quick                minutes instead of an hour
   neater-lab run B1 B2 --seeds 10 --jobs 4 --out results
   neater-lab run all --json                one JSON object per figure and line
-  neater-lab report results                one page of everything in results: results/report.html";
+  neater-lab report results                one page of everything in results: results/report.html
+
+Exit codes:
+  0  measured, also when a bound was missed, unless with --strict or --strict-for
+  1  a measurement failed, or a bound was missed with --strict or where --strict-for says so
+  2  the command line makes no sense
+  3  a tool or a privilege is missing";
 
 const RUN_HELP: &str =
     "Each experiment has a directory in --out with its raw data (CSV), its figures (JSON lines), drawings (SVG

@@ -1,6 +1,6 @@
 //! Establishment on a thousand random networks: never later than promised, nothing left, the same again.
 //!
-//! The quick form runs 300 seeds, `SIM_SEEDS=1000` runs all.
+//! `SIM_SEEDS=N` runs so many seeds in place of a thousand.
 
 use neater_base::Rng;
 use neater_engine::{CandidateOutcome, Fate, SendOptions, Stack};

@@ -82,12 +82,14 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
 /// are not: then others wait until some have gone.
 fn make_room_for(connections: u32, output: &Output) {
     let needed = 2 * u64::from(connections) + DESCRIPTORS;
-    if let Some(limit) = crate::descriptors::raise(needed).filter(|limit| *limit < needed)
-        && !output.json
-    {
-        output.note(&format!(
-            "only {limit} files and sockets may be open (ulimit -n): where {connections} connections come, some will wait"
-        ));
+    if let Some(limit) = crate::descriptors::raise(needed).filter(|limit| *limit < needed) {
+        if output.json {
+            output.event(&json!({ "event": "few-descriptors", "limit": limit, "needed": needed }));
+        } else {
+            output.note(&format!(
+                "only {limit} files and sockets may be open (ulimit -n): where {connections} connections come, some will wait"
+            ));
+        }
     }
 }
 

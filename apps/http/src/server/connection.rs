@@ -18,7 +18,7 @@ use neater::{Accepted, ByteStream, Group, Stack};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// How long the last bytes of answers may need to arrive when a session ends.
@@ -33,6 +33,9 @@ const H1_BUFFER_MIN: usize = 8 << 10;
 const H2_SEND_BUFFER: usize = 256 << 10;
 /// Streams that a client of HTTP/2 may open and reset before it is taken for an attack.
 const H2_RESETS: usize = 64;
+/// Requests of one HTTP/3 connection that may end before their head is whole, before the client is taken for an attack. h3 keeps the
+/// number of every one.
+const H3_BROKEN: usize = 1000;
 
 type H3Request = h3::server::RequestResolver<Session, Bytes>;
 
@@ -213,17 +216,20 @@ async fn serve_streams(client: Client, group: Group, mut stop: watch::Receiver<b
     let limits = client.common.limits;
     let slots = Arc::new(Semaphore::new(limits.requests_per_connection));
     let mut streams = JoinSet::new();
+    // Without one no stream is taken: those that wait are bounded where they wait, and the client feels it.
+    let mut slot = None;
     let mut told = false;
     let done = loop {
         if told && streams.is_empty() {
             break Ok(());
         }
         tokio::select! {
-            accepted = group.accept(), if !told => match accepted {
+            got = slots.clone().acquire_owned(), if slot.is_none() => slot = got.ok(),
+            accepted = group.accept(), if !told && slot.is_some() => match accepted {
                 Ok(stream) => {
-                    let (client, slots, stop) = (client.clone(), slots.clone(), stop.clone());
+                    let (client, slot, stop) = (client.clone(), slot.take(), stop.clone());
                     streams.spawn(async move {
-                        let Ok(_slot) = slots.acquire_owned().await else { return };
+                        let _slot = slot;
                         let Ok(bytes) = stream.into_bytes() else { return };
                         if let Err(why) = serve_h1(client, bytes, stop).await {
                             tracing::debug!(target: "neater::serve", "stream over: {why}");
@@ -280,28 +286,39 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     let Ok(made) = made else {
         // Nothing else ends it: who keeps it alive would have a connection and no seat.
         const LATE: &str = "no HTTP/3 came about in time";
-        close(h3::error::Code::H3_GENERAL_PROTOCOL_ERROR, LATE.as_bytes());
+        close(Code::H3_GENERAL_PROTOCOL_ERROR, LATE.as_bytes());
         return Err(LATE.into());
     };
     let mut connection = made.map_err(|e| e.to_string())?;
     let slots = Arc::new(Semaphore::new(limits.requests_per_connection));
     let mut requests = JoinSet::new();
+    // Without one no stream is taken. A stream that was opened and reset does not count for the transport, so that its limit alone would
+    // let any number wait for a slot.
+    let mut slot = None;
+    let mut broken = 0;
     let mut told = false;
     let done = loop {
         if told && requests.is_empty() {
             break Ok(());
         }
         tokio::select! {
-            accepted = connection.accept() => match accepted {
+            got = slots.clone().acquire_owned(), if slot.is_none() => slot = got.ok(),
+            accepted = connection.accept(), if slot.is_some() => match accepted {
                 Ok(Some(request)) => {
-                    // The transport bounds how many can be waiting here: it allows so many streams at once.
-                    requests.spawn(serve_h3_request(client.clone(), slots.clone(), request));
+                    requests.spawn(serve_h3_request(client.clone(), slot.take(), request));
                 }
                 Ok(None) => break Ok(()),
                 Err(e) if e.is_h3_no_error() => break Ok(()),
                 Err(e) => break Err(e.to_string()),
             },
-            Some(_) = requests.join_next() => {}
+            Some(ended) = requests.join_next() => {
+                broken += usize::from(ended.is_ok_and(|whole| !whole));
+                if broken > H3_BROKEN {
+                    const BROKEN: &str = "too many requests without a whole head";
+                    close(Code::H3_EXCESSIVE_LOAD, BROKEN.as_bytes());
+                    break Err(BROKEN.into());
+                }
+            }
             () = client.activity.idle_for(limits.idle) => break Err("idle".into()),
             () = stopped(&mut stop), if !told => {
                 told = true;
@@ -324,11 +341,11 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     done
 }
 
-async fn serve_h3_request(client: Client, slots: Arc<Semaphore>, request: H3Request) {
-    let _slot = slots.acquire_owned().await;
+/// False: the request never had a whole head.
+async fn serve_h3_request(client: Client, _slot: Option<OwnedSemaphorePermit>, request: H3Request) -> bool {
     let limits = client.common.limits;
     let head = tokio::time::timeout(limits.head_time, request.resolve_request());
-    let Ok(Ok((request, mut stream))) = head.await else { return };
+    let Ok(Ok((request, mut stream))) = head.await else { return false };
     let end = Arc::new(Notify::new());
     let sent = async {
         let (parts, mut body) = answer(client, end.clone(), request).await.into_parts();
@@ -352,6 +369,7 @@ async fn serve_h3_request(client: Client, slots: Arc<Semaphore>, request: H3Requ
     if let Err(code) = done {
         stream.stop_stream(code);
     }
+    true
 }
 
 #[cfg(test)]

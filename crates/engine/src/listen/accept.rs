@@ -44,9 +44,11 @@ impl Listener {
     }
 }
 
-/// Whether the peer has gone while it waited to be accepted.
+/// Whether it concerns the connection alone that was to be accepted: its peer has gone while it waited, or cannot be reached any more,
+/// which Linux passes on as an error of accept(2).
 pub(crate) fn gave_up(error: &NetError) -> bool {
-    matches!(error.kind, ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
+    use ErrorKind::{ConnectionAborted, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable};
+    matches!(error.kind, ConnectionAborted | ConnectionReset | HostUnreachable | NetworkDown | NetworkUnreachable)
 }
 
 impl<N: Net> Engine<N> {

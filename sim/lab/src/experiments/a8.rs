@@ -16,11 +16,11 @@ use std::process::Command;
 const MB: u64 = 1_000_000;
 /// An object and how it is called.
 const OBJECTS: [(u64, &str); 4] = [(1000, "1kB"), (100_000, "100kB"), (10 * MB, "10MB"), (1000 * MB, "1GB")];
-/// The least that is transferred for a count, in bytes.
+/// The least that is transferred for a count, in bytes, in a quick run.
 const AMOUNT: u64 = 16 * MB;
-/// The same for receivers in a full run. How often one waits is chance, and its system calls are the same few in any case: in 16 MB
-/// the wake-ups alone moved libuv's count by 8 %.
-const RECEIVED: u64 = 8 * AMOUNT;
+/// The same in a full run. How often a receiver waits is chance, and its system calls are the same few in any case: in 16 MB the wake-ups
+/// alone moved libuv's count by 8 %. A sender does not wait at all before the buffers are full, which are as long as that for 8 flows.
+const FULL_AMOUNT: u64 = 8 * AMOUNT;
 /// What is transferred for a sample of CPU time, in bytes: full and quick; of a larger object, so much of its beginning. The smallest
 /// objects cost more CPU time per byte, and a quarter of it is enough.
 const CPU_AMOUNT: (u64, u64) = (600 * MB, 240 * MB);
@@ -150,7 +150,7 @@ impl Load {
     /// The slopes between two amounts, per megabyte.
     fn per_mb(&self, lab: &Lab, out: &mut Outcome, program: Program, by: (Counter, &Place)) -> Result<Vec<f64>> {
         let counter = by.0;
-        let small = self.bytes(if self.side == Side::Recv && !lab.quick { RECEIVED } else { AMOUNT });
+        let small = self.bytes(if lab.quick { AMOUNT } else { FULL_AMOUNT });
         let mut slopes = Vec::new();
         for run in 0..self.runs(lab.quick) {
             let mut points = [(small, 0), (2 * small, 0)];

@@ -1,0 +1,106 @@
+//! A server of TLS 1.3 may send tickets without end (RFC 8446 section 4.6.1 names no limit). Each is work for the client, and none is
+//! data: nobody else waits for that.
+
+use neater_base::net::{InterfaceKind, Net, Sock, SocketOptions, Token};
+use neater_engine::{ReceiveOutcome, RemoteEndpoint, Stack};
+use neater_netsim::{BufferSize, DEFAULT_WALL, SimNet, TcpConfig};
+use neater_testkit::{Ask, Manner, Plan, security};
+use neater_tls::TlsStream;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MS: Duration = Duration::from_millis(1);
+const ADDRESS: &str = "203.0.113.66";
+/// Some 100 bytes each. rustls sends them as one flight, of which its other side takes 64 kB.
+const TICKETS: usize = 500;
+
+/// A TLS server without an engine, which says one word after its tickets.
+struct Generous {
+    net: SimNet,
+    listener: Sock,
+    sock: Option<Sock>,
+    tls: TlsStream,
+    said: bool,
+}
+
+/// A socket as rustls wants it.
+struct Io<'a>(&'a mut SimNet, Sock);
+
+impl Read for Io<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read(self.1, buf).map_err(|_| io::ErrorKind::WouldBlock.into())
+    }
+}
+
+impl Write for Io<'_> {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write(self.1, &[IoSlice::new(buf)]).map_err(|_| io::ErrorKind::WouldBlock.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Generous {
+    /// Does what there is to do now.
+    fn turn(&mut self) {
+        self.net.poll(&mut Vec::new());
+        if self.sock.is_none() {
+            self.sock = self.net.accept(self.listener, Token(2)).ok().map(|(sock, _)| sock);
+        }
+        let Some(sock) = self.sock else { return };
+        while self.tls.read_tls(&mut Io(&mut self.net, sock)).is_ok_and(|n| n > 0) {
+            self.tls.process().expect("a sound client");
+        }
+        if !self.tls.is_handshaking() && !self.said {
+            self.said = self.tls.write_plain(&[IoSlice::new(b"hello")]) == 5;
+        }
+        while self.tls.wants_write() && self.tls.write_tls(&mut Io(&mut self.net, sock)).is_ok_and(|n| n > 0) {}
+    }
+}
+
+#[test]
+fn a_server_that_sends_tickets_without_end_leaves_others_their_turn() {
+    let mut town = Plan::new(41).build();
+    let world = town.play.world().clone();
+    let tcp = TcpConfig { receive_buffer: BufferSize::Fixed(4 << 20), ..TcpConfig::linux() };
+    world.set_tcp(town.play.host(town.client), tcp);
+    let host = world.add_host("generous");
+    let iface = world.add_interface(host, "eth0", InterfaceKind::Wired, &[ADDRESS.parse().unwrap()]);
+    world.attach(iface, neater_link::LinkConfig::delay(MS), neater_link::LinkConfig::delay(MS));
+    let mut net = world.net(host);
+    let at = SocketAddr::new(ADDRESS.parse().unwrap(), 443);
+    let listener = net.listen(Token(1), at, &SocketOptions::default()).expect("a socket");
+    let identity = neater_tls::self_signed(&[ADDRESS], DEFAULT_WALL, [9; 32]);
+    let (mut theirs, mut ours) = (security::server_security(), security::client_security());
+    ours.trust = neater_tls::Trust::Only(identity.chain.clone());
+    theirs.server_certificates = vec![identity];
+    let crypto = security::crypto(41, 9);
+    crypto.clock.set(net.wall());
+    let mut config = (*neater_tls::server_config(&theirs, &crypto, &[], false).expect("a configuration")).clone();
+    config.send_tls13_tickets = TICKETS;
+    let tls = TlsStream::server(Arc::new(config)).expect("a session");
+    let mut server = Generous { net, listener, sock: None, tls, said: false };
+
+    let ask = Ask { security: Some(ours), ..Ask::over(&[Stack::Tls]) };
+    let flow = town.open_to(&ask, &[RemoteEndpoint::from(at)], Manner::stalled());
+    town.play.run_until(3000 * MS, |_| {
+        server.turn();
+        false
+    });
+    assert!(town.play.flow(flow).is_ready(), "{:?}", town.play.flow(flow).end());
+    assert!(server.said && !server.tls.wants_write(), "not all of it is on its way");
+
+    // All of it is there. A turn ends before all tickets are looked at, and the program is told to come back.
+    let first = town.play.engine(flow.node).receive(flow.conn, 100);
+    assert_eq!(first, Ok(ReceiveOutcome::Blocked), "the word came in one turn with all tickets");
+    town.play.flow_mut(flow).manner.reads = true;
+    let heard = town.play.run_until(MS, |p| {
+        server.turn();
+        p.flow(flow).received == b"hello"
+    });
+    assert!(heard, "nobody was told to go on: {:?}", town.play.flow(flow).over);
+}
