@@ -131,7 +131,7 @@ fn run(size: u64) -> Outcome<()> {
         if v6 { A_LATER.as_millis() } else { 0 }
     );
     scene("1. Every transport works", "IPv6 and IPv4, UDP and TCP all reach the server.");
-    fetch(&neater, &place.0, &ca, port, " over QUIC from ")?;
+    fetch(&neater, &place.0, &ca, port, " over ")?;
 
     scene(
         "2. QUIC is blocked",
@@ -144,7 +144,7 @@ fn run(size: u64) -> Outcome<()> {
         held.swallow_udp("::1", blocked)?;
         held.relay_tcp("::1", blocked, port)?;
     }
-    fetch(&neater, &place.0, &ca, blocked, " over TLS from ")?;
+    fetch(&neater, &place.0, &ca, blocked, " over TLS/TCP from ")?;
 
     scene(
         "3. QUIC is blocked and IPv6 is dead",
@@ -156,7 +156,7 @@ fn run(size: u64) -> Outcome<()> {
         held.swallow_udp("::1", dead)?;
         held.full_queue_v6(dead)?;
     }
-    fetch(&neater, &place.0, &ca, dead, " over TLS from 127.0.0.1:")?;
+    fetch(&neater, &place.0, &ca, dead, " over TLS/TCP from 127.0.0.1:")?;
     println!("\nThe program was the same each time, and so was its request. It never named a protocol.");
     Ok(())
 }
@@ -285,10 +285,7 @@ fn fetch(neater: &Path, place: &Path, ca: &Path, port: u16, chosen: &str) -> Out
         return Err(format!("neater get ended with {status}").into());
     }
     if !looked_at && !said.contains(chosen) {
-        return Err(format!(
-            "this network leaves a transport{chosen}..., and neater get does not say that it was chosen"
-        )
-        .into());
+        return Err(format!("neater get does not say `{}`, and this network leaves nothing else", chosen.trim()).into());
     }
     Ok(())
 }
