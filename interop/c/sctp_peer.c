@@ -169,7 +169,14 @@ static void send_messages(struct socket *so, const char *line) {
             spa.sendv_prinfo.pr_policy = strcmp(batch.policy, "ttl") == 0 ? SCTP_PR_SCTP_TTL : SCTP_PR_SCTP_RTX;
             spa.sendv_prinfo.pr_value = batch.value;
         }
-        if (usrsctp_sendv(so, bytes, len, NULL, 0, &spa, sizeof spa, SCTP_SENDV_SPA, 0) != (ssize_t)len) {
+        ssize_t sent = -1;
+        // A stream that is about to begin anew takes nothing until the other side has answered.
+        for (int tries = 0; tries < 1000; tries++) {
+            sent = usrsctp_sendv(so, bytes, len, NULL, 0, &spa, sizeof spa, SCTP_SENDV_SPA, 0);
+            if (sent >= 0 || errno != EAGAIN) break;
+            usleep(5000);
+        }
+        if (sent != (ssize_t)len) {
             say("{\"event\":\"failed\",\"what\":\"send\",\"ppid\":%u,\"why\":\"%s\"}", next_number, strerror(errno));
             break;
         }

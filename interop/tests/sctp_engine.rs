@@ -121,7 +121,11 @@ impl World {
 
     /// Takes one message.
     async fn receive(&mut self) {
-        let message = self.conn.receive().await.expect("alive").expect("a message");
+        let Ok(message) = tokio::time::timeout(PATIENCE, self.conn.receive()).await else {
+            self.listen();
+            panic!("nothing comes: {:?}, {:?}, {:?}", self.peer.events, self.back, self.conn.stats());
+        };
+        let message = message.expect("alive").expect("a message");
         let stream = message.context.stream().expect("it came on a stream");
         let number = message.context.payload_protocol().expect("it has an identifier");
         let unordered = self.unordered.get(&number).copied().unwrap_or_default();
