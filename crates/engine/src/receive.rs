@@ -155,6 +155,7 @@ impl<N: Net> Engine<N> {
         }
         let len = buf.len().min(room);
         let buf = &mut buf[..len];
+        let greeting = c.is_greeting();
         let result = match c.io {
             Io::Channel(k) if c.state == ConnectionState::Closed => return self.read_remains(conn, k, buf),
             Io::Channel(k) => {
@@ -168,8 +169,13 @@ impl<N: Net> Engine<N> {
                     Kind::Tls(_) => {
                         let read = read_tls(&mut self.net, ch, buf);
                         if read == Ok(None) && ch.readable {
-                            // There is more to read: come back without waiting for readiness.
-                            self.notify(conn, crate::Event::Readable);
+                            // There is more to read: come back without waiting for readiness. Nobody knows of the connection while
+                            // its framer shakes hands.
+                            if greeting {
+                                self.timers.push(self.now, crate::engine::Timer::Greeting(conn));
+                            } else {
+                                self.notify(conn, crate::Event::Readable);
+                            }
                             self.again = true;
                         }
                         read

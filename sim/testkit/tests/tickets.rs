@@ -1,10 +1,13 @@
 //! A server of TLS 1.3 may send tickets without end (RFC 8446 section 4.6.1 names no limit). Each is work for the client, and none is
 //! data: nobody else waits for that.
 
+use bytes::Bytes;
 use neater_base::net::{InterfaceKind, Net, Sock, SocketOptions, Token};
 use neater_engine::{ReceiveOutcome, RemoteEndpoint, Stack};
+use neater_framing::{Framer, FramerError, FramerSpec, Input, Outbound, Readiness};
+use neater_link::LinkConfig;
 use neater_netsim::{BufferSize, DEFAULT_WALL, SimNet, TcpConfig};
-use neater_testkit::{Ask, Manner, Plan, security};
+use neater_testkit::{Ask, Manner, Plan, Town, security};
 use neater_tls::TlsStream;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
@@ -62,15 +65,18 @@ impl Generous {
     }
 }
 
-#[test]
-fn a_server_that_sends_tickets_without_end_leaves_others_their_turn() {
-    let mut town = Plan::new(41).build();
+/// A server of [`TICKETS`] whose packets of these numbers are lost once, and what a client asks for that trusts it.
+fn generous(town: &Town, lost: core::ops::Range<u64>) -> (Generous, RemoteEndpoint, Ask) {
     let world = town.play.world().clone();
     let tcp = TcpConfig { receive_buffer: BufferSize::Fixed(4 << 20), ..TcpConfig::linux() };
     world.set_tcp(town.play.host(town.client), tcp);
     let host = world.add_host("generous");
+    let mut tcp = TcpConfig::linux();
+    tcp.congestion.initial_window = neater_cc::InitialWindow::Segments(64);
+    world.set_tcp(host, tcp);
     let iface = world.add_interface(host, "eth0", InterfaceKind::Wired, &[ADDRESS.parse().unwrap()]);
-    world.attach(iface, neater_link::LinkConfig::delay(MS), neater_link::LinkConfig::delay(MS));
+    let link = || LinkConfig::delay(MS);
+    world.attach(iface, link().without(lost), link());
     let mut net = world.net(host);
     let at = SocketAddr::new(ADDRESS.parse().unwrap(), 443);
     let listener = net.listen(Token(1), at, &SocketOptions::default()).expect("a socket");
@@ -83,10 +89,15 @@ fn a_server_that_sends_tickets_without_end_leaves_others_their_turn() {
     let mut config = (*neater_tls::server_config(&theirs, &crypto, &[], false).expect("a configuration")).clone();
     config.send_tls13_tickets = TICKETS;
     let tls = TlsStream::server(Arc::new(config)).expect("a session");
-    let mut server = Generous { net, listener, sock: None, tls, said: false };
+    let server = Generous { net, listener, sock: None, tls, said: false };
+    (server, RemoteEndpoint::from(at), Ask { security: Some(ours), ..Ask::over(&[Stack::Tls]) })
+}
 
-    let ask = Ask { security: Some(ours), ..Ask::over(&[Stack::Tls]) };
-    let flow = town.open_to(&ask, &[RemoteEndpoint::from(at)], Manner::stalled());
+#[test]
+fn a_server_that_sends_tickets_without_end_leaves_others_their_turn() {
+    let mut town = Plan::new(41).build();
+    let (mut server, at, ask) = generous(&town, 0..0);
+    let flow = town.open_to(&ask, &[at], Manner::stalled());
     town.play.run_until(3000 * MS, |_| {
         server.turn();
         false
@@ -103,4 +114,39 @@ fn a_server_that_sends_tickets_without_end_leaves_others_their_turn() {
         p.flow(flow).received == b"hello"
     });
     assert!(heard, "nobody was told to go on: {:?}", town.play.flow(flow).over);
+}
+
+/// Is ready with the first word of the other side.
+struct Polite;
+
+impl Framer for Polite {
+    fn name(&self) -> &str {
+        "polite"
+    }
+    fn start(&mut self, _: &mut Outbound) -> Result<Readiness, FramerError> {
+        Ok(Readiness::Handshaking)
+    }
+    fn new_sent_message(&mut self, out: &mut Outbound, data: Bytes, _: bool, _: bool) -> Result<(), FramerError> {
+        out.send(data);
+        Ok(())
+    }
+    fn handle_received_data(&mut self, _: &mut Input<'_>) -> Result<Readiness, FramerError> {
+        Ok(Readiness::Ready)
+    }
+}
+
+#[test]
+fn a_framer_that_shakes_hands_behind_them_is_not_forgotten() {
+    // Behind a packet that was lost the others come all at once, and nothing more comes after them.
+    for lost in 1..8 {
+        let mut town = Plan::new(42).build();
+        let (mut server, at, mut ask) = generous(&town, lost..lost + 1);
+        ask.options.framer = FramerSpec::Custom(Arc::new(|| Box::new(Polite)));
+        let flow = town.open_to(&ask, &[at], Manner::patient());
+        let ready = town.play.run_until(5000 * MS, |p| {
+            server.turn();
+            p.flow(flow).is_ready()
+        });
+        assert!(ready, "packet {lost} was lost: {:?}", town.play.flow(flow).end());
+    }
 }
