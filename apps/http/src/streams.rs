@@ -136,6 +136,12 @@ impl Session {
         move |code, why| shared.group.close_session(code.value(), why)
     }
 
+    /// Whether the session is over, for whoever does not wait for streams.
+    pub(crate) fn is_over(&self) -> impl Fn() -> bool + use<> {
+        let shared = self.shared.clone();
+        move || shared.group.is_over()
+    }
+
     fn poll_accept(
         &mut self,
         cx: &mut Context<'_>,

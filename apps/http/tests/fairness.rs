@@ -202,6 +202,46 @@ async fn streams_that_are_reset_while_others_stall_cost_a_bounded_number() {
     world.end().await;
 }
 
+/// While a client has all the requests that it may have at once, no stream of its is waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_goes_while_its_requests_wait_for_their_turn_is_not_kept() {
+    let minute = Duration::from_secs(60);
+    let limits = ServerLimits {
+        requests: 1,
+        requests_per_address: 1,
+        requests_per_connection: 1,
+        stall: minute,
+        ..ServerLimits::default()
+    };
+    let world = World::new("gone", limits, false);
+    world.put("huge", &noise(2_000_000, 1));
+    world.put("a", b"a");
+    // The only turn.
+    let held = greedy(&world, 1, 0).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let before = world.neater.stats().quic_connections;
+    let neater = neater::Neater::new().expect("engine");
+    let mut security = world.trust.clone();
+    security.alpn = vec![b"h3".to_vec()];
+    let remote = RemoteEndpoint::from(SocketAddr::from(([127, 0, 0, 1], world.port)));
+    let c = neater.preconnection().remote(remote).security(security).stacks(&[Stack::Quic]).initiate();
+    let c = c.await.expect("connected");
+    let group = c.group().expect("a group");
+    let stream = c.into_bytes().expect("bytes");
+    // HEADERS (RFC 9114 section 7.2.2) of 16 bytes, from the static table of RFC 9204 appendix A: GET, https, `/`, and an authority.
+    stream.write_all(b"\x01\x10\0\0\xd1\xd7\xc1\x50\x09localhost").await.expect("written");
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(world.neater.stats().quic_connections, before + 1, "it waits");
+    group.close_session(0x100, b"");
+    let started = Instant::now();
+    while world.neater.stats().quic_connections > before {
+        assert!(started.elapsed() < Duration::from_secs(20), "its session is kept");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    drop((held, stream));
+    world.end().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_address_cannot_have_all_connections() {
     let limits = ServerLimits { connections: 100, connections_per_address: 2, ..ServerLimits::default() };

@@ -220,6 +220,12 @@ impl Group {
         self.handle.with(|s| s.engine.group_stack(self.id))
     }
 
+    /// Whether the session is over: [`Group::accept`] has nothing but an error any more, once the streams that came before are taken.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.handle.with(|s| s.engine.session_error(self.id).is_some())
+    }
+
     /// The application protocol agreed on by ALPN.
     #[must_use]
     pub fn alpn(&self) -> Option<Vec<u8>> {

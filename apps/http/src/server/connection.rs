@@ -33,9 +33,12 @@ const H1_BUFFER_MIN: usize = 8 << 10;
 const H2_SEND_BUFFER: usize = 256 << 10;
 /// Streams that a client of HTTP/2 may open and reset before it is taken for an attack.
 const H2_RESETS: usize = 64;
-/// Requests of one HTTP/3 connection that may end before their head is whole, before the client is taken for an attack. h3 keeps the
-/// number of every one.
-const H3_BROKEN: usize = 1000;
+/// Requests of one HTTP/3 connection that may end before their head is whole, before the client is taken for an attack: so many more than
+/// it has made whole, because a browser takes many back; and so many in all, because h3 keeps the number of every one.
+const H3_BROKEN: (usize, usize) = (1000, 100_000);
+/// How often it is asked whether a client has gone, while it has all the requests that it may have at once: nobody waits for a stream of
+/// its then, and so would learn of it.
+const LOOK: Duration = Duration::from_secs(1);
 
 type H3Request = h3::server::RequestResolver<Session, Bytes>;
 
@@ -128,6 +131,13 @@ fn bare(status: StatusCode) -> Response<FileBody> {
     let mut r = Response::new(FileBody::empty());
     *r.status_mut() = status;
     r
+}
+
+/// Ends when a session is over.
+async fn gone(is_over: impl Fn() -> bool) {
+    while !is_over() {
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Ends when the server stops.
@@ -239,6 +249,7 @@ async fn serve_streams(client: Client, group: Group, mut stop: watch::Receiver<b
                 Err(e) => break Err(e.to_string()),
             },
             Some(_) = streams.join_next() => {}
+            () = gone(|| group.is_over()), if slot.is_none() => break Err("gone".into()),
             () = client.activity.idle_for(limits.idle), if streams.is_empty() => break Err("idle".into()),
             () = stopped(&mut stop), if !told => told = true,
         }
@@ -275,7 +286,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     let limits = client.common.limits;
     // A head comes compressed, in frames: twice the room is enough for any that is allowed.
     let session = Session::server(group, 2 * limits.head as u64);
-    let (undelivered, close) = (session.undelivered(), session.closer());
+    let (undelivered, close, is_over) = (session.undelivered(), session.closer(), session.is_over());
     let mut builder = h3::server::builder();
     let made = builder.max_field_section_size(limits.head as u64).build(session);
     // A client that gives no room for our control streams must not have a seat for it.
@@ -295,7 +306,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     // Without one no stream is taken. A stream that was opened and reset does not count for the transport, so that its limit alone would
     // let any number wait for a slot.
     let mut slot = None;
-    let mut broken = 0;
+    let (mut broken, mut whole) = (0, 0);
     let mut told = false;
     let done = loop {
         if told && requests.is_empty() {
@@ -312,13 +323,18 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
                 Err(e) => break Err(e.to_string()),
             },
             Some(ended) = requests.join_next() => {
-                broken += usize::from(ended.is_ok_and(|whole| !whole));
-                if broken > H3_BROKEN {
+                match ended {
+                    Ok(true) => whole += 1,
+                    Ok(false) => broken += 1,
+                    Err(_) => {}
+                }
+                if broken > H3_BROKEN.0 + whole || broken > H3_BROKEN.1 {
                     const BROKEN: &str = "too many requests without a whole head";
                     close(Code::H3_EXCESSIVE_LOAD, BROKEN.as_bytes());
                     break Err(BROKEN.into());
                 }
             }
+            () = gone(&is_over), if slot.is_none() => break Err("gone".into()),
             () = client.activity.idle_for(limits.idle) => break Err("idle".into()),
             () = stopped(&mut stop), if !told => {
                 told = true;
