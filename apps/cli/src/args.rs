@@ -158,12 +158,12 @@ const GET_HELP: &str = "Examples:
   neater get --json -O https://example.com/a       for programs
 
 Data is written to FILE.part, and renamed when it is complete. When a connection breaks, neater asks
-for the rest, three times, and as often again whenever a further MiB has come, of servers that send
-parts and tell (by ETag or date) that the file is still the same; of others within one whole answer
-there is no rest to ask for. What an earlier run left in FILE.part is continued if the server vouches that the file is still the same, and given up
-only when its answer says that it is not; a part of another URL, or one that neater did not write,
-is never touched. Redirections are followed, but never from https to http. The variables http_proxy,
-https_proxy and all_proxy are not heeded: neater connects to the server itself.
+for the rest, three times, and as often again whenever a further MiB has come; but only of servers
+that send parts, and that tell by an ETag or a date whether the file is still the same. What an
+earlier run left in FILE.part is continued if the server vouches that the file is still the same, and
+given up only when its answer says that it is not; a part of another URL, or one that neater did not
+write, is never touched. Redirections are followed, but never from https to http. The variables
+http_proxy, https_proxy and all_proxy are not heeded: neater connects to the server itself.
 
 JSON events: connected, timeline (with -v), progress, retry, anew, way and one-way (with --multi),
 fault, done, failed, summary. With -o - they go to standard error, as standard output carries the

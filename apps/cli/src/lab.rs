@@ -8,11 +8,13 @@ use std::path::PathBuf;
 
 /// Becomes neater-lab.
 pub(crate) fn run(args: &LabArgs, json: bool) -> Result<Exit, Failure> {
+    let words = words(&args.rest, json)?;
     let Some(program) = find() else {
         return Err(Failure::new(Exit::Failed, "lab", "neater-lab is neither beside neater nor on the PATH")
-            .advise("in neater's source directory: cargo install --locked --path sim/lab"));
+            .advise("in neater's source directory: cargo install --locked --path sim/lab")
+            .advise("`neater help lab` tells what it does"));
     };
-    let error = std::process::Command::new(&program).args(words(&args.rest, json)?).exec();
+    let error = std::process::Command::new(&program).args(words).exec();
     Err(Failure::new(Exit::Failed, "lab", format!("{}: {error}", program.display())))
 }
 

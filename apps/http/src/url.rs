@@ -101,6 +101,13 @@ impl Url {
             Some((s, rest)) if s.eq_ignore_ascii_case("https") => (Scheme::Https, rest),
             Some((s, rest)) if s.eq_ignore_ascii_case("http") => (Scheme::Http, rest),
             Some((s, _)) => return Err(bad(&format!("the scheme is {s}; http and https are known"))),
+            // A host may be called so, and have a port; what follows is no port here.
+            None if ["http:/", "https:/"]
+                .iter()
+                .any(|s| text.get(..s.len()).is_some_and(|t| t.eq_ignore_ascii_case(s))) =>
+            {
+                return Err(bad("a slash is missing after its scheme"));
+            }
             None => (Scheme::Https, text),
         };
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -161,6 +168,10 @@ impl Url {
         let location = location.trim();
         if location.split_once("://").is_some_and(|(s, _)| is_scheme(s)) {
             return Self::parse(location);
+        }
+        // Every other that begins with a scheme: none that can be fetched has no slashes (RFC 3986 section 4.2).
+        if let Some((scheme, _)) = location.split_once(':').filter(|(s, _)| is_scheme(s)) {
+            return Err(Error::Url(format!("`{location}` is of the scheme {scheme}, or lacks its slashes")));
         }
         if let Some(rest) = location.strip_prefix("//") {
             return Self::parse(&format!("{}://{rest}", self.origin.scheme.as_str()));
@@ -331,6 +342,7 @@ mod tests {
             ("?z", "https://h:1/a/b?z"),
             ("#z", "https://h:1/a/b?q"),
             ("", "https://h:1/a/b?q"),
+            ("./c:d", "https://h:1/a/c:d"),
             ("//other/x", "https://other/x"),
             ("http://other/", "http://other/"),
         ] {
@@ -383,6 +395,13 @@ mod tests {
         assert_eq!(at.join("HTTP://x/y").unwrap().to_string(), "http://x/y");
         assert_eq!(url("h:8443/a?u=http://x/").to_string(), "https://h:8443/a?u=http://x/");
         assert!(Url::parse("ftp://h/").is_err() && at.join("ftp://h/").is_err());
+        for nowhere in ["mailto:a@b", "http:c", "https:/c"] {
+            assert!(at.join(nowhere).is_err(), "{nowhere}");
+        }
+        for slash in ["http:/localhost", "HTTPS:/localhost/a"] {
+            assert!(Url::parse(slash).expect_err(slash).to_string().contains("a slash is missing"), "{slash}");
+        }
+        assert_eq!(url("http:8080/a").to_string(), "https://http:8080/a");
     }
 
     #[test]

@@ -249,7 +249,8 @@ fn asks_for_a(query: &[u8]) -> bool {
     query.get(at + 1..at + 3) == Some(&[0, 1])
 }
 
-/// Runs `neater get` as a user would, and lets it speak for itself. Where nobody looks on, it must say what this network leaves: `chosen`.
+/// Runs `neater get` as a user would, and lets it speak for itself. Where its errors do not go to a terminal, it must
+/// say what this network leaves: `chosen`.
 fn fetch(neater: &Path, place: &Path, ca: &Path, port: u16, chosen: &str) -> Outcome<()> {
     let url = format!("https://{NAME}:{port}/film.bin");
     let (conf, hosts) = (place.join("resolv.conf"), place.join("hosts"));
