@@ -20,7 +20,7 @@ use neater_quic::QuicError;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// Bytes taken from a stream at once.
 const READ: usize = 64 << 10;
@@ -86,6 +86,22 @@ struct Shared {
     budgets: Mutex<BTreeMap<u64, Arc<Budget>>>,
     /// Streams that are ended and not yet delivered.
     undelivered: Arc<AtomicUsize>,
+    /// The request that h3 has got last.
+    taken: Mutex<Weak<Stream>>,
+}
+
+/// A request that h3 has got.
+pub(crate) struct Taken(Weak<Stream>);
+
+impl Taken {
+    /// Ends when the peer has given it up, or has gone: in either direction nothing more comes, or can go.
+    pub(crate) async fn over(&self) {
+        if let Some(stream) = self.0.upgrade()
+            && let Some(bytes) = &stream.bytes
+        {
+            let _ = bytes.connection().closed().await;
+        }
+    }
 }
 
 /// Two-way, one-way.
@@ -106,6 +122,7 @@ impl Session {
             head,
             budgets: Mutex::default(),
             undelivered: Arc::default(),
+            taken: Mutex::default(),
         };
         Self { shared: Arc::new(shared), opening: [None, None] }
     }
@@ -140,6 +157,12 @@ impl Session {
     pub(crate) fn is_over(&self) -> impl Fn() -> bool + use<> {
         let shared = self.shared.clone();
         move || shared.group.is_over()
+    }
+
+    /// Gives the request that h3 has got last.
+    pub(crate) fn taken(&self) -> impl Fn() -> Taken + use<> {
+        let shared = self.shared.clone();
+        move || Taken(core::mem::take(&mut *lock(&shared.taken)))
     }
 
     fn poll_accept(
@@ -234,6 +257,7 @@ impl QuicConnection<Bytes> for Session {
     fn poll_accept_bidi(&mut self, cx: &mut Context<'_>) -> Poll<Result<TwoWay, ConnectionErrorIncoming>> {
         let c = ready!(self.poll_accept(cx, StreamDirection::Both))?;
         let stream = Stream::new(c, Some(self.shared.undelivered.clone())).map_err(connection_error)?;
+        *lock(&self.shared.taken) = Arc::downgrade(&stream);
         // A server that has answered does not need the rest of the request (RFC 9114 section 4.1).
         let receiving = Receiving::new(stream.clone(), Budget::new(self.shared.head), Some(Code::H3_NO_ERROR));
         Poll::Ready(Ok(TwoWay { sending: Sending::new(stream), receiving }))

@@ -5,6 +5,9 @@ use core::fmt;
 use http::Uri;
 use http::uri::{Authority, PathAndQuery};
 
+/// Characters of a text that an error shows.
+const SHOWN: usize = 200;
+
 /// How the answer travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
@@ -88,7 +91,7 @@ impl Url {
     /// # Errors
     /// [`Error::Url`], with what to do.
     pub fn parse(text: &str) -> Result<Self, Error> {
-        let shown: String = text.chars().filter(|c| !c.is_control()).take(200).collect();
+        let shown: String = text.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
         let bad = |why: &str| Error::Url(format!("`{shown}` is not a URL that can be fetched: {why}"));
         if text.len() > URL_MAX {
             return Err(bad("it is longer than 8 kB"));
@@ -171,6 +174,8 @@ impl Url {
         }
         // Every other that begins with a scheme: none that can be fetched has no slashes (RFC 3986 section 4.2).
         if let Some((scheme, _)) = location.split_once(':').filter(|(s, _)| is_scheme(s)) {
+            let shown = |text: &str| -> String { text.chars().take(SHOWN).collect() };
+            let (location, scheme) = (shown(location), shown(scheme));
             return Err(Error::Url(format!("`{location}` is of the scheme {scheme}, or lacks its slashes")));
         }
         if let Some(rest) = location.strip_prefix("//") {

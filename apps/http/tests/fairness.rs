@@ -160,6 +160,21 @@ async fn reset_streams(group: &Group, most: usize) -> usize {
     most
 }
 
+/// A client of HTTP/3 for streams that it fills itself, and the first of them.
+async fn by_hand(world: &World) -> (neater::Neater, Group, ByteStream) {
+    let client = neater::Neater::new().expect("engine");
+    let mut security = world.trust.clone();
+    security.alpn = vec![b"h3".to_vec()];
+    let remote = RemoteEndpoint::from(SocketAddr::from(([127, 0, 0, 1], world.port)));
+    let first = client.preconnection().remote(remote).security(security).stacks(&[Stack::Quic]).initiate();
+    let first = first.await.expect("connected");
+    let group = first.group().expect("a group");
+    (client, group, first.into_bytes().expect("bytes"))
+}
+
+/// HEADERS (RFC 9114 section 7.2.2) of 16 bytes, from the static table of RFC 9204 appendix A: GET, https, `/`, and an authority.
+const REQUEST: &[u8] = b"\x01\x10\0\0\xd1\xd7\xc1\x50\x09localhost";
+
 /// A stream that was opened and reset does not count for QUIC's limit of streams: a client may have any number of them, as long as it
 /// holds what the server does at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -168,15 +183,9 @@ async fn streams_that_are_reset_while_others_stall_cost_a_bounded_number() {
     let limits = ServerLimits { requests_per_connection: 2, ..ServerLimits::default() };
     let world = World::new("resets", limits, false);
     world.put("a", b"a");
-    let client = neater::Neater::new().expect("engine");
-    let mut security = world.trust.clone();
-    security.alpn = vec![b"h3".to_vec()];
-    let remote = RemoteEndpoint::from(SocketAddr::from(([127, 0, 0, 1], world.port)));
-    let first = client.preconnection().remote(remote).security(security).stacks(&[Stack::Quic]).initiate();
-    let first = first.await.expect("connected");
-    let group = first.group().expect("a group");
+    let (_client, group, first) = by_hand(&world).await;
     // Heads that are never whole.
-    let stalled = [first.into_bytes().expect("bytes"), open(&group).await.expect("room")];
+    let stalled = [first, open(&group).await.expect("room")];
     for stream in &stalled {
         stream.write_all(&[1]).await.expect("written");
     }
@@ -202,44 +211,92 @@ async fn streams_that_are_reset_while_others_stall_cost_a_bounded_number() {
     world.end().await;
 }
 
-/// While a client has all the requests that it may have at once, no stream of its is waited for.
+/// As many as that are what a browser takes back in a day: it is not sent away for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_goes_while_its_requests_wait_for_their_turn_is_not_kept() {
-    let minute = Duration::from_secs(60);
+async fn requests_that_are_broken_off_do_no_harm_among_whole_ones() {
+    let world = World::new("mixed", ServerLimits::default(), false);
+    let (_client, group, first) = by_hand(&world).await;
+    drop(first);
+    for i in 0..1200 {
+        let mut stream = open(&group).await.unwrap_or_else(|| panic!("{i}: no room"));
+        stream.write_all(REQUEST).await.expect("written");
+        // The server may have answered without it, and says so (RFC 9114 section 4.1).
+        let _ = stream.shutdown().await;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap_or_else(|e| panic!("{i}: {e}"));
+        assert!(!answer.is_empty(), "{i}");
+        assert_eq!(reset_streams(&group, 1).await, 1, "{i}");
+    }
+    assert!(!group.is_over());
+    world.end().await;
+}
+
+/// One turn at a time for all, and so many requests of a connection, one of which waits because another client has the turn.
+async fn waiting(
+    name: &str,
+    requests_per_connection: usize,
+) -> (World, ByteStream, (neater::Neater, Group, ByteStream)) {
     let limits = ServerLimits {
         requests: 1,
         requests_per_address: 1,
-        requests_per_connection: 1,
-        stall: minute,
+        requests_per_connection,
+        stall: Duration::from_secs(60),
         ..ServerLimits::default()
     };
-    let world = World::new("gone", limits, false);
+    let world = World::new(name, limits, false);
     world.put("huge", &noise(2_000_000, 1));
-    world.put("a", b"a");
-    // The only turn.
     let held = greedy(&world, 1, 0).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    let before = world.neater.stats().quic_connections;
-    let neater = neater::Neater::new().expect("engine");
-    let mut security = world.trust.clone();
-    security.alpn = vec![b"h3".to_vec()];
-    let remote = RemoteEndpoint::from(SocketAddr::from(([127, 0, 0, 1], world.port)));
-    let c = neater.preconnection().remote(remote).security(security).stacks(&[Stack::Quic]).initiate();
-    let c = c.await.expect("connected");
-    let group = c.group().expect("a group");
-    let stream = c.into_bytes().expect("bytes");
-    // HEADERS (RFC 9114 section 7.2.2) of 16 bytes, from the static table of RFC 9204 appendix A: GET, https, `/`, and an authority.
-    stream.write_all(b"\x01\x10\0\0\xd1\xd7\xc1\x50\x09localhost").await.expect("written");
+    let client = by_hand(&world).await;
+    client.2.write_all(REQUEST).await.expect("written");
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(world.neater.stats().quic_connections, before + 1, "it waits");
-    group.close_session(0x100, b"");
-    let started = Instant::now();
-    while world.neater.stats().quic_connections > before {
-        assert!(started.elapsed() < Duration::from_secs(20), "its session is kept");
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    (world, held, client)
+}
+
+/// While a client has all the requests that it may have at once, no stream of its is waited for; and where it has not, it has gone all the
+/// same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_goes_while_its_requests_wait_for_their_turn_is_not_kept() {
+    for (name, slots) in [("gone-full", 1), ("gone", 5)] {
+        let (world, held, (_client, group, stream)) = waiting(name, slots).await;
+        assert_eq!(world.neater.stats().quic_connections, 1, "it waits");
+        group.close_session(0x100, b"");
+        let started = Instant::now();
+        while world.neater.stats().quic_connections > 0 {
+            assert!(started.elapsed() < Duration::from_secs(20), "{name}: its session is kept");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        drop((held, stream));
+        world.end().await;
     }
-    drop((held, stream));
-    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_taken_back_while_it_waits_leaves_its_place() {
+    for ended in [true, false] {
+        let (world, held, (_client, group, stream)) = waiting(if ended { "back-ended" } else { "back" }, 1).await;
+        let before = world.neater.stats().connections;
+        if ended {
+            stream.connection().finish().expect("ended");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            stream.connection().stop_receiving(0x10c);
+        } else {
+            stream.connection().abort_with(0x10c);
+        }
+        let started = Instant::now();
+        while world.neater.stats().connections >= before {
+            assert!(started.elapsed() < Duration::from_secs(20), "{ended}: it is kept");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        // The next one waits in its place, for the turn that the other client gives back.
+        let next = open(&group).await.expect("room");
+        next.write_all(REQUEST).await.expect("written");
+        held.connection().abort();
+        let answered = tokio::time::timeout(Duration::from_secs(20), next.read(&mut [0; 10])).await;
+        assert!(matches!(answered, Ok(Ok(n)) if n > 0), "{ended}: {answered:?}");
+        drop((held, stream, next));
+        world.end().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

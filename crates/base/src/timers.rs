@@ -95,10 +95,10 @@ impl<T> Timers<T> {
         }
     }
 
-    fn pop(&mut self, in_lane: bool) -> Option<T> {
+    fn pop(&mut self, in_lane: bool) -> Option<(u64, T)> {
         let entry = if in_lane { self.lane.pop_front() } else { self.heap.pop().map(|Reverse(e)| e) };
         self.look();
-        entry.map(|e| e.payload)
+        entry.map(|e| (e.sequence, e.payload))
     }
 
     /// Finds the earliest deadline, after others have gone.
@@ -116,16 +116,29 @@ impl<T> Timers<T> {
     /// Takes out the earliest payload that is due.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<T> {
+        self.pop_due_aged(now).map(|(_, payload)| payload)
+    }
+
+    /// As [`Timers::pop_due`], with the entry's age: the number of entries that had been added with it.
+    #[inline]
+    pub fn pop_due_aged(&mut self, now: Instant) -> Option<(u64, T)> {
         if self.earliest > now {
             return None;
         }
         if self.heap.is_empty() {
             let entry = self.lane.pop_front()?;
             self.earliest = self.lane.front().map_or(Instant::FAR_FUTURE, |e| e.at);
-            return Some(entry.payload);
+            return Some((entry.sequence, entry.payload));
         }
         let (_, in_lane) = self.first().filter(|(e, _)| e.at <= now)?;
         self.pop(in_lane)
+    }
+
+    /// How many entries have ever been added: what is added from now on has a greater age.
+    #[inline]
+    #[must_use]
+    pub fn added(&self) -> u64 {
+        self.sequence
     }
 
     /// Drops the payloads at the head for which `live` is false, so that [`Timers::next`] tells the truth.
@@ -206,6 +219,20 @@ mod tests {
         assert_eq!(out, ['a', 'b', 'c', 'd']);
         timers.prune_head(|c| *c != 'e');
         assert!(timers.is_empty());
+    }
+
+    #[test]
+    fn an_entry_tells_whether_it_was_there_already() {
+        let mut timers = Timers::new();
+        timers.push(Instant::ZERO, 'b');
+        timers.push_in_order(Instant::ZERO, 'a');
+        let there = timers.added();
+        assert_eq!(timers.pop_due_aged(Instant::ZERO), Some((1, 'b')));
+        timers.push(Instant::ZERO, 'c');
+        timers.push_in_order(Instant::ZERO, 'd');
+        let ages: Vec<_> =
+            core::iter::from_fn(|| timers.pop_due_aged(Instant::ZERO)).map(|(age, c)| (age <= there, c)).collect();
+        assert_eq!(ages, [(true, 'a'), (false, 'c'), (false, 'd')]);
     }
 
     #[test]

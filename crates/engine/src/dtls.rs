@@ -362,7 +362,7 @@ impl<N: Net> Engine<N> {
             Behind::Sctp => {
                 let up = |key: &Key| self.dtlses.get(*key).is_some_and(Dtls::is_taken);
                 // The queue of errors is emptied, so that the socket does not go on telling.
-                for _ in 0..ICMP_BUDGET {
+                for _ in 0..64 * ICMP_BUDGET {
                     if self.net.take_icmp_error(sock).is_none() {
                         break;
                     }

@@ -111,6 +111,8 @@ pub struct Engine<N> {
     pub(crate) pending_reads: Vec<Key>,
     /// Lingering sockets, likewise.
     pub(crate) pending_lingers: Vec<Key>,
+    /// Whose framers shake hands and have more to read.
+    pub(crate) pending_greetings: Vec<Key>,
     /// The connections that are being closed and wait.
     pub(crate) closings: BTreeMap<Key, Closing>,
     pub(crate) pending_shared: Vec<(Key, Key)>,
@@ -207,6 +209,7 @@ impl<N: Net> Engine<N> {
             pending_sctp: Vec::new(),
             pending_reads: Vec::new(),
             pending_lingers: Vec::new(),
+            pending_greetings: Vec::new(),
             closings: BTreeMap::new(),
             pending_shared: Vec::new(),
             foreign: Vec::new(),
@@ -322,6 +325,9 @@ impl<N: Net> Engine<N> {
         }
         for key in core::mem::take(&mut self.pending_lingers) {
             self.linger(key);
+        }
+        for conn in core::mem::take(&mut self.pending_greetings) {
+            self.resume_greeting(conn);
         }
         for (listener, key) in core::mem::take(&mut self.pending_shared) {
             self.shared_ready(listener, key, false);
@@ -507,11 +513,14 @@ impl<N: Net> Engine<N> {
     }
 
     fn run_timers(&mut self) {
-        // Each due entry is popped once; what it arms anew in the past waits for the next turn.
-        let mut budget = self.timers.len();
-        while budget > 0 {
-            budget -= 1;
-            let Some(timer) = self.timers.pop_due(self.now) else { break };
+        // What is due has one turn; what it arms anew, and is due at once, waits for the next.
+        let there = self.timers.added();
+        let mut next = Vec::new();
+        while let Some((age, timer)) = self.timers.pop_due_aged(self.now) {
+            if age > there {
+                next.push(timer);
+                continue;
+            }
             match timer {
                 Timer::Race(conn) => self.race_timeout(conn),
                 Timer::Cached(conn) => self.cached_timeout(conn),
@@ -536,6 +545,9 @@ impl<N: Net> Engine<N> {
                 Timer::DtlsUnverified(channel) => self.dtls_unverified_timeout(channel),
                 Timer::DtlsIncoming(dtls) => self.dtls_incoming_timeout(dtls),
             }
+        }
+        for timer in next {
+            self.timers.push(self.now, timer);
         }
         let objects = self.conns.len() + self.channels.len() + self.quics.len() + self.sctps.len() + self.dtlses.len();
         if self.timers.len() > 1024 && self.timers.len() > 4 * objects {

@@ -40,6 +40,8 @@ pub(crate) struct Greeting {
     tx: Tx,
     to: HandOver,
     until: Instant,
+    /// Its next turn is due.
+    due: bool,
     /// It counts among the handshakes of this listener.
     counted: Option<Key>,
 }
@@ -76,7 +78,7 @@ impl<N: Net> Engine<N> {
             self.queue_front(conn, out);
             return true;
         }
-        c.ext().greeting = Some(Box::new(Greeting { tx: Tx::default(), to, until, counted }));
+        c.ext().greeting = Some(Box::new(Greeting { tx: Tx::default(), to, until, due: false, counted }));
         if let (Some(listener), Io::Channel(channel)) = (counted, c.io) {
             self.count_handshake(listener, channel);
         }
@@ -116,9 +118,22 @@ impl<N: Net> Engine<N> {
                 Err(error) => return self.greeting_failed(conn, &error),
             }
         }
-        // There is more, and others want their turn.
-        self.timers.push(self.now, Timer::Greeting(conn));
+        self.come_back_to(conn);
+    }
+
+    /// There is more to read, and others want their turn: the next is this connection's, without waiting for readiness. Nobody knows of one
+    /// whose framer shakes hands, so that there is nobody to tell.
+    pub(crate) fn come_back_to(&mut self, conn: Key) {
         self.again = true;
+        let greeting = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.greeting.as_mut());
+        match greeting {
+            None => self.notify(conn, Event::Readable),
+            Some(greeting) if greeting.due => {}
+            Some(greeting) => {
+                greeting.due = true;
+                self.pending_greetings.push(conn);
+            }
+        }
     }
 
     /// Writes what the framer has said, and nothing of the program's.
@@ -274,15 +289,20 @@ impl<N: Net> Engine<N> {
         self.fail(conn, EstablishmentError { candidates, ..EstablishmentError::new(reason, message) });
     }
 
+    /// It has its next turn.
+    pub(crate) fn resume_greeting(&mut self, conn: Key) {
+        let greeting = self.conns.get_mut(conn).and_then(|c| c.ext.as_mut()?.greeting.as_mut());
+        if let Some(greeting) = greeting {
+            greeting.due = false;
+            self.drive_greeting(conn);
+        }
+    }
+
     /// The time for a framer's handshake may be over.
     pub(crate) fn greeting_timeout(&mut self, conn: Key) {
-        let Some(until) = self.conns.get(conn).and_then(|c| Some(c.ext.as_ref()?.greeting.as_ref()?.until)) else {
-            return;
-        };
-        if until <= self.now {
+        let until = self.conns.get(conn).and_then(|c| Some(c.ext.as_ref()?.greeting.as_ref()?.until));
+        if until.is_some_and(|until| until <= self.now) {
             self.greeting_failed(conn, &ConnectionError::TimedOut);
-        } else {
-            self.drive_greeting(conn);
         }
     }
 

@@ -155,7 +155,6 @@ impl<N: Net> Engine<N> {
         }
         let len = buf.len().min(room);
         let buf = &mut buf[..len];
-        let greeting = c.is_greeting();
         let result = match c.io {
             Io::Channel(k) if c.state == ConnectionState::Closed => return self.read_remains(conn, k, buf),
             Io::Channel(k) => {
@@ -169,14 +168,7 @@ impl<N: Net> Engine<N> {
                     Kind::Tls(_) => {
                         let read = read_tls(&mut self.net, ch, buf);
                         if read == Ok(None) && ch.readable {
-                            // There is more to read: come back without waiting for readiness. Nobody knows of the connection while
-                            // its framer shakes hands.
-                            if greeting {
-                                self.timers.push(self.now, crate::engine::Timer::Greeting(conn));
-                            } else {
-                                self.notify(conn, crate::Event::Readable);
-                            }
-                            self.again = true;
+                            self.come_back_to(conn);
                         }
                         read
                     }
@@ -586,9 +578,8 @@ impl<N: Net> Engine<N> {
             ch.readable = false;
         }
         if !got && !drained {
-            // Nothing but errors, and more of them: come back without waiting for readiness.
-            self.notify(conn, crate::Event::Readable);
-            self.again = true;
+            // Nothing but errors, and more of them.
+            self.come_back_to(conn);
         }
         Ok(got)
     }

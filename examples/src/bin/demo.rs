@@ -131,7 +131,7 @@ fn run(size: u64) -> Outcome<()> {
         if v6 { A_LATER.as_millis() } else { 0 }
     );
     scene("1. Every transport works", "IPv6 and IPv4, UDP and TCP all reach the server.");
-    fetch(&neater, &place.0, &ca, port, " over ")?;
+    fetch(&neater, &place.0, &ca, port, Chosen::Best(" over QUIC from "))?;
 
     scene(
         "2. QUIC is blocked",
@@ -144,7 +144,7 @@ fn run(size: u64) -> Outcome<()> {
         held.swallow_udp("::1", blocked)?;
         held.relay_tcp("::1", blocked, port)?;
     }
-    fetch(&neater, &place.0, &ca, blocked, " over TLS/TCP from ")?;
+    fetch(&neater, &place.0, &ca, blocked, Chosen::Only(" over TLS/TCP from "))?;
 
     scene(
         "3. QUIC is blocked and IPv6 is dead",
@@ -156,7 +156,7 @@ fn run(size: u64) -> Outcome<()> {
         held.swallow_udp("::1", dead)?;
         held.full_queue_v6(dead)?;
     }
-    fetch(&neater, &place.0, &ca, dead, " over TLS/TCP from 127.0.0.1:")?;
+    fetch(&neater, &place.0, &ca, dead, Chosen::Only(" over TLS/TCP from 127.0.0.1:"))?;
     println!("\nThe program was the same each time, and so was its request. It never named a protocol.");
     Ok(())
 }
@@ -251,7 +251,7 @@ fn asks_for_a(query: &[u8]) -> bool {
 
 /// Runs `neater get` as a user would, and lets it speak for itself. Where its errors do not go to a terminal, it must
 /// say what this network leaves: `chosen`.
-fn fetch(neater: &Path, place: &Path, ca: &Path, port: u16, chosen: &str) -> Outcome<()> {
+fn fetch(neater: &Path, place: &Path, ca: &Path, port: u16, chosen: Chosen) -> Outcome<()> {
     let url = format!("https://{NAME}:{port}/film.bin");
     let (conf, hosts) = (place.join("resolv.conf"), place.join("hosts"));
     println!(
@@ -285,10 +285,24 @@ fn fetch(neater: &Path, place: &Path, ca: &Path, port: u16, chosen: &str) -> Out
     if !status.success() {
         return Err(format!("neater get ended with {status}").into());
     }
-    if !looked_at && !said.contains(chosen) {
-        return Err(format!("neater get does not say `{}`, and this network leaves nothing else", chosen.trim()).into());
+    match chosen {
+        Chosen::Only(words) if !looked_at && !said.contains(words) => {
+            Err(format!("neater get does not say `{}`, and this network leaves nothing else", words.trim()).into())
+        }
+        Chosen::Best(words) if !looked_at && !said.contains(words) => {
+            println!("(Not{words}the server: on this machine, now, it was not up within its head start.)");
+            Ok(())
+        }
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// What `neater get` says at the end about the transport that it used.
+#[derive(Clone, Copy)]
+enum Chosen {
+    /// Another wins where the best is slow, as it is on a busy machine.
+    Best(&'static str),
+    Only(&'static str),
 }
 
 /// What makes a network bad, held open as long as the demonstration lasts.

@@ -1,9 +1,10 @@
 //! Listeners that stop and come back, and what they may deliver.
 
-use neater_engine::{LocalEndpoint, SendOptions, Stack};
+use neater_engine::{LocalEndpoint, RemoteEndpoint, SendOptions, Stack};
 use neater_property::Role;
 use neater_testkit::{Ask, FlowId, Manner, Plan, Town, security};
 use neater_tls::{ClientAuthentication, Trust};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 const S: Duration = Duration::from_secs(1);
@@ -145,4 +146,35 @@ fn a_port_is_free_when_the_last_connection_on_it_has_gone() {
         town.play.listen(town.server, &request, &local).unwrap();
         town.play.end();
     }
+}
+
+/// Who accepts goes on in the next turn, however many timers there are.
+#[test]
+fn a_crowd_is_let_in_a_turn_at_a_time() {
+    let ask = Ask::over(&[Stack::Tcp]);
+    let mut town = Plan::new(5).build();
+    town.listen(&ask, 443, Manner::echo());
+    let request = town.request(&ask);
+    let nowhere = RemoteEndpoint::from(SocketAddr::new("192.0.2.1".parse().unwrap(), 9));
+    for _ in 0..50 {
+        let remotes = std::slice::from_ref(&nowhere);
+        town.play.initiate(town.server, &request, remotes, Manner::patient()).expect("opened");
+    }
+    town.play.run_for(100 * MS);
+    for _ in 0..300 {
+        town.open(&ask, Manner::patient());
+    }
+    let world = town.play.world().clone();
+    let client = town.client;
+    for _ in 0..100 {
+        town.play.engine(client).turn();
+        world.run_until(world.now() + MS);
+    }
+    let engine = town.play.engine(town.server);
+    let before = engine.stats().connections;
+    engine.turn();
+    let let_in = engine.stats().connections - before;
+    assert!((1..=128).contains(&let_in), "{let_in} in one turn");
+    town.play.run_for(10 * S);
+    assert_eq!(town.play.accepted(town.server).len(), 300);
 }

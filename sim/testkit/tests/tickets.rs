@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use neater_base::net::{InterfaceKind, Net, Sock, SocketOptions, Token};
-use neater_engine::{ReceiveOutcome, RemoteEndpoint, Stack};
+use neater_engine::{ConnectionState, ReceiveOutcome, RemoteEndpoint, Stack};
 use neater_framing::{Framer, FramerError, FramerSpec, Input, Outbound, Readiness};
 use neater_link::LinkConfig;
 use neater_netsim::{BufferSize, DEFAULT_WALL, SimNet, TcpConfig};
@@ -149,4 +149,35 @@ fn a_framer_that_shakes_hands_behind_them_is_not_forgotten() {
         });
         assert!(ready, "packet {lost} was lost: {:?}", town.play.flow(flow).end());
     }
+}
+
+#[test]
+fn a_framer_that_shakes_hands_behind_them_has_one_turn_after_the_other() {
+    let mut town = Plan::new(43).build();
+    let (mut server, at, mut ask) = generous(&town, 0..0);
+    // Their timers are far off, and no reason to have more turns.
+    let nowhere = RemoteEndpoint::from(SocketAddr::new("192.0.2.1".parse().unwrap(), 9));
+    for _ in 0..50 {
+        town.open_to(&Ask::over(&[Stack::Tcp]), std::slice::from_ref(&nowhere), Manner::patient());
+    }
+    ask.options.framer = FramerSpec::Custom(Arc::new(|| Box::new(Polite)));
+    let flow = town.open_to(&ask, &[at], Manner::patient());
+    assert!(town.play.run_until(3000 * MS, |_| {
+        server.turn();
+        server.said
+    }));
+    // All of it arrives while the engine has no turn.
+    let world = town.play.world().clone();
+    for _ in 0..200 {
+        world.run_until(world.now() + 10 * MS);
+        server.turn();
+    }
+    assert!(!server.tls.wants_write(), "not all of it is on its way");
+    let engine = town.play.engine(flow.node);
+    let mut turns = 0;
+    while engine.state(flow.conn) == ConnectionState::Establishing && turns < 1000 {
+        engine.turn();
+        turns += 1;
+    }
+    assert!((2..1000).contains(&turns), "{turns}");
 }

@@ -4,10 +4,10 @@ use super::Common;
 use super::body::FileBody;
 use super::turns::Who;
 use super::watch::Activity;
-use crate::streams::Session;
+use crate::streams::{Session, Taken, TwoWay};
 use bytes::Bytes;
 use core::time::Duration;
-use h3::error::Code;
+use h3::error::{Code, StreamError};
 use http::header::{ALT_SVC, HOST};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -17,7 +17,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use neater::{Accepted, ByteStream, Group, Stack};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -33,14 +33,17 @@ const H1_BUFFER_MIN: usize = 8 << 10;
 const H2_SEND_BUFFER: usize = 256 << 10;
 /// Streams that a client of HTTP/2 may open and reset before it is taken for an attack.
 const H2_RESETS: usize = 64;
-/// Requests of one HTTP/3 connection that may end before their head is whole, before the client is taken for an attack: so many more than
-/// it has made whole, because a browser takes many back; and so many in all, because h3 keeps the number of every one.
-const H3_BROKEN: (usize, usize) = (1000, 100_000);
+/// Requests of one HTTP/3 connection that may end before their head is whole, more than there are whole ones, before the client is taken
+/// for an attack: a browser takes many back.
+const H3_BROKEN: usize = 1000;
+/// As many in all, and the connection has served for long enough: h3 keeps the number of every one.
+const H3_KEPT: usize = 10_000;
 /// How often it is asked whether a client has gone, while it has all the requests that it may have at once: nobody waits for a stream of
 /// its then, and so would learn of it.
 const LOOK: Duration = Duration::from_secs(1);
 
 type H3Request = h3::server::RequestResolver<Session, Bytes>;
+type H3Stream = h3::server::RequestStream<TwoWay, Bytes>;
 
 /// Serves a connection until it ends, is idle for too long, or the server stops.
 pub(super) async fn serve(common: Arc<Common>, accepted: Accepted, who: Who, stop: watch::Receiver<bool>) {
@@ -131,6 +134,35 @@ fn bare(status: StatusCode) -> Response<FileBody> {
     let mut r = Response::new(FileBody::empty());
     *r.status_mut() = status;
     r
+}
+
+/// What the requests of an HTTP/3 connection were.
+#[derive(Debug, Default)]
+struct Heads {
+    /// Counted when the head is there: its answer may stall for long.
+    whole: AtomicUsize,
+    /// Those of which h3 keeps the number, because they ended before.
+    broken: AtomicUsize,
+}
+
+/// What follows from that.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Welcome,
+    /// The client may come again.
+    Enough,
+    Attack,
+}
+
+impl Heads {
+    fn verdict(&self) -> Verdict {
+        let (whole, broken) = (self.whole.load(Ordering::Relaxed), self.broken.load(Ordering::Relaxed));
+        match broken {
+            n if n > H3_BROKEN + whole => Verdict::Attack,
+            n if n > H3_KEPT => Verdict::Enough,
+            _ => Verdict::Welcome,
+        }
+    }
 }
 
 /// Ends when a session is over.
@@ -287,6 +319,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     // A head comes compressed, in frames: twice the room is enough for any that is allowed.
     let session = Session::server(group, 2 * limits.head as u64);
     let (undelivered, close, is_over) = (session.undelivered(), session.closer(), session.is_over());
+    let taken = session.taken();
     let mut builder = h3::server::builder();
     let made = builder.max_field_section_size(limits.head as u64).build(session);
     // A client that gives no room for our control streams must not have a seat for it.
@@ -306,7 +339,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     // Without one no stream is taken. A stream that was opened and reset does not count for the transport, so that its limit alone would
     // let any number wait for a slot.
     let mut slot = None;
-    let (mut broken, mut whole) = (0, 0);
+    let heads = Arc::new(Heads::default());
     let mut told = false;
     let done = loop {
         if told && requests.is_empty() {
@@ -316,24 +349,29 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
             got = slots.clone().acquire_owned(), if slot.is_none() => slot = got.ok(),
             accepted = connection.accept(), if slot.is_some() => match accepted {
                 Ok(Some(request)) => {
-                    requests.spawn(serve_h3_request(client.clone(), slot.take(), request));
+                    let (client, heads) = (client.clone(), heads.clone());
+                    requests.spawn(serve_h3_request(client, heads, slot.take(), taken(), request));
                 }
                 Ok(None) => break Ok(()),
-                Err(e) if e.is_h3_no_error() => break Ok(()),
+                // Also where the client has closed in order: whatever it has asked for, it does not want any more.
                 Err(e) => break Err(e.to_string()),
             },
-            Some(ended) = requests.join_next() => {
-                match ended {
-                    Ok(true) => whole += 1,
-                    Ok(false) => broken += 1,
-                    Err(_) => {}
+            Some(_) = requests.join_next() => match heads.verdict() {
+                Verdict::Welcome => {}
+                Verdict::Enough if told => {}
+                Verdict::Enough => {
+                    told = true;
+                    // A client that gives no room for it cannot be told.
+                    if !matches!(tokio::time::timeout(DELIVERY, connection.shutdown(0)).await, Ok(Ok(()))) {
+                        break Err("a client that has broken off many requests does not let itself be told to go".into());
+                    }
                 }
-                if broken > H3_BROKEN.0 + whole || broken > H3_BROKEN.1 {
+                Verdict::Attack => {
                     const BROKEN: &str = "too many requests without a whole head";
                     close(Code::H3_EXCESSIVE_LOAD, BROKEN.as_bytes());
                     break Err(BROKEN.into());
                 }
-            }
+            },
             () = gone(&is_over), if slot.is_none() => break Err("gone".into()),
             () = client.activity.idle_for(limits.idle) => break Err("idle".into()),
             () = stopped(&mut stop), if !told => {
@@ -346,25 +384,60 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     };
     if done.is_ok() {
         // Closing the session throws away what is on its way: let it arrive first.
-        while requests.join_next().await.is_some() {}
-        let delivered = async {
-            while undelivered.load(Ordering::Acquire) > 0 {
-                tokio::time::sleep(DELIVERY_CHECK).await;
-            }
+        let arrived = async {
+            while requests.join_next().await.is_some() {}
+            let delivered = async {
+                while undelivered.load(Ordering::Acquire) > 0 {
+                    tokio::time::sleep(DELIVERY_CHECK).await;
+                }
+            };
+            let _ = tokio::time::timeout(DELIVERY, delivered).await;
         };
-        let _ = tokio::time::timeout(DELIVERY, delivered).await;
+        tokio::select! {
+            () = arrived => {}
+            () = gone(&is_over) => {}
+            () = client.activity.idle_for(limits.idle) => {}
+        }
     }
     done
 }
 
-/// False: the request never had a whole head.
-async fn serve_h3_request(client: Client, _slot: Option<OwnedSemaphorePermit>, request: H3Request) -> bool {
+/// Ends when a request is not wanted any more whose answer has not begun.
+async fn taken_back(stream: &mut H3Stream, taken: Taken) {
+    // QUIC tells when it has passed on all that the client has said. A body has no meaning here, and is left where it is.
+    if stream.recv_data().await.is_ok() {
+        taken.over().await;
+    }
+}
+
+async fn serve_h3_request(
+    client: Client,
+    heads: Arc<Heads>,
+    _slot: Option<OwnedSemaphorePermit>,
+    taken: Taken,
+    request: H3Request,
+) {
     let limits = client.common.limits;
     let head = tokio::time::timeout(limits.head_time, request.resolve_request());
-    let Ok(Ok((request, mut stream))) = head.await else { return false };
+    let (request, mut stream) = match head.await {
+        Ok(Ok(whole)) => whole,
+        // Whole, and refused: h3 lets go of their numbers.
+        Ok(Err(StreamError::HeaderTooBig { .. } | StreamError::StreamError { code: Code::H3_MESSAGE_ERROR, .. })) => {
+            return;
+        }
+        _ => {
+            heads.broken.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+    };
+    heads.whole.fetch_add(1, Ordering::Relaxed);
     let end = Arc::new(Notify::new());
+    let answered = tokio::select! {
+        answered = answer(client, end.clone(), request) => answered,
+        () = taken_back(&mut stream, taken) => return stream.stop_stream(Code::H3_REQUEST_CANCELLED),
+    };
     let sent = async {
-        let (parts, mut body) = answer(client, end.clone(), request).await.into_parts();
+        let (parts, mut body) = answered.into_parts();
         stream.send_response(Response::from_parts(parts, ())).await.map_err(|_| Code::H3_REQUEST_CANCELLED)?;
         while let Some(frame) = body.frame().await {
             let Some(data) = frame.ok().and_then(|f| f.into_data().ok()) else {
@@ -385,7 +458,6 @@ async fn serve_h3_request(client: Client, _slot: Option<OwnedSemaphorePermit>, r
     if let Err(code) = done {
         stream.stop_stream(code);
     }
-    true
 }
 
 #[cfg(test)]
@@ -424,6 +496,24 @@ mod tests {
                 request = request.header(HOST, host);
             }
             assert_eq!(names_one_host(&request.body(()).expect("a request")), sound, "{version:?} {uri} {host:?}");
+        }
+    }
+
+    #[test]
+    fn a_client_is_welcome_as_long_as_most_of_its_requests_are_whole_and_their_numbers_few() {
+        use Verdict::{Attack, Enough, Welcome};
+        for (whole, broken, verdict) in [
+            (0, 0, Welcome),
+            (0, 1000, Welcome),
+            (0, 1001, Attack),
+            (1, 1001, Welcome),
+            (8999, 10_000, Attack),
+            (9000, 10_000, Welcome),
+            (9001, 10_001, Enough),
+            (1_000_000, 10_001, Enough),
+        ] {
+            let heads = Heads { whole: whole.into(), broken: broken.into() };
+            assert_eq!(heads.verdict(), verdict, "{whole} {broken}");
         }
     }
 

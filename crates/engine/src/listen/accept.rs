@@ -44,11 +44,9 @@ impl Listener {
     }
 }
 
-/// Whether it concerns the connection alone that was to be accepted: its peer has gone while it waited, or cannot be reached any more,
-/// which Linux passes on as an error of accept(2).
+/// Whether it concerns the connection alone that was to be accepted: its peer has gone while it waited.
 pub(crate) fn gave_up(error: &NetError) -> bool {
-    use ErrorKind::{ConnectionAborted, ConnectionReset, HostUnreachable, NetworkDown, NetworkUnreachable};
-    matches!(error.kind, ConnectionAborted | ConnectionReset | HostUnreachable | NetworkDown | NetworkUnreachable)
+    matches!(error.kind, ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
 }
 
 impl<N: Net> Engine<N> {
