@@ -23,7 +23,7 @@ pub(crate) struct Cli {
     /// One JSON object per line instead of text; `event` tells what each is
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Tell every step of establishment on standard error, as it happens
+    /// Tell every step of establishment on standard error, as it happens; of serve, every request, and whom it turns away
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
     /// What the library tells of itself, as in RUST_LOG: `debug`, `neater::race=debug`
@@ -116,7 +116,7 @@ pub(crate) struct ConnectArgs {
     pub(crate) property: Vec<(String, String)>,
     /// Seconds that establishment may take, and that nothing may come after that. Default: establishment as long as its candidates need,
     /// silence 60
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
     pub(crate) timeout: Option<core::time::Duration>,
     /// Write a qlog of each QUIC connection to this folder; NEATER_QLOG names one, too
     #[arg(long, value_name = "DIR")]
@@ -160,14 +160,14 @@ const GET_HELP: &str = "Examples:
 Data is written to FILE.part, and renamed when it is complete. When a connection breaks, neater asks
 for the rest, three times, and as often again whenever a further MiB has come; but only of servers
 that send parts, and that tell by an ETag or a date whether the file is still the same. What an
-earlier run left in FILE.part is continued if the server vouches that the file is still the same, and
-given up only when its answer says that it is not; a part of another URL, or one that neater did not
-write, is never touched. Redirections are followed, but never from https to http. The variables
-http_proxy, https_proxy and all_proxy are not heeded: neater connects to the server itself.
+earlier run left in FILE.part is continued if the server vouches that the file is still the same,
+and given up only when its answer says that it is not; a part of another URL, or one that neater
+did not write, is never touched. Redirections are followed, but never from https to http. The
+variables http_proxy, https_proxy and all_proxy are not heeded: neater connects to the server itself.
 
 JSON events: connected, timeline (with -v), progress, retry, anew, way and one-way (with --multi),
-fault, done, failed, summary. With -o - they go to standard error, as standard output carries the
-data.";
+fault, done, failed, summary. With -o - they go to standard error, as standard output carries
+the data.";
 
 #[derive(Debug, Args)]
 #[command(after_help = GET_HELP, after_long_help = format!("{GET_HELP}\n\n{EXITS}"))]
@@ -517,8 +517,8 @@ const LAB_HELP: &str = "Examples:
   neater lab run all
   neater lab report results
 
-neater-lab is a program of its own: it is looked for beside neater, then on the PATH. Its exit codes,
-which `neater lab --help` tells, are not those of the other commands.";
+neater-lab is a program of its own: it is looked for beside neater, then on the PATH. Its exit
+codes, which `neater lab --help` tells, are not those of the other commands.";
 
 #[derive(Debug, Args)]
 #[command(after_help = LAB_HELP, disable_help_flag = true, disable_version_flag = true)]

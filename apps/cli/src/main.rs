@@ -62,7 +62,8 @@ fn main() -> ExitCode {
         }
     };
     let output = Output::new(cli.json, cli.verbose);
-    let done = start_log(cli.log.as_deref()).and_then(|()| run(cli.command, &output));
+    let told = (cli.verbose && matches!(cli.command, Command::Serve(_))).then_some("neater::serve=info");
+    let done = start_log(cli.log.as_deref(), told).and_then(|()| run(cli.command, &output));
     let done = done.and_then(|exit| output.check().map(|()| exit));
     match done {
         Ok(exit) => exit.into(),
@@ -151,12 +152,15 @@ fn on_tokio(job: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Fa
 }
 
 /// What the library tells of itself, on standard error: `--log` or `RUST_LOG` says how much.
-fn start_log(filter: Option<&str>) -> Result<(), Failure> {
+fn start_log(filter: Option<&str>, otherwise: Option<&str>) -> Result<(), Failure> {
     use tracing_subscriber::EnvFilter;
     let filter = match filter {
         Some(text) => EnvFilter::try_new(text).map_err(|e| Failure::usage(format!("--log {text}: {e}")))?,
         None if std::env::var_os("RUST_LOG").is_some() => EnvFilter::from_default_env(),
-        None => return Ok(()),
+        None => match otherwise {
+            Some(told) => EnvFilter::new(told),
+            None => return Ok(()),
+        },
     };
     let writer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Folder, neater, noise, run};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
@@ -59,6 +59,45 @@ fn a_server_and_its_clients_survive_the_lack_of_descriptors() {
     let status = waiting.expect("started").wait().expect("ended");
     assert!(status.success());
     assert_eq!(f.read("b"), contents);
+    server.kill().expect("killed");
+    let _ = server.wait();
+}
+
+/// Connections take what descriptors there are. Whoever has one is answered all the same: some are kept back for files.
+#[test]
+fn whom_a_server_lets_in_it_serves() {
+    let f = Folder::new("let-in");
+    f.put("srv/a", noise(10_000, 3));
+    let mut server = limited(40);
+    server.args(["serve", "--json", "--plain", "--port", "0"]).arg(f.path("srv")).stdout(Stdio::piped());
+    let mut server = server.stderr(Stdio::null()).spawn().expect("started");
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let told = common::parse(&line).remove(0);
+    let url = told["urls"][0].as_str().expect("a URL").trim_end_matches('/').to_owned();
+    let port: u16 = url.rsplit(':').next().and_then(|p| p.parse().ok()).expect("a port");
+
+    let mut crowd: Vec<_> = (0..60).map(|_| TcpStream::connect(("127.0.0.1", port)).expect("connected")).collect();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    for client in &mut crowd {
+        client.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n").expect("written");
+    }
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let mut served = 0;
+    for client in &mut crowd {
+        client.set_nonblocking(true).expect("set");
+        let mut head = [0; 12];
+        match client.read(&mut head) {
+            Ok(12) => {
+                assert_eq!(head, *b"HTTP/1.1 200");
+                served += 1;
+            }
+            Ok(n) => panic!("{n} bytes of a head"),
+            // It waits to be let in.
+            Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::WouldBlock),
+        }
+    }
+    assert!((3..60).contains(&served), "{served} were served");
     server.kill().expect("killed");
     let _ = server.wait();
 }

@@ -360,6 +360,8 @@ fn an_interruption_keeps_what_came_and_says_how_to_go_on_where_that_is_possible(
         assert_eq!(child.wait().expect("ended").code(), Some(130), "{said}");
         // Without a validator, what the advice says would be refused.
         assert_eq!(said.contains("go on with: neater get -C"), !validator.is_empty(), "{said}");
+        let events = parse(&said);
+        assert_eq!(events.iter().rev().nth(1).map(|e| &e["event"]), Some(&"failed".into()), "{said}");
         let summary = said.lines().find(|l| l.contains("\"summary\"")).expect("a summary");
         assert!(summary.contains("\"failed\":1"), "{summary}");
         assert_eq!(f.read("file.part"), b"beginning");

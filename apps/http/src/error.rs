@@ -97,7 +97,7 @@ impl fmt::Display for Error {
                 write!(f, "the connection ended after {received} of {n} bytes: {cause}")
             }
             Self::Interrupted { received: 0, expected: None, cause } => {
-                write!(f, "the connection ended before an answer: {cause}")
+                write!(f, "the connection ended before anything of the content came: {cause}")
             }
             Self::Interrupted { received, expected: None, cause } => {
                 write!(f, "the connection ended after {received} bytes: {cause}")

@@ -116,7 +116,7 @@ impl Url {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         if authority.contains('@') {
-            return Err(bad("it names a user; give credentials as a header: -H 'Authorization: ...'"));
+            return Err(bad("it names a user; credentials go into a header (neater get -H 'Authorization: ...')"));
         }
         if !authority.is_ascii() {
             return Err(bad("the host is not ASCII: use its xn-- form"));

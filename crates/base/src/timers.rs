@@ -95,10 +95,10 @@ impl<T> Timers<T> {
         }
     }
 
-    fn pop(&mut self, in_lane: bool) -> Option<(u64, T)> {
+    fn pop(&mut self, in_lane: bool) -> Option<(Instant, u64, T)> {
         let entry = if in_lane { self.lane.pop_front() } else { self.heap.pop().map(|Reverse(e)| e) };
         self.look();
-        entry.map(|e| (e.sequence, e.payload))
+        entry.map(|e| (e.at, e.sequence, e.payload))
     }
 
     /// Finds the earliest deadline, after others have gone.
@@ -116,19 +116,19 @@ impl<T> Timers<T> {
     /// Takes out the earliest payload that is due.
     #[inline]
     pub fn pop_due(&mut self, now: Instant) -> Option<T> {
-        self.pop_due_aged(now).map(|(_, payload)| payload)
+        self.pop_due_aged(now).map(|(_, _, payload)| payload)
     }
 
-    /// As [`Timers::pop_due`], with the entry's age: the number of entries that had been added with it.
+    /// As [`Timers::pop_due`], with the entry's deadline and its age: the number of entries that had been added with it.
     #[inline]
-    pub fn pop_due_aged(&mut self, now: Instant) -> Option<(u64, T)> {
+    pub fn pop_due_aged(&mut self, now: Instant) -> Option<(Instant, u64, T)> {
         if self.earliest > now {
             return None;
         }
         if self.heap.is_empty() {
             let entry = self.lane.pop_front()?;
             self.earliest = self.lane.front().map_or(Instant::FAR_FUTURE, |e| e.at);
-            return Some((entry.sequence, entry.payload));
+            return Some((entry.at, entry.sequence, entry.payload));
         }
         let (_, in_lane) = self.first().filter(|(e, _)| e.at <= now)?;
         self.pop(in_lane)
@@ -227,11 +227,11 @@ mod tests {
         timers.push(Instant::ZERO, 'b');
         timers.push_in_order(Instant::ZERO, 'a');
         let there = timers.added();
-        assert_eq!(timers.pop_due_aged(Instant::ZERO), Some((1, 'b')));
+        assert_eq!(timers.pop_due_aged(Instant::ZERO), Some((Instant::ZERO, 1, 'b')));
         timers.push(Instant::ZERO, 'c');
         timers.push_in_order(Instant::ZERO, 'd');
         let ages: Vec<_> =
-            core::iter::from_fn(|| timers.pop_due_aged(Instant::ZERO)).map(|(age, c)| (age <= there, c)).collect();
+            core::iter::from_fn(|| timers.pop_due_aged(Instant::ZERO)).map(|(_, age, c)| (age <= there, c)).collect();
         assert_eq!(ages, [(true, 'a'), (false, 'c'), (false, 'd')]);
     }
 

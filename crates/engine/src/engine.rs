@@ -516,9 +516,9 @@ impl<N: Net> Engine<N> {
         // What is due has one turn; what it arms anew, and is due at once, waits for the next.
         let there = self.timers.added();
         let mut next = Vec::new();
-        while let Some((age, timer)) = self.timers.pop_due_aged(self.now) {
+        while let Some((at, age, timer)) = self.timers.pop_due_aged(self.now) {
             if age > there {
-                next.push(timer);
+                next.push((at, timer));
                 continue;
             }
             match timer {
@@ -546,8 +546,8 @@ impl<N: Net> Engine<N> {
                 Timer::DtlsIncoming(dtls) => self.dtls_incoming_timeout(dtls),
             }
         }
-        for timer in next {
-            self.timers.push(self.now, timer);
+        for (at, timer) in next {
+            self.timers.push(at, timer);
         }
         let objects = self.conns.len() + self.channels.len() + self.quics.len() + self.sctps.len() + self.dtlses.len();
         if self.timers.len() > 1024 && self.timers.len() > 4 * objects {

@@ -198,7 +198,7 @@ impl TlsError {
             "NotPinned" => Self::NotPinned,
             // A name of a variant; a sentence is readable as it is.
             other if inner.is_some() || !other.contains(' ') => unusable(other),
-            sentence => return wrong_name(sentence),
+            sentence => return wrong_name(sentence).or_else(|| wrong_time(sentence)),
         })
     }
 }
@@ -222,6 +222,21 @@ fn wrong_name(sentence: &str) -> Option<TlsError> {
         some => some.strip_prefix("is only valid for ")?.replace(" or ", ", "),
     };
     Some(TlsError::WrongName { expected: clean(expected), presented: names(&presented) })
+}
+
+/// What rustls says of a certificate that has expired, or is not valid yet.
+fn wrong_time(sentence: &str) -> Option<TlsError> {
+    let (early, rest) = match sentence.strip_prefix("certificate expired: verification time ") {
+        Some(rest) => (false, rest),
+        None => (true, sentence.strip_prefix("certificate not valid yet: verification time ")?),
+    };
+    let (now, rest) = rest.split_once(" (UNIX), but certificate is not valid ")?;
+    let then = rest.strip_prefix(if early { "before " } else { "after " })?.split_once(' ')?.0;
+    let (now, then) = (now.parse().ok()?, then.parse().ok()?);
+    Some(match early {
+        true => TlsError::CertificateNotYetValid { now, not_before: then },
+        false => TlsError::CertificateExpired { now, not_after: then },
+    })
 }
 
 /// Text of the peer, made harmless: bounded, without control characters.

@@ -168,9 +168,9 @@ fn scene(title: &str, text: &str) {
 
 /// Bytes that do not compress, from a small generator: nothing here needs to be unpredictable.
 fn make_file(path: &Path, size: u64) -> Outcome<()> {
-    let mut file = std::io::BufWriter::with_capacity(1 << 20, std::fs::File::create(path)?);
+    let mut file = std::io::BufWriter::with_capacity(1_000_000, std::fs::File::create(path)?);
     let mut x = 0x9e37_79b9_7f4a_7c15u64;
-    let mut block = vec![0u8; 1 << 20];
+    let mut block = vec![0u8; 1_000_000];
     for _ in 0..size {
         for chunk in block.chunks_exact_mut(8) {
             x ^= x << 13;

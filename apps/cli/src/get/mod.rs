@@ -99,10 +99,6 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
             let next = tokio::select! {
                 next = running.next() => next,
                 () = interrupted() => {
-                    if output.json {
-                        let summary = json!({ "event": "summary", "files": count, "failed": count - done, "bytes": total });
-                        output.event(&summary);
-                    }
                     let kept = begun.iter().any(|b| b.load(Ordering::Relaxed));
                     let what = match (files, kept) {
                         (true, true) => "interrupted: what came is kept",
@@ -110,10 +106,15 @@ pub(crate) async fn run(args: GetArgs, output: &Output) -> Result<Exit, Failure>
                         (false, _) => "interrupted",
                     };
                     let f = Failure::new(Exit::Interrupted, "interrupted", what);
-                    return Err(match kept {
+                    output.failure(&match kept {
                         true => f.advise(format!("go on with: {}", resume_command())),
                         false => f,
                     });
+                    if output.json {
+                        let summary = json!({ "event": "summary", "files": count, "failed": count - done, "bytes": total });
+                        output.event(&summary);
+                    }
+                    return Ok(Exit::Interrupted);
                 }
             };
             match next {
@@ -224,15 +225,16 @@ async fn by_several_ways(
         let fetched = tokio::select! {
             fetched = fetched => fetched,
             () = interrupted() => {
+                let f = Failure::new(Exit::Interrupted, "interrupted", "interrupted");
+                output.failure(&match note.is_some_and(|note| note.exists()) {
+                    true => f.advise(format!("what came is kept; go on with: {}", resume_command())),
+                    false => f,
+                });
                 if output.json {
                     let summary = json!({ "event": "summary", "files": count, "failed": count - done, "bytes": total });
                     output.event(&summary);
                 }
-                let f = Failure::new(Exit::Interrupted, "interrupted", "interrupted");
-                return Err(match note.is_some_and(|note| note.exists()) {
-                    true => f.advise(format!("what came is kept; go on with: {}", resume_command())),
-                    false => f,
-                });
+                return Ok(Exit::Interrupted);
             }
         };
         match fetched {

@@ -296,9 +296,9 @@ impl Transfer<'_> {
             StatusCode::PARTIAL_CONTENT => {
                 let range = content_range(response.headers()).filter(|r| r.first == offset);
                 let Some(range) = range.filter(|r| response.length().is_none_or(|n| n == r.last - r.first + 1)) else {
-                    return Err(protocol(format!(
-                        "bytes from {offset} on were asked for, and the server sends others"
-                    )));
+                    let what = format!("bytes from {offset} on were asked for, and the server sends others");
+                    let f = Failure::new(Exit::Failed, "protocol", what);
+                    return Err(Trouble::Final(f.advise("remove the part, and fetch it anew")));
                 };
                 let known = self.sink.version().clone();
                 let differs = |a: &Option<String>, b: &Option<String>| a.is_some() && b.is_some() && a != b;
@@ -381,7 +381,7 @@ impl Transfer<'_> {
                 }
                 Err(e) => {
                     let mut f: Failure = self.of_the_whole(e).into();
-                    if !ranges {
+                    if !ranges && self.sink.can_be_continued() {
                         f = f.advise(
                             "the server does not say that it can send the rest of this very file alone, so it is asked for \
                              it only by -C",

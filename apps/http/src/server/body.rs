@@ -1,5 +1,6 @@
 //! The bodies of answers.
 
+use super::spare::Opened;
 use super::turns::Turn;
 use super::watch::Activity;
 use super::{Common, Counters};
@@ -26,7 +27,7 @@ pub struct FileBody {
 
 enum Source {
     Text(Bytes),
-    File { file: Arc<File>, at: u64, reading: Option<JoinHandle<io::Result<Bytes>>> },
+    File { file: Arc<Opened>, at: u64, reading: Option<JoinHandle<io::Result<Bytes>>> },
 }
 
 /// Who is told that the body moves.
@@ -67,7 +68,7 @@ impl FileBody {
     }
 
     /// `length` bytes of `file` from `start` on. It is an error if the file turns out to be shorter.
-    pub(crate) fn file(file: File, start: u64, length: u64) -> Self {
+    pub(crate) fn file(file: Opened, start: u64, length: u64) -> Self {
         Self { source: Source::File { file: Arc::new(file), at: start, reading: None }, left: length, witness: None }
     }
 

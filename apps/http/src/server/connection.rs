@@ -2,7 +2,7 @@
 
 use super::Common;
 use super::body::FileBody;
-use super::turns::Who;
+use super::turns::{Turn, Who};
 use super::watch::Activity;
 use crate::streams::{Session, Taken, TwoWay};
 use bytes::Bytes;
@@ -41,6 +41,9 @@ const H3_KEPT: usize = 10_000;
 /// How often it is asked whether a client has gone, while it has all the requests that it may have at once: nobody waits for a stream of
 /// its then, and so would learn of it.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long to wait for a descriptor before another look.
+const NO_DESCRIPTOR: Duration = Duration::from_millis(100);
 
 type H3Request = h3::server::RequestResolver<Session, Bytes>;
 type H3Stream = h3::server::RequestStream<TwoWay, Bytes>;
@@ -95,12 +98,8 @@ where
     // The file system may keep us waiting; connections must not. The turn goes where the work is: who takes a request back
     // has not ended the work for it, and could have any amount of it done at once otherwise.
     let shared = common.clone();
-    let (response, turn) = if sound {
-        let answered = tokio::task::spawn_blocking(move || (shared.files.answer(&request), turn)).await;
-        answered.unwrap_or_else(|_| (bare(StatusCode::INTERNAL_SERVER_ERROR), None))
-    } else {
-        (bare(StatusCode::BAD_REQUEST), turn)
-    };
+    let (response, turn) =
+        if sound { answer_in_time(shared, request, turn).await } else { (bare(StatusCode::BAD_REQUEST), turn) };
     let (method, uri, version) = asked;
     let (status, bytes) = (response.status().as_u16(), response.body().left());
     tracing::info!(target: "neater::serve", %status, bytes, ?version, "{method} {}", uri.path());
@@ -112,6 +111,26 @@ where
         parts.headers.insert(ALT_SVC, alt.clone());
     }
     Response::from_parts(parts, body.witnessed(activity, common, turn))
+}
+
+/// Answers when there is a descriptor for the file, which others give back.
+async fn answer_in_time(
+    common: Arc<Common>,
+    request: Request<()>,
+    mut turn: Option<Turn>,
+) -> (Response<FileBody>, Option<Turn>) {
+    let request = Arc::new(request);
+    let patience = tokio::time::Instant::now() + common.limits.head_time;
+    loop {
+        let (common, asked) = (common.clone(), request.clone());
+        let answered = tokio::task::spawn_blocking(move || (common.files.answer(&asked), turn)).await;
+        let Ok((response, kept)) = answered else { return (bare(StatusCode::INTERNAL_SERVER_ERROR), None) };
+        if response.status() != StatusCode::SERVICE_UNAVAILABLE || tokio::time::Instant::now() >= patience {
+            return (response, kept);
+        }
+        turn = kept;
+        tokio::time::sleep(NO_DESCRIPTOR).await;
+    }
 }
 
 /// RFC 9112 section 3.2: HTTP/1.1 has one Host field, no version has two, and it names a host or nothing. Where a request has an

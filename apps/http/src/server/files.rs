@@ -10,17 +10,19 @@
 use super::body::FileBody;
 use super::conditions::{Part, Validators, Verdict, judge, part};
 use super::listing;
+use super::spare::{Opened, Spare, is_exhausted};
 use crate::url::unescape;
 use http::header::{
-    ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION, SERVER,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, ALLOW, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION,
+    RETRY_AFTER, SERVER, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// A folder of files.
@@ -29,11 +31,12 @@ pub struct Files {
     root: PathBuf,
     listings: bool,
     hidden: bool,
+    spare: Arc<Spare>,
 }
 
 /// What a path led to.
 enum Found {
-    File(File, Metadata, PathBuf),
+    File(Opened, Metadata, PathBuf),
     Folder(PathBuf),
     Nothing(StatusCode),
 }
@@ -48,7 +51,12 @@ impl Files {
         if !root.is_dir() {
             return Err(io::Error::new(io::ErrorKind::NotADirectory, "not a folder"));
         }
-        Ok(Self { root, listings: true, hidden: false })
+        Ok(Self { root, listings: true, hidden: false, spare: Arc::default() })
+    }
+
+    /// Keeps these descriptors back for files.
+    pub(super) fn keep_back(&mut self, spare: Arc<Spare>) {
+        self.spare = spare;
     }
 
     /// Whether a folder without `index.html` is answered with a page that lists it. Default: yes.
@@ -114,14 +122,21 @@ impl Files {
             }
             return response;
         }
-        if let Found::File(file, meta, name) = self.open(&folder.join("index.html")) {
-            return serve(file, &meta, &name, request.headers(), request.method() == Method::GET);
+        match self.open(&folder.join("index.html")) {
+            Found::File(file, meta, name) => {
+                return serve(file, &meta, &name, request.headers(), request.method() == Method::GET);
+            }
+            Found::Folder(_) | Found::Nothing(StatusCode::NOT_FOUND) => {}
+            // Whoever put it there did not mean the folder to be listed.
+            Found::Nothing(status) => return text(status),
         }
         if !self.listings {
             return text(StatusCode::FORBIDDEN);
         }
         let shown = unescape(path).unwrap_or_else(|| path.to_owned());
-        match listing::page(folder, &shown, &self.root, self.hidden) {
+        let listed = self.spare.with(|| listing::page(folder, &shown, &self.root, self.hidden));
+        self.spare.refill();
+        match listed {
             Ok(page) => with_length(StatusCode::OK, "text/html; charset=utf-8", page),
             Err(e) => text(status_of(&e)),
         }
@@ -158,7 +173,7 @@ impl Files {
         }
         // Without O_NONBLOCK a pipe would hold us until somebody writes to it.
         let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_NOCTTY;
-        let opened = OpenOptions::new().read(true).custom_flags(flags).open(&real);
+        let opened = self.spare.open(|| OpenOptions::new().read(true).custom_flags(flags).open(&real));
         let (file, meta) = match opened.and_then(|f| f.metadata().map(|m| (f, m))) {
             Ok(both) => both,
             Err(e) => return Found::Nothing(status_of(&e)),
@@ -187,8 +202,7 @@ fn status_of(e: &io::Error) -> StatusCode {
         io::ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
         _ => match e.raw_os_error() {
             Some(libc::ELOOP) => StatusCode::FORBIDDEN,
-            // No descriptor left: it passes.
-            Some(libc::EMFILE | libc::ENFILE) => StatusCode::SERVICE_UNAVAILABLE,
+            _ if is_exhausted(e) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         },
     }
@@ -199,7 +213,11 @@ fn date(t: SystemTime) -> HeaderValue {
 }
 
 fn text(status: StatusCode) -> Response<FileBody> {
-    with_length(status, "text/plain; charset=utf-8", format!("{status}\n"))
+    let mut response = with_length(status, "text/plain; charset=utf-8", format!("{status}\n"));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        response.headers_mut().insert(RETRY_AFTER, 1.into());
+    }
+    response
 }
 
 fn with_length(status: StatusCode, kind: &'static str, body: String) -> Response<FileBody> {
@@ -229,7 +247,7 @@ fn validators(meta: &Metadata) -> Validators {
     Validators { etag: format!("\"{time}-{:x}-{:x}\"", meta.len(), meta.ino()), modified }
 }
 
-fn serve(file: File, meta: &Metadata, name: &Path, headers: &HeaderMap, ranges: bool) -> Response<FileBody> {
+fn serve(file: Opened, meta: &Metadata, name: &Path, headers: &HeaderMap, ranges: bool) -> Response<FileBody> {
     let v = validators(meta);
     let total = meta.len();
     let mut response = match judge(headers, &v) {

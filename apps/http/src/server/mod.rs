@@ -11,6 +11,7 @@ pub(crate) mod conditions;
 mod connection;
 mod files;
 mod listing;
+mod spare;
 mod turns;
 mod watch;
 
@@ -20,6 +21,7 @@ pub use files::Files;
 use crate::lock;
 use core::time::Duration;
 use neater::{Accepted, EstablishmentError, Listener, Preconnection};
+use spare::Spare;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,6 +29,9 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch as signal;
 use tokio::task::JoinSet;
 use turns::{Bounds, Turns, Who};
+
+/// Descriptors that connections cannot have, so that files can be opened when these have all others.
+const SPARE: usize = 8;
 
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +51,10 @@ pub struct ServerLimits {
     pub stall: Duration,
     /// Bytes of a request's head. Default 16 kB.
     pub head: usize,
-    /// How long a request's head may take. Default 10 s.
+    /// How long a request's head may take: over HTTP/1.1 from the end of the answer before it, which ends a connection that asks for nothing
+    /// more. A request for which there is no file descriptor waits as long for one. Default 10 s.
     pub head_time: Duration,
-    /// How long a connection may do nothing, neither ask nor take 128 kB of an answer, and how long a single answer may not
+    /// How long a connection may do nothing (over HTTP/1.1 see `head_time`), neither ask nor take 128 kB of an answer, and how long a single answer may not
     /// move. Default 60 s.
     pub idle: Duration,
     /// How long answers may take to end when the server stops. Default 10 s.
@@ -141,7 +147,9 @@ impl Server {
 
     /// Serves what `listeners` (of [`Server::listen`]) receive until `stop` ends, then ends in order: nothing new is accepted, clients
     /// are told (GOAWAY, `connection: close`), and what is being answered has [`ServerLimits::grace`] to end.
-    pub async fn run(self, listeners: Vec<Listener>, stop: impl Future<Output = ()>) -> Summary {
+    pub async fn run(mut self, listeners: Vec<Listener>, stop: impl Future<Output = ()>) -> Summary {
+        let spare = Spare::new(SPARE);
+        self.files.keep_back(spare.clone());
         let common = Arc::new(Common {
             files: self.files,
             limits: self.limits,
@@ -169,6 +177,7 @@ impl Server {
                 Some(_) = connections.join_next() => continue,
                 _ = look_around.tick() => {
                     common.turns.look_around();
+                    spare.refill();
                     continue;
                 }
             };

@@ -407,13 +407,23 @@ fn a_listed_certificate_is_accepted_although_it_says_that_it_is_an_authority() {
 
 #[test]
 fn what_rustls_says_in_its_own_words_is_said_in_ours() {
+    use rustls::pki_types::UnixTime;
     use rustls::{CertificateError as C, Error, OtherError};
+    let at = |s| UnixTime::since_unix_epoch(Duration::from_secs(s));
     let not_pinned = C::Other(OtherError(Arc::new(crate::error::NotPinned)));
     for (e, wanted) in [
         (C::UnknownIssuer, TlsError::UnknownIssuer),
         (C::Revoked, TlsError::CertificateRevoked),
         (C::ApplicationVerificationFailure, TlsError::RefusedByApplication),
         (not_pinned, TlsError::NotPinned),
+        (
+            C::ExpiredContext { time: at(1_795_770_228), not_after: at(1_580_515_200) },
+            TlsError::CertificateExpired { now: 1_795_770_228, not_after: 1_580_515_200 },
+        ),
+        (
+            C::NotValidYetContext { time: at(5), not_before: at(70) },
+            TlsError::CertificateNotYetValid { now: 5, not_before: 70 },
+        ),
     ] {
         assert_eq!(TlsError::from_text(&Error::InvalidCertificate(e).to_string()), Some(wanted));
     }

@@ -152,6 +152,20 @@ async fn a_folder_is_listed_or_shows_its_index() {
 }
 
 #[test]
+fn a_folder_whose_index_cannot_be_served_is_not_listed_instead() {
+    let folder = Folder::new("index-out");
+    std::os::unix::fs::symlink("../../secret", folder.0.join("root/sub/index.html")).expect("linked");
+    assert_eq!(ask(&folder.files(), Method::GET, "/sub/", &[]).status(), StatusCode::FORBIDDEN);
+    // A folder of that name is none, and neither is a link that leads nowhere.
+    std::fs::remove_file(folder.0.join("root/sub/index.html")).expect("removed");
+    std::fs::create_dir(folder.0.join("root/sub/index.html")).expect("made");
+    assert_eq!(ask(&folder.files(), Method::GET, "/sub/", &[]).status(), StatusCode::OK);
+    std::fs::remove_dir(folder.0.join("root/sub/index.html")).expect("removed");
+    std::os::unix::fs::symlink("nowhere", folder.0.join("root/sub/index.html")).expect("linked");
+    assert_eq!(ask(&folder.files(), Method::GET, "/sub/", &[]).status(), StatusCode::OK);
+}
+
+#[test]
 fn other_methods_are_told_what_is_allowed() {
     let folder = Folder::new("methods");
     let r = ask(&folder.files(), Method::DELETE, "/a.txt", &[]);
