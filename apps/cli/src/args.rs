@@ -163,7 +163,8 @@ that send parts, and that tell by an ETag or a date whether the file is still th
 earlier run left in FILE.part is continued if the server vouches that the file is still the same,
 and given up only when its answer says that it is not; a part of another URL, or one that neater
 did not write, is never touched. Redirections are followed, but never from https to http. The
-variables http_proxy, https_proxy and all_proxy are not heeded: neater connects to the server itself.
+variables http_proxy, https_proxy and all_proxy are not heeded: neater connects to the server
+itself.
 
 JSON events: connected, timeline (with -v), progress, retry, anew, way and one-way (with --multi),
 fault, done, failed, summary. With -o - they go to standard error, as standard output carries

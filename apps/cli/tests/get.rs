@@ -360,7 +360,7 @@ fn an_interruption_keeps_what_came_and_says_how_to_go_on_where_that_is_possible(
         assert_eq!(child.wait().expect("ended").code(), Some(130), "{said}");
         // Without a validator, what the advice says would be refused.
         assert_eq!(said.contains("go on with: neater get -C"), !validator.is_empty(), "{said}");
-        let events = parse(&said);
+        let events = common::parse(&said);
         assert_eq!(events.iter().rev().nth(1).map(|e| &e["event"]), Some(&"failed".into()), "{said}");
         let summary = said.lines().find(|l| l.contains("\"summary\"")).expect("a summary");
         assert!(summary.contains("\"failed\":1"), "{summary}");
