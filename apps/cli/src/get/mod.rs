@@ -24,6 +24,7 @@ use neater::{Neater, Preference, Protection, RemoteEndpoint, Role, SecurityNeed}
 use neater_base::net::Interface;
 use neater_http::{Client, HttpVersion, RequestOptions, Scheme, Url};
 use serde_json::json;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -348,6 +349,8 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
         return Err(Failure::usage("several URLs need -O or -d DIR, so that each has a file of its own"));
     }
     let mut jobs: Vec<Job> = Vec::new();
+    // Who has which name, of a file and of what is kept of it meanwhile: there may be thousands.
+    let mut taken: HashMap<PathBuf, usize> = HashMap::new();
     for url in urls {
         let target = match named {
             _ if to_stdout(args) => Target::Stdout,
@@ -367,18 +370,20 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
         if args.resume && matches!(target, Target::Stdout) {
             return Err(Failure::usage("-C needs a file: give -o FILE or -O"));
         }
-        if let Some(other) = jobs.iter().find(|j| j.target == target) {
+        let mut others = target.path().and_then(|p| jobs.get(*taken.get(p)?)).into_iter();
+        if let Some(other) = others.find(|j| j.target == target) {
             return Err(Failure::usage(format!("{} and {url} would be saved as the same file", other.url))
                 .advise("fetch them one by one, with -o FILE"));
         }
         let used = target.uses();
-        if let Some(other) = jobs.iter().find(|j| j.target.uses().iter().any(|name| used.contains(name))) {
+        if let Some(other) = used.iter().find_map(|name| jobs.get(*taken.get(name)?)) {
             return Err(Failure::usage(format!(
                 "what has come of {} would be kept under the name of {url}, or the other way round",
                 other.url
             ))
             .advise("fetch them one by one"));
         }
+        taken.extend(used.into_iter().map(|name| (name, jobs.len())));
         jobs.push(Job { url, target, resume: args.resume, continuable: Arc::default() });
     }
     Ok(jobs)

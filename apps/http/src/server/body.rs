@@ -27,7 +27,7 @@ pub struct FileBody {
 
 enum Source {
     Text(Bytes),
-    File { file: Arc<Opened>, at: u64, reading: Option<JoinHandle<io::Result<Bytes>>> },
+    File { file: Arc<Opened>, at: u64, ahead: Option<Bytes>, reading: Option<JoinHandle<io::Result<Bytes>>> },
 }
 
 /// Who is told that the body moves.
@@ -69,7 +69,21 @@ impl FileBody {
 
     /// `length` bytes of `file` from `start` on. It is an error if the file turns out to be shorter.
     pub(crate) fn file(file: Opened, start: u64, length: u64) -> Self {
-        Self { source: Source::File { file: Arc::new(file), at: start, reading: None }, left: length, witness: None }
+        let source = Source::File { file: Arc::new(file), at: start, ahead: None, reading: None };
+        Self { source, left: length, witness: None }
+    }
+
+    /// Reads the first piece, so that it leaves with the head: alone, over plain TCP, it would wait until the client has acknowledged that
+    /// (RFC 1122 section 4.2.3.4), which may take 40 ms. May block.
+    pub(crate) fn read_ahead(&mut self) {
+        if let Source::File { file, at, ahead, .. } = &mut self.source
+            && self.left > 0
+            // An error is told where the piece is wanted.
+            && let Ok(piece) = read(file, *at, self.left)
+        {
+            *at += piece.len() as u64;
+            *ahead = Some(piece);
+        }
     }
 
     /// How many bytes are left.
@@ -114,7 +128,8 @@ impl Body for FileBody {
         }
         let piece = match &mut this.source {
             Source::Text(text) => Ok(core::mem::take(text)),
-            Source::File { file, at, reading } => {
+            Source::File { ahead: Some(ahead), .. } if !ahead.is_empty() => Ok(core::mem::take(ahead)),
+            Source::File { file, at, reading, .. } => {
                 let witness = &this.witness;
                 let task = reading.get_or_insert_with(|| {
                     let (file, at, left) = (file.clone(), *at, this.left);

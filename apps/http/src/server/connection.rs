@@ -481,6 +481,7 @@ async fn serve_h3_request(
 
 #[cfg(test)]
 mod tests {
+    use super::super::body::CHUNK;
     use super::super::turns::{Bounds, Turns};
     use super::super::{Counters, Files, ServerLimits};
     use super::*;
@@ -540,7 +541,7 @@ mod tests {
     fn a_request_that_is_taken_back_keeps_its_turn_until_its_work_is_done() {
         let folder = std::env::temp_dir().join(format!("neater-http-turn-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("made");
-        std::fs::write(folder.join("a"), [7; 1000]).expect("written");
+        std::fs::write(folder.join("a"), vec![7; CHUNK as usize + 1000]).expect("written");
         // One thread for all that blocks, and it is busy: the work of a request does not begin.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
         runtime.expect("a runtime").block_on(async {
@@ -551,7 +552,9 @@ mod tests {
                 let busy = std::sync::mpsc::channel::<()>();
                 let mut response = None;
                 if reads {
-                    response = Some(answer(client.clone(), Arc::default(), request()).await);
+                    // What leaves with the head is there already.
+                    let answered = response.insert(answer(client.clone(), Arc::default(), request()).await);
+                    assert!(answered.body_mut().frame().await.is_some_and(|f| f.is_ok()));
                 }
                 let held = tokio::task::spawn_blocking(move || busy.1.recv());
                 // Begun, and given up: what it has asked the file system for is still to be done.

@@ -95,6 +95,7 @@ impl Files {
         if request.method() == Method::HEAD {
             response = response.map(|_| FileBody::empty());
         }
+        response.body_mut().read_ahead();
         response
     }
 

@@ -151,6 +151,16 @@ async fn a_folder_is_listed_or_shows_its_index() {
     assert_eq!(body(ask(&quiet, Method::GET, "/sub/", &[])).await, b"index");
 }
 
+/// Over plain TCP what leaves after the head would wait for an acknowledgement.
+#[tokio::test]
+async fn the_first_piece_is_there_with_the_head() {
+    let folder = Folder::new("ahead");
+    let mut response = ask(&folder.files(), Method::GET, "/a.txt", &[]);
+    let mut frame = core::pin::pin!(response.body_mut().frame());
+    let first = core::future::poll_fn(|cx| core::task::Poll::Ready(frame.as_mut().poll(cx))).await;
+    assert!(matches!(first, core::task::Poll::Ready(Some(Ok(f))) if f.data_ref().is_some_and(|d| d.len() == 10)));
+}
+
 #[test]
 fn a_folder_whose_index_cannot_be_served_is_not_listed_instead() {
     let folder = Folder::new("index-out");
