@@ -5,7 +5,7 @@ mod common;
 use common::{Folder, neater, noise, run};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// The command, with a limit on open files.
 fn limited(limit: u32) -> Command {
@@ -15,19 +15,25 @@ fn limited(limit: u32) -> Command {
     shell
 }
 
-#[test]
-fn a_server_and_its_clients_survive_the_lack_of_descriptors() {
-    let f = Folder::new("descriptors");
-    let contents = noise(10_000, 3);
-    f.put("srv/a", &contents);
-    let mut server = limited(30);
+/// A server of `srv` with a limit on open files, its URL and its port.
+fn serving(f: &Folder, limit: u32) -> (Child, String, u16) {
+    let mut server = limited(limit);
     server.args(["serve", "--json", "--plain", "--port", "0"]).arg(f.path("srv")).stdout(Stdio::piped());
     let mut server = server.stderr(Stdio::null()).spawn().expect("started");
     let mut line = String::new();
     BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
     let told = common::parse(&line).remove(0);
     let url = told["urls"][0].as_str().expect("a URL").trim_end_matches('/').to_owned();
-    let port: u16 = url.rsplit(':').next().and_then(|p| p.parse().ok()).expect("a port");
+    let port = url.rsplit(':').next().and_then(|p| p.parse().ok()).expect("a port");
+    (server, url, port)
+}
+
+#[test]
+fn a_server_and_its_clients_survive_the_lack_of_descriptors() {
+    let f = Folder::new("descriptors");
+    let contents = noise(10_000, 3);
+    f.put("srv/a", &contents);
+    let (mut server, url, port) = serving(&f, 30);
 
     // With some it works, with fewer it says what is lacking; it never breaks down.
     let (mut failed, mut worked) = (0, 0);
@@ -68,14 +74,7 @@ fn a_server_and_its_clients_survive_the_lack_of_descriptors() {
 fn whom_a_server_lets_in_it_serves() {
     let f = Folder::new("let-in");
     f.put("srv/a", noise(10_000, 3));
-    let mut server = limited(40);
-    server.args(["serve", "--json", "--plain", "--port", "0"]).arg(f.path("srv")).stdout(Stdio::piped());
-    let mut server = server.stderr(Stdio::null()).spawn().expect("started");
-    let mut line = String::new();
-    BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-    let told = common::parse(&line).remove(0);
-    let url = told["urls"][0].as_str().expect("a URL").trim_end_matches('/').to_owned();
-    let port: u16 = url.rsplit(':').next().and_then(|p| p.parse().ok()).expect("a port");
+    let (mut server, _, port) = serving(&f, 40);
 
     let mut crowd: Vec<_> = (0..60).map(|_| TcpStream::connect(("127.0.0.1", port)).expect("connected")).collect();
     std::thread::sleep(std::time::Duration::from_millis(500));

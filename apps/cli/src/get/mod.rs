@@ -370,13 +370,13 @@ fn plan(args: &GetArgs, asked: &Asked) -> Result<Vec<Job>, Failure> {
         if args.resume && matches!(target, Target::Stdout) {
             return Err(Failure::usage("-C needs a file: give -o FILE or -O"));
         }
-        let mut others = target.path().and_then(|p| jobs.get(*taken.get(p)?)).into_iter();
-        if let Some(other) = others.find(|j| j.target == target) {
+        let owner = |name: &Path| jobs.get(*taken.get(name)?);
+        if let Some(other) = target.path().and_then(owner).filter(|j| j.target == target) {
             return Err(Failure::usage(format!("{} and {url} would be saved as the same file", other.url))
                 .advise("fetch them one by one, with -o FILE"));
         }
         let used = target.uses();
-        if let Some(other) = used.iter().find_map(|name| jobs.get(*taken.get(name)?)) {
+        if let Some(other) = used.iter().find_map(|name| owner(name)) {
             return Err(Failure::usage(format!(
                 "what has come of {} would be kept under the name of {url}, or the other way round",
                 other.url

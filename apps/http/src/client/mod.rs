@@ -194,18 +194,21 @@ impl Client {
     async fn request(&self, method: Method, url: &Url, options: &RequestOptions) -> Result<Response, Error> {
         let (mut url, mut headers) = (url.clone(), options.headers.clone());
         for round in 0..=options.redirects {
-            // Whoever tells of the error names what was asked for.
-            let from = if round == 0 { "it".to_owned() } else { url.to_string() };
             let response = self.pool.request(&method, &url, &headers).await?;
             let Some(location) = redirection(&response) else { return Ok(response) };
+            // Whoever tells of the error names what was asked for.
+            let from = || if round == 0 { "it".to_owned() } else { url.to_string() };
             let next = url.join(&location).map_err(|e| match e {
-                Error::Url(why) => Error::Redirect(format!("{from} redirects to where it cannot be followed: {why}")),
+                Error::Url(why) => {
+                    Error::Redirect(format!("{} redirects to where it cannot be followed: {why}", from()))
+                }
                 e => e,
             })?;
             if next.origin() != url.origin() {
                 if (url.origin().scheme, next.origin().scheme) == (Scheme::Https, Scheme::Http) {
                     return Err(Error::Redirect(format!(
-                        "{from} redirects to {next}, which is not encrypted: ask for that yourself if you mean it"
+                        "{} redirects to {next}, which is not encrypted: ask for that yourself if you mean it",
+                        from()
                     )));
                 }
                 for secret in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION, HOST] {

@@ -146,7 +146,8 @@ impl Server {
     }
 
     /// Serves what `listeners` (of [`Server::listen`]) receive until `stop` ends, then ends in order: nothing new is accepted, clients
-    /// are told (GOAWAY, `connection: close`), and what is being answered has [`ServerLimits::grace`] to end.
+    /// are told (GOAWAY, `connection: close`), and what is being answered has [`ServerLimits::grace`] to end. Eight file descriptors, or half
+    /// of those that are left, are kept back from connections meanwhile, so that there is one for a file.
     pub async fn run(mut self, listeners: Vec<Listener>, stop: impl Future<Output = ()>) -> Summary {
         let spare = Spare::new(SPARE);
         self.files.keep_back(spare.clone());
