@@ -16,6 +16,7 @@
 
 mod api;
 mod clock;
+mod closing;
 mod config;
 mod congestion;
 mod error;

@@ -4,6 +4,7 @@ use crate::api::{
     Arrival, ClientSetup, ConnectionApi, Datagram, Direction, EndpointApi, Event, Foreign, ReadOutcome, Stats,
     StreamId, Transmit,
 };
+use crate::closing::Closing;
 use crate::config::{Qlog, QlogOf};
 use crate::congestion::{self, Signals};
 use crate::receive::Receiving;
@@ -350,6 +351,8 @@ pub struct Connection {
     controller: usize,
     /// Room for datagrams that wait to leave, when none does.
     datagram_room: usize,
+    /// How often it answers once it is over.
+    closing: Closing,
 }
 
 impl core::fmt::Debug for Connection {
@@ -363,8 +366,8 @@ impl Connection {
         let datagram_room = inner.datagrams().send_buffer_space();
         let (window, receiving) = (Tuning::SEND_WINDOW_MIN, Receiving::new());
         let (signals, controller) = (congestion::signals(&inner), congestion::identity(&inner));
-        let (ended, unsent) = (BTreeMap::new(), Vec::new());
-        Self { inner, epoch, window, receiving, ended, unsent, signals, controller, datagram_room }
+        let (ended, unsent, closing) = (BTreeMap::new(), Vec::new(), Closing::new());
+        Self { inner, epoch, window, receiving, ended, unsent, signals, controller, datagram_room, closing }
     }
 
     /// quinn-proto (0.11) arms its timer for what is in flight on the path of now alone. What was sent on another one and got lost would
@@ -378,6 +381,16 @@ impl Connection {
             self.controller = controller;
             self.signals = congestion::signals(&self.inner);
         }
+    }
+
+    /// A connection that is over sends CONNECTION_CLOSE and nothing else, and repeats it ever more rarely.
+    fn poll_close(&mut self, now: Instant, max_datagrams: usize, buf: &mut Vec<u8>) -> Option<Transmit> {
+        if !self.closing.may_send() {
+            return None;
+        }
+        let transmit = self.inner.poll_transmit(self.epoch.theirs(now), max_datagrams.max(1), buf).map(Transmit::from);
+        self.closing.on_sent(transmit.as_ref().map(|t| t.size));
+        transmit
     }
 
     /// Nothing of a stream is to be sent any more.
@@ -415,6 +428,9 @@ fn code(n: u64) -> VarInt {
 impl ConnectionApi for Connection {
     fn handle_event(&mut self, event: ConnectionEvent) {
         let before = self.inner.remote_address();
+        if event.1 > 0 && self.inner.is_closed() {
+            self.closing.on_received(event.1);
+        }
         self.receiving.arrived(event.1);
         self.inner.handle_event(event.0);
         self.moved_from(before);
@@ -461,11 +477,14 @@ impl ConnectionApi for Connection {
 
     fn poll_transmit(&mut self, now: Instant, max_datagrams: usize, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
+        if self.inner.is_closed() {
+            return self.poll_close(now, max_datagrams, buf);
+        }
         self.signals.take_asked();
         let transmit = self.inner.poll_transmit(self.epoch.theirs(now), max_datagrams.max(1), buf).map(Transmit::from);
-        // Nothing was held back: what was written has left. A connection that is over sends its farewell and nothing else.
+        // Nothing was held back: what was written has left.
         let asked = self.signals.take_asked();
-        if transmit.is_none() && !asked && !self.inner.is_closed() && !self.inner.is_handshaking() {
+        if transmit.is_none() && !asked && !self.inner.is_handshaking() {
             self.unsent.clear();
         }
         transmit

@@ -445,6 +445,76 @@ fn a_close_waits_for_nothing_although_data_does() {
     assert!(pair.server.events.contains(&Event::Lost(lost)), "{:?}", pair.server.events);
 }
 
+/// A Retry packet for that connection id, of 40 bytes and nothing but zeros behind its header: no key is needed to make one.
+fn forged_retry(id: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0xf0, 0, 0, 0, 1, id.len() as u8];
+    packet.extend_from_slice(id);
+    packet.resize(40, 0);
+    packet
+}
+
+/// Gives one side so many copies of a datagram that seem to be from the other. Returns how many datagrams it sent in answer; they never
+/// have more than three times the bytes that came.
+fn answers(side: &mut Side, from: SocketAddr, now: Instant, datagram: &[u8], copies: usize) -> usize {
+    let meta = Datagram { source: from, local: None, ecn: Ecn::NotEct };
+    let connection = side.connection.as_mut().expect("there");
+    let (mut buf, mut count, mut bytes) = (Vec::new(), 0, 0);
+    for n in 1..=copies {
+        let arrival = side.endpoint.handle_datagram(now, meta, BytesMut::from(datagram), &mut buf);
+        let Arrival::For(_, event) = arrival else { panic!("{arrival:?}") };
+        connection.handle_event(event);
+        while let Some(t) = connection.poll_transmit(now, 1, &mut buf) {
+            count += 1;
+            bytes += t.size;
+        }
+        assert!(bytes <= 3 * n * datagram.len(), "{bytes} bytes for {n} datagrams of {}", datagram.len());
+    }
+    count
+}
+
+#[test]
+fn a_client_that_gave_up_its_handshake_answers_a_flood_ever_more_rarely() {
+    let mut pair = Pair::new(1, &[0, 1]);
+    assert!(pair.flow(true));
+    let now = pair.now;
+    pair.client().close(now, 0, b"");
+    assert!(pair.flow(true), "the close itself leaves at once");
+    // Version 1 with an id of 16 bytes for the server: the client's own comes behind it.
+    let id = pair.wire[0][23..31].to_vec();
+    let server = pair.server.addr;
+    let count = answers(&mut pair.client, server, now, &forged_retry(&id), 10_000);
+    assert!((1..=13).contains(&count), "{count} answers");
+}
+
+#[test]
+fn a_server_that_closes_answers_a_flood_ever_more_rarely() {
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    let short = pair.wire.iter().find(|p| p[0] & 0x80 == 0 && p[1] == 2).expect("a packet for the server").clone();
+    let now = pair.now;
+    pair.server().close(now, 0, b"");
+    let mut buf = Vec::new();
+    while pair.server().poll_transmit(now, 1, &mut buf).is_some() {}
+    let client = pair.client.addr;
+    let count = answers(&mut pair.server, client, now, &forged_retry(&short[1..9]), 10_000);
+    assert!((1..=13).contains(&count), "{count} answers");
+}
+
+#[test]
+fn a_close_that_got_lost_is_repeated_for_a_peer_that_goes_on() {
+    let mut pair = Pair::new(1, &[]);
+    pair.run(SECOND);
+    let now = pair.now;
+    pair.client().close(now, 42, b"enough");
+    pair.lose = vec![pair.wire.len()];
+    assert!(pair.flow(true));
+    let stream = pair.server().open(Direction::One).expect("allowed");
+    assert_eq!(pair.server().write(stream, b"more"), Ok(4));
+    pair.run(SECOND);
+    let lost = QuicError::Closed { code: 42, reason: "enough".into() };
+    assert!(pair.server.events.contains(&Event::Lost(lost)), "{:?}", pair.server.events);
+}
+
 #[test]
 fn garbage_is_nothing() {
     let mut rng = neater_base::Rng::from_number(3);

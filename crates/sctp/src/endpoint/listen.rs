@@ -55,10 +55,13 @@ impl Endpoint {
                 let association = &entry.association;
                 match association.state() {
                     State::ShutdownAckSent => {
-                        if let Some(key) = known {
+                        // Section 9.2. Nothing in the INIT proves who sent it.
+                        if self.replies.allow(now, route.remote.ip())
+                            && let Some(key) = known
+                        {
                             self.resend_shutdown_ack(key);
                         }
-                        return; // Section 9.2.
+                        return;
                     }
                     State::CookieWait => (association.tag(), association.initial(), (0, 0)),
                     State::CookieEchoed(_) => (association.tag(), association.initial(), association.ties()),
