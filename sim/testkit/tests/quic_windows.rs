@@ -1,8 +1,9 @@
-//! What peers of QUIC connections may send ahead of the program: enough for the path, and no more than there is memory for.
+//! What peers of QUIC connections may send ahead of the program: enough for the path, and no more than there is memory for. And how
+//! much of a fast path a connection uses that changes the order of packets, or loses some.
 
 use bytes::Bytes;
 use neater_engine::{Limits, SendOptions, Stack, StreamDirection};
-use neater_link::LinkConfig;
+use neater_link::{Jitter, LinkConfig, QueueLimit};
 use neater_testkit::{Ask, FlowId, Manner, Plan, Town};
 use std::time::Duration;
 
@@ -138,4 +139,47 @@ fn peers_of_stalled_readers_fill_no_more_than_the_limit_says() {
     let bound = flows.len() * FIRST + limits.engine_bytes;
     assert!(held > bound / 2 && held <= bound, "{held} bytes kept, {bound} allowed");
     town.play.end();
+}
+
+/// How long 10 MB take over a round trip of 10 ms. Of the packets to the server each hundredth is `late`, and each is lost with
+/// probability `lost`.
+fn time_of_10_mb(seed: u64, rate: u64, late: Duration, lost: f64) -> Duration {
+    let mut plan = Plan::new(seed).delay(5 * MS).rate(rate);
+    let mut extra = vec![Duration::ZERO; 100];
+    extra[50] = late;
+    let up = plan.access.0.clone().with_queue(QueueLimit::Packets(2000)).with_loss(lost);
+    plan.access.0 = LinkConfig { jitter: Jitter::Values(extra.into()), reorder: true, ..up };
+    let mut town = plan.build();
+    let (c, s) = town.pair(&ask(), Manner::patient(), counts());
+    let began = town.play.now();
+    floods(&mut town, c, 10_000_000);
+    assert!(town.play.run_until(120 * S, |p| p.flow(s).count >= 10_000_000), "{} bytes", town.play.flow(s).count);
+    let took = town.play.now() - began;
+    town.play.end();
+    took
+}
+
+#[test]
+fn packets_that_are_late_are_not_taken_for_lost() {
+    for rate in [100_000_000, 1_000_000_000] {
+        let ordered = time_of_10_mb(5, rate, Duration::ZERO, 0.0);
+        for late in [2 * MS, 3 * MS] {
+            let took = time_of_10_mb(5, rate, late, 0.0);
+            println!("{rate} bit/s: {ordered:?} in order, {took:?} with 1 % of packets {late:?} late");
+            assert!(2 * took <= 3 * ordered, "{rate} bit/s, {late:?} late: {took:?} instead of {ordered:?}");
+        }
+    }
+}
+
+#[test]
+fn losses_cost_what_the_congestion_control_makes_of_them() {
+    const SEEDS: u32 = 3;
+    // Windows of 39, 12 and 6 packets on average, by RFC 9438 section 4.3, take 1.8, 5.7 and 12.7 s; probe timeouts come on top.
+    for (lost, most) in [(0.001, 3 * S), (0.01, 8 * S), (0.05, 22 * S)] {
+        let all: Duration =
+            (0..SEEDS).map(|n| time_of_10_mb(10 + u64::from(n), 1_000_000_000, Duration::ZERO, lost)).sum();
+        let took = all / SEEDS;
+        println!("{} % lost: {took:?}", 100.0 * lost);
+        assert!(took <= most, "{} % lost: {took:?}", 100.0 * lost);
+    }
 }
