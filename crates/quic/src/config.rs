@@ -143,7 +143,8 @@ impl Default for Tuning {
 /// cannot learn that a packet which it took for lost was only late: it would reduce its window for each such packet, and could
 /// not undo it. So what TCP finds out (RFC 8985) is assumed: packets are late by a time, and how many others overtake them
 /// depends on the rate, so time decides. The count is so large that up to 8 Gbit/s 3 ms are not taken for a loss; where more
-/// is in flight it still finds losses before the time does. See docs/decisions/0017.
+/// is in flight it still finds losses before the time does. A receiver with quinn-proto drops what is more than 129 packets
+/// late, whatever the sender thinks. See docs/decisions/0017.
 const PACKET_THRESHOLD: u32 = 2048;
 /// See [`PACKET_THRESHOLD`]. A single loss is repaired 3/8 of a round trip later than by the recommended value.
 const TIME_THRESHOLD: f32 = 1.5;

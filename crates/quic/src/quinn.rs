@@ -482,9 +482,9 @@ impl ConnectionApi for Connection {
         }
         self.signals.take_asked();
         let transmit = self.inner.poll_transmit(self.epoch.theirs(now), max_datagrams.max(1), buf).map(Transmit::from);
-        // Nothing was held back: what was written has left.
+        // Nothing was held back: what was written has left, unless to send has ended the connection (its keys were used too often).
         let asked = self.signals.take_asked();
-        if transmit.is_none() && !asked && !self.inner.is_handshaking() {
+        if transmit.is_none() && !asked && !self.inner.is_closed() && !self.inner.is_handshaking() {
             self.unsent.clear();
         }
         transmit

@@ -516,6 +516,31 @@ fn a_close_that_got_lost_is_repeated_for_a_peer_that_goes_on() {
 }
 
 #[test]
+fn stateless_answers_are_shorter_than_their_questions_and_resets_are_rare() {
+    let tuning = Tuning::default();
+    let mut server = Endpoint::new(Epoch::new(), &identity(2, 1), Some((tls(1).1, &tuning))).expect("endpoint");
+    let meta = Datagram { source: "192.0.2.1:1000".parse().expect("literal"), local: None, ecn: Ecn::NotEct };
+    let mut answer = |now: Instant, begin: &[u8], len: usize| {
+        let mut packet = begin.to_vec();
+        packet.resize(len, 8);
+        let mut out = Vec::new();
+        let arrival = server.handle_datagram(now, meta, BytesMut::from(&packet[..]), &mut out);
+        matches!(arrival, Arrival::Respond(_)).then_some(out.len())
+    };
+    let now = Instant::from_nanos(1_000_000_000);
+    // A version that there is not, and two connection ids of eight bytes (RFC 9000 section 6.1).
+    let unknown = [0xc0, 0x5a, 0x5a, 0x5a, 0x5a, 8];
+    assert_eq!([40, 1199].map(|len| answer(now, &unknown, len)), [None, None]);
+    assert!(answer(now, &unknown, 1200).is_some_and(|len| len < 1200));
+    // A packet of a connection of this engine that is forgotten (RFC 9000 section 10.3).
+    let forgotten = [0x40, 2];
+    assert_eq!(answer(now, &forgotten, 21), None);
+    assert_eq!(answer(now, &forgotten, 22), Some(21));
+    assert_eq!(answer(now, &forgotten, 1200), None, "at once after another one");
+    assert!(answer(now + SECOND, &forgotten, 1200).is_some_and(|len| len < 1200));
+}
+
+#[test]
 fn garbage_is_nothing() {
     let mut rng = neater_base::Rng::from_number(3);
     let mut pair = Pair::new(1, &[]);
