@@ -1,16 +1,20 @@
-//! How often a connection that is over answers the packets that still arrive (RFC 9000 section 10.2.1).
+//! How often a connection that is over answers the packets that still arrive (RFC 9000 section
+//! 10.2.1).
 //!
-//! quinn-proto (0.11) repeats CONNECTION_CLOSE for every packet that it accepts, and a closing connection accepts packets that
-//! take no key, as Retry and Version Negotiation are, or a key that everybody can compute, as that of Initial packets is. A
-//! client that closes during its handshake would send 1,200 bytes for each of 40.
+//! quinn-proto (0.11) repeats CONNECTION_CLOSE for every packet that it accepts, and a closing
+//! connection accepts packets that take no key, as Retry and Version Negotiation are, or a key that
+//! every observer can compute, as that of Initial packets is. A client that closes during its
+//! handshake would send 1,200 bytes for each of 40.
 //!
-//! *Invariants*: the first CONNECTION_CLOSE leaves at once. The n-th repetition takes twice as many packets as the one before
-//! it, and all repetitions together have at most [`AMPLIFICATION`] times the bytes that have arrived since the close.
+//! *Invariants*: the first CONNECTION_CLOSE leaves at once. The n-th repetition takes twice as many
+//! packets as the one before it, and all repetitions together have at most [`AMPLIFICATION`] times
+//! the bytes that have arrived since the close.
 
-/// A peer whose address is not validated is sent at most this many times the bytes that came from it (RFC 9000 section 8.1).
+/// A peer whose address is not validated is sent at most this many times the bytes that came from
+/// it (RFC 9000 section 8.1).
 const AMPLIFICATION: u64 = 3;
-/// Datagrams of one answer: CONNECTION_CLOSE may be sent in each packet number space (RFC 9000 section 10.2.3), and a challenge
-/// for a former path may come first.
+/// Datagrams of one answer: CONNECTION_CLOSE may be sent in each packet number space (RFC 9000
+/// section 10.2.3), and a challenge for a former path may come first.
 const DATAGRAMS: u8 = 4;
 
 /// Counts what arrives at a connection that is over, and decides when it may answer.
@@ -30,7 +34,8 @@ pub(crate) struct Closing {
     received: u64,
     /// Bytes of all repetitions.
     repeated: u64,
-    /// Bytes of the last answer, or of this one if it has begun: the next one is taken to have as many.
+    /// Bytes of the last answer, or of this one if it has begun: the next one is taken to have as
+    /// many.
     last: u64,
 }
 
@@ -63,7 +68,8 @@ impl Closing {
             self.permits = self.permits.saturating_sub(1);
             self.repeated += if self.first { 0 } else { bytes };
         }
-        // An answer that has not begun may yet: a server may have to wait for more bytes before it may send any.
+        // An answer that has not begun may yet: a server may have to wait for more bytes before it
+        // may send any.
         if self.begun && (bytes.is_none() || self.permits == 0) {
             self.needed = if self.first { 1 } else { self.needed.saturating_mul(2) };
             (self.permits, self.arrived, self.begun, self.first) = (0, 0, false, false);
@@ -75,8 +81,8 @@ impl Closing {
 mod tests {
     use super::*;
 
-    /// Sends so many datagrams of `size` bytes to a connection that answers each with `answer`, if it may. Returns after how many
-    /// it did.
+    /// Sends so many datagrams of `size` bytes to a connection that answers each with `answer`, if
+    /// it may. Returns after how many it did.
     fn flood(closing: &mut Closing, packets: usize, size: usize, answer: usize) -> Vec<usize> {
         let mut answered = Vec::new();
         for n in 1..=packets {

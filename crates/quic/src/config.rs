@@ -138,15 +138,18 @@ impl Default for Tuning {
     }
 }
 
-/// A packet is lost when so many later ones have arrived, or when it was sent this much longer than a round trip before one
-/// that has (RFC 9002 section 6.1, which recommends 3 and 9/8, and more where the order of packets changes). quinn-proto
-/// cannot learn that a packet which it took for lost was only late: it would reduce its window for each such packet, and could
-/// not undo it. So what TCP finds out (RFC 8985) is assumed: packets are late by a time, and how many others overtake them
-/// depends on the rate, so time decides. The count is so large that up to 8 Gbit/s 3 ms are not taken for a loss; where more
-/// is in flight it still finds losses before the time does. A receiver with quinn-proto drops what is more than 129 packets
-/// late, whatever the sender thinks. See docs/decisions/0017.
+/// A packet is lost when so many later ones have arrived, or when it was sent this much longer than
+/// a round trip before one that has (RFC 9002 section 6.1, which recommends 3 and 9/8, and more
+/// where the order of packets changes). quinn-proto cannot learn that a packet which it took for
+/// lost was only late: it would reduce its window for each such packet, and could not undo it. So
+/// what TCP finds out (RFC 8985) is assumed: packets are late by a time, and how many others
+/// overtake them depends on the rate, so time decides. The count is so large that up to 8 Gbit/s 3
+/// ms are not taken for a loss; where more is in flight it still finds losses before the time does.
+/// A receiver with quinn-proto drops what is more than 129 packets late, whatever the sender
+/// thinks. See docs/decisions/0017.
 const PACKET_THRESHOLD: u32 = 2048;
-/// See [`PACKET_THRESHOLD`]. A single loss is repaired 3/8 of a round trip later than by the recommended value.
+/// See [`PACKET_THRESHOLD`]. A single loss is repaired 3/8 of a round trip later than by the
+/// recommended value.
 const TIME_THRESHOLD: f32 = 1.5;
 
 impl Tuning {

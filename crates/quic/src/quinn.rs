@@ -383,7 +383,8 @@ impl Connection {
         }
     }
 
-    /// A connection that is over sends CONNECTION_CLOSE and nothing else, and repeats it ever more rarely.
+    /// A connection that is over sends CONNECTION_CLOSE and nothing else, and repeats it ever more
+    /// rarely.
     fn poll_close(&mut self, now: Instant, max_datagrams: usize, buf: &mut Vec<u8>) -> Option<Transmit> {
         if !self.closing.may_send() {
             return None;
@@ -482,7 +483,8 @@ impl ConnectionApi for Connection {
         }
         self.signals.take_asked();
         let transmit = self.inner.poll_transmit(self.epoch.theirs(now), max_datagrams.max(1), buf).map(Transmit::from);
-        // Nothing was held back: what was written has left, unless to send has ended the connection (its keys were used too often).
+        // Nothing was held back: what was written has left, unless to send has ended the connection
+        // (its keys were used too often).
         let asked = self.signals.take_asked();
         if transmit.is_none() && !asked && !self.inner.is_closed() && !self.inner.is_handshaking() {
             self.unsent.clear();

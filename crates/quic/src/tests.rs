@@ -445,7 +445,8 @@ fn a_close_waits_for_nothing_although_data_does() {
     assert!(pair.server.events.contains(&Event::Lost(lost)), "{:?}", pair.server.events);
 }
 
-/// A Retry packet for that connection id, of 40 bytes and nothing but zeros behind its header: no key is needed to make one.
+/// A Retry packet for that connection id, of 40 bytes and nothing but zeros behind its header: no
+/// key is needed to make one.
 fn forged_retry(id: &[u8]) -> Vec<u8> {
     let mut packet = vec![0xf0, 0, 0, 0, 1, id.len() as u8];
     packet.extend_from_slice(id);
@@ -453,8 +454,8 @@ fn forged_retry(id: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Gives one side so many copies of a datagram that seem to be from the other. Returns how many datagrams it sent in answer; they never
-/// have more than three times the bytes that came.
+/// Gives one side so many copies of a datagram that seem to be from the other. Returns how many
+/// datagrams it sent in answer; they never have more than three times the bytes that came.
 fn answers(side: &mut Side, from: SocketAddr, now: Instant, datagram: &[u8], copies: usize) -> usize {
     let meta = Datagram { source: from, local: None, ecn: Ecn::NotEct };
     let connection = side.connection.as_mut().expect("there");

@@ -1,5 +1,6 @@
-//! What peers of QUIC connections may send ahead of the program: enough for the path, and no more than there is memory for. And how
-//! much of a fast path a connection uses that changes the order of packets, or loses some.
+//! What peers of QUIC connections may send ahead of the program: enough for the path, and no more
+//! than there is memory for. And how much of a fast path a connection uses that changes the order
+//! of packets, or loses some.
 
 use bytes::Bytes;
 use neater_engine::{Limits, SendOptions, Stack, StreamDirection};
@@ -141,8 +142,8 @@ fn peers_of_stalled_readers_fill_no_more_than_the_limit_says() {
     town.play.end();
 }
 
-/// How long 10 MB take over a round trip of 10 ms. Of the packets to the server each hundredth is `late`, and each is lost with
-/// probability `lost`.
+/// How long 10 MB take over a round trip of 10 ms. Of the packets to the server each hundredth is
+/// `late`, and each is lost with probability `lost`.
 fn time_of_10_mb(seed: u64, rate: u64, late: Duration, lost: f64) -> Duration {
     let mut plan = Plan::new(seed).delay(5 * MS).rate(rate);
     let mut extra = vec![Duration::ZERO; 100];
@@ -161,8 +162,9 @@ fn time_of_10_mb(seed: u64, rate: u64, late: Duration, lost: f64) -> Duration {
 
 #[test]
 fn packets_that_are_late_are_not_taken_for_lost() {
-    // At 1 Gbit/s 254 packets pass one that is 3 ms late, and quinn-proto's receiver takes what comes 130 packets late for a copy of
-    // what it has: there packets are lost, until the sender is slower.
+    // At 1 Gbit/s 254 packets pass one that is 3 ms late, and quinn-proto's receiver takes what
+    // comes 130 packets late for a copy of what it has: there packets are lost, until the sender is
+    // slower.
     for (rate, most) in [(100_000_000, 1.5), (400_000_000, 1.5), (1_000_000_000, 3.0)] {
         let ordered = time_of_10_mb(5, rate, Duration::ZERO, 0.0);
         for late in [2 * MS, 3 * MS] {
@@ -176,7 +178,8 @@ fn packets_that_are_late_are_not_taken_for_lost() {
 #[test]
 fn losses_cost_what_the_congestion_control_makes_of_them() {
     const SEEDS: u32 = 3;
-    // Windows of 39, 12 and 6 packets on average, by RFC 9438 section 4.3, take 1.8, 5.7 and 12.7 s; probe timeouts come on top.
+    // Windows of 39, 12 and 6 packets on average, by RFC 9438 section 4.3, take 1.8, 5.7 and
+    // 12.7 s; probe timeouts come on top.
     for (lost, most) in [(0.001, 3 * S), (0.01, 8 * S), (0.05, 22 * S)] {
         let all: Duration =
             (0..SEEDS).map(|n| time_of_10_mb(10 + u64::from(n), 1_000_000_000, Duration::ZERO, lost)).sum();
