@@ -1,10 +1,10 @@
 //! `cargo xtask`: chores of the project that a shell script would do badly.
 //!
-//! *Responsible for* the rules that no compiler checks (`tidy`), the licences of what we link (`licences`), running fuzz
+//! *Responsible for* what `./test` runs (`test`), the rules that no compiler checks (`tidy`), the licences of what we link (`licences`), running fuzz
 //! targets with whatever tools are there (`fuzz`), what tests reach (`coverage`), long simulations (`sim`), the whole system under
 //! faults (`vopr`), and the peer that needs a machine of its own (`interop`).
 //!
-//! *Deliberately not*: building, testing, formatting. Cargo does that, and `./test` puts it together.
+//! *Deliberately not*: building and formatting. Cargo does that.
 //!
 //! *Invariants*: a rule is a function of data and touches no file, so that each is tested by violating it; a chore exits with
 //! 0 when all is well, 1 when something is wrong with the project, 2 when it was called wrongly.
@@ -16,6 +16,7 @@ mod fuzz;
 mod interop;
 mod licences;
 mod sim;
+mod test;
 mod tidy;
 mod vopr;
 mod workspace;
@@ -25,6 +26,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 usage: cargo xtask <chore>
 
+  test [PART...] [--list]          everything that must hold before a change is merged; ./test calls this, and --help explains it
   tidy                             check the rules that no compiler checks
   licences                         check licences, bans and sources of every crate in the lock file against deny.toml
   fuzz [TARGET] [--seconds N]      fuzz one target or all: with cargo-fuzz on nightly where both are installed,
@@ -49,6 +51,10 @@ fn main() -> ExitCode {
         Some("licences") if args.len() == 1 => licences::chore(),
         Some("fuzz") => match fuzz::Request::parse(args.get(1..).unwrap_or_default()) {
             Ok(request) => fuzz::chore(&request),
+            Err(why) => return usage(&why),
+        },
+        Some("test") => match test::Request::parse(args.get(1..).unwrap_or_default()) {
+            Ok(request) => test::chore(&request),
             Err(why) => return usage(&why),
         },
         Some("sim") => match sim::Request::parse(args.get(1..).unwrap_or_default()) {

@@ -29,15 +29,16 @@ const ESTABLISHMENT: u64 = 1000;
 pub(crate) fn chore(request: &Request) -> Result<bool, String> {
     let establishment = request.seeds.max(ESTABLISHMENT);
     // Whatever comes of the first, the others are run.
-    let (first, others) = (run(&["establishment"], establishment)?, run(&["chaos", "soak"], request.seeds)?);
+    let (first, others) = (run(&["establishment::"], establishment)?, run(&["chaos::", "soak::"], request.seeds)?);
     Ok(first && others)
 }
 
-fn run(tests: &[&str], seeds: u64) -> Result<bool, String> {
+fn run(modules: &[&str], seeds: u64) -> Result<bool, String> {
     let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        // By the names of the targets, with the features that all tests have (`./test`), so that nothing is built again for it.
+        // With the features that all tests have (`./test`), so that nothing is built again for it.
         .args(["test", "--workspace", "--features", "neater/hyper", "--locked"])
-        .args(tests.iter().flat_map(|t| ["--test", t]))
+        .args(["--test", "all", "--"])
+        .args(modules)
         .env("SIM_SEEDS", seeds.to_string())
         .status()
         .map_err(|e| format!("cargo cannot be run: {e}"))?;

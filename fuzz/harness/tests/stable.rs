@@ -3,10 +3,12 @@
 use neater_fuzz::drive::{self, LONGEST, Mutator};
 use neater_fuzz::{TARGETS, Target, target};
 use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long each target is driven, in seconds; `FUZZ_SECONDS` overrides it, `FUZZ_SEED` the seed.
-const SECONDS: u64 = 2;
+const SECONDS: u64 = 1;
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
@@ -15,16 +17,22 @@ fn setting(name: &str, default: u64) -> u64 {
 #[test]
 fn every_target_keeps_its_law_on_random_and_mutated_inputs() {
     let (seconds, seed) = (setting("FUZZ_SECONDS", SECONDS), setting("FUZZ_SEED", 1));
-    let mut failures = Vec::new();
-    for target in TARGETS {
-        match drive::run_for(target, seed, Duration::from_secs(seconds), drive::HANG) {
-            Ok(count) => {
-                println!("{}: {count} inputs", target.name);
-                assert!(count >= target.seeds.len() as u64);
+    let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let worker = || {
+        while let Some(target) = TARGETS.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match drive::run_for(target, seed, Duration::from_secs(seconds), drive::HANG) {
+                Ok(count) => {
+                    println!("{}: {count} inputs", target.name);
+                    assert!(count >= target.seeds.len() as u64);
+                }
+                Err(failure) => failures.lock().unwrap().push(failure.to_string()),
             }
-            Err(failure) => failures.push(failure.to_string()),
         }
-    }
+    };
+    // One worker for each processor.
+    let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
+    let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "FUZZ_SEED={seed}:\n{}", failures.join("\n"));
 }
 

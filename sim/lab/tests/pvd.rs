@@ -23,8 +23,12 @@ impl Drop for Folder {
     }
 }
 
-/// The `neater` command, as cargo builds it for tests.
+/// The `neater` command that cargo has built beside the tests (those of the command need it), or that it builds now.
 fn neater() -> PathBuf {
+    let beside = std::env::current_exe().ok().and_then(|me| Some(me.parent()?.parent()?.join("neater")));
+    if let Some(neater) = beside.filter(|path| path.is_file()) {
+        return neater;
+    }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
     let args = ["build", "-q", "-p", "neater-cli", "--message-format=json", "--manifest-path"];

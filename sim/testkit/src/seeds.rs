@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Replays one seed: `SIM_SEED=17 cargo test -p neater-testkit --test pair`.
+/// Replays one seed: `SIM_SEED=17 cargo test -p neater-testkit --test all pair`.
 pub const SEED: &str = "SIM_SEED";
 /// Sets how many seeds a test with many of them runs.
 pub const SEEDS: &str = "SIM_SEEDS";
@@ -30,7 +30,7 @@ pub fn for_each_seed(file: &str, test: &str, usual: u64, mut run: impl FnMut(u64
     for seed in seeds {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed))) {
             eprintln!(
-                "{test}: seed {seed} failed. Replay: {SEED}={seed} cargo test -p neater-testkit --test {file} {test}"
+                "{test}: seed {seed} failed. Replay: {SEED}={seed} cargo test -p neater-testkit --test all {file}::{test}"
             );
             resume_unwind(panic);
         }
@@ -46,7 +46,7 @@ pub fn with_seeds(file: &str, test: &str, seeds: u64, mut run: impl FnMut(u64)) 
     for seed in only.map_or(0..seeds, |s| s..s.saturating_add(1)) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed))) {
             eprintln!(
-                "{test}: seed {seed} failed. Replay: {SEED}={seed} cargo test -p neater-testkit --test {file} {test}"
+                "{test}: seed {seed} failed. Replay: {SEED}={seed} cargo test -p neater-testkit --test all {file}::{test}"
             );
             resume_unwind(panic);
         }

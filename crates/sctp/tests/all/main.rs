@@ -1,0 +1,31 @@
+//! Associations in pairs and by hand: one program for all tests, since each program is linked by itself.
+
+mod bounds;
+mod commands;
+mod ecn;
+mod hostile;
+mod owner;
+mod pair_basic;
+mod pair_extensions;
+mod pair_recovery;
+mod refusals;
+mod rfc3758_forward;
+mod rfc4895_auth;
+mod rfc5061_addresses;
+mod rfc5061_primary;
+mod rfc6525_streams;
+mod rfc6951_encapsulation;
+mod rfc7496_policies;
+mod rfc7829_failover;
+mod rfc8899_mtu;
+mod rfc9260_3;
+mod rfc9260_5_1;
+mod rfc9260_5_2;
+mod rfc9260_6_1;
+mod rfc9260_6_8;
+mod rfc9260_7;
+mod rfc9260_9;
+mod rfc9260_handshake;
+mod sim_pair;
+mod support;
+mod trains;
