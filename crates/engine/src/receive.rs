@@ -604,8 +604,14 @@ fn read_tls<N: Net>(net: &mut N, ch: &mut crate::channel::Channel, buf: &mut [u8
             Ok(()) | Err(TlsIn::End) => {}
             Err(TlsIn::Blocked) => return Ok(None),
             Err(TlsIn::Net(e)) => return Err(ConnectionError::Net(e)),
+            // What came before the failure is read first; the session remembers its failure.
+            Err(TlsIn::Tls(_)) if has_plain(ch) => {}
             Err(TlsIn::Tls(e)) => return Err(ConnectionError::Tls(e)),
         }
     }
     Ok(None)
+}
+
+fn has_plain(ch: &crate::channel::Channel) -> bool {
+    matches!(&ch.kind, Kind::Tls(tls) if tls.pending_plain() > 0)
 }

@@ -327,14 +327,7 @@ impl<N: Net> Engine<N> {
         let mut looked = false;
         loop {
             // Events first: they may produce more to send, or end what would be sent.
-            while let Some((id, event)) = self.sctp_ends.get_mut(key).and_then(|e| e.endpoint.poll_event()) {
-                let known = self.sctp_ends.get(key).and_then(|e| e.associations.get(&id).copied());
-                match (known, event) {
-                    (Some(a), event) => self.sctp_event(a, event),
-                    (None, SctpEvent::Accepted) => self.sctp_accepted(key, id),
-                    (None, _) => {}
-                }
-            }
+            self.sctp_events(key);
             if self.sctp_send(key) {
                 self.mark_sctp(key);
                 self.again = true;
@@ -377,6 +370,18 @@ impl<N: Net> Engine<N> {
         end.armed = end.armed.filter(|at| *at > self.now);
         end.endpoint.handle_timeout(now);
         self.mark_sctp(key);
+    }
+
+    /// Takes what an endpoint has to report.
+    fn sctp_events(&mut self, end: Key) {
+        while let Some((id, event)) = self.sctp_ends.get_mut(end).and_then(|e| e.endpoint.poll_event()) {
+            let known = self.sctp_ends.get(end).and_then(|e| e.associations.get(&id).copied());
+            match (known, event) {
+                (Some(a), event) => self.sctp_event(a, event),
+                (None, SctpEvent::Accepted) => self.sctp_accepted(end, id),
+                (None, _) => {}
+            }
+        }
     }
 
     fn sctp_event(&mut self, key: Key, event: SctpEvent) {

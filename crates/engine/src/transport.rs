@@ -4,7 +4,7 @@ mod datagrams;
 
 use self::datagrams::flush_datagrams;
 use crate::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer, SocketIo};
-use crate::conn::{ConnectionState, Io, Tx};
+use crate::conn::{Conn, ConnectionState, Io, Tx};
 use crate::event::{AttemptError, ConnectionError, Event, SendError, Source};
 use crate::{Engine, MessageId, Stack};
 use bytes::{Buf, Bytes};
@@ -222,6 +222,14 @@ impl<N: Net> Engine<N> {
             && self.conns.get(conn).is_some_and(|c| c.state != ConnectionState::Closed)
             && let Some(error) = self.net.take_error(ch.sock)
         {
+            // What has arrived before it is the framer's, which may be ready with it, or report a
+            // cause that explains more.
+            if self.conns.get(conn).is_some_and(Conn::is_greeting) {
+                self.drive_greeting(conn);
+                if self.conns.get(conn).is_none_or(|c| c.state == ConnectionState::Closed) {
+                    return;
+                }
+            }
             return self.break_connection(conn, ConnectionError::Net(error));
         }
         self.conn_ready(key, conn, true, true);

@@ -516,6 +516,12 @@ impl<N: Net> Engine<N> {
             let Some(conn) = self.sctp_conn(key, Some(stream), true) else { return };
             self.deliver(conn, HandOver::Group(group));
             self.sctp_tell(key, stream);
+            // It may have waited longer than the association existed: what has arrived can be
+            // read, and nothing follows it.
+            let over = self.sctps.get(key).filter(|a| a.over).and_then(|a| a.lost.clone());
+            if let Some(reason) = over {
+                self.sctp_member_lost(conn, &reason);
+            }
         }
     }
 

@@ -165,23 +165,40 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The session that led to a peer is over, and its associations with it.
+    /// The session that led to a peer is over, and its associations with it. What the peer had sent
+    /// before comes first: data, the end of a shutdown, or an association that is new.
     pub(crate) fn sctp_session_lost(&mut self, socket: Key, peer: SocketAddr, end: &SessionEnd) {
+        let ends = self.sctp_sockets.get(socket).map(|s| s.ends.values().copied().collect::<Vec<_>>());
+        for sctp_end in ends.unwrap_or_default() {
+            self.sctp_events(sctp_end);
+        }
         for key in self.sctps_on(socket, Some(peer)) {
             let Some(a) = self.sctps.get_mut(key).filter(|a| !a.over) else { continue };
-            // Nothing that it would still say gets there.
-            a.dtls = None;
-            match (a.attempt, end) {
-                (Some((conn, candidate)), SessionEnd::Failed(e)) => {
-                    a.over = true;
-                    let error = crate::dtls::attempt_error(e.clone());
+            let (sctp_end, id, attempt) = (a.end, a.id, a.attempt);
+            // Nothing that it would still send gets there.
+            if let Some(session) = a.dtls.take() {
+                self.sctp_leaves_session(session);
+            }
+            // A session that is closed in place of the last chunks of a shutdown loses no data.
+            let shut = self.sctp_ends.get(sctp_end).is_some_and(|e| e.endpoint.is_shut(id));
+            let shut = shut && matches!(end, SessionEnd::Closed);
+            let error = match end {
+                SessionEnd::Failed(e) => crate::dtls::attempt_error(e.clone()),
+                SessionEnd::Closed | SessionEnd::Superseded => AttemptError::ClosedByPeer,
+            };
+            match attempt.filter(|_| !shut) {
+                Some((conn, candidate)) => {
+                    if let Some(a) = self.sctps.get_mut(key) {
+                        a.over = true;
+                    }
                     self.attempt_failed(conn, candidate, What::Sctp(key), error);
                 }
-                (Some((conn, candidate)), _) => {
-                    a.over = true;
-                    self.attempt_failed(conn, candidate, What::Sctp(key), AttemptError::ClosedByPeer);
+                None => {
+                    if let Some(e) = self.sctp_ends.get_mut(sctp_end) {
+                        e.endpoint.end(id, if shut { CloseReason::Shutdown } else { end.reason() });
+                    }
+                    self.sctp_events(sctp_end);
                 }
-                (None, end) => self.sctp_closed(key, end.reason()),
             }
             self.tidy_sctp(key);
         }

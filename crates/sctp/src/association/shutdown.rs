@@ -99,6 +99,17 @@ impl Association {
         }
     }
 
+    /// Whether the peer has acknowledged everything, and only the last chunks of the shutdown are
+    /// missing.
+    pub(crate) const fn is_shut(&self) -> bool {
+        matches!(self.state, State::ShutdownSent | State::ShutdownAckSent)
+    }
+
+    /// Ends the association without a packet: the layer below carries none any more.
+    pub(crate) fn end(&mut self, reason: CloseReason) {
+        self.close(reason);
+    }
+
     /// Ends the association; the peer is told why, if its tag is known.
     pub(super) fn abort_with(&mut self, causes: &[Cause<'_>], reason: CloseReason) {
         if self.is_closed() {

@@ -3,6 +3,7 @@
 use super::Endpoint;
 use crate::association::Association;
 use crate::error::SendError;
+use crate::event::CloseReason;
 use crate::ids::{AssociationId, MessageId, Route};
 use crate::send::SendOptions;
 use bytes::Bytes;
@@ -49,6 +50,22 @@ impl Endpoint {
     #[must_use]
     pub fn is_over(&self, id: AssociationId) -> bool {
         self.live(id).is_none_or(Association::is_closed)
+    }
+
+    /// Whether this side or the peer has shut the association down and the peer has acknowledged
+    /// everything: only SHUTDOWN ACK or SHUTDOWN COMPLETE is missing (RFC 9260 section 9.2). No data
+    /// is lost if the layer below ends then.
+    #[must_use]
+    pub fn is_shut(&self, id: AssociationId) -> bool {
+        self.live(id).is_some_and(Association::is_shut)
+    }
+
+    /// Ends an association whose layer below is gone, such as a DTLS session that the peer has
+    /// closed: nothing is sent. Events that wait come first, then what was not acknowledged is
+    /// reported as failed, and [`crate::Event::Closed`] with this reason is the last. What had
+    /// arrived can still be read. Nothing happens if the association is over.
+    pub fn end(&mut self, id: AssociationId, reason: CloseReason) {
+        self.act(id, |a| a.end(reason));
     }
 
     /// Whether everything that was sent on an outbound stream is acknowledged, or given up; true if there is no such

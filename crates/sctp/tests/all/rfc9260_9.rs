@@ -296,3 +296,35 @@ fn a_last_word_that_was_lost_is_said_again_even_where_strangers_are_left_to_othe
     w.run(ms(100));
     assert!(log.borrow().is_empty());
 }
+
+#[test]
+fn an_association_whose_layer_below_is_gone_ends_without_a_packet_and_reports_what_is_lost() {
+    let (mut w, [a, _], log) = world();
+    w.send(0, a, 0, b"lost");
+    assert!(!w.ends[0].is_shut(a));
+    let sent = |log: &Log| log.borrow().iter().filter(|(end, _)| *end == 0).count();
+    let before = sent(&log);
+    w.ends[0].end(a, CloseReason::Unreachable);
+    w.flush();
+    assert_eq!((w.closed(0), sent(&log)), (Some(CloseReason::Unreachable), before));
+    let failed = w.events[0].iter().filter(|(_, e)| matches!(e, Event::Failed { .. })).count();
+    assert_eq!((failed, w.ends[0].kept()), (1, 0));
+    // An association that is over does not end again.
+    w.ends[0].end(a, CloseReason::Shutdown);
+    w.flush();
+    assert_eq!(w.closed(0), Some(CloseReason::Unreachable));
+}
+
+#[test]
+fn when_only_the_last_chunks_of_the_shutdown_are_missing_is_known() {
+    let (mut w, [a, b], _) = world();
+    lose(&mut w, 0, ShutdownComplete::KIND, u32::MAX);
+    shutdown(&mut w, 0, a);
+    w.flush();
+    assert_eq!((w.ends[0].is_shut(a), w.ends[1].is_shut(b)), (true, false), "SHUTDOWN-SENT");
+    w.run(ms(100));
+    assert_eq!((w.ends[0].is_shut(a), w.ends[1].is_shut(b)), (false, true), "SHUTDOWN-ACK-SENT");
+    w.ends[1].end(b, CloseReason::Shutdown);
+    w.flush();
+    assert_eq!((w.closed(0), w.closed(1)), (Some(CloseReason::Shutdown), Some(CloseReason::Shutdown)));
+}

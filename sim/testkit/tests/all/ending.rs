@@ -1,10 +1,15 @@
 //! How connections end: what was sent is delivered or reported, what was received can be read, and nothing waits for ever.
 
 use neater_base::Rng;
-use neater_base::net::SocketOption;
+use neater_base::net::{InterfaceKind, Net, Sock, SocketOption, SocketOptions, Token};
 use neater_engine::{ConnectionError, ConnectionState, ReceiveOutcome, SendOptions, Stack, StreamDirection};
+use neater_link::LinkConfig;
 use neater_net::{FaultNet, FaultRates};
-use neater_testkit::{Ask, FlowId, Manner, Over, Plan, Town};
+use neater_netsim::{DEFAULT_WALL, SimNet};
+use neater_testkit::{Ask, FlowId, Manner, Over, Plan, Town, security};
+use neater_tls::TlsStream;
+use std::io::IoSlice;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 const S: Duration = Duration::from_secs(1);
@@ -440,4 +445,86 @@ fn datagrams_that_have_all_arrived_are_no_error_when_their_receiver_ends_the_ses
             town.play.end();
         }
     }
+}
+
+/// A TLS server without an engine, which answers and fails at the same time: its fatal alert is right
+/// behind its answer.
+struct Alarmed {
+    net: SimNet,
+    listener: Sock,
+    sock: Option<Sock>,
+    tls: TlsStream,
+    said: bool,
+}
+
+impl Alarmed {
+    /// Does what there is to do now.
+    fn turn(&mut self) {
+        self.net.poll(&mut Vec::new());
+        if self.sock.is_none() {
+            self.sock = self.net.accept(self.listener, Token(2)).ok().map(|(sock, _)| sock);
+        }
+        let Some(sock) = self.sock else { return };
+        let mut buf = [0; 4096];
+        while let Ok(n @ 1..) = self.net.read(sock, &mut buf) {
+            let mut rest = &buf[..n];
+            while !rest.is_empty() && self.tls.read_tls(&mut rest).is_ok_and(|n| n > 0) {
+                self.tls.process().expect("a sound client");
+            }
+        }
+        if !self.tls.is_handshaking() && !core::mem::replace(&mut self.said, true) {
+            assert_eq!(self.tls.write_plain(&[IoSlice::new(b"answer")]), 6);
+            // A record that no key of the session has made.
+            let mut forged = [0; 5 + 32];
+            forged[..5].copy_from_slice(&[23, 3, 3, 0, 32]);
+            assert_eq!(self.tls.read_tls(&mut &forged[..]).ok(), Some(forged.len()));
+            self.tls.process().expect_err("a forged record");
+        }
+        let mut out = Vec::new();
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut out).expect("room");
+        }
+        if !out.is_empty() {
+            assert_eq!(self.net.write(sock, &[IoSlice::new(&out)]), Ok(out.len()));
+        }
+    }
+}
+
+#[test]
+fn what_came_before_a_fatal_alert_can_be_read() {
+    const ADDRESS: &str = "203.0.113.66";
+    let mut town = Plan::new(61).build();
+    let world = town.play.world().clone();
+    let host = world.add_host("alarmed");
+    let iface = world.add_interface(host, "eth0", InterfaceKind::Wired, &[ADDRESS.parse().unwrap()]);
+    world.attach(iface, LinkConfig::delay(MS), LinkConfig::delay(MS));
+    let mut net = world.net(host);
+    let at = SocketAddr::new(ADDRESS.parse().unwrap(), 443);
+    let listener = net.listen(Token(1), at, &SocketOptions::default()).expect("a socket");
+    let identity = neater_tls::self_signed(&[ADDRESS], DEFAULT_WALL, [9; 32]);
+    let (mut theirs, mut ours) = (security::server_security(), security::client_security());
+    ours.trust = neater_tls::Trust::Only(identity.chain.clone());
+    theirs.server_certificates = vec![identity];
+    let crypto = security::crypto(61, 9);
+    crypto.clock.set(net.wall());
+    let config = neater_tls::server_config(&theirs, &crypto, &[], false).expect("a configuration");
+    let tls = TlsStream::server(config).expect("a session");
+    let mut server = Alarmed { net, listener, sock: None, tls, said: false };
+    let ask = Ask { security: Some(ours), ..Ask::over(&[Stack::Tls]) };
+    let c = town.open_to(&ask, &[at.into()], Manner::patient());
+    let said = town.play.run_until(S, |_| {
+        server.turn();
+        server.said
+    });
+    assert!(said, "{:?}", town.play.flow(c).end());
+    // All of it arrives together, so that the client finds it in one turn.
+    world.run_until(world.now() + 20 * MS);
+    let over = town.play.run_until(S, |p| {
+        server.turn();
+        p.flow(c).is_over()
+    });
+    let flow = town.play.flow(c);
+    assert!(over && matches!(flow.end(), Some(Over::Failed(ConnectionError::Tls(_)))), "{flow:?}");
+    assert_eq!(flow.received, b"answer", "{flow:?}");
+    assert!(matches!(flow.receive_error, Some(ConnectionError::Tls(_))), "{flow:?}");
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const S: Duration = Duration::from_secs(1);
+const MS: Duration = Duration::from_millis(1);
 
 /// Says more at first than windows take, and waits for an answer.
 struct Talker;
@@ -58,4 +59,44 @@ fn who_waits_for_room_gets_what_a_greeting_has_kept_when_that_is_over() {
         town.play.close(other);
         town.play.end();
     }
+}
+
+/// Waits for the other side, which refuses.
+struct Refused;
+
+impl Framer for Refused {
+    fn name(&self) -> &str {
+        "refused"
+    }
+    fn start(&mut self, _: &mut Outbound) -> Result<Readiness, FramerError> {
+        Ok(Readiness::Handshaking)
+    }
+    fn new_sent_message(&mut self, out: &mut Outbound, data: Bytes, _: bool, _: bool) -> Result<(), FramerError> {
+        out.send(data);
+        Ok(())
+    }
+    fn handle_received_data(&mut self, _: &mut Input<'_>) -> Result<Readiness, FramerError> {
+        Err(FramerError("the server says no".into()))
+    }
+}
+
+#[test]
+fn what_the_peer_said_before_a_reset_is_the_framers_although_it_shakes_hands() {
+    let plain = Ask::over(&[Stack::Tcp]);
+    let mut town = Plan::new(2).build();
+    town.listen(&plain, 443, Manner { greeting: Some("no".into()), ..Manner::stalled() });
+    let mut refused = plain;
+    refused.options.framer = FramerSpec::Custom(Arc::new(|| Box::new(Refused)));
+    let c = town.open(&refused, Manner::patient());
+    let server = town.server;
+    assert!(town.play.run_until(S, |p| !p.accepted(server).is_empty()));
+    // The word and the reset arrive together, so that the client finds them in one turn.
+    let s = town.play.accepted(server)[0];
+    town.play.abort(s);
+    let world = town.play.world().clone();
+    world.run_until(world.now() + 20 * MS);
+    assert!(town.play.run_until(S, |p| p.flow(c).is_over()));
+    let error = town.play.flow(c).establishment_error().map(ToString::to_string);
+    assert!(error.as_ref().is_some_and(|e| e.contains("the server says no")), "{error:?}");
+    town.play.end();
 }

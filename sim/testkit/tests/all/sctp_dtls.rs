@@ -1,12 +1,17 @@
 //! SCTP over DTLS (RFC 8261) between two engines: establishment, trust, races, losses, and the ends of sessions and associations.
 
 use bytes::Bytes;
-use neater_base::Rng;
+use neater_base::net::{Ecn, InterfaceKind, Net, RecvBatch, Sock, SocketOptions, Token, Transmit};
+use neater_base::{Instant, Rng};
+use neater_dtls::{ClientConfig, Session, Tuning};
 use neater_engine::{ConnectionError, SendOptions, Stack, StreamDirection};
 use neater_link::{LinkConfig, TooBig};
+use neater_netsim::SimNet;
 use neater_property::{Role, TransportProperties};
+use neater_sctp::{AssociationId, Config, Endpoint, Layer, LayerId, Route, StreamId};
 use neater_testkit::{Ask, Fault, FlowId, Manner, Over, Plan, Town, for_each_seed, security};
-use neater_tls::{SecurityParameters, TlsVersion, Trust};
+use neater_tls::{SecurityParameters, ServerName, TlsVersion, Trust};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 const S: Duration = Duration::from_secs(1);
@@ -224,4 +229,192 @@ fn a_session_without_an_association_is_closed_and_one_that_has_died_takes_its_as
     assert_eq!(town.play.flow(again).establishment(), Some(80 * MS));
     echo(&mut town, again);
     town.play.end();
+}
+
+/// Types of chunks (RFC 9260 section 3.2).
+const SHUTDOWN: u8 = 7;
+const SHUTDOWN_ACK: u8 = 8;
+const COOKIE_ECHO: u8 = 10;
+const SHUTDOWN_COMPLETE: u8 = 14;
+
+/// A client without an engine, to which streams mean nothing, and which closes its session at a chunk
+/// that the test chooses.
+struct Foreign {
+    net: SimNet,
+    sock: Sock,
+    session: Session,
+    endpoint: Endpoint,
+    id: AssociationId,
+    server: SocketAddr,
+    /// With which chunk it closes its session, and whether that chunk is sent before.
+    closes: Option<(u8, bool)>,
+    closed: bool,
+}
+
+impl Foreign {
+    /// It sends "hello" as soon as it can.
+    fn new(town: &Town) -> Self {
+        let world = town.play.world().clone();
+        let host = world.add_host("foreign");
+        let iface = world.add_interface(host, "eth0", InterfaceKind::Wired, &["203.0.113.66".parse().unwrap()]);
+        world.attach(iface, LinkConfig::delay(MS), LinkConfig::delay(MS));
+        let mut net = world.net(host);
+        let server: SocketAddr = "198.51.100.1:9899".parse().unwrap();
+        let sock = net.udp(Token(1), server, &SocketOptions::default()).expect("a socket");
+        let crypto = security::crypto(9, 9);
+        crypto.clock.set(world.wall());
+        let config = ClientConfig::new(&ask().security(Role::Initiate), &crypto, Tuning::default()).unwrap();
+        let name = ServerName::try_from("server.test").unwrap().to_owned();
+        let session = Session::client(&config, name, town.play.now(), &mut Rng::from_number(9));
+        // IP, UDP, and what DTLS adds at most.
+        let layer = Layer { overhead: 28 + 37, ..Layer::udp() };
+        let config = Config { layers: vec![layer], port: 5000, ..Config::default() };
+        let mut endpoint = Endpoint::new(config, [9; 32], &[9; 32]);
+        let route = Route { layer: LayerId(0), remote: server };
+        let id = endpoint.connect(town.play.now(), 443, &[route]).expect("an association");
+        let hello = Bytes::from_static(b"hello");
+        endpoint.send(id, StreamId(0), hello, neater_sctp::SendOptions::default()).expect("room");
+        Self { net, sock, session, endpoint, id, server, closes: None, closed: false }
+    }
+
+    /// Does what there is to do now.
+    fn turn(&mut self, now: Instant) {
+        let mut batch = RecvBatch::default();
+        self.net.poll(&mut Vec::new());
+        while self.net.recv(self.sock, &mut batch).is_ok_and(|n| n > 0) {
+            for (meta, data) in batch.filled() {
+                data.chunks(meta.stride.max(1)).for_each(|one| self.session.handle_datagram(now, one));
+            }
+        }
+        self.session.handle_timeout(now);
+        let route = Route { layer: LayerId(0), remote: self.server };
+        while let Some(packet) = self.session.recv() {
+            self.endpoint.handle_packet(now, route, false, &packet);
+        }
+        self.endpoint.handle_timeout(now);
+        while self.endpoint.poll_event().is_some() {}
+        let mut buffer = vec![0; 2000];
+        while self.session.is_connected()
+            && let Some(t) = self.endpoint.poll_transmit(now, &mut buffer)
+        {
+            let last = self.closes.filter(|(kind, _)| *kind == buffer[12]);
+            if last.is_none_or(|(_, sent)| sent) {
+                self.session.send(now, &buffer[..t.len]).expect("a session that is up");
+            }
+            if last.is_some() {
+                self.close(now);
+            }
+        }
+        self.transmit();
+        let next = self.endpoint.next_timeout().filter(|_| self.session.is_connected());
+        self.net.arm([next, self.session.next_timeout()].into_iter().flatten().min(), false);
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.session.close(now);
+        self.closed = true;
+    }
+
+    fn transmit(&mut self) {
+        while let Some(contents) = self.session.poll_transmit() {
+            let datagram = Transmit {
+                destination: self.server,
+                source: None,
+                interface: None,
+                ecn: Ecn::NotEct,
+                segment_size: None,
+                contents: &contents,
+            };
+            self.net.send(self.sock, &datagram).expect("sent");
+        }
+    }
+
+    /// Lives for so long, or until it has closed its session.
+    fn run(&mut self, town: &mut Town, time: Duration) {
+        let before = self.closed;
+        town.play.run_until(time, |p| {
+            self.turn(p.now());
+            self.closed != before
+        });
+    }
+
+    /// Lets the last datagrams arrive together, so that the server finds them in one turn.
+    fn arrive(&mut self, town: &mut Town) {
+        assert!(self.closed, "it has not come to that");
+        let world = town.play.world().clone();
+        world.run_until(world.now() + 15 * MS);
+        self.run(town, S);
+    }
+}
+
+/// What a foreign client sends, the end of the association included, counts although it closes its
+/// session right behind it.
+#[test]
+fn the_end_of_a_session_does_not_overtake_what_came_before_it() {
+    // The program closes; or the client shuts down, and closes the session with its last chunk, in
+    // place of it, or with its first.
+    let ends = [
+        (true, (SHUTDOWN_ACK, true)),
+        (false, (SHUTDOWN_COMPLETE, true)),
+        (false, (SHUTDOWN_COMPLETE, false)),
+        (false, (SHUTDOWN, true)),
+    ];
+    for (ours, closes) in ends {
+        for reads in [true, false] {
+            let case = format!("ours: {ours}, {closes:?}, reads: {reads}");
+            let mut town = Plan::new(9).build();
+            town.listen(&ask(), 443, Manner { reads, ..Manner::patient() });
+            let mut peer = Foreign::new(&town);
+            peer.run(&mut town, S);
+            let s = *town.play.accepted(town.server).first().expect("an association");
+            assert_eq!(town.play.flow(s).messages.len(), usize::from(reads), "{case}");
+            peer.closes = Some(closes);
+            if ours {
+                town.play.close(s);
+            } else {
+                peer.endpoint.shutdown(town.play.now(), peer.id);
+            }
+            peer.run(&mut town, S);
+            peer.arrive(&mut town);
+            assert_eq!(town.play.flow(s).end(), Some(&Over::Closed), "{case}");
+            if !ours {
+                town.play.flow_mut(s).manner.reads = true;
+                town.play.read(s);
+                let flow = town.play.flow(s);
+                assert_eq!(flow.messages, ["hello"], "{case}");
+                assert!(flow.ended_at.is_some() && flow.receive_error.is_none(), "{case}: {flow:?}");
+            }
+            let Foreign { mut net, sock, .. } = peer;
+            net.close(sock);
+            drop(net);
+            town.play.end();
+        }
+    }
+}
+
+/// Without a shutdown it is an abort, also of an association that is new to the server; what was sent
+/// can be read.
+#[test]
+fn a_session_that_is_closed_without_a_shutdown_aborts_its_association() {
+    for at_once in [false, true] {
+        let mut town = Plan::new(10).build();
+        town.listen(&ask(), 443, Manner::patient());
+        let mut peer = Foreign::new(&town);
+        // The first message goes with the cookie.
+        peer.closes = at_once.then_some((COOKIE_ECHO, true));
+        peer.run(&mut town, S);
+        if !at_once {
+            peer.close(town.play.now());
+            peer.transmit();
+        }
+        peer.arrive(&mut town);
+        let s = *town.play.accepted(town.server).first().expect("an association");
+        let flow = town.play.flow(s);
+        assert!(matches!(flow.end(), Some(Over::Failed(ConnectionError::Sctp(_)))), "at once: {at_once}: {flow:?}");
+        assert_eq!(flow.messages, ["hello"], "at once: {at_once}");
+        let Foreign { mut net, sock, .. } = peer;
+        net.close(sock);
+        drop(net);
+        town.play.end();
+    }
 }
