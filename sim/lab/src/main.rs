@@ -43,7 +43,12 @@ and PNG) and a description of the machine; `neater-lab report` makes a page of t
 The B experiments go on where an earlier run stopped: a run is not made again if the same scenario, series
 and seed were measured by the same build of the programs, on the same kernel, beside the same curl and
 nginx. The A experiments compare programs in interleaved
-pairs, and are measured as a whole each time.";
+pairs, and are measured as a whole each time.
+
+A figure from fewer runs than it needs is not judged, as most are with --quick: the next runs could turn the
+verdict. Counts (instructions, allocations, system calls, bytes) and what follows from the seed need one run.
+If others use the machine meanwhile, that is printed beside the figures and kept: measure again when it is
+quiet.";
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -62,7 +67,7 @@ enum Command {
         /// Ids of `neater-lab list`, or `all`.
         #[arg(required = true, value_parser = experiment)]
         ids: Vec<&'static str>,
-        /// Fewer runs and fewer points: minutes instead of an hour, for the same figures.
+        /// Fewer runs and fewer points: minutes instead of an hour, for the same figures. Those that need more runs are not judged.
         #[arg(long)]
         quick: bool,
         /// One JSON object per figure and line instead of tables.
@@ -86,7 +91,8 @@ enum Command {
         /// Make all runs again; earlier raw data is kept as runs.csv.old.
         #[arg(long)]
         fresh: bool,
-        /// Exit with 1 if a figure does not meet its bound, has no value, or is void, or if an experiment is skipped.
+        /// Exit with 1 if a figure does not meet its bound, has no value, or is void, or if an experiment is skipped. One that is not
+        /// judged for want of runs is no failure.
         #[arg(long)]
         strict: bool,
         /// As --strict, for these experiments and not for the others; one that lacks what it needs is skipped all the same.

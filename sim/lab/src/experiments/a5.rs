@@ -1,7 +1,7 @@
 //! A5: the delay that opening a flow has, over libuv's.
 
 use super::flows::Batch;
-use super::{Lab, Outcome, Ratios};
+use super::{Lab, Outcome, PAIRS, Ratios};
 use crate::measure::cpu::interleave;
 use crate::measure::stats::difference_of_medians;
 use crate::measure::{MeasureError, Result};
@@ -33,6 +33,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
             programs: &PROGRAMS,
             statistic: difference_of_medians,
             control_max: bound,
+            needs: PAIRS.0,
             judge: &|f| f.judge(Bound::AtMost(bound)).published(published),
         };
         out.figures.extend(ratios.figures(&got, &mut rng));

@@ -1,6 +1,6 @@
 //! A8: system calls, instructions and CPU time per transferred megabyte, and throughput with small writes.
 
-use super::{CONTROL_MAX, FLOW_PROGRAMS, LIMIT, Lab, Outcome, Ratios, for_each, steadied};
+use super::{CONTROL_MAX, FLOW_PROGRAMS, LIMIT, Lab, Outcome, PAIRS, Ratios, for_each, steadied};
 use crate::live::netns::Netns;
 use crate::measure::cpu::interleave;
 use crate::measure::stats::{self, ratio_of_medians};
@@ -334,6 +334,7 @@ fn cpu(lab: &Lab, out: &mut Outcome, load: Load, place: &Place) -> Result<()> {
         programs: &OTHERS,
         statistic: ratio_of_medians,
         control_max: CONTROL_MAX,
+        needs: PAIRS.0,
         // CPU time of transfers is reported, not judged.
         judge: &|f| if let Some(p) = published { f.published(p) } else { f },
     };
@@ -368,6 +369,7 @@ fn small_writes(lab: &Lab, out: &mut Outcome, place: &Place) -> Result<()> {
         programs: &OTHERS,
         statistic: ratio_of_medians,
         control_max: CONTROL_MAX,
+        needs: PAIRS.0,
         judge: &|f| f.judge(Bound::AtLeast(0.95)).published("0.23"),
     };
     let figures = ratios.figures(&got, &mut rng);

@@ -109,7 +109,7 @@ fn delay(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
                     .with("p99", quantile(&errors, 0.99))
                     .with("max", errors.iter().copied().fold(0.0, f64::max))
                     .void_for(why.as_deref().filter(|_| place == "lab"))
-                    .judge(Bound::AtMost(0.2)),
+                    .judge_unless(lab.quick && place == "lab", Bound::AtMost(0.2)),
             );
             for (run, e) in errors.iter().enumerate() {
                 out.sample("delay_error_ms", place, &setting, run, *e);
@@ -142,7 +142,7 @@ fn delay(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
             .with("p99", report.late_p99_us)
             .with("max", report.late_max_us)
             .with("cpu", report.cpu)
-            .judge(Bound::AtMost(100.0)),
+            .judge_unless(lab.quick, Bound::AtMost(100.0)),
     );
     Ok(())
 }
@@ -170,7 +170,7 @@ fn jitter(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
                     .with("plain_deviation", plain)
                     .with("mean", mean)
                     .void_for(why.as_deref().filter(|_| place == "lab"))
-                    .judge(Bound::AtMost(tolerance)),
+                    .judge_unless(lab.quick && place == "lab", Bound::AtMost(tolerance)),
             );
             for (run, v) in values.iter().enumerate() {
                 out.sample("jitter_delay_ms", place, &setting, run, *v);
@@ -182,7 +182,7 @@ fn jitter(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
         out.figures.push(
             figure("lab_over_simulator_ms", format!("jitter {setting}, per packet"), "ms")
                 .value(typical(&errors), errors.len())
-                .judge(Bound::AtMost(0.2)),
+                .judge_unless(lab.quick, Bound::AtMost(0.2)),
         );
         let sd = theory::robust_deviation(&seen.lab_ms());
         beside(
@@ -382,7 +382,7 @@ fn waiting(lab: &Lab, dir: &Path, out: &mut Outcome) -> Result<()> {
                     .with("lindley_ms", lindley)
                     .with("closed_form_ms", closed)
                     .void_for(why.as_deref().filter(|_| place == "lab"))
-                    .judge(Bound::AtMost(0.2)),
+                    .judge_unless(lab.quick && place == "lab", Bound::AtMost(0.2)),
             );
             // One number for each hundred packets.
             for (run, some) in values.chunks(100).enumerate() {
@@ -428,7 +428,7 @@ fn rate(lab: &Lab, _: &Path, out: &mut Outcome) -> Result<()> {
                     .with("emulator_cpu", m.cpu)
                     .void_for(m.why.as_deref().filter(|_| !tbf));
                 out.sample("rate_mbit", place, &format!("{mbit} Mbit/s"), 0, m.rate / 1e6);
-                out.figures.push(if tbf { f } else { f.judge(Bound::AtMost(0.01)) });
+                out.figures.push(if tbf { f } else { f.judge_unless(lab.quick, Bound::AtMost(0.01)) });
                 points.push((*mbit as f64, error * 100.0));
             }
         }
@@ -451,7 +451,7 @@ fn capacity(lab: &Lab, _: &Path, out: &mut Outcome) -> Result<()> {
         figure("lab_capacity_mbit", "four TCP connections, 1,500 bytes", "Mbit/s")
             .value(m.rate / 1e6, 1)
             .with("emulator_cpu", m.cpu)
-            .judge(Bound::AtLeast(500.0)),
+            .judge_unless(lab.quick, Bound::AtLeast(500.0)),
     );
     out.sample("lab_capacity_mbit", "lab", "four TCP connections", 0, m.rate / 1e6);
     let share = |what: &str, value| figure("cpu_share", what, "processors").value(value, 1);

@@ -8,13 +8,15 @@ use crate::measure::{MeasureError, Result, Server};
 use crate::programs::Program;
 use crate::report::Bound;
 
+/// Pairs of a full run, which a verdict needs, and of a quick one.
+const PAIRS: (usize, usize) = (30, 6);
 /// Bytes of a sample: quick and full.
 const BYTES: (u64, u64) = (256_000_000, 1_024_000_000);
 
 pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome::default();
     let mut rng = lab.rng(11);
-    let pairs = lab.seeds.unwrap_or(if lab.quick { 6 } else { 30 });
+    let pairs = lab.seeds.unwrap_or(if lab.quick { PAIRS.1 } else { PAIRS.0 });
     let cases = [
         ("throughput_ratio_vs_quinn", "quic", Program::Quinn),
         ("throughput_ratio_vs_tokio_rustls", "tls", Program::Tokio),
@@ -34,6 +36,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
             programs: &[Program::Neater],
             statistic: ratio_of_medians,
             control_max: CONTROL_MAX,
+            needs: PAIRS.0,
             judge: &|f| f.judge(Bound::AtLeast(0.95)),
         };
         out.figures.extend(ratios.figures(&got, &mut rng));

@@ -1,7 +1,7 @@
 //! A2 and A4: CPU time of client and server over libuv's.
 
 use super::flows::Batch;
-use super::{CONTROL_MAX, LIMIT, Lab, Outcome, Ratios, steadied};
+use super::{CONTROL_MAX, LIMIT, Lab, Outcome, PAIRS, Ratios, steadied};
 use crate::measure::stats::ratio_of_medians;
 use crate::measure::turns::{Pair, Side, in_turns};
 use crate::measure::{Exit, Result};
@@ -66,6 +66,7 @@ fn run(lab: &Lab, id: &'static str, sides: Side, published: [&'static str; 2]) -
             programs: &PROGRAMS,
             statistic: ratio_of_medians,
             control_max: CONTROL_MAX,
+            needs: PAIRS.0,
             judge: &|f| f.judge(Bound::LowAtMost(1.10)).published(published),
         };
         for f in ratios.figures(&got, &mut rng) {

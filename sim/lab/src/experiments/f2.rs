@@ -1,6 +1,6 @@
 //! F2: what policies cost: the daemon's memory with 1,000 of them, and the processor time of a download with them.
 
-use super::{CONTROL_MAX, LIMIT, Lab, Outcome};
+use super::{CONTROL_MAX, LIMIT, Lab, Outcome, PAIRS};
 use crate::measure::process::together;
 use crate::measure::stats::{median, quantile, ratio_of_medians};
 use crate::measure::{Child, MeasureError, Result, memory};
@@ -20,6 +20,8 @@ const MEMORY: f64 = 5e6;
 const RATIO: f64 = 1.05;
 /// What is downloaded, in bytes: a full run and a quick one. The file is a hole, so that the disk takes no part.
 const BYTES: (u64, u64) = (1 << 30, 256 << 20);
+/// Starts of a daemon in a full run, which a verdict needs, and in a quick one.
+const RUNS: (usize, usize) = (10, 2);
 const PUBLISHED: &str = "18.1 % of a processor over 13.8 % (1.31)";
 /// Without policies, once more without, with those of a folder, with those of a manager.
 const SERIES: [&str; 4] = ["off", "control", "folder", "daemon"];
@@ -112,7 +114,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     let neater = lab.programs.neater()?.to_owned();
     (lab.progress)("writing 1,000 policies");
     let place = Place::new(lab)?;
-    let runs = if lab.quick { 2 } else { 10 };
+    let runs = if lab.quick { RUNS.1 } else { RUNS.0 };
     for (variant, service) in [("daemon", false), ("daemon_as_service", true)] {
         let mut sizes = Vec::new();
         for run in 0..runs {
@@ -123,7 +125,8 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
             sizes.push(bytes);
         }
         let figure = Figure::new("F2", "anonymous_bytes", variant, "bytes").value(median(&sizes), runs);
-        let figure = figure.judge(Bound::AtMost(MEMORY)).published("21.6 MB, and 8.3 MB for a CIB source");
+        let figure =
+            figure.needs(RUNS.0).judge(Bound::AtMost(MEMORY)).published("21.6 MB, and 8.3 MB for a CIB source");
         out.figures.push(figure.with("least", quantile(&sizes, 0.0)).with("most", quantile(&sizes, 1.0)));
     }
     downloads(lab, &neater, &place, &mut out)?;
@@ -176,7 +179,7 @@ fn downloads(lab: &Lab, neater: &Path, place: &Place, out: &mut Outcome) -> Resu
             Some(e) => figure.estimate(e, lab.pairs()).void_if(void).with("median_seconds", median(&times[series])),
             None => figure.missing("no samples"),
         };
-        let judged = series != "control";
+        let (judged, figure) = (series != "control", figure.needs(PAIRS.0));
         out.figures.push(if judged { figure.judge(Bound::LowAtMost(RATIO)).published(PUBLISHED) } else { figure });
     }
     Ok(())

@@ -318,6 +318,8 @@ pub(crate) struct Ratios<'a> {
     pub statistic: fn(&[f64], &[f64], &mut Rng) -> Option<Estimate>,
     /// A control interval wider than this makes the run void.
     pub control_max: f64,
+    /// How many pairs a verdict needs.
+    pub needs: usize,
     pub judge: &'a dyn Fn(Figure) -> Figure,
 }
 
@@ -332,7 +334,7 @@ impl Ratios<'_> {
                 Program::Neater => self.name.to_owned(),
                 p => format!("{}_{}", self.name, p.name().replace('-', "_")),
             };
-            let f = Figure::new(self.id, name, self.variant, self.unit).with("program", p.name());
+            let f = Figure::new(self.id, name, self.variant, self.unit).with("program", p.name()).needs(self.needs);
             let f = match got.compare(Series::Of(*p), self.reference, rng, self.statistic) {
                 Some(e) => f.estimate(e, runs).void_if(void),
                 None => f.missing(got.missing.get(p).cloned().unwrap_or_else(|| "no samples".to_owned())),
@@ -372,6 +374,7 @@ mod tests {
             programs: &[Program::NeaterFd, Program::Neater],
             statistic: ratio_of_medians,
             control_max: CONTROL_MAX,
+            needs: 1,
             judge: &|f| f.judge(Bound::LowAtMost(1.1)),
         };
         r.figures(&got, &mut Rng::from_number(1))

@@ -16,6 +16,8 @@ const CACHED: f64 = 1.0;
 const SOCKET: f64 = 20.0;
 /// Decisions of a run under the tool that counts instructions; the difference is what is counted.
 const COUNTED: (u64, u64) = (2, 34);
+/// Runs of the full form, which a verdict needs, and of the quick one.
+const RUNS: (usize, usize) = (15, 3);
 
 fn said(command: &mut Command) -> Result<Value> {
     let mut child = Child::start(command)?;
@@ -30,7 +32,7 @@ fn of(said: &Value, key: &str) -> Result<f64> {
 
 pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome::default();
-    let runs = lab.seeds.unwrap_or(if lab.quick { 3 } else { 15 });
+    let runs = lab.seeds.unwrap_or(if lab.quick { RUNS.1 } else { RUNS.0 });
     for (form, variant, turns, bound) in [("cold", "cold_10k", 2000, COLD), ("cached", "cached", 500, CACHED)] {
         let mut medians = Vec::new();
         for run in 0..runs {
@@ -41,7 +43,8 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
             out.sample("decision_us", "embedded", variant, run, of(&said, "median_us")?);
         }
         let figure = Figure::new("P1", "decision_us", variant, "us").value(median(&medians), runs);
-        let figure = figure.judge(Bound::AtMost(bound)).published("8,000 to 16,000 us (measured with NEAT's manager)");
+        let figure = figure.needs(RUNS.0).judge(Bound::AtMost(bound));
+        let figure = figure.published("8,000 to 16,000 us (measured with NEAT's manager)");
         let figure = figure.with("least", quantile(&medians, 0.0)).with("most", quantile(&medians, 1.0));
         (lab.progress)(&format!("instructions, {form}"));
         let count = |turns: u64| -> Result<u64> {
@@ -76,7 +79,7 @@ fn socket(lab: &Lab, out: &mut Outcome, runs: usize) -> Result<()> {
         Some(e) => figure.estimate(e, runs),
         None => figure.value(median(&decided) - median(&echoed), runs),
     };
-    let figure = figure.judge(Bound::AtMost(SOCKET)).with("round_trip_us", median(&decided));
+    let figure = figure.needs(RUNS.0).judge(Bound::AtMost(SOCKET)).with("round_trip_us", median(&decided));
     let figure = figure.with("ping_pong_us", median(&echoed)).with("reply_bytes", last["reply_bytes"].clone());
     out.figures.push(figure.with("request_bytes", last["request_bytes"].clone()));
     std::fs::remove_dir_all(&dir)?;

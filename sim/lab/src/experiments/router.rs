@@ -261,6 +261,7 @@ fn delays(
         programs: &others,
         statistic: difference_of_medians,
         control_max: bound,
+        needs: RUNS.0,
         judge: &|f| f.judge(Bound::AtMost(bound)).published(published),
     };
     out.figures.extend(ratios.figures(&of(runs, missing, |r| r.median_ms), rng));
@@ -293,6 +294,7 @@ fn costs(
         programs: &others,
         statistic: ratio_of_medians,
         control_max: if judged { CONTROL_MAX * 2.0 } else { f64::INFINITY },
+        needs: RUNS.0,
         judge: &judge,
     };
     out.figures.extend(ratios.figures(&cpu, rng));
@@ -313,7 +315,7 @@ fn memory_slopes(out: &mut Outcome, side: &str, all: &BTreeMap<u64, Runs>, missi
         }
         let Some(least) = resident(small, series) else { continue };
         let f = Figure::new("AR", "resident_bytes_per_flow", format!("{side}-{}", program.name()), "bytes");
-        let f = f.value((most - least) / (many - few) as f64, large[series].len());
+        let f = f.value((most - least) / (many - few) as f64, large[series].len()).needs(RUNS.0);
         out.figures.push(if program.is_ours() { f.judge(Bound::AtMost(2048.0)) } else { f });
     }
     for (program, why) in missing {

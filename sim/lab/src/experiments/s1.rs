@@ -298,12 +298,12 @@ fn judge(out: &mut Outcome, variant: &str, runs: &Runs, rng: &mut Rng) {
     let sides: [(&str, Pick); 2] = [("send", |r| r.cpu[0]), ("recv", |r| r.cpu[1])];
     let new = |name: &str, variant: String| Figure::new("S1", name, variant, "1");
     let f = new("throughput_ratio_vs_usrsctp", variant.into());
-    out.figures.push(ratio(f, runs, (OURS, USRSCTP), speed, rng).judge(Bound::AtLeast(8.0)));
+    out.figures.push(ratio(f, runs, (OURS, USRSCTP), speed, rng).needs(RUNS.0).judge(Bound::AtLeast(8.0)));
     let f = new("throughput_ratio_vs_quinn", variant.into());
-    out.figures.push(ratio(f, runs, (OURS, QUINN), speed, rng).judge(Bound::AtLeast(1.0)));
+    out.figures.push(ratio(f, runs, (OURS, QUINN), speed, rng).needs(RUNS.0).judge(Bound::AtLeast(1.0)));
     for (side, pick) in sides {
         let f = new("cpu_per_gb_ratio_vs_usrsctp", format!("{variant}-{side}"));
-        out.figures.push(ratio(f, runs, (OURS, USRSCTP), pick, rng).judge(Bound::AtMost(0.125)));
+        out.figures.push(ratio(f, runs, (OURS, USRSCTP), pick, rng).needs(RUNS.0).judge(Bound::AtMost(0.125)));
     }
     let f = new("throughput_ratio_vs_usrsctp", format!("{variant}-no-gso"));
     out.figures.push(ratio(f, runs, (PLAIN, USRSCTP), speed, rng));

@@ -1,6 +1,6 @@
 //! S2 and A3: what opening SCTP associations costs, and what they hold.
 
-use super::{CONTROL_MAX, LIMIT, Lab, Outcome, Ratios};
+use super::{CONTROL_MAX, LIMIT, Lab, Outcome, PAIRS, Ratios};
 use crate::measure::cpu::interleave;
 use crate::measure::stats::{median, ratio_of_medians, slope};
 use crate::measure::{Child, Exit, Result, Server, failed, process};
@@ -124,6 +124,7 @@ pub(super) fn clients(lab: &Lab) -> Result<Outcome> {
             programs: &[Program::Sctp],
             statistic: ratio_of_medians,
             control_max: CONTROL_MAX * 3.0,
+            needs: PAIRS.0,
             judge: &|f| f,
         };
         for mut f in ratios.figures(&got, &mut rng) {

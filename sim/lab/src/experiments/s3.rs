@@ -207,12 +207,12 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
             Err(e) => f.missing(e.to_string()),
         };
         // Two pairs have no interval that says anything.
-        out.figures.push(if lab.quick { f } else { f.judge(Bound::LowAtLeast(0.90)) });
+        out.figures.push(f.needs(PAIRS.0).judge(Bound::LowAtLeast(0.90)));
     }
     if !every.ours.is_empty() {
         let points = every.ours.len();
         let f = Figure::new("S3", "goodput_ratio_vs_tcp", "geomean", "1").with("points", points as u64);
-        let f = f.value(mean_ratio(&every.ours, &every.tcp), count);
+        let f = f.value(mean_ratio(&every.ours, &every.tcp), count).needs(PAIRS.0);
         let whole = !lab.quick && lab.only.is_none();
         out.figures.push(if whole { f.judge(Bound::AtLeast(1.0)) } else { f });
     }

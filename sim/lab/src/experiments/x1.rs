@@ -10,6 +10,11 @@ use neater_netsim::World;
 use neater_scenario::{Scenario, shipped};
 use std::time::Instant;
 
+/// Runs of the full form, which a verdict needs, and of the quick one.
+const RUNS: (usize, usize) = (10, 3);
+/// Runs of the long simulation, in either form.
+const HOURS: usize = 3;
+
 /// One run of the scenario `speed`.
 struct Run {
     /// Seconds of processor time.
@@ -35,7 +40,7 @@ fn once(rate: &str, duration: &str) -> Result<Run> {
 
 pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     let mut out = Outcome::default();
-    let runs = lab.seeds.unwrap_or(if lab.quick { 3 } else { 10 });
+    let runs = lab.seeds.unwrap_or(if lab.quick { RUNS.1 } else { RUNS.0 });
     let (mut speeds, mut passed) = (Vec::new(), Vec::new());
     let mut digests = Vec::new();
     for run in 0..runs {
@@ -52,6 +57,7 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
     let speed = Figure::new("X1", "sim_packets_per_second", "100-mbit", "1/s").value(median(&speeds), runs);
     let speed = speed
         .void_for(debug)
+        .needs(RUNS.0)
         .judge(Bound::AtLeast(1e6))
         .with("least", quantile(&speeds, 0.0))
         .with("most", quantile(&speeds, 1.0))
@@ -63,14 +69,14 @@ pub(super) fn run(lab: &Lab) -> Result<Outcome> {
         );
     }
     let mut hours = Vec::new();
-    for run in 0..runs.min(3) {
-        (lab.progress)(&format!("60 simulated minutes at 1 Mbit/s, {} of {}", run + 1, runs.min(3)));
+    for run in 0..runs.min(HOURS) {
+        (lab.progress)(&format!("60 simulated minutes at 1 Mbit/s, {} of {}", run + 1, runs.min(HOURS)));
         let cpu = once("1 Mbit/s", "60 min")?.cpu;
         hours.push(cpu);
         out.sample("sim_hour_seconds", "netsim", "1-mbit", run, cpu);
     }
     let hour = Figure::new("X1", "sim_hour_seconds", "1-mbit", "s");
-    let hour = hour.value(median(&hours), hours.len()).void_for(debug);
+    let hour = hour.value(median(&hours), hours.len()).void_for(debug).needs(HOURS);
     out.figures.extend([speed, hour.judge(Bound::AtMost(5.0))]);
     if digests.windows(2).any(|w| w[0] != w[1]) {
         return Err(std::io::Error::other("equal runs have different digests").into());

@@ -4,6 +4,7 @@ pub mod page;
 pub mod record;
 
 use crate::measure::stats::Estimate;
+use crate::runner::journal::are_enough;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -59,6 +60,10 @@ pub struct Figure {
     pub unit: &'static str,
     /// How many runs it is made from.
     pub runs: usize,
+    /// How many it needs before it is held against its bound: 1 for what comes out the same in each
+    /// run, as a count of instructions does.
+    #[serde(skip_serializing_if = "is_one")]
+    pub needs: usize,
     /// Lower end of the 95 % interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ci_low: Option<f64>,
@@ -71,9 +76,13 @@ pub struct Figure {
     /// How.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bound_kind: Option<&'static str>,
-    /// Whether it holds; absent when there is no bound, no value, or the run is void.
+    /// Whether it holds; absent when there is no bound, no value, the run is void, or it is not
+    /// judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub met: Option<bool>,
+    /// There is a bound, and too few runs for a verdict that the next ones would not change.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub not_judged: bool,
     /// The run says nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub void: bool,
@@ -91,6 +100,18 @@ pub struct Figure {
     pub extra: BTreeMap<&'static str, Value>,
 }
 
+fn is_one(runs: &usize) -> bool {
+    *runs == 1
+}
+
+/// What is shown in place of a verdict, for a figure that needs so many runs.
+fn not_judged(needs: usize) -> String {
+    match needs {
+        0 | 1 => "not judged: it needs the full form".to_owned(),
+        n => format!("not judged: it needs {n} runs"),
+    }
+}
+
 impl Figure {
     /// A figure without a value yet.
     #[must_use]
@@ -102,11 +123,13 @@ impl Figure {
             value: None,
             unit,
             runs: 0,
+            needs: 1,
             ci_low: None,
             ci_high: None,
             bound: None,
             bound_kind: None,
             met: None,
+            not_judged: false,
             void: false,
             void_why: None,
             missing: None,
@@ -175,12 +198,29 @@ impl Figure {
         self
     }
 
-    /// Holds the figure against a bound.
+    /// Needs so many runs before it is held against a bound; one of ten may have failed. To be called
+    /// before [`Figure::judge`].
     #[must_use]
-    pub fn judge(mut self, bound: Bound) -> Self {
+    pub fn needs(mut self, runs: usize) -> Self {
+        self.needs = runs;
+        self
+    }
+
+    /// Holds the figure against a bound, if it has the runs that it needs.
+    #[must_use]
+    pub fn judge(self, bound: Bound) -> Self {
+        let few = self.needs > 1 && self.value.is_some() && !are_enough(self.runs, self.needs);
+        self.judge_unless(few, bound)
+    }
+
+    /// As [`Figure::judge`], where something else than the number of runs says whether they are too
+    /// `few`.
+    #[must_use]
+    pub fn judge_unless(mut self, few: bool, bound: Bound) -> Self {
         self.bound = Some(bound.number());
         self.bound_kind = Some(bound.kind());
-        self.met = if self.void {
+        self.not_judged = few && !self.void;
+        self.met = if self.void || few {
             None
         } else {
             match bound {
@@ -252,6 +292,7 @@ pub fn table(figures: &[Figure]) -> String {
                 (true, _) => "void".to_owned(),
                 (_, Some(true)) => "yes".to_owned(),
                 (_, Some(false)) => "NO".to_owned(),
+                _ if f.not_judged => not_judged(f.needs),
                 _ => String::new(),
             };
             let published = f.published.unwrap_or_default().to_owned();
@@ -344,6 +385,31 @@ mod tests {
         assert_eq!(figure().estimate(wide, 30).judge(Bound::LowAtLeast(1.1)).met, Some(false));
         assert_eq!(figure().estimate(wide, 30).judge(Bound::LowAtLeast(1.0)).met, Some(true));
         assert_eq!(figure().missing("not built").judge(Bound::AtMost(1.0)).met, None);
+    }
+
+    #[test]
+    fn a_figure_from_fewer_runs_than_it_needs_is_not_judged() {
+        let of = |value, runs| figure().value(value, runs).needs(5).judge(Bound::AtMost(2000.0));
+        for value in [1.0, 3000.0] {
+            let f = of(value, 1);
+            assert_eq!((f.met, f.not_judged, f.bound), (None, true, Some(2000.0)));
+            assert!(table(&[f]).contains("not judged: it needs 5 runs"));
+        }
+        let f = of(3000.0, 5);
+        assert_eq!((f.met, f.not_judged), (Some(false), false));
+        // One of ten may have failed.
+        let f = figure().value(1.0, 27).needs(30).judge(Bound::AtMost(2000.0));
+        assert_eq!((f.met, f.not_judged), (Some(true), false));
+        // What is void or missing is that.
+        let void = figure().value(1.0, 1).needs(5).void_if(true).judge(Bound::AtMost(2000.0));
+        assert!(void.void && !void.not_judged);
+        assert!(!figure().missing("not built").needs(5).judge(Bound::AtMost(1.0)).not_judged);
+        let v = serde_json::to_value(of(1.0, 1)).expect("serializes");
+        assert_eq!((&v["needs"], &v["not_judged"]), (&5.into(), &true.into()));
+        let v = serde_json::to_value(figure().value(1.0, 1).judge(Bound::AtMost(2.0))).expect("serializes");
+        assert!(v.get("needs").is_none() && v.get("not_judged").is_none());
+        let f = figure().value(1.0, 1).judge_unless(true, Bound::AtMost(2.0));
+        assert!(f.not_judged && table(&[f]).contains("it needs the full form"));
     }
 
     #[test]

@@ -34,6 +34,7 @@ struct Kept {
     value: Option<f64>,
     unit: String,
     runs: usize,
+    needs: usize,
     ci_low: Option<f64>,
     ci_high: Option<f64>,
     min: Option<f64>,
@@ -41,6 +42,7 @@ struct Kept {
     bound: Option<f64>,
     bound_kind: Option<String>,
     met: Option<bool>,
+    not_judged: bool,
     void: bool,
     void_why: Option<String>,
     missing: Option<String>,
@@ -94,10 +96,11 @@ pub fn write(dir: &Path, output: &Path) -> Result<usize> {
          <title>neater: what was measured</title>\n<style>\n{STYLE}</style></head><body>\n\
          <h1>neater: what was measured</h1>\n\
          <p>One row for each experiment. A bound is what we set ourselves before measuring; a void run says nothing: \
-         its control was too restless, or what is said beside it.</p>\n\
+         its control was too restless, or what is said beside it. A figure from fewer runs than it needs is not judged: \
+         the next runs could turn the verdict.</p>\n\
          <div class=\"wide\"><table><thead><tr><th>experiment</th><th>form</th><th class=\"n\">figures</th>\
-         <th class=\"n\">bounds met</th><th class=\"n\">missed</th><th class=\"n\">void</th><th class=\"n\">not measured\
-         </th></tr></thead><tbody>\n{rows}</tbody></table></div>\n{sections}</body></html>\n"
+         <th class=\"n\">bounds met</th><th class=\"n\">missed</th><th class=\"n\">not judged</th><th class=\"n\">void</th>\
+         <th class=\"n\">not measured</th></tr></thead><tbody>\n{rows}</tbody></table></div>\n{sections}</body></html>\n"
     );
     fs::write(output, page).or_else(|e| failed(output, e))?;
     Ok(names.len())
@@ -118,6 +121,7 @@ fn link_to(home: &Path, output: &Path) -> String {
 struct Counts {
     met: usize,
     missed: usize,
+    not_judged: usize,
     void: usize,
     missing: usize,
 }
@@ -127,6 +131,7 @@ fn count(figures: &[Kept]) -> Counts {
     Counts {
         met: n(&|f| !f.void && f.met == Some(true)),
         missed: n(&|f| !f.void && f.met == Some(false)),
+        not_judged: n(&|f| f.not_judged),
         void: n(&|f| f.void),
         missing: n(&|f| f.value.is_none()),
     }
@@ -138,18 +143,19 @@ fn form(record: &Record) -> String {
 }
 
 fn index_row(record: &Record, figures: &[Kept]) -> String {
-    let Counts { met, missed, void, missing } = count(figures);
+    let Counts { met, missed, not_judged, void, missing } = count(figures);
     let cell = |n: usize, class: &str| {
         let class = if n > 0 { class } else { "" };
         format!("<td class=\"n {class}\">{n}</td>")
     };
     format!(
-        "<tr><td><a href=\"#{id}\">{}</a></td><td>{}</td><td class=\"n\">{}</td>{}{}{}{}</tr>\n",
+        "<tr><td><a href=\"#{id}\">{}</a></td><td>{}</td><td class=\"n\">{}</td>{}{}{}{}{}</tr>\n",
         escape(&record.title),
         form(record),
         figures.len(),
         cell(met, "met"),
         cell(missed, "missed"),
+        cell(not_judged, "void"),
         cell(void, "void"),
         cell(missing, "void"),
         id = escape(&record.id),
@@ -269,6 +275,9 @@ fn result(f: &Kept) -> (&'static str, String) {
         let why = f.void_why.as_deref().unwrap_or("the control was too restless");
         return ("void", format!("void: {why}"));
     }
+    if f.not_judged {
+        return ("void", super::not_judged(f.needs));
+    }
     if let Some(why) = &f.missing {
         return ("void", format!("not measured: {why}"));
     }
@@ -301,6 +310,12 @@ fn footer(out: &mut String, record: &Record, link: &str) {
         ("TCP by default".to_owned(), e.congestion_control.clone()),
         ("load before and after".to_owned(), format!("{:.2}, {:.2}", e.load_before, e.load_after)),
     ];
+    if let Some(others) = e.others {
+        lines.push(("processors that others had".to_owned(), format!("{others:.2}")));
+    }
+    if let Some(waited) = e.pressure {
+        lines.push(("time in which something waited for a processor".to_owned(), format!("{:.0} %", waited * 100.0)));
+    }
     lines.extend(e.programs.iter().cloned());
     out.push_str("<details><summary>Machine and programs</summary><dl>");
     for (k, v) in lines {
@@ -347,6 +362,7 @@ mod tests {
             Figure::new("B1", "goodput_ratio", "loss", "1").value(0.9, 5).judge(Bound::AtLeast(1.0)),
             Figure::new("B1", "cpu", "x", "1").value(2.0, 5).void_if(true).judge(Bound::AtMost(1.0)),
             Figure::new("B1", "goodput_mbit", "y", "Mbit/s").missing("no nginx here"),
+            Figure::new("B1", "goodput_ratio", "rtt", "1").value(0.9, 1).needs(5).judge(Bound::AtLeast(1.0)),
         ];
         keep(&dir.join("B1"), &figures, &[]).expect("writes");
         let lines = Lines {
@@ -364,6 +380,7 @@ mod tests {
             command: "neater-lab run B1 --quick".into(),
             drawings: vec![DrawingRecord { file: "B1".into(), ..DrawingRecord::default() }],
             raw: vec!["runs.csv".into()],
+            remarks: vec!["this machine was busy: others had 0.9 of its 2 processors".into()],
             ..Record::default()
         };
         fs::write(dir.join("B1/experiment.json"), serde_json::to_string(&record).expect("JSON")).expect("writes");
@@ -381,6 +398,8 @@ mod tests {
             "met by 2.06 %",
             "MISSED by 10.00 %",
             "void: the control",
+            "not judged: it needs 5 runs",
+            "this machine was busy: others",
             "not measured: no nginx here",
             "<code>neater-lab run B1 --quick</code>",
             "href=\"B1/runs.csv\"",

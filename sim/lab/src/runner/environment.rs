@@ -24,6 +24,12 @@ pub struct Environment {
     pub load_before: f64,
     /// And at the end.
     pub load_after: f64,
+    /// Processors that others had while it was measured, in the mean; `None` where the system does not say.
+    #[serde(default)]
+    pub others: Option<f64>,
+    /// The part of that time in which something waited for a processor (PSI), the lab's own programs included.
+    #[serde(default)]
+    pub pressure: Option<f64>,
     /// The programs, with what they say of their version.
     pub programs: Vec<(String, String)>,
 }
@@ -71,6 +77,8 @@ impl Environment {
             congestion_control: read("/proc/sys/net/ipv4/tcp_congestion_control"),
             load_before: load(),
             load_after: 0.0,
+            others: None,
+            pressure: None,
             programs: programs.iter().filter_map(|(p, a)| Some(((*p).to_owned(), version_of(p, a)?))).collect(),
         }
     }

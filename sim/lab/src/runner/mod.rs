@@ -4,6 +4,7 @@
 //! `figures.jsonl`, `samples.csv`, drawings as SVG and PNG, and `experiment.json`, from which the report is made. *Not for*
 //! measuring (`experiments`). [`journal`] and [`grid`] serve experiments that go on where an earlier run stopped.
 
+pub mod busy;
 pub mod environment;
 pub mod grid;
 pub mod journal;
@@ -16,6 +17,7 @@ use crate::plot::{self, Drawing};
 use crate::programs::{Programs, Wanted};
 use crate::report::record::{Beside, DrawingRecord, MetricRecord, Record};
 use crate::report::{self, Figure};
+use busy::{Others, Reading};
 use environment::Environment;
 use progress::span;
 use std::cell::RefCell;
@@ -151,7 +153,7 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
         match one(e, &lab, options) {
             Ok(bounds) => {
                 unmet |= bounds.any() && options.strict.holds(e.id);
-                if bounds.any() {
+                if bounds.any() || bounds.not_judged > 0 {
                     (lab.progress)(&format!("{}: {bounds}", e.id));
                 }
             }
@@ -205,6 +207,8 @@ struct Unmet {
     missed: usize,
     missing: usize,
     void: usize,
+    /// Not a failure: more runs are needed to know.
+    not_judged: usize,
 }
 
 impl Unmet {
@@ -213,6 +217,7 @@ impl Unmet {
         for f in figures.iter().filter(|f| f.bound.is_some()) {
             unmet.judged += 1;
             match (f.met, f.void) {
+                _ if f.not_judged => unmet.not_judged += 1,
                 (Some(true), _) => {}
                 (Some(false), _) => unmet.missed += 1,
                 (None, true) => unmet.void += 1,
@@ -229,8 +234,12 @@ impl Unmet {
 
 impl fmt::Display for Unmet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { judged, missed, missing, void } = self;
-        write!(f, "of {judged} bounds {missed} are missed, {missing} without a value, {void} void")
+        let Self { judged, missed, missing, void, not_judged } = self;
+        write!(f, "of {judged} bounds {missed} are missed, {missing} without a value, {void} void")?;
+        if *not_judged > 0 {
+            write!(f, ", {not_judged} not judged for want of runs")?;
+        }
+        Ok(())
     }
 }
 
@@ -246,9 +255,13 @@ fn version(programs: &Programs) -> io::Result<String> {
 fn one(e: &Experiment, lab: &Lab, options: &Options) -> Result<Unmet, MeasureError> {
     let mut environment = Environment::now();
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
-    let clock = Instant::now();
-    let outcome = (e.run)(lab)?;
+    let (clock, before) = (Instant::now(), Reading::now());
+    let mut outcome = (e.run)(lab)?;
     environment.load_after = environment::load();
+    let others = before.zip(Reading::now()).and_then(|(before, after)| before.others(&after));
+    if let Some(others) = others {
+        note_others(lab, &mut outcome, &mut environment, others);
+    }
     let dir = lab.out.join(e.id);
     report::keep(&dir, &outcome.figures, &outcome.samples)?;
     let mut record = describe(e, lab, options, &outcome);
@@ -271,6 +284,19 @@ fn one(e: &Experiment, lab: &Lab, options: &Options) -> Result<Unmet, MeasureErr
         }
     }
     Ok(Unmet::of(&outcome.figures))
+}
+
+/// Keeps what others have used of the machine with the raw data, and names a busy machine beside the figures.
+fn note_others(lab: &Lab, outcome: &mut Outcome, environment: &mut Environment, others: Others) {
+    (environment.others, environment.pressure) = (Some(others.processors), others.pressure);
+    outcome.sample("processors_of_others", "others", "whole experiment", 0, others.processors);
+    if let Some(words) = others.busy((environment.load_before, environment.load_after)) {
+        (lab.progress)(&words);
+        for f in &mut outcome.figures {
+            f.extra.insert("busy_processors", others.processors.into());
+        }
+        outcome.remarks.push(words);
+    }
 }
 
 fn describe(e: &Experiment, lab: &Lab, options: &Options, outcome: &Outcome) -> Record {
@@ -410,6 +436,9 @@ mod tests {
         let bound = report::Bound::AtLeast(1.0);
         let good = [f().value(2.0, 1).judge(bound), f().value(0.5, 1), f().missing("not asked for")];
         assert!(!Unmet::of(&good).any(), "what has no bound is not judged");
+        let few = Unmet::of(&[f().value(0.5, 1).needs(5).judge(bound)]);
+        assert!(!few.any() && few.not_judged == 1, "more runs may turn it: {few}");
+        assert!(few.to_string().ends_with("1 not judged for want of runs"), "{few}");
         for bad in [f().value(0.5, 1), f().missing("it failed"), f().value(2.0, 1).void_if(true)] {
             let unmet = Unmet::of(&[f().value(2.0, 1).judge(bound), bad.judge(bound)]);
             assert!(unmet.any() && unmet.judged == 2 && unmet.missed + unmet.missing + unmet.void == 1, "{unmet}");

@@ -1,7 +1,7 @@
 //! B1: one file of 10 MB over bandwidth, round-trip time and loss.
 
 use super::path::Path;
-use super::sweep::{Grid, Measured, Sweep};
+use super::sweep::{Grid, Measured, RUNS, Sweep};
 use super::{Stack, Work};
 use crate::experiments::{Lab, Outcome};
 use crate::measure::Result;
@@ -73,7 +73,7 @@ pub(crate) fn run(lab: &Lab) -> Result<Outcome> {
 pub(super) fn ratio(lab: &Lab, m: &Measured, path: &Path, ours: Stack, theirs: Stack, f: Figure) -> Figure {
     let of = |stack| m.by_seed(path, stack, "goodput_mbit");
     let late = m.is_void(path, ours) || m.is_void(path, theirs);
-    let f = f.void_for(late.then_some("the emulator was late"));
+    let f = f.needs(RUNS.0).void_for(late.then_some("the emulator was late"));
     let planned = m.planned(path, ours).max(m.planned(path, theirs));
     ratio_of_pairs(f, &of(ours), &of(theirs), planned, &mut lab.rng(21))
 }
@@ -102,7 +102,7 @@ fn ratio_of_pairs(
 }
 
 fn ratios(lab: &Lab, m: &Measured, out: &mut Outcome) {
-    let mut points = Vec::new();
+    let (mut points, mut fewest) = (Vec::new(), usize::MAX);
     for path in m.paths() {
         let limited = path.loss == 0.0 && path.round_trips(m.grid.work.payload()) >= LIMITED;
         let kind = if limited { "link limits" } else { "start-up or loss" };
@@ -110,15 +110,18 @@ fn ratios(lab: &Lab, m: &Measured, out: &mut Outcome) {
             Figure::new("B1", "goodput_ratio", format!("neater QUIC over kernel TCP, {path}"), "1").with("kind", kind);
         let f = ratio(lab, m, &path, Stack::Quic, REFERENCE, f);
         if !limited {
-            points.push(f.value.filter(|_| !f.void));
+            let value = f.value.filter(|_| !f.void);
+            fewest = if value.is_some() { fewest.min(f.runs) } else { fewest };
+            points.push(value);
         }
         out.figures.push(if limited { f.judge(Bound::AtLeast(0.97)) } else { f });
     }
-    out.figures.push(mean(&points));
+    out.figures.push(mean(&points, fewest));
 }
 
-/// The geometric mean over the points where the link does not limit, as far as they say something; void if too few do.
-fn mean(points: &[Option<f64>]) -> Figure {
+/// The geometric mean over the points where the link does not limit, as far as they say something; void if too few do, and not judged if
+/// the `fewest` runs of a point are too few.
+fn mean(points: &[Option<f64>], fewest: usize) -> Figure {
     let f = Figure::new("B1", "goodput_ratio_mean", "neater QUIC over kernel TCP, start-up and loss points", "1");
     let logs: Vec<f64> = points.iter().flatten().map(|v| v.ln()).collect();
     if logs.is_empty() {
@@ -126,8 +129,9 @@ fn mean(points: &[Option<f64>]) -> Figure {
     }
     let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
     let f = f.value(mean, logs.len()).with("mean", "geometric").with("points", points.len());
-    f.void_for((!are_enough(logs.len(), points.len())).then_some("too few points say something"))
-        .judge(Bound::AtLeast(1.0))
+    f.needs(RUNS.0)
+        .void_for((!are_enough(logs.len(), points.len())).then_some("too few points say something"))
+        .judge_unless(!are_enough(fewest, RUNS.0), Bound::AtLeast(1.0))
 }
 
 fn beside(m: &Measured, out: &mut Outcome) {
@@ -186,10 +190,12 @@ mod tests {
 
     #[test]
     fn a_mean_over_a_part_of_the_points_is_not_judged() {
-        assert_eq!(mean(&[Some(2.0), Some(0.5)]).met, Some(true));
-        assert_eq!(mean(&[Some(0.9), Some(0.9)]).met, Some(false));
-        let part = mean(&[Some(2.0), None]);
+        assert_eq!(mean(&[Some(2.0), Some(0.5)], RUNS.0).met, Some(true));
+        assert_eq!(mean(&[Some(0.9), Some(0.9)], RUNS.0).met, Some(false));
+        let quick = mean(&[Some(0.9), Some(0.9)], RUNS.1);
+        assert_eq!((quick.value.is_some(), quick.met, quick.not_judged), (true, None, true));
+        let part = mean(&[Some(2.0), None], RUNS.0);
         assert_eq!((part.value, part.void, part.met), (Some(2.0), true, None));
-        assert!(mean(&[None]).missing.is_some());
+        assert!(mean(&[None], RUNS.0).missing.is_some());
     }
 }

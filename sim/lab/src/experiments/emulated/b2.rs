@@ -2,7 +2,7 @@
 
 use super::b1::ratio;
 use super::path::Path;
-use super::sweep::{Grid, Measured, Sweep};
+use super::sweep::{Grid, Measured, RUNS, Sweep};
 use super::{Stack, Work};
 use crate::experiments::{Lab, Outcome};
 use crate::measure::Result;
@@ -112,7 +112,7 @@ fn jitter(m: &Measured, out: &mut Outcome) {
             let f = if base.is_empty() || with.is_empty() {
                 f.missing("not both came to their end")
             } else {
-                let f = f.value(median(&with) / median(&base), with.len());
+                let f = f.value(median(&with) / median(&base), with.len().min(base.len())).needs(RUNS.0);
                 f.void_for([&path, &still].iter().find_map(|p| m.why_void(p, stack)))
             };
             let judged = stack == Stack::Quic && !path.reorder;

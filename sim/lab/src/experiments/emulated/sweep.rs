@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 /// Runs of a point: full and quick.
-const RUNS: (usize, usize) = (5, 1);
+pub(super) const RUNS: (usize, usize) = (5, 1);
 /// Runs of a point of the simulator at which chance decides: full and quick. They cost little, and show how far single runs
 /// of the lab lie apart for no other reason than which packets are lost.
 const CHANCES: (usize, usize) = (20, 6);
@@ -392,12 +392,14 @@ impl Measured {
             let f = if boxed { f } else { f.with("outside_box", true) };
             out.figures.push(f.void_for(void));
         }
-        out.figures.push(agrees(id, &what, agree, all, planned));
+        // Runs that are too few to be judged are no failure.
+        let few = !are_enough(self.seeds.clone().count(), RUNS.0);
+        out.figures.push(agrees(id, &what, agree, all, planned, few));
         let f =
             Figure::new(id, "unexplained_points", format!("{what}: points apart of which the runs say nothing"), "1");
         out.figures.push(match all {
-            0 => f.missing(NOWHERE).judge(Bound::AtMost(0.0)),
-            _ => f.value(f64::from(unexplained as u32), all).judge(Bound::AtMost(0.0)),
+            0 => f.missing(NOWHERE).needs(RUNS.0).judge_unless(few, Bound::AtMost(0.0)),
+            _ => f.value(f64::from(unexplained as u32), all).needs(RUNS.0).judge_unless(few, Bound::AtMost(0.0)),
         });
         if !outside.is_empty() {
             out.remarks.push(format!(
@@ -463,16 +465,17 @@ const SLACK: f64 = 0.02;
 /// So many of the points must agree: fewer, and what is said of single points explains nothing.
 const AGREE: f64 = 0.8;
 
-/// The part of the points that agree, of those that were measured in both places and in time; void if too few were.
-fn agrees(id: &'static str, name: &str, agree: usize, measured: usize, points: usize) -> Figure {
+/// The part of the points that agree, of those that were measured in both places and in time; void if too few were, and not judged if each
+/// has too `few` runs.
+fn agrees(id: &'static str, name: &str, agree: usize, measured: usize, points: usize, few: bool) -> Figure {
     let what = format!("{name}: part of the points whose error bars meet within 2 %");
-    let f = Figure::new(id, "simulator_agrees", what, "1").with("points", points);
+    let f = Figure::new(id, "simulator_agrees", what, "1").with("points", points).needs(RUNS.0);
     if measured == 0 {
-        return f.missing(NOWHERE).judge(Bound::AtLeast(AGREE));
+        return f.missing(NOWHERE).judge_unless(few, Bound::AtLeast(AGREE));
     }
     f.value(agree as f64 / measured as f64, measured)
         .void_for((!are_enough(measured, points)).then_some("too few points were measured in both places and in time"))
-        .judge(Bound::AtLeast(AGREE))
+        .judge_unless(few, Bound::AtLeast(AGREE))
 }
 
 #[cfg(test)]
@@ -505,7 +508,7 @@ mod tests {
 
     #[test]
     fn lab_and_simulator_agree_if_most_points_do_and_most_were_measured() {
-        let of = |agree, measured, points| agrees("B1", "neater QUIC", agree, measured, points);
+        let of = |agree, measured, points| agrees("B1", "neater QUIC", agree, measured, points, false);
         assert_eq!(of(8, 10, 10).met, Some(true));
         assert_eq!(of(7, 10, 10).met, Some(false));
         assert_eq!((of(5, 5, 10).met, of(5, 5, 10).void), (None, true));
