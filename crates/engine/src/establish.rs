@@ -9,10 +9,12 @@ mod paths;
 mod plan;
 mod refusal;
 mod report;
+mod served;
 
 use self::check::{check_locals, check_names, check_remotes, refused_first, server_name};
 pub(crate) use self::lessons::Trial;
 pub(crate) use self::paths::with_scope;
+pub use self::served::{Carrier, ServiceOutcome};
 use crate::advised::{self, Way};
 use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{Conn, ConnectionState, Io, cache_key};
@@ -296,6 +298,7 @@ impl<N: Net> Engine<N> {
                 group: u8::from(s.over_udp()),
                 port: None,
                 needs_service: false,
+                secure: s.is_secure(),
             })
             .collect();
         let config = Config {

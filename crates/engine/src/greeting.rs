@@ -285,6 +285,7 @@ impl<N: Net> Engine<N> {
             error => error.to_string(),
         };
         let candidates = self.candidates(ConnectionId(conn));
+        self.note_bad_framing(conn, error);
         self.cancel_establishment(conn);
         self.fail(conn, EstablishmentError { candidates, ..EstablishmentError::new(reason, message) });
     }

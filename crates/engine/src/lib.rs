@@ -62,7 +62,7 @@ pub use config::{EngineConfig, EngineStats, Limits};
 pub use conn::{ConnectionState, ConnectionStats};
 pub use endpoint::{BadEndpoint, LocalEndpoint, RemoteEndpoint};
 pub use engine::Engine;
-pub use establish::MAX_REMOTES;
+pub use establish::{Carrier, MAX_REMOTES, ServiceOutcome};
 pub use event::{
     AttemptError, CandidateOutcome, ConnectionError, Doubt, EstablishmentError, Event, Fate, Notice, Reason, SendError,
     Source, Step, TimelineEntry,

@@ -413,6 +413,7 @@ impl<N: Net> Engine<N> {
         if let Err(e) = receiver.run(framer.as_mut(), ended, &mut out) {
             self.spend_data(key, out.pieces);
             let error = ConnectionError::Framer(e.0);
+            self.note_bad_framing(key, &error);
             self.fail_connection(key, error.clone());
             return Err(error);
         }

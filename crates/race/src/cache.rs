@@ -22,6 +22,8 @@ pub const BAD_LIFETIME: Duration = Duration::from_secs(60);
 /// How long a candidate counts as bad at most: each time that it is found bad again after its mark has expired, the mark
 /// lives twice as long as the last one.
 pub const MAX_BAD_LIFETIME: Duration = Duration::from_secs(600);
+/// How long a candidate counts as bad whose peer has refused to serve: it will not think better of it within a minute.
+pub const REFUSAL_LIFETIME: Duration = MAX_BAD_LIFETIME;
 /// For how long after a mark has expired the next one is longer for it.
 pub const BAD_MEMORY: Duration = Duration::from_secs(600);
 /// How many bad candidates are remembered for each key; a further one displaces that which would be forgotten first.
@@ -159,8 +161,8 @@ impl OutcomeCache {
 
     /// Remembers what worked. Its `expires` and `failures` are the cache's to set.
     ///
-    /// It refutes what was said against the candidate, and what was suspected of its stack and family; but one that
-    /// [died](BadCause::Died) right after set-up stays bad: set-up has succeeded before, too. It is told once it is not.
+    /// It refutes what was said against the candidate, and what was suspected of its stack and family; but one that is bad for
+    /// [how it served](BadCause::is_of_service) stays bad: set-up has succeeded before, too. It is told once it is not.
     pub fn record_success(&mut self, now: Instant, key: CacheKey, outcome: Outcome) {
         let expires = now + self.lifetime;
         let lifetime = self.lifetime;
@@ -200,7 +202,8 @@ impl OutcomeCache {
             Some(b) if now < b.mark.until + BAD_MEMORY => b.again.saturating_add(1),
             _ => 0,
         };
-        let lifetime = BAD_LIFETIME.saturating_mul(1 << again.min(16)).min(MAX_BAD_LIFETIME);
+        let first = if lesson.cause == BadCause::WantsOther { REFUSAL_LIFETIME } else { BAD_LIFETIME };
+        let lifetime = first.saturating_mul(1 << again.min(16)).min(MAX_BAD_LIFETIME);
         let until = known.map_or(Instant::ZERO, |b| b.mark.until).max(now + lifetime);
         let bad = Bad { mark: Mark { lesson, since: now, until }, again };
         // Its own place, else a free one, else that of the one to be forgotten first.
@@ -216,6 +219,15 @@ impl OutcomeCache {
     pub fn record_answer(&mut self, key: &CacheKey, stack: StackId, addr: SocketAddr) {
         if let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) {
             slot.refute(stack, addr);
+        }
+    }
+
+    /// A candidate has served well after all: what was said of how it served, and was suspected for that, is withdrawn.
+    pub fn record_served(&mut self, key: &CacheKey, stack: StackId, addr: SocketAddr) {
+        let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) else { return };
+        slot.bad.retain(|b| !b.is_about(stack, addr) || !b.mark.lesson.cause.is_of_service());
+        if slot.outcome.is_some_and(|o| (o.stack, o.addr) == (stack, addr)) {
+            slot.tell_from = slot.bad_until(stack, addr).unwrap_or(Instant::ZERO);
         }
     }
 
@@ -371,9 +383,12 @@ impl Slot {
     /// This candidate gets through: what is said against its being reached, or was suspected of what it has in common with
     /// others, is wrong.
     fn refute(&mut self, stack: StackId, addr: SocketAddr) {
-        self.bad.retain(|b| !b.is_about(stack, addr) || b.mark.lesson.cause == BadCause::Died);
+        self.bad.retain(|b| !b.is_about(stack, addr) || b.mark.lesson.cause.is_of_service());
         for bad in &mut self.bad {
             let lesson = &mut bad.mark.lesson;
+            if lesson.cause.is_of_service() {
+                continue;
+            }
             lesson.suspect_group &= lesson.stack != stack;
             lesson.suspect_family &= Family::of(&lesson.addr.ip()) != Family::of(&addr.ip());
         }

@@ -21,6 +21,20 @@ pub enum BadCause {
     Stalled,
     /// The connection was lost right after set-up, before anything had come back.
     Died,
+    /// It was established, and what was asked over it was not answered.
+    Unanswered,
+    /// It was established, and the peer broke the rules of what was to be spoken over it.
+    Broken,
+    /// It was established, and the peer demanded another protocol: a refusal, and no accident.
+    WantsOther,
+}
+
+impl BadCause {
+    /// Whether it is about a connection that was established: another set-up that succeeds shows nothing against it.
+    #[must_use]
+    pub const fn is_of_service(self) -> bool {
+        matches!(self, Self::Died | Self::Unanswered | Self::Broken | Self::WantsOther)
+    }
 }
 
 impl fmt::Display for BadCause {
@@ -30,6 +44,9 @@ impl fmt::Display for BadCause {
             Self::Silent => "did not answer",
             Self::Stalled => "answered, but did not finish its handshake",
             Self::Died => "was lost right after set-up",
+            Self::Unanswered => "was established, but did not answer",
+            Self::Broken => "was established, but broke the rules of its protocol",
+            Self::WantsOther => "was established, but asked for another protocol",
         })
     }
 }

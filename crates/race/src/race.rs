@@ -38,6 +38,7 @@ struct Rank {
 #[derive(Clone, Debug)]
 struct Node<F> {
     rank: Rank,
+    standing: Standing,
     report: CandidateReport<F>,
 }
 
@@ -57,7 +58,7 @@ impl<F> Node<F> {
     /// The order in which candidates take their turns: those that are bad last, and among the others of a path those
     /// behind against which more speaks.
     fn turn(&self) -> (bool, u16, u8, u16) {
-        let (own, weight) = doubts(self.report.doubt);
+        let (own, weight) = self.standing;
         (own, self.rank.path, weight, self.rank.stack)
     }
 
@@ -67,7 +68,9 @@ impl<F> Node<F> {
 }
 
 /// What speaks against a candidate, to be compared: whether it is bad itself, and the weight.
-fn doubts(doubt: Option<Doubt>) -> (bool, u8) {
+type Standing = (bool, u8);
+
+fn doubts(doubt: Option<Doubt>) -> Standing {
     doubt.map_or((false, 0), |d| (d.own, d.weight))
 }
 
@@ -315,25 +318,22 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         let wanted: Vec<usize> = plans.iter().map(Vec::len).collect();
         let shares = shares(self.config.max_candidates, &wanted);
         let places = plans.iter().zip(shares).flat_map(|(plan, share)| plan.iter().take(share));
-        let mut places: Vec<(&Planned, Option<Doubt>)> = places.map(|p| (p, self.doubt(p))).collect();
+        let mut places: Vec<(&Planned, Option<Doubt>, Standing)> = self.standings(places);
         // Only now, so that what is bad is put back and not crowded out. The sort is stable.
-        places.sort_by_key(|(place, doubt)| {
-            let (own, weight) = doubts(*doubt);
-            (own, place.path, weight)
-        });
+        places.sort_by_key(|(place, _, (own, weight))| (*own, place.path, *weight));
 
         let mut old: Vec<Option<Node<F>>> = core::mem::take(&mut self.nodes).into_iter().map(Some).collect();
         let started = old.iter().flatten().filter(|n| !n.is_unstarted()).count();
         let mut room = self.config.max_candidates.saturating_sub(started);
         let mut nodes = Vec::new();
-        for (place, doubt) in places {
+        for (place, doubt, standing) in places {
             let known = old.iter_mut().find(|slot| slot.as_ref().is_some_and(|n| n.stands_at(place)));
-            let node = known.and_then(Option::take);
+            let node = known.and_then(Option::take).map(|n| Node { standing, ..n });
             if node.as_ref().is_some_and(|n| !n.is_unstarted()) {
                 nodes.extend(node);
             } else if room > 0 {
                 room -= 1;
-                nodes.extend(node.or_else(|| self.new_node(place, doubt)));
+                nodes.extend(node.or_else(|| self.new_node(place, doubt, standing)));
             }
         }
         self.nodes = old.into_iter().flatten().filter(|n| !n.is_unstarted()).chain(nodes).collect();
@@ -347,7 +347,36 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         judge(marks, stack, place.addr, |id| self.stacks.iter().find(|s| s.id == id).map(|s| s.group))
     }
 
-    fn new_node(&mut self, place: &Planned, doubt: Option<Doubt>) -> Option<Node<F>> {
+    /// Places in their order, each with what speaks against it.
+    ///
+    /// One without security stands no better than those with security that were before it: else whoever can make an encrypted
+    /// attempt fail would have the next one in the clear.
+    fn standings<'a>(&self, places: impl Iterator<Item = &'a Planned>) -> Vec<(&'a Planned, Option<Doubt>, Standing)> {
+        let mut out: Vec<(&Planned, Option<Doubt>, Standing)> = Vec::new();
+        // The worst that is said against those with security: of all whether they are bad themselves, and of one path the weight.
+        let (mut own_before, mut path, mut weight_before) = (false, None, 0_u8);
+        for place in places {
+            let doubt = self.doubt(place);
+            let (own, weight) = doubts(doubt);
+            if path.replace(place.path) != Some(place.path) {
+                weight_before = 0;
+            }
+            let standing = if self.is_secure(place) {
+                (own_before, weight_before) = (own_before || own, weight_before.max(weight));
+                (own, weight)
+            } else {
+                (own || own_before, weight.max(weight_before))
+            };
+            out.push((place, doubt, standing));
+        }
+        out
+    }
+
+    fn is_secure(&self, place: &Planned) -> bool {
+        self.stacks_of(usize::from(place.path)).get(usize::from(place.stack)).is_none_or(|s| s.secure)
+    }
+
+    fn new_node(&mut self, place: &Planned, doubt: Option<Doubt>, standing: Standing) -> Option<Node<F>> {
         let path = self.paths.get(usize::from(place.path))?.spec.id;
         let stack = self.stacks_of(usize::from(place.path)).get(usize::from(place.stack))?.id;
         let id = CandidateId(self.next_id);
@@ -357,6 +386,7 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
         self.outputs.extend(doubt.map(|d| Output::Doubted(candidate, d)));
         Some(Node {
             rank: Rank { path: place.path, stack: place.stack },
+            standing,
             report: CandidateReport {
                 candidate,
                 started_at: None,
@@ -449,8 +479,8 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
     /// One against which more speaks has to answer before it is waited for.
     fn wait_until(&self, best: &Node<F>) -> Instant {
         let Some(grace) = self.grace.filter(|_| self.config.grace) else { return Instant::ZERO };
-        let limit = doubts(best.report.doubt);
-        let trusted = |n: &Node<F>| n.report.reachable_at.is_some() || doubts(n.report.doubt) <= limit;
+        let limit = best.standing;
+        let trusted = |n: &Node<F>| n.report.reachable_at.is_some() || n.standing <= limit;
         let better = self.nodes.iter().filter(|n| n.is_running() && n.rank < best.rank && trusted(n));
         let wait = better.map(|n| match n.report.reachable_at {
             None => grace.until,

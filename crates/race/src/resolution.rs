@@ -260,7 +260,7 @@ mod tests {
     }
 
     fn stack(id: u16) -> StackOption {
-        StackOption { id: StackId(id), group: 0, port: None, needs_service: false }
+        StackOption { id: StackId(id), group: 0, port: None, needs_service: false, secure: true }
     }
 
     fn service(priority: u16, port: u16) -> Service {

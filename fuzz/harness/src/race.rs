@@ -114,7 +114,13 @@ pub fn race_events(data: &[u8]) {
     let mut now = Instant::from_nanos(5);
     let deadline = now + Duration::from_secs(30);
     let path = |id| PathSpec { id: PathId(id), port: 443, expect_v4: true, expect_v6: true, expect_services: id == 0 };
-    let stack = |id: u16| StackOption { id: StackId(id), group: (id / 2) as u8, port: None, needs_service: id == 3 };
+    let stack = |id: u16| StackOption {
+        id: StackId(id),
+        group: (id / 2) as u8,
+        port: None,
+        needs_service: id == 3,
+        secure: id != 1,
+    };
     let config = Config { deadline: Some(deadline), ..Config::default() };
     let mut race = Race::new(now, config, vec![path(0), path(1)], (0..4).map(stack).collect(), [9; 32]);
     let mut seen = Seen::default();

@@ -4,8 +4,8 @@ use crate::message::Stated;
 use crate::shared::{Handle, State, Wait};
 use crate::waiting::{Place, Turns, Waiting, Who};
 use crate::{
-    ByteStream, ConnectionError, ConnectionState, EstablishmentError, Group, Message, MessageContext, SendError,
-    SetPropertyError, Value,
+    ByteStream, Carrier, ConnectionError, ConnectionState, EstablishmentError, Group, Message, MessageContext,
+    SendError, SetPropertyError, Value,
 };
 use bytes::Bytes;
 use core::future::Future;
@@ -13,7 +13,7 @@ use core::task::{Context, Poll};
 use neater_base::net::NetError;
 use neater_engine::{
     CandidateOutcome, ConnectionId, ConnectionStats, Event, MessageId, Reason, ReceiveOutcome, Received, SendOptions,
-    Stack, StreamDirection, TimelineEntry,
+    ServiceOutcome, Stack, StreamDirection, TimelineEntry,
 };
 use std::net::SocketAddr;
 
@@ -452,6 +452,21 @@ impl Connection {
     #[must_use]
     pub fn candidates(&self) -> Vec<CandidateOutcome> {
         self.handle.with(|s| s.engine.candidates(self.id))
+    }
+
+    /// What carries this connection, for reports of how it served; `None` if it is not established, or was not initiated here.
+    #[must_use]
+    pub fn carrier(&self) -> Option<Carrier> {
+        let carrier = self.handle.with(|s| s.engine.carrier(self.id))?;
+        Some(Carrier::new(self.handle.clone(), carrier))
+    }
+
+    /// Reports how this connection has served: see [`Carrier::report`]. Of one without a [carrier](Connection::carrier) nothing is
+    /// remembered. The connection goes on.
+    pub fn report(&self, outcome: ServiceOutcome) {
+        if let Some(carrier) = self.carrier() {
+            carrier.report(outcome);
+        }
     }
 
     /// The steps of establishment.

@@ -33,6 +33,7 @@
 #![deny(unsafe_code)]
 
 mod bytes_view;
+mod carrier;
 mod connection;
 mod context;
 mod gather;
@@ -55,6 +56,7 @@ mod siblings;
 mod waiting;
 
 pub use bytes_view::ByteStream;
+pub use carrier::Carrier;
 pub use connection::Connection;
 pub use context::{Builder, Driver, Neater, Turner};
 pub use listener::{Accepted, Group, Listener};
@@ -69,8 +71,8 @@ pub use neater_base::net::{ErrorKind, NetError};
 pub use neater_engine::{
     AttemptError, BadCause, CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Doubt,
     EngineConfig, EngineStats, EstablishmentError, Event, Fate, GroupId, Limits, ListenerId, LocalEndpoint, MessageId,
-    QuicError, Reason, RemoteEndpoint, Request, SctpClose, SendError, SetPropertyError, Stack, Step, StreamDirection,
-    TimelineEntry,
+    QuicError, Reason, RemoteEndpoint, Request, SctpClose, SendError, ServiceOutcome, SetPropertyError, Stack, Step,
+    StreamDirection, TimelineEntry,
 };
 pub use neater_framing::{Framer, FramerError, FramerSpec, Input, LengthPrefixed, Outbound, Readiness};
 pub use neater_policy::manager::Fault as PolicyFault;
@@ -103,6 +105,7 @@ const _: fn() = || {
     assert::<Turner>();
     assert::<Accepted>();
     assert::<Message>();
+    assert::<Carrier>();
     assert::<MessageContext>();
     assert::<Event>();
     assert::<SendError>();

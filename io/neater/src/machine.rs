@@ -9,10 +9,10 @@ use core::time::Duration;
 use neater_base::Instant;
 use neater_base::net::{Lane, Net, NetError};
 use neater_engine::{
-    CandidateOutcome, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Engine, EngineStats,
+    CandidateOutcome, Carrier, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Engine, EngineStats,
     EstablishmentError, ForeignDatagram, GroupId, ListenerId, LocalEndpoint, MessageId, NameFailure, NameQuestion,
-    Notice, ReceiveOutcome, RemoteEndpoint, Request, RequestOptions, SendError, SendOptions, SetPropertyError, Spent,
-    Stack, StreamDirection, TimelineEntry,
+    Notice, ReceiveOutcome, RemoteEndpoint, Request, RequestOptions, SendError, SendOptions, ServiceOutcome,
+    SetPropertyError, Spent, Stack, StreamDirection, TimelineEntry,
 };
 use neater_policy::advice::{Adviser, Denied, Fact, Story};
 use neater_policy::daemon::Tables;
@@ -128,6 +128,8 @@ machine! {
     fn peer_certificates(&mut self, conn: ConnectionId) -> Vec<Vec<u8>>;
     fn candidates(&mut self, conn: ConnectionId) -> Vec<CandidateOutcome>;
     fn timeline(&mut self, conn: ConnectionId) -> Vec<TimelineEntry>;
+    fn carrier(&mut self, conn: ConnectionId) -> Option<Carrier>;
+    fn report_service(&mut self, carrier: &Carrier, outcome: ServiceOutcome);
     fn connection_stats(&mut self, conn: ConnectionId) -> Option<ConnectionStats>;
     fn stats(&mut self) -> EngineStats;
     fn flush_caches(&mut self);

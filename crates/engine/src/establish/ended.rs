@@ -73,13 +73,20 @@ impl<N: Net> Engine<N> {
         }
         // An outcome that was used is no news: it is tried anew when its lifetime ends.
         let cache_key = self.conns.get(conn).and_then(|c| self.lesson_key(c));
-        if let Some(key) = cache_key.filter(|_| raced) {
+        // Nor is one in the clear tried alone where security may be had: what was in its way may be gone, or of somebody's making.
+        let exposed = raced && !stack.is_secure() && self.may_be_secure(conn);
+        if let Some(key) = cache_key.filter(|_| raced && !exposed) {
             let rtt = lessons.answered_after.unwrap_or(establishment);
             let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(rtt));
             self.outcomes.record_success(now, key, outcome);
             if let Some(until) = self.resolved_until(conn, addr.is_ipv4()) {
                 self.outcomes.expire_by(&key, until);
             }
+        }
+        if let (Some(network), Some((key, ..))) = (self.network, lessons.won)
+            && let Some(c) = self.conns.get_mut(conn).filter(|c| c.network.is_none())
+        {
+            c.ext().outcome_key = Some((network, key));
         }
         // A cached outcome that was tried alone is of the one remote endpoint, and binds nothing. How long its peer took to answer is
         // known where nothing stood above the answer.
@@ -104,6 +111,11 @@ impl<N: Net> Engine<N> {
         if let What::Dtls(k) = what {
             self.dtls_take(k, neater_base::net::Ecn::NotEct);
         }
+    }
+
+    /// Whether a connection might have been established over a stack with security.
+    fn may_be_secure(&self, conn: Key) -> bool {
+        self.conns.get(conn).is_some_and(|c| c.request.stacks.iter().any(|s| s.is_secure()))
     }
 
     /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned connections alike.

@@ -48,7 +48,7 @@ pub(crate) struct Trial {
 #[derive(Debug, Default)]
 pub(super) struct Lessons {
     /// What has got through.
-    won: Option<(CacheKey, StackId, SocketAddr)>,
+    pub(super) won: Option<(CacheKey, StackId, SocketAddr)>,
     /// How long its peer took to its first answer.
     pub(super) answered_after: Option<Duration>,
     /// Which remote endpoint was reached, and by which interface if the connection is bound to one.
@@ -307,21 +307,24 @@ impl<N: Net> Engine<N> {
     /// Where the error is silence, the silence began that soon after set-up.
     pub(crate) fn note_early_death(&mut self, conn: Key, error: &ConnectionError) {
         let Some(c) = self.conns.get(conn) else { return };
-        let Some((key, stack)) = self.lesson_key(c).zip(c.stack) else { return };
         if ended_by_refusal(error) {
             return;
         }
+        // `connTimeout` runs from when the peer fell silent.
+        let timeout = c.ext.as_ref().and_then(|e| e.idle_timeout).or(c.request.idle_timeout).unwrap_or_default();
         let patience = match error {
             ConnectionError::Quic(QuicError::TimedOut) => {
                 let idle = c.request.quic.as_ref().and_then(|q| q.tuning.idle_timeout);
                 EARLY_DEATH.saturating_add(idle.unwrap_or_default())
             }
+            ConnectionError::TimedOut => EARLY_DEATH.saturating_add(timeout),
+            ConnectionError::Net(e) if e.kind == ErrorKind::TimedOut => EARLY_DEATH.saturating_add(timeout),
             ConnectionError::Net(e) if of_the_path(e) => EARLY_DEATH,
             ConnectionError::Quic(e) if !matches!(e, QuicError::LocallyClosed | QuicError::Configuration(_)) => {
                 EARLY_DEATH
             }
             ConnectionError::Sctp(e) if *e != neater_sctp::CloseReason::Aborted => EARLY_DEATH,
-            ConnectionError::Tls(_) | ConnectionError::Truncated | ConnectionError::TimedOut => EARLY_DEATH,
+            ConnectionError::Tls(_) | ConnectionError::Truncated => EARLY_DEATH,
             _ => return,
         };
         // Whatever has come back on any stream shows that the session carries data.
@@ -335,8 +338,7 @@ impl<N: Net> Engine<N> {
         if fruitful || self.now - c.since >= patience {
             return;
         }
-        let Some(addr) = self.remote_addr(crate::ConnectionId(conn)) else { return };
-        self.outcomes.record_bad(self.now, key, Lesson::new(StackId(stack as u16), addr, BadCause::Died));
+        self.note_death(conn);
     }
 }
 

@@ -180,6 +180,47 @@ fn a_success_refutes_what_was_said_against_reaching_the_candidate() {
 }
 
 #[test]
+fn how_a_candidate_served_is_not_refuted_by_its_set_up_but_by_its_service() {
+    for cause in [BadCause::Died, BadCause::Unanswered, BadCause::Broken, BadCause::WantsOther] {
+        let mut cache = OutcomeCache::new(1);
+        cache.record_success(at(0), key(1), outcome(5));
+        let other = Lesson { suspect_group: true, ..lesson(6, cause) };
+        cache.record_bad(at(0), key(1), Lesson { suspect_group: true, ..lesson(5, cause) });
+        cache.record_bad(at(0), key(1), other);
+        assert_eq!(cache.get(at(0), &key(1)), None, "{cause}: the outcome is dropped");
+        cache.record_success(at(0), key(1), outcome(5));
+        assert!(cache.is_bad(at(0), key(1), StackId(5), addr(5)), "{cause}");
+        assert_eq!(cache.get(at(0), &key(1)), None, "{cause}: it is not what is tried first");
+        assert!(cache.marks(at(0), &key(1)).all(|m| m.lesson.suspect_group), "{cause}");
+        cache.record_served(&key(1), StackId(5), addr(5));
+        assert!(!cache.is_bad(at(0), key(1), StackId(5), addr(5)), "{cause}");
+        assert!(cache.get(at(0), &key(1)).is_some(), "{cause}");
+        assert_eq!(cache.marks(at(0), &key(1)).map(|m| m.lesson).collect::<Vec<_>>(), [other], "{cause}");
+    }
+}
+
+#[test]
+fn a_service_that_is_good_says_nothing_of_failed_set_ups() {
+    let mut cache = OutcomeCache::new(1);
+    cache.record_served(&key(1), StackId(5), addr(5));
+    assert!(cache.is_empty());
+    cache.record_bad(at(0), key(1), lesson(5, BadCause::Failed));
+    cache.record_served(&key(1), StackId(5), addr(5));
+    assert!(cache.is_bad(at(0), key(1), StackId(5), addr(5)));
+}
+
+#[test]
+fn a_refusal_lasts_ten_minutes_and_never_longer() {
+    let mut cache = OutcomeCache::new(1);
+    cache.record_bad(at(0), key(1), lesson(5, BadCause::WantsOther));
+    assert!(cache.is_bad(at(9), key(1), StackId(5), addr(5)) && !cache.is_bad(at(10), key(1), StackId(5), addr(5)));
+    cache.record_bad(at(11), key(1), lesson(5, BadCause::WantsOther));
+    assert!(cache.is_bad(at(20), key(1), StackId(5), addr(5)) && !cache.is_bad(at(21), key(1), StackId(5), addr(5)));
+    cache.record_bad(at(0), key(2), lesson(5, BadCause::Broken));
+    assert!(!cache.is_bad(at(1), key(2), StackId(5), addr(5)), "a minute is enough for what may be an accident");
+}
+
+#[test]
 fn a_success_clears_the_suspicions_of_its_stack_and_of_its_family() {
     let mut cache = OutcomeCache::new(1);
     let v6: SocketAddr = "[2001:db8::1]:443".parse().unwrap();

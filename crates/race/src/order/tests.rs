@@ -5,7 +5,13 @@ use neater_base::Instant;
 /// Names of stacks in the tests: rank order as given. "Q" and "S" need UDP (group 0), "T" and "M" do not (group 1).
 fn options(names: &str) -> Vec<StackOption> {
     let group = |name| u8::from(matches!(name, 'T' | 'M'));
-    let option = |name| StackOption { id: StackId(name as u16), group: group(name), port: None, needs_service: false };
+    let option = |name| StackOption {
+        id: StackId(name as u16),
+        group: group(name),
+        port: None,
+        needs_service: false,
+        secure: true,
+    };
     names.chars().map(option).collect()
 }
 

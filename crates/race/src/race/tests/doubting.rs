@@ -86,6 +86,34 @@ fn a_reachable_one_holds_back_a_better_stack_that_is_bad() {
 }
 
 #[test]
+fn what_is_said_against_encrypted_candidates_lets_none_in_the_clear_go_before_them() {
+    let order = |marks: &[Mark]| -> Vec<String> {
+        starts(&mut dual("QTC", marks)).iter().filter_map(|l| Some(l.rsplit(' ').next()?.to_owned())).collect()
+    };
+    let usual = order(&[]);
+    assert_eq!(usual.len(), 6, "{usual:?}");
+    for which in 0..1_u32 << usual.len() {
+        let marked = usual.iter().enumerate().filter(|(i, _)| (which >> i) & 1 == 1);
+        let marks: Vec<Mark> = marked.map(|(i, name)| if i % 2 == 0 { bad(name) } else { silent(name) }).collect();
+        let now = order(&marks);
+        let place = |list: &[String], name: &String| list.iter().position(|n| n == name).expect("a candidate");
+        for clear in usual.iter().filter(|n| n.starts_with('C')) {
+            for safe in usual.iter().filter(|n| !n.starts_with('C')) {
+                let kept = place(&usual, safe) > place(&usual, clear) || place(&now, safe) < place(&now, clear);
+                assert!(kept, "{clear} went before {safe}: {now:?}, without marks {usual:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_in_the_clear_waits_for_an_encrypted_one_that_is_bad_as_it_would_for_a_good_one() {
+    let script = |name: &str, _: &Candidate| if name == "T4.1" { connects(300) } else { connects(40) };
+    let mut world = single("TC", &[bad("T4.1")]).scripted(script);
+    assert_eq!(world.run()[1..], ["0 start T4.1", "250 start C4.1", "300 won T4.1", "300 cancel C4.1"]);
+}
+
+#[test]
 fn suspicion_does_not_overrule_the_order_of_paths_but_a_bad_mark_does() {
     let mut world = World::new(Config::default(), vec![path(0), path(1)], stacks("T"));
     world.race.heed(PathId(0), [silent("T4.1")].into_iter());

@@ -1,7 +1,7 @@
 //! A race in virtual time: scripted answers and attempts in, a readable log out.
 //!
 //! Addresses are written `6.1` (2001:db8::1) and `4.1` (192.0.2.1), candidates `Q6.1`, with `p1/` before them on path 1.
-//! Stacks are letters; Q and S need UDP (group 0), the others do not (group 1). Times are milliseconds.
+//! Stacks are letters; Q and S need UDP (group 0), the others do not (group 1); C is in the clear. Times are milliseconds.
 
 use super::super::*;
 use crate::{BadCause, Lesson, Service, StackId};
@@ -70,7 +70,13 @@ pub(super) fn path(id: u16) -> PathSpec {
 
 pub(super) fn stacks(names: &str) -> Vec<StackOption> {
     let group = |name| u8::from(!matches!(name, 'Q' | 'S'));
-    let option = |name| StackOption { id: StackId(name as u16), group: group(name), port: None, needs_service: false };
+    let option = |name| StackOption {
+        id: StackId(name as u16),
+        group: group(name),
+        port: None,
+        needs_service: false,
+        secure: name != 'C',
+    };
     names.chars().map(option).collect()
 }
 
