@@ -3,7 +3,9 @@
 use crate::HttpVersion;
 use core::fmt;
 use core::time::Duration;
-use neater::{AttemptError, EstablishmentError, Fate};
+use h3::error::{Code, ConnectionError, LocalError, StreamError};
+use h3::quic::ConnectionErrorIncoming;
+use neater::{AttemptError, EstablishmentError, Fate, ServiceOutcome};
 use neater_quic::QuicError;
 
 /// Why a request failed.
@@ -132,6 +134,84 @@ pub(crate) fn chain(e: &(dyn std::error::Error + 'static)) -> String {
         next = e.source();
     }
     text
+}
+
+/// What a failure shows of the connection that it has come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// How the peer has served, by its own doing.
+    Shown(ServiceOutcome),
+    /// The connection has ended. Where nothing has been answered on it, it was no good.
+    Ended,
+    /// The peer has too much to do, is going away, or wants this request alone no more.
+    Excused,
+}
+
+impl Fault {
+    /// Of a failure of hyper's.
+    pub(crate) fn of_hyper(e: &hyper::Error) -> Self {
+        use h2::Reason as R;
+        match h2_reason(e) {
+            Some(R::HTTP_1_1_REQUIRED) => Self::Shown(ServiceOutcome::WantsOther),
+            Some(R::NO_ERROR | R::CANCEL | R::REFUSED_STREAM | R::ENHANCE_YOUR_CALM) => Self::Excused,
+            Some(_) => Self::Shown(ServiceOutcome::Broken),
+            None if e.is_user() => Self::Excused,
+            None if e.is_parse() || e.is_parse_too_large() => Self::Shown(ServiceOutcome::Broken),
+            None => Self::Ended,
+        }
+    }
+
+    /// Of a failure of h3's on a stream.
+    pub(crate) fn of_h3(e: &StreamError) -> Self {
+        match e {
+            StreamError::StreamError { code, .. } | StreamError::RemoteTerminate { code, .. } => Self::of_code(*code),
+            StreamError::ConnectionError(e, ..) => Self::of_h3_connection(e),
+            StreamError::HeaderTooBig { .. } | StreamError::RemoteClosing => Self::Excused,
+            _ => Self::Ended,
+        }
+    }
+
+    /// Of a failure of h3's on a whole connection.
+    pub(crate) fn of_h3_connection(e: &ConnectionError) -> Self {
+        match e {
+            ConnectionError::Local { error: LocalError::Application { code, .. }, .. } => Self::of_code(*code),
+            ConnectionError::Remote(e, ..) => Self::of_session(e),
+            ConnectionError::Timeout { .. } => Self::Shown(ServiceOutcome::Silent),
+            _ => Self::Ended,
+        }
+    }
+
+    /// Of the end of a QUIC session.
+    pub(crate) fn of_session(e: &ConnectionErrorIncoming) -> Self {
+        match e {
+            ConnectionErrorIncoming::ApplicationClose { error_code } => Self::of_code(Code::from(*error_code)),
+            ConnectionErrorIncoming::Timeout => Self::Shown(ServiceOutcome::Silent),
+            _ => Self::Ended,
+        }
+    }
+
+    /// Of a code of HTTP/3 (RFC 9114 section 8.1).
+    fn of_code(code: Code) -> Self {
+        match code {
+            Code::H3_VERSION_FALLBACK => Self::Shown(ServiceOutcome::WantsOther),
+            Code::H3_NO_ERROR | Code::H3_REQUEST_REJECTED | Code::H3_REQUEST_CANCELLED | Code::H3_EXCESSIVE_LOAD => {
+                Self::Excused
+            }
+            _ => Self::Shown(ServiceOutcome::Broken),
+        }
+    }
+}
+
+/// The reason that HTTP/2 gives, if it is HTTP/2 that has failed.
+fn h2_reason(e: &hyper::Error) -> Option<h2::Reason> {
+    let mut next = std::error::Error::source(e);
+    while let Some(e) = next {
+        if let Some(e) = e.downcast_ref::<h2::Error>() {
+            return e.reason();
+        }
+        next = e.source();
+    }
+    None
 }
 
 /// What a failure of hyper's means, before or in the middle of an answer.

@@ -220,7 +220,8 @@ impl Clone for Session {
     }
 }
 
-fn connection_error(e: ConnectionError) -> ConnectionErrorIncoming {
+/// The end of a session in h3's words.
+pub(crate) fn connection_error(e: ConnectionError) -> ConnectionErrorIncoming {
     match e {
         ConnectionError::Quic(QuicError::Closed { code, .. }) => {
             ConnectionErrorIncoming::ApplicationClose { error_code: code }

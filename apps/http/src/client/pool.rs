@@ -7,9 +7,10 @@
 //! be; a connection on which a request failed is not used again.
 
 use super::response::{Body, Response, Transport};
+use super::service::{Service, Tap};
 use super::{Builder, H1_CONNECTIONS, fields, host};
-use crate::error::{chain, of_h3, of_hyper};
-use crate::streams::{Session, TwoWay};
+use crate::error::{Fault, chain};
+use crate::streams::{Session, TwoWay, connection_error};
 use crate::{Error, HttpVersion, Origin, Scheme, Url, lock};
 use bytes::Bytes;
 use core::time::Duration;
@@ -18,13 +19,15 @@ use http_body_util::Empty;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use neater::{
-    Connection, Direction, Group, Preference, Protection, RemoteEndpoint, SecurityParameters, SelectionProperty, Stack,
-    StreamDirection,
+    Connection, Direction, Group, Preference, Protection, RemoteEndpoint, SecurityParameters, SelectionProperty,
+    ServiceOutcome, Stack, StreamDirection,
 };
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// Bytes of an answer's head over HTTP/3, and between two pieces of its body: more is a defect or an attack.
 const H3_HEAD_BUDGET: u64 = 512 << 10;
@@ -34,6 +37,10 @@ const HEAD_MAX: u64 = 64 << 10;
 /// promise to keep what comes until it is read, so the second is also the memory that a server can take while nobody reads. hyper's
 /// adaptive windows end at the same 16 MiB, but begin at 64 KiB and would have to grow first.
 const H2_WINDOWS: (u32, u32) = (16 << 20, 32 << 20);
+/// Candidates that one request is tried by, while each of them is there and serves nobody.
+const CANDIDATES: usize = 4;
+/// How long an origin that has demanded HTTP/1.1 is asked over that alone: as long as a race remembers a refusal.
+const HTTP11_LIFETIME: Duration = Duration::from_secs(600);
 
 type Sender1 = http1::SendRequest<Empty<Bytes>>;
 type Sender2 = http2::SendRequest<Empty<Bytes>>;
@@ -51,24 +58,79 @@ struct Place {
     known: tokio::sync::Mutex<Known>,
     /// Who may have a connection of HTTP/1.1.
     turns: Arc<Semaphore>,
-    idle: Arc<Mutex<Vec<(Sender1, Transport)>>>,
+    idle: Arc<Mutex<Vec<(Sender1, Line)>>>,
     /// Over SCTP, each connection of HTTP/1.1 is a stream of this association.
-    streams: Mutex<Option<(Group, Transport)>>,
+    streams: Mutex<Option<(Group, Line)>>,
+    /// Until when it is asked over HTTP/1.1 alone, because it has demanded that.
+    http11_until: Mutex<Option<Instant>>,
 }
 
 impl Place {
     /// Another stream of the association that there is.
-    fn stream(&self) -> Option<(Connection, Transport)> {
+    fn stream(&self) -> Option<(Connection, Line)> {
         let mut streams = lock(&self.streams);
-        let (group, transport) = streams.as_ref()?;
+        let (group, line) = streams.as_ref()?;
         match group.open(StreamDirection::Both) {
-            Ok(connection) => Some((connection, Transport { reused: true, ..transport.clone() })),
+            Ok(connection) => Some((connection, Line { service: line.service.sibling(), ..line.clone() }.reused())),
             Err(e) => {
                 tracing::debug!(target: "neater::http", "the association takes no more streams: {e}");
                 *streams = None;
                 None
             }
         }
+    }
+
+    fn only_http11(&self) -> bool {
+        lock(&self.http11_until).is_some_and(|until| Instant::now() < until)
+    }
+}
+
+/// What carries requests, and how it serves.
+#[derive(Clone)]
+pub(super) struct Line {
+    pub(super) transport: Transport,
+    pub(super) service: Arc<Service>,
+}
+
+impl Line {
+    fn reused(self) -> Self {
+        Self { transport: Transport { reused: true, ..self.transport }, ..self }
+    }
+}
+
+/// The candidates that connections of one request were made to.
+#[derive(Clone, Default)]
+struct Tried(Vec<(Stack, Option<SocketAddr>)>);
+
+impl Tried {
+    /// Takes a candidate in; false if it was tried before.
+    fn note(&mut self, t: &Transport) -> bool {
+        let way = (t.stack, t.remote);
+        let new = !self.0.contains(&way);
+        if new {
+            self.0.push(way);
+        }
+        new
+    }
+
+    /// Whether there may be another one than this and those before. A race knows all its candidates; without one, nothing is known.
+    fn may_have_more(&self, t: &Transport) -> bool {
+        self.0.len() < CANDIDATES && (t.candidates.is_empty() || t.candidates.len() > self.0.len().max(1))
+    }
+}
+
+/// Why a request has no connection.
+enum Stop {
+    Failed(Error),
+    /// One was made, and no HTTP came about on it.
+    Served(Box<Line>, Error),
+    /// The race has nothing that this request was not tried by.
+    Exhausted,
+}
+
+impl From<Error> for Stop {
+    fn from(e: Error) -> Self {
+        Self::Failed(e)
     }
 }
 
@@ -85,8 +147,7 @@ enum Known {
 #[derive(Clone)]
 struct Open {
     shared: Shared,
-    transport: Transport,
-    alive: Arc<AtomicBool>,
+    line: Line,
 }
 
 #[derive(Clone)]
@@ -98,26 +159,14 @@ enum Shared {
 /// A new connection.
 enum Made {
     Shared(Box<Open>),
-    Serial(Sender1, Transport),
+    Serial(Sender1, Line),
 }
 
 impl Open {
-    fn lease(self) -> (Lease, Transport) {
+    fn lease(self) -> (Lease, Line) {
         match self.shared {
-            Shared::H2(s) => (Lease::H2(s, Retire(self.alive)), self.transport),
-            Shared::H3(s, session) => (Lease::H3(s, session, Retire(self.alive)), self.transport),
-        }
-    }
-}
-
-/// Keeps a connection that many requests share from being used for another one. Those that are on it go on.
-pub(super) struct Retire(Arc<AtomicBool>);
-
-impl Retire {
-    /// A request has ended with this error: what its connection is to blame for, the next request is spared.
-    pub(super) fn after(&self, e: &Error) {
-        if matches!(e, Error::Silent(_) | Error::Interrupted { .. }) {
-            self.0.store(false, Ordering::Release);
+            Shared::H2(s) => (Lease::H2(s), self.line),
+            Shared::H3(s, session) => (Lease::H3(s, session), self.line),
         }
     }
 }
@@ -125,20 +174,20 @@ impl Retire {
 /// A connection for one request.
 enum Lease {
     H1(Sender1, Keep),
-    H2(Sender2, Retire),
-    H3(Sender3, Session, Retire),
+    H2(Sender2),
+    H3(Sender3, Session),
 }
 
 /// What brings a connection of HTTP/1.1 back when its answer is read.
 pub(super) struct Keep {
-    idle: Arc<Mutex<Vec<(Sender1, Transport)>>>,
+    idle: Arc<Mutex<Vec<(Sender1, Line)>>>,
     _turn: OwnedSemaphorePermit,
 }
 
 /// The connection of an answer that is being read.
 pub(super) struct Kept {
     sender: Sender1,
-    transport: Transport,
+    line: Line,
     keep: Keep,
 }
 
@@ -146,7 +195,7 @@ impl Kept {
     /// The answer is read to its end: the next request may have the connection.
     pub(super) fn give_back(self) {
         if !self.sender.is_closed() {
-            lock(&self.keep.idle).push((self.sender, self.transport));
+            lock(&self.keep.idle).push((self.sender, self.line));
         }
     }
 }
@@ -163,23 +212,94 @@ impl Pool {
                 turns: Arc::new(Semaphore::new(H1_CONNECTIONS)),
                 idle: Arc::default(),
                 streams: Mutex::default(),
+                http11_until: Mutex::default(),
             })
         };
         lock(&self.origins).entry(origin.clone()).or_insert_with(new).clone()
     }
 
-    /// Asks once, and once more when a connection that was kept from earlier had died meanwhile.
+    /// Asks once; once more when a connection that was kept from earlier had died meanwhile; by the other candidates when one is
+    /// there and serves nobody; and over HTTP/1.1 when the server demands that.
     pub(super) async fn request(&self, method: &Method, url: &Url, headers: &HeaderMap) -> Result<Response, Error> {
+        let (origin, place) = (url.origin(), self.place(url.origin()));
+        let (mut tried, mut last) = (Tried::default(), None);
         loop {
-            let (lease, transport) = self.checkout(url.origin()).await?;
-            let reused = transport.reused;
-            match self.ask(lease, transport, method, url, headers).await {
-                Err(Error::Interrupted { received: 0, cause, .. }) if reused => {
-                    tracing::debug!(target: "neater::http", "{}: the kept connection was dead: {cause}", url.origin());
-                    self.forget(url.origin()).await;
+            let (line, e) = match self.checkout(origin, &mut tried).await {
+                Ok((lease, line)) => match self.ask_twice(lease, line.clone(), &tried, (method, url, headers)).await {
+                    Ok(response) => return Ok(response),
+                    Err(e) => (line, e),
+                },
+                Err(Stop::Served(line, e)) => (*line, e),
+                // What a server has answered says more than that it cannot be reached in another way.
+                Err(Stop::Failed(e)) => return Err(last.unwrap_or(e)),
+                Err(Stop::Exhausted) => return Err(last.unwrap_or_else(|| no_other_way(origin))),
+            };
+            if line.service.wants_http11() {
+                if let Some(version) = self.config.version {
+                    return Err(Error::Protocol(format!(
+                        "{origin} wants to be asked over HTTP/1.1, and not over {version}"
+                    )));
                 }
-                done => return done,
+                if place.only_http11() {
+                    return Err(e);
+                }
+                tracing::debug!(target: "neater::http", "{origin} demands HTTP/1.1");
+                *lock(&place.http11_until) = Some(Instant::now() + HTTP11_LIFETIME);
+                tried = Tried::default();
+                self.forget(origin).await;
+            } else if line.transport.reused && matches!(e, Error::Interrupted { received: 0, .. }) {
+                tracing::debug!(target: "neater::http", "{origin}: the kept connection was dead: {e}");
+                self.forget(origin).await;
+                continue;
+            } else if line.service.is_broken() && tried.may_have_more(&line.transport) {
+                tracing::debug!(target: "neater::http", "{origin}: {} is of no use: {e}", line.transport.stack);
+            } else {
+                return Err(e);
             }
+            last = Some(e);
+        }
+    }
+
+    /// How long the first answer of a connection is waited for, where there are others.
+    fn second_wait(&self) -> Duration {
+        self.config.second_after.min(self.config.silence / 2)
+    }
+
+    /// Asks over a connection, and over one to another candidate beside it when the first has never answered anything and is silent
+    /// for long ([`Builder::second_after`]): what is asked here is safe to be asked twice (RFC 9110 section 9.2.1). The first answer
+    /// that comes is taken.
+    async fn ask_twice(
+        &self,
+        lease: Lease,
+        line: Line,
+        tried: &Tried,
+        what: (&Method, &Url, &HeaderMap),
+    ) -> Result<Response, Error> {
+        let mut first = pin!(self.ask(lease, line.clone(), what));
+        if line.service.has_answered() || !tried.may_have_more(&line.transport) {
+            return first.await;
+        }
+        if let Ok(done) = tokio::time::timeout(self.second_wait(), first.as_mut()).await {
+            return done;
+        }
+        line.service.suspect();
+        let mut tried = tried.clone();
+        tried.note(&line.transport);
+        let mut second = pin!(async {
+            let (lease, other) = self.checkout(what.1.origin(), &mut tried).await.ok()?;
+            // Another request may have made it meanwhile, or it was kept.
+            let same = (other.transport.stack, other.transport.remote) == (line.transport.stack, line.transport.remote);
+            if same { None } else { self.ask(lease, other, what).await.ok() }
+        });
+        tokio::select! {
+            done = first.as_mut() => match done {
+                Ok(response) => Ok(response),
+                Err(e) => second.as_mut().await.ok_or(e),
+            },
+            done = second.as_mut() => match done {
+                Some(response) => Ok(response),
+                None => first.as_mut().await,
+            },
         }
     }
 
@@ -191,63 +311,67 @@ impl Pool {
         *lock(&place.streams) = None;
     }
 
-    async fn checkout(&self, origin: &Origin) -> Result<(Lease, Transport), Error> {
+    async fn checkout(&self, origin: &Origin, tried: &mut Tried) -> Result<(Lease, Line), Stop> {
         let place = self.place(origin);
         let mut known = place.known.lock().await;
         match &*known {
-            Known::Shared(open) if open.alive.load(Ordering::Acquire) => {
-                let (lease, transport) = Open::clone(open).lease();
-                return Ok((lease, Transport { reused: true, ..transport }));
+            Known::Shared(open) if open.line.service.is_usable() => {
+                let (lease, line) = Open::clone(open).lease();
+                return Ok((lease, line.reused()));
             }
             Known::Serial => {
                 drop(known);
-                return self.serial(origin, &place).await;
+                return self.serial(origin, &place, tried).await;
             }
             _ => {}
         }
         // Whoever else wants this origin waits for the lock, and for what we find out.
-        match self.connect(origin, &place).await? {
+        match self.connect(origin, &place, tried).await? {
             Made::Shared(open) => {
                 *known = Known::Shared(open.clone());
                 Ok(open.lease())
             }
-            Made::Serial(sender, transport) => {
+            Made::Serial(sender, line) => {
                 *known = Known::Serial;
                 drop(known);
                 let keep = Keep { idle: place.idle.clone(), _turn: turn(&place).await? };
-                Ok((Lease::H1(sender, keep), transport))
+                Ok((Lease::H1(sender, keep), line))
             }
         }
     }
 
-    async fn serial(&self, origin: &Origin, place: &Arc<Place>) -> Result<(Lease, Transport), Error> {
+    async fn serial(&self, origin: &Origin, place: &Arc<Place>, tried: &mut Tried) -> Result<(Lease, Line), Stop> {
         let keep = Keep { idle: place.idle.clone(), _turn: turn(place).await? };
         loop {
-            let Some((mut sender, transport)) = lock(&place.idle).pop() else { break };
+            let Some((mut sender, line)) = lock(&place.idle).pop() else { break };
             if sender.ready().await.is_ok() {
-                return Ok((Lease::H1(sender, keep), Transport { reused: true, ..transport }));
+                return Ok((Lease::H1(sender, keep), line.reused()));
             }
         }
-        match self.connect(origin, place).await? {
-            Made::Serial(sender, transport) => Ok((Lease::H1(sender, keep), transport)),
+        match self.connect(origin, place, tried).await? {
+            Made::Serial(sender, line) => Ok((Lease::H1(sender, keep), line)),
             // The origin has learnt something since: use it for this request, and let the next find out.
             Made::Shared(open) => Ok(open.lease()),
         }
     }
 
     /// Makes a connection, and puts on it the HTTP that it is for.
-    async fn connect(&self, origin: &Origin, place: &Place) -> Result<Made, Error> {
-        if let Some((connection, transport)) = place.stream() {
-            return start_h1(connection, transport).await;
+    async fn connect(&self, origin: &Origin, place: &Place, tried: &mut Tried) -> Result<Made, Stop> {
+        if let Some((connection, line)) = place.stream() {
+            return match tried.note(&line.transport) {
+                true => start_h1(connection, line).await,
+                false => Err(Stop::Exhausted),
+            };
         }
-        let connection = self.establish(origin).await?;
+        let connection = self.establish(origin, place.only_http11()).await?;
         let alpn = connection.alpn().unwrap_or_default();
         let stack = connection.stack().ok_or_else(|| Error::Protocol("the connection is over already".into()))?;
         let version = match (stack, &alpn[..]) {
             (Stack::Quic, b"h3") => HttpVersion::Http3,
             (Stack::Quic, other) => {
                 let name = String::from_utf8_lossy(other).into_owned();
-                return Err(Error::Protocol(format!("{origin} speaks `{name}` over QUIC, not h3")));
+                connection.report(ServiceOutcome::Broken);
+                return Err(Error::Protocol(format!("{origin} speaks `{name}` over QUIC, not h3")).into());
             }
             (_, b"h2") => HttpVersion::Http2,
             _ => HttpVersion::Http11,
@@ -261,35 +385,49 @@ impl Pool {
             candidates: connection.candidates(),
             reused: false,
         };
+        if !tried.note(&transport) {
+            return Err(Stop::Exhausted);
+        }
         tracing::debug!(target: "neater::http", "{origin}: {version} over {stack}");
-        let alive = Arc::new(AtomicBool::new(true));
-        let broken = |e: hyper::Error| of_hyper(&e, 0, None);
+        let service = Service::new(version, connection.carrier());
+        let line = Line { transport, service: service.clone() };
         match version {
             HttpVersion::Http3 => {
                 // A peer that gives no room for its control streams would keep us waiting for ever.
-                let (shared, driver) = within(self.config.silence, start_h3(connection)).await??;
-                spawn_until_over(driver, alive.clone());
-                Ok(Made::Shared(Box::new(Open { shared, transport, alive })))
+                let more = tried.may_have_more(&line.transport);
+                let patience = if more { self.second_wait() } else { self.config.silence };
+                let begun = within(patience, start_h3(connection, service.clone())).await;
+                let begun = begun.map_err(|e| service.not_begun(e)).and_then(|begun| begun);
+                let (shared, driver) = match begun {
+                    Ok(begun) => begun,
+                    Err(e) => return Err(Stop::Served(Box::new(line), e)),
+                };
+                spawn_until_over(driver, service);
+                Ok(Made::Shared(Box::new(Open { shared, line })))
             }
             HttpVersion::Http2 => {
-                let (sender, driver) = h2().handshake(TokioIo::new(bytes_of(connection)?)).await.map_err(broken)?;
+                let (sender, driver) = match h2().handshake(TokioIo::new(bytes_of(connection)?)).await {
+                    Ok(begun) => begun,
+                    Err(e) => return Err(Stop::Served(Box::new(line), service.failed(&e, 0, None))),
+                };
                 let driver = async move { driver.await.map_err(|e| chain(&e)) };
-                spawn_until_over(driver, alive.clone());
-                Ok(Made::Shared(Box::new(Open { shared: Shared::H2(sender), transport, alive })))
+                spawn_until_over(driver, service);
+                Ok(Made::Shared(Box::new(Open { shared: Shared::H2(sender), line })))
             }
             HttpVersion::Http11 => {
                 let group = if stack.is_sctp() { connection.group().ok() } else { None };
                 if let Some(group) = group.filter(Group::has_streams) {
-                    *lock(&place.streams) = Some((group, transport.clone()));
+                    *lock(&place.streams) = Some((group, line.clone()));
                 }
-                start_h1(connection, transport).await
+                start_h1(connection, line).await
             }
         }
     }
 
     /// Names, addresses, protocols: whatever stands behind an origin, the needs and the race choose.
-    async fn establish(&self, origin: &Origin) -> Result<Connection, Error> {
+    async fn establish(&self, origin: &Origin, only_http11: bool) -> Result<Connection, Error> {
         let c = &self.config;
+        let only = c.version.or(only_http11.then_some(HttpVersion::Http11));
         // SCTP is for those who ask for it by name, or for streams (decision 0023).
         let streams = c.properties.explicit_preference(SelectionProperty::Multistreaming);
         let sctp = c.stacks.iter().any(|s| s.is_sctp()) || streams.is_some_and(|p| p >= Preference::Prefer);
@@ -306,12 +444,12 @@ impl Pool {
                     return Err(Error::Needs(format!("{origin}: https is always encrypted; ask for http instead")));
                 }
                 let mut security = c.security.clone();
-                let versions: &[HttpVersion] = match &c.version {
+                let versions: &[HttpVersion] = match &only {
                     Some(v) => core::slice::from_ref(v),
                     None => &[HttpVersion::Http3, HttpVersion::Http2, HttpVersion::Http11],
                 };
                 security.alpn = versions.iter().map(|v| v.alpn().to_vec()).collect();
-                let eligible: &[Stack] = match c.version {
+                let eligible: &[Stack] = match only {
                     Some(HttpVersion::Http3) => &[Stack::Quic],
                     // A stream of SCTP is a connection of HTTP/1.1.
                     Some(HttpVersion::Http11) if sctp => &[Stack::Tls, Stack::SctpDtls],
@@ -365,40 +503,38 @@ impl Pool {
     async fn ask(
         &self,
         lease: Lease,
-        transport: Transport,
-        method: &Method,
-        url: &Url,
-        extra: &HeaderMap,
+        line: Line,
+        (method, url, extra): (&Method, &Url, &HeaderMap),
     ) -> Result<Response, Error> {
-        let version = transport.version;
+        let (version, service) = (line.transport.version, line.service.clone());
         let mut request = Request::new(());
         *request.method_mut() = method.clone();
         *request.uri_mut() = url.uri(version != HttpVersion::Http11, host(extra)?)?;
         *request.headers_mut() = fields(url, extra, version);
         let silence = self.config.silence;
-        let mut retire = None;
-        let (parts, body) = match lease {
+        let asked = match lease {
             Lease::H1(mut sender, keep) => {
-                let answer = within(silence, sender.send_request(request.map(|()| Empty::new()))).await?;
-                let (parts, body) = answer.map_err(|e| of_hyper(&e, 0, None))?.into_parts();
-                let kept = Kept { sender, transport: transport.clone(), keep };
-                (parts, Body::Hyper { body, kept: Some(kept) })
-            }
-            Lease::H2(mut sender, shared) => {
                 let asked = within(silence, sender.send_request(request.map(|()| Empty::new()))).await;
-                let asked = asked.and_then(|answer| answer.map_err(|e| of_hyper(&e, 0, None)));
-                let (parts, body) = asked.inspect_err(|e| shared.after(e))?.into_parts();
-                retire = Some(shared);
-                (parts, Body::Hyper { body, kept: None })
+                service.asked(asked).map(|answer| {
+                    let (parts, body) = answer.into_parts();
+                    (parts, Body::Hyper { body, kept: Some(Kept { sender, line: line.clone(), keep }) })
+                })
             }
-            Lease::H3(sender, session, shared) => {
-                let asked = within(silence, ask_h3(sender, &session, request)).await.and_then(|answer| answer);
-                let answer = asked.inspect_err(|e| shared.after(e))?;
-                retire = Some(shared);
-                answer
+            Lease::H2(mut sender) => {
+                let asked = within(silence, sender.send_request(request.map(|()| Empty::new()))).await;
+                service.asked(asked).map(|answer| {
+                    let (parts, body) = answer.into_parts();
+                    (parts, Body::Hyper { body, kept: None })
+                })
+            }
+            Lease::H3(sender, session) => {
+                let asked = within(silence, ask_h3(sender, &session, &service, request)).await;
+                asked.map_err(|e| service.silent(e)).and_then(|answer| answer)
             }
         };
-        Ok(Response::new(url.clone(), method == Method::HEAD, parts, transport, body, silence, retire))
+        let (parts, body) = asked.inspect_err(|e| service.after(e))?;
+        service.answer();
+        Ok(Response::new(url.clone(), method == Method::HEAD, parts, line, body, silence))
     }
 }
 
@@ -406,9 +542,10 @@ impl Pool {
 async fn ask_h3(
     mut sender: Sender3,
     session: &Session,
+    service: &Service,
     request: Request<()>,
 ) -> Result<(http::response::Parts, Body), Error> {
-    let broken = |e: h3::error::StreamError| of_h3(&e, 0, None);
+    let broken = |e: h3::error::StreamError| service.failed_h3(&e, 0, None);
     let mut stream = sender.send_request(request).await.map_err(broken)?;
     let budget = session.budget(stream.id().into_inner());
     match stream.finish().await {
@@ -428,6 +565,10 @@ async fn ask_h3(
     }
 }
 
+fn no_other_way(origin: &Origin) -> Error {
+    Error::Protocol(format!("{origin} cannot be asked in another way"))
+}
+
 async fn turn(place: &Place) -> Result<OwnedSemaphorePermit, Error> {
     let permit = place.turns.clone().acquire_owned().await;
     permit.map_err(|_| Error::Protocol("the client is gone".into()))
@@ -437,12 +578,22 @@ fn bytes_of(connection: Connection) -> Result<neater::ByteStream, Error> {
     connection.into_bytes().map_err(|(_, e)| Error::Protocol(e.to_string()))
 }
 
-async fn start_h3(connection: Connection) -> Result<(Shared, impl Future<Output = Result<(), String>>), Error> {
+async fn start_h3(
+    connection: Connection,
+    service: Arc<Service>,
+) -> Result<(Shared, impl Future<Output = Result<(), String>>), Error> {
     let broken = |cause: String| Error::Interrupted { received: 0, expected: None, cause };
-    let group = connection.group().map_err(|e| broken(e.to_string()))?;
+    let group = connection.group().map_err(|e| {
+        let cause = e.to_string();
+        service.note(Fault::of_session(&connection_error(e)));
+        broken(cause)
+    })?;
     let session = Session::client(connection, group, H3_HEAD_BUDGET);
     let made = h3::client::builder().max_field_section_size(HEAD_MAX).build(session.clone()).await;
-    let (mut driver, sender) = made.map_err(|e| broken(e.to_string()))?;
+    let (mut driver, sender) = made.map_err(|e| {
+        service.note(Fault::of_h3_connection(&e));
+        broken(e.to_string())
+    })?;
     let run = async move {
         let end = core::future::poll_fn(|cx| driver.poll_close(cx)).await;
         if end.is_h3_no_error() { Ok(()) } else { Err(end.to_string()) }
@@ -460,21 +611,27 @@ fn h2() -> http2::Builder<TokioExecutor> {
     builder
 }
 
-async fn start_h1(connection: Connection, transport: Transport) -> Result<Made, Error> {
-    let io = TokioIo::new(bytes_of(connection)?);
-    let (sender, driver) = http1::Builder::new().handshake(io).await.map_err(|e| of_hyper(&e, 0, None))?;
+async fn start_h1(connection: Connection, line: Line) -> Result<Made, Stop> {
+    let io = TokioIo::new(Tap::new(bytes_of(connection)?, line.service.clone()));
+    let (sender, driver) = match http1::Builder::new().handshake(io).await {
+        Ok(begun) => begun,
+        Err(e) => {
+            let e = line.service.failed(&e, 0, None);
+            return Err(Stop::Served(Box::new(line), e));
+        }
+    };
     let driver = async move { driver.await.map_err(|e| chain(&e)) };
-    spawn_until_over(driver, Arc::default());
-    Ok(Made::Serial(sender, transport))
+    spawn_until_over(driver, line.service.clone());
+    Ok(Made::Serial(sender, line))
 }
 
 /// Runs a connection until it ends, and says so.
-fn spawn_until_over(driver: impl Future<Output = Result<(), String>> + Send + 'static, alive: Arc<AtomicBool>) {
+fn spawn_until_over(driver: impl Future<Output = Result<(), String>> + Send + 'static, service: Arc<Service>) {
     tokio::spawn(async move {
         if let Err(why) = driver.await {
             tracing::debug!(target: "neater::http", "connection over: {why}");
         }
-        alive.store(false, Ordering::Release);
+        service.end();
     });
 }
 

@@ -1,7 +1,7 @@
 //! An answer: its head at once, its body as it comes.
 
-use super::pool::{Kept, Retire, Stream3, within};
-use crate::error::{of_h3, of_hyper};
+use super::pool::{Kept, Line, Stream3, within};
+use super::service::Service;
 use crate::streams::Budget;
 use crate::{Error, HttpVersion, Url};
 use bytes::{Buf, Bytes};
@@ -61,8 +61,8 @@ pub struct Response {
     in_a_row: usize,
     expected: Option<u64>,
     silence: Duration,
-    /// Keeps the connection, if it is shared, from being used again.
-    retire: Option<Retire>,
+    /// What is to learn how the connection serves.
+    service: Arc<Service>,
 }
 
 impl Response {
@@ -70,10 +70,9 @@ impl Response {
         url: Url,
         head: bool,
         parts: http::response::Parts,
-        transport: Transport,
+        line: Line,
         body: Body,
         silence: Duration,
-        retire: Option<Retire>,
     ) -> Self {
         let announced = parts.headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
         // RFC 9110 section 6.4.1: no body, whatever the length says.
@@ -83,13 +82,13 @@ impl Response {
             url,
             status: parts.status,
             headers: parts.headers,
-            transport,
+            transport: line.transport,
             body,
             received: 0,
             in_a_row: 0,
             expected,
             silence,
-            retire,
+            service: line.service,
         }
     }
 
@@ -137,8 +136,8 @@ impl Response {
         }
         let piece = self.piece().await;
         self.in_a_row += piece.as_ref().ok().and_then(Option::as_ref).map_or(0, Bytes::len);
-        if let (Err(e), Some(retire)) = (&piece, &self.retire) {
-            retire.after(e);
+        if let Err(e) = &piece {
+            self.service.after(e);
         }
         piece
     }
@@ -157,7 +156,7 @@ impl Response {
                     }
                     Some(Err(e)) => {
                         self.body = Body::End;
-                        return Err(of_hyper(&e, received, expected));
+                        return Err(self.service.failed(&e, received, expected));
                     }
                 }
             },
@@ -172,7 +171,7 @@ impl Response {
                 }
                 Err(e) => {
                     self.body = Body::End;
-                    return Err(of_h3(&e, received, expected));
+                    return Err(self.service.failed_h3(&e, received, expected));
                 }
             },
         };
