@@ -1,8 +1,8 @@
-//! A network that begins to swallow UDP while a file is on its way.
+//! Networks and peers that are no good: UDP that is swallowed while a file is on its way, peers that accept and do not serve.
 
 mod common;
 
-use common::{Folder, Serving, noise, of, run};
+use common::{Folder, Serving, neater, noise, of, run};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -80,4 +80,57 @@ fn what_udp_has_begun_tcp_ends() {
     assert_eq!(ways, ["QUIC", "TLS/TCP"], "{}", r.out);
     assert_eq!(of(&events, "done")[0]["transport"], "TLS/TCP");
     assert_eq!(of(&events, "retry").len(), 1, "the dead session is not asked again: {}", r.out);
+}
+
+/// Takes connections, says this on each, and keeps them; how many there were.
+fn says(at: &str, what: &'static [u8]) -> Option<(u16, Arc<AtomicU64>)> {
+    let listener = TcpListener::bind(at).ok()?;
+    let (port, count) = (listener.local_addr().ok()?.port(), Arc::new(AtomicU64::new(0)));
+    let counted = count.clone();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut client in listener.incoming().flatten() {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let _ = client.write_all(what);
+            kept.push(client);
+        }
+    });
+    Some((port, count))
+}
+
+#[test]
+fn what_speaks_no_http_is_asked_once_and_shown() {
+    let (port, count) = says("127.0.0.1:0", b"SSH-2.0-OpenSSH_9.9\r\n").expect("a port");
+    let r = run(neater().args(["get", &format!("http://127.0.0.1:{port}/")]));
+    assert_eq!((r.code, r.out.as_str()), (1, ""), "{}", r.err);
+    assert!(r.err.contains("does not speak HTTP there: it begins with \"SSH-2.0-OpenSSH_9.9\""), "{}", r.err);
+    assert!(!r.err.contains("asking again"), "{}", r.err);
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn an_address_that_accepts_and_is_silent_costs_neither_a_time_out_nor_a_retry() {
+    let served = (0..100).find_map(|_| {
+        let live = TcpListener::bind("127.0.0.1:0").ok()?;
+        let (port, count) = says(&format!("[::1]:{}", live.local_addr().ok()?.port()), b"")?;
+        Some((live, port, count))
+    });
+    let Some((live, port, count)) = served else {
+        return common::say_skipped("there is no IPv6 here");
+    };
+    std::thread::spawn(move || {
+        for mut client in live.incoming().flatten() {
+            let _ = client.read(&mut [0; 4096]);
+            let _ = client.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+        }
+    });
+    let f = Folder::new("silent-address");
+    let url = format!("http://localhost:{port}/a");
+    let r = run(neater().args(["get", "--json", "--timeout", "2", "-o"]).arg(f.path("a")).arg(&url));
+    assert_eq!(r.code, 0, "{}\n{}", r.out, r.err);
+    assert_eq!(f.read("a"), b"ok");
+    let events = r.events();
+    assert_eq!(of(&events, "retry").len(), 0, "{}", r.out);
+    let address = of(&events, "connected")[0]["address"].as_str().unwrap_or_default().to_owned();
+    assert_eq!((address.starts_with("127.0.0.1:"), count.load(Ordering::SeqCst)), (true, 1), "{}", r.out);
 }

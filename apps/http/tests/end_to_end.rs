@@ -8,6 +8,8 @@ use http::header::{HeaderValue, RANGE};
 use http::{HeaderMap, StatusCode};
 use neater::{Neater, Stack};
 use neater_http::{Client, Error, HttpVersion, RequestOptions, ServerLimits, Url};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -392,4 +394,266 @@ async fn a_body_of_which_there_is_always_more_lets_others_have_their_turn() {
         assert!(longest <= 1 << 20, "{version}: {longest} bytes in a row");
     }
     world.end().await;
+}
+
+/// A server with QUIC and TLS at one port.
+struct Faces {
+    url: Url,
+    trust: neater::SecurityParameters,
+    /// QUIC sessions that were begun.
+    sessions: Arc<AtomicUsize>,
+    /// Requests over HTTP/2.
+    h2: Arc<AtomicUsize>,
+}
+
+impl Faces {
+    /// A client of this server with an engine that others may have, too.
+    fn client(&self, neater: &Neater) -> Client {
+        let builder = Client::builder(neater.clone()).security(self.trust.clone());
+        builder.silence(Duration::from_secs(10)).second_after(Duration::from_millis(200)).build()
+    }
+
+    async fn ask(&self, neater: &Neater) -> (HttpVersion, Vec<u8>) {
+        let client = self.client(neater);
+        let answer = tokio::time::timeout(Duration::from_secs(5), client.get(&self.url, &RequestOptions::default()));
+        let answer = answer.await.expect("no full time-out").unwrap_or_else(|e| panic!("{e}"));
+        (answer.transport().version, answer.bytes(10).await.expect("a body"))
+    }
+}
+
+/// Over TLS, it answers `ok` over HTTP/1.1, and over HTTP/2 if that is not refused; `quic` is what it does with a QUIC session.
+fn faces<F: Future<Output = ()> + Send + 'static>(
+    h2_refused: bool,
+    quic: impl Fn(neater::Group) -> F + Send + 'static,
+) -> Faces {
+    use http_body_util::Full;
+    use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    use neater::Accepted;
+    let neater = Neater::new().expect("engine");
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let identity = neater::tls::self_signed(&["127.0.0.1"], neater_base::WallTime(wall), [8; 32]);
+    let mut trust = neater::SecurityParameters::new();
+    trust.trust = neater::Trust::Only(vec![identity.chain[0].clone()]);
+    let mut security = neater::SecurityParameters::new();
+    security.server_certificates = vec![identity];
+    security.alpn = vec![b"h3".to_vec(), b"h2".to_vec(), b"http/1.1".to_vec()];
+    let local = neater::LocalEndpoint::from(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
+    let preconnection = neater.preconnection().local(local).security(security).stacks(&[Stack::Quic, Stack::Tls]);
+    let listener = preconnection.listen().expect("listening");
+    listener.deliver_groups(true);
+    let url = Url::parse(&format!("https://127.0.0.1:{}/", listener.port())).expect("a URL");
+    let (sessions, h2) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (begun, asked) = (sessions.clone(), h2.clone());
+    tokio::spawn(async move {
+        // The engine lives as long as its listener.
+        let _neater = neater;
+        while let Some(accepted) = listener.accept_any().await {
+            let connection = match accepted {
+                Accepted::Group(group) => {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    tokio::spawn(quic(group));
+                    continue;
+                }
+                Accepted::Connection(c) => c,
+            };
+            let (is_h2, asked) = (connection.alpn().is_some_and(|a| a == b"h2"), asked.clone());
+            let io = TokioIo::new(connection.into_bytes().map_err(|_| "bytes").expect("bytes"));
+            let service = service_fn(move |_: http::Request<hyper::body::Incoming>| {
+                asked.fetch_add(usize::from(is_h2), Ordering::SeqCst);
+                let refused = is_h2 && h2_refused;
+                async move {
+                    match refused {
+                        true => Err(h2::Error::from(h2::Reason::HTTP_1_1_REQUIRED)),
+                        false => Ok(http::Response::new(Full::new(bytes::Bytes::from_static(b"ok")))),
+                    }
+                }
+            });
+            tokio::spawn(async move {
+                if is_h2 {
+                    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                    let _ = server.serve_connection(io, service).await;
+                } else {
+                    let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
+                }
+            });
+        }
+    });
+    Faces { url, trust, sessions, h2 }
+}
+
+/// Keeps a session, takes what the peer opens, and says nothing.
+async fn say_nothing(group: neater::Group) {
+    let mut streams = Vec::new();
+    while let Ok(stream) = group.accept().await {
+        streams.push(stream);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_3_that_opens_and_never_answers_is_left_for_tls() {
+    let neater = Neater::new().expect("engine");
+    let server = faces(false, say_nothing);
+    assert_eq!(server.ask(&neater).await, (HttpVersion::Http2, b"ok".to_vec()));
+    // Another client of the same engine begins with what has answered.
+    assert_eq!(server.ask(&neater).await, (HttpVersion::Http2, b"ok".to_vec()));
+    assert_eq!(server.sessions.load(Ordering::SeqCst), 1, "it was asked again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_3_that_fails_within_is_left_for_tls_at_once() {
+    const H3_INTERNAL_ERROR: u64 = 0x102;
+    // With its first stream, and as soon as it can.
+    for at_once in [false, true] {
+        let neater = Neater::new().expect("engine");
+        let server = faces(false, move |group| async move {
+            let first = if at_once { None } else { group.accept().await.ok() };
+            group.close_session(H3_INTERNAL_ERROR, b"out of order");
+            drop(first);
+        });
+        for _ in 0..2 {
+            assert_eq!(server.ask(&neater).await, (HttpVersion::Http2, b"ok".to_vec()), "{at_once}");
+        }
+        assert_eq!(server.sessions.load(Ordering::SeqCst), 1, "{at_once}: it was asked again");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_3_that_demands_a_fallback_is_asked_over_http_1_1() {
+    const H3_VERSION_FALLBACK: u64 = 0x110;
+    let neater = Neater::new().expect("engine");
+    let server = faces(false, |group| async move {
+        let mut streams = Vec::new();
+        while let Ok(stream) = group.accept().await {
+            // A request travels on a stream of both directions (RFC 9000 section 2.1).
+            if stream.stream_number().is_some_and(|n| n & 2 == 0) {
+                stream.reset_sending(H3_VERSION_FALLBACK);
+            }
+            streams.push(stream);
+        }
+    });
+    assert_eq!(server.ask(&neater).await, (HttpVersion::Http11, b"ok".to_vec()));
+    assert_eq!((server.sessions.load(Ordering::SeqCst), server.h2.load(Ordering::SeqCst)), (1, 0));
+    // Where nothing but HTTP/3 will do, the reason is given.
+    let only = Client::builder(neater.clone()).security(server.trust.clone()).version(HttpVersion::Http3).build();
+    let e = only.get(&server.url, &RequestOptions::default()).await.err().expect("refused");
+    assert!(matches!(&e, Error::Protocol(why) if why.contains("wants to be asked over HTTP/1.1")), "{e}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_2_that_demands_http_1_1_is_asked_over_that_from_then_on() {
+    let neater = Neater::new().expect("engine");
+    let server = faces(true, say_nothing);
+    let builder = Client::builder(neater.clone()).security(server.trust.clone()).stacks(&[Stack::Tls]);
+    let client = builder.build();
+    for round in 0..3 {
+        let answer =
+            client.get(&server.url, &RequestOptions::default()).await.unwrap_or_else(|e| panic!("{round}: {e}"));
+        assert_eq!(answer.transport().version, HttpVersion::Http11);
+        assert_eq!(answer.bytes(10).await.expect("a body"), b"ok");
+    }
+    assert_eq!(server.h2.load(Ordering::SeqCst), 1, "it was asked over HTTP/2 again");
+}
+
+/// How a server at one of two addresses is no good.
+#[derive(Clone, Copy, Debug)]
+enum Useless {
+    Silent,
+    Closes,
+    Speaks(&'static [u8]),
+}
+
+/// A port at which `::1` is useless, and at which something may answer `ok` at `127.0.0.1`; how often each was connected to. `None`:
+/// this host has no IPv6.
+async fn two_addresses(v6: Useless, v4: Option<Useless>) -> Option<(Url, [Arc<AtomicUsize>; 2])> {
+    let mut pair = None;
+    for _ in 0..100 {
+        let one = tokio::net::TcpListener::bind("[::1]:0").await.ok()?;
+        let port = one.local_addr().expect("bound").port();
+        if let Ok(other) = tokio::net::TcpListener::bind(("127.0.0.1", port)).await {
+            pair = Some((port, one, other));
+            break;
+        }
+    }
+    let (port, one, other) = pair.expect("a port for both");
+    let counts = [Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0))];
+    for (listener, count, useless) in [(one, counts[0].clone(), Some(v6)), (other, counts[1].clone(), v4)] {
+        tokio::spawn(async move {
+            let mut kept = Vec::new();
+            while let Ok((mut c, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                match useless {
+                    Some(Useless::Silent) => kept.push(c),
+                    Some(Useless::Closes) => drop(c),
+                    Some(Useless::Speaks(what)) => {
+                        let _ = c.write_all(what).await;
+                        kept.push(c);
+                    }
+                    None => {
+                        let _ = c.read(&mut [0; 4096]).await;
+                        let _ =
+                            c.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await;
+                    }
+                }
+            }
+        });
+    }
+    Some((Url::parse(&format!("http://localhost:{port}/")).expect("a URL"), counts))
+}
+
+const SSH: &[u8] = b"SSH-2.0-OpenSSH_9.9\r\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_that_serves_nobody_is_left_for_the_other_one() {
+    for useless in [Useless::Silent, Useless::Closes, Useless::Speaks(SSH)] {
+        let Some((url, counts)) = two_addresses(useless, None).await else { return };
+        let neater = Neater::new().expect("engine");
+        for _ in 0..2 {
+            let builder = Client::builder(neater.clone()).silence(Duration::from_secs(10));
+            let client = builder.second_after(Duration::from_millis(200)).build();
+            let asked = client.get(&url, &RequestOptions::default());
+            let answer = tokio::time::timeout(Duration::from_secs(5), asked).await.expect("no full time-out");
+            let answer = answer.unwrap_or_else(|e| panic!("{useless:?}: {e}"));
+            assert!(answer.transport().remote.is_some_and(|a| a.is_ipv4()), "{useless:?}");
+            assert_eq!(answer.bytes(10).await.expect("a body"), b"ok");
+        }
+        assert_eq!(counts[0].load(Ordering::SeqCst), 1, "{useless:?}: it was tried again");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_http_is_shown_after_one_attempt_at_each_address() {
+    let ssh = Useless::Speaks(SSH);
+    let Some((url, counts)) = two_addresses(ssh, Some(ssh)).await else { return };
+    let client = Client::builder(Neater::new().expect("engine")).build();
+    let e = client.get(&url, &RequestOptions::default()).await.err().expect("not HTTP");
+    assert!(matches!(&e, Error::Protocol(why) if why.contains("it begins with \"SSH-2.0-OpenSSH_9.9\"")), "{e}");
+    assert!(!e.is_transient(), "it would be asked again");
+    assert_eq!(counts.map(|c| c.load(Ordering::SeqCst)), [1, 1]);
+    let tls = Useless::Speaks(&[21, 3, 1, 0, 2, 2, 50]);
+    let Some((url, _)) = two_addresses(tls, Some(tls)).await else { return };
+    let e = client.get(&url, &RequestOptions::default()).await.err().expect("not HTTP");
+    assert!(e.to_string().contains("ask for https"), "{e}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_answer_is_taken_when_no_other_candidate_has_one() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let port = listener.local_addr().expect("bound").port();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    tokio::spawn(async move {
+        while let Ok((mut c, _)) = listener.accept().await {
+            count.fetch_add(1, Ordering::SeqCst);
+            let _ = c.read(&mut [0; 4096]).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let _ = c.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+        }
+    });
+    let url = Url::parse(&format!("http://127.0.0.1:{port}/")).expect("a URL");
+    let builder = Client::builder(Neater::new().expect("engine"));
+    let client = builder.second_after(Duration::from_millis(50)).build();
+    let answer = client.get(&url, &RequestOptions::default()).await.expect("slow, but an answer");
+    assert_eq!(answer.bytes(10).await.expect("a body"), b"ok");
+    assert_eq!(asked.load(Ordering::SeqCst), 1, "there is no other candidate");
 }

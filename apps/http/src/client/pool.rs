@@ -365,9 +365,15 @@ impl Pool {
         }
         let connection = self.establish(origin, place.only_http11()).await?;
         let alpn = connection.alpn().unwrap_or_default();
-        let stack = connection.stack().ok_or_else(|| Error::Protocol("the connection is over already".into()))?;
+        let over = || {
+            let cause = "it was over as soon as it was established".into();
+            Error::Interrupted { received: 0, expected: None, cause }
+        };
+        let stack = connection.stack().ok_or_else(over)?;
         let version = match (stack, &alpn[..]) {
             (Stack::Quic, b"h3") => HttpVersion::Http3,
+            // QUIC has always agreed on one (RFC 9001 section 8.1), as long as it is there.
+            (Stack::Quic, b"") => return Err(over().into()),
             (Stack::Quic, other) => {
                 let name = String::from_utf8_lossy(other).into_owned();
                 connection.report(ServiceOutcome::Broken);

@@ -4,10 +4,11 @@
 use neater_base::Rng;
 use neater_base::net::{InterfaceAddr, InterfaceKind};
 use neater_dns::Zone;
-use neater_engine::{BadCause, Fate, LocalEndpoint, SendOptions, Stack, Step};
+use neater_engine::{BadCause, ConnectionError, Fate, LocalEndpoint, SendOptions, ServiceOutcome, Stack, Step};
 use neater_link::{Filter, LinkConfig, Match, Protocol};
 use neater_testkit::town::{SERVER_NAME, SERVER_V4, SERVER_V6, server_v4, server_v6};
 use neater_testkit::{Ask, Fault, FlowId, Manner, Over, Plan, Town, for_each_seed};
+use neater_tls::SecurityParameters;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -341,6 +342,139 @@ fn a_connection_that_has_brought_something_teaches_nothing_when_it_dies() {
     assert_eq!(stack, Stack::Quic, "{}", timeline(&mut town, flow));
     finish(&mut town, flow);
     town.play.end();
+}
+
+#[test]
+fn what_a_program_reports_of_a_connection_lets_the_others_go_first_for_a_while() {
+    let name = "what_a_program_reports_of_a_connection_lets_the_others_go_first_for_a_while";
+    for_each_seed("lessons", name, 10, |seed| {
+        for (outcome, lifetime, words) in [
+            (ServiceOutcome::Silent, BAD, "it was established, but did not answer"),
+            (ServiceOutcome::Broken, BAD, "it was established, but broke the rules of its protocol"),
+            (ServiceOutcome::WantsOther, LIFETIME, "it was established, but asked for another protocol"),
+        ] {
+            let mut town = town(plan(seed, 100).0);
+            let (flow, stack, _) = connect(&mut town, &any());
+            assert_eq!(stack, Stack::Quic);
+            let carrier = town.play.engine(flow.node).carrier(flow.conn).expect("a carrier");
+            assert_eq!((carrier.stack(), carrier.addr().is_ipv6()), (Stack::Quic, true));
+            // It has served the transport well: only its program knows better, and perhaps when it is over.
+            finish(&mut town, flow);
+            let client = town.client;
+            town.play.engine(client).report_service(&carrier, outcome);
+            for _ in 0..2 {
+                let (flow, stack, _) = connect(&mut town, &any());
+                let told = timeline(&mut town, flow);
+                assert_eq!((stack, tried(&mut town, flow)), (Stack::Tls, vec![Stack::Tls]), "{outcome:?}: {told}");
+                assert!(told.contains(words), "{outcome:?}: {told}");
+                finish(&mut town, flow);
+                // What the name means, and the outcome with it, is soon forgotten.
+                town.play.run_for(2 * S);
+            }
+            town.play.run_for(lifetime - 20 * S);
+            assert_eq!(visit(&mut town, &any()).0, Stack::Tls, "{outcome:?}: it is remembered");
+            town.play.run_for(30 * S);
+            assert_eq!(visit(&mut town, &any()).0, Stack::Quic, "{outcome:?}: and not for ever");
+            town.play.end();
+        }
+    });
+}
+
+#[test]
+fn a_report_is_withdrawn_by_an_answer_and_excludes_nobody() {
+    let mut town = town(Plan::new(12));
+    let (flow, stack, _) = connect(&mut town, &any());
+    assert_eq!(stack, Stack::Quic);
+    let carrier = town.play.engine(flow.node).carrier(flow.conn).expect("a carrier");
+    finish(&mut town, flow);
+    let client = town.client;
+    town.play.engine(client).report_service(&carrier, ServiceOutcome::Silent);
+    town.play.engine(client).report_service(&carrier, ServiceOutcome::Answered);
+    town.play.run_for(2 * S);
+    assert_eq!(visit(&mut town, &any()).0, Stack::Quic);
+    // The only one that there is: it is tried as before.
+    let only = Ask::over(&[Stack::Quic]);
+    for _ in 0..3 {
+        let flow = town.open(&only, Manner::default());
+        assert!(town.play.run_until(5 * S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
+        let carrier = town.play.engine(client).carrier(flow.conn).expect("a carrier");
+        finish(&mut town, flow);
+        town.play.engine(client).report_service(&carrier, ServiceOutcome::WantsOther);
+    }
+    town.play.end();
+}
+
+#[test]
+fn a_report_of_another_network_is_dropped() {
+    let mut town = town(Plan::new(13));
+    let (flow, stack, _) = connect(&mut town, &any());
+    assert_eq!(stack, Stack::Quic);
+    let carrier = town.play.engine(flow.node).carrier(flow.conn).expect("a carrier");
+    finish(&mut town, flow);
+    let (iface, world) = (town.client_iface, town.play.world().clone());
+    world.add_address(iface, address("192.0.2.77", 24));
+    town.play.run_for(2 * S);
+    let client = town.client;
+    town.play.engine(client).report_service(&carrier, ServiceOutcome::Broken);
+    world.remove_address(iface, "192.0.2.77".parse().unwrap());
+    town.play.run_for(2 * S);
+    let (flow, stack, _) = connect(&mut town, &any());
+    assert_eq!((stack, has_doubts(&mut town, flow)), (Stack::Quic, false), "{}", timeline(&mut town, flow));
+    finish(&mut town, flow);
+    town.play.end();
+}
+
+#[test]
+fn a_report_holds_where_no_outcome_is_remembered_too() {
+    let mut town = town(Plan::new(14));
+    let remotes = [server_v6(), server_v4()];
+    let open = |town: &mut Town| {
+        let flow = town.open_to(&any(), &remotes, Manner::default());
+        assert!(town.play.run_until(5 * S, |p| p.flow(flow).is_ready()), "{:?}", town.play.flow(flow).end());
+        flow
+    };
+    let first = open(&mut town);
+    assert_eq!(town.play.engine(first.node).stack(first.conn), Some(Stack::Quic));
+    let carrier = town.play.engine(first.node).carrier(first.conn).expect("a carrier");
+    finish(&mut town, first);
+    town.play.engine(first.node).report_service(&carrier, ServiceOutcome::Broken);
+    let second = open(&mut town);
+    assert_eq!(tried(&mut town, second), [Stack::Tls], "{}", timeline(&mut town, second));
+    finish(&mut town, second);
+    town.play.end();
+}
+
+/// Whoever can make encrypted attempts fail must not have the next connections in the clear by it.
+#[test]
+fn what_was_in_the_clear_for_once_does_not_stay_so_by_history() {
+    let ask = Ask { security: Some(SecurityParameters::opportunistic()), ..any() };
+    let mut town = Plan::new(15).zone(zone(SERVER_V4, SERVER_V6)).build();
+    town.listen(&Ask::over(&[Stack::Tcp]), 443, Manner::echo());
+    for round in 0..3 {
+        let (flow, stack, _) = connect(&mut town, &ask);
+        assert_eq!(stack, Stack::Tcp);
+        let tried = tried(&mut town, flow);
+        assert!(tried.first().is_some_and(|s| s.is_secure()), "round {round}: {tried:?}");
+        finish(&mut town, flow);
+    }
+    assert_eq!(town.play.stats(town.client).cache_hits, 0);
+}
+
+#[test]
+fn a_peer_that_is_not_framed_as_it_should_be_is_put_back() {
+    for stacks in [&[Stack::Tcp][..], &[]] {
+        let (theirs, ours) = (Ask::over(stacks), Ask::over(stacks).framed());
+        let mut town = Plan::new(16).zone(zone(SERVER_V4, SERVER_V6)).build();
+        town.listen(&theirs, 443, Manner { greeting: Some(vec![0xff; 64].into()), ..Manner::default() });
+        let (flow, ..) = connect(&mut town, &ours);
+        town.play.say(flow, "hello", SendOptions::default());
+        assert!(town.play.run_until(30 * S, |p| p.flow(flow).is_over()), "it takes anything");
+        let end = town.play.flow(flow).end();
+        assert!(matches!(end, Some(Over::Failed(ConnectionError::Framer(_)))), "{end:?}");
+        let (flow, ..) = connect(&mut town, &ours);
+        let told = timeline(&mut town, flow);
+        assert!(told.contains("put back: it was established, but broke the rules of its protocol"), "{told}");
+    }
 }
 
 /// The peer goes on asking after what it does not hear, until its own idle timeout; the first probe after its last word
