@@ -1,4 +1,5 @@
-//! Networks and peers that are no good: UDP that is swallowed while a file is on its way, peers that accept and do not serve.
+//! Networks and peers that are no good: UDP that is swallowed while a file is on its way, peers
+//! that accept and do not serve.
 
 mod common;
 
@@ -82,8 +83,8 @@ fn what_udp_has_begun_tcp_ends() {
     assert_eq!(of(&events, "retry").len(), 1, "the dead session is not asked again: {}", r.out);
 }
 
-/// Takes connections, says this on each, and keeps them; how many there were.
-fn says(at: &str, what: &'static [u8]) -> Option<(u16, Arc<AtomicU64>)> {
+/// A server that sends this on each connection, and keeps it: its port, and a count of connections.
+fn sender_of(at: &str, what: &'static [u8]) -> Option<(u16, Arc<AtomicU64>)> {
     let listener = TcpListener::bind(at).ok()?;
     let (port, count) = (listener.local_addr().ok()?.port(), Arc::new(AtomicU64::new(0)));
     let counted = count.clone();
@@ -100,7 +101,7 @@ fn says(at: &str, what: &'static [u8]) -> Option<(u16, Arc<AtomicU64>)> {
 
 #[test]
 fn what_speaks_no_http_is_asked_once_and_shown() {
-    let (port, count) = says("127.0.0.1:0", b"SSH-2.0-OpenSSH_9.9\r\n").expect("a port");
+    let (port, count) = sender_of("127.0.0.1:0", b"SSH-2.0-OpenSSH_9.9\r\n").expect("a port");
     let r = run(neater().args(["get", &format!("http://127.0.0.1:{port}/")]));
     assert_eq!((r.code, r.out.as_str()), (1, ""), "{}", r.err);
     assert!(r.err.contains("does not speak HTTP there: it begins with \"SSH-2.0-OpenSSH_9.9\""), "{}", r.err);
@@ -112,7 +113,7 @@ fn what_speaks_no_http_is_asked_once_and_shown() {
 fn an_address_that_accepts_and_is_silent_costs_neither_a_time_out_nor_a_retry() {
     let served = (0..100).find_map(|_| {
         let live = TcpListener::bind("127.0.0.1:0").ok()?;
-        let (port, count) = says(&format!("[::1]:{}", live.local_addr().ok()?.port()), b"")?;
+        let (port, count) = sender_of(&format!("[::1]:{}", live.local_addr().ok()?.port()), b"")?;
         Some((live, port, count))
     });
     let Some((live, port, count)) = served else {

@@ -421,7 +421,8 @@ impl Faces {
     }
 }
 
-/// Over TLS, it answers `ok` over HTTP/1.1, and over HTTP/2 if that is not refused; `quic` is what it does with a QUIC session.
+/// Over TLS, it answers `ok` over HTTP/1.1, and over HTTP/2 if that is not refused; `quic` is what
+/// it does with a QUIC session.
 fn faces<F: Future<Output = ()> + Send + 'static>(
     h2_refused: bool,
     quic: impl Fn(neater::Group) -> F + Send + 'static,
@@ -482,8 +483,8 @@ fn faces<F: Future<Output = ()> + Send + 'static>(
     Faces { url, trust, sessions, h2 }
 }
 
-/// Keeps a session, takes what the peer opens, and says nothing.
-async fn say_nothing(group: neater::Group) {
+/// Keeps a session, takes what the peer opens, and sends nothing.
+async fn keep_silent(group: neater::Group) {
     let mut streams = Vec::new();
     while let Ok(stream) = group.accept().await {
         streams.push(stream);
@@ -493,7 +494,7 @@ async fn say_nothing(group: neater::Group) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_3_that_opens_and_never_answers_is_left_for_tls() {
     let neater = Neater::new().expect("engine");
-    let server = faces(false, say_nothing);
+    let server = faces(false, keep_silent);
     assert_eq!(server.ask(&neater).await, (HttpVersion::Http2, b"ok".to_vec()));
     // Another client of the same engine begins with what has answered.
     assert_eq!(server.ask(&neater).await, (HttpVersion::Http2, b"ok".to_vec()));
@@ -543,7 +544,7 @@ async fn http_3_that_demands_a_fallback_is_asked_over_http_1_1() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_2_that_demands_http_1_1_is_asked_over_that_from_then_on() {
     let neater = Neater::new().expect("engine");
-    let server = faces(true, say_nothing);
+    let server = faces(true, keep_silent);
     let builder = Client::builder(neater.clone()).security(server.trust.clone()).stacks(&[Stack::Tls]);
     let client = builder.build();
     for round in 0..3 {
@@ -563,8 +564,8 @@ enum Useless {
     Speaks(&'static [u8]),
 }
 
-/// A port at which `::1` is useless, and at which something may answer `ok` at `127.0.0.1`; how often each was connected to. `None`:
-/// this host has no IPv6.
+/// A port at which `::1` is useless, and at which something may answer `ok` at `127.0.0.1`; how
+/// often each was connected to. `None`: this host has no IPv6.
 async fn two_addresses(v6: Useless, v4: Option<Useless>) -> Option<(Url, [Arc<AtomicUsize>; 2])> {
     let mut pair = None;
     for _ in 0..100 {
@@ -604,7 +605,7 @@ async fn two_addresses(v6: Useless, v4: Option<Useless>) -> Option<(Url, [Arc<At
 const SSH: &[u8] = b"SSH-2.0-OpenSSH_9.9\r\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_that_serves_nobody_is_left_for_the_other_one() {
+async fn an_address_that_does_not_serve_is_left_for_the_other_one() {
     for useless in [Useless::Silent, Useless::Closes, Useless::Speaks(SSH)] {
         let Some((url, counts)) = two_addresses(useless, None).await else { return };
         let neater = Neater::new().expect("engine");

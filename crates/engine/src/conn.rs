@@ -333,7 +333,8 @@ pub(crate) struct Ext {
     pub(crate) spoke: Option<Instant>,
     /// It is only to be found out what would be tried: see [`crate::Engine::plan`].
     pub(crate) planning: bool,
-    /// Where its outcome is remembered, of a connection that has no [`Conn::network`]: the network, and the key.
+    /// Where its outcome is remembered, of a connection that has no [`Conn::network`]: the network,
+    /// and the key.
     pub(crate) outcome_key: Option<(NonZeroU64, CacheKey)>,
     /// While it was being established, a peer was found not to be the one that was meant: see [`crate::establish`].
     pub(crate) refused: bool,

@@ -22,7 +22,8 @@ pub const BAD_LIFETIME: Duration = Duration::from_secs(60);
 /// How long a candidate counts as bad at most: each time that it is found bad again after its mark has expired, the mark
 /// lives twice as long as the last one.
 pub const MAX_BAD_LIFETIME: Duration = Duration::from_secs(600);
-/// How long a candidate counts as bad whose peer has refused to serve: it will not think better of it within a minute.
+/// How long a candidate counts as bad whose peer has refused to serve: that hardly changes within a
+/// minute.
 pub const REFUSAL_LIFETIME: Duration = MAX_BAD_LIFETIME;
 /// For how long after a mark has expired the next one is longer for it.
 pub const BAD_MEMORY: Duration = Duration::from_secs(600);
@@ -161,8 +162,9 @@ impl OutcomeCache {
 
     /// Remembers what worked. Its `expires` and `failures` are the cache's to set.
     ///
-    /// It refutes what was said against the candidate, and what was suspected of its stack and family; but one that is bad for
-    /// [how it served](BadCause::is_of_service) stays bad: set-up has succeeded before, too. It is told once it is not.
+    /// It refutes what was said against the candidate, and what was suspected of its stack and
+    /// family; but one that is bad for [how it served](BadCause::is_of_service) stays bad: set-up
+    /// has succeeded before, too. It is told once it is not.
     pub fn record_success(&mut self, now: Instant, key: CacheKey, outcome: Outcome) {
         let expires = now + self.lifetime;
         let lifetime = self.lifetime;
@@ -222,7 +224,7 @@ impl OutcomeCache {
         }
     }
 
-    /// A candidate has served well after all: what was said of how it served, and was suspected for that, is withdrawn.
+    /// A candidate has served well after all: its marks for how it served are withdrawn.
     pub fn record_served(&mut self, key: &CacheKey, stack: StackId, addr: SocketAddr) {
         let Some(slot) = self.index.get(key).and_then(|at| self.slots.get_mut(*at as usize)) else { return };
         slot.bad.retain(|b| !b.is_about(stack, addr) || !b.mark.lesson.cause.is_of_service());

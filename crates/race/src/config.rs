@@ -94,7 +94,8 @@ pub struct StackOption {
     pub port: Option<u16>,
     /// Only where a service record names it.
     pub needs_service: bool,
-    /// Whether it protects what is sent. What earlier races say never lets one that does not go before one that does.
+    /// Whether it protects what is sent. History never lets one that does not go before one that
+    /// does.
     pub secure: bool,
 }
 

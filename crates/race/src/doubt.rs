@@ -30,7 +30,8 @@ pub enum BadCause {
 }
 
 impl BadCause {
-    /// Whether it is about a connection that was established: another set-up that succeeds shows nothing against it.
+    /// Whether it is about a connection that was established: another set-up that succeeds shows
+    /// nothing against it.
     #[must_use]
     pub const fn is_of_service(self) -> bool {
         matches!(self, Self::Died | Self::Unanswered | Self::Broken | Self::WantsOther)

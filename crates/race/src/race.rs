@@ -349,11 +349,12 @@ impl<F: Clone + Debug + PartialEq> Race<F> {
 
     /// Places in their order, each with what speaks against it.
     ///
-    /// One without security stands no better than those with security that were before it: else whoever can make an encrypted
-    /// attempt fail would have the next one in the clear.
+    /// One without security stands no better than those with security that were before it: else an
+    /// attacker that can make an encrypted attempt fail would have the next one in the clear.
     fn standings<'a>(&self, places: impl Iterator<Item = &'a Planned>) -> Vec<(&'a Planned, Option<Doubt>, Standing)> {
         let mut out: Vec<(&Planned, Option<Doubt>, Standing)> = Vec::new();
-        // The worst that is said against those with security: of all whether they are bad themselves, and of one path the weight.
+        // The worst of those with security: of all whether they are bad themselves, of this path
+        // the weight.
         let (mut own_before, mut path, mut weight_before) = (false, None, 0_u8);
         for place in places {
             let doubt = self.doubt(place);

@@ -4,11 +4,12 @@ use crate::shared::Handle;
 use neater_engine::{ServiceOutcome, Stack};
 use std::net::SocketAddr;
 
-/// What carries a connection: one candidate of its race. It can be reported on when the connection is over, or has gone into
-/// something else, such as an HTTP library.
+/// What carries a connection: one candidate of its race. It can be reported on when the connection
+/// is over, or has gone into something else, such as an HTTP library.
 ///
-/// Only a program knows whether a connection is of use. Without its reports, one that is established and then answers nothing, or
-/// nonsense, counts as a success, and is what the next connection to the same endpoint tries first.
+/// Only a program knows whether a connection is of use. Without its reports, one that is
+/// established and then answers nothing, or nonsense, counts as a success, and is what the next
+/// connection to the same endpoint tries first.
 ///
 /// ```no_run
 /// # async fn example(connection: neater::Connection) -> Result<(), Box<dyn std::error::Error>> {
@@ -46,10 +47,11 @@ impl Carrier {
         self.inner.addr()
     }
 
-    /// Reports how it has served. A report against it is advice to later races to the same endpoint, for the same needs, on the same
-    /// network: other candidates are tried first, though none in the clear before one that is encrypted. It is never excluded, and it
-    /// does not matter where there is no other. The advice holds for a minute, and for up to ten when the same happens again;
-    /// [`ServiceOutcome::WantsOther`] holds for ten at once.
+    /// Reports how it has served. A report against it is advice to later races to the same
+    /// endpoint, for the same needs, on the same network: other candidates are tried first, though
+    /// none in the clear before one that is encrypted. It is never excluded, and it does not matter
+    /// where there is no other. The advice holds for a minute, and for up to ten when the same
+    /// happens again; [`ServiceOutcome::WantsOther`] holds for ten at once.
     pub fn report(&self, outcome: ServiceOutcome) {
         self.handle.with(|s| s.engine.report_service(&self.inner, outcome));
     }

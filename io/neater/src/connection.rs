@@ -454,15 +454,16 @@ impl Connection {
         self.handle.with(|s| s.engine.candidates(self.id))
     }
 
-    /// What carries this connection, for reports of how it served; `None` if it is not established, or was not initiated here.
+    /// What carries this connection, for reports of how it served; `None` if it is not established,
+    /// or was not initiated here.
     #[must_use]
     pub fn carrier(&self) -> Option<Carrier> {
         let carrier = self.handle.with(|s| s.engine.carrier(self.id))?;
         Some(Carrier::new(self.handle.clone(), carrier))
     }
 
-    /// Reports how this connection has served: see [`Carrier::report`]. Of one without a [carrier](Connection::carrier) nothing is
-    /// remembered. The connection goes on.
+    /// Reports how this connection has served: see [`Carrier::report`]. Of one without a
+    /// [carrier](Connection::carrier) nothing is remembered. The connection goes on.
     pub fn report(&self, outcome: ServiceOutcome) {
         if let Some(carrier) = self.carrier() {
             carrier.report(outcome);

@@ -1,10 +1,11 @@
 //! Asking for things.
 //!
-//! *Responsible for* one request's way: a connection of the origin, the request, redirections, one more try when a kept
-//! connection turns out to be dead, another candidate when one serves nobody. *Not responsible for* resuming or saving.
+//! *Responsible for* one request's way: a connection of the origin, the request, redirections, one
+//! more try when a kept connection turns out to be dead, another candidate when one does not serve.
+//! *Not responsible for* resuming or saving.
 //!
-//! *Invariants*: a request goes over a connection that was made for its origin only; nothing that came for https is asked
-//! for again over http.
+//! *Invariants*: a request goes over a connection that was made for its origin only; nothing that
+//! came for https is asked for again over http.
 
 mod pool;
 mod response;
@@ -28,7 +29,8 @@ pub type Observer = Arc<dyn Fn(&Origin, &Event) + Send + Sync>;
 const REDIRECTS: u8 = 10;
 /// How long nothing may come, unless said otherwise.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How long the first answer of a connection may take before another candidate is asked beside it, unless said otherwise.
+/// How long the first answer of a connection may take before another candidate is asked beside it,
+/// unless said otherwise.
 const SECOND_AFTER: Duration = Duration::from_secs(5);
 /// Connections of HTTP/1.1 to one origin (RFC 9112 section 9.4 asks to limit them and names no number).
 const H1_CONNECTIONS: usize = 6;
@@ -114,9 +116,10 @@ impl Builder {
         self
     }
 
-    /// How long a connection may be silent that has not answered anything yet, before the same is asked beside it of another
-    /// candidate, that is another address or protocol of the server, if there is one. Default 5 s, and never more than half of
-    /// [`Builder::silence`]. The answer that comes first is taken; the other request is given up.
+    /// How long a connection may be silent that has not answered anything yet, before the same is
+    /// asked beside it of another candidate, that is another address or protocol of the server, if
+    /// there is one. Default 5 s, and never more than half of [`Builder::silence`]. The answer that
+    /// comes first is taken; the other request is given up.
     #[must_use]
     pub fn second_after(mut self, time: Duration) -> Self {
         self.second_after = time;

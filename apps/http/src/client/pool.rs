@@ -37,9 +37,10 @@ const HEAD_MAX: u64 = 64 << 10;
 /// promise to keep what comes until it is read, so the second is also the memory that a server can take while nobody reads. hyper's
 /// adaptive windows end at the same 16 MiB, but begin at 64 KiB and would have to grow first.
 const H2_WINDOWS: (u32, u32) = (16 << 20, 32 << 20);
-/// Candidates that one request is tried by, while each of them is there and serves nobody.
+/// Candidates that one request is tried by, while each of them is there and does not serve.
 const CANDIDATES: usize = 4;
-/// How long an origin that has demanded HTTP/1.1 is asked over that alone: as long as a race remembers a refusal.
+/// How long an origin that has demanded HTTP/1.1 is asked over that alone: as long as a race
+/// remembers a refusal.
 const HTTP11_LIFETIME: Duration = Duration::from_secs(600);
 
 type Sender1 = http1::SendRequest<Empty<Bytes>>;
@@ -113,7 +114,8 @@ impl Tried {
         new
     }
 
-    /// Whether there may be another one than this and those before. A race knows all its candidates; without one, nothing is known.
+    /// Whether there may be another one than this and those before. A race knows all its
+    /// candidates; without one, nothing is known.
     fn may_have_more(&self, t: &Transport) -> bool {
         self.0.len() < CANDIDATES && (t.candidates.is_empty() || t.candidates.len() > self.0.len().max(1))
     }
@@ -218,8 +220,9 @@ impl Pool {
         lock(&self.origins).entry(origin.clone()).or_insert_with(new).clone()
     }
 
-    /// Asks once; once more when a connection that was kept from earlier had died meanwhile; by the other candidates when one is
-    /// there and serves nobody; and over HTTP/1.1 when the server demands that.
+    /// Asks once; once more when a connection that was kept from earlier had died meanwhile; by the
+    /// other candidates when one is there and does not serve; and over HTTP/1.1 when the server
+    /// demands that.
     pub(super) async fn request(&self, method: &Method, url: &Url, headers: &HeaderMap) -> Result<Response, Error> {
         let (origin, place) = (url.origin(), self.place(url.origin()));
         let (mut tried, mut last) = (Tried::default(), None);
@@ -230,7 +233,7 @@ impl Pool {
                     Err(e) => (line, e),
                 },
                 Err(Stop::Served(line, e)) => (*line, e),
-                // What a server has answered says more than that it cannot be reached in another way.
+                // The answer of a server explains more than the failure of another way to it.
                 Err(Stop::Failed(e)) => return Err(last.unwrap_or(e)),
                 Err(Stop::Exhausted) => return Err(last.unwrap_or_else(|| no_other_way(origin))),
             };
@@ -265,9 +268,9 @@ impl Pool {
         self.config.second_after.min(self.config.silence / 2)
     }
 
-    /// Asks over a connection, and over one to another candidate beside it when the first has never answered anything and is silent
-    /// for long ([`Builder::second_after`]): what is asked here is safe to be asked twice (RFC 9110 section 9.2.1). The first answer
-    /// that comes is taken.
+    /// Asks over a connection, and over one to another candidate beside it when the first has never
+    /// answered anything and is silent for long ([`Builder::second_after`]): what is asked here is
+    /// safe to be asked twice (RFC 9110 section 9.2.1). The first answer that comes is taken.
     async fn ask_twice(
         &self,
         lease: Lease,

@@ -1,7 +1,8 @@
 //! How a connection serves, and what of that is reported to later races.
 //!
-//! *Responsible for* judging failures and silence: what is the peer's doing is reported against the candidate that the race
-//! had chosen, so that the next connection tries others first. *Not responsible for* whether there is a next one.
+//! *Responsible for* judging failures and silence: what is the peer's doing is reported against the
+//! candidate that the race had chosen, so that the next connection tries others first. *Not
+//! responsible for* whether there is a next one.
 
 use crate::error::{Fault, of_h3, of_hyper};
 use crate::{Error, HttpVersion, lock};
@@ -36,7 +37,8 @@ pub(super) struct Service {
     broken: AtomicBool,
     /// The peer wants to be asked over HTTP/1.1.
     wants_http11: AtomicBool,
-    /// Over HTTP/1.1, what has come before the first answer was understood: at most [`BEGINNING`] bytes.
+    /// Over HTTP/1.1, what has come before the first answer was understood: at most [`BEGINNING`]
+    /// bytes.
     beginning: Mutex<Vec<u8>>,
 }
 
@@ -83,7 +85,7 @@ impl Service {
         is(&self.answered)
     }
 
-    /// Whether another candidate may do better: this one serves nobody.
+    /// Whether another candidate may do better: this one does not serve.
     pub(super) fn is_broken(&self) -> bool {
         is(&self.broken)
     }
@@ -119,7 +121,8 @@ impl Service {
     pub(super) fn note(&self, fault: Fault) {
         let outcome = match fault {
             Fault::Excused => return,
-            // Where an answer has come before, it is the way that has gone, or the program behind it that is slow.
+            // Where an answer has come before, it is the way that has gone, or the program behind
+            // it that is slow.
             Fault::Ended | Fault::Shown(ServiceOutcome::Silent) if self.has_answered() => return,
             Fault::Ended => ServiceOutcome::Broken,
             Fault::Shown(outcome) => outcome,
@@ -136,7 +139,8 @@ impl Service {
         }
     }
 
-    /// A request has ended with this error: what its connection is to blame for, the next request is spared.
+    /// A request has ended with this error: what its connection is to blame for, the next request
+    /// is spared.
     pub(super) fn after(&self, e: &Error) {
         if matches!(e, Error::Silent(_) | Error::Interrupted { .. }) {
             set(&self.retired);
@@ -174,7 +178,8 @@ impl Service {
         })
     }
 
-    /// The protocol has not even begun in time: where there is another candidate, that is better waited for.
+    /// The protocol has not even begun in time: where there is another candidate, that is better
+    /// waited for.
     pub(super) fn not_begun(&self, e: Error) -> Error {
         set(&self.broken);
         self.silent(e)
@@ -260,23 +265,23 @@ mod tests {
 
     #[test]
     fn what_does_not_begin_as_http_is_shown() {
-        let says = |bytes: &[u8]| {
+        let shown = |bytes: &[u8]| {
             let service = Service::new(HttpVersion::Http11, None);
             // As it may come, a byte at a time.
             bytes.iter().for_each(|b| service.came(&[*b]));
             service.nonsense().unwrap_or_default()
         };
         for fine in [&b""[..], b"H", b"HTTP/1.1 200 OK\r\n", b"\r\nHTTP/1.0 200", b"\r\n"] {
-            assert_eq!(says(fine), "");
+            assert_eq!(shown(fine), "");
         }
         assert_eq!(
-            says(b"SSH-2.0-OpenSSH_9.9\r\n"),
+            shown(b"SSH-2.0-OpenSSH_9.9\r\n"),
             "the server does not speak HTTP there: it begins with \"SSH-2.0-OpenSSH_9.9\""
         );
-        assert!(says(&[21, 3, 3, 0, 2, 2, 10]).contains("ask for https"));
-        let long = says(&[b'x'; 1000]);
+        assert!(shown(&[21, 3, 3, 0, 2, 2, 10]).contains("ask for https"));
+        let long = shown(&[b'x'; 1000]);
         assert!(long.len() < 150 && long.contains("xxx"), "{long}");
-        assert!(says(b"\x1b[31m").contains("\\u{1b}"), "a terminal gets no escapes");
+        assert!(shown(b"\x1b[31m").contains("\\u{1b}"), "a terminal gets no escapes");
         let service = Service::new(HttpVersion::Http11, None);
         service.answer();
         service.came(b"what belongs to a body");

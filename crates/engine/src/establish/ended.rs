@@ -73,7 +73,8 @@ impl<N: Net> Engine<N> {
         }
         // An outcome that was used is no news: it is tried anew when its lifetime ends.
         let cache_key = self.conns.get(conn).and_then(|c| self.lesson_key(c));
-        // Nor is one in the clear tried alone where security may be had: what was in its way may be gone, or of somebody's making.
+        // Nor is one in the clear tried alone where security may be had: what was in the way of
+        // that may be gone, or an attack.
         let exposed = raced && !stack.is_secure() && self.may_be_secure(conn);
         if let Some(key) = cache_key.filter(|_| raced && !exposed) {
             let rtt = lessons.answered_after.unwrap_or(establishment);

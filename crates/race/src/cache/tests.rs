@@ -200,7 +200,7 @@ fn how_a_candidate_served_is_not_refuted_by_its_set_up_but_by_its_service() {
 }
 
 #[test]
-fn a_service_that_is_good_says_nothing_of_failed_set_ups() {
+fn a_service_that_is_good_clears_no_failed_set_up() {
     let mut cache = OutcomeCache::new(1);
     cache.record_served(&key(1), StackId(5), addr(5));
     assert!(cache.is_empty());

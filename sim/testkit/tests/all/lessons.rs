@@ -358,15 +358,16 @@ fn what_a_program_reports_of_a_connection_lets_the_others_go_first_for_a_while()
             assert_eq!(stack, Stack::Quic);
             let carrier = town.play.engine(flow.node).carrier(flow.conn).expect("a carrier");
             assert_eq!((carrier.stack(), carrier.addr().is_ipv6()), (Stack::Quic, true));
-            // It has served the transport well: only its program knows better, and perhaps when it is over.
+            // It has served the transport well: only its program knows better, and perhaps when it
+            // is over.
             finish(&mut town, flow);
             let client = town.client;
             town.play.engine(client).report_service(&carrier, outcome);
             for _ in 0..2 {
                 let (flow, stack, _) = connect(&mut town, &any());
-                let told = timeline(&mut town, flow);
-                assert_eq!((stack, tried(&mut town, flow)), (Stack::Tls, vec![Stack::Tls]), "{outcome:?}: {told}");
-                assert!(told.contains(words), "{outcome:?}: {told}");
+                let steps = timeline(&mut town, flow);
+                assert_eq!((stack, tried(&mut town, flow)), (Stack::Tls, vec![Stack::Tls]), "{outcome:?}: {steps}");
+                assert!(steps.contains(words), "{outcome:?}: {steps}");
                 finish(&mut town, flow);
                 // What the name means, and the outcome with it, is soon forgotten.
                 town.play.run_for(2 * S);
@@ -381,7 +382,7 @@ fn what_a_program_reports_of_a_connection_lets_the_others_go_first_for_a_while()
 }
 
 #[test]
-fn a_report_is_withdrawn_by_an_answer_and_excludes_nobody() {
+fn a_report_is_withdrawn_by_an_answer_and_excludes_no_candidate() {
     let mut town = town(Plan::new(12));
     let (flow, stack, _) = connect(&mut town, &any());
     assert_eq!(stack, Stack::Quic);
@@ -444,7 +445,8 @@ fn a_report_holds_where_no_outcome_is_remembered_too() {
     town.play.end();
 }
 
-/// Whoever can make encrypted attempts fail must not have the next connections in the clear by it.
+/// An attacker that can make encrypted attempts fail must not have the next connections in the
+/// clear.
 #[test]
 fn what_was_in_the_clear_for_once_does_not_stay_so_by_history() {
     let ask = Ask { security: Some(SecurityParameters::opportunistic()), ..any() };
@@ -472,8 +474,8 @@ fn a_peer_that_is_not_framed_as_it_should_be_is_put_back() {
         let end = town.play.flow(flow).end();
         assert!(matches!(end, Some(Over::Failed(ConnectionError::Framer(_)))), "{end:?}");
         let (flow, ..) = connect(&mut town, &ours);
-        let told = timeline(&mut town, flow);
-        assert!(told.contains("put back: it was established, but broke the rules of its protocol"), "{told}");
+        let steps = timeline(&mut town, flow);
+        assert!(steps.contains("put back: it was established, but broke the rules of its protocol"), "{steps}");
     }
 }
 

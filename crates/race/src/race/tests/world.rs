@@ -1,7 +1,8 @@
 //! A race in virtual time: scripted answers and attempts in, a readable log out.
 //!
-//! Addresses are written `6.1` (2001:db8::1) and `4.1` (192.0.2.1), candidates `Q6.1`, with `p1/` before them on path 1.
-//! Stacks are letters; Q and S need UDP (group 0), the others do not (group 1); C is in the clear. Times are milliseconds.
+//! Addresses are written `6.1` (2001:db8::1) and `4.1` (192.0.2.1), candidates `Q6.1`, with `p1/`
+//! before them on path 1. Stacks are letters; Q and S need UDP (group 0), the others do not (group
+//! 1); C is in the clear. Times are milliseconds.
 
 use super::super::*;
 use crate::{BadCause, Lesson, Service, StackId};
