@@ -358,7 +358,7 @@ impl Conn {
     }
 
     /// The Connection Properties as they are now.
-    fn properties(&self) -> ConnectionProperties {
+    pub(crate) fn properties(&self) -> ConnectionProperties {
         let changed = self.ext.as_ref().and_then(|e| e.changed.as_deref());
         changed.unwrap_or(&self.request.properties.connection).clone()
     }

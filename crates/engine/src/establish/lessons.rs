@@ -311,7 +311,7 @@ impl<N: Net> Engine<N> {
             return;
         }
         // `connTimeout` runs from when the peer fell silent.
-        let timeout = c.ext.as_ref().and_then(|e| e.idle_timeout).or(c.request.idle_timeout).unwrap_or_default();
+        let timeout = c.properties().timeout.unwrap_or_default();
         let patience = match error {
             ConnectionError::Quic(QuicError::TimedOut) => {
                 let idle = c.request.quic.as_ref().and_then(|q| q.tuning.idle_timeout);

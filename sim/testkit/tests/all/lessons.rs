@@ -6,6 +6,7 @@ use neater_base::net::{InterfaceAddr, InterfaceKind};
 use neater_dns::Zone;
 use neater_engine::{BadCause, ConnectionError, Fate, LocalEndpoint, SendOptions, ServiceOutcome, Stack, Step};
 use neater_link::{Filter, LinkConfig, Match, Protocol};
+use neater_property::TransportProperties;
 use neater_testkit::town::{SERVER_NAME, SERVER_V4, SERVER_V6, server_v4, server_v6};
 use neater_testkit::{Ask, Fault, FlowId, Manner, Over, Plan, Town, for_each_seed};
 use neater_tls::SecurityParameters;
@@ -342,6 +343,34 @@ fn a_connection_that_has_brought_something_teaches_nothing_when_it_dies() {
     assert_eq!(stack, Stack::Quic, "{}", timeline(&mut town, flow));
     finish(&mut town, flow);
     town.play.end();
+}
+
+/// It is longer than what else counts as soon after set-up.
+#[test]
+fn a_connection_on_which_nothing_came_within_its_own_time_counts_as_lost_after_set_up() {
+    let mut properties = TransportProperties::new();
+    properties.set("connTimeout", 20u64).unwrap();
+    let ask = Ask::over(&[Stack::Tls]).properties(properties);
+    let mut town = town(Plan::new(11));
+    let (flow, ..) = connect(&mut town, &ask);
+    let world = town.play.world().clone();
+    let links = [town.v6.to, town.v6.from];
+    for link in links {
+        let rule = Filter::drop(Match::Protocol(Protocol::Tcp));
+        world.set_link(link, world.link_config(link).with_filter(rule));
+    }
+    town.play.say(flow, "lost", SendOptions::default());
+    assert!(town.play.run_until(60 * S, |p| p.flow(flow).is_over()), "it hangs");
+    for link in links {
+        let mut config = world.link_config(link);
+        config.filters.clear();
+        world.set_link(link, config);
+    }
+    let (flow, ..) = connect(&mut town, &ask);
+    let all = town.play.engine(flow.node).candidates(flow.conn);
+    let silent = all.iter().find(|c| c.addr.is_ipv6()).expect("a candidate");
+    let cause = silent.doubt.map(|d| d.cause);
+    assert_eq!(cause, Some(BadCause::Died), "{}", timeline(&mut town, flow));
 }
 
 #[test]
