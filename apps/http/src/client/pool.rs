@@ -19,7 +19,7 @@ use http_body_util::Empty;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use neater::{
-    Connection, Direction, Group, Preference, Protection, RemoteEndpoint, SecurityParameters, SelectionProperty,
+    Connection, Direction, Fate, Group, Preference, Protection, RemoteEndpoint, SecurityParameters, SelectionProperty,
     ServiceOutcome, Stack, StreamDirection,
 };
 use std::collections::BTreeMap;
@@ -117,7 +117,8 @@ impl Tried {
     /// Whether there may be another one than this and those before. A race knows all its
     /// candidates; without one, nothing is known.
     fn may_have_more(&self, t: &Transport) -> bool {
-        self.0.len() < CANDIDATES && (t.candidates.is_empty() || t.candidates.len() > self.0.len().max(1))
+        let alive = t.candidates.iter().filter(|c| !matches!(c.fate, Fate::Failed(_))).count();
+        self.0.len() < CANDIDATES && (t.candidates.is_empty() || alive > self.0.len().max(1))
     }
 }
 
