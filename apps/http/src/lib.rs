@@ -25,7 +25,7 @@ pub use client::{Builder, Client, Observer, RequestOptions, Response, Transport}
 pub use error::{Error, is_security};
 
 pub use range::ContentRange;
-pub use server::{FileBody, Files, Server, ServerLimits, Summary};
+pub use server::{FileBody, Files, Server, ServerLimits, Summary, TurnedAway};
 pub use url::{Origin, Scheme, URL_MAX, Url};
 
 use core::fmt;

@@ -15,7 +15,7 @@ use h3::quic::{
     BidiStream, Connection as QuicConnection, ConnectionErrorIncoming, OpenStreams, RecvStream, SendStream,
     StreamErrorIncoming, StreamId, WriteBuf,
 };
-use neater::{ByteStream, Connection, ConnectionError, Group, SendError, StreamDirection};
+use neater::{ByteStream, Connection, ConnectionError, Delivery, Group, SendError, StreamDirection};
 use neater_quic::QuicError;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -94,6 +94,14 @@ struct Shared {
 pub(crate) struct Taken(Weak<Stream>);
 
 impl Taken {
+    /// `call` is called when the stream is over: with true if the peer has all that was sent on it.
+    pub(crate) fn on_end(&self, call: impl FnOnce(bool) + Send + 'static) {
+        match self.0.upgrade() {
+            Some(stream) => *lock(&stream.on_end) = Some(Box::new(call)),
+            None => call(false),
+        }
+    }
+
     /// Ends when the peer has given it up, or has gone: in either direction nothing more comes, or can go.
     pub(crate) async fn over(&self) {
         if let Some(stream) = self.0.upgrade()
@@ -157,6 +165,15 @@ impl Session {
     pub(crate) fn is_over(&self) -> impl Fn() -> bool + use<> {
         let shared = self.shared.clone();
         move || shared.group.is_over()
+    }
+
+    /// Tells what the peer has acknowledged. What is pending is the number of its streams that are ended and not delivered.
+    pub(crate) fn delivery(&self) -> impl Fn() -> Option<Delivery> + use<> {
+        let shared = self.shared.clone();
+        move || {
+            let pending = shared.undelivered.load(Ordering::Acquire) as u64;
+            shared.group.delivery().map(|seen| Delivery { pending, ..seen })
+        }
     }
 
     /// Gives the request that h3 has got last.
@@ -300,14 +317,19 @@ struct Stream {
     id: StreamId,
     /// Counts the stream from its end to its delivery.
     undelivered: Option<Arc<AtomicUsize>>,
+    /// What wants to know how it ended.
+    on_end: Mutex<Option<OnEnd>>,
 }
+
+/// See [`Taken::on_end`].
+type OnEnd = Box<dyn FnOnce(bool) + Send>;
 
 impl Stream {
     fn new(c: Connection, undelivered: Option<Arc<AtomicUsize>>) -> Result<Arc<Self>, ConnectionError> {
         let number = c.stream_number().ok_or(ConnectionError::Closed)?;
         let id = StreamId::try_from(number).map_err(|_| ConnectionError::Closed)?;
         let bytes = c.into_bytes().map_err(|(_, e)| e)?;
-        Ok(Arc::new(Self { bytes: Some(bytes), id, undelivered }))
+        Ok(Arc::new(Self { bytes: Some(bytes), id, undelivered, on_end: Mutex::default() }))
     }
 
     fn bytes(&self) -> Result<&ByteStream, StreamErrorIncoming> {
@@ -318,12 +340,16 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let (Some(bytes), Some(count)) = (self.bytes.take(), self.undelivered.take()) else { return };
+        let on_end = lock(&self.on_end).take();
         // Closing goes on without us in any case; what is wanted here is to know when it is done.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         count.fetch_add(1, Ordering::AcqRel);
         let closing = async move {
-            let _ = bytes.into_connection().close().await;
+            let closed = bytes.into_connection().close().await;
             count.fetch_sub(1, Ordering::AcqRel);
+            if let Some(on_end) = on_end {
+                on_end(closed.is_ok());
+            }
         };
         drop(runtime.spawn(closing));
     }

@@ -74,7 +74,7 @@ async fn a_client_that_takes_none_of_its_answers_does_not_keep_others_waiting() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_nobody_takes_ends_although_its_connection_stays_busy() {
-    let limits = ServerLimits { idle: Duration::from_millis(600), ..ServerLimits::default() };
+    let limits = ServerLimits { standstill: Duration::from_millis(600), ..ServerLimits::default() };
     let world = World::new("untaken", limits, false);
     world.put("huge", &noise(2_000_000, 1));
     let c = greedy(&world, 2, 0).await;
@@ -110,7 +110,8 @@ async fn an_answer_that_nobody_takes_ends_although_its_connection_stays_busy() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_takes_nothing_is_gone_after_the_documented_time() {
     for plain in [true, false] {
-        let limits = ServerLimits { idle: Duration::from_millis(500), connections: 1, ..ServerLimits::default() };
+        let standstill = Duration::from_millis(500);
+        let limits = ServerLimits { standstill, connections: 1, ..ServerLimits::default() };
         let world = World::new(if plain { "idle-plain" } else { "idle-h2" }, limits, plain);
         world.put("huge", &noise(40_000_000, 1));
         let started = Instant::now();

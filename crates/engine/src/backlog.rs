@@ -14,6 +14,7 @@
 //! them than that of the newcomer would have: nobody keeps others out by coming more often.
 
 use crate::channel::{Behind, Channel, Kind};
+use crate::config::Refusal;
 use crate::conn::{Conn, Conns};
 use crate::event::ConnectionError;
 use crate::{Engine, ListenerId};
@@ -168,7 +169,7 @@ impl<N: Net> Engine<N> {
         }
         if let Some(gone) = l.backlog.waiting.remove(at).and_then(|k| self.channels.remove(k)) {
             self.net.abort(gone.sock);
-            self.stats.refused += 1;
+            self.stats.refuse(Refusal::NotBegun);
         }
         Ok(())
     }
@@ -205,7 +206,7 @@ impl<N: Net> Engine<N> {
         let victim = who_makes_room(all.map(|(k, c)| (k, c.remote.ip(), c.started)), from, self.now);
         let victim = victim.ok_or(Some(oldest + HASTE))?;
         l.backlog.handshakes.retain(|k| *k != victim);
-        self.stats.refused += 1;
+        self.stats.refuse(Refusal::Handshake);
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
         match self.channels.get(victim) {
             Some(&Channel { behind: Behind::Conn(conn), .. }) => {

@@ -4,6 +4,9 @@
 //! sent (RFC 9293 section 3.6), and has failed when it has not and will not. *Not responsible for* what begins the closing
 //! (`terminate`).
 //!
+//! A closing lasts as long as something of what was sent is delivered now and then. A peer that answers and takes nothing has paused:
+//! it has [`STANDSTILL`], unless the engine is short of room, when it has [`LINGER`], as a peer that does not answer at all.
+//!
 //! *Invariants*: a connection that is closing and waits has a [`Closing`] with a timer, so that it ends at last; giving up
 //! before what was sent is acknowledged is an error, never [`Event::Closed`]; a peer that never stops
 //! sending costs no more than [`LINGER_READS`] reads of a turn, and its socket goes when the time is over.
@@ -24,6 +27,14 @@ use neater_quic::{ConnectionApi, StreamId};
 const FIRST_CHECK: Duration = Duration::from_millis(2);
 /// How much later it is asked again at most.
 const CHECKS_APART: Duration = Duration::from_secs(1);
+/// How long a peer that answers may take nothing of what is to be delivered before its connection is closed. A reader that is slow
+/// seems to stand still, too: its kernel reports room when a good part of its buffer is free (RFC 9293 section 3.8.6.2.2), which at
+/// 3 kB/s takes minutes.
+const STANDSTILL: Duration = Duration::from_secs(300);
+/// An answer of the peer is news if it came so much later than the last progress: systems state its age coarsely.
+const COARSE: Duration = Duration::from_millis(100);
+/// For how long a lack of descriptors is taken to last.
+const SHORTAGE: Duration = Duration::from_secs(2);
 /// Reads of a lingering socket in one turn.
 const LINGER_READS: usize = 64;
 
@@ -31,10 +42,12 @@ const LINGER_READS: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closing {
     since: Instant,
-    /// When to give up, unless there is progress before.
-    until: Instant,
-    /// What [`Engine::mark_of_closing`] was.
+    /// When there was progress last.
+    moved: Instant,
+    /// What [`Engine::mark_of_closing`] was then.
     mark: u64,
+    /// How many packets of an association had come by then.
+    packets: u64,
 }
 
 impl<N: Net> Engine<N> {
@@ -46,9 +59,9 @@ impl<N: Net> Engine<N> {
     }
 
     fn watch(&mut self, conn: Key) {
-        let mark = self.mark_of_closing(conn);
+        let (mark, packets) = (self.mark_of_closing(conn), self.packets_of_closing(conn));
         // One that is watched already has its timer.
-        if self.closings.insert(conn, Closing { since: self.now, until: self.now + LINGER, mark }).is_none() {
+        if self.closings.insert(conn, Closing { since: self.now, moved: self.now, mark, packets }).is_none() {
             self.timers.push(self.now + FIRST_CHECK, Timer::Closing(conn));
         }
     }
@@ -62,19 +75,69 @@ impl<N: Net> Engine<N> {
             self.advance_close(conn);
         }
         self.both_ended(conn);
-        let mark = self.mark_of_closing(conn);
+        let (mark, packets) = (self.mark_of_closing(conn), self.packets_of_closing(conn));
         // Nobody is told here when it is over: the timer is the last to know.
         let Some(c) = self.closings.get_mut(&conn) else { return };
         // A connection that both sides have ended and nobody has closed waits as long as the system does.
         if mark != c.mark || self.conns.get(conn).is_some_and(|c| c.is_open()) {
-            (c.mark, c.until) = (mark, self.now + LINGER);
+            (c.mark, c.moved, c.packets) = (mark, self.now, packets);
         }
-        if c.until <= self.now {
+        let c = *c;
+        let patience = if self.answers_since(conn, &c, packets) && !self.is_short() { STANDSTILL } else { LINGER };
+        let until = c.moved + patience;
+        if until <= self.now {
             return self.give_up_closing(conn);
         }
+        self.ask_peer_of_closing(conn);
         // Half as often each time: the checks are cheap, and few.
         let next = self.now + (self.now - c.since).clamp(FIRST_CHECK, CHECKS_APART);
-        self.timers.push(next.min(c.until), Timer::Closing(conn));
+        self.timers.push(next.min(until), Timer::Closing(conn));
+    }
+
+    /// Whether the peer of a closing connection has answered since the last progress, if only to report that it has no room.
+    fn answers_since(&self, conn: Key, closing: &Closing, packets: u64) -> bool {
+        match self.conns.get(conn).map(|c| c.io) {
+            Some(Io::Channel(key)) => {
+                let info = self.channels.get(key).and_then(|ch| self.net.stream_info(ch.sock).ok());
+                let ago = info.and_then(|i| i.last_heard);
+                ago.is_some_and(|ago| ago + COARSE < self.now.saturating_since(closing.moved))
+            }
+            Some(Io::Stream { quic, .. }) => self.quics.get(quic).is_some_and(|q| q.last_heard() > closing.moved),
+            Some(Io::Sctp { .. }) => packets > closing.packets,
+            _ => false,
+        }
+    }
+
+    /// TCP and SCTP ask a peer without room again and again. QUIC does not, and its idle timeout would end the session of a reader that
+    /// has paused.
+    fn ask_peer_of_closing(&mut self, conn: Key) {
+        let Some(Io::Stream { quic, .. }) = self.conns.get(conn).map(|c| c.io) else { return };
+        let now = self.now;
+        let Some(q) = self.quics.get_mut(quic).filter(|q| q.connected && q.lost.is_none()) else { return };
+        if now.saturating_since(q.last_heard()) >= LINGER / 2 {
+            q.conn.ping();
+            self.mark_dirty(quic);
+        }
+    }
+
+    /// How many packets an association has received; 0 where another transport carries the connection.
+    fn packets_of_closing(&self, conn: Key) -> u64 {
+        match self.conns.get(conn).map(|c| c.io) {
+            Some(Io::Sctp { sctp, .. }) => self.sctp_packets_received(sctp),
+            _ => 0,
+        }
+    }
+
+    /// Whether room is short: what makes no progress is in the way of others.
+    fn is_short(&self) -> bool {
+        self.queued >= self.limits.engine_bytes
+            || self.conns.len() >= self.limits.connections
+            || self.starved.is_some_and(|at| self.now.saturating_since(at) < SHORTAGE)
+    }
+
+    /// The system has no descriptor for another connection.
+    pub(crate) fn note_shortage(&mut self) {
+        self.starved = Some(self.now);
     }
 
     /// A number that changes while the closing of a connection makes progress, and stands still while it does not.
@@ -362,14 +425,16 @@ impl<N: Net> Engine<N> {
     /// A connection is closed when its peer has everything; its socket may linger for the peer's end a little longer.
     fn check_delivered(&mut self, key: Key) {
         let Some(ch) = self.channels.get(key) else { return };
-        let Behind::Lingering { until, conn: Some(conn) } = ch.behind else { return };
+        let Behind::Lingering { conn: Some(conn), .. } = ch.behind else { return };
         let ended = self.conns.get(conn).is_none_or(|c| c.peer_ended);
         match self.delivered(key, ended) {
             Delivery::Open => {}
             Delivery::Done => {
-                if ended || until <= self.now {
+                if ended {
                     return self.drop_channel(conn, key);
                 }
+                // From the delivery on: a socket that is closed resets a peer that sends, and what that has not read yet may go with it.
+                let until = self.now + LINGER;
                 if let Some(ch) = self.channels.get_mut(key) {
                     ch.behind = Behind::Lingering { until, conn: None };
                 }

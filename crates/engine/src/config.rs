@@ -178,4 +178,98 @@ pub struct EngineStats {
     pub foreign_datagrams: u64,
     /// Incoming connections turned away at a limit.
     pub refused: u64,
+    /// At which limits, and what else was dropped or kept waiting at one.
+    pub refusals: Refusals,
+}
+
+/// What was turned away, dropped or kept waiting because a limit was reached: numbers since the engine was made. No peer or program is
+/// notified of most of it, so a server reports what becomes more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// Incoming handshakes that were given up for others ([`Limits::handshakes`]), or that took too long.
+    pub handshakes: u64,
+    /// Incoming connections whose handshake never began, because one source held most of [`Limits::handshakes`].
+    pub not_begun: u64,
+    /// DTLS clients that were forgotten before they had proved their address ([`Limits::unverified`]).
+    pub unverified: u64,
+    /// Connections and sessions that no kernel keeps, while the program takes none ([`Limits::untaken`], or its own limit), and sessions
+    /// without a stream that made room for others.
+    pub untaken: u64,
+    /// New peers of a shared UDP socket ([`Limits::udp_peers`]).
+    pub peers: u64,
+    /// Connections and sessions beyond [`Limits::connections`].
+    pub connections: u64,
+    /// Streams of sessions beyond [`Limits::connections`], or that nothing takes any more.
+    pub streams: u64,
+    /// SCTP associations that were refused ([`Limits::sctp_per_source`] among others).
+    pub associations: u64,
+    /// Datagrams that were dropped because the program did not take earlier ones ([`Limits::datagram_buffer`]).
+    pub datagrams: u64,
+    /// How often a listener has left connections waiting in the kernel, because a limit was reached.
+    pub delays: u64,
+}
+
+impl Refusals {
+    /// Every number, with the words for what it counts.
+    #[must_use]
+    pub const fn counts(&self) -> [(&'static str, u64); 10] {
+        [
+            ("handshakes", self.handshakes),
+            ("connections before their handshake", self.not_begun),
+            ("unverified DTLS clients", self.unverified),
+            ("connections that the program did not take", self.untaken),
+            ("peers of UDP sockets", self.peers),
+            ("connections beyond the limit", self.connections),
+            ("streams", self.streams),
+            ("SCTP associations", self.associations),
+            ("datagrams", self.datagrams),
+            ("delays in accepting", self.delays),
+        ]
+    }
+
+    /// What has been added since these earlier ones.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            handshakes: self.handshakes.saturating_sub(earlier.handshakes),
+            not_begun: self.not_begun.saturating_sub(earlier.not_begun),
+            unverified: self.unverified.saturating_sub(earlier.unverified),
+            untaken: self.untaken.saturating_sub(earlier.untaken),
+            peers: self.peers.saturating_sub(earlier.peers),
+            connections: self.connections.saturating_sub(earlier.connections),
+            streams: self.streams.saturating_sub(earlier.streams),
+            associations: self.associations.saturating_sub(earlier.associations),
+            datagrams: self.datagrams.saturating_sub(earlier.datagrams),
+            delays: self.delays.saturating_sub(earlier.delays),
+        }
+    }
+}
+
+/// What is turned away, and why.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Refusal {
+    Handshake,
+    NotBegun,
+    Unverified,
+    Untaken,
+    Peer,
+    Connection,
+    Stream,
+}
+
+impl EngineStats {
+    /// Something incoming is turned away.
+    pub(crate) fn refuse(&mut self, what: Refusal) {
+        self.refused += 1;
+        let count = match what {
+            Refusal::Handshake => &mut self.refusals.handshakes,
+            Refusal::NotBegun => &mut self.refusals.not_begun,
+            Refusal::Unverified => &mut self.refusals.unverified,
+            Refusal::Untaken => &mut self.refusals.untaken,
+            Refusal::Peer => &mut self.refusals.peers,
+            Refusal::Connection => &mut self.refusals.connections,
+            Refusal::Stream => &mut self.refusals.streams,
+        };
+        *count += 1;
+    }
 }

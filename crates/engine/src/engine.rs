@@ -2,7 +2,7 @@
 
 use crate::channel::{Behind, Channel, Kind};
 use crate::closing::Closing;
-use crate::config::{EngineConfig, EngineStats, Limits};
+use crate::config::{EngineConfig, EngineStats, Limits, Refusals};
 use crate::conn::{ConnectionState, Conns, Io};
 use crate::event::{Event, Notice, Source, Step, TimelineEntry};
 use crate::glance::plain_ended;
@@ -76,8 +76,8 @@ const EVENTS_PER_TURN: usize = 1024;
 const WALL_EVERY: Duration = Duration::from_millis(50);
 /// For how many turns in a row events that wait keep deadlines from being looked at.
 const TURNS_BEHIND: u32 = 16;
-/// A closing connection is given up when nothing of what was sent is taken for this long; its socket waits no longer than
-/// this for the peer's end of stream after ours.
+/// A closing connection is given up when the peer does not answer for this long, or takes nothing for this long while room is short;
+/// its socket waits no longer than this for the peer's end of stream after what was sent is delivered.
 pub(crate) const LINGER: Duration = Duration::from_secs(10);
 
 const READABLE: Ready = Ready { readable: true, writable: false, error: false, hangup: false };
@@ -162,6 +162,8 @@ pub struct Engine<N> {
     pub(crate) orphaned: bool,
     /// Connections that wait until that is less, though they have nothing queued themselves.
     pub(crate) crowded_out: Vec<Key>,
+    /// When the system last had no descriptor for a connection that was to be accepted.
+    pub(crate) starved: Option<Instant>,
     pub(crate) stats: EngineStats,
 }
 
@@ -233,6 +235,7 @@ impl<N: Net> Engine<N> {
             left_behind: Vec::new(),
             orphaned: false,
             crowded_out: Vec::new(),
+            starved: None,
             stats: EngineStats::default(),
         }
     }
@@ -686,6 +689,8 @@ impl<N: Net> Engine<N> {
     /// Figures of the whole engine.
     #[must_use]
     pub fn stats(&self) -> EngineStats {
+        let live: u64 = self.sctp_ends.iter().map(|(_, e)| e.endpoint.stats().refused).sum();
+        let associations = self.stats.refusals.associations + live;
         EngineStats {
             connections: self.conns.len() as u64,
             channels: self.channels.len() as u64,
@@ -697,6 +702,7 @@ impl<N: Net> Engine<N> {
             timers: self.timers.len() as u64,
             groups: self.groups.len() as u64,
             listeners: self.listeners.len() as u64,
+            refusals: Refusals { associations, ..self.stats.refusals },
             ..self.stats
         }
     }

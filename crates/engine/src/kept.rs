@@ -33,6 +33,7 @@ impl<N: Net> Engine<N> {
         let limit = if ext.datagrams.is_empty() { limits.datagram_buffer } else { limit };
         if ext.datagram_bytes + cost > limit {
             c.dropped = c.dropped.saturating_add(1);
+            self.stats.refusals.datagrams += 1;
             return false;
         }
         ext.datagram_bytes += cost;

@@ -58,8 +58,8 @@ mod terminate;
 mod transport;
 mod write;
 
-pub use config::{EngineConfig, EngineStats, Limits};
-pub use conn::{ConnectionState, ConnectionStats};
+pub use config::{EngineConfig, EngineStats, Limits, Refusals};
+pub use conn::{ConnectionState, ConnectionStats, Delivery};
 pub use endpoint::{BadEndpoint, LocalEndpoint, RemoteEndpoint};
 pub use engine::Engine;
 pub use establish::{Carrier, MAX_REMOTES, ServiceOutcome};

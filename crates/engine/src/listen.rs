@@ -6,6 +6,7 @@ mod shared;
 pub(crate) use accept::gave_up;
 
 use crate::channel::{Behind, Channel, Kind};
+use crate::config::Refusal;
 use crate::conn::{ConnectionState, Io};
 use crate::engine::Timer;
 use crate::event::{AttemptError, EstablishmentError, Event, Reason};
@@ -334,7 +335,7 @@ impl<N: Net> Engine<N> {
     fn release_quic_listener(&mut self, key: Key) {
         let shaking = self.quics.iter().filter(|(_, q)| q.socket == key && q.shaking).map(|(k, _)| k);
         for quic in shaking.collect::<Vec<_>>() {
-            self.quic_refuse(quic);
+            self.quic_refuse(quic, Refusal::Untaken);
         }
         if let Some(s) = self.quic_sockets.get_mut(key) {
             neater_quic::EndpointApi::stop_accepting(&mut s.endpoint);

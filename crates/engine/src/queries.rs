@@ -1,9 +1,9 @@
 //! What can be asked about a connection, and changes nothing.
 
 use crate::channel::Kind;
-use crate::conn::{ConnectionState, ConnectionStats, Io};
+use crate::conn::{ConnectionState, ConnectionStats, Delivery, Io};
 use crate::event::{CandidateOutcome, ConnectionError, TimelineEntry};
-use crate::{ConnectionId, Engine, Stack};
+use crate::{ConnectionId, Engine, GroupId, Stack};
 use neater_base::Key;
 use neater_base::net::Net;
 use neater_quic::ConnectionApi;
@@ -178,6 +178,46 @@ impl<N: Net> Engine<N> {
     #[must_use]
     pub fn timeline(&self, conn: ConnectionId) -> Vec<TimelineEntry> {
         self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.timeline.clone()).unwrap_or_default()
+    }
+
+    /// How far what was sent on a connection has come; `None` when nothing carries it any more, or what does keeps no such figures.
+    #[must_use]
+    pub fn delivery(&self, conn: ConnectionId) -> Option<Delivery> {
+        let c = self.conns.get(conn.0)?;
+        let read = c.quick.lane.as_ref().map_or(0, |lane| lane.bytes().1);
+        let received = c.bytes_received + read;
+        let queued = c.tx.bytes as u64;
+        // Of a stream it is not known what has been acknowledged but its end.
+        let end = u64::from(c.fin_done && !c.fin_acked);
+        match c.io {
+            Io::Channel(k) => {
+                let ch = self.channels.get(k)?;
+                let info = self.net.stream_info(ch.sock).ok()?;
+                let records = matches!(&ch.kind, Kind::Tls(tls) if tls.wants_write());
+                let system = info.in_flight.unwrap_or(0) + info.unsent.unwrap_or(0);
+                let pending = queued + u64::from(records) + system;
+                Some(Delivery { acknowledged: info.acknowledged.unwrap_or(0), pending, received })
+            }
+            Io::Stream { quic, .. } => {
+                let acknowledged = self.quics.get(quic)?.conn.acknowledged();
+                Some(Delivery { acknowledged, pending: queued + end, received })
+            }
+            Io::Sctp { sctp, .. } => {
+                Some(Delivery { acknowledged: self.sctp_acknowledged(sctp), pending: queued + end, received })
+            }
+            _ => None,
+        }
+    }
+
+    /// As [`Engine::delivery`], of all streams of a session together; what comes, and what waits, is not counted.
+    #[must_use]
+    pub fn group_delivery(&self, group: GroupId) -> Option<Delivery> {
+        let g = self.groups.get(group.0)?;
+        let acknowledged = match g.sctp {
+            Some(sctp) => self.sctp_acknowledged(sctp),
+            None => self.quics.get(g.quic?)?.conn.acknowledged(),
+        };
+        Some(Delivery { acknowledged, ..Delivery::default() })
     }
 
     /// Figures of a connection.

@@ -7,6 +7,7 @@ mod window;
 
 use self::stay::{Moved, Stay};
 pub(crate) use self::window::Windows;
+use crate::config::Refusal;
 use crate::conn::{Conn, ConnectionState, Io, Queued};
 use crate::engine::Timer;
 use crate::establish::{Trial, What};
@@ -522,7 +523,7 @@ impl<N: Net> Engine<N> {
         let waits = !datagrams && self.listeners.get(listener).is_some_and(|l| !l.groups);
         if self.listeners.get(listener).is_some_and(|l| l.backlog.is_full()) || !waits && self.is_full(listener) {
             // The program takes nothing, and no kernel keeps this for it.
-            self.stats.refused += 1;
+            self.stats.refuse(Refusal::Untaken);
             return self.quic_close(key, ABORTED);
         }
         let group = self.new_group(Some(key), Some(listener));
@@ -586,7 +587,7 @@ impl<N: Net> Engine<N> {
             if unwanted || self.conns.len() >= self.limits.connections {
                 q.conn.stop(stream, ABORTED);
                 q.conn.reset(stream, ABORTED);
-                self.stats.refused += 1;
+                self.stats.refuse(Refusal::Stream);
                 continue;
             }
             let mut c = Conn::new(q.request.clone(), q.remotes.clone(), self.now);

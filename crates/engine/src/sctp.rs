@@ -624,6 +624,12 @@ impl<N: Net> Engine<N> {
         self.sctps.get(key).and_then(of).map_or(0, |s| s.bytes_acknowledged)
     }
 
+    /// Packets of the peer that have come.
+    pub(crate) fn sctp_packets_received(&self, key: Key) -> u64 {
+        let of = |a: &Sctp| self.sctp_ends.get(a.end)?.endpoint.association_stats(a.id);
+        self.sctps.get(key).and_then(of).map_or(0, |s| s.packets_received)
+    }
+
     /// Chunks with data that were sent, and how many of them were lost.
     pub(crate) fn sctp_sent_and_lost(&self, key: Key) -> (u64, u64) {
         let of = |a: &Sctp| self.sctp_ends.get(a.end)?.endpoint.association_stats(a.id);

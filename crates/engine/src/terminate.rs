@@ -1,6 +1,7 @@
 //! The end of connections (RFC 9622 section 10).
 
 use crate::channel::{Behind, Kind};
+use crate::config::Refusal;
 use crate::conn::{Conn, ConnectionState, Io};
 use crate::event::{ConnectionError, EstablishmentError, Event, Reason, SendError};
 use crate::{ConnectionId, Engine, Stack};
@@ -178,7 +179,7 @@ impl<N: Net> Engine<N> {
                 if let Some(ch) = self.channels.remove(key) {
                     self.net.abort(ch.sock);
                 }
-                self.stats.refused += 1;
+                self.stats.refuse(Refusal::Handshake);
                 self.handshake_over(listener);
             }
             Behind::Listener(_) if matches!(ch.kind, Kind::TlsPending) => {
@@ -186,7 +187,7 @@ impl<N: Net> Engine<N> {
                 if let Some(ch) = self.channels.remove(key) {
                     self.net.abort(ch.sock);
                 }
-                self.stats.refused += 1;
+                self.stats.refuse(Refusal::NotBegun);
             }
             Behind::Attempt(conn, candidate) => {
                 let silent = matches!(&ch.kind, Kind::Tls(t) if t.is_handshaking());

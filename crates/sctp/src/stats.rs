@@ -93,6 +93,8 @@ pub struct EndpointStats {
     pub cookies_refused: u64,
     /// Associations that peers opened.
     pub accepted: u64,
+    /// Associations that peers could not open: there are too many, in all or of one source.
+    pub refused: u64,
     /// ICMP messages that were about a packet of ours (RFC 9260 section 10), and those that were not.
     pub icmp: u64,
     /// ICMP messages that were ignored: about no packet of ours.

@@ -12,8 +12,7 @@ use core::future::Future;
 use core::task::{Context, Poll};
 use neater_base::net::NetError;
 use neater_engine::{
-    CandidateOutcome, ConnectionId, ConnectionStats, Event, MessageId, Reason, ReceiveOutcome, Received, SendOptions,
-    ServiceOutcome, Stack, StreamDirection, TimelineEntry,
+    CandidateOutcome, ConnectionId, ConnectionStats, Delivery, Event, MessageId, Reason, ReceiveOutcome, Received, SendOptions, ServiceOutcome, Stack, StreamDirection, TimelineEntry,
 };
 use std::net::SocketAddr;
 
@@ -288,7 +287,8 @@ impl Connection {
     /// sends is thrown away. Dropping the future does not stop the closing.
     ///
     /// # Errors
-    /// The connection failed first, or the peer has taken nothing for ten seconds: what was sent may not have been delivered.
+    /// The connection failed first, the peer has not answered for ten seconds, or it has answered and taken nothing for five minutes
+    /// (ten seconds, where room is short): what was sent may not have been delivered.
     pub async fn close(&self) -> Result<(), ConnectionError> {
         self.handle.with(|s| s.engine.close(self.id));
         self.closed().await
@@ -480,6 +480,13 @@ impl Connection {
     #[must_use]
     pub fn stats(&self) -> Option<ConnectionStats> {
         self.handle.with(|s| s.engine.connection_stats(self.id))
+    }
+
+    /// How far what was sent has come: what of it the peer has acknowledged, and not only what the system has taken. `None` when
+    /// nothing carries the connection any more, or what does keeps no such figures.
+    #[must_use]
+    pub fn delivery(&self) -> Option<Delivery> {
+        self.handle.look(|s| s.engine.delivery(self.id))
     }
 
     /// The number of the stream on the wire, where the connection is a stream of QUIC.

@@ -6,7 +6,7 @@ use crate::{Connection, ConnectionError, EstablishmentError, EventHandler, Group
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
-use neater_engine::{Stack, StreamDirection};
+use neater_engine::{Delivery, Stack, StreamDirection};
 use std::net::SocketAddr;
 
 /// Receives connections over every eligible protocol. Dropping it stops listening; connections that were accepted go on.
@@ -236,6 +236,12 @@ impl Group {
     #[must_use]
     pub fn remote_addr(&self) -> Option<SocketAddr> {
         self.handle.with(|s| s.engine.group_remote(self.id))
+    }
+
+    /// As [`Connection::delivery`], of all streams of the session together; what comes, and what waits, is not counted.
+    #[must_use]
+    pub fn delivery(&self) -> Option<Delivery> {
+        self.handle.look(|s| s.engine.group_delivery(self.id))
     }
 
     /// How many connections the group has.

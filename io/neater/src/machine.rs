@@ -9,7 +9,7 @@ use core::time::Duration;
 use neater_base::Instant;
 use neater_base::net::{Lane, Net, NetError};
 use neater_engine::{
-    CandidateOutcome, Carrier, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Engine, EngineStats,
+    CandidateOutcome, Carrier, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Delivery, Engine, EngineStats,
     EstablishmentError, ForeignDatagram, GroupId, ListenerId, LocalEndpoint, MessageId, NameFailure, NameQuestion,
     Notice, ReceiveOutcome, RemoteEndpoint, Request, RequestOptions, SendError, SendOptions, ServiceOutcome,
     SetPropertyError, Spent, Stack, StreamDirection, TimelineEntry,
@@ -130,6 +130,8 @@ machine! {
     fn timeline(&mut self, conn: ConnectionId) -> Vec<TimelineEntry>;
     fn carrier(&mut self, conn: ConnectionId) -> Option<Carrier>;
     fn report_service(&mut self, carrier: &Carrier, outcome: ServiceOutcome);
+    fn delivery(&mut self, conn: ConnectionId) -> Option<Delivery>;
+    fn group_delivery(&mut self, group: GroupId) -> Option<Delivery>;
     fn connection_stats(&mut self, conn: ConnectionId) -> Option<ConnectionStats>;
     fn stats(&mut self) -> EngineStats;
     fn flush_caches(&mut self);

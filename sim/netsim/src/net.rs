@@ -230,8 +230,10 @@ impl Net for SimNet {
 
     fn stream_info(&self, sock: Sock) -> Result<StreamInfo> {
         self.with(|sim, host| {
+            let now = sim.now;
             sim.with_conn(host, key(sock), |conn| {
-                if conn.was_established() && !conn.is_closed() { Ok(conn.info()) } else { Err(ErrorKind::NotConnected) }
+                let connected = conn.was_established() && !conn.is_closed();
+                if connected { Ok(conn.info(now)) } else { Err(ErrorKind::NotConnected) }
             })
         })
     }

@@ -436,7 +436,7 @@ impl Sim {
         host.service_conns.remove(&key);
         let removed = host.conns.remove(key);
         if let (Owner::Agent(agent, side) | Owner::Finished(agent, side), Some(entry)) = (owner, removed) {
-            self.agent_lost(agent, side, key, entry.conn.info().retransmits.unwrap_or(0));
+            self.agent_lost(agent, side, key, entry.conn.retransmits());
         }
     }
 }

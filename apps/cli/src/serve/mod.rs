@@ -1,6 +1,7 @@
 //! `neater serve`.
 
 mod certificate;
+mod limits;
 mod reset;
 
 use crate::args::{ConnectArgs, ServeArgs};
@@ -56,17 +57,24 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     announce(&args, output, &root, &urls, shown.as_ref(), &udp);
     make_room_for(args.max_connections, output);
     let connections = args.max_connections as usize;
-    let connections_per_address = connections.div_ceil(4);
-    let limits = ServerLimits { connections, connections_per_address, ..ServerLimits::default() };
-    let mut server = Server::new(files.listings(!args.no_listings).hidden(args.hidden)).limits(limits);
+    let connections_per_address = args.max_per_address.map_or(connections, |n| n as usize);
+    let (idle, standstill) = (args.max_idle, args.max_pause);
+    let limits = ServerLimits { connections, connections_per_address, idle, standstill, ..ServerLimits::default() };
+    let server = Server::new(files.listings(!args.no_listings).hidden(args.hidden)).limits(limits);
+    let said = output.clone();
+    let mut server = server.on_turned_away(move |turned_away| limits::turned_away(turned_away, connections, &said));
     if !args.plain && stacks(&args)?.contains(&Stack::Quic) {
         server = server.alt_svc(port);
     }
-    let summary = server.run(listeners, stop_signal(output)?).await;
+    let stop = stop_signal(output)?;
+    let summary = tokio::select! {
+        summary = server.run(listeners, stop) => summary,
+        never = limits::watch_transport(&neater, output) => match never {},
+    };
     if output.json {
         output.event(&json!({
             "event": "stopped", "requests": summary.requests, "bytes": summary.bytes,
-            "refused": summary.refused, "cut_off": summary.cut_off,
+            "refused": summary.refused, "ended_for_others": summary.ended_for_others, "cut_off": summary.cut_off,
         }));
     } else {
         let cut = match summary.cut_off {

@@ -1,9 +1,9 @@
 //! The bodies of answers.
 
+use super::Common;
 use super::spare::Opened;
 use super::turns::Turn;
-use super::watch::Activity;
-use super::{Common, Counters};
+use super::watch::{Record, UnderWay};
 use bytes::{Bytes, BytesMut};
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -32,7 +32,9 @@ enum Source {
 
 /// Who is told that the body moves.
 struct Witness {
-    activity: Activity,
+    /// Shared with pieces that HTTP keeps.
+    under_way: Arc<UnderWay>,
+    record: Option<Arc<Record>>,
     common: Arc<Common>,
     /// Also of a piece that is being read, for as long as that takes.
     turn: Option<Arc<Turn>>,
@@ -40,16 +42,32 @@ struct Witness {
     given: bool,
 }
 
+/// A piece of a body, which is under way as long as HTTP keeps any of it.
+struct Piece {
+    bytes: Bytes,
+    _under_way: Arc<UnderWay>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 impl Witness {
-    fn piece(&mut self, length: usize) {
+    fn piece(&mut self, bytes: Bytes) -> Bytes {
         if core::mem::replace(&mut self.given, true) {
-            self.activity.touch();
+            self.under_way.moves();
             if let Some(turn) = &self.turn {
                 turn.moves();
             }
         }
-        let Counters { bytes, .. } = &self.common.counters;
-        bytes.fetch_add(length as u64, Ordering::Relaxed);
+        let length = bytes.len() as u64;
+        if let Some(record) = &self.record {
+            record.gives(length);
+        }
+        self.common.counters.bytes.fetch_add(length, Ordering::Relaxed);
+        Bytes::from_owner(Piece { bytes, _under_way: self.under_way.clone() })
     }
 }
 
@@ -92,10 +110,17 @@ impl FileBody {
         self.left
     }
 
-    /// Tells `activity` of every piece, and keeps `turn` until the body is gone and what it has
-    /// begun to read is read.
-    pub(crate) fn witnessed(mut self, activity: Activity, common: Arc<Common>, turn: Option<Turn>) -> Self {
-        self.witness = Some(Witness { activity, common, turn: turn.map(Arc::new), given: false });
+    /// Tells of every piece. The answer is under way until the body and its pieces are gone; `turn` is kept until the body is gone and
+    /// what it has begun to read is read.
+    pub(crate) fn witnessed(
+        mut self,
+        under_way: UnderWay,
+        record: Option<Arc<Record>>,
+        common: Arc<Common>,
+        turn: Option<Turn>,
+    ) -> Self {
+        let (under_way, turn) = (Arc::new(under_way), turn.map(Arc::new));
+        self.witness = Some(Witness { under_way, record, common, turn, given: false });
         self
     }
 }
@@ -156,9 +181,10 @@ impl Body for FileBody {
                 this.left = 0;
             }
         }
-        if let (Ok(p), Some(w)) = (&piece, &mut this.witness) {
-            w.piece(p.len());
-        }
+        let piece = match &mut this.witness {
+            Some(w) => piece.map(|p| w.piece(p)),
+            None => piece,
+        };
         Poll::Ready(Some(piece.map(Frame::data)))
     }
 

@@ -2,8 +2,9 @@
 
 use super::Common;
 use super::body::FileBody;
+use super::stream::Shared;
 use super::turns::{Turn, Who};
-use super::watch::Activity;
+use super::watch::{Activity, Over, Patience, Record};
 use crate::streams::{Session, Taken, TwoWay};
 use bytes::Bytes;
 use core::time::Duration;
@@ -14,17 +15,23 @@ use http_body_util::BodyExt;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use neater::{Accepted, ByteStream, Group, Stack};
+use neater::{Accepted, ByteStream, Delivery, Group, Stack};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
-/// How long the last bytes of answers may need to arrive when a session ends.
-const DELIVERY: Duration = Duration::from_secs(3);
-/// How often it is asked whether they have.
-const DELIVERY_CHECK: Duration = Duration::from_millis(5);
+/// How long a client may need to give room for being sent away.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// How soon it is asked whether the last answers of a session have arrived, and how much later again at most.
+const DELIVERY_CHECKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
+/// How often it is looked at how far a connection is that HTTP has done with.
+const SETTLING: Duration = Duration::from_secs(1);
+/// With so much pending in the transport, what keeps the answers of a connection is the transport, and not their streams.
+const FULL: u64 = 64 << 10;
+/// Fewer bytes that are acknowledged over QUIC may all be packets that ask whether the client is there.
+const QUIC_STEP: u64 = 4 << 10;
 /// Header fields of a request over HTTP/1.1.
 const FIELDS_MAX: usize = 100;
 /// The smallest buffer that hyper works with.
@@ -48,9 +55,14 @@ const NO_DESCRIPTOR: Duration = Duration::from_millis(100);
 type H3Request = h3::server::RequestResolver<Session, Bytes>;
 type H3Stream = h3::server::RequestStream<TwoWay, Bytes>;
 
-/// Serves a connection until it ends, is idle for too long, or the server stops.
-pub(super) async fn serve(common: Arc<Common>, accepted: Accepted, who: Who, stop: watch::Receiver<bool>) {
-    let client = Client { common, activity: Activity::new(), who };
+/// Serves a connection until it ends, is idle for too long, has to go for others, or the server stops.
+pub(super) async fn serve(
+    common: Arc<Common>,
+    accepted: Accepted,
+    (who, activity): (Who, Activity),
+    stop: watch::Receiver<bool>,
+) {
+    let client = Client { common, activity, who };
     let done = match accepted {
         Accepted::Group(group) if group.stack().is_some_and(Stack::is_sctp) => serve_streams(client, group, stop).await,
         Accepted::Group(group) => serve_h3(client, group, stop).await,
@@ -83,13 +95,39 @@ struct Client {
     who: Who,
 }
 
-/// Answers a request, and says so to whom it concerns. `end` is told when the answer has to be given up.
+impl Client {
+    /// A stream that is served as a connection of its own.
+    fn of_stream(&self) -> Self {
+        Self { activity: Activity::new(), ..self.clone() }
+    }
+
+    /// How long it may be of no use.
+    fn patience(&self, step: u64, exact: bool) -> Patience {
+        let limits = &self.common.limits;
+        Patience { idle: limits.idle, standstill: limits.standstill, step, exact }
+    }
+}
+
+/// Answers a request. `end` is told when the answer has to be given up. It is logged when its connection has delivered it.
 async fn answer<B>(client: Client, end: Arc<Notify>, request: Request<B>) -> Response<FileBody>
 where
     B: Send + 'static,
 {
+    answer_with(client, end, request, true).await.0
+}
+
+/// Answers a request. With what the log is to say when it is over, if that is not for the connection to do (`by_connection`).
+async fn answer_with<B>(
+    client: Client,
+    end: Arc<Notify>,
+    request: Request<B>,
+    by_connection: bool,
+) -> (Response<FileBody>, Option<Arc<Record>>)
+where
+    B: Send + 'static,
+{
     let Client { common, activity, who } = client;
-    activity.touch();
+    let mut under_way = activity.begin();
     let turn = common.turns.wait(who, end).await;
     let (parts, _) = request.into_parts();
     let request = Request::from_parts(parts, ());
@@ -101,8 +139,7 @@ where
     let (response, turn) =
         if sound { answer_in_time(shared, request, turn).await } else { (bare(StatusCode::BAD_REQUEST), turn) };
     let (method, uri, version) = asked;
-    let (status, bytes) = (response.status().as_u16(), response.body().left());
-    tracing::info!(target: "neater::serve", %status, bytes, ?version, "{method} {}", uri.path());
+    let record = Record::new(response.status().as_u16(), method, uri.path(), version, response.body().left());
     common.counters.requests.fetch_add(1, Ordering::Relaxed);
     let (mut parts, body) = response.into_parts();
     if version != http::Version::HTTP_3
@@ -110,7 +147,10 @@ where
     {
         parts.headers.insert(ALT_SVC, alt.clone());
     }
-    Response::from_parts(parts, body.witnessed(activity, common, turn))
+    if by_connection {
+        under_way.record.clone_from(&record);
+    }
+    (Response::from_parts(parts, body.witnessed(under_way, record.clone(), common, turn)), record)
 }
 
 /// Answers when there is a descriptor for the file, which others give back.
@@ -222,44 +262,78 @@ where
     }
 }
 
-/// Drives a connection of hyper's: to its end, to its idle limit, to the end that it is told, or out when the server stops.
+/// Drives a connection of hyper's: to its end, to its limits, to the end that it is told, or out when the server stops; and then until
+/// what it has passed on is delivered.
 macro_rules! drive {
-    ($connection:expr, $client:expr, $whole:expr, $end:expr, $stop:expr) => {{
-        let connection = $connection;
-        tokio::pin!(connection);
-        let mut told = false;
-        loop {
-            let why = tokio::select! {
-                done = connection.as_mut() => break done.map_err(|e| crate::error::chain(&e)),
-                () = $client.activity.idle_for($client.common.limits.idle) => "idle",
-                () = $end.notified() => "its answer is not taken",
-                () = stopped(&mut $stop), if !told => {
-                    told = true;
-                    connection.as_mut().graceful_shutdown();
-                    continue;
-                }
-            };
-            // Closing would wait for a peer that takes nothing.
-            if let Some(whole) = &$whole {
-                whole.abort();
+    ($connection:expr, $client:expr, $bytes:expr, $end:expr, $stop:expr, $over:expr) => {{
+        let done = {
+            let connection = $connection;
+            let over = $over;
+            tokio::pin!(connection, over);
+            let grace = $client.common.limits.grace;
+            let (mut told, mut leaves) = (false, false);
+            loop {
+                let why = tokio::select! {
+                    done = connection.as_mut() => break done.map_err(|e| crate::error::chain(&e)),
+                    why = over.as_mut(), if !leaves => match why {
+                        // A reset would take what the client has not read along.
+                        Over::Idle => {
+                            (told, leaves) = (true, true);
+                            connection.as_mut().graceful_shutdown();
+                            continue;
+                        }
+                        why => why.as_str(),
+                    },
+                    // It does not answer. It has everything, and may not have read it.
+                    () = tokio::time::sleep(grace), if leaves => break Err(Over::Idle.as_str().into()),
+                    () = $end.notified() => "its answer is not taken",
+                    () = stopped(&mut $stop), if !told => {
+                        told = true;
+                        connection.as_mut().graceful_shutdown();
+                        continue;
+                    }
+                };
+                // Closing would wait for a peer that takes nothing.
+                $bytes.connection().abort();
+                break Err(why.into());
             }
-            break Err(why.into());
-        }
+        };
+        settle(&$client.activity, &$bytes, done).await
     }};
 }
 
+/// HTTP has done with a connection. What it has passed on is delivered as long as that goes on: see [`neater::Connection::close`].
+async fn settle(activity: &Activity, bytes: &ByteStream, done: Result<(), String>) -> Result<(), String> {
+    let connection = bytes.connection();
+    let look = || {
+        if let Some(seen) = connection.delivery() {
+            activity.look(&seen, false);
+        }
+    };
+    look();
+    let closing = connection.close();
+    tokio::pin!(closing);
+    let delivered = loop {
+        tokio::select! {
+            closed = closing.as_mut() => break closed.is_ok(),
+            () = activity.evicted() => connection.abort(),
+            () = tokio::time::sleep(SETTLING) => look(),
+        }
+    };
+    activity.settle(delivered);
+    done
+}
+
 async fn serve_h1(client: Client, bytes: ByteStream, mut stop: watch::Receiver<bool>) -> Result<(), String> {
+    let bytes = Arc::new(bytes);
     let end = Arc::new(Notify::new());
     let (c, told) = (client.clone(), end.clone());
     let service = service_fn(move |r| {
         let (c, end) = (c.clone(), told.clone());
         async move { Ok::<_, Infallible>(answer(c, end, r).await) }
     });
-    // A stream of an association ends alone: what is kept of it is dropped with it.
-    let whole = match bytes.connection().stack() {
-        Some(s) if s.is_sctp() => None,
-        _ => Some(bytes.connection().group().map_err(|e| e.to_string())?),
-    };
+    // What an association has delivered is told of all its streams together.
+    let alone = bytes.connection().stack().is_none_or(|s| !s.is_sctp());
     let limits = client.common.limits;
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -268,13 +342,18 @@ async fn serve_h1(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
         .max_headers(FIELDS_MAX)
         // A client that has said all is still owed its answer.
         .half_close(true)
-        .serve_connection(TokioIo::new(bytes), service);
-    drive!(connection, client, whole, end, stop)
+        .serve_connection(TokioIo::new(Shared(bytes.clone())), service);
+    let delivery = || bytes.connection().delivery();
+    // One answer at a time: it moves as its connection does.
+    let moved = |_: &Delivery| client.common.turns.all_move(client.who);
+    let over = client.activity.over(client.patience(1, alone), delivery, moved);
+    drive!(connection, client, bytes, end, stop, over)
 }
 
 /// Over SCTP, each stream of an association is a connection of HTTP/1.1 (decision 0023).
 async fn serve_streams(client: Client, group: Group, mut stop: watch::Receiver<bool>) -> Result<(), String> {
     let limits = client.common.limits;
+    let patience = client.patience(1, false);
     let slots = Arc::new(Semaphore::new(limits.requests_per_connection));
     let mut streams = JoinSet::new();
     // Without one no stream is taken: those that wait are bounded where they wait, and the client feels it.
@@ -288,7 +367,7 @@ async fn serve_streams(client: Client, group: Group, mut stop: watch::Receiver<b
             got = slots.clone().acquire_owned(), if slot.is_none() => slot = got.ok(),
             accepted = group.accept(), if !told && slot.is_some() => match accepted {
                 Ok(stream) => {
-                    let (client, slot, stop) = (client.clone(), slot.take(), stop.clone());
+                    let (client, slot, stop) = (client.of_stream(), slot.take(), stop.clone());
                     streams.spawn(async move {
                         let _slot = slot;
                         let Ok(bytes) = stream.into_bytes() else { return };
@@ -299,9 +378,11 @@ async fn serve_streams(client: Client, group: Group, mut stop: watch::Receiver<b
                 }
                 Err(e) => break Err(e.to_string()),
             },
-            Some(_) = streams.join_next() => {}
+            Some(_) = streams.join_next() => client.activity.touch(),
             () = gone(|| group.is_over()), if slot.is_none() => break Err("gone".into()),
-            () = client.activity.idle_for(limits.idle), if streams.is_empty() => break Err("idle".into()),
+            // Each stream has limits of its own.
+            why = client.activity.over(patience, || None, |_| ()), if streams.is_empty() => break Err(why.as_str().into()),
+            () = client.activity.evicted(), if !streams.is_empty() => break Err(Over::Evicted.as_str().into()),
             () = stopped(&mut stop), if !told => told = true,
         }
     };
@@ -320,7 +401,7 @@ async fn serve_h2(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
             Ok::<_, Infallible>(answer(c, end, r).await)
         }
     });
-    let whole = Some(bytes.connection().group().map_err(|e| e.to_string())?);
+    let bytes = Arc::new(bytes);
     let limits = client.common.limits;
     let connection = http2::Builder::new(Streams)
         .timer(TokioTimer::new())
@@ -328,9 +409,17 @@ async fn serve_h2(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
         .max_header_list_size(u32::try_from(limits.head).unwrap_or(u32::MAX))
         .max_pending_accept_reset_streams(H2_RESETS)
         .max_send_buf_size(H2_SEND_BUFFER)
-        .serve_connection(TokioIo::new(bytes), service);
+        .serve_connection(TokioIo::new(Shared(bytes.clone())), service);
     let end = Notify::new();
-    drive!(connection, client, whole, end, stop)
+    let delivery = || bytes.connection().delivery();
+    let moved = |seen: &Delivery| {
+        // Else a stream that does not move is kept by its own window.
+        if seen.pending >= FULL {
+            client.common.turns.all_move(client.who);
+        }
+    };
+    let over = client.activity.over(client.patience(1, true), delivery, moved);
+    drive!(connection, client, bytes, end, stop, over)
 }
 
 async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>) -> Result<(), String> {
@@ -338,7 +427,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     // A head comes compressed, in frames: twice the room is enough for any that is allowed.
     let session = Session::server(group, 2 * limits.head as u64);
     let (undelivered, close, is_over) = (session.undelivered(), session.closer(), session.is_over());
-    let taken = session.taken();
+    let (taken, delivery) = (session.taken(), session.delivery());
     let mut builder = h3::server::builder();
     let made = builder.max_field_section_size(limits.head as u64).build(session);
     // A client that gives no room for our control streams must not have a seat for it.
@@ -359,44 +448,55 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     // let any number wait for a slot.
     let mut slot = None;
     let heads = Arc::new(Heads::default());
-    let mut told = false;
-    let done = loop {
-        if told && requests.is_empty() {
-            break Ok(());
-        }
-        tokio::select! {
-            got = slots.clone().acquire_owned(), if slot.is_none() => slot = got.ok(),
-            accepted = connection.accept(), if slot.is_some() => match accepted {
-                Ok(Some(request)) => {
-                    let (client, heads) = (client.clone(), heads.clone());
-                    requests.spawn(serve_h3_request(client, heads, slot.take(), taken(), request));
-                }
-                Ok(None) => break Ok(()),
-                // Also where the client has closed in order: whatever it has asked for, it does not want any more.
-                Err(e) => break Err(e.to_string()),
-            },
-            Some(_) = requests.join_next() => match heads.verdict() {
-                Verdict::Welcome => {}
-                Verdict::Enough if told => {}
-                Verdict::Enough => {
-                    told = true;
-                    // A client that gives no room for it cannot be told.
-                    if !matches!(tokio::time::timeout(DELIVERY, connection.shutdown(0)).await, Ok(Ok(()))) {
-                        break Err("a client that has broken off many requests does not let itself be told to go".into());
+    let patience = client.patience(QUIC_STEP, false);
+    let done = {
+        let over = client.activity.over(patience, &delivery, |_| ());
+        tokio::pin!(over);
+        let mut told = false;
+        loop {
+            if told && requests.is_empty() {
+                break Ok(());
+            }
+            tokio::select! {
+                got = slots.clone().acquire_owned(), if slot.is_none() => slot = got.ok(),
+                accepted = connection.accept(), if slot.is_some() => match accepted {
+                    Ok(Some(request)) => {
+                        let (client, heads) = (client.clone(), heads.clone());
+                        requests.spawn(serve_h3_request(client, heads, slot.take(), taken(), request));
                     }
-                }
-                Verdict::Attack => {
-                    const BROKEN: &str = "too many requests without a whole head";
-                    close(Code::H3_EXCESSIVE_LOAD, BROKEN.as_bytes());
-                    break Err(BROKEN.into());
-                }
-            },
-            () = gone(&is_over), if slot.is_none() => break Err("gone".into()),
-            () = client.activity.idle_for(limits.idle) => break Err("idle".into()),
-            () = stopped(&mut stop), if !told => {
-                told = true;
-                if connection.shutdown(0).await.is_err() {
-                    break Ok(());
+                    Ok(None) => break Ok(()),
+                    // Also where the client has closed in order: whatever it has asked for, it does not want any more.
+                    Err(e) => break Err(e.to_string()),
+                },
+                Some(_) = requests.join_next() => match heads.verdict() {
+                    Verdict::Welcome => {}
+                    Verdict::Enough if told => {}
+                    Verdict::Enough => {
+                        told = true;
+                        // A client that gives no room for it cannot be told.
+                        if !matches!(tokio::time::timeout(FAREWELL, connection.shutdown(0)).await, Ok(Ok(()))) {
+                            break Err("a client that has broken off many requests does not let itself be told to go".into());
+                        }
+                    }
+                    Verdict::Attack => {
+                        const BROKEN: &str = "too many requests without a whole head";
+                        close(Code::H3_EXCESSIVE_LOAD, BROKEN.as_bytes());
+                        break Err(BROKEN.into());
+                    }
+                },
+                () = gone(&is_over), if slot.is_none() => break Err("gone".into()),
+                why = over.as_mut() => match why {
+                    Over::Idle => break Ok(()),
+                    why => {
+                        close(Code::H3_EXCESSIVE_LOAD, why.as_str().as_bytes());
+                        break Err(why.as_str().into());
+                    }
+                },
+                () = stopped(&mut stop), if !told => {
+                    told = true;
+                    if connection.shutdown(0).await.is_err() {
+                        break Ok(());
+                    }
                 }
             }
         }
@@ -405,24 +505,27 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
         // Closing the session throws away what is on its way: let it arrive first.
         let arrived = async {
             while requests.join_next().await.is_some() {}
-            let delivered = async {
-                while undelivered.load(Ordering::Acquire) > 0 {
-                    tokio::time::sleep(DELIVERY_CHECK).await;
-                }
-            };
-            let _ = tokio::time::timeout(DELIVERY, delivered).await;
+            let (mut after, most) = DELIVERY_CHECKS;
+            while undelivered.load(Ordering::Acquire) > 0 {
+                tokio::time::sleep(after).await;
+                after = (after * 2).min(most);
+            }
         };
         tokio::select! {
             () = arrived => {}
             () = gone(&is_over) => {}
-            () = client.activity.idle_for(limits.idle) => {}
+            why = client.activity.over(patience, &delivery, |_| ()) => {
+                if why != Over::Idle {
+                    close(Code::H3_EXCESSIVE_LOAD, why.as_str().as_bytes());
+                }
+            }
         }
     }
     done
 }
 
 /// Ends when a request is not wanted any more whose answer has not begun.
-async fn taken_back(stream: &mut H3Stream, taken: Taken) {
+async fn taken_back(stream: &mut H3Stream, taken: &Taken) {
     // QUIC tells when it has passed on all that the client has said. A body has no meaning here, and is left where it is.
     if stream.recv_data().await.is_ok() {
         taken.over().await;
@@ -452,9 +555,13 @@ async fn serve_h3_request(
     heads.whole.fetch_add(1, Ordering::Relaxed);
     let end = Arc::new(Notify::new());
     let answered = tokio::select! {
-        answered = answer(client, end.clone(), request) => answered,
-        () = taken_back(&mut stream, taken) => return stream.stop_stream(Code::H3_REQUEST_CANCELLED),
+        answered = answer_with(client, end.clone(), request, false) => answered,
+        () = taken_back(&mut stream, &taken) => return stream.stop_stream(Code::H3_REQUEST_CANCELLED),
     };
+    let (answered, record) = answered;
+    if let Some(record) = record {
+        taken.on_end(move |in_order| record.conclude(in_order));
+    }
     let sent = async {
         let (parts, mut body) = answered.into_parts();
         stream.send_response(Response::from_parts(parts, ())).await.map_err(|_| Code::H3_REQUEST_CANCELLED)?;
@@ -466,8 +573,10 @@ async fn serve_h3_request(
         }
         // The last piece may still be on its way, but the turn ends with the body.
         drop(body);
-        let _ = tokio::time::timeout(limits.idle, stream.finish()).await;
-        Ok(())
+        match tokio::time::timeout(limits.standstill, stream.finish()).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Code::H3_REQUEST_CANCELLED),
+        }
     };
     let done = tokio::select! {
         done = sent => done,

@@ -3,32 +3,38 @@
 //! *Responsible for* accepting from neater's listeners, how many connections and requests there may be, idle limits, and
 //! ending in order. *Not responsible for* what is answered: that is [`Files`].
 //!
-//! *Invariants*: every bound of [`ServerLimits`] holds at any time; a connection that neither asks nor takes anything for
-//! [`ServerLimits::idle`] is ended; after [`Server::run`] returns, nothing of it runs any more.
+//! *Invariants*: every bound of [`ServerLimits`] holds at any time, and what is turned away at one is counted and reported; a connection
+//! that has nothing to deliver and asks for nothing for [`ServerLimits::idle`] is ended, and one that has and of which nothing is taken
+//! for [`ServerLimits::standstill`]; after [`Server::run`] returns, nothing of it runs any more.
 
 mod body;
 pub(crate) mod conditions;
 mod connection;
 mod files;
 mod listing;
+mod reports;
+mod seats;
 mod spare;
+mod stream;
 mod turns;
 mod watch;
 
 pub use body::FileBody;
 pub use files::Files;
+pub use reports::TurnedAway;
 
-use crate::lock;
 use core::time::Duration;
 use neater::{Accepted, EstablishmentError, Listener, Preconnection};
+use reports::Reports;
+use seats::Seats;
 use spare::Spare;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use tokio::sync::watch as signal;
 use tokio::task::JoinSet;
 use turns::{Bounds, Turns, Who};
+use watch::Activity;
 
 /// Descriptors that connections cannot have, so that files can be opened when these have all others.
 const SPARE: usize = 8;
@@ -36,9 +42,12 @@ const SPARE: usize = 8;
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Connections at once; more are turned away. Default 1,024.
+    /// Connections at once, and up to 64 that are about to end. When another comes, one of the address that has most ends for it, if that
+    /// has at least two more than the newcomer's; else one that has been idle for [`ServerLimits::stall`] or has taken nothing for
+    /// [`ServerLimits::idle`], of an address that has no less. Where there is none, the newcomer is turned away. Default 1,024.
     pub connections: usize,
-    /// Connections at once of one address (of IPv6: of one network of 64 bits); more are turned away. Default 256.
+    /// Connections at once of one address (of IPv6: of one network of 64 bits), also where there is room for others; more are turned
+    /// away. Many people may be behind one address. Default 1,024: no such bound.
     pub connections_per_address: usize,
     /// Requests at once on one connection; more wait. Default 100 (RFC 9113 section 6.5.2, RFC 9114 section 6.1: at least).
     pub requests_per_connection: usize,
@@ -54,9 +63,13 @@ pub struct ServerLimits {
     /// How long a request's head may take: over HTTP/1.1 from the end of the answer before it, which ends a connection that asks for nothing
     /// more. A request for which there is no file descriptor waits as long for one. Default 10 s.
     pub head_time: Duration,
-    /// How long a connection may do nothing (over HTTP/1.1 see `head_time`), neither ask nor take 128 kB of an answer, and how long a single answer may not
-    /// move. Default 60 s.
+    /// How long a connection may do nothing, from when all of its answers are delivered (over HTTP/1.1 see `head_time`). Default 60 s.
     pub idle: Duration,
+    /// How long a client may take nothing of its answers: nothing of a connection is acknowledged for so long, or (HTTP/2 and 3) no 128 kB
+    /// of one answer taken while others are. A reader that has paused seems so, and one that is very slow for most of the time, because
+    /// systems report room when a good part of their buffer is free. A connection of HTTP is not ended sooner unless others
+    /// want its place (see `connections`, `requests`). Default 5 minutes.
+    pub standstill: Duration,
     /// How long answers may take to end when the server stops. Default 10 s.
     pub grace: Duration,
 }
@@ -65,7 +78,7 @@ impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             connections: 1024,
-            connections_per_address: 256,
+            connections_per_address: 1024,
             requests_per_connection: 100,
             requests: 512,
             requests_per_address: 256,
@@ -73,6 +86,7 @@ impl Default for ServerLimits {
             head: 16 << 10,
             head_time: Duration::from_secs(10),
             idle: Duration::from_secs(60),
+            standstill: Duration::from_secs(300),
             grace: Duration::from_secs(10),
         }
     }
@@ -87,6 +101,8 @@ pub struct Summary {
     pub bytes: u64,
     /// Connections turned away at the limit.
     pub refused: u64,
+    /// Connections that were ended for others at the limit.
+    pub ended_for_others: u64,
     /// Connections that were cut off when the grace ended.
     pub cut_off: u64,
 }
@@ -112,13 +128,14 @@ pub struct Server {
     files: Files,
     limits: ServerLimits,
     alt_svc: Option<u16>,
+    reports: Reports,
 }
 
 impl Server {
     /// A server of these files.
     #[must_use]
     pub fn new(files: Files) -> Self {
-        Self { files, limits: ServerLimits::default(), alt_svc: None }
+        Self { files, limits: ServerLimits::default(), alt_svc: None, reports: Reports::default() }
     }
 
     /// Other bounds than the default ones.
@@ -132,6 +149,14 @@ impl Server {
     #[must_use]
     pub fn alt_svc(mut self, port: u16) -> Self {
         self.alt_svc = Some(port);
+        self
+    }
+
+    /// What is called when connections were turned away or ended at a limit: at once, and then every ten seconds at most, with what was
+    /// since. It is also logged.
+    #[must_use]
+    pub fn on_turned_away(mut self, call: impl FnMut(TurnedAway) + Send + 'static) -> Self {
+        self.reports.call(call);
         self
     }
 
@@ -159,14 +184,20 @@ impl Server {
                 total: self.limits.requests,
                 per_address: self.limits.requests_per_address,
                 stall: self.limits.stall,
-                idle: self.limits.idle,
+                idle: self.limits.standstill,
             }),
             alt_svc: self.alt_svc.and_then(|p| format!("h3=\":{p}\"; ma=86400").parse().ok()),
         });
         let mut summary = Summary::default();
         let (stopping, told) = signal::channel(false);
         let mut connections = JoinSet::new();
-        let seats = Seats::default();
+        let seats = Seats::new(seats::Bounds {
+            total: self.limits.connections,
+            per_address: self.limits.connections_per_address,
+            stall: self.limits.stall,
+            idle: self.limits.idle,
+        });
+        let mut reports = self.reports;
         let mut number = 0;
         let mut look_around = tokio::time::interval(common.turns.pace());
         look_around.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -179,6 +210,8 @@ impl Server {
                 _ = look_around.tick() => {
                     common.turns.look_around();
                     spare.refill();
+                    reports.ended(seats.take_evicted());
+                    reports.look();
                     continue;
                 }
             };
@@ -186,23 +219,23 @@ impl Server {
             let Some(accepted) = accepted else { break };
             number += 1;
             let who = Who::new(address(&accepted), number);
-            let seat = if connections.len() < self.limits.connections {
-                seats.take(who.address(), self.limits.connections_per_address)
-            } else {
-                None
+            let activity = Activity::new();
+            let seat = match seats.take(who.address(), &activity) {
+                Ok(seat) => seat,
+                Err(why) => {
+                    reports.refused(why);
+                    refuse(accepted);
+                    continue;
+                }
             };
-            let Some(seat) = seat else {
-                summary.refused += 1;
-                tracing::warn!(target: "neater::serve", "turned away: {} connections already", connections.len());
-                refuse(accepted);
-                continue;
-            };
-            let served = connection::serve(common.clone(), accepted, who, told.clone());
+            let served = connection::serve(common.clone(), accepted, (who, activity), told.clone());
             connections.spawn(async move {
                 served.await;
                 drop(seat);
             });
         }
+        reports.ended(seats.take_evicted());
+        (summary.refused, summary.ended_for_others) = reports.finish();
         for l in &listeners {
             l.stop();
         }
@@ -215,40 +248,6 @@ impl Server {
         summary.requests = common.counters.requests.load(Ordering::Relaxed);
         summary.bytes = common.counters.bytes.load(Ordering::Relaxed);
         summary
-    }
-}
-
-/// How many connections each address has.
-#[derive(Clone, Default)]
-struct Seats(Arc<Mutex<BTreeMap<Option<IpAddr>, usize>>>);
-
-/// One of them.
-struct Seat {
-    all: Seats,
-    address: Option<IpAddr>,
-}
-
-impl Seats {
-    fn take(&self, address: Option<IpAddr>, most: usize) -> Option<Seat> {
-        let mut all = lock(&self.0);
-        let taken = all.get(&address).copied().unwrap_or(0);
-        if taken >= most {
-            return None;
-        }
-        all.insert(address, taken + 1);
-        Some(Seat { all: self.clone(), address })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut all = lock(&self.all.0);
-        let left = all.get(&self.address).copied().unwrap_or(1) - 1;
-        if left == 0 {
-            all.remove(&self.address);
-        } else {
-            all.insert(self.address, left);
-        }
     }
 }
 

@@ -149,6 +149,12 @@ impl Turns {
         granted.await.ok()
     }
 
+    /// All answers of a connection move: what keeps them is its transport, and that delivers.
+    pub(crate) fn all_move(&self, who: Who) {
+        let now = Instant::now();
+        lock(&self.state).held.values_mut().filter(|h| h.who == who).for_each(|h| h.moved = now);
+    }
+
     /// Ends what has not moved for too long. Wanted at least as often as [`Turns::pace`].
     pub(crate) fn look_around(self: &Arc<Self>) {
         let mut state = lock(&self.state);
@@ -369,6 +375,23 @@ mod tests {
         assert!(granted(&mut waiting).await.is_none());
         held.remove(5);
         assert!(granted(&mut waiting).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_answers_of_a_connection_whose_transport_delivers_move_and_those_of_another_do_not() {
+        let turns = Turns::new(BOUNDS);
+        let held = [
+            granted(&mut ask(&turns, who(1, 1))).await.expect("a turn"),
+            granted(&mut ask(&turns, who(1, 1))).await.expect("a turn"),
+            granted(&mut ask(&turns, who(1, 2))).await.expect("a turn"),
+        ];
+        tokio::time::advance(Duration::from_secs(59)).await;
+        turns.all_move(who(1, 1));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        turns.look_around();
+        for (i, t) in held.iter().enumerate() {
+            assert_eq!(is_told_to_end(t).await, i == 2, "{i}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,51 +1,414 @@
-//! Whether a connection is still of use.
+//! Whether a connection is still of use, and what became of its answers.
+//!
+//! *Responsible for* telling a client that reads slowly from one that reads nothing: what counts is what the peer has acknowledged, and
+//! not what has gone into some buffer on the way to it; and for the log, which says of an answer what was delivered. *Not responsible
+//! for* ending anything.
+//!
+//! *Invariants*: every answer that was begun is logged once, if anything is logged; one that is logged as delivered was acknowledged, as
+//! far as its transport tells.
 
 use crate::lock;
 use core::time::Duration;
+use http::{Method, Version};
+use neater::Delivery;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The last time that anything went on on a connection.
+/// How often a connection is looked at: in a quarter of the shorter limit, but not more and not less often than this.
+const PACE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
+/// How soon after an answer has left it is first asked whether it has arrived, for the log.
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+
+/// How long a connection may be of no use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// With nothing to be answered or delivered.
+    pub(crate) idle: Duration,
+    /// With something to be delivered, of which nothing is.
+    pub(crate) standstill: Duration,
+    /// Fewer bytes that are acknowledged are no progress: QUIC's packets without content are acknowledged, too.
+    pub(crate) step: u64,
+    /// The transport tells what is pending, so that an answer is known to be delivered while its connection goes on.
+    pub(crate) exact: bool,
+}
+
+/// Why a connection is of no use any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// Nothing is asked for, and nothing to be delivered.
+    Idle,
+    /// Of what is to be delivered, nothing is taken.
+    Standstill,
+    /// There are too many, and others have a better claim.
+    Evicted,
+}
+
+impl Over {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Standstill => "its client takes nothing",
+            Self::Evicted => "its place is needed for another connection",
+        }
+    }
+}
+
+/// What goes on on a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity {
-    last: Arc<Mutex<Instant>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// Answers of which something is still with HTTP.
+    answers: AtomicUsize,
+    /// An answer has left, and waits for being logged.
+    news: Notify,
+    /// The connection has to go.
+    evicted: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The last time that anything went on.
+    last: Instant,
+    /// What the transport said last.
+    seen: Delivery,
+    /// Answers that have left and are not known to have arrived, in the order in which they left.
+    left: Vec<Left>,
+}
+
+/// An answer that HTTP has passed on.
+#[derive(Debug)]
+struct Left {
+    record: Arc<Record>,
+    /// It has arrived when so much is acknowledged. Not known until the transport is asked.
+    at: Option<u64>,
 }
 
 impl Activity {
     pub(crate) fn new() -> Self {
-        Self { last: Arc::new(Mutex::new(Instant::now())) }
+        let state = State { last: Instant::now(), seen: Delivery::default(), left: Vec::new() };
+        let shared = Shared {
+            state: Mutex::new(state),
+            answers: AtomicUsize::new(0),
+            news: Notify::new(),
+            evicted: Notify::new(),
+        };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Something goes on.
     pub(crate) fn touch(&self) {
-        *lock(&self.last) = Instant::now();
+        lock(&self.shared.state).last = Instant::now();
     }
 
-    /// Ends when nothing has gone on for so long.
-    pub(crate) async fn idle_for(&self, limit: Duration) {
+    /// An answer begins.
+    pub(crate) fn begin(&self) -> UnderWay {
+        self.shared.answers.fetch_add(1, Ordering::Relaxed);
+        self.touch();
+        UnderWay { activity: self.clone(), record: None }
+    }
+
+    /// Whether something is to be answered or delivered, and when anything went on last.
+    pub(crate) fn standing(&self) -> (bool, Instant) {
+        let state = lock(&self.shared.state);
+        (self.has_answers() || state.seen.pending > 0, state.last)
+    }
+
+    /// The connection has to go.
+    pub(crate) fn evict(&self) {
+        self.shared.evicted.notify_one();
+    }
+
+    /// Ends when the connection has to go for others.
+    pub(crate) async fn evicted(&self) {
+        self.shared.evicted.notified().await;
+    }
+
+    fn has_answers(&self) -> bool {
+        self.shared.answers.load(Ordering::Relaxed) > 0
+    }
+
+    /// Ends when the connection is of no use any more. `delivery` tells what its transport has delivered; `moved` is called when that has
+    /// become more.
+    pub(crate) async fn over(
+        &self,
+        patience: Patience,
+        delivery: impl Fn() -> Option<Delivery>,
+        moved: impl Fn(&Delivery),
+    ) -> Over {
+        let pace = (patience.idle.min(patience.standstill) / 4).clamp(PACE.0, PACE.1);
+        let mut soon = FIRST_LOOK;
+        let mut counted = Delivery::default();
+        let mut was_busy = false;
         loop {
-            let until = *lock(&self.last) + limit;
-            if until <= Instant::now() {
-                return;
+            let seen = delivery().unwrap_or_default();
+            let busy = self.has_answers() || seen.pending > 0;
+            let delivers = busy || was_busy;
+            let progress = if delivers {
+                seen.acknowledged.abs_diff(counted.acknowledged) >= patience.step
+            } else {
+                // A client that reads what has arrived makes itself heard.
+                seen.received != counted.received
+            };
+            if progress || !delivers {
+                counted.acknowledged = seen.acknowledged;
             }
-            tokio::time::sleep_until(until).await;
+            counted.received = seen.received;
+            was_busy = busy;
+            if progress {
+                self.touch();
+                moved(&seen);
+            }
+            let waits = self.look(&seen, patience.exact);
+            let now = Instant::now();
+            let limit = if busy { patience.standstill } else { patience.idle };
+            let end = lock(&self.shared.state).last + limit;
+            if end <= now {
+                return if busy { Over::Standstill } else { Over::Idle };
+            }
+            let next = if waits { soon } else { pace };
+            soon = if waits { (soon * 2).min(pace) } else { FIRST_LOOK };
+            tokio::select! {
+                () = tokio::time::sleep_until(end.min(now + next)) => {}
+                () = self.shared.news.notified() => soon = FIRST_LOOK,
+                () = self.evicted() => return Over::Evicted,
+            }
         }
+    }
+
+    /// Notes what the transport says, and logs what has arrived by that. True: something has not.
+    pub(crate) fn look(&self, seen: &Delivery, exact: bool) -> bool {
+        let mut state = lock(&self.shared.state);
+        state.seen = *seen;
+        if !exact || state.left.is_empty() {
+            return false;
+        }
+        for left in &mut state.left {
+            left.at.get_or_insert(seen.acknowledged + seen.pending);
+        }
+        let arrived = |left: &mut Left| seen.pending == 0 || left.at.is_some_and(|at| at <= seen.acknowledged);
+        let arrived: Vec<_> = state.left.extract_if(.., arrived).collect();
+        let waits = !state.left.is_empty();
+        drop(state);
+        arrived.iter().for_each(|left| left.record.delivered());
+        waits
+    }
+
+    /// The connection is over; `delivered`: with everything that was passed on delivered.
+    pub(crate) fn settle(&self, delivered: bool) {
+        let (left, seen) = {
+            let mut state = lock(&self.shared.state);
+            (core::mem::take(&mut state.left), state.seen)
+        };
+        left.iter().for_each(|left| if delivered { left.record.delivered() } else { left.cut(&seen) });
+    }
+}
+
+impl Left {
+    fn cut(&self, seen: &Delivery) {
+        // What of it is missing at least, if that is known.
+        let missing = self.at.map_or(seen.pending, |at| at.saturating_sub(seen.acknowledged).min(seen.pending));
+        self.record.cut(missing);
+    }
+}
+
+impl Drop for Shared {
+    /// A connection that was ended from outside has told nobody what became of its answers.
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        state.left.iter().for_each(|left| left.cut(&state.seen));
+    }
+}
+
+/// An answer that is under way: from its request until all of it has been passed on by HTTP.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    activity: Activity,
+    /// Of an answer that is logged when its connection has delivered it.
+    pub(crate) record: Option<Arc<Record>>,
+}
+
+impl UnderWay {
+    /// The client wants more.
+    pub(crate) fn moves(&self) {
+        self.activity.touch();
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let shared = &self.activity.shared;
+        shared.answers.fetch_sub(1, Ordering::Relaxed);
+        self.activity.touch();
+        let Some(record) = self.record.take() else { return };
+        if record.is_whole() {
+            lock(&shared.state).left.push(Left { record, at: None });
+            shared.news.notify_one();
+        } else {
+            record.cut(0);
+        }
+    }
+}
+
+/// An answer, for the log.
+#[derive(Debug)]
+pub(crate) struct Record {
+    status: u16,
+    method: Method,
+    path: String,
+    version: Version,
+    length: u64,
+    /// Bytes of the body that HTTP was given.
+    given: AtomicU64,
+}
+
+impl Record {
+    /// An answer whose body has so many bytes; `None` where nothing is logged.
+    pub(crate) fn new(status: u16, method: Method, path: &str, version: Version, length: u64) -> Option<Arc<Self>> {
+        if !tracing::enabled!(target: "neater::serve", tracing::Level::INFO) {
+            return None;
+        }
+        let path = path.to_owned();
+        Some(Arc::new(Self { status, method, path, version, length, given: AtomicU64::new(0) }))
+    }
+
+    /// HTTP was given so many bytes of the body.
+    pub(crate) fn gives(&self, bytes: u64) {
+        self.given.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn is_whole(&self) -> bool {
+        self.given.load(Ordering::Relaxed) >= self.length
+    }
+
+    /// The stream that carried it is over, in order or not.
+    pub(crate) fn conclude(&self, in_order: bool) {
+        if in_order && self.is_whole() { self.delivered() } else { self.cut(0) }
+    }
+
+    fn delivered(&self) {
+        let Self { status, method, path, version, length: bytes, .. } = self;
+        tracing::info!(target: "neater::serve", %status, bytes, ?version, "{method} {path}");
+    }
+
+    /// It was not delivered whole: of what HTTP was given, at least so many bytes are missing.
+    fn cut(&self, missing: u64) {
+        let Self { status, method, path, version, length, given } = self;
+        let at_most = given.load(Ordering::Relaxed).saturating_sub(missing);
+        tracing::info!(
+            target: "neater::serve", %status, at_most, of = length, ?version, "{method} {path}: cut short, or the client went away"
+        );
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn patience() -> Patience {
+        Patience { idle: 10 * S, standstill: 40 * S, step: 1, exact: true }
+    }
+
+    fn record() -> Arc<Record> {
+        Arc::new(Record {
+            status: 200,
+            method: Method::GET,
+            path: "/".into(),
+            version: Version::HTTP_11,
+            length: 10,
+            given: AtomicU64::new(10),
+        })
+    }
 
     #[tokio::test(start_paused = true)]
     async fn activity_puts_the_end_off() {
         let activity = Activity::new();
         let started = Instant::now();
         let watcher = activity.clone();
-        let end = tokio::spawn(async move { watcher.idle_for(Duration::from_secs(10)).await });
-        tokio::time::sleep(Duration::from_secs(7)).await;
+        let end = tokio::spawn(async move { watcher.over(patience(), || None, |_| ()).await });
+        tokio::time::sleep(7 * S).await;
         activity.touch();
-        end.await.expect("watched");
+        assert_eq!(end.await.expect("watched"), Over::Idle);
         assert_eq!(started.elapsed().as_secs(), 17);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_peer_acknowledges_counts_and_what_waits_in_a_buffer_does_not() {
+        let activity = Activity::new();
+        let started = Instant::now();
+        let moves = AtomicUsize::new(0);
+        // 100 bytes every 30 s, of 500; then nothing more of the last 100.
+        let delivery = || {
+            let acknowledged = (started.elapsed().as_secs() / 30 * 100).min(400);
+            Some(Delivery { acknowledged, pending: 500 - acknowledged, received: 0 })
+        };
+        let over = activity
+            .over(patience(), delivery, |_| {
+                moves.fetch_add(1, Ordering::Relaxed);
+            })
+            .await;
+        assert_eq!(over, Over::Standstill);
+        assert_eq!(moves.load(Ordering::Relaxed), 4);
+        let at = started.elapsed().as_secs();
+        assert!((160..=165).contains(&at), "{at}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn packets_that_only_ask_whether_the_peer_is_there_are_no_progress() {
+        let activity = Activity::new();
+        let started = Instant::now();
+        let _answer = activity.begin();
+        // Four bytes a second, and none of them content.
+        let delivery = || Some(Delivery { acknowledged: started.elapsed().as_secs() * 4, ..Delivery::default() });
+        let patience = Patience { step: 4096, ..patience() };
+        assert_eq!(activity.over(patience, delivery, |_| ()).await, Over::Standstill);
+        assert_eq!(started.elapsed().as_secs(), 40);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_logged_as_delivered_when_it_is_and_no_sooner() {
+        let activity = Activity::new();
+        let mut answer = activity.begin();
+        answer.record = Some(record());
+        drop(answer);
+        let waiting = |acknowledged, pending| {
+            let seen = Delivery { acknowledged, pending, received: 0 };
+            (activity.look(&seen, true), lock(&activity.shared.state).left.len())
+        };
+        assert_eq!(waiting(1000, 50), (true, 1));
+        assert_eq!(waiting(1049, 900), (true, 1), "others have followed");
+        assert_eq!(waiting(1050, 899), (false, 0));
+        // One that is not passed on whole has no one to wait for.
+        let mut answer = activity.begin();
+        let cut = record();
+        cut.given.store(9, Ordering::Relaxed);
+        answer.record = Some(cut);
+        drop(answer);
+        assert_eq!(waiting(1050, 899), (false, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_has_to_go_goes() {
+        let activity = Activity::new();
+        let gone = AtomicBool::new(false);
+        let ends = async {
+            assert_eq!(activity.over(patience(), || None, |_| ()).await, Over::Evicted);
+            gone.store(true, Ordering::Relaxed);
+        };
+        let evicts = async {
+            tokio::time::sleep(S).await;
+            assert!(!gone.load(Ordering::Relaxed));
+            activity.evict();
+        };
+        tokio::join!(ends, evicts);
     }
 }

@@ -8,6 +8,7 @@ use super::peers::{Peers, Pending};
 use super::{Dtls, INCOMING_TIMEOUT};
 use crate::backlog::who_makes_room;
 use crate::channel::{Behind, Channel, Kind, Peer};
+use crate::config::Refusal;
 use crate::conn::{Conn, Io};
 use crate::engine::Timer;
 use crate::event::ConnectionError;
@@ -96,8 +97,9 @@ impl<N: Net> Engine<N> {
         let Some(l) = self.listeners.get(from.listener) else { return false };
         let request = l.request.clone();
         let Some(config) = request.0.dtls.1.as_ref() else { return false };
-        if l.limit == Some(0) || l.backlog.is_full() || self.conns.len() >= self.limits.connections {
-            self.stats.refused += 1;
+        let full = l.limit == Some(0) || l.backlog.is_full();
+        if full || self.conns.len() >= self.limits.connections {
+            self.stats.refuse(if full { Refusal::Untaken } else { Refusal::Connection });
             return false;
         }
         let (now, max) = (self.now, self.limits.unverified);
@@ -106,7 +108,9 @@ impl<N: Net> Engine<N> {
         let thrown_out = peers.unverified.insert((from.peer, random), pending, max);
         // A client that has sent one datagram and is never heard of again is forgotten, too.
         let arm = !core::mem::replace(&mut peers.unverified.armed, true);
-        self.stats.refused += u64::from(thrown_out);
+        if thrown_out {
+            self.stats.refuse(Refusal::Unverified);
+        }
         if arm {
             self.timers.push(now + INCOMING_TIMEOUT, Timer::DtlsUnverified(from.channel));
         }
@@ -177,10 +181,9 @@ impl<N: Net> Engine<N> {
     fn dtls_verified(&mut self, from: Caller, random: HelloRandom, p: Pending, ecn: Ecn) {
         let Some(Channel { kind: Kind::Dtls(peers), .. }) = self.channels.get(from.channel) else { return };
         let ((holder, _), sctp) = (peers.at(from.peer), peers.sctp);
-        if (holder.is_none() && peers.len() >= self.limits.udp_peers)
-            || !self.dtls_has_room(from.channel, from.peer.remote)
-        {
-            self.stats.refused += 1;
+        let full = holder.is_none() && peers.len() >= self.limits.udp_peers;
+        if full || !self.dtls_has_room(from.channel, from.peer.remote) {
+            self.stats.refuse(if full { Refusal::Peer } else { Refusal::Handshake });
             return;
         }
         let d = Dtls {
@@ -210,7 +213,7 @@ impl<N: Net> Engine<N> {
     pub(crate) fn dtls_incoming_timeout(&mut self, key: Key) {
         let Some(d) = self.dtlses.get(key).filter(|d| d.conn.is_none() && d.attempt.is_none()) else { return };
         if !d.is_taken() {
-            self.stats.refused += 1;
+            self.stats.refuse(Refusal::Handshake);
             self.dtls_drop(key);
         } else if d.associations == 0 {
             // Nobody has opened an association in it, or the last one is over.
@@ -230,7 +233,7 @@ impl<N: Net> Engine<N> {
             return true;
         }
         let Some(victim) = who_makes_room(all(), Some(from.ip()), self.now) else { return false };
-        self.stats.refused += 1;
+        self.stats.refuse(Refusal::Handshake);
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
         self.dtls_drop(victim);
         true
@@ -250,7 +253,7 @@ impl<N: Net> Engine<N> {
         // The program takes nothing, and no kernel keeps this for it.
         let room = !self.is_full(listener) && self.conns.len() < self.limits.connections;
         let (Some(l), Some(d)) = (self.listeners.get(listener).filter(|_| room), self.dtlses.get(key)) else {
-            self.stats.refused += 1;
+            self.stats.refuse(Refusal::Untaken);
             return self.dtls_drop(key);
         };
         let (channel, peer) = (d.channel, d.peer());

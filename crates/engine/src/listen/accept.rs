@@ -83,7 +83,7 @@ impl<N: Net> Engine<N> {
                         // Asked once: a crowd does not come and go within one turn.
                         match *crowd.get_or_insert_with(|| self.crowd(listener)) {
                             Some(source) if !limited => crowded = Some((at, source)),
-                            _ => return self.arm_accept(listener, at - self.now),
+                            _ => return self.delay_accept(listener, at - self.now),
                         }
                     }
                     Err(None) => return,
@@ -92,7 +92,7 @@ impl<N: Net> Engine<N> {
             let Some(l) = self.listeners.get(listener) else { return };
             if self.conns.len() >= self.limits.connections {
                 // Whose end will make room is not known: look again.
-                return self.arm_accept(listener, ACCEPT_RETRY);
+                return self.delay_accept(listener, ACCEPT_RETRY);
             }
             if round >= ACCEPT_BUDGET {
                 self.again = true;
@@ -134,6 +134,9 @@ impl<N: Net> Engine<N> {
     /// Tells of what keeps a listener from accepting, once for each time that it tries again.
     #[cold]
     fn cannot_accept(&mut self, listener: Key, error: NetError) {
+        if matches!(error.kind, ErrorKind::TooManyFiles | ErrorKind::NoBuffers) {
+            self.note_shortage();
+        }
         if self.arm_accept_once(listener, ACCEPT_RETRY) {
             self.notify_listener(listener, Event::ListenerError(error));
         }
@@ -206,6 +209,13 @@ impl<N: Net> Engine<N> {
                     self.net.abort(gone.sock);
                 }
             }
+        }
+    }
+
+    /// Leaves what waits in the kernel, because a limit was reached.
+    fn delay_accept(&mut self, listener: Key, after: Duration) {
+        if self.arm_accept_once(listener, after) {
+            self.stats.refusals.delays += 1;
         }
     }
 

@@ -7,6 +7,7 @@ use super::accept::ACCEPT_BUDGET;
 use crate::Engine;
 use crate::Stack;
 use crate::channel::{Channel, ICMP_BUDGET, Kind, Peer};
+use crate::config::Refusal;
 use crate::conn::{Conn, Io, Queued};
 use crate::event::Event;
 use bytes::Bytes;
@@ -141,13 +142,15 @@ impl<N: Net> Engine<N> {
             return;
         }
         let Some(l) = self.listeners.get(listener) else { return };
-        if l.limit == Some(0)
-            || l.backlog.is_full()
-            || count >= self.limits.udp_peers
-            || self.conns.len() >= self.limits.connections
-        {
-            self.stats.refused += 1;
-            return;
+        let refused = if l.limit == Some(0) || l.backlog.is_full() {
+            Some(Refusal::Untaken)
+        } else if count >= self.limits.udp_peers {
+            Some(Refusal::Peer)
+        } else {
+            (self.conns.len() >= self.limits.connections).then_some(Refusal::Connection)
+        };
+        if let Some(what) = refused {
+            return self.stats.refuse(what);
         }
         let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.now);
         c.stack = Some(Stack::Udp);

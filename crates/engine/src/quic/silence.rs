@@ -10,8 +10,8 @@ use crate::Engine;
 use crate::engine::Timer;
 use crate::terminate::ABORTED;
 use core::time::Duration;
-use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError};
+use neater_base::{Instant, Key};
 use neater_property::{Preference, Role, SelectionProperty, TransportProperties};
 use neater_quic::{ConnectionApi, QuicError, Tuning};
 
@@ -31,6 +31,11 @@ pub(crate) fn patience(properties: &TransportProperties, role: Role, tuning: &Tu
 }
 
 impl Quic {
+    /// When something came from the peer last.
+    pub(crate) fn last_heard(&self) -> Instant {
+        self.heard
+    }
+
     /// After how much silence to ask.
     fn patience(&self) -> Option<Duration> {
         let silence = self.request.silence?;

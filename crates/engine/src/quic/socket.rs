@@ -3,6 +3,7 @@
 use super::{RECV_BUDGET, UDP_MAX, transmit};
 use crate::backlog::who_makes_room;
 use crate::channel::ICMP_BUDGET;
+use crate::config::Refusal;
 use crate::establish::What;
 use crate::event::AttemptError;
 use crate::terminate::ABORTED;
@@ -192,9 +193,8 @@ impl<N: Net> Engine<N> {
                 let listener = s.listener.and_then(|l| self.listeners.get(l).map(|x| (l, x.request.clone())));
                 let Some((_, request)) = listener else { return };
                 let most = self.limits.connections;
-                let full = !self.has_room_to_shake(socket, meta.source.ip())
-                    || self.conns.len() >= most
-                    || self.quics.len() >= most;
+                let shakes = self.has_room_to_shake(socket, meta.source.ip());
+                let full = !shakes || self.conns.len() >= most || self.quics.len() >= most;
                 let stack = if request.0.stacks.contains(&Stack::Quic) { Stack::Quic } else { Stack::QuicDatagram };
                 let key = self.insert_quic(
                     socket,
@@ -207,7 +207,7 @@ impl<N: Net> Engine<N> {
                     false,
                 );
                 if full {
-                    self.stats.refused += 1;
+                    self.stats.refuse(if shakes { Refusal::Connection } else { Refusal::Handshake });
                     self.quic_close(key, ABORTED);
                 }
                 self.mark_dirty(key);
@@ -246,7 +246,7 @@ impl<N: Net> Engine<N> {
             let victim = who_makes_room(all, Some(from), self.now).unwrap_or(key);
             s.mute.retain(|k| *k != victim);
             tracing::debug!(target: "neater::listen", "a session without streams made room for others");
-            self.quic_refuse(victim);
+            self.quic_refuse(victim, Refusal::Untaken);
             if victim == key {
                 return;
             }
@@ -256,9 +256,9 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// A client's handshake is not wanted any more.
-    pub(crate) fn quic_refuse(&mut self, key: Key) {
-        self.stats.refused += 1;
+    /// A client's handshake, or its session, is not wanted any more.
+    pub(crate) fn quic_refuse(&mut self, key: Key, what: Refusal) {
+        self.stats.refuse(what);
         self.quic_close(key, ABORTED);
     }
 
@@ -276,7 +276,7 @@ impl<N: Net> Engine<N> {
         }
         let Some(victim) = who_makes_room(all(), Some(from), self.now) else { return false };
         tracing::debug!(target: "neater::listen", "a slow handshake made room for others");
-        self.quic_refuse(victim);
+        self.quic_refuse(victim, Refusal::Handshake);
         true
     }
 }

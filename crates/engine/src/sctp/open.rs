@@ -2,6 +2,7 @@
 
 use super::wire::{ADAPTATION, PPID_DATA};
 use super::{Below, Profile, Sctp, SctpEnd};
+use crate::config::Refusal;
 use crate::conn::{ConnectionState, Io};
 use crate::engine::Timer;
 use crate::establish::{Trial, What};
@@ -456,9 +457,10 @@ impl<N: Net> Engine<N> {
         let Some(e) = self.sctp_ends.get_mut(end) else { return };
         let listener = e.listener.and_then(|l| self.listeners.get(l).map(|x| (l, x)));
         let Some((listener, l)) = listener else { return e.endpoint.release(id) };
-        if l.backlog.is_full() || l.limit == Some(0) || self.conns.len() >= self.limits.connections {
+        let full = l.backlog.is_full() || l.limit == Some(0);
+        if full || self.conns.len() >= self.limits.connections {
             // The program takes nothing, and no kernel keeps this for it.
-            self.stats.refused += 1;
+            self.stats.refuse(if full { Refusal::Untaken } else { Refusal::Connection });
             e.endpoint.abort(id, b"no room");
             e.endpoint.release(id);
             return;
@@ -510,7 +512,7 @@ impl<N: Net> Engine<N> {
             // Nobody will ever take it: a server whose listener is gone, or no room for another connection.
             if unwanted || self.conns.len() >= self.limits.connections {
                 self.sctp_refuse_stream(key, stream);
-                self.stats.refused += 1;
+                self.stats.refuse(Refusal::Stream);
                 continue;
             }
             let Some(conn) = self.sctp_conn(key, Some(stream), true) else { return };

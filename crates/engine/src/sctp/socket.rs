@@ -480,7 +480,9 @@ impl<N: Net> Engine<N> {
     pub(crate) fn sctp_end_over(&mut self, key: Key) {
         let Some(end) = self.sctp_ends.get(key).filter(|e| e.is_unused()) else { return };
         let (socket, at) = (end.socket, (end.endpoint.port(), end.at));
-        self.sctp_ends.remove(key);
+        if let Some(end) = self.sctp_ends.remove(key) {
+            self.stats.refusals.associations += end.endpoint.stats().refused;
+        }
         let Some(s) = self.sctp_sockets.get_mut(socket) else { return };
         s.ends.remove(&at);
         self.tidy_sctp_socket(socket);

@@ -71,6 +71,7 @@ impl Endpoint {
             None if !self.config.accept && self.config.reserved => return,
             None if !self.config.accept => return self.abort_init(now, route, port, peer.tag, &[]),
             None if self.is_full_for(route) => {
+                self.stats.refused += 1;
                 return self.abort_init(now, route, port, peer.tag, &[OutOfResource.into()]);
             }
             None => (Tag::ZERO, Tsn(0), (0, 0)),
@@ -220,6 +221,7 @@ impl Endpoint {
             return;
         }
         if self.is_full_for(cookie.route) {
+            self.stats.refused += 1;
             let causes = [OutOfResource.into()];
             return self.abort_init(now, route, cookie.peer_port, cookie.peer.tag, &causes);
         }

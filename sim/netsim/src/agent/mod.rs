@@ -225,7 +225,7 @@ impl Sim {
     /// Segments that an agent's sender has sent again so far.
     pub(crate) fn sent_again(&self, agent: &Agent) -> u64 {
         let live = agent.conns[Side::From as usize].and_then(|key| self.hosts[agent.from.0].conns.get(key));
-        agent.again.0 + live.map_or(0, |e| e.conn.info().retransmits.unwrap_or(0))
+        agent.again.0 + live.map_or(0, |e| e.conn.retransmits())
     }
 
     /// The addresses of a packet from one end.

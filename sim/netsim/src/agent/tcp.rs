@@ -43,7 +43,7 @@ impl Sim {
             let host = agent.end(side).0;
             let Some(key) = agent.conns[side as usize].take() else { continue };
             if let Some(entry) = self.host(host).conns.get_mut(key) {
-                let retransmits = entry.conn.info().retransmits.unwrap_or(0);
+                let retransmits = entry.conn.retransmits();
                 entry.owner = Owner::Nobody;
                 entry.conn.abort();
                 if side == Side::From {

@@ -445,7 +445,7 @@ impl Conn {
     }
 
     /// What is known of the connection.
-    pub(crate) fn info(&self) -> StreamInfo {
+    pub(crate) fn info(&self, now: Instant) -> StreamInfo {
         StreamInfo {
             rtt: self.rtt.smoothed(),
             rtt_var: self.rtt.variation(),
@@ -455,7 +455,14 @@ impl Conn {
             unsent: Some(self.snd.unsent()),
             path_mtu: Some(self.path_mtu),
             delivery_rate: self.rate,
+            acknowledged: Some(self.snd.una.since(self.snd.iss)),
+            last_heard: Some(self.timers.last_heard(now)),
         }
+    }
+
+    /// How often segments were sent again.
+    pub(crate) fn retransmits(&self) -> u64 {
+        self.counts.retransmits
     }
 
     /// Ends with an error.

@@ -184,7 +184,7 @@ fn a_timeout_sends_the_first_segment_and_the_rest_follows_the_acknowledgments() 
         assert!(bytes.iter().all(|x| *x == 5));
         got += bytes.len();
     }
-    assert_eq!((got, a.info().in_flight), (14_480, Some(0)));
+    assert_eq!((got, a.info(now(30_000)).in_flight), (14_480, Some(0)));
 }
 
 #[test]

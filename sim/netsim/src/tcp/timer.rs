@@ -99,6 +99,11 @@ impl Timers {
         self.linger = Some(at);
     }
 
+    /// How long ago a segment of the peer last came.
+    pub(crate) fn last_heard(&self, now: Instant) -> Duration {
+        now.saturating_since(self.last_heard)
+    }
+
     /// A segment of the peer has come.
     pub(crate) fn heard(&mut self, now: Instant) {
         self.last_heard = now;

@@ -96,6 +96,9 @@ fn summarise(info: &TcpInfo, len: usize, unacknowledged: impl FnOnce() -> Option
         unsent: field!(notsent_bytes).map(u64::from),
         path_mtu: field!(pmtu).filter(|mtu| *mtu > 0),
         delivery_rate: field!(delivery_rate).filter(|rate| *rate > 0),
+        acknowledged: field!(bytes_acked),
+        // `tcpi_last_ack_recv`, in milliseconds.
+        last_heard: field!(last).map(|[.., heard]| Duration::from_millis(u64::from(heard))),
     }
 }
 
@@ -115,12 +118,14 @@ mod tests {
     fn fields_that_an_old_kernel_does_not_know_are_absent() {
         let info =
             TcpInfo { rtt: 1000, snd_mss: 1448, unacked: 2, snd_cwnd: 10, delivery_rate: 5, ..Default::default() };
+        let info = TcpInfo { last: [1, 2, 3, 4], bytes_acked: 77, ..info };
         let old = summarise(&info, 104, || panic!("not asked"));
         assert_eq!(old.rtt, Some(Duration::from_millis(1)));
-        assert_eq!((old.delivery_rate, old.in_flight), (None, Some(2896)));
+        assert_eq!((old.delivery_rate, old.in_flight, old.acknowledged), (None, Some(2896), None));
+        assert_eq!(old.last_heard, Some(Duration::from_millis(4)));
         let new = summarise(&TcpInfo { notsent_bytes: 70, ..info }, size_of::<TcpInfo>(), || Some(100));
         assert_eq!((new.delivery_rate, new.in_flight), (Some(5), Some(30)));
-        assert_eq!(new.congestion_window, Some(14_480));
+        assert_eq!((new.congestion_window, new.acknowledged), (Some(14_480), Some(77)));
         assert_eq!(summarise(&info, 8, || None), StreamInfo::default());
     }
 }
