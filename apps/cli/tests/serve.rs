@@ -162,8 +162,11 @@ fn the_number_of_connections_can_be_set() {
         let _ = second.write_all(b"HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(matches!(second.read(&mut [0; 1024]), Ok(0) | Err(_)));
     }
-    let (_, last) = server.stop();
-    assert_eq!(last["refused"], 1, "{last}");
+    let (_, events) = server.stop_with_events();
+    assert_eq!(events.last().expect("stopped")["refused"], 1, "{events:?}");
+    // And the one who serves is notified at once.
+    let turned_away = of(&events, "turned-away");
+    assert!(matches!(turned_away[..], [one] if one["refused"] == 1 && one["max_connections"] == 1), "{events:?}");
     let r = run(neater().args(["serve", "--max-connections", "0"]));
     assert_eq!(r.code, 2, "{}", r.err);
 }
@@ -382,4 +385,108 @@ fn a_port_for_sctp_where_nothing_is_served_over_it_is_an_error() {
     let f = Folder::new("no-sctp");
     let r = run(neater().args(["serve", "--plain", "--udp-port", "0"]).arg(f.path(".")));
     assert_eq!((r.code, r.err.contains("--transport sctp")), (2, true), "{}", r.err);
+}
+
+/// Reads an answer to its end, so many bytes in each step; the number of all bytes.
+fn sip(from: &mut impl Read, step: usize, apart: Duration) -> usize {
+    let (mut buf, mut total) = (vec![0; step], 0);
+    loop {
+        let mut filled = 0;
+        while filled < step {
+            match from.read(&mut buf[filled..]).expect("not cut") {
+                0 => return total + filled,
+                n => filled += n,
+            }
+        }
+        total += filled;
+        std::thread::sleep(apart);
+    }
+}
+
+#[test]
+fn a_client_that_reads_slowly_gets_everything() {
+    let f = Folder::new("slow");
+    f.put("srv/a", noise(3_000_000, 1));
+    let limits = ["--plain", "--max-idle", "0.3", "--max-pause", "5"];
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &limits);
+    let mut c = TcpStream::connect(("127.0.0.1", server.port)).expect("connected");
+    c.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n").expect("written");
+    let total = sip(&mut c, 150_000, Duration::from_millis(100));
+    assert!((3_000_000..3_001_000).contains(&total), "{total}");
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_ended_in_the_time_that_was_set() {
+    let f = Folder::new("stands-still");
+    // More than all buffers on the way.
+    f.put("srv/a", noise(40_000_000, 1));
+    let limits = ["--plain", "--max-pause", "0.5"];
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &limits);
+    let mut c = TcpStream::connect(("127.0.0.1", server.port)).expect("connected");
+    c.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n").expect("written");
+    std::thread::sleep(Duration::from_millis(1500));
+    let mut all = Vec::new();
+    let _ = c.read_to_end(&mut all);
+    assert!(all.len() < 40_000_000, "it was not cut");
+}
+
+/// Slow readers at their true speed, which takes two minutes and a half: 5 MB at 40 kB/s, 300 kB at 24 kbit/s, and a pause of two minutes.
+#[test]
+#[ignore = "takes three minutes: cargo test -p neater-cli --test serve -- --ignored slow_readers"]
+fn slow_readers_at_their_true_speed_get_everything() {
+    let f = Folder::new("true-speed");
+    let (large, small) = (noise(5_000_000, 1), noise(300_000, 2));
+    f.put("srv/large", &large);
+    f.put("srv/small", &small);
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &[]);
+    std::thread::scope(|scope| {
+        let (f, server, large, small) = (&f, &server, &large, &small);
+        for (name, contents, rate) in [("large", large, "40k"), ("small", small, "3k")] {
+            for version in ["--http1.1", "--http2"] {
+                scope.spawn(move || {
+                    let to = f.path(&format!("{name}{version}"));
+                    let to = to.to_str().expect("UTF-8");
+                    let (_, ok) = curl(server, &[version, "--limit-rate", rate, "-o", to, &server.url(name)]);
+                    assert!(ok && f.read(&format!("{name}{version}")) == *contents, "{version} {name} at {rate}");
+                });
+            }
+        }
+        // As `neater get URL | less` does: the command waits for the reader of its output.
+        for version in ["1.1", "2", "3"] {
+            for (name, contents, step, apart) in [
+                ("large", large, 40_000, Duration::from_secs(1)),
+                ("large", large, 2_500_000, Duration::from_secs(120)),
+            ] {
+                scope.spawn(move || {
+                    let mut get = server.get();
+                    get.args(["--http", version, "-o", "-"]).arg(server.url(name));
+                    let mut get = get.stdout(std::process::Stdio::piped()).spawn().expect("started");
+                    let mut out = get.stdout.take().expect("a pipe");
+                    assert_eq!(sip(&mut out, step, apart), contents.len(), "{version} {name} by {step}");
+                    assert!(get.wait().expect("ended").success(), "{version} {name} by {step}");
+                });
+            }
+        }
+    });
+}
+
+/// One address with as many connections as a load generator or a proxy has.
+#[test]
+#[ignore = "needs 1,100 descriptors: ulimit -n 4096; cargo test -p neater-cli --test serve -- --ignored a_thousand"]
+fn a_thousand_connections_of_one_address_stay_open() {
+    let f = Folder::new("thousand");
+    f.put("srv/a", "a");
+    let server = Serving::new(&f.path("srv"), &f.path("state"), &["--plain"]);
+    let mut all: Vec<_> =
+        (0..1000).map(|_| TcpStream::connect(("127.0.0.1", server.port)).expect("connected")).collect();
+    for round in 0..3 {
+        for (i, c) in all.iter_mut().enumerate() {
+            c.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n").unwrap_or_else(|e| panic!("{round} {i}: {e}"));
+            let n = c.read(&mut [0; 1024]).unwrap_or_else(|e| panic!("{round} {i}: {e}"));
+            assert!(n > 0, "{round} {i}");
+        }
+    }
+    drop(all);
+    let (_, last) = server.stop();
+    assert_eq!((&last["refused"], &last["ended_for_others"]), (&0.into(), &0.into()), "{last}");
 }

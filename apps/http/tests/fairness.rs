@@ -15,6 +15,7 @@ const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
@@ -331,4 +332,116 @@ async fn one_address_cannot_have_all_connections() {
     assert!(c.read(&mut [0; 1024]).await.expect("answered") > 0);
     drop((other, c));
     assert_eq!(world.end().await.refused, 1);
+}
+
+/// Bytes that a slow reader takes at a time, and how often.
+const SIP: usize = 150_000;
+const SIPS_APART: Duration = Duration::from_millis(100);
+const SLOW: usize = 3_000_000;
+
+/// Limits that a slow reader exceeds many times over, if what has gone into a buffer is taken for what was delivered.
+fn short() -> ServerLimits {
+    ServerLimits { idle: Duration::from_millis(300), standstill: Duration::from_secs(3), ..ServerLimits::default() }
+}
+
+/// Reads everything, slowly and steadily but for one pause that is longer than a connection may be idle.
+async fn sip(mut read: impl AsyncFnMut(&mut [u8]) -> usize) -> usize {
+    let (mut total, mut in_sip, mut paused) = (0, 0, false);
+    let mut piece = vec![0; 50_000];
+    loop {
+        let n = read(&mut piece).await;
+        if n == 0 {
+            return total;
+        }
+        (total, in_sip) = (total + n, in_sip + n);
+        if in_sip >= SIP {
+            in_sip = 0;
+            tokio::time::sleep(SIPS_APART).await;
+        }
+        if total > SLOW / 2 && !core::mem::replace(&mut paused, true) {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_is_slow_and_steady_gets_everything_over_http_1_1() {
+    let world = World::new("slow-1", short(), true);
+    world.put("huge", &noise(SLOW, 1));
+    let mut c = tokio::net::TcpStream::connect(("127.0.0.1", world.port)).await.expect("connected");
+    c.write_all(b"GET /huge HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
+    // The end is the server's, which has nothing more to do.
+    let total = sip(async |buf: &mut [u8]| c.read(buf).await.expect("not cut")).await;
+    assert!((SLOW + 50..SLOW + 1000).contains(&total), "{total}");
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_is_slow_and_steady_gets_everything_over_http_2() {
+    let world = World::new("slow-2", short(), false);
+    world.put("huge", &noise(SLOW, 1));
+    let c = greedy(&world, 1, 16 << 20).await;
+    c.write_all(&frame(WINDOW_UPDATE, 0, 0, &(16_u32 << 20).to_be_bytes())).await.expect("written");
+    let mut left = SLOW;
+    let total = sip(async |buf: &mut [u8]| {
+        if left == 0 {
+            return 0;
+        }
+        let n = c.read(buf).await.expect("not cut");
+        left = left.saturating_sub(n);
+        n
+    });
+    assert!(total.await >= SLOW);
+    drop(c);
+    world.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_is_slow_and_steady_gets_everything_over_http_3() {
+    let world = World::new("slow-3", short(), false);
+    world.put("huge", &noise(SLOW, 1));
+    let client = world.client(Some(HttpVersion::Http3));
+    let mut answer = client.get(&world.url("huge"), &RequestOptions::default()).await.expect("answered");
+    let total = sip(async |_: &mut [u8]| answer.chunk().await.expect("not cut").map_or(0, |piece| piece.len())).await;
+    assert_eq!(total, SLOW);
+    drop(client);
+    world.end().await;
+}
+
+/// Many people are behind one address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_address_may_have_hundreds_of_connections_while_there_is_room() {
+    let world = World::new("many", ServerLimits::default(), true);
+    let mut kept = Vec::new();
+    for i in 0..300 {
+        let mut c = tokio::net::TcpStream::connect(("127.0.0.1", world.port)).await.expect("connected");
+        c.write_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap_or_else(|e| panic!("{i}: {e}"));
+        let n = c.read(&mut [0; 1024]).await.unwrap_or_else(|e| panic!("{i}: {e}"));
+        assert!(n > 0, "{i}");
+        kept.push(c);
+    }
+    drop(kept);
+    assert_eq!(world.end().await.refused, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_that_is_idle_ends_for_another_where_there_is_no_room() {
+    let limits = ServerLimits { connections: 2, stall: Duration::from_millis(200), ..ServerLimits::default() };
+    let world = World::new("idle-goes", limits, true);
+    let mut kept = Vec::new();
+    for _ in 0..3 {
+        let mut c = tokio::net::TcpStream::connect(("127.0.0.1", world.port)).await.expect("connected");
+        c.write_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
+        assert!(c.read(&mut [0; 1024]).await.expect("answered") > 0);
+        kept.push(c);
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    }
+    // The oldest has gone.
+    assert!(matches!(kept[0].read(&mut [0; 10]).await, Ok(0) | Err(_)));
+    let mut second = kept.swap_remove(1);
+    second.write_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
+    assert!(second.read(&mut [0; 1024]).await.expect("answered") > 0);
+    drop((kept, second));
+    let summary = world.end().await;
+    assert_eq!((summary.refused, summary.ended_for_others), (0, 1));
 }

@@ -12,7 +12,7 @@
 //! sending costs no more than [`LINGER_READS`] reads of a turn, and its socket goes when the time is over.
 
 use crate::Engine;
-use crate::channel::{Behind, Kind};
+use crate::channel::{Behind, Channel, Kind};
 use crate::conn::{ConnectionState, Io};
 use crate::engine::{LINGER, Timer};
 use crate::event::{ConnectionError, Event};
@@ -88,7 +88,7 @@ impl<N: Net> Engine<N> {
         if until <= self.now {
             return self.give_up_closing(conn);
         }
-        self.ask_peer_of_closing(conn);
+        self.ask_peer_of_closing(conn, &c);
         // Half as often each time: the checks are cheap, and few.
         let next = self.now + (self.now - c.since).clamp(FIRST_CHECK, CHECKS_APART);
         self.timers.push(next.min(until), Timer::Closing(conn));
@@ -102,7 +102,7 @@ impl<N: Net> Engine<N> {
                 let ago = info.and_then(|i| i.last_heard);
                 ago.is_some_and(|ago| ago + COARSE < self.now.saturating_since(closing.moved))
             }
-            Some(Io::Stream { quic, .. }) => self.quics.get(quic).is_some_and(|q| q.last_heard() > closing.moved),
+            Some(Io::Stream { quic, .. }) => self.quics.get(quic).is_some_and(|q| q.last_heard() > closing.moved + COARSE),
             Some(Io::Sctp { .. }) => packets > closing.packets,
             _ => false,
         }
@@ -110,12 +110,22 @@ impl<N: Net> Engine<N> {
 
     /// TCP and SCTP ask a peer without room again and again. QUIC does not, and its idle timeout would end the session of a reader that
     /// has paused.
-    fn ask_peer_of_closing(&mut self, conn: Key) {
-        let Some(Io::Stream { quic, .. }) = self.conns.get(conn).map(|c| c.io) else { return };
+    fn ask_peer_of_closing(&mut self, conn: Key, closing: &Closing) {
+        let Some(c) = self.conns.get(conn) else { return };
+        let Io::Stream { quic, stream } = c.io else { return };
+        let unwanted = c.state == ConnectionState::Closing && !c.read_closed;
         let now = self.now;
         let Some(q) = self.quics.get_mut(quic).filter(|q| q.connected && q.lost.is_none()) else { return };
-        if now.saturating_since(q.last_heard()) >= LINGER / 2 {
+        let stands_still = now.saturating_since(closing.moved) >= LINGER / 2;
+        if stands_still && unwanted {
+            // The peer may be closing, too, and wait for us to read.
+            q.conn.stop(stream, NO_CODE);
+        }
+        let silent = now.saturating_since(q.last_heard()) >= LINGER / 2;
+        if silent {
             q.conn.ping();
+        }
+        if silent || stands_still {
             self.mark_dirty(quic);
         }
     }
@@ -364,10 +374,29 @@ impl<N: Net> Engine<N> {
         self.finish_close(conn);
     }
 
+    /// Throws away what a peer sends to a connection that is closing and still has something to send: a peer that is closing, too, would
+    /// wait for that, and this side for the peer.
+    pub(crate) fn discard_incoming(&mut self, conn: Key, key: Key) {
+        let closes = self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing);
+        // A handshake still needs what comes.
+        let fits = |ch: &Channel| match &ch.kind {
+            Kind::Tcp => ch.behind == Behind::Conn(conn),
+            Kind::Tls(tls) => ch.behind == Behind::Conn(conn) && !tls.is_handshaking(),
+            _ => false,
+        };
+        if closes && self.channels.get(key).is_some_and(fits) {
+            self.linger(key);
+        }
+    }
+
     /// Throws away what a peer still sends, until it ends its direction: so much in a turn.
     pub(crate) fn linger(&mut self, key: Key) {
         let Some(ch) = self.channels.get_mut(key) else { return };
-        let Behind::Lingering { conn, .. } = ch.behind else { return };
+        let (conn, lingers) = match ch.behind {
+            Behind::Lingering { conn, .. } => (conn, true),
+            Behind::Conn(conn) => (Some(conn), false),
+            _ => return,
+        };
         let mut scratch = core::mem::take(&mut self.scratch);
         scratch.resize(64 << 10, 0);
         // `None`: there is more.
@@ -388,6 +417,8 @@ impl<N: Net> Engine<N> {
                 self.again = true;
             }
             (Some(Ok(false)), _) => {}
+            // Writing meets it, too, if it concerns what is to be delivered.
+            (Some(Err(_)), _) if !lingers => {}
             // What was sent may still be on its way, though the peer has nothing more to say.
             (Some(Ok(true)), Some(conn)) => {
                 if let Some(c) = self.conns.get_mut(conn) {

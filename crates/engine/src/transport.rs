@@ -189,6 +189,9 @@ impl<N: Net> Engine<N> {
             return self.drive_greeting(conn);
         }
         if c.state == ConnectionState::Closing {
+            if readable {
+                self.discard_incoming(conn, key);
+            }
             return self.advance_close(conn);
         }
         // A socket that was never full has nothing to say when it can be written.

@@ -141,13 +141,19 @@ impl Serving {
         c
     }
 
-    /// Ends it by SIGTERM; its exit code, and what it said last.
-    pub(crate) fn stop(mut self) -> (i32, Value) {
+    /// Ends it by SIGTERM; its exit code, and its last event.
+    pub(crate) fn stop(self) -> (i32, Value) {
+        let (code, mut events) = self.stop_with_events();
+        (code, events.pop().unwrap_or_default())
+    }
+
+    /// As [`Serving::stop`], with all events that were not read yet.
+    pub(crate) fn stop_with_events(mut self) -> (i32, Vec<Value>) {
         signal(&self.child, "-TERM");
         let mut text = String::new();
         self.rest.read_to_string(&mut text).expect("text");
         let code = self.child.wait().expect("ended").code().unwrap_or(-1);
-        (code, parse(&text).pop().unwrap_or_default())
+        (code, parse(&text))
     }
 }
 

@@ -282,6 +282,7 @@ macro_rules! drive {
                             connection.as_mut().graceful_shutdown();
                             continue;
                         }
+                        Over::Evicted if !$client.activity.standing().0 => break Err(Over::Evicted.as_str().into()),
                         why => why.as_str(),
                     },
                     // It does not answer. It has everything, and may not have read it.

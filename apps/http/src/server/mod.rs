@@ -209,7 +209,9 @@ impl Server {
                 Some(_) = connections.join_next() => continue,
                 _ = look_around.tick() => {
                     common.turns.look_around();
-                    spare.refill();
+                    if !spare.refill() {
+                        seats.relieve();
+                    }
                     reports.ended(seats.take_evicted());
                     reports.look();
                     continue;

@@ -95,7 +95,7 @@ impl Seats {
         if mine >= self.bounds.per_address && self.bounds.per_address < self.bounds.total {
             return Err(Refused::Address);
         }
-        if s.taken.len() - s.leaving >= self.bounds.total && !s.make_room(address, mine, &self.bounds) {
+        if s.taken.len() - s.leaving >= self.bounds.total && !s.evict(Some((address, mine)), &self.bounds) {
             return Err(Refused::Full);
         }
         let id = s.next;
@@ -103,6 +103,11 @@ impl Seats {
         s.taken.insert(id, Taken { address, activity: activity.clone(), leaves: false });
         *s.addresses.entry(address).or_default() += 1;
         Ok(Seat { all: self.clone(), id })
+    }
+
+    /// Evicts a connection that is idle, or has stood still for long, because the system is short of descriptors.
+    pub(crate) fn relieve(&self) {
+        lock(&self.state).evict(None, &self.bounds);
     }
 
     /// How many were evicted since the last call.
@@ -125,8 +130,9 @@ impl State {
         }
     }
 
-    /// Evicts a connection for one of this address, which has `mine`. False: there is none to be evicted.
-    fn make_room(&mut self, address: Option<IpAddr>, mine: usize, bounds: &Bounds) -> bool {
+    /// Evicts a connection for a newcomer, or for whatever may come: for one of this address, which has so many. False: there is none to be
+    /// evicted.
+    fn evict(&mut self, newcomer: Option<(Option<IpAddr>, usize)>, bounds: &Bounds) -> bool {
         let now = Instant::now();
         if self.leaving >= LEAVING || self.next_look.is_some_and(|at| now < at) {
             return false;
@@ -139,11 +145,11 @@ impl State {
             let theirs = self.of(taken.address);
             let (busy, last) = taken.activity.standing();
             let still = now.saturating_duration_since(last);
-            if theirs > mine + 1 {
+            if newcomer.is_some_and(|(_, mine)| theirs > mine + 1) {
                 // Its address has more than its share.
                 return Some((theirs, !busy, still));
             }
-            let no_less = taken.address == address || theirs > mine;
+            let no_less = newcomer.is_none_or(|(address, mine)| taken.address == address || theirs > mine);
             let enough = if busy { bounds.idle } else { bounds.stall };
             (no_less && still >= enough).then_some((0, !busy, still))
         };
@@ -247,6 +253,18 @@ mod tests {
         tokio::time::sleep(30 * S).await;
         assert_eq!(come(&seats, 3).err(), Some(Refused::Full));
         assert!(!has_to_go(&held[0].1).await && !has_to_go(&held[1].1).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lack_of_descriptors_ends_what_is_idle_and_nothing_that_moves() {
+        let seats = Seats::new(BOUNDS);
+        let held: Vec<_> = (0..3).map(|_| come(&seats, 1).expect("a seat")).collect();
+        let _busy = (held[0].1.begin(), held[2].1.begin());
+        tokio::time::sleep(3 * S).await;
+        seats.relieve();
+        seats.relieve();
+        assert_eq!(seats.take_evicted(), 1);
+        assert!(has_to_go(&held[1].1).await);
     }
 
     #[test]

@@ -59,13 +59,15 @@ impl Spare {
         Ok(Opened { file: Some(self.with(open)?), spare: self.clone() })
     }
 
-    /// Takes what is missing, if it is to be had.
-    pub(crate) fn refill(&self) {
+    /// Takes what is missing, if it is to be had. False: there is no descriptor left beside these.
+    pub(crate) fn refill(&self) -> bool {
         let mut kept = lock(&self.kept);
-        while kept.len() < self.most
-            && let Ok(nothing) = File::open(NOTHING)
-        {
-            kept.push(nothing);
+        loop {
+            match File::open(NOTHING) {
+                Ok(nothing) if kept.len() < self.most => kept.push(nothing),
+                Ok(_) => return true,
+                Err(e) => return !is_exhausted(&e),
+            }
         }
     }
 
@@ -143,7 +145,7 @@ mod tests {
         });
         assert!(lost.is_ok());
         assert_eq!(kept(&spare), 0);
-        spare.refill();
+        assert!(spare.refill(), "there are more");
         assert_eq!(kept(&spare), 2);
     }
 }

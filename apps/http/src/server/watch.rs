@@ -18,6 +18,8 @@ use tokio::time::Instant;
 
 /// How often a connection is looked at: in a quarter of the shorter limit, but not more and not less often than this.
 const PACE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
+/// How often at least while something is to be delivered.
+const BUSY_PACE: Duration = Duration::from_secs(1);
 /// How soon after an answer has left it is first asked whether it has arrived, for the log.
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 
@@ -172,8 +174,14 @@ impl Activity {
             if end <= now {
                 return if busy { Over::Standstill } else { Over::Idle };
             }
-            let next = if waits { soon } else { pace };
-            soon = if waits { (soon * 2).min(pace) } else { FIRST_LOOK };
+            let next = if waits {
+                soon
+            } else if busy {
+                pace.min(BUSY_PACE)
+            } else {
+                pace
+            };
+            soon = if waits { (soon * 2).min(pace).min(BUSY_PACE) } else { FIRST_LOOK };
             tokio::select! {
                 () = tokio::time::sleep_until(end.min(now + next)) => {}
                 () = self.shared.news.notified() => soon = FIRST_LOOK,
