@@ -267,17 +267,21 @@ pub(crate) struct ServeArgs {
     /// Serve and list names that begin with a dot, too
     #[arg(long)]
     pub(crate) hidden: bool,
-    /// Connections at once, their handshakes done. When more come, a connection ends whose address has more than its share, or one that
-    /// is idle; where there is none, the new one is turned away
+    /// Connections at once, their handshakes done. When more come, a connection ends whose address
+    /// has more than its share, or one that is idle; where there is none, the new one is turned
+    /// away
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
-    /// Connections at once of one address (IPv6: of one network of 64 bits), also while there is room for others. Default: any number
+    /// Connections at once of one address (IPv6: of one network of 64 bits), also while there is
+    /// room for others. Default: any number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_per_address: Option<u32>,
-    /// How long a client may take nothing of its answers before its connection is ended: one that has paused, for example
+    /// How long a client may take nothing of its answers before its connection is ended: one that
+    /// has paused, for example
     #[arg(long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub(crate) max_pause: core::time::Duration,
-    /// How long a connection may be idle once everything is delivered; over HTTP/1.1 ten seconds at most
+    /// How long a connection may be idle once everything is delivered; over HTTP/1.1 ten seconds at
+    /// most
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
     pub(crate) max_idle: core::time::Duration,
 }

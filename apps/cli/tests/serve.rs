@@ -430,9 +430,10 @@ fn a_client_that_takes_nothing_is_ended_in_the_time_that_was_set() {
     assert!(all.len() < 40_000_000, "it was not cut");
 }
 
-/// Slow readers at their true speed, which takes two minutes and a half: 5 MB at 40 kB/s, 300 kB at 24 kbit/s, and a pause of two minutes.
+/// Slow readers at their true speed: 5 MB at 40 kB/s, 300 kB at 24 kbit/s, and pauses of two
+/// minutes.
 #[test]
-#[ignore = "takes three minutes: cargo test -p neater-cli --test serve -- --ignored slow_readers"]
+#[ignore = "takes four minutes: cargo test -p neater-cli --test serve -- --ignored slow_readers"]
 fn slow_readers_at_their_true_speed_get_everything() {
     let f = Folder::new("true-speed");
     let (large, small) = (noise(5_000_000, 1), noise(300_000, 2));

@@ -167,7 +167,8 @@ impl Session {
         move || shared.group.is_over()
     }
 
-    /// Tells what the peer has acknowledged. What is pending is the number of its streams that are ended and not delivered.
+    /// Returns what the peer has acknowledged. What is pending is the number of its streams that
+    /// are ended and not delivered.
     pub(crate) fn delivery(&self) -> impl Fn() -> Option<Delivery> + use<> {
         let shared = self.shared.clone();
         move || {

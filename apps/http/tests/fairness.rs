@@ -339,17 +339,19 @@ const SIP: usize = 150_000;
 const SIPS_APART: Duration = Duration::from_millis(100);
 const SLOW: usize = 3_000_000;
 
-/// Limits that a slow reader exceeds many times over, if what has gone into a buffer is taken for what was delivered.
+/// Limits that a slow reader exceeds many times over, if what has gone into a buffer is taken for
+/// what was delivered.
 fn short() -> ServerLimits {
     ServerLimits { idle: Duration::from_millis(300), standstill: Duration::from_secs(3), ..ServerLimits::default() }
 }
 
-/// Reads everything, slowly and steadily but for one pause that is longer than a connection may be idle.
+/// Reads everything, slowly and steadily but for one pause that is longer than a connection may be
+/// idle.
 async fn sip(mut read: impl AsyncFnMut(&mut [u8]) -> usize) -> usize {
     let (mut total, mut in_sip, mut paused) = (0, 0, false);
     let mut piece = vec![0; 50_000];
     loop {
-        let n = read(&mut piece).await;
+        let n = read(&mut piece[..]).await;
         if n == 0 {
             return total;
         }

@@ -465,7 +465,8 @@ pub struct StreamInfo {
     pub path_mtu: Option<u32>,
     /// Delivery rate, in bytes per second.
     pub delivery_rate: Option<u64>,
-    /// Bytes that the peer has acknowledged so far. Some systems count a SYN or FIN as one more: it is a number that grows.
+    /// Bytes that the peer has acknowledged so far. Some systems count a SYN or FIN as one more: it
+    /// is a number that grows.
     pub acknowledged: Option<u64>,
     /// How long ago the peer last acknowledged anything, if only that it is there and has no room.
     pub last_heard: Option<Duration>,

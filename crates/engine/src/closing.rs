@@ -4,8 +4,9 @@
 //! sent (RFC 9293 section 3.6), and has failed when it has not and will not. *Not responsible for* what begins the closing
 //! (`terminate`).
 //!
-//! A closing lasts as long as something of what was sent is delivered now and then. A peer that answers and takes nothing has paused:
-//! it has [`STANDSTILL`], unless the engine is short of room, when it has [`LINGER`], as a peer that does not answer at all.
+//! A closing lasts as long as something of what was sent is delivered now and then. A peer that
+//! answers and takes nothing has paused: it has [`STANDSTILL`], unless the engine is short of room,
+//! when it has [`LINGER`], as a peer that does not answer at all.
 //!
 //! *Invariants*: a connection that is closing and waits has a [`Closing`] with a timer, so that it ends at last; giving up
 //! before what was sent is acknowledged is an error, never [`Event::Closed`]; a peer that never stops
@@ -27,11 +28,12 @@ use neater_quic::{ConnectionApi, StreamId};
 const FIRST_CHECK: Duration = Duration::from_millis(2);
 /// How much later it is asked again at most.
 const CHECKS_APART: Duration = Duration::from_secs(1);
-/// How long a peer that answers may take nothing of what is to be delivered before its connection is closed. A reader that is slow
-/// seems to stand still, too: its kernel reports room when a good part of its buffer is free (RFC 9293 section 3.8.6.2.2), which at
-/// 3 kB/s takes minutes.
+/// How long a peer that answers may take nothing of what is to be delivered before its connection
+/// is closed. A reader that is slow seems to stand still, too: its kernel reports room when a good
+/// part of its buffer is free (RFC 9293 section 3.8.6.2.2), which at 3 kB/s takes minutes.
 const STANDSTILL: Duration = Duration::from_secs(300);
-/// An answer of the peer is news if it came so much later than the last progress: systems state its age coarsely.
+/// An answer of the peer is news if it came so much later than the last progress: systems state its
+/// age coarsely.
 const COARSE: Duration = Duration::from_millis(100);
 /// For how long a lack of descriptors is taken to last.
 const SHORTAGE: Duration = Duration::from_secs(2);
@@ -94,7 +96,8 @@ impl<N: Net> Engine<N> {
         self.timers.push(next.min(until), Timer::Closing(conn));
     }
 
-    /// Whether the peer of a closing connection has answered since the last progress, if only to report that it has no room.
+    /// Whether the peer of a closing connection has answered since the last progress, if only to
+    /// report that it has no room.
     fn answers_since(&self, conn: Key, closing: &Closing, packets: u64) -> bool {
         match self.conns.get(conn).map(|c| c.io) {
             Some(Io::Channel(key)) => {
@@ -102,17 +105,23 @@ impl<N: Net> Engine<N> {
                 let ago = info.and_then(|i| i.last_heard);
                 ago.is_some_and(|ago| ago + COARSE < self.now.saturating_since(closing.moved))
             }
-            Some(Io::Stream { quic, .. }) => self.quics.get(quic).is_some_and(|q| q.last_heard() > closing.moved + COARSE),
+            Some(Io::Stream { quic, .. }) => {
+                self.quics.get(quic).is_some_and(|q| q.last_heard() > closing.moved + COARSE)
+            }
             Some(Io::Sctp { .. }) => packets > closing.packets,
             _ => false,
         }
     }
 
-    /// TCP and SCTP ask a peer without room again and again. QUIC does not, and its idle timeout would end the session of a reader that
-    /// has paused.
+    /// TCP and SCTP ask a peer without room again and again. QUIC does not, and its idle timeout
+    /// would end the session of a reader that has paused.
     fn ask_peer_of_closing(&mut self, conn: Key, closing: &Closing) {
         let Some(c) = self.conns.get(conn) else { return };
         let Io::Stream { quic, stream } = c.io else { return };
+        // What the session has taken, a peer that is there acknowledges.
+        if c.tx.bytes == 0 {
+            return;
+        }
         let unwanted = c.state == ConnectionState::Closing && !c.read_closed;
         let now = self.now;
         let Some(q) = self.quics.get_mut(quic).filter(|q| q.connected && q.lost.is_none()) else { return };
@@ -130,7 +139,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// How many packets an association has received; 0 where another transport carries the connection.
+    /// How many packets an association has received; 0 where another transport carries the
+    /// connection.
     fn packets_of_closing(&self, conn: Key) -> u64 {
         match self.conns.get(conn).map(|c| c.io) {
             Some(Io::Sctp { sctp, .. }) => self.sctp_packets_received(sctp),
@@ -374,8 +384,8 @@ impl<N: Net> Engine<N> {
         self.finish_close(conn);
     }
 
-    /// Throws away what a peer sends to a connection that is closing and still has something to send: a peer that is closing, too, would
-    /// wait for that, and this side for the peer.
+    /// Throws away what a peer sends to a connection that is closing and still has something to
+    /// send: a peer that is closing, too, would wait for that, and this side for the peer.
     pub(crate) fn discard_incoming(&mut self, conn: Key, key: Key) {
         let closes = self.conns.get(conn).is_some_and(|c| c.state == ConnectionState::Closing);
         // A handshake still needs what comes.
@@ -464,7 +474,8 @@ impl<N: Net> Engine<N> {
                 if ended {
                     return self.drop_channel(conn, key);
                 }
-                // From the delivery on: a socket that is closed resets a peer that sends, and what that has not read yet may go with it.
+                // From the delivery on: a socket that is closed resets a peer that sends, and what
+                // that has not read yet may go with it.
                 let until = self.now + LINGER;
                 if let Some(ch) = self.channels.get_mut(key) {
                     ch.behind = Behind::Lingering { until, conn: None };

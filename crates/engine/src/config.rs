@@ -182,18 +182,23 @@ pub struct EngineStats {
     pub refusals: Refusals,
 }
 
-/// What was turned away, dropped or kept waiting because a limit was reached: numbers since the engine was made. No peer or program is
-/// notified of most of it, so a server reports what becomes more.
+/// What was turned away, dropped or kept waiting because a limit was reached: numbers since the
+/// engine was made. No peer or program is notified of most of it, so a server reports what becomes
+/// more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// Incoming handshakes that were given up for others ([`Limits::handshakes`]), or that took too long.
+    /// Incoming handshakes that were given up for others ([`Limits::handshakes`]), or that took too
+    /// long.
     pub handshakes: u64,
-    /// Incoming connections whose handshake never began, because one source held most of [`Limits::handshakes`].
+    /// Incoming connections whose handshake never began, because one source held most of
+    /// [`Limits::handshakes`].
     pub not_begun: u64,
-    /// DTLS clients that were forgotten before they had proved their address ([`Limits::unverified`]).
+    /// DTLS clients that were forgotten before they had proved their address
+    /// ([`Limits::unverified`]).
     pub unverified: u64,
-    /// Connections and sessions that no kernel keeps, while the program takes none ([`Limits::untaken`], or its own limit), and sessions
-    /// without a stream that made room for others.
+    /// Connections and sessions that no kernel keeps, while the program takes none
+    /// ([`Limits::untaken`], or its own limit), and sessions without a stream that made room for
+    /// others.
     pub untaken: u64,
     /// New peers of a shared UDP socket ([`Limits::udp_peers`]).
     pub peers: u64,
@@ -203,9 +208,11 @@ pub struct Refusals {
     pub streams: u64,
     /// SCTP associations that were refused ([`Limits::sctp_per_source`] among others).
     pub associations: u64,
-    /// Datagrams that were dropped because the program did not take earlier ones ([`Limits::datagram_buffer`]).
+    /// Datagrams that were dropped because the program did not take earlier ones
+    /// ([`Limits::datagram_buffer`]).
     pub datagrams: u64,
-    /// How often a listener has left connections waiting in the kernel, because a limit was reached.
+    /// How often a listener has left connections waiting in the kernel, because a limit was
+    /// reached.
     pub delays: u64,
 }
 

@@ -275,11 +275,12 @@ pub struct ConnectionStats {
 /// How far what was sent on a connection has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delivery {
-    /// Grows with what the peer has acknowledged, of all streams of its session together, and with nothing else but (over QUIC) a few
-    /// bytes for each packet that asks whether it is there. In bytes on the wire; it may begin again on another path.
+    /// Grows with what the peer has acknowledged, of all streams of its session together, and with
+    /// nothing else but (over QUIC) a few bytes for each packet that asks whether it is there. In
+    /// bytes on the wire; it may begin again on another path.
     pub acknowledged: u64,
-    /// Bytes that were taken for delivery and that the peer has not acknowledged: in the engine and in the system, or (streams) in the
-    /// engine, and one for an end that is not acknowledged.
+    /// Bytes that were taken for delivery and that the peer has not acknowledged: in the engine and
+    /// in the system, or (streams) in the engine, and one for an end that is not acknowledged.
     pub pending: u64,
     /// Bytes that have come.
     pub received: u64,

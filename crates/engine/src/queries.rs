@@ -180,7 +180,8 @@ impl<N: Net> Engine<N> {
         self.conns.get(conn.0).and_then(|c| c.ext.as_ref()).map(|e| e.timeline.clone()).unwrap_or_default()
     }
 
-    /// How far what was sent on a connection has come; `None` when nothing carries it any more, or what does keeps no such figures.
+    /// How far what was sent on a connection has come; `None` when nothing carries it any more, or
+    /// what does keeps no such figures.
     #[must_use]
     pub fn delivery(&self, conn: ConnectionId) -> Option<Delivery> {
         let c = self.conns.get(conn.0)?;
@@ -209,7 +210,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// As [`Engine::delivery`], of all streams of a session together; what comes, and what waits, is not counted.
+    /// As [`Engine::delivery`], of all streams of a session together; what comes, and what waits,
+    /// is not counted.
     #[must_use]
     pub fn group_delivery(&self, group: GroupId) -> Option<Delivery> {
         let g = self.groups.get(group.0)?;

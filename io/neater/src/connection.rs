@@ -287,8 +287,9 @@ impl Connection {
     /// sends is thrown away. Dropping the future does not stop the closing.
     ///
     /// # Errors
-    /// The connection failed first, the peer has not answered for ten seconds, or it has answered and taken nothing for five minutes
-    /// (ten seconds, where room is short): what was sent may not have been delivered.
+    /// The connection failed first, the peer has not answered for ten seconds, or it has answered
+    /// and taken nothing for five minutes (ten seconds, where room is short): what was sent may not
+    /// have been delivered.
     pub async fn close(&self) -> Result<(), ConnectionError> {
         self.handle.with(|s| s.engine.close(self.id));
         self.closed().await
@@ -482,8 +483,9 @@ impl Connection {
         self.handle.with(|s| s.engine.connection_stats(self.id))
     }
 
-    /// How far what was sent has come: what of it the peer has acknowledged, and not only what the system has taken. `None` when
-    /// nothing carries the connection any more, or what does keeps no such figures.
+    /// How far what was sent has come: what of it the peer has acknowledged, and not only what the
+    /// system has taken. `None` when nothing carries the connection any more, or what does keeps no
+    /// such figures.
     #[must_use]
     pub fn delivery(&self) -> Option<Delivery> {
         self.handle.look(|s| s.engine.delivery(self.id))

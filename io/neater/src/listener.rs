@@ -238,7 +238,8 @@ impl Group {
         self.handle.with(|s| s.engine.group_remote(self.id))
     }
 
-    /// As [`Connection::delivery`], of all streams of the session together; what comes, and what waits, is not counted.
+    /// As [`Connection::delivery`], of all streams of the session together; what comes, and what
+    /// waits, is not counted.
     #[must_use]
     pub fn delivery(&self) -> Option<Delivery> {
         self.handle.look(|s| s.engine.group_delivery(self.id))

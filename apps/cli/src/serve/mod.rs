@@ -61,8 +61,8 @@ pub(crate) async fn run(args: ServeArgs, output: &Output) -> Result<Exit, Failur
     let (idle, standstill) = (args.max_idle, args.max_pause);
     let limits = ServerLimits { connections, connections_per_address, idle, standstill, ..ServerLimits::default() };
     let server = Server::new(files.listings(!args.no_listings).hidden(args.hidden)).limits(limits);
-    let said = output.clone();
-    let mut server = server.on_turned_away(move |turned_away| limits::turned_away(turned_away, connections, &said));
+    let reports = output.clone();
+    let mut server = server.on_turned_away(move |turned_away| limits::turned_away(turned_away, connections, &reports));
     if !args.plain && stacks(&args)?.contains(&Stack::Quic) {
         server = server.alt_svc(port);
     }

@@ -110,8 +110,8 @@ impl FileBody {
         self.left
     }
 
-    /// Tells of every piece. The answer is under way until the body and its pieces are gone; `turn` is kept until the body is gone and
-    /// what it has begun to read is read.
+    /// Reports every piece. The answer is under way until the body and its pieces are gone; `turn`
+    /// is kept until the body is gone and what it has begun to read is read.
     pub(crate) fn witnessed(
         mut self,
         under_way: UnderWay,

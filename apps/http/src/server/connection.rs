@@ -24,13 +24,16 @@ use tokio::task::JoinSet;
 
 /// How long a client may need to give room for being sent away.
 const FAREWELL: Duration = Duration::from_secs(3);
-/// How soon it is asked whether the last answers of a session have arrived, and how much later again at most.
+/// How soon it is asked whether the last answers of a session have arrived, and how much later
+/// again at most.
 const DELIVERY_CHECKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 /// How often it is looked at how far a connection is that HTTP has done with.
 const SETTLING: Duration = Duration::from_secs(1);
-/// With so much pending in the transport, what keeps the answers of a connection is the transport, and not their streams.
+/// With so much pending in the transport, what keeps the answers of a connection is the transport,
+/// and not their streams.
 const FULL: u64 = 64 << 10;
-/// Fewer bytes that are acknowledged over QUIC may all be packets that ask whether the client is there.
+/// Fewer bytes that are acknowledged over QUIC may all be packets that ask whether the client is
+/// there.
 const QUIC_STEP: u64 = 4 << 10;
 /// Header fields of a request over HTTP/1.1.
 const FIELDS_MAX: usize = 100;
@@ -55,7 +58,8 @@ const NO_DESCRIPTOR: Duration = Duration::from_millis(100);
 type H3Request = h3::server::RequestResolver<Session, Bytes>;
 type H3Stream = h3::server::RequestStream<TwoWay, Bytes>;
 
-/// Serves a connection until it ends, is idle for too long, has to go for others, or the server stops.
+/// Serves a connection until it ends, is idle for too long, has to go for others, or the server
+/// stops.
 pub(super) async fn serve(
     common: Arc<Common>,
     accepted: Accepted,
@@ -108,7 +112,8 @@ impl Client {
     }
 }
 
-/// Answers a request. `end` is told when the answer has to be given up. It is logged when its connection has delivered it.
+/// Answers a request. `end` is notified when the answer has to be given up. It is logged when its
+/// connection has delivered it.
 async fn answer<B>(client: Client, end: Arc<Notify>, request: Request<B>) -> Response<FileBody>
 where
     B: Send + 'static,
@@ -116,7 +121,8 @@ where
     answer_with(client, end, request, true).await.0
 }
 
-/// Answers a request. With what the log is to say when it is over, if that is not for the connection to do (`by_connection`).
+/// Answers a request. With its record for the log, if that is not for the
+/// connection to do (`by_connection`).
 async fn answer_with<B>(
     client: Client,
     end: Arc<Notify>,
@@ -262,8 +268,8 @@ where
     }
 }
 
-/// Drives a connection of hyper's: to its end, to its limits, to the end that it is told, or out when the server stops; and then until
-/// what it has passed on is delivered.
+/// Drives a connection of hyper's: to its end, to its limits, to its notified end, or out
+/// when the server stops; and then until what it has passed on is delivered.
 macro_rules! drive {
     ($connection:expr, $client:expr, $bytes:expr, $end:expr, $stop:expr, $over:expr) => {{
         let done = {
@@ -271,14 +277,14 @@ macro_rules! drive {
             let over = $over;
             tokio::pin!(connection, over);
             let grace = $client.common.limits.grace;
-            let (mut told, mut leaves) = (false, false);
+            let (mut stops, mut leaves) = (false, false);
             loop {
                 let why = tokio::select! {
                     done = connection.as_mut() => break done.map_err(|e| crate::error::chain(&e)),
                     why = over.as_mut(), if !leaves => match why {
                         // A reset would take what the client has not read along.
                         Over::Idle => {
-                            (told, leaves) = (true, true);
+                            (stops, leaves) = (true, true);
                             connection.as_mut().graceful_shutdown();
                             continue;
                         }
@@ -288,8 +294,8 @@ macro_rules! drive {
                     // It does not answer. It has everything, and may not have read it.
                     () = tokio::time::sleep(grace), if leaves => break Err(Over::Idle.as_str().into()),
                     () = $end.notified() => "its answer is not taken",
-                    () = stopped(&mut $stop), if !told => {
-                        told = true;
+                    () = stopped(&mut $stop), if !stops => {
+                        stops = true;
                         connection.as_mut().graceful_shutdown();
                         continue;
                     }
@@ -303,7 +309,8 @@ macro_rules! drive {
     }};
 }
 
-/// HTTP has done with a connection. What it has passed on is delivered as long as that goes on: see [`neater::Connection::close`].
+/// HTTP has done with a connection. What it has passed on is delivered as long as that goes on: see
+/// [`neater::Connection::close`].
 async fn settle(activity: &Activity, bytes: &ByteStream, done: Result<(), String>) -> Result<(), String> {
     let connection = bytes.connection();
     let look = || {
@@ -333,7 +340,7 @@ async fn serve_h1(client: Client, bytes: ByteStream, mut stop: watch::Receiver<b
         let (c, end) = (c.clone(), told.clone());
         async move { Ok::<_, Infallible>(answer(c, end, r).await) }
     });
-    // What an association has delivered is told of all its streams together.
+    // An association reports what it has delivered for all its streams together.
     let alone = bytes.connection().stack().is_none_or(|s| !s.is_sctp());
     let limits = client.common.limits;
     let connection = http1::Builder::new()
@@ -466,7 +473,8 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
                         requests.spawn(serve_h3_request(client, heads, slot.take(), taken(), request));
                     }
                     Ok(None) => break Ok(()),
-                    // Also where the client has closed in order: whatever it has asked for, it does not want any more.
+                    // Also where the client has closed in order: whatever it has asked for, it does
+                    // not want any more.
                     Err(e) => break Err(e.to_string()),
                 },
                 Some(_) = requests.join_next() => match heads.verdict() {

@@ -3,9 +3,10 @@
 //! *Responsible for* accepting from neater's listeners, how many connections and requests there may be, idle limits, and
 //! ending in order. *Not responsible for* what is answered: that is [`Files`].
 //!
-//! *Invariants*: every bound of [`ServerLimits`] holds at any time, and what is turned away at one is counted and reported; a connection
-//! that has nothing to deliver and asks for nothing for [`ServerLimits::idle`] is ended, and one that has and of which nothing is taken
-//! for [`ServerLimits::standstill`]; after [`Server::run`] returns, nothing of it runs any more.
+//! *Invariants*: every bound of [`ServerLimits`] holds at any time, and what is turned away at one
+//! is counted and reported; a connection that has nothing to deliver and asks for nothing for
+//! [`ServerLimits::idle`] is ended, and one that has and of which nothing is taken for
+//! [`ServerLimits::standstill`]; after [`Server::run`] returns, nothing of it runs any more.
 
 mod body;
 pub(crate) mod conditions;
@@ -42,12 +43,15 @@ const SPARE: usize = 8;
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Connections at once, and up to 64 that are about to end. When another comes, one of the address that has most ends for it, if that
-    /// has at least two more than the newcomer's; else one that has been idle for [`ServerLimits::stall`] or has taken nothing for
-    /// [`ServerLimits::idle`], of an address that has no less. Where there is none, the newcomer is turned away. Default 1,024.
+    /// Connections at once, and up to 64 that are about to end. When another comes, one of the
+    /// address that has most ends for it, if that has at least two more than the newcomer's; else
+    /// one that has been idle for [`ServerLimits::stall`] or has taken nothing for
+    /// [`ServerLimits::idle`], of an address that has no less. Where there is none, the newcomer is
+    /// turned away. Default 1,024.
     pub connections: usize,
-    /// Connections at once of one address (of IPv6: of one network of 64 bits), also where there is room for others; more are turned
-    /// away. Many people may be behind one address. Default 1,024: no such bound.
+    /// Connections at once of one address (of IPv6: of one network of 64 bits), also where there is
+    /// room for others; more are turned away. Many people may be behind one address. Default 1,024:
+    /// no such bound.
     pub connections_per_address: usize,
     /// Requests at once on one connection; more wait. Default 100 (RFC 9113 section 6.5.2, RFC 9114 section 6.1: at least).
     pub requests_per_connection: usize,
@@ -63,12 +67,14 @@ pub struct ServerLimits {
     /// How long a request's head may take: over HTTP/1.1 from the end of the answer before it, which ends a connection that asks for nothing
     /// more. A request for which there is no file descriptor waits as long for one. Default 10 s.
     pub head_time: Duration,
-    /// How long a connection may do nothing, from when all of its answers are delivered (over HTTP/1.1 see `head_time`). Default 60 s.
+    /// How long a connection may do nothing, from when all of its answers are delivered (over
+    /// HTTP/1.1 see `head_time`). Default 60 s.
     pub idle: Duration,
-    /// How long a client may take nothing of its answers: nothing of a connection is acknowledged for so long, or (HTTP/2 and 3) no 128 kB
-    /// of one answer taken while others are. A reader that has paused seems so, and one that is very slow for most of the time, because
-    /// systems report room when a good part of their buffer is free. A connection of HTTP is not ended sooner unless others
-    /// want its place (see `connections`, `requests`). Default 5 minutes.
+    /// How long a client may take nothing of its answers: nothing of a connection is acknowledged
+    /// for so long, or (HTTP/2 and 3) no 128 kB of one answer taken while others are. A reader that
+    /// has paused seems so, and one that is very slow for most of the time, because systems report
+    /// room when a good part of their buffer is free. A connection of HTTP is not ended sooner
+    /// unless others want its place (see `connections`, `requests`). Default 5 minutes.
     pub standstill: Duration,
     /// How long answers may take to end when the server stops. Default 10 s.
     pub grace: Duration,
@@ -152,8 +158,8 @@ impl Server {
         self
     }
 
-    /// What is called when connections were turned away or ended at a limit: at once, and then every ten seconds at most, with what was
-    /// since. It is also logged.
+    /// What is called when connections were turned away or ended at a limit: at once, and then
+    /// every ten seconds at most, with what was since. It is also logged.
     #[must_use]
     pub fn on_turned_away(mut self, call: impl FnMut(TurnedAway) + Send + 'static) -> Self {
         self.reports.call(call);

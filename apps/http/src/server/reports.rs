@@ -1,7 +1,7 @@
 //! Reports of connections for which there was no room.
 //!
-//! *Responsible for* reporting the first at once, and others together, not more often than every [`EVERY`]. *Not responsible for* which
-//! connection has to go.
+//! *Responsible for* reporting the first at once, and others together, not more often than every
+//! [`EVERY`]. *Not responsible for* which connection has to go.
 
 use super::seats::Refused;
 use core::time::Duration;
@@ -13,9 +13,11 @@ const EVERY: Duration = Duration::from_secs(10);
 /// Connections for which there was no room, since the last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TurnedAway {
-    /// Turned away, because there are as many as there may be ([`super::ServerLimits::connections`]).
+    /// Turned away, because there are as many as there may be
+    /// ([`super::ServerLimits::connections`]).
     pub refused: u64,
-    /// Turned away, because their address has as many as it may have ([`super::ServerLimits::connections_per_address`]).
+    /// Turned away, because their address has as many as it may have
+    /// ([`super::ServerLimits::connections_per_address`]).
     pub of_address: u64,
     /// Ended for others.
     pub ended: u64,

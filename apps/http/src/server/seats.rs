@@ -1,15 +1,17 @@
 //! Who may have a connection when not all can.
 //!
-//! *Responsible for* how many connections there are, in all and of one address, and for which of them has to go when another comes and
-//! there is no room. *Not responsible for* ending it: see [`Activity::evict`].
+//! *Responsible for* how many connections there are, in all and of one address, and for which of
+//! them has to go when another comes and there is no room. *Not responsible for* ending it: see
+//! [`Activity::evict`].
 //!
-//! As long as there is room, an address may have any number, unless a bound was set for it: many people are behind one address. Where
-//! there is none, a connection of the address that has most goes for one of an address that would have less all the same; else one that
-//! is idle, or that has stood still for long, of an address that has no less than the newcomer's. Of several, the one on which nothing
-//! has gone on for longest.
+//! As long as there is room, an address may have any number, unless a bound was set for it: many
+//! people are behind one address. Where there is none, a connection of the address that has most
+//! goes for one of an address that would have less all the same; else one that is idle, or that has
+//! stood still for long, of an address that has no less than the newcomer's. Of several, the one on
+//! which nothing has gone on for longest.
 //!
-//! *Invariants*: never more seats than [`Bounds::total`], and [`LEAVING`] that are about to go; an address never takes from one that has
-//! less.
+//! *Invariants*: never more seats than [`Bounds::total`], and [`LEAVING`] that are about to go; an
+//! address never takes from one that has less.
 
 use super::watch::Activity;
 use crate::lock;
@@ -105,7 +107,8 @@ impl Seats {
         Ok(Seat { all: self.clone(), id })
     }
 
-    /// Evicts a connection that is idle, or has stood still for long, because the system is short of descriptors.
+    /// Evicts a connection that is idle, or has stood still for long, because the system is short
+    /// of descriptors.
     pub(crate) fn relieve(&self) {
         lock(&self.state).evict(None, &self.bounds);
     }
@@ -130,8 +133,8 @@ impl State {
         }
     }
 
-    /// Evicts a connection for a newcomer, or for whatever may come: for one of this address, which has so many. False: there is none to be
-    /// evicted.
+    /// Evicts a connection for a newcomer, or for whatever may come: for one of this address, which
+    /// has so many. False: there is none to be evicted.
     fn evict(&mut self, newcomer: Option<(Option<IpAddr>, usize)>, bounds: &Bounds) -> bool {
         let now = Instant::now();
         if self.leaving >= LEAVING || self.next_look.is_some_and(|at| now < at) {

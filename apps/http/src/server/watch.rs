@@ -1,11 +1,12 @@
 //! Whether a connection is still of use, and what became of its answers.
 //!
-//! *Responsible for* telling a client that reads slowly from one that reads nothing: what counts is what the peer has acknowledged, and
-//! not what has gone into some buffer on the way to it; and for the log, which says of an answer what was delivered. *Not responsible
-//! for* ending anything.
+//! *Responsible for* distinguishing a client that reads slowly from one that reads nothing: what
+//! counts is what the peer has acknowledged, and not what has gone into some buffer on the way to
+//! it; and for the log, which names what was delivered of an answer. *Not responsible for* ending
+//! anything.
 //!
-//! *Invariants*: every answer that was begun is logged once, if anything is logged; one that is logged as delivered was acknowledged, as
-//! far as its transport tells.
+//! *Invariants*: every answer that was begun is logged once, if anything is logged; one that is
+//! logged as delivered was acknowledged, as far as its transport reports.
 
 use crate::lock;
 use core::time::Duration;
@@ -16,7 +17,8 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How often a connection is looked at: in a quarter of the shorter limit, but not more and not less often than this.
+/// How often a connection is looked at: in a quarter of the shorter limit, but not more and not
+/// less often than this.
 const PACE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
 /// How often at least while something is to be delivered.
 const BUSY_PACE: Duration = Duration::from_secs(1);
@@ -30,9 +32,11 @@ pub(crate) struct Patience {
     pub(crate) idle: Duration,
     /// With something to be delivered, of which nothing is.
     pub(crate) standstill: Duration,
-    /// Fewer bytes that are acknowledged are no progress: QUIC's packets without content are acknowledged, too.
+    /// Fewer bytes that are acknowledged are no progress: QUIC's packets without content are
+    /// acknowledged, too.
     pub(crate) step: u64,
-    /// The transport tells what is pending, so that an answer is known to be delivered while its connection goes on.
+    /// The transport reports what is pending, so that an answer is known to be delivered while its
+    /// connection goes on.
     pub(crate) exact: bool,
 }
 
@@ -78,7 +82,7 @@ struct Shared {
 struct State {
     /// The last time that anything went on.
     last: Instant,
-    /// What the transport said last.
+    /// The last report of the transport.
     seen: Delivery,
     /// Answers that have left and are not known to have arrived, in the order in which they left.
     left: Vec<Left>,
@@ -136,8 +140,8 @@ impl Activity {
         self.shared.answers.load(Ordering::Relaxed) > 0
     }
 
-    /// Ends when the connection is of no use any more. `delivery` tells what its transport has delivered; `moved` is called when that has
-    /// become more.
+    /// Ends when the connection is of no use any more. `delivery` returns what its transport has
+    /// delivered; `moved` is called when that has become more.
     pub(crate) async fn over(
         &self,
         patience: Patience,
@@ -155,7 +159,7 @@ impl Activity {
             let progress = if delivers {
                 seen.acknowledged.abs_diff(counted.acknowledged) >= patience.step
             } else {
-                // A client that reads what has arrived makes itself heard.
+                // A client that reads what has arrived sends something now and then.
                 seen.received != counted.received
             };
             if progress || !delivers {
@@ -190,7 +194,8 @@ impl Activity {
         }
     }
 
-    /// Notes what the transport says, and logs what has arrived by that. True: something has not.
+    /// Notes what the transport reports, and logs what has arrived by that. True: something has
+    /// not.
     pub(crate) fn look(&self, seen: &Delivery, exact: bool) -> bool {
         let mut state = lock(&self.shared.state);
         state.seen = *seen;
@@ -227,7 +232,7 @@ impl Left {
 }
 
 impl Drop for Shared {
-    /// A connection that was ended from outside has told nobody what became of its answers.
+    /// A connection that was ended from outside has not logged its last answers.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         state.left.iter().for_each(|left| left.cut(&state.seen));

@@ -385,7 +385,9 @@ fn handshakes_that_are_never_finished_do_not_keep_others_out() {
     let f = town.open(&Ask::over(&[Stack::Tls]), Manner::patient());
     town.play.say(f, "x", message());
     assert!(town.play.run_until(4 * S, |p| p.flow(f).count == 1), "kept out by those who do nothing");
-    assert!(town.play.stats(town.server).refused >= 9, "the oldest made room");
+    let stats = town.play.stats(town.server);
+    assert!(stats.refused >= 9, "the oldest made room: {stats:?}");
+    assert_eq!(stats.refusals.handshakes + stats.refusals.not_begun, stats.refused, "{stats:?}");
     town.play.end();
 }
 
@@ -554,7 +556,8 @@ fn peers_of_a_shared_udp_port_are_bounded_and_forgotten_when_they_are_silent() {
     }
     town.play.run_for(S);
     assert_eq!(town.play.accepted(town.server).len(), 3);
-    assert_eq!(town.play.stats(town.server).refused, 2);
+    let stats = town.play.stats(town.server);
+    assert_eq!((stats.refused, stats.refusals.peers), (2, 2));
     // After two minutes of silence there is room again.
     town.play.run_for(130 * S);
     let gone =
