@@ -153,7 +153,8 @@ impl Activity {
         let mut counted = Delivery::default();
         let mut was_busy = false;
         loop {
-            let seen = delivery().unwrap_or_default();
+            let sample = delivery();
+            let seen = sample.unwrap_or_default();
             let busy = self.has_answers() || seen.pending > 0;
             let delivers = busy || was_busy;
             let progress = if delivers {
@@ -171,7 +172,8 @@ impl Activity {
                 self.touch();
                 moved(&seen);
             }
-            let waits = self.look(&seen, patience.exact);
+            // Without a transport nothing is known to have arrived.
+            let waits = sample.is_some_and(|seen| self.look(&seen, patience.exact));
             let now = Instant::now();
             let limit = if busy { patience.standstill } else { patience.idle };
             let end = lock(&self.shared.state).last + limit;
@@ -407,6 +409,19 @@ mod tests {
         answer.record = Some(cut);
         drop(answer);
         assert_eq!(waiting(1050, 899), (false, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_whose_connection_is_lost_is_not_logged_as_delivered() {
+        let activity = Activity::new();
+        let mut answer = activity.begin();
+        answer.record = Some(record());
+        drop(answer);
+        let left = || lock(&activity.shared.state).left.len();
+        assert_eq!(activity.over(patience(), || None, |_| ()).await, Over::Idle);
+        assert_eq!(left(), 1);
+        activity.settle(false);
+        assert_eq!(left(), 0);
     }
 
     #[tokio::test(start_paused = true)]
