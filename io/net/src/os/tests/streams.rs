@@ -332,6 +332,9 @@ fn what_the_system_knows_of_a_stream_is_told() {
         assert!(info.rtt_var.is_some() && info.congestion_window.is_some_and(|w| w > 1000));
         assert!(info.retransmits == Some(0) && info.path_mtu.is_some_and(|mtu| mtu >= 65_535), "{info:?}");
         assert!(info.in_flight.is_some() && info.delivery_rate.is_some());
+        // The acknowledgement of the last bytes may be on its way.
+        assert!(info.acknowledged.is_some_and(|n| (100_000..=200_002).contains(&n)), "{info:?}");
+        assert!(info.last_heard.is_some_and(|ago| ago < PATIENCE), "{info:?}");
     }
 }
 
