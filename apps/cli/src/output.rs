@@ -208,6 +208,7 @@ pub(crate) fn step(entry: &TimelineEntry) -> Value {
         Step::Started { stack, addr } => ("started", Some((stack, addr))),
         Step::Reachable { stack, addr, .. } => ("reachable", Some((stack, addr))),
         Step::Established { stack, addr } => ("established", Some((stack, addr))),
+        Step::Became { stack, addr, .. } => ("became", Some((stack, addr))),
         Step::Failed { stack, addr, .. } => ("failed", Some((stack, addr))),
         Step::Withdrawn { stack, addr } => ("withdrawn", Some((stack, addr))),
         Step::Chosen { stack, addr } => ("chosen", Some((stack, addr))),

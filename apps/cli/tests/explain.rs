@@ -16,7 +16,7 @@ Prefer by default: multistreaming, useTemporaryLocalAddress
 Avoid: reliability, preserveOrder
 Security: disabled
 Capacity profile: Default
-1. UDP, score 0
+1. UDP, score 0: stack +0 (no handshake: that the peer is there is not known before it sends)
 -  TCP is ruled out by preserveMsgBoundaries (required, TCP has none without a message framer)
 -  TLS/TCP is ruled out by preserveMsgBoundaries (required, TLS/TCP has none without a message framer) and \
                     security (disabled, TLS/TCP always encrypts and needs a certificate)

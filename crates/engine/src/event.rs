@@ -103,6 +103,8 @@ pub enum AttemptError {
     NoAddress,
     /// Not tried without security: with it, the peer was not the one that was meant.
     PeerRefused,
+    /// The peer is there, and offers something else than this stack carries: what, and what to ask for instead.
+    NotOffered(&'static str),
 }
 
 impl fmt::Display for AttemptError {
@@ -118,6 +120,7 @@ impl fmt::Display for AttemptError {
             Self::ClosedByPeer => f.write_str("closed by the peer during set-up"),
             Self::NoAddress => f.write_str("no address"),
             Self::PeerRefused => f.write_str("not without security: the peer was refused with it"),
+            Self::NotOffered(why) => f.write_str(why),
         }
     }
 }
@@ -462,6 +465,15 @@ pub enum Step {
         /// Where to.
         addr: SocketAddr,
     },
+    /// The peer of an attempt offers another stack over the same session, which will do: the attempt goes on as that.
+    Became {
+        /// The stack that the attempt is for now.
+        stack: Stack,
+        /// Where to.
+        addr: SocketAddr,
+        /// What it was started for.
+        before: Stack,
+    },
     /// An attempt failed.
     Failed {
         /// The stack.
@@ -500,6 +512,7 @@ impl fmt::Display for Step {
                 write!(f, "{stack} to {addr}: reachable, round trip {:.1} ms", rtt.as_secs_f64() * 1e3)
             }
             Self::Established { stack, addr } => write!(f, "{stack} to {addr}: established"),
+            Self::Became { stack, addr, before } => write!(f, "{before} to {addr}: the peer offers {stack} instead"),
             Self::Failed { stack, addr, error } => write!(f, "{stack} to {addr}: failed: {error}"),
             Self::Withdrawn { stack, addr } => write!(f, "{stack} to {addr}: withdrawn"),
             Self::Chosen { stack, addr } => write!(f, "{stack} to {addr}: chosen"),

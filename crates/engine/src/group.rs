@@ -134,6 +134,7 @@ impl<N: Net> Engine<N> {
             self.now = self.net.now();
             self.quic_accept(quic, Direction::Both);
             self.quic_accept(quic, Direction::One);
+            self.quic_take_datagrams(quic);
             // The peer may open as many more.
             self.mark_dirty(quic);
         }

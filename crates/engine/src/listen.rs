@@ -374,6 +374,7 @@ impl<N: Net> Engine<N> {
         for quic in quics {
             self.quic_accept(quic, neater_quic::Direction::Both);
             self.quic_accept(quic, neater_quic::Direction::One);
+            self.quic_take_datagrams(quic);
         }
         for sctp in sctps {
             self.sctp_accept(sctp);

@@ -321,7 +321,9 @@ impl<N: Net> Engine<N> {
         if let Some(q) = self.quics.get_mut(quic) {
             q.peer_limit = limit;
             let tuning = neater_quic::Tuning::default();
-            let most = limit.unwrap_or(u32::MAX);
+            // A listener of datagrams delivers no stream, and allows none.
+            let none = !q.client && q.stack == crate::Stack::QuicDatagram;
+            let most = if none { 0 } else { limit.unwrap_or(u32::MAX) };
             q.conn.set_peer_streams(Direction::Both, tuning.peer_bidi_streams.min(most));
             q.conn.set_peer_streams(Direction::One, tuning.peer_uni_streams.min(most));
         }

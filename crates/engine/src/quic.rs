@@ -1,5 +1,6 @@
 //! QUIC connections and the sockets they share.
 
+mod kind;
 pub(crate) mod silence;
 mod socket;
 mod stay;
@@ -8,7 +9,7 @@ mod window;
 use self::stay::{Moved, Stay};
 pub(crate) use self::window::Windows;
 use crate::config::Refusal;
-use crate::conn::{Conn, ConnectionState, Io, Queued};
+use crate::conn::{Conn, ConnectionState, Io};
 use crate::engine::Timer;
 use crate::establish::{Trial, What};
 use crate::event::{AttemptError, ConnectionError, Event};
@@ -18,7 +19,7 @@ use crate::request::Compiled;
 use crate::terminate::ABORTED;
 use crate::{Engine, GroupId, RemoteEndpoint, Stack};
 use core::time::Duration;
-use neater_base::net::{Ecn, ErrorKind, Net, Sock, SocketOption, SocketOptions, Transmit};
+use neater_base::net::{ErrorKind, Net, Sock, SocketOption, SocketOptions, Transmit};
 use neater_base::{Instant, Key};
 use neater_quic::{
     Connection, ConnectionApi, Direction, Endpoint, EndpointApi, Epoch, Event as QuicEvent, Handle, Identity,
@@ -76,10 +77,14 @@ pub(crate) struct Quic {
     pub(crate) group: Option<Key>,
     pub(crate) streams: BTreeMap<StreamId, Key>,
     pub(crate) datagrams: Option<Key>,
+    /// The connection that carried them has gone: those that still come are nobody's.
+    datagrams_over: bool,
     pub(crate) request: Arc<Compiled>,
     pub(crate) remotes: Arc<[RemoteEndpoint]>,
     /// The stream on which early data was sent.
     early: Option<StreamId>,
+    /// An attempt's stream, opened to see whether its peer allows any.
+    opened: Option<StreamId>,
     /// The peer wants no more of that stream, with this code: heard before a connection had it.
     early_stopped: Option<u64>,
     dirty: bool,
@@ -301,9 +306,11 @@ impl<N: Net> Engine<N> {
             group: None,
             streams: BTreeMap::new(),
             datagrams: None,
+            datagrams_over: false,
             request,
             remotes,
             early: None,
+            opened: None,
             early_stopped: None,
             dirty: false,
             spoken: false,
@@ -510,8 +517,9 @@ impl<N: Net> Engine<N> {
             return;
         }
         if let Some((conn, candidate)) = q.attempt {
-            return self.attempt_established(conn, candidate, What::Quic(key));
+            return self.quic_attempt_connected(key, conn, candidate);
         }
+        // Where streams are delivered, too, the connection for datagrams begins with the first of them.
         let (socket, datagrams) = (q.socket, q.stack == Stack::QuicDatagram);
         self.quic_shook(key);
         let Some(s) = self.quic_sockets.get(socket) else { return };
@@ -519,6 +527,10 @@ impl<N: Net> Engine<N> {
             // The listener has stopped meanwhile. What the peer has said already is not delivered, and it is to know.
             return self.quic_close(key, ABORTED);
         };
+        if datagrams && !self.quic_can_be_answered(key) {
+            self.stats.refused += 1;
+            return self.quic_close_saying(key, ABORTED, kind::NONE_OFFERED);
+        }
         // Streams wait in their session until the listener may deliver more; nothing keeps groups and datagrams for it.
         let waits = !datagrams && self.listeners.get(listener).is_some_and(|l| !l.groups);
         if self.listeners.get(listener).is_some_and(|l| l.backlog.is_full()) || !waits && self.is_full(listener) {
@@ -604,18 +616,6 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    pub(crate) fn quic_take_datagrams(&mut self, key: Key) {
-        let Some(q) = self.quics.get_mut(key) else { return };
-        let Some(conn) = q.datagrams else { return };
-        let mut got = false;
-        while let Some(data) = self.quics.get_mut(key).and_then(|q| q.conn.recv_datagram()) {
-            got |= self.queue_datagram(conn, Queued { data, ecn: Ecn::NotEct });
-        }
-        if got {
-            self.arrived(conn);
-        }
-    }
-
     fn quic_lost(&mut self, key: Key, error: QuicError) {
         let Some(q) = self.quics.get_mut(key) else { return };
         let connected = q.connected;
@@ -690,12 +690,17 @@ impl<N: Net> Engine<N> {
     }
 
     pub(crate) fn quic_close(&mut self, key: Key, code: u64) {
+        self.quic_close_saying(key, code, "");
+    }
+
+    /// The same, with words for the peer.
+    fn quic_close_saying(&mut self, key: Key, code: u64, reason: &str) {
         let now = self.now;
         self.quic_shook(key);
         if let Some(q) = self.quics.get_mut(key)
             && q.lost.is_none()
         {
-            q.conn.close(now, code, b"");
+            q.conn.close(now, code, reason.as_bytes());
             q.lost = Some(QuicError::LocallyClosed);
             self.no_more_streams(self.group_of_quic(key), ConnectionError::Quic(QuicError::LocallyClosed));
         }
@@ -733,7 +738,7 @@ impl<N: Net> Engine<N> {
         let early = q.early.take().filter(|_| q.conn.accepted_early_data());
         // A connection for sending only needs a stream of one direction only.
         let direction = if q.request.may_receive { Direction::Both } else { Direction::One };
-        let stream = early.or_else(|| q.conn.open(direction));
+        let stream = early.or_else(|| q.opened.take()).or_else(|| q.conn.open(direction));
         let Some(c) = self.conns.get_mut(conn) else { return };
         match stream {
             Some(stream) => {
@@ -768,7 +773,7 @@ impl<N: Net> Engine<N> {
         if let Some(q) = self.quics.get_mut(key) {
             match stream {
                 Some(s) => drop(q.streams.remove(&s)),
-                None => q.datagrams = None,
+                None => (q.datagrams, q.datagrams_over) = (None, true),
             }
         }
         self.mark_dirty(key);

@@ -186,7 +186,7 @@ impl<N: Net> Engine<N> {
         let of_paths = |set: neater_property::PropertySet| set.contains(P::UseTemporaryLocalAddress);
         let demands_path = !needs.pvd.is_empty() || of_paths(needs.require) || of_paths(needs.prohibit);
         let sockets = socket_options(properties, role);
-        let tuning = tuning(properties, role, self.limits.datagram_buffer);
+        let tuning = tuning(properties, role, &ranked, self.limits.datagram_buffer);
 
         let isolation = options.isolation;
         let direct = !options.observe
@@ -439,10 +439,15 @@ pub(crate) fn keep_alive(properties: &TransportProperties, role: Role) -> Option
         .filter(|k| connection.timeout.is_none_or(|t| *k <= t))
 }
 
-/// How QUIC is set up for these properties.
-fn tuning(properties: &TransportProperties, role: Role, datagram_buffer: usize) -> Tuning {
+/// How QUIC is set up for these properties. What no connection of theirs delivers the peer is not offered: datagrams, or the
+/// streams that it would open at a listener (decision 0034).
+fn tuning(properties: &TransportProperties, role: Role, stacks: &[Stack], datagram_buffer: usize) -> Tuning {
     let connection = &properties.connection;
+    let datagram_buffer = if stacks.contains(&Stack::QuicDatagram) { datagram_buffer } else { 0 };
     let mut tuning = Tuning { keep_alive: keep_alive(properties, role), datagram_buffer, ..Tuning::default() };
+    if role == Role::Listen && !stacks.contains(&Stack::Quic) {
+        (tuning.peer_bidi_streams, tuning.peer_uni_streams) = (0, 0);
+    }
     if let Some(t) = connection.timeout {
         tuning.idle_timeout = Some(t);
     }

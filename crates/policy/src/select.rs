@@ -4,13 +4,14 @@
 //! [`Request::standing`] adds for each connection, nor for paths.
 //!
 //! *Invariants*: the filter comes first and no score undoes it; the weights are such that no sum of lesser reasons
-//! outweighs a greater one, which the compiler checks.
+//! outweighs a greater one, which the compiler checks. Without a framer a connection that is initiated has candidates that
+//! keep messages apart, or candidates that carry a stream of bytes, and never both (decision 0034).
 
 use crate::request::{Excluded, NoCandidates, Ranked, Reason, Request, Verdict};
 use crate::stack::{Shape, StackFeatures};
 use core::cmp::Reverse;
 use neater_property::{
-    Fingerprint, Needs, Preference, PropertySet, SecurityLevel, SecurityNeed, SelectionProperty as P,
+    Fingerprint, Needs, Preference, PropertySet, Role, SecurityLevel, SecurityNeed, SelectionProperty as P,
 };
 
 /// How much each kind of reason counts.
@@ -18,6 +19,8 @@ use neater_property::{
 /// A step up this list outweighs everything below it together, so that what the program states is never outvoted by
 /// defaults, history or the engine's taste, and one thing it prefers outweighs all it would rather avoid.
 pub mod weight {
+    /// A stack without a handshake, where another one may serve: it cannot know whether its peer is there, and goes last.
+    pub const NO_HANDSHAKE: i32 = 1_000_000;
     /// A stack that encrypts, where security is opportunistic.
     pub const OPPORTUNISTIC_SECURITY: i32 = 100_000;
     /// A property that the program prefers, and the stack has.
@@ -56,11 +59,13 @@ pub mod weight {
     const _: () = assert!(AVOIDED > BELOW);
     const _: () = assert!(PREFERRED > AVOIDED * (PROPERTIES - 1) + BELOW);
     const _: () = assert!(OPPORTUNISTIC_SECURITY > PREFERRED * PROPERTIES + BELOW);
+    const _: () = assert!(NO_HANDSHAKE > OPPORTUNISTIC_SECURITY + PREFERRED * PROPERTIES + BELOW);
 }
 
 /// Ranks `stacks` for `needs`: those that break a Require or a Prohibit, or are less secure than `security` asks, are
 /// excluded; the others are ordered by what is preferred and avoided and by the capacity profile. `bytes_needed` excludes
-/// stacks that carry messages only.
+/// stacks that carry messages only. Without a framer, stacks that keep messages apart and stacks that join them are not
+/// ranked beside each other, except for a listener, whose peers choose.
 ///
 /// # Errors
 /// [`NoCandidates`] when every stack is excluded: it names the properties that excluded each.
@@ -99,10 +104,14 @@ pub fn compile_with(
             excluded.push(Excluded { stack: stack.id, name: stack.name, reasons });
         }
     }
+    if !shape.bytes_needed && !shape.framer && needs.role != Role::Listen {
+        excluded.extend(one_kind(&mut ranked, stacks));
+    }
     excluded.sort_by_key(|e| e.stack);
     if ranked.is_empty() {
         return Err(NoCandidates { stacks: excluded });
     }
+    put_unanswered_last(&mut ranked, stacks);
     ranked.sort_by_key(|r| (Reverse(r.score), r.stack));
     Ok(Request {
         ranked,
@@ -113,6 +122,58 @@ pub fn compile_with(
         capacity_profile: needs.connection.capacity_profile,
         fingerprint: fingerprint(needs, security, shape),
     })
+}
+
+/// Takes out the stacks that make something else of a message than the others do, and says why. Without a framer a stack
+/// that carries bytes joins messages, so that it would depend on the network what the peer receives.
+///
+/// The kind stays that what the program states speaks for; if it speaks for neither, messages stay what they are.
+fn one_kind(ranked: &mut Vec<Ranked>, stacks: &[StackFeatures]) -> Vec<Excluded> {
+    let keeps = |r: &Ranked| stacks.iter().any(|s| s.id == r.stack && s.messages);
+    // Lesser reasons are defaults and taste.
+    let stated = |r: &Ranked| -> i32 {
+        r.reasons.iter().map(|reason| reason.verdict.points()).filter(|points| points.abs() >= weight::AVOIDED).sum()
+    };
+    let best = |apart: bool| {
+        let of_kind = ranked.iter().filter(|r| keeps(r) == apart);
+        of_kind.map(|r| (stated(r), r.score, Reverse(r.stack), r.name)).max()
+    };
+    let (Some(apart), Some(joined)) = (best(true), best(false)) else { return Vec::new() };
+    let stay_apart = apart.0 >= joined.0;
+    let (property, preference, verdict) =
+        (P::PreserveMsgBoundaries.name(), Preference::NoPreference, Verdict::Excludes);
+    let excluded = ranked.extract_if(.., |r| keeps(r) != stay_apart).map(|r| {
+        let text = if stay_apart {
+            format!(
+                "without a message framer {} joins messages that {} keeps apart: set a framer to have both",
+                r.name, apart.3
+            )
+        } else {
+            format!(
+                "without a message framer {} keeps messages apart that {} joins: set a framer to have both",
+                r.name, joined.3
+            )
+        };
+        let reasons = vec![Reason { property, preference, verdict, text }];
+        Excluded { stack: r.stack, name: r.name, reasons }
+    });
+    excluded.collect()
+}
+
+/// A stack without a handshake is established whether or not its peer is there: every other one goes before it.
+fn put_unanswered_last(ranked: &mut [Ranked], stacks: &[StackFeatures]) {
+    let unanswered = |r: &Ranked| stacks.iter().any(|s| s.id == r.stack && s.handshake_rtts == 0);
+    let alone = ranked.iter().all(unanswered);
+    for r in ranked.iter_mut().filter(|r| unanswered(r)) {
+        let (verdict, text) = if alone {
+            (Verdict::Adds(0), "no handshake: that the peer is there is not known before it sends")
+        } else {
+            (Verdict::Subtracts(weight::NO_HANDSHAKE), "no handshake: chosen only if no peer answers one")
+        };
+        let (property, preference) = ("stack", Preference::NoPreference);
+        r.reasons.push(Reason { property, preference, verdict, text: text.into() });
+        r.score += verdict.points();
+    }
 }
 
 fn fingerprint(needs: &Needs, security: SecurityNeed, shape: Shape) -> u64 {

@@ -206,8 +206,55 @@ fn boundaries_come_from_the_stack_or_from_a_framer() {
 fn a_byte_stream_excludes_what_carries_messages() {
     let needs = needs("unreliable,congestionControl=none,replayable");
     let names_of = |bytes| names(&compile(&needs, SecurityNeed::Disabled, bytes, &STACKS).unwrap());
-    assert_eq!(names_of(false), ["UDP", "TCP"]);
+    assert_eq!(names_of(false), ["UDP"]);
     assert_eq!(names_of(true), ["TCP"]);
+}
+
+#[test]
+fn what_a_message_is_does_not_depend_on_the_candidate() {
+    let ranked = |words: &str, framer| {
+        let shape = Shape { bytes_needed: false, framer };
+        compile_with(&needs(words), SECURE, shape, &STACKS).unwrap()
+    };
+    let unreliable = ranked("unreliable,low-delay", false);
+    assert_eq!(names(&unreliable), ["QUIC datagrams"]);
+    let tls = unreliable.excluded.iter().find(|e| e.name == "TLS/TCP").unwrap();
+    assert_eq!(
+        tls.to_string(),
+        "TLS/TCP is ruled out by preserveMsgBoundaries (without a message framer TLS/TCP joins messages that QUIC datagrams \
+         keeps apart: set a framer to have both)"
+    );
+    assert_eq!(names(&ranked("unreliable,low-delay", true)), ["QUIC datagrams", "QUIC", "TLS/TCP"]);
+    // Defaults and taste do not decide between the kinds; what is stated does.
+    let ignored = "reliability=none,preserveOrder=none";
+    assert_eq!(names(&ranked(ignored, false)), ["QUIC datagrams"]);
+    assert_eq!(names(&ranked("reliability=prefer,preserveOrder=none", false)), ["QUIC", "TLS/TCP"]);
+    let joined = ranked(&format!("{ignored},preserveMsgBoundaries=avoid"), false);
+    assert_eq!(names(&joined), ["QUIC", "TLS/TCP"]);
+    let datagrams = joined.excluded.iter().find(|e| e.name == "QUIC datagrams").unwrap();
+    assert!(datagrams.to_string().contains("keeps messages apart that QUIC joins"), "{datagrams}");
+    assert_eq!(names(&ranked("", false)), ["QUIC", "TLS/TCP"], "a program of bytes has what it had");
+    // Of a listener's connections each is what its client has made it.
+    let listens = TransportProperties::parse("unreliable").unwrap().properties.compile(Role::Listen).unwrap();
+    let shape = Shape::default();
+    let all = compile_with(&listens, SECURE, shape, &STACKS).unwrap();
+    assert_eq!(names(&all), ["QUIC datagrams", "QUIC", "TLS/TCP"]);
+}
+
+#[test]
+fn a_stack_without_a_handshake_goes_last_and_says_why() {
+    let shape = Shape { bytes_needed: false, framer: true };
+    let words = "unreliable,congestionControl=none,replayable,low-delay";
+    let framed = compile_with(&needs(words), SecurityNeed::Disabled, shape, &STACKS).unwrap();
+    assert_eq!(names(&framed), ["TCP", "UDP"]);
+    let said = |request: &Request| explain(request).into_iter().find(|l| l.contains(" UDP, score")).unwrap();
+    assert!(said(&framed).contains("no handshake: chosen only if no peer answers one"), "{}", said(&framed));
+    let alone = ask("unreliable-datagram,cleartext").unwrap();
+    assert!(said(&alone).contains("no handshake: that the peer is there is not known"), "{}", said(&alone));
+    // Success in the past does not bring it before one that asks.
+    let history = [Outcome { stack: UDP.id, succeeded: true }; 100];
+    let standing = framed.standing(&Facts { history: &history, ..Facts::default() });
+    assert_eq!(standing[0].stack, TCP.id);
 }
 
 #[test]

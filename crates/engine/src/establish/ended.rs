@@ -4,7 +4,7 @@ use super::What;
 use crate::channel::Behind;
 use crate::conn::{ConnectionState, Io};
 use crate::engine::Timer;
-use crate::event::{ConnectionError, EstablishmentError, Event, Reason, Step};
+use crate::event::{ConnectionError, EstablishmentError, Event, Fate, Reason, Step};
 use crate::greeting::HandOver;
 use crate::{Engine, Stack};
 use core::time::Duration;
@@ -47,7 +47,9 @@ impl<N: Net> Engine<N> {
             for id in &est.lookups {
                 self.forget_lookup(*id);
             }
-            let report = self.outcomes_of(&est, conn);
+            let mut report = self.outcomes_of(&est, conn);
+            // It may have become another one than it was started as.
+            report.iter_mut().filter(|c| c.fate == Fate::Won).for_each(|c| c.stack = stack);
             if let Some(c) = self.conns.get_mut(conn) {
                 c.ext().candidates = report;
             }

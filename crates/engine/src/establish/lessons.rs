@@ -77,7 +77,10 @@ fn tells(error: &AttemptError) -> bool {
         AttemptError::Net(e) => of_the_path(e),
         AttemptError::Quic(e) => !matches!(e, QuicError::LocallyClosed | QuicError::Configuration(_)),
         AttemptError::Sctp(e) => *e != neater_sctp::CloseReason::Aborted,
-        AttemptError::Tls(_) | AttemptError::TimedOut | AttemptError::ClosedByPeer => true,
+        AttemptError::Tls(_)
+        | AttemptError::TimedOut
+        | AttemptError::ClosedByPeer
+        | AttemptError::NotOffered(_) => true,
         AttemptError::Resolve(_) | AttemptError::Framer(_) | AttemptError::NoAddress | AttemptError::PeerRefused => {
             false
         }

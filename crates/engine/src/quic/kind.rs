@@ -1,0 +1,126 @@
+//! What a QUIC session carries: streams, datagrams, or both.
+//!
+//! *Responsible for* attempts whose peer does not offer what they were started for, and for the datagrams that come to a listener
+//! (decision 0034). *Not responsible for* what this side offers, which a request says, nor for streams.
+//!
+//! *Invariants*: a connection is established only as something that its peer has offered; a session has at most one connection for
+//! datagrams in its life.
+
+use crate::conn::{Conn, Io, Queued};
+use crate::establish::What;
+use crate::event::{AttemptError, Step};
+use crate::greeting::HandOver;
+use crate::{Engine, Stack};
+use neater_base::Key;
+use neater_base::net::{Ecn, Net};
+use neater_quic::{ConnectionApi, Direction};
+use neater_race::CandidateId;
+
+/// Why an attempt for datagrams cannot go on.
+const NO_DATAGRAMS: &str = "the peer takes no QUIC datagrams, it offers streams: let reliable transports be candidates (do not \
+                            prohibit reliability), and set a message framer, which keeps messages apart on a stream";
+/// Why an attempt for a stream cannot go on.
+const NO_STREAMS: &str = "the peer allows no QUIC stream, it offers datagrams: do not require reliability and order (the words \
+                          \"unreliable\" and \"datagrams\" do not)";
+/// What a client is told whose session would be of no use.
+pub(super) const NONE_OFFERED: &str = "this listener carries QUIC datagrams only, and the client takes none";
+
+impl<N: Net> Engine<N> {
+    /// The handshake of an attempt is complete, and with it is known what its peer offers: the attempt is established as what it was
+    /// started for, or as what is offered instead, or it has failed.
+    pub(super) fn quic_attempt_connected(&mut self, key: Key, conn: Key, candidate: Option<CandidateId>) {
+        let what = What::Quic(key);
+        if let Some((instead, why)) = self.quic_not_offered(key)
+            && !self.quic_become(key, conn, instead)
+        {
+            return self.attempt_failed(conn, candidate, what, AttemptError::NotOffered(why));
+        }
+        self.attempt_established(conn, candidate, what);
+    }
+
+    /// What the peer of an attempt offers instead of what it was started for, and in words.
+    fn quic_not_offered(&mut self, key: Key) -> Option<(Stack, &'static str)> {
+        let q = self.quics.get_mut(key)?;
+        let datagrams = q.conn.max_datagram().is_some_and(|max| max > 0);
+        let early = q.early.is_some() && q.conn.accepted_early_data();
+        match q.stack {
+            Stack::QuicDatagram if !datagrams => Some((Stack::Quic, NO_DATAGRAMS)),
+            // Who takes datagrams, and allows no stream by the end of the handshake, wants none. Another peer may allow one later.
+            Stack::Quic if datagrams && !early => {
+                let direction = if q.request.may_receive { Direction::Both } else { Direction::One };
+                q.opened = q.conn.open(direction);
+                q.opened.is_none().then_some((Stack::QuicDatagram, NO_STREAMS))
+            }
+            _ => None,
+        }
+    }
+
+    /// Lets an attempt go on as what its peer offers instead, if that may serve, too, and nothing that would serve better is still to
+    /// have its turn.
+    fn quic_become(&mut self, key: Key, conn: Key, instead: Stack) -> bool {
+        let (Some(q), Some(c)) = (self.quics.get_mut(key), self.conns.get(conn)) else { return false };
+        let (before, addr) = (q.stack, q.remote);
+        let rank = |stack: Stack| c.request.stacks.iter().position(|s| *s == stack);
+        let next = rank(instead).zip(rank(before)).is_some_and(|(instead, before)| instead <= before + 1);
+        let named = c.remotes.iter().all(|r| r.protocol.is_none_or(|only| only == instead));
+        // Policies say of each stack by which ways it goes, and with which options.
+        if !next || !named || c.advice().is_some() {
+            return false;
+        }
+        q.stack = instead;
+        let attempts = self.est(conn).map(|est| &mut est.attempts[..]).unwrap_or_default();
+        for attempt in attempts.iter_mut().filter(|a| a.what == What::Quic(key)) {
+            attempt.stack = instead;
+        }
+        self.step(conn, Step::Became { stack: instead, addr, before });
+        true
+    }
+
+    /// Whether something can be sent to a client that is to have datagrams, if anything is to be.
+    pub(super) fn quic_can_be_answered(&mut self, key: Key) -> bool {
+        let Some(q) = self.quics.get_mut(key) else { return false };
+        !q.request.may_send || q.conn.max_datagram().is_some_and(|max| max > 0)
+    }
+
+    /// Takes the datagrams that have come to the connection that they are for.
+    pub(crate) fn quic_take_datagrams(&mut self, key: Key) {
+        let begun = self.quics.get(key).and_then(|q| q.datagrams);
+        let Some(conn) = begun.or_else(|| self.quic_begin_datagrams(key)) else { return };
+        let mut got = false;
+        while let Some(data) = self.quics.get_mut(key).and_then(|q| q.conn.recv_datagram()) {
+            got |= self.queue_datagram(conn, Queued { data, ecn: Ecn::NotEct });
+        }
+        if got {
+            self.arrived(conn);
+        }
+    }
+
+    /// The first datagram of a session whose listener delivers streams and datagrams: a client that offers both does not say earlier
+    /// which it means. Until there is room, what comes waits in the session, which keeps the latest.
+    fn quic_begin_datagrams(&mut self, key: Key) -> Option<Key> {
+        let q = self.quics.get(key)?;
+        let open = !q.client && q.connected && q.lost.is_none() && !q.datagrams_over;
+        if !open || !q.request.stacks.contains(&Stack::QuicDatagram) {
+            return None;
+        }
+        let group = q.group?;
+        let claimed = self.groups.get(group)?.claimed;
+        let listener = self.group_listener(group);
+        let nobody = !claimed && listener.is_none_or(|l| self.is_full(l.0));
+        if nobody || self.is_group_full(group) || self.conns.len() >= self.limits.connections {
+            return None;
+        }
+        let q = self.quics.get_mut(key)?;
+        let data = q.conn.recv_datagram()?;
+        let mut c = Conn::new(q.request.clone(), q.remotes.clone(), self.now);
+        c.stack = Some(Stack::QuicDatagram);
+        c.passive = true;
+        c.io = Io::Datagrams { quic: key };
+        let conn = self.conns.insert(c);
+        q.datagrams = Some(conn);
+        self.join_group(group, conn);
+        self.queue_datagram(conn, Queued { data, ecn: Ecn::NotEct });
+        self.deliver(conn, HandOver::Group(group));
+        Some(conn)
+    }
+}
