@@ -178,6 +178,9 @@ pub struct EngineStats {
     pub foreign_datagrams: u64,
     /// Incoming connections turned away at a limit.
     pub refused: u64,
+    /// Datagrams that came to a listener and that no connection got: they were of no protocol that
+    /// it speaks there, or of a new peer for which there was no room.
+    pub unclaimed_datagrams: u64,
     /// At which limits, and what else was dropped or kept waiting at one.
     pub refusals: Refusals,
 }

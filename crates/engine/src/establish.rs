@@ -10,6 +10,7 @@ mod plan;
 mod refusal;
 mod report;
 mod served;
+mod unanswered;
 
 use self::check::{check_locals, check_names, check_remotes, refused_first, server_name};
 pub(crate) use self::lessons::Trial;
@@ -97,6 +98,8 @@ pub(crate) struct Establishing {
     /// Resolution has not been heard of yet: cancelled when the race is over.
     pub(crate) lookups: Vec<neater_dns::LookupId>,
     has_deadline: bool,
+    /// When an attempt that asks nobody is looked at again.
+    unanswered_at: Option<Instant>,
     /// Nothing is tried: see [`Engine::plan`].
     pub(crate) planning: bool,
 }
@@ -325,6 +328,7 @@ impl<N: Net> Engine<N> {
                 armed: None,
                 lookups: Vec::new(),
                 has_deadline: request.timeout.is_some(),
+                unanswered_at: None,
                 planning: c.ext.as_ref().is_some_and(|e| e.planning),
             }));
         }
@@ -412,6 +416,8 @@ impl<N: Net> Engine<N> {
         }
         if planning {
             self.go_on_planning(conn);
+        } else {
+            self.settle_unanswered(conn);
         }
     }
 
@@ -558,8 +564,9 @@ impl<N: Net> Engine<N> {
         if let Some(est) = self.est(conn) {
             est.attempts.push(Attempt { candidate, what, stack, addr });
         }
-        if stack == Stack::Udp {
-            // A connectionless stack is established as soon as a path is selected (RFC 9623 section 4.6).
+        if stack == Stack::Udp && (candidate.is_none() || request.asks_nobody()) {
+            // A connectionless stack is established as soon as a path is selected (RFC 9623
+            // section 4.6). Beside others it waits for their answers: see `unanswered`.
             self.attempt_established(conn, candidate, what);
         }
         Ok(what)

@@ -5,7 +5,7 @@ use crate::conn::{ConnectionState, Ext, Io};
 use crate::event::ConnectionError;
 use crate::kept::take_queued;
 use crate::transport::{TlsIn, tls_in};
-use crate::{ConnectionId, Engine};
+use crate::{ConnectionId, Engine, Stack};
 use bytes::Bytes;
 use neater_base::Key;
 use neater_base::net::{Ecn, ErrorKind, Net, NetError, RecvBatch};
@@ -541,6 +541,7 @@ impl<N: Net> Engine<N> {
         let mut got = false;
         // ICMP errors come between datagrams; each is worth one more try.
         let mut drained = false;
+        let mut over = None;
         for _ in 0..ROUNDS {
             match self.net.recv(sock, &mut batch) {
                 Ok(_) => {
@@ -565,11 +566,15 @@ impl<N: Net> Engine<N> {
                     break;
                 }
                 // ICMP gives a soft error on a connectionless transport (RFC 9623 section 10.3).
-                Err(_) => {
+                Err(e) => {
                     if self.conns.get(conn).is_some_and(|c| c.request.soft_errors)
                         && let Some(icmp) = self.net.take_icmp_error(sock)
                     {
                         self.notify(conn, crate::Event::SoftError(icmp));
+                    }
+                    if self.is_nobody_there(conn, e) {
+                        over = Some(ConnectionError::Net(e));
+                        break;
                     }
                 }
             }
@@ -578,11 +583,36 @@ impl<N: Net> Engine<N> {
         if let Some(ch) = self.channels.get_mut(channel).filter(|_| drained) {
             ch.readable = false;
         }
+        if let Some(error) = over {
+            self.fail_connection(conn, error.clone());
+            return Err(error);
+        }
         if !got && !drained {
             // Nothing but errors, and more of them.
             self.come_back_to(conn);
         }
         Ok(got)
+    }
+
+    /// Whether an ICMP error is the end of a connection over plain UDP. Its handshake is the first
+    /// datagram that comes back: until then an unreachable peer is one that is not there. After
+    /// that, errors pass (RFC 1122 section 4.2.3.9 has TCP bear them, too).
+    pub(crate) fn is_nobody_there(&self, conn: Key, error: NetError) -> bool {
+        let Some(c) = self.conns.get(conn).filter(|c| c.stack == Some(Stack::Udp)) else { return false };
+        let heard = c.bytes_received > 0
+            || c.messages_received > 0
+            || c.dropped > 0
+            || c.ext.as_ref().is_some_and(|e| !e.datagrams.is_empty());
+        let hard = match error.kind {
+            ErrorKind::ConnectionRefused => true,
+            // Without being asked the system reports those that do not pass. With soft errors,
+            // which the program has asked for, it reports all.
+            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::PermissionDenied => {
+                !c.request.soft_errors
+            }
+            _ => false,
+        };
+        hard && !heard
     }
 }
 

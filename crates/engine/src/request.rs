@@ -130,6 +130,13 @@ impl Request {
     }
 }
 
+impl Compiled {
+    /// Whether no stack has a handshake: nothing tells whether the peer is there.
+    pub(crate) fn asks_nobody(&self) -> bool {
+        self.stacks.iter().all(|s| *s == Stack::Udp)
+    }
+}
+
 /// The application protocols that a stack may offer: `h3` is HTTP over QUIC only (RFC 9114 section 3.1), `h2` and
 /// `http/1.x` are HTTP over TLS only; anything else may run over either.
 fn alpn_for(stack: Stack, all: &[Vec<u8>]) -> Vec<&[u8]> {
@@ -439,8 +446,8 @@ pub(crate) fn keep_alive(properties: &TransportProperties, role: Role) -> Option
         .filter(|k| connection.timeout.is_none_or(|t| *k <= t))
 }
 
-/// How QUIC is set up for these properties. What no connection of theirs delivers the peer is not offered: datagrams, or the
-/// streams that it would open at a listener (decision 0034).
+/// How QUIC is set up for these properties. What no connection of theirs delivers is not offered:
+/// datagrams, or streams of a listener's peer (decision 0034).
 fn tuning(properties: &TransportProperties, role: Role, stacks: &[Stack], datagram_buffer: usize) -> Tuning {
     let connection = &properties.connection;
     let datagram_buffer = if stacks.contains(&Stack::QuicDatagram) { datagram_buffer } else { 0 };

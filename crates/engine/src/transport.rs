@@ -50,6 +50,8 @@ pub(crate) struct Flushed {
     out: usize,
     pub(crate) failed: Vec<(MessageId, SendError)>,
     pub(crate) error: Option<ConnectionError>,
+    /// Over UDP: what an ICMP message has said of an earlier datagram.
+    refused: Option<NetError>,
 }
 
 impl Tx {
@@ -234,6 +236,15 @@ impl<N: Net> Engine<N> {
                 }
             }
             return self.break_connection(conn, ConnectionError::Net(error));
+        }
+        // A program that only sends must learn of it, too.
+        if let Some(ch) = self.channels.get_mut(key).filter(|ch| matches!(ch.kind, Kind::Udp))
+            && self.conns.get(conn).is_some_and(|c| c.is_open())
+        {
+            ch.readable = true;
+            if self.fill_datagrams(conn, key).is_err() {
+                return;
+            }
         }
         self.conn_ready(key, conn, true, true);
     }
@@ -483,6 +494,9 @@ impl<N: Net> Engine<N> {
             self.wait_to_send(conn, bytes);
         }
         self.recount(conn);
+        if let Some(e) = done.refused.take().filter(|e| self.is_nobody_there(conn, *e)) {
+            done.error.get_or_insert(ConnectionError::Net(e));
+        }
         if !done.failed.is_empty() {
             self.tell_maximum(conn, &mut done);
         }

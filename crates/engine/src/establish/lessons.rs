@@ -26,7 +26,7 @@ const EARLY_DEATH: Duration = Duration::from_secs(5);
 /// How long a peer has to answer before its silence counts against it: as long as TCP and QUIC themselves wait before they
 /// doubt that a packet has arrived (RFC 6298 section 2, RFC 9002 section 6.2.2: 1 s each). A path of 400 ms, or a lost answer
 /// on a shorter one, needs most of it; the attempt delay, which only starts the next candidate, would condemn them all.
-const FAIR_TIME: Duration = Duration::from_secs(1);
+pub(super) const FAIR_TIME: Duration = Duration::from_secs(1);
 /// And at least this many round trips of the candidate that won.
 const FAIR_ROUND_TRIPS: u32 = 4;
 /// How long a peer that has answered may take over the next step of its handshake, at least, and in its own round trips: it
@@ -77,10 +77,9 @@ fn tells(error: &AttemptError) -> bool {
         AttemptError::Net(e) => of_the_path(e),
         AttemptError::Quic(e) => !matches!(e, QuicError::LocallyClosed | QuicError::Configuration(_)),
         AttemptError::Sctp(e) => *e != neater_sctp::CloseReason::Aborted,
-        AttemptError::Tls(_)
-        | AttemptError::TimedOut
-        | AttemptError::ClosedByPeer
-        | AttemptError::NotOffered(_) => true,
+        AttemptError::Tls(_) | AttemptError::TimedOut | AttemptError::ClosedByPeer | AttemptError::NotOffered(_) => {
+            true
+        }
         AttemptError::Resolve(_) | AttemptError::Framer(_) | AttemptError::NoAddress | AttemptError::PeerRefused => {
             false
         }

@@ -150,6 +150,7 @@ impl<N: Net> Engine<N> {
             (self.conns.len() >= self.limits.connections).then_some(Refusal::Connection)
         };
         if let Some(what) = refused {
+            self.stats.unclaimed_datagrams += 1;
             return self.stats.refuse(what);
         }
         let mut c = Conn::new(l.request.0.clone(), Arc::default(), self.now);

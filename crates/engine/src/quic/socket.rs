@@ -171,7 +171,7 @@ impl<N: Net> Engine<N> {
         self.packet.clear();
         match s.endpoint.handle_datagram(now, meta, data, &mut self.packet) {
             Arrival::Foreign(foreign) => self.keep_foreign(socket, meta, foreign),
-            Arrival::Nothing => {}
+            Arrival::Nothing => self.stats.unclaimed_datagrams += u64::from(s.listener.is_some()),
             Arrival::For(handle, event) => {
                 let Some(key) = s.conns.get(handle.0).copied().flatten() else { return };
                 let Some(q) = self.quics.get_mut(key) else { return };

@@ -69,6 +69,7 @@ pub(super) fn flush_datagrams<N: Net>(
             // What the kernel reports here is about an earlier datagram (RFC 1122 section 4.1.3.3): not this one's fault.
             Err(e) if e.kind == ErrorKind::ConnectionRefused && !core::mem::replace(&mut retried, true) => {
                 *budget = before;
+                done.refused = Some(e);
                 continue;
             }
             // None of them has left. Perhaps they are too long to be cut up, or one is to blame: each is told its own.

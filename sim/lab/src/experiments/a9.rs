@@ -100,7 +100,10 @@ fn both(delay: u64) -> Result<Ask> {
     let bad = |e: neater_property::PropertyError| MeasureError::Failed(e.to_string());
     properties.set("multistreaming", "prefer").map_err(bad)?;
     properties.set("_neater.attemptDelay", delay as f64).map_err(bad)?;
-    Ok(Ask::over(&[Stack::Sctp, Stack::Tcp]).properties(properties))
+    let mut ask = Ask::over(&[Stack::Sctp, Stack::Tcp]).properties(properties);
+    // Without a framer only a stream of bytes is the same over both.
+    ask.options.bytes = true;
+    Ok(ask)
 }
 
 pub(super) fn run(lab: &Lab) -> Result<Outcome> {

@@ -162,7 +162,9 @@ fn raced() -> Ask {
     let mut properties = TransportProperties::new();
     properties.set("multistreaming", "prefer").unwrap();
     properties.set("_neater.attemptDelay", 10.0).unwrap();
-    Ask::over(&[Stack::SctpDtls, Stack::Tls]).properties(properties)
+    let mut ask = Ask::over(&[Stack::SctpDtls, Stack::Tls]).properties(properties);
+    ask.options.bytes = true;
+    ask
 }
 
 #[test]

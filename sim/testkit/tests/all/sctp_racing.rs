@@ -14,12 +14,19 @@ fn last() -> SendOptions {
     SendOptions { is_final: true, ..SendOptions::default() }
 }
 
+/// A stream of bytes over either: whether SCTP's messages reach the program depends on nothing then.
+fn bytes(stacks: &[Stack], properties: TransportProperties) -> Ask {
+    let mut ask = Ask::over(stacks).properties(properties);
+    ask.options.bytes = true;
+    ask
+}
+
 /// SCTP preferred, TCP started ten milliseconds later.
 fn raced() -> Ask {
     let mut properties = TransportProperties::new();
     properties.set("multistreaming", "prefer").unwrap();
     properties.set("_neater.attemptDelay", 10.0).unwrap();
-    Ask::over(&[Stack::Sctp, Stack::Tcp]).properties(properties)
+    bytes(&[Stack::Sctp, Stack::Tcp], properties)
 }
 
 /// Connects and uses the connection: which stack, and how long it took.
@@ -72,7 +79,7 @@ fn where_sctp_does_not_get_through_tcp_wins_and_the_loser_leaves_nothing() {
 fn usual() -> Ask {
     let mut properties = TransportProperties::new();
     properties.set("multistreaming", "prefer").unwrap();
-    Ask::over(&[Stack::Sctp, Stack::Tcp]).properties(properties)
+    bytes(&[Stack::Sctp, Stack::Tcp], properties)
 }
 
 /// A handshake of SCTP has two round trips: the second connect must not take the first of them for silence, nor the second.
@@ -115,7 +122,7 @@ fn what_the_peer_says_and_ends_while_the_race_is_being_decided_is_not_lost() {
 fn said_and_ended_before_the_race(whole: bool) {
     let mut properties = TransportProperties::new();
     properties.avoid(SelectionProperty::Multistreaming);
-    let both = Ask::over(&[Stack::Tcp, Stack::Sctp]).properties(properties);
+    let both = bytes(&[Stack::Tcp, Stack::Sctp], properties);
     // The first INIT chunk is lost, which makes the handshake long and the grace with it.
     let mut plan = Plan::new(27).fault(Fault::TcpBlocked);
     plan.v4.0.loss = neater_link::Loss::Indices(Arc::new([0, 1].into()));
