@@ -559,10 +559,10 @@ impl<N: Net> Engine<N> {
                 q.datagrams = Some(conn);
             }
             self.deliver_incoming(listener, conn);
-            self.quic_take_datagrams(key);
         }
         self.quic_accept(key, Direction::Both);
         self.quic_accept(key, Direction::One);
+        self.quic_take_datagrams(key);
         if waits {
             self.quic_hears_nothing(key);
         }

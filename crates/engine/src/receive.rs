@@ -594,25 +594,28 @@ impl<N: Net> Engine<N> {
         Ok(got)
     }
 
+    /// Whether this is a connection over plain UDP whose peer has sent nothing yet.
+    pub(crate) fn is_unanswered(&self, conn: Key) -> bool {
+        self.conns.get(conn).is_some_and(|c| {
+            let received = c.bytes_received > 0 || c.messages_received > 0 || c.dropped > 0;
+            let waits = c.ext.as_ref().is_some_and(|e| !e.datagrams.is_empty());
+            c.stack == Some(Stack::Udp) && !received && !waits
+        })
+    }
+
     /// Whether an ICMP error is the end of a connection over plain UDP. Its handshake is the first
     /// datagram that comes back: until then an unreachable peer is one that is not there. After
     /// that, errors pass (RFC 1122 section 4.2.3.9 has TCP bear them, too).
     pub(crate) fn is_nobody_there(&self, conn: Key, error: NetError) -> bool {
-        let Some(c) = self.conns.get(conn).filter(|c| c.stack == Some(Stack::Udp)) else { return false };
-        let heard = c.bytes_received > 0
-            || c.messages_received > 0
-            || c.dropped > 0
-            || c.ext.as_ref().is_some_and(|e| !e.datagrams.is_empty());
+        let soft = self.conns.get(conn).is_none_or(|c| c.request.soft_errors);
         let hard = match error.kind {
             ErrorKind::ConnectionRefused => true,
-            // Without being asked the system reports those that do not pass. With soft errors,
-            // which the program has asked for, it reports all.
-            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::PermissionDenied => {
-                !c.request.soft_errors
-            }
+            // Without being asked the system reports those that do not pass. Where the program has
+            // asked for soft errors, it reports all.
+            ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable | ErrorKind::PermissionDenied => !soft,
             _ => false,
         };
-        hard && !heard
+        hard && self.is_unanswered(conn)
     }
 }
 

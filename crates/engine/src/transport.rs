@@ -196,6 +196,17 @@ impl<N: Net> Engine<N> {
             }
             return self.advance_close(conn);
         }
+        // The first answer over UDP, or an ICMP error instead of it: a program that only sends has to
+        // learn of that, too.
+        if readable && self.is_unanswered(conn) {
+            if let Some(ch) = self.channels.get_mut(key) {
+                ch.readable = true;
+            }
+            if self.fill_datagrams(conn, key).is_err() {
+                return;
+            }
+        }
+        let Some(c) = self.conns.get(conn) else { return };
         // A socket that was never full has nothing to say when it can be written.
         if writable && !c.is_drained() {
             let Some(c) = self.conns.get_quick(conn) else { return };
@@ -236,15 +247,6 @@ impl<N: Net> Engine<N> {
                 }
             }
             return self.break_connection(conn, ConnectionError::Net(error));
-        }
-        // A program that only sends must learn of it, too.
-        if let Some(ch) = self.channels.get_mut(key).filter(|ch| matches!(ch.kind, Kind::Udp))
-            && self.conns.get(conn).is_some_and(|c| c.is_open())
-        {
-            ch.readable = true;
-            if self.fill_datagrams(conn, key).is_err() {
-                return;
-            }
         }
         self.conn_ready(key, conn, true, true);
     }
