@@ -103,7 +103,8 @@ pub enum AttemptError {
     NoAddress,
     /// Not tried without security: with it, the peer was not the one that was meant.
     PeerRefused,
-    /// The peer is there, and offers something else than this stack carries: what, and what to ask for instead.
+    /// The peer is there, and offers something else than this stack carries: what, and what to ask
+    /// for instead.
     NotOffered(&'static str),
 }
 
@@ -465,7 +466,8 @@ pub enum Step {
         /// Where to.
         addr: SocketAddr,
     },
-    /// The peer of an attempt offers another stack over the same session, which will do: the attempt goes on as that.
+    /// The peer of an attempt offers another stack over the same session, which will do: the
+    /// attempt goes on as that.
     Became {
         /// The stack that the attempt is for now.
         stack: Stack,

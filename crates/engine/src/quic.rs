@@ -519,7 +519,8 @@ impl<N: Net> Engine<N> {
         if let Some((conn, candidate)) = q.attempt {
             return self.quic_attempt_connected(key, conn, candidate);
         }
-        // Where streams are delivered, too, the connection for datagrams begins with the first of them.
+        // Where streams are delivered, too, the connection for datagrams begins with the first of
+        // them.
         let (socket, datagrams) = (q.socket, q.stack == Stack::QuicDatagram);
         self.quic_shook(key);
         let Some(s) = self.quic_sockets.get(socket) else { return };

@@ -196,8 +196,8 @@ impl<N: Net> Engine<N> {
             }
             return self.advance_close(conn);
         }
-        // The first answer over UDP, or an ICMP error instead of it: a program that only sends has to
-        // learn of that, too.
+        // The first answer over UDP, or an ICMP error instead of it: a program that only sends has
+        // to learn of that, too.
         if readable && self.is_unanswered(conn) {
             if let Some(ch) = self.channels.get_mut(key) {
                 ch.readable = true;

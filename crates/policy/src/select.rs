@@ -19,7 +19,8 @@ use neater_property::{
 /// A step up this list outweighs everything below it together, so that what the program states is never outvoted by
 /// defaults, history or the engine's taste, and one thing it prefers outweighs all it would rather avoid.
 pub mod weight {
-    /// A stack without a handshake, where another one may serve: it cannot know whether its peer is there, and goes last.
+    /// A stack without a handshake, where another one may serve: it cannot know whether its peer is
+    /// there, and goes last.
     pub const NO_HANDSHAKE: i32 = 1_000_000;
     /// A stack that encrypts, where security is opportunistic.
     pub const OPPORTUNISTIC_SECURITY: i32 = 100_000;
@@ -124,10 +125,12 @@ pub fn compile_with(
     })
 }
 
-/// Takes out the stacks that make something else of a message than the others do, and says why. Without a framer a stack
-/// that carries bytes joins messages, so that it would depend on the network what the peer receives.
+/// Takes out the stacks that make something else of a message than the others do, and says why.
+/// Without a framer a stack that carries bytes joins messages, so that it would depend on the
+/// network what the peer receives.
 ///
-/// The kind stays that what the program states speaks for; if it speaks for neither, messages stay what they are.
+/// The kind stays that what the program states speaks for; if it speaks for neither, messages stay
+/// what they are.
 fn one_kind(ranked: &mut Vec<Ranked>, stacks: &[StackFeatures]) -> Vec<Excluded> {
     let keeps = |r: &Ranked| stacks.iter().any(|s| s.id == r.stack && s.messages);
     // Lesser reasons are defaults and taste.
@@ -160,7 +163,8 @@ fn one_kind(ranked: &mut Vec<Ranked>, stacks: &[StackFeatures]) -> Vec<Excluded>
     excluded.collect()
 }
 
-/// A stack without a handshake is established whether or not its peer is there: every other one goes before it.
+/// A stack without a handshake is established whether or not its peer is there: every other one
+/// goes before it.
 fn put_unanswered_last(ranked: &mut [Ranked], stacks: &[StackFeatures]) {
     let unanswered = |r: &Ranked| stacks.iter().any(|s| s.id == r.stack && s.handshake_rtts == 0);
     let alone = ranked.iter().all(unanswered);

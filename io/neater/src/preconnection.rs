@@ -114,6 +114,11 @@ impl Preconnection {
     }
 
     /// How messages are framed over byte streams (`AddFramer`).
+    ///
+    /// Without a framer TCP, TLS and QUIC streams join messages to a stream of bytes, and QUIC
+    /// datagrams, UDP, DTLS and SCTP keep them apart. So they are not candidates of one connection
+    /// then: those are that the properties speak for, or else those that keep messages apart. With a
+    /// framer all may serve.
     #[must_use]
     pub fn framer(mut self, framer: FramerSpec) -> Self {
         self.options.framer = crate::reentry::marked(framer, &self.handle.downgrade());
@@ -338,9 +343,12 @@ impl Preconnection {
         if self.options.framer.frames() {
             return Err(invalid("a connection with a message framer has no byte view"));
         }
-        // Compiled needs that leave nothing but streams are good enough as they are.
-        if self.request.as_ref().is_some_and(|(_, r)| !r.framer().frames() && r.stacks().iter().all(|s| s.is_stream()))
-        {
+        // Compiled needs that leave nothing but streams are good enough as they are. Beside SCTP others
+        // may have been left out, which join what is a message there.
+        if self.request.as_ref().is_some_and(|(made_for, r)| {
+            let all = made_for.is_none() || !r.stacks().iter().any(|s| s.is_sctp());
+            all && !r.framer().frames() && r.stacks().iter().all(|s| s.is_stream())
+        }) {
             return self.initiate().await?.into_bytes().map_err(|(_, e)| invalid(&e.to_string()));
         }
         if let Some((None, r)) = &self.request {

@@ -1,6 +1,6 @@
-//! Needs against needs: what one side asks of reliability and what the other does, over every stack.
-//! Every pair carries messages both ways as they were sent, or the client learns in words that it
-//! does not, before its connection is established (decision 0034).
+//! Needs against needs: what one side asks of reliability and what the other does, over every
+//! stack. Every pair carries messages both ways as they were sent, or the client learns in words
+//! that it does not, before its connection is established (decision 0034).
 
 use bytes::Bytes;
 use neater_engine::{Fate, SendOptions, Stack, Step};
@@ -46,7 +46,8 @@ enum Pair {
     Hole(Stack, usize, usize),
 }
 
-/// The server listens, the client connects and says its messages, and the server answers with its own.
+/// The server listens, the client connects and says its messages, and the server answers with its
+/// own.
 fn meet(town: &mut Town, client: &Ask, server: &Ask) -> Pair {
     if let Err(e) = town.compile(town.server, Role::Listen, server) {
         return Pair::Refused(e.to_string());
@@ -113,7 +114,8 @@ fn with_a_framer_all_needs_meet_that_have_a_transport_in_common() {
     let faults = [Fault::None, Fault::UdpBlocked, Fault::UdpRejected];
     matrix(true, true, &faults, |case, client, server, fault, pair| {
         let both = [client, server];
-        // Who prohibits reliability has nothing in common with who requires it, and nothing where UDP is blocked.
+        // Who prohibits reliability has nothing in common with who requires it, and nothing where
+        // UDP is blocked.
         let apart = both.contains(&DATAGRAMS) && (both.contains(&RELIABLE) || fault != Fault::None);
         match pair {
             Pair::Carried(stack) => {
@@ -162,7 +164,8 @@ fn in_the_clear_a_message_is_lost_in_silence_only_where_nothing_but_udp_is_left(
     });
 }
 
-/// Each stack alone: needs that it does not meet are refused before anything is sent, and the others are served.
+/// Each stack alone: needs that it does not meet are refused before anything is sent, and the
+/// others are served.
 #[test]
 fn each_stack_alone_carries_all_needs_that_it_meets() {
     for stack in Stack::ALL {
@@ -232,7 +235,8 @@ fn a_peer_that_serves_another_stack_is_found_out_during_establishment() {
     }
 }
 
-/// A plain server has datagrams for nobody, and says so in its handshake: the attempt becomes a stream of the same session.
+/// A plain server has datagrams for nobody, and says so in its handshake: the attempt becomes a
+/// stream of the same session.
 #[test]
 fn an_attempt_for_datagrams_becomes_a_stream_where_the_peer_has_only_these() {
     let mut town = Plan::new(4).build();
@@ -299,7 +303,8 @@ fn datagrams_of_a_session_wait_for_a_listener_that_takes_nobody() {
 fn udp_waits_for_whoever_may_answer_and_ends_where_nobody_is() {
     let needs = format!("{UNRELIABLE}, {OPEN}");
     let both = || ask(&[], &needs, true, false);
-    // Nothing is silent for long: TCP wins, also over a path that is longer than the delay between attempts.
+    // Nothing is silent for long: TCP wins, also over a path that is longer than the delay between
+    // attempts.
     for delay in [10, 200] {
         let mut town = Plan::new(7).delay(delay * MS).build();
         town.listen(&both(), 443, Manner::echo());
@@ -324,6 +329,8 @@ fn udp_waits_for_whoever_may_answer_and_ends_where_nobody_is() {
         let mut town = Plan::new(9).build();
         let c = town.open(&ask(&[Stack::Udp], &needs, false, false), manner);
         town.play.say(c, "is anybody there?", SendOptions::default());
+        town.play.run_for(100 * MS);
+        town.play.say(c, "not even now?", SendOptions::default());
         assert!(town.play.run_until(S, |p| p.flow(c).is_over()), "the program is told");
         let end = format!("{:?}", town.play.flow(c).end());
         assert!(end.contains("ConnectionRefused"), "{end}");

@@ -78,7 +78,8 @@ impl<N: Net> Engine<N> {
         // Nor is one in the clear tried alone where security may be had: what was in the way of
         // that may be gone, or an attack.
         let exposed = raced && !stack.is_secure() && self.may_be_secure(conn);
-        // That UDP was chosen beside stacks with a handshake shows only that those were silent then.
+        // That UDP was chosen beside stacks with a handshake shows only that those were silent
+        // then.
         let shown = self.conns.get(conn).is_some_and(|c| stack != Stack::Udp || c.request.asks_nobody());
         if let Some(key) = cache_key.filter(|_| raced && shown && !exposed) {
             let rtt = lessons.answered_after.unwrap_or(establishment);

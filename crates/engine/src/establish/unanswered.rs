@@ -59,7 +59,8 @@ impl<N: Net> Engine<N> {
         let waiting = est.attempts.iter().filter(udp).find_map(|a| Some((*a, running(a)?)));
         let (attempt, since) = waiting?;
 
-        let (mut latest, mut left) = (None, self.is_looking_up(&est.lookups));
+        let mut latest: Option<Instant> = None;
+        let mut left = self.is_looking_up(&est.lookups);
         for r in report.iter().filter(|r| r.candidate.stack != StackId(Stack::Udp as u16)) {
             match r.outcome {
                 CandidateOutcome::NotStarted => left = true,

@@ -1,10 +1,11 @@
 //! What a QUIC session carries: streams, datagrams, or both.
 //!
-//! *Responsible for* attempts whose peer does not offer what they were started for, and for the datagrams that come to a listener
-//! (decision 0034). *Not responsible for* what this side offers, which a request says, nor for streams.
+//! *Responsible for* attempts whose peer does not offer what they were started for, and for the
+//! datagrams that come to a listener (decision 0034). *Not responsible for* what this side offers,
+//! which a request says, nor for streams.
 //!
-//! *Invariants*: a connection is established only as something that its peer has offered; a session has at most one connection for
-//! datagrams in its life.
+//! *Invariants*: a connection is established only as something that its peer has offered; a session
+//! has at most one connection for datagrams in its life.
 
 use crate::conn::{Conn, Io, Queued};
 use crate::establish::What;
@@ -26,8 +27,9 @@ const NO_STREAMS: &str = "the peer allows no QUIC stream, it offers datagrams: d
 pub(super) const NONE_OFFERED: &str = "this listener carries QUIC datagrams only, and the client takes none";
 
 impl<N: Net> Engine<N> {
-    /// The handshake of an attempt is complete, and with it is known what its peer offers: the attempt is established as what it was
-    /// started for, or as what is offered instead, or it has failed.
+    /// The handshake of an attempt is complete, and with it is known what its peer offers: the
+    /// attempt is established as what it was started for, or as what is offered instead, or it has
+    /// failed.
     pub(super) fn quic_attempt_connected(&mut self, key: Key, conn: Key, candidate: Option<CandidateId>) {
         let what = What::Quic(key);
         if let Some((instead, why)) = self.quic_not_offered(key)
@@ -45,7 +47,8 @@ impl<N: Net> Engine<N> {
         let early = q.early.is_some() && q.conn.accepted_early_data();
         match q.stack {
             Stack::QuicDatagram if !datagrams => Some((Stack::Quic, NO_DATAGRAMS)),
-            // Who takes datagrams, and allows no stream by the end of the handshake, wants none. Another peer may allow one later.
+            // Who takes datagrams, and allows no stream by the end of the handshake, wants none.
+            // Another peer may allow one later.
             Stack::Quic if datagrams && !early => {
                 let direction = if q.request.may_receive { Direction::Both } else { Direction::One };
                 q.opened = q.conn.open(direction);
@@ -55,8 +58,8 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// Lets an attempt go on as what its peer offers instead, if that may serve, too, and nothing that would serve better is still to
-    /// have its turn.
+    /// Lets an attempt go on as what its peer offers instead, if that may serve, too, and nothing
+    /// that would serve better is still to have its turn.
     fn quic_become(&mut self, key: Key, conn: Key, instead: Stack) -> bool {
         let (Some(q), Some(c)) = (self.quics.get_mut(key), self.conns.get(conn)) else { return false };
         let (before, addr) = (q.stack, q.remote);
@@ -95,8 +98,9 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The first datagram of a session whose listener delivers streams and datagrams: a client that offers both does not say earlier
-    /// which it means. Until there is room, what comes waits in the session, which keeps the latest.
+    /// The first datagram of a session whose listener delivers streams and datagrams: a client that
+    /// offers both does not say earlier which it means. Until there is room, what comes waits in
+    /// the session, which keeps the latest.
     fn quic_begin_datagrams(&mut self, key: Key) -> Option<Key> {
         let q = self.quics.get(key)?;
         let open = !q.client && q.connected && q.lost.is_none() && !q.datagrams_over;

@@ -14,7 +14,8 @@ fn last() -> SendOptions {
     SendOptions { is_final: true, ..SendOptions::default() }
 }
 
-/// A stream of bytes over either: whether SCTP's messages reach the program depends on nothing then.
+/// A stream of bytes over either: whether SCTP's messages reach the program depends on nothing
+/// then.
 fn bytes(stacks: &[Stack], properties: TransportProperties) -> Ask {
     let mut ask = Ask::over(stacks).properties(properties);
     ask.options.bytes = true;
