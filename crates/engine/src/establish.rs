@@ -98,7 +98,7 @@ pub(crate) struct Establishing {
     /// Resolution has not been heard of yet: cancelled when the race is over.
     pub(crate) lookups: Vec<neater_dns::LookupId>,
     has_deadline: bool,
-    /// When an attempt that asks nobody is looked at again.
+    /// When an attempt without a handshake is looked at again.
     unanswered_at: Option<Instant>,
     /// Nothing is tried: see [`Engine::plan`].
     pub(crate) planning: bool,
@@ -564,7 +564,7 @@ impl<N: Net> Engine<N> {
         if let Some(est) = self.est(conn) {
             est.attempts.push(Attempt { candidate, what, stack, addr });
         }
-        if stack == Stack::Udp && (candidate.is_none() || request.asks_nobody()) {
+        if stack == Stack::Udp && (candidate.is_none() || request.has_no_handshake()) {
             // A connectionless stack is established as soon as a path is selected (RFC 9623
             // section 4.6). Beside others it waits for their answers: see `unanswered`.
             self.attempt_established(conn, candidate, what);

@@ -77,7 +77,7 @@ pub(crate) struct Quic {
     pub(crate) group: Option<Key>,
     pub(crate) streams: BTreeMap<StreamId, Key>,
     pub(crate) datagrams: Option<Key>,
-    /// The connection that carried them has gone: those that still come are nobody's.
+    /// The connection that carried them is closed: those that still come are dropped.
     datagrams_over: bool,
     pub(crate) request: Arc<Compiled>,
     pub(crate) remotes: Arc<[RemoteEndpoint]>,

@@ -572,7 +572,7 @@ impl<N: Net> Engine<N> {
                     {
                         self.notify(conn, crate::Event::SoftError(icmp));
                     }
-                    if self.is_nobody_there(conn, e) {
+                    if self.is_peer_missing(conn, e) {
                         over = Some(ConnectionError::Net(e));
                         break;
                     }
@@ -606,7 +606,7 @@ impl<N: Net> Engine<N> {
     /// Whether an ICMP error is the end of a connection over plain UDP. Its handshake is the first
     /// datagram that comes back: until then an unreachable peer is one that is not there. After
     /// that, errors pass (RFC 1122 section 4.2.3.9 has TCP bear them, too).
-    pub(crate) fn is_nobody_there(&self, conn: Key, error: NetError) -> bool {
+    pub(crate) fn is_peer_missing(&self, conn: Key, error: NetError) -> bool {
         let soft = self.conns.get(conn).is_none_or(|c| c.request.soft_errors);
         let hard = match error.kind {
             ErrorKind::ConnectionRefused => true,

@@ -131,8 +131,8 @@ impl Request {
 }
 
 impl Compiled {
-    /// Whether no stack has a handshake: nothing tells whether the peer is there.
-    pub(crate) fn asks_nobody(&self) -> bool {
+    /// Whether no stack has a handshake, which would show that the peer is there.
+    pub(crate) fn has_no_handshake(&self) -> bool {
         self.stacks.iter().all(|s| *s == Stack::Udp)
     }
 }

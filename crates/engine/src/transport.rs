@@ -50,7 +50,7 @@ pub(crate) struct Flushed {
     out: usize,
     pub(crate) failed: Vec<(MessageId, SendError)>,
     pub(crate) error: Option<ConnectionError>,
-    /// Over UDP: what an ICMP message has said of an earlier datagram.
+    /// Over UDP: the ICMP error of an earlier datagram.
     refused: Option<NetError>,
 }
 
@@ -496,7 +496,7 @@ impl<N: Net> Engine<N> {
             self.wait_to_send(conn, bytes);
         }
         self.recount(conn);
-        if let Some(e) = done.refused.take().filter(|e| self.is_nobody_there(conn, *e)) {
+        if let Some(e) = done.refused.take().filter(|e| self.is_peer_missing(conn, *e)) {
             done.error.get_or_insert(ConnectionError::Net(e));
         }
         if !done.failed.is_empty() {

@@ -125,7 +125,7 @@ pub fn compile_with(
     })
 }
 
-/// Takes out the stacks that make something else of a message than the others do, and says why.
+/// Takes out the stacks that make something else of a message than the others do, with the reason.
 /// Without a framer a stack that carries bytes joins messages, so that it would depend on the
 /// network what the peer receives.
 ///

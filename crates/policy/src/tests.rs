@@ -247,10 +247,10 @@ fn a_stack_without_a_handshake_goes_last_and_says_why() {
     let words = "unreliable,congestionControl=none,replayable,low-delay";
     let framed = compile_with(&needs(words), SecurityNeed::Disabled, shape, &STACKS).unwrap();
     assert_eq!(names(&framed), ["TCP", "UDP"]);
-    let said = |request: &Request| explain(request).into_iter().find(|l| l.contains(" UDP, score")).unwrap();
-    assert!(said(&framed).contains("no handshake: chosen only if no peer answers one"), "{}", said(&framed));
+    let line = |request: &Request| explain(request).into_iter().find(|l| l.contains(" UDP, score")).unwrap();
+    assert!(line(&framed).contains("no handshake: chosen only if no peer answers one"), "{}", line(&framed));
     let alone = ask("unreliable-datagram,cleartext").unwrap();
-    assert!(said(&alone).contains("no handshake: that the peer is there is not known"), "{}", said(&alone));
+    assert!(line(&alone).contains("no handshake: that the peer is there is not known"), "{}", line(&alone));
     // Success in the past does not bring it before one that asks.
     let history = [Outcome { stack: UDP.id, succeeded: true }; 100];
     let standing = framed.standing(&Facts { history: &history, ..Facts::default() });

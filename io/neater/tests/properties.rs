@@ -614,7 +614,7 @@ async fn message_properties_of_the_preconnection_are_those_of_its_messages() {
     // And what may be delivered twice.
     let needs = TransportProperties::parse("datagrams").expect("words").properties;
     let pre = clear(&neater).properties(needs).stacks(&[Stack::Udp]);
-    // Where nobody is, the system says so and the connection ends.
+    // A port without a socket would end the connection, by ICMP.
     let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
     let c = pre.remote(peer.local_addr().expect("bound")).initiate().await.expect("UDP");
     c.send_with("x", &MessageContext::new()).await.expect("it may by default");

@@ -80,7 +80,7 @@ impl<N: Net> Engine<N> {
         let exposed = raced && !stack.is_secure() && self.may_be_secure(conn);
         // That UDP was chosen beside stacks with a handshake shows only that those were silent
         // then.
-        let shown = self.conns.get(conn).is_some_and(|c| stack != Stack::Udp || c.request.asks_nobody());
+        let shown = self.conns.get(conn).is_some_and(|c| stack != Stack::Udp || c.request.has_no_handshake());
         if let Some(key) = cache_key.filter(|_| raced && shown && !exposed) {
             let rtt = lessons.answered_after.unwrap_or(establishment);
             let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(rtt));

@@ -2,7 +2,7 @@
 //!
 //! *Responsible for* attempts whose peer does not offer what they were started for, and for the
 //! datagrams that come to a listener (decision 0034). *Not responsible for* what this side offers,
-//! which a request says, nor for streams.
+//! which follows from its request, nor for streams.
 //!
 //! *Invariants*: a connection is established only as something that its peer has offered; a session
 //! has at most one connection for datagrams in its life.
@@ -23,7 +23,7 @@ const NO_DATAGRAMS: &str = "the peer takes no QUIC datagrams, it offers streams:
 /// Why an attempt for a stream cannot go on.
 const NO_STREAMS: &str = "the peer allows no QUIC stream, it offers datagrams: do not require reliability and order (the words \
                           \"unreliable\" and \"datagrams\" do not)";
-/// What a client is told whose session would be of no use.
+/// Why a listener closes the session of a client that takes no datagrams.
 pub(super) const NONE_OFFERED: &str = "this listener carries QUIC datagrams only, and the client takes none";
 
 impl<N: Net> Engine<N> {
@@ -47,8 +47,8 @@ impl<N: Net> Engine<N> {
         let early = q.early.is_some() && q.conn.accepted_early_data();
         match q.stack {
             Stack::QuicDatagram if !datagrams => Some((Stack::Quic, NO_DATAGRAMS)),
-            // Who takes datagrams, and allows no stream by the end of the handshake, wants none.
-            // Another peer may allow one later.
+            // A peer that takes datagrams and allows no stream by the end of the handshake wants
+            // none. Another one may allow a stream later.
             Stack::Quic if datagrams && !early => {
                 let direction = if q.request.may_receive { Direction::Both } else { Direction::One };
                 q.opened = q.conn.open(direction);
@@ -66,7 +66,7 @@ impl<N: Net> Engine<N> {
         let rank = |stack: Stack| c.request.stacks.iter().position(|s| *s == stack);
         let next = rank(instead).zip(rank(before)).is_some_and(|(instead, before)| instead <= before + 1);
         let named = c.remotes.iter().all(|r| r.protocol.is_none_or(|only| only == instead));
-        // Policies say of each stack by which ways it goes, and with which options.
+        // Policies choose ways and socket options for each stack.
         if !next || !named || c.advice().is_some() {
             return false;
         }
@@ -98,9 +98,9 @@ impl<N: Net> Engine<N> {
         }
     }
 
-    /// The first datagram of a session whose listener delivers streams and datagrams: a client that
-    /// offers both does not say earlier which it means. Until there is room, what comes waits in
-    /// the session, which keeps the latest.
+    /// The first datagram of a session whose listener delivers streams and datagrams: what a client
+    /// that offers both will use is not known earlier. Until there is room, datagrams wait in the
+    /// session, which keeps the latest.
     fn quic_begin_datagrams(&mut self, key: Key) -> Option<Key> {
         let q = self.quics.get(key)?;
         let open = !q.client && q.connected && q.lost.is_none() && !q.datagrams_over;
@@ -110,8 +110,8 @@ impl<N: Net> Engine<N> {
         let group = q.group?;
         let claimed = self.groups.get(group)?.claimed;
         let listener = self.group_listener(group);
-        let nobody = !claimed && listener.is_none_or(|l| self.is_full(l.0));
-        if nobody || self.is_group_full(group) || self.conns.len() >= self.limits.connections {
+        let undeliverable = !claimed && listener.is_none_or(|l| self.is_full(l.0));
+        if undeliverable || self.is_group_full(group) || self.conns.len() >= self.limits.connections {
             return None;
         }
         let q = self.quics.get_mut(key)?;

@@ -46,7 +46,7 @@ enum Pair {
     Hole(Stack, usize, usize),
 }
 
-/// The server listens, the client connects and says its messages, and the server answers with its
+/// The server listens, the client connects and sends its messages, and the server answers with its
 /// own.
 fn meet(town: &mut Town, client: &Ask, server: &Ask) -> Pair {
     if let Err(e) = town.compile(town.server, Role::Listen, server) {
@@ -114,8 +114,8 @@ fn with_a_framer_all_needs_meet_that_have_a_transport_in_common() {
     let faults = [Fault::None, Fault::UdpBlocked, Fault::UdpRejected];
     matrix(true, true, &faults, |case, client, server, fault, pair| {
         let both = [client, server];
-        // Who prohibits reliability has nothing in common with who requires it, and nothing where
-        // UDP is blocked.
+        // A side that prohibits reliability has nothing in common with one that requires it, and
+        // nothing where UDP is blocked.
         let apart = both.contains(&DATAGRAMS) && (both.contains(&RELIABLE) || fault != Fault::None);
         match pair {
             Pair::Carried(stack) => {
@@ -132,14 +132,14 @@ fn with_a_framer_all_needs_meet_that_have_a_transport_in_common() {
 fn without_a_framer_the_network_does_not_change_what_a_message_is() {
     let faults = [Fault::None, Fault::UdpBlocked];
     matrix(false, true, &faults, |case, client, server, fault, pair| {
-        // These say that a stream is what they want: of bytes, in which messages have no ends.
+        // These ask for a stream: of bytes, in which messages have no ends.
         let bytes = [RELIABLE, PREFERRED].contains(&client);
         match pair {
             Pair::Carried(stack) => assert!(!bytes && !stack.is_stream() && fault == Fault::None, "{case}: {stack}"),
             Pair::Hole(stack, 0, 0) => assert!(bytes && stack.is_stream(), "{case}: {stack}"),
             Pair::Refused(text) => {
                 assert!(is_helpful(&text), "{case}: {text}");
-                // What a framer would change is said.
+                // The error names what a framer would change.
                 let more = !bytes && client != DATAGRAMS;
                 assert!(!more || text.contains("set a framer"), "{case}: {text}");
                 assert!(server == RELIABLE || fault != Fault::None || server == DATAGRAMS, "{case}: {text}");
@@ -190,7 +190,7 @@ fn each_stack_alone_carries_all_needs_that_it_meets() {
         }
         // Of five needs one is not met, but by SCTP, which has reliability message by message.
         let expected = match stack {
-            // The simulated hosts have no raw sockets, and say so.
+            // The simulated hosts have no raw sockets: that is the reason given.
             Stack::SctpIp => 0,
             stack if stack.is_sctp() => 25,
             _ => 16,
@@ -222,12 +222,12 @@ fn a_peer_that_serves_another_stack_is_found_out_during_establishment() {
         match meet(&mut town, &Ask::over(&[mine]), &Ask::over(&[theirs])) {
             Pair::Refused(text) => {
                 assert!(text.contains(&format!("{mine} to ")), "{mine} to {theirs}: {text}");
-                let says = match (mine, theirs) {
+                let offers = match (mine, theirs) {
                     (Quic, QuicDatagram) => "offers datagrams",
                     (QuicDatagram, Quic) => "offers streams",
                     _ => "",
                 };
-                assert!(text.contains(says), "{mine} to {theirs}: {text}");
+                assert!(text.contains(offers), "{mine} to {theirs}: {text}");
             }
             other => panic!("{mine} to {theirs}: {other:?}"),
         }
@@ -235,7 +235,7 @@ fn a_peer_that_serves_another_stack_is_found_out_during_establishment() {
     }
 }
 
-/// A plain server has datagrams for nobody, and says so in its handshake: the attempt becomes a
+/// A plain server takes no datagrams, which its handshake shows: the attempt becomes a
 /// stream of the same session.
 #[test]
 fn an_attempt_for_datagrams_becomes_a_stream_where_the_peer_has_only_these() {
@@ -284,7 +284,7 @@ fn a_listener_that_ignores_reliability_serves_streams_and_datagrams() {
 
 /// What waits for a listener that may deliver nothing is delivered when it may.
 #[test]
-fn datagrams_of_a_session_wait_for_a_listener_that_takes_nobody() {
+fn datagrams_of_a_session_wait_until_the_listener_may_deliver() {
     let mut town = Plan::new(6).build();
     let listener = town.listen(&ask(&[], IGNORED, true, true), 443, Manner::echo());
     town.play.engine(town.server).set_new_connection_limit(listener, Some(0));
@@ -298,9 +298,9 @@ fn datagrams_of_a_session_wait_for_a_listener_that_takes_nobody() {
     town.play.end();
 }
 
-/// TCP that answers late is better than a datagram that nobody has asked for.
+/// TCP that answers late is better than UDP, which does not ask.
 #[test]
-fn udp_waits_for_whoever_may_answer_and_ends_where_nobody_is() {
+fn udp_waits_for_an_answer_to_others_and_ends_where_no_peer_is() {
     let needs = format!("{UNRELIABLE}, {OPEN}");
     let both = || ask(&[], &needs, true, false);
     // Nothing is silent for long: TCP wins, also over a path that is longer than the delay between
@@ -324,19 +324,19 @@ fn udp_waits_for_whoever_may_answer_and_ends_where_nobody_is() {
         assert!(town.play.flow(c).establishment().is_some_and(|took| took >= S && took <= 2 * S));
     }
     town.play.end();
-    // Nobody is there, and the host says so: the program is told, whether it reads or only sends.
+    // The host sends ICMP errors: the program is notified, whether it reads or only sends.
     for manner in [Manner::patient(), Manner::stalled()] {
         let mut town = Plan::new(9).build();
         let c = town.open(&ask(&[Stack::Udp], &needs, false, false), manner);
-        town.play.say(c, "is anybody there?", SendOptions::default());
+        town.play.say(c, "is a peer there?", SendOptions::default());
         town.play.run_for(100 * MS);
         town.play.say(c, "not even now?", SendOptions::default());
-        assert!(town.play.run_until(S, |p| p.flow(c).is_over()), "the program is told");
+        assert!(town.play.run_until(S, |p| p.flow(c).is_over()), "the program is notified");
         let end = format!("{:?}", town.play.flow(c).end());
         assert!(end.contains("ConnectionRefused"), "{end}");
         town.play.end();
     }
-    // A port of another protocol says nothing, and its engine counts what it has dropped.
+    // A port of another protocol sends nothing, and its engine counts what it has dropped.
     let mut town = Plan::new(10).build();
     town.listen(&ask(&[Stack::Quic], RELIABLE, true, true), 443, Manner::echo());
     let c = town.open(&ask(&[Stack::Udp], &needs, false, false), Manner::patient());
