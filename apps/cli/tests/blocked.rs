@@ -127,7 +127,11 @@ fn an_address_that_accepts_and_is_silent_costs_neither_a_time_out_nor_a_retry() 
     });
     let f = Folder::new("silent-address");
     let url = format!("http://localhost:{port}/a");
-    let r = run(neater().args(["get", "--json", "--timeout", "2", "-o"]).arg(f.path("a")).arg(&url));
+    let hosts = f.path("hosts");
+    std::fs::write(&hosts, "::1 localhost\n127.0.0.1 localhost\n").expect("a file");
+    let mut get = neater();
+    get.args(["get", "--json", "--timeout", "2", "--hosts"]).arg(&hosts).arg("-o").arg(f.path("a")).arg(&url);
+    let r = run(&mut get);
     assert_eq!(r.code, 0, "{}\n{}", r.out, r.err);
     assert_eq!(f.read("a"), b"ok");
     let events = r.events();

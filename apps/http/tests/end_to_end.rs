@@ -415,7 +415,8 @@ impl Faces {
 
     async fn ask(&self, neater: &Neater) -> (HttpVersion, Vec<u8>) {
         let client = self.client(neater);
-        let answer = tokio::time::timeout(Duration::from_secs(5), client.get(&self.url, &RequestOptions::default()));
+        let options = RequestOptions::default();
+        let answer = tokio::time::timeout(Duration::from_secs(5), client.get(&self.url, &options));
         let answer = answer.await.expect("no full time-out").unwrap_or_else(|e| panic!("{e}"));
         (answer.transport().version, answer.bytes(10).await.expect("a body"))
     }
@@ -564,6 +565,13 @@ enum Useless {
     Speaks(&'static [u8]),
 }
 
+/// An engine for which `localhost` is both addresses, whatever the machine's own file says.
+fn engine_with_both_addresses() -> Neater {
+    let file = std::env::temp_dir().join(format!("neater-http-hosts-{}", std::process::id()));
+    std::fs::write(&file, "::1 localhost\n127.0.0.1 localhost\n").expect("a file");
+    Neater::builder().hosts(file).build().expect("engine")
+}
+
 /// A port at which `::1` is useless, and at which something may answer `ok` at `127.0.0.1`; how
 /// often each was connected to. `None`: this host has no IPv6.
 async fn two_addresses(v6: Useless, v4: Option<Useless>) -> Option<(Url, [Arc<AtomicUsize>; 2])> {
@@ -608,11 +616,12 @@ const SSH: &[u8] = b"SSH-2.0-OpenSSH_9.9\r\n";
 async fn an_address_that_does_not_serve_is_left_for_the_other_one() {
     for useless in [Useless::Silent, Useless::Closes, Useless::Speaks(SSH)] {
         let Some((url, counts)) = two_addresses(useless, None).await else { return };
-        let neater = Neater::new().expect("engine");
+        let neater = engine_with_both_addresses();
         for _ in 0..2 {
             let builder = Client::builder(neater.clone()).silence(Duration::from_secs(10));
             let client = builder.second_after(Duration::from_millis(200)).build();
-            let asked = client.get(&url, &RequestOptions::default());
+            let options = RequestOptions::default();
+            let asked = client.get(&url, &options);
             let answer = tokio::time::timeout(Duration::from_secs(5), asked).await.expect("no full time-out");
             let answer = answer.unwrap_or_else(|e| panic!("{useless:?}: {e}"));
             assert!(answer.transport().remote.is_some_and(|a| a.is_ipv4()), "{useless:?}");
@@ -626,7 +635,7 @@ async fn an_address_that_does_not_serve_is_left_for_the_other_one() {
 async fn what_is_no_http_is_shown_after_one_attempt_at_each_address() {
     let ssh = Useless::Speaks(SSH);
     let Some((url, counts)) = two_addresses(ssh, Some(ssh)).await else { return };
-    let client = Client::builder(Neater::new().expect("engine")).build();
+    let client = Client::builder(engine_with_both_addresses()).build();
     let e = client.get(&url, &RequestOptions::default()).await.err().expect("not HTTP");
     assert!(matches!(&e, Error::Protocol(why) if why.contains("it begins with \"SSH-2.0-OpenSSH_9.9\"")), "{e}");
     assert!(!e.is_transient(), "it would be asked again");

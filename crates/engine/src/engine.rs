@@ -690,7 +690,7 @@ impl<N: Net> Engine<N> {
     /// Figures of the whole engine.
     #[must_use]
     pub fn stats(&self) -> EngineStats {
-        let live: u64 = self.sctp_ends.iter().map(|(_, e)| e.endpoint.stats().refused).sum();
+        let live: u64 = self.sctp_ends.iter().map(|(_, e)| e.refused()).sum();
         let associations = self.stats.refusals.associations + live;
         EngineStats {
             connections: self.conns.len() as u64,

@@ -191,6 +191,11 @@ impl SctpEnd {
     fn is_unused(&self) -> bool {
         self.listener.is_none() && self.associations.is_empty()
     }
+
+    /// How many associations the endpoint has refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.endpoint.stats().refused
+    }
 }
 
 /// An association: the transport of a group.

@@ -12,7 +12,8 @@ use core::future::Future;
 use core::task::{Context, Poll};
 use neater_base::net::NetError;
 use neater_engine::{
-    CandidateOutcome, ConnectionId, ConnectionStats, Delivery, Event, MessageId, Reason, ReceiveOutcome, Received, SendOptions, ServiceOutcome, Stack, StreamDirection, TimelineEntry,
+    CandidateOutcome, ConnectionId, ConnectionStats, Delivery, Event, MessageId, Reason, ReceiveOutcome, Received,
+    SendOptions, ServiceOutcome, Stack, StreamDirection, TimelineEntry,
 };
 use std::net::SocketAddr;
 

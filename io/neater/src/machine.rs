@@ -9,10 +9,10 @@ use core::time::Duration;
 use neater_base::Instant;
 use neater_base::net::{Lane, Net, NetError};
 use neater_engine::{
-    CandidateOutcome, Carrier, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Delivery, Engine, EngineStats,
-    EstablishmentError, ForeignDatagram, GroupId, ListenerId, LocalEndpoint, MessageId, NameFailure, NameQuestion,
-    Notice, ReceiveOutcome, RemoteEndpoint, Request, RequestOptions, SendError, SendOptions, ServiceOutcome,
-    SetPropertyError, Spent, Stack, StreamDirection, TimelineEntry,
+    CandidateOutcome, Carrier, ConnectionError, ConnectionId, ConnectionState, ConnectionStats, Delivery, Engine,
+    EngineStats, EstablishmentError, ForeignDatagram, GroupId, ListenerId, LocalEndpoint, MessageId, NameFailure,
+    NameQuestion, Notice, ReceiveOutcome, RemoteEndpoint, Request, RequestOptions, SendError, SendOptions,
+    ServiceOutcome, SetPropertyError, Spent, Stack, StreamDirection, TimelineEntry,
 };
 use neater_policy::advice::{Adviser, Denied, Fact, Story};
 use neater_policy::daemon::Tables;

@@ -330,7 +330,7 @@ const OBSERVED: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
-        "sim/testkit/tests/properties.rs",
+        "sim/testkit/tests/all/properties.rs",
         &[
             ("maxSendRate", "no_more_than_max_send_rate_is_sent_in_any_second_over_any_stream"),
             ("maxRecvRate", "no_more_than_max_recv_rate_is_delivered_in_any_second_over_any_stream"),
@@ -346,7 +346,7 @@ const OBSERVED: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
-        "sim/testkit/tests/silence.rs",
+        "sim/testkit/tests/all/silence.rs",
         &[
             ("keepAlive", "keep_alives_over_quic_come_as_often_as_they_were_asked_for"),
             ("keepAliveTimeout", "keep_alives_over_quic_come_as_often_as_they_were_asked_for"),
@@ -354,14 +354,14 @@ const OBSERVED: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
-        "sim/testkit/tests/early.rs",
+        "sim/testkit/tests/all/early.rs",
         &[(
             "zeroRttMsg",
             "the_first_message_of_a_second_connection_arrives_with_the_first_flight_and_is_answered_at_once",
         )],
     ),
     (
-        "sim/testkit/tests/sctp.rs",
+        "sim/testkit/tests/all/sctp.rs",
         &[
             ("connScheduler", "connections_that_always_have_something_to_send_share_as_the_scheduler_says"),
             ("msgOrdered", "messages_that_need_not_arrive_may_be_lost_and_are_told_apart"),
@@ -370,7 +370,7 @@ const OBSERVED: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
-        "sim/testkit/tests/sctp_properties.rs",
+        "sim/testkit/tests/all/sctp_properties.rs",
         &[
             // Of messages that may be given up, the less important ones make room.
             ("msgPriority", "less_important_messages_give_way_to_more_important_ones_when_the_buffers_are_full"),
@@ -379,7 +379,7 @@ const OBSERVED: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
-        "sim/testkit/tests/messages.rs",
+        "sim/testkit/tests/all/messages.rs",
         &[("perMsgReliability", "a_message_says_whether_it_must_arrive_only_where_that_was_asked_for")],
     ),
     (

@@ -1,4 +1,4 @@
-//! What random worlds have found in the public API, each made small. (In the engine: `sim/testkit/tests/found.rs`.)
+//! What random worlds have found in the public API, each made small. (In the engine: `sim/testkit/tests/all/found.rs`.)
 
 use neater::{EngineConfig, LocalEndpoint, Neater, Reason, RemoteEndpoint, SecurityParameters, Stack};
 use neater_base::Rng;

@@ -456,7 +456,9 @@ mod tests {
     #[test]
     fn memory_that_was_not_measured_is_judged_too() {
         let run = || Run { median_ms: 100.0, p90_ms: 101.0, cpu_s: 0.001, resident: 1e6 };
-        let point = |programs: &[Program]| programs.iter().map(|p| (Series::Of(*p), vec![run()])).collect::<Runs>();
+        let point = |programs: &[Program]| {
+            programs.iter().map(|p| (Series::Of(*p), (0..RUNS.0).map(|_| run()).collect())).collect::<Runs>()
+        };
         let all = BTreeMap::from([
             (1, point(&[Program::Libuv, Program::Neater, Program::NeaterFd])),
             (256, point(&[Program::Libuv, Program::Neater])),

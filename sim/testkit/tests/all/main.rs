@@ -22,6 +22,7 @@ mod moving;
 mod names;
 mod names_elsewhere;
 mod nat;
+mod needs_matrix;
 mod pair;
 mod policies;
 mod programs;
