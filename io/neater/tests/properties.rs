@@ -123,14 +123,14 @@ async fn soft_errors_are_asked_for_and_delivered() {
     .await;
     assert_eq!(option(&c, libc::IPPROTO_IP, libc::IP_RECVERR), 0);
 
-    // A datagram to a port where nobody listens comes back as an ICMP error, which is no end of the connection.
+    // A datagram to a port that is closed comes back as an ICMP error, which ends no connection whose peer has answered.
     let neater = Neater::new().expect("engine");
     let mut properties = neater_property::profile("unreliable-datagram").expect("known");
     properties.require(P::SoftErrorNotify);
-    let closed = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound").local_addr().expect("addr");
+    let peer = tokio::net::UdpSocket::bind("127.0.0.1:0").await.expect("bound");
     let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel();
     let c = clear(&neater)
-        .remote(closed)
+        .remote(peer.local_addr().expect("addr"))
         .properties(properties)
         .on_event(move |e| {
             if let neater::Event::SoftError(icmp) = e {
@@ -140,6 +140,15 @@ async fn soft_errors_are_asked_for_and_delivered() {
         .initiate()
         .await
         .expect("a datagram connection needs no peer");
+    c.send("who is there").await.expect("sent");
+    let mut question = [0; 32];
+    let (n, from) = peer.recv_from(&mut question).await.expect("asked");
+    peer.send_to(b"the peer", from).await.expect("answered");
+    assert_eq!(
+        (&question[..n], &*c.receive().await.expect("received").expect("a message")),
+        (&b"who is there"[..], &b"the peer"[..])
+    );
+    drop(peer);
     c.send_with("knock", &MessageContext::new().safely_replayable_as(true)).await.expect("sent");
     let receive = c.receive();
     tokio::select! {
@@ -147,7 +156,7 @@ async fn soft_errors_are_asked_for_and_delivered() {
             let icmp = icmp.expect("an error");
             assert_eq!((icmp.icmp_type, icmp.icmp_code), (3, 3), "port unreachable");
         }
-        m = receive => panic!("nobody can have answered: {m:?}"),
+        m = receive => panic!("the peer is gone: {m:?}"),
         () = tokio::time::sleep(Duration::from_secs(5)) => panic!("no soft error"),
     }
     assert_eq!(c.get("connState"), Some(Value::from("established")));

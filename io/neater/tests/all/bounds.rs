@@ -89,6 +89,8 @@ async fn the_time_allowed_holds_where_a_session_allows_no_stream() {
     let mut config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
     let mut transport = quinn::TransportConfig::default();
     transport.max_concurrent_bidi_streams(0u8.into()).keep_alive_interval(Some(Duration::from_secs(1)));
+    // It offers no datagrams either: streams may be allowed later.
+    transport.datagram_receive_buffer_size(None);
     config.transport_config(Arc::new(transport));
     let server = quinn::Endpoint::server(config, loopback(0)).expect("listening");
     let addr = server.local_addr().expect("bound");
