@@ -91,6 +91,10 @@ enum Command {
         /// Make all runs again; earlier raw data is kept as runs.csv.old.
         #[arg(long)]
         fresh: bool,
+        /// Measure the programs that lie beside this one, as they are: those that cargo builds for tests. Shows that an experiment
+        /// runs; no figure is judged.
+        #[arg(long, conflicts_with_all = ["strict", "strict_for"])]
+        unoptimised: bool,
         /// Exit with 1 if a figure does not meet its bound, has no value, or is void, or if an experiment is skipped. One that is not
         /// judged for want of runs is no failure.
         #[arg(long)]
@@ -177,7 +181,21 @@ fn main() -> ExitCode {
         }
         Command::Calibrate(args) => return calibrate::run(&args).map_or_else(ended, |()| ExitCode::SUCCESS),
         Command::Net(args) => return live::cli::run(&args).map_or_else(ended, ExitCode::from),
-        Command::Run { ids, quick, json, out, seed, seeds, jobs, resume: _, fresh, strict, strict_for, only } => {
+        Command::Run {
+            ids,
+            quick,
+            json,
+            out,
+            seed,
+            seeds,
+            jobs,
+            resume: _,
+            fresh,
+            unoptimised,
+            strict,
+            strict_for,
+            only,
+        } => {
             let chooses = |ids: &[&str]| matches!(ids, [one] if ["A8", "B0", "F3", "S3"].contains(one));
             if only.is_some() && !chooses(&ids) {
                 eprintln!(
@@ -200,7 +218,7 @@ fn main() -> ExitCode {
                 false if strictly.is_empty() => Strict::No,
                 false => Strict::These(strictly),
             };
-            runner::run(&ids, &Options { quick, json, out, seed, seeds, jobs, fresh, only, strict })
+            runner::run(&ids, &Options { quick, json, out, seed, seeds, jobs, fresh, unoptimised, only, strict })
         }
         Command::Replay { seed, out } => {
             neater_lab::experiments::x2::write(seed, &out).map(|_| Ended::Measured).map_err(Into::into)

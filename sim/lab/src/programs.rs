@@ -91,6 +91,19 @@ impl Program {
     }
 }
 
+/// How the programs in Rust come to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Build {
+    /// All are built by one command, whatever is wanted: what is built together shares its
+    /// dependencies with their features, and a program is the same in every experiment.
+    #[default]
+    All,
+    /// Without the `neater` command where it is not wanted, which takes half of the time.
+    Wanted,
+    /// Those that lie beside this program, as they are. Nothing is built.
+    Beside,
+}
+
 /// Which programs are needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
@@ -98,6 +111,8 @@ pub struct Wanted {
     pub peers: bool,
     /// The `neater` command.
     pub neater: bool,
+    /// Where those in Rust come from.
+    pub build: Build,
 }
 
 /// All programs, ready to be called.
@@ -132,7 +147,7 @@ impl Programs {
         }
         let rust = match (wanted.peers, wanted.neater) {
             (false, false) => Ok(BTreeMap::new()),
-            _ => rust_programs(progress).map_err(|e| e.to_string()),
+            _ => rust_programs(wanted, progress).map_err(|e| e.to_string()),
         };
         let found = |name: &'static str| match &rust {
             Ok(found) => found.get(name).cloned().ok_or_else(|| format!("{name} was not built")),
@@ -239,24 +254,28 @@ fn hash(texts: &[&str]) -> u64 {
 
 /// The programs in Rust as cargo builds them, or, where there is no cargo or no source, those beside this program.
 ///
-/// All are built by one command, whatever is wanted: what is built together shares its dependencies with their features, and a program
-/// is the same in every experiment. What is built already takes cargo a second. What cargo refuses to build is not replaced by
-/// what lies beside this program: that would be measured for what it is not.
-fn rust_programs(progress: &dyn Fn(&str)) -> Result<BTreeMap<String, PathBuf>> {
+/// What is built already takes cargo a second. What cargo refuses to build is not replaced by what lies beside this program: that
+/// would be measured for what it is not.
+fn rust_programs(wanted: Wanted, progress: &dyn Fn(&str)) -> Result<BTreeMap<String, PathBuf>> {
     let names = || RUST_PEERS.into_iter().chain([NEATER]);
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
     let source = if manifest.is_file() { Ok(()) } else { failed(format!("{} is not there", manifest.display())) };
-    if let Err(why) = need("cargo", "cargo").and(source) {
+    let beside = wanted.build == Build::Beside;
+    let able = if beside { failed("the programs beside this one were asked for") } else { source };
+    if let Err(why) = need("cargo", "cargo").and(able) {
         let here = std::env::current_exe()?;
-        let beside = names().map(|name| (name.to_owned(), here.with_file_name(name)));
-        let found: BTreeMap<_, _> = beside.filter(|(_, path)| path.is_file()).collect();
+        let all = names().map(|name| (name.to_owned(), here.with_file_name(name)));
+        let found: BTreeMap<_, _> = all.filter(|(_, path)| path.is_file()).collect();
         return if found.is_empty() { Err(why) } else { Ok(found) };
     }
     progress("building what has changed of neater and the peers in Rust, in release (minutes, the first time)");
     let mut cargo = Command::new("cargo");
     // One that does not build keeps none of the others away.
     cargo.args(["build", "--release", "--keep-going", "-q", "--message-format=json-render-diagnostics"]);
-    cargo.args(["-p", "neater-peers", "-p", "neater-cli", "--bins", "--manifest-path"]).arg(&manifest);
+    cargo.args(["-p", "neater-peers", "--bins", "--manifest-path"]).arg(&manifest);
+    if wanted.neater || wanted.build == Build::All {
+        cargo.args(["-p", "neater-cli"]);
+    }
     let (ended, text) = cargo_output(&mut cargo)?;
     let found = executables(&text);
     match ended {

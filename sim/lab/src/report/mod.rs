@@ -83,6 +83,9 @@ pub struct Figure {
     /// There is a bound, and too few runs for a verdict that the next ones would not change.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_judged: bool,
+    /// The programs were built without optimisation, so that nothing is judged.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unoptimised: bool,
     /// The run says nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub void: bool,
@@ -105,8 +108,9 @@ fn is_one(runs: &usize) -> bool {
 }
 
 /// What is shown in place of a verdict, for a figure that needs so many runs.
-fn not_judged(needs: usize) -> String {
+fn not_judged(needs: usize, unoptimised: bool) -> String {
     match needs {
+        _ if unoptimised => "not judged: the programs are not optimised".to_owned(),
         0 | 1 => "not judged: it needs the full form".to_owned(),
         n => format!("not judged: it needs {n} runs"),
     }
@@ -130,6 +134,7 @@ impl Figure {
             bound_kind: None,
             met: None,
             not_judged: false,
+            unoptimised: false,
             void: false,
             void_why: None,
             missing: None,
@@ -204,6 +209,13 @@ impl Figure {
     pub fn needs(mut self, runs: usize) -> Self {
         self.needs = runs;
         self
+    }
+
+    /// Of programs without optimisation: not judged.
+    pub fn not_optimised(&mut self) {
+        if self.bound.is_some() {
+            (self.met, self.not_judged, self.unoptimised) = (None, true, true);
+        }
     }
 
     /// Holds the figure against a bound, if it has the runs that it needs.
@@ -292,7 +304,7 @@ pub fn table(figures: &[Figure]) -> String {
                 (true, _) => "void".to_owned(),
                 (_, Some(true)) => "yes".to_owned(),
                 (_, Some(false)) => "NO".to_owned(),
-                _ if f.not_judged => not_judged(f.needs),
+                _ if f.not_judged => not_judged(f.needs, f.unoptimised),
                 _ => String::new(),
             };
             let published = f.published.unwrap_or_default().to_owned();
@@ -410,6 +422,9 @@ mod tests {
         assert!(v.get("needs").is_none() && v.get("not_judged").is_none());
         let f = figure().value(1.0, 1).judge_unless(true, Bound::AtMost(2.0));
         assert!(f.not_judged && table(&[f]).contains("it needs the full form"));
+        let mut f = figure().value(1.0, 1).judge(Bound::AtMost(2.0));
+        f.not_optimised();
+        assert!(f.met.is_none() && f.not_judged && table(&[f]).contains("the programs are not optimised"));
     }
 
     #[test]

@@ -43,6 +43,7 @@ struct Kept {
     bound_kind: Option<String>,
     met: Option<bool>,
     not_judged: bool,
+    unoptimised: bool,
     void: bool,
     void_why: Option<String>,
     missing: Option<String>,
@@ -276,7 +277,7 @@ fn result(f: &Kept) -> (&'static str, String) {
         return ("void", format!("void: {why}"));
     }
     if f.not_judged {
-        return ("void", super::not_judged(f.needs));
+        return ("void", super::not_judged(f.needs, f.unoptimised));
     }
     if let Some(why) = &f.missing {
         return ("void", format!("not measured: {why}"));

@@ -14,7 +14,7 @@ use crate::experiments::{ALL, Experiment, Lab, Need, Outcome};
 use crate::live;
 use crate::measure::{MeasureError, process};
 use crate::plot::{self, Drawing};
-use crate::programs::{Programs, Wanted};
+use crate::programs::{Build, Programs, Wanted};
 use crate::report::record::{Beside, DrawingRecord, MetricRecord, Record};
 use crate::report::{self, Figure};
 use busy::{Others, Reading};
@@ -44,6 +44,8 @@ pub struct Options {
     pub jobs: Option<usize>,
     /// Make runs again that were made before.
     pub fresh: bool,
+    /// Measure the programs beside this one, and judge nothing.
+    pub unoptimised: bool,
     /// Only points whose names contain this.
     pub only: Option<String>,
     /// Where a bound that is not met is a failure, and so is one of which nothing is known.
@@ -79,6 +81,9 @@ impl Options {
         let mut words = format!("neater-lab run {id}");
         if self.quick {
             words.push_str(" --quick");
+        }
+        if self.unoptimised {
+            words.push_str(" --unoptimised");
         }
         if self.seed != 1 {
             words.push_str(&format!(" --seed {}", self.seed));
@@ -133,7 +138,12 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
     // Children are started with these paths whatever their directory is.
     let peers = peers.canonicalize()?;
     let wants = |need: Need| able.iter().any(|e| e.needs.contains(&need));
-    let wanted = Wanted { peers: wants(Need::Peers), neater: wants(Need::Neater) };
+    let build = match options {
+        Options { unoptimised: true, .. } => Build::Beside,
+        Options { quick: true, .. } => Build::Wanted,
+        _ => Build::All,
+    };
+    let wanted = Wanted { peers: wants(Need::Peers), neater: wants(Need::Neater), build };
     let programs = Programs::prepare(&peers, wanted, &progress)?;
     let version = version(&programs)?;
     let &Options { quick, seed, seeds, jobs, fresh, .. } = options;
@@ -237,7 +247,7 @@ impl fmt::Display for Unmet {
         let Self { judged, missed, missing, void, not_judged } = self;
         write!(f, "of {judged} bounds {missed} are missed, {missing} without a value, {void} void")?;
         if *not_judged > 0 {
-            write!(f, ", {not_judged} not judged for want of runs")?;
+            write!(f, ", {not_judged} not judged")?;
         }
         Ok(())
     }
@@ -257,6 +267,9 @@ fn one(e: &Experiment, lab: &Lab, options: &Options) -> Result<Unmet, MeasureErr
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (clock, before) = (Instant::now(), Reading::now());
     let mut outcome = (e.run)(lab)?;
+    if options.unoptimised {
+        outcome.figures.iter_mut().for_each(Figure::not_optimised);
+    }
     environment.load_after = environment::load();
     let others = before.zip(Reading::now()).and_then(|(before, after)| before.others(&after));
     if let Some(others) = others {
@@ -392,6 +405,7 @@ mod tests {
             seeds: Some(3),
             jobs: None,
             fresh: true,
+            unoptimised: false,
             only: None,
             strict: Strict::No,
         };
@@ -438,7 +452,7 @@ mod tests {
         assert!(!Unmet::of(&good).any(), "what has no bound is not judged");
         let few = Unmet::of(&[f().value(0.5, 1).needs(5).judge(bound)]);
         assert!(!few.any() && few.not_judged == 1, "more runs may turn it: {few}");
-        assert!(few.to_string().ends_with("1 not judged for want of runs"), "{few}");
+        assert!(few.to_string().ends_with("1 not judged"), "{few}");
         for bad in [f().value(0.5, 1), f().missing("it failed"), f().value(2.0, 1).void_if(true)] {
             let unmet = Unmet::of(&[f().value(2.0, 1).judge(bound), bad.judge(bound)]);
             assert!(unmet.any() && unmet.judged == 2 && unmet.missed + unmet.missing + unmet.void == 1, "{unmet}");
