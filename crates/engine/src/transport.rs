@@ -6,12 +6,13 @@ use self::datagrams::flush_datagrams;
 use crate::channel::{Behind, Channel, ICMP_BUDGET, Kind, Peer, SocketIo};
 use crate::conn::{Conn, ConnectionState, Io, Tx};
 use crate::event::{AttemptError, ConnectionError, Event, SendError, Source};
+use crate::quic::Quic;
 use crate::{Engine, MessageId, Stack};
 use bytes::{Buf, Bytes};
 use neater_base::Key;
 use neater_base::net::{ErrorKind, Net, NetError};
 use neater_framing::Outbound;
-use neater_quic::ConnectionApi;
+use neater_quic::{ConnectionApi, StreamId};
 use std::io::{self, IoSlice};
 
 /// Pieces written by one system call.
@@ -416,29 +417,7 @@ impl<N: Net> Engine<N> {
             }
             Io::Stream { quic, stream } => {
                 if let Some(q) = self.quics.get_mut(quic) {
-                    loop {
-                        tx.advance(0, &mut done);
-                        let Some(front) = tx.queue.front() else { break };
-                        if budget.room == 0 {
-                            break;
-                        }
-                        let piece = &front.data[..front.data.len().min(budget.room)];
-                        match q.conn.write(stream, piece) {
-                            Ok(0) => break,
-                            Ok(n) => {
-                                budget.room -= n;
-                                tx.advance(n, &mut done);
-                            }
-                            Err(code) => {
-                                done.error = Some(match (code, &q.lost) {
-                                    (Some(code), _) => ConnectionError::StreamReset(code),
-                                    (None, Some(e)) => ConnectionError::Quic(e.clone()),
-                                    (None, None) => ConnectionError::Closed,
-                                });
-                                break;
-                            }
-                        }
-                    }
+                    flush_quic_stream(q, stream, &mut tx, &mut budget, &mut done);
                     self.mark_dirty(quic);
                 }
             }
@@ -628,6 +607,33 @@ fn seal(ch: &Channel, tx: &mut Tx, done: &mut Flushed) {
         done.sent.extend(later);
     }
     done.out = done.sent.len();
+}
+
+/// Writes as much of a queue as a stream of QUIC and its session take.
+fn flush_quic_stream(q: &mut Quic, stream: StreamId, tx: &mut Tx, budget: &mut Budget, done: &mut Flushed) {
+    loop {
+        tx.advance(0, done);
+        let Some(front) = tx.queue.front() else { break };
+        if budget.room == 0 {
+            break;
+        }
+        let piece = &front.data[..front.data.len().min(budget.room)];
+        match q.conn.write(stream, piece) {
+            Ok(0) => break,
+            Ok(n) => {
+                budget.room -= n;
+                tx.advance(n, done);
+            }
+            Err(code) => {
+                done.error = Some(match (code, &q.lost) {
+                    (Some(code), _) => ConnectionError::StreamReset(code),
+                    (None, Some(e)) => ConnectionError::Quic(e.clone()),
+                    (None, None) => ConnectionError::Closed,
+                });
+                break;
+            }
+        }
+    }
 }
 
 fn flush_stream<N: Net>(net: &mut N, ch: &mut Channel, tx: &mut Tx, budget: &mut Budget, done: &mut Flushed) {
