@@ -176,7 +176,7 @@ impl Fault {
         match e {
             ConnectionError::Local { error: LocalError::Application { code, .. }, .. } => Self::of_code(*code),
             ConnectionError::Remote(e, ..) => Self::of_session(e),
-            ConnectionError::Timeout { .. } => Self::Shown(ServiceOutcome::Silent),
+            ConnectionError::Timeout => Self::Shown(ServiceOutcome::Silent),
             _ => Self::Ended,
         }
     }
