@@ -532,16 +532,27 @@ impl<N: Net> Engine<N> {
 
     /// Takes datagrams from a connection's own socket to its queue. True if there were any.
     pub(crate) fn fill_datagrams(&mut self, conn: Key, channel: Key) -> Result<bool, ConnectionError> {
+        let (got, missing) = self.read_datagrams(conn, channel)?;
+        if let Some(e) = missing {
+            let error = ConnectionError::Net(e);
+            self.fail_connection(conn, error.clone());
+            return Err(error);
+        }
+        Ok(got)
+    }
+
+    /// The same, with the error that shows that the peer is not there, if there was one.
+    fn read_datagrams(&mut self, conn: Key, channel: Key) -> Result<(bool, Option<NetError>), ConnectionError> {
         let Some(ch) = self.channels.get_mut(channel) else { return Err(ConnectionError::Closed) };
         if !ch.readable {
-            return Ok(false);
+            return Ok((false, None));
         }
         let sock = ch.sock;
         let mut batch = self.batch.take().unwrap_or_else(|| Box::new(RecvBatch::default()));
         let mut got = false;
         // ICMP errors come between datagrams; each is worth one more try.
         let mut drained = false;
-        let mut over = None;
+        let mut missing = None;
         for _ in 0..ROUNDS {
             match self.net.recv(sock, &mut batch) {
                 Ok(_) => {
@@ -572,9 +583,10 @@ impl<N: Net> Engine<N> {
                     {
                         self.notify(conn, crate::Event::SoftError(icmp));
                     }
+                    // The system reports it before what has arrived, which may be the peer's answer to
+                    // an earlier datagram.
                     if self.is_peer_missing(conn, e) {
-                        over = Some(ConnectionError::Net(e));
-                        break;
+                        missing = Some(e);
                     }
                 }
             }
@@ -583,23 +595,38 @@ impl<N: Net> Engine<N> {
         if let Some(ch) = self.channels.get_mut(channel).filter(|_| drained) {
             ch.readable = false;
         }
-        if let Some(error) = over {
-            self.fail_connection(conn, error.clone());
-            return Err(error);
-        }
-        if !got && !drained {
+        let missing = missing.filter(|_| self.is_unanswered(conn));
+        if missing.is_none() && !got && !drained {
             // Nothing but errors, and more of them.
             self.come_back_to(conn);
         }
-        Ok(got)
+        Ok((got, missing))
     }
 
-    /// Whether this is a connection over plain UDP whose peer has sent nothing yet.
+    /// Whether an ICMP error that sending has met is the end of a connection over plain UDP. What
+    /// the peer has sent before is looked at first.
+    pub(crate) fn is_peer_missing_for_sender(&mut self, conn: Key, error: NetError) -> bool {
+        if !self.is_peer_missing(conn, error) {
+            return false;
+        }
+        let Some(Io::Channel(channel)) = self.conns.get(conn).map(|c| c.io) else { return true };
+        if let Some(ch) = self.channels.get_mut(channel) {
+            ch.readable = true;
+        }
+        if self.read_datagrams(conn, channel).is_ok_and(|(got, _)| got) {
+            // Whoever reads was not told of it.
+            self.come_back_to(conn);
+        }
+        self.is_unanswered(conn)
+    }
+
+    /// Whether this is a connection over plain UDP whose peer has sent nothing yet, and may. One that
+    /// only sends is never answered, and its receiver may be away for a while.
     pub(crate) fn is_unanswered(&self, conn: Key) -> bool {
         self.conns.get(conn).is_some_and(|c| {
-            let received = c.bytes_received > 0 || c.messages_received > 0 || c.dropped > 0;
-            let waits = c.ext.as_ref().is_some_and(|e| !e.datagrams.is_empty());
-            c.stack == Some(Stack::Udp) && !received && !waits
+            // Also of what nobody wanted.
+            let heard = c.ext.as_ref().is_some_and(|e| e.last_activity > neater_base::Instant::ZERO);
+            c.stack == Some(Stack::Udp) && !c.passive && c.request.may_receive && !heard
         })
     }
 

@@ -197,8 +197,8 @@ impl<N: Net> Engine<N> {
             }
             return self.advance_close(conn);
         }
-        // The first answer over UDP, or an ICMP error instead of it: a program that only sends has
-        // to learn of that, too.
+        // The first answer over UDP, or an ICMP error instead of it: a program that is not reading
+        // has to learn of that, too.
         if readable && self.is_unanswered(conn) {
             if let Some(ch) = self.channels.get_mut(key) {
                 ch.readable = true;
@@ -475,7 +475,9 @@ impl<N: Net> Engine<N> {
             self.wait_to_send(conn, bytes);
         }
         self.recount(conn);
-        if let Some(e) = done.refused.take().filter(|e| self.is_peer_missing(conn, *e)) {
+        if let Some(e) = done.refused.take()
+            && self.is_peer_missing_for_sender(conn, e)
+        {
             done.error.get_or_insert(ConnectionError::Net(e));
         }
         if !done.failed.is_empty() {

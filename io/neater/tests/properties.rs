@@ -162,6 +162,27 @@ async fn soft_errors_are_asked_for_and_delivered() {
     assert_eq!(c.get("connState"), Some(Value::from("established")));
 }
 
+/// Linux reports an ICMP error before what has arrived.
+#[tokio::test]
+async fn an_answer_that_came_before_an_icmp_error_is_not_lost() {
+    let neater = Neater::new().expect("engine");
+    let needs = TransportProperties::parse("datagrams").expect("words").properties;
+    let peer = std::net::UdpSocket::bind("127.0.0.1:0").expect("bound");
+    peer.set_read_timeout(Some(Duration::from_secs(5))).expect("settable");
+    let pre = clear(&neater).properties(needs).stacks(&[Stack::Udp]);
+    let c = pre.remote(peer.local_addr().expect("bound")).initiate().await.expect("UDP");
+    c.send("question").await.expect("sent");
+    let (_, from) = peer.recv_from(&mut [0; 32]).expect("asked");
+    peer.send_to(b"answer", from).expect("answered");
+    // What is sent to it now comes back as an error, before anybody looks at the answer.
+    drop(peer);
+    for _ in 0..2 {
+        c.send("another question").await.expect("sent");
+    }
+    let answer = tokio::time::timeout(Duration::from_secs(5), c.receive()).await.expect("in time");
+    assert_eq!(&*answer.expect("received").expect("a message"), &b"answer"[..]);
+}
+
 #[tokio::test]
 async fn avoiding_full_checksums_switches_the_udp_checksum_off() {
     let neater = Neater::new().expect("engine");

@@ -336,6 +336,19 @@ fn udp_waits_for_an_answer_to_others_and_ends_where_no_peer_is() {
         assert!(end.contains("ConnectionRefused"), "{end}");
         town.play.end();
     }
+    // Nothing ever answers one that only sends: its receiver may be away, and come back.
+    let mut town = Plan::new(11).build();
+    let c = town.open(&ask(&[Stack::Udp], &format!("{needs}, send-only"), false, false), Manner::stalled());
+    for _ in 0..3 {
+        town.play.say(c, "is a receiver there?", SendOptions::default());
+        town.play.run_for(100 * MS);
+    }
+    assert!(!town.play.flow(c).is_over(), "{:?}", town.play.flow(c).end());
+    town.listen(&ask(&[Stack::Udp], &needs, false, false), 443, Manner::patient());
+    town.play.say(c, "and now?", SendOptions::default());
+    let node = town.server;
+    assert!(town.play.run_until(S, |p| p.accepted(node).iter().any(|s| p.flow(*s).messages == ["and now?"])));
+    town.play.end();
     // A port of another protocol sends nothing, and its engine counts what it has dropped.
     let mut town = Plan::new(10).build();
     town.listen(&ask(&[Stack::Quic], RELIABLE, true, true), 443, Manner::echo());
