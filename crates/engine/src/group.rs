@@ -379,6 +379,7 @@ impl<N: Net> Engine<N> {
         {
             self.quic_accept(quic, Direction::Both);
             self.quic_accept(quic, Direction::One);
+            self.quic_take_datagrams(quic);
         }
         if let Some(sctp) = self.groups.get(group).and_then(|g| g.sctp) {
             self.sctp_accept(sctp);
@@ -420,7 +421,7 @@ impl<N: Net> Engine<N> {
             return self.tidy_group(group);
         }
         if let Some(quic) = quic {
-            let ours = self.quics.get(quic).is_some_and(|q| q.client);
+            let ours = self.quics.get(quic).is_some_and(|q| q.client || q.is_spent());
             let closing = self.groups.get(group).is_some_and(|g| g.closing);
             if ours || closing {
                 self.quic_close(quic, abort_code.unwrap_or(0));

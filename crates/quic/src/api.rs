@@ -158,6 +158,8 @@ pub struct Stats {
     pub received: (u64, u64),
     /// STREAM and DATAGRAM frames received: what the peer's application has said.
     pub data_frames: u64,
+    /// STREAM frames among them.
+    pub stream_frames: u64,
     /// PATH_CHALLENGE frames received: the peer is not sure yet where this side is (RFC 9000 section 8.2).
     pub challenges: u64,
     /// Packets and bytes declared lost.

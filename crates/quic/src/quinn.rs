@@ -706,6 +706,7 @@ impl ConnectionApi for Connection {
             sent: (s.udp_tx.datagrams, s.udp_tx.bytes),
             received: (s.udp_rx.datagrams, s.udp_rx.bytes),
             data_frames: s.frame_rx.stream + s.frame_rx.datagram,
+            stream_frames: s.frame_rx.stream,
             challenges: s.frame_rx.path_challenge,
             lost: (s.path.lost_packets, s.path.lost_bytes),
             congestion_events: s.path.congestion_events,

@@ -5,8 +5,11 @@
 //! which follows from its request, nor for streams.
 //!
 //! *Invariants*: a connection is established only as something that its peer has offered; a session
-//! has at most one connection for datagrams in its life.
+//! has at most one connection for datagrams in its life, and a client that has nothing else learns
+//! of its end; datagrams wait in their session only for what looks at them again.
 
+use super::Quic;
+use crate::config::Refusal;
 use crate::conn::{Conn, Io, Queued};
 use crate::establish::What;
 use crate::event::{AttemptError, Step};
@@ -25,6 +28,14 @@ const NO_STREAMS: &str = "the peer allows no QUIC stream, it offers datagrams: d
                           \"unreliable\" and \"datagrams\" do not)";
 /// Why a listener closes the session of a client that takes no datagrams.
 pub(super) const NONE_OFFERED: &str = "this listener carries QUIC datagrams only, and the client takes none";
+
+impl Quic {
+    /// Whether this is a session of datagrams alone whose connection is over. What its client still
+    /// sends is acknowledged, and nobody receives it: the session has to end, too.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.datagrams_over && self.conn.stats().stream_frames == 0
+    }
+}
 
 impl<N: Net> Engine<N> {
     /// The handshake of an attempt is complete, and with it is known what its peer offers: the
@@ -98,12 +109,25 @@ impl<N: Net> Engine<N> {
         }
     }
 
+    /// Throws away the datagrams that wait in a session. True if there were any.
+    fn quic_drop_datagrams(&mut self, key: Key) -> bool {
+        let mut any = false;
+        while self.quics.get_mut(key).and_then(|q| q.conn.recv_datagram()).is_some() {
+            any = true;
+        }
+        any
+    }
+
     /// The first datagram of a session whose listener delivers streams and datagrams: what a client
-    /// that offers both will use is not known earlier. Until there is room, datagrams wait in the
-    /// session, which keeps the latest.
+    /// that offers both will use is not known earlier. Until the program takes more, datagrams wait
+    /// in the session, which keeps the latest.
     fn quic_begin_datagrams(&mut self, key: Key) -> Option<Key> {
         let q = self.quics.get(key)?;
-        let open = !q.client && q.connected && q.lost.is_none() && !q.datagrams_over;
+        if q.datagrams_over {
+            self.quic_drop_datagrams(key);
+            return None;
+        }
+        let open = !q.client && q.connected && q.lost.is_none();
         if !open || !q.request.stacks.contains(&Stack::QuicDatagram) {
             return None;
         }
@@ -111,7 +135,15 @@ impl<N: Net> Engine<N> {
         let claimed = self.groups.get(group)?.claimed;
         let listener = self.group_listener(group);
         let undeliverable = !claimed && listener.is_none_or(|l| self.is_full(l.0));
-        if undeliverable || self.is_group_full(group) || self.conns.len() >= self.limits.connections {
+        if undeliverable || self.is_group_full(group) {
+            return None;
+        }
+        if self.conns.len() >= self.limits.connections {
+            // Whose end will make room is not known, and a session reports a datagram only if none
+            // waits there: the next one asks again.
+            if self.quic_drop_datagrams(key) {
+                self.stats.refuse(Refusal::Connection);
+            }
             return None;
         }
         let q = self.quics.get_mut(key)?;

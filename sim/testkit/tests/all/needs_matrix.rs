@@ -298,6 +298,62 @@ fn datagrams_of_a_session_wait_until_the_listener_may_deliver() {
     town.play.end();
 }
 
+/// Nothing would ever come of what a client goes on sending there.
+#[test]
+fn a_session_of_datagrams_ends_with_its_connection_at_the_server() {
+    let both = (ask(&[], IGNORED, true, true), ask(&[], UNRELIABLE, true, true));
+    let alone = (Ask::over(&[Stack::QuicDatagram]), Ask::over(&[Stack::QuicDatagram]));
+    for (server, client) in [both, alone] {
+        let mut town = Plan::new(12).build();
+        town.listen(&server, 443, Manner::echo());
+        let c = town.open(&client, Manner::patient());
+        town.play.say(c, "hello", SendOptions::default());
+        assert!(town.play.run_until(5 * S, |p| p.flow(c).messages == ["hello"]));
+        assert_eq!(town.play.engine(c.node).stack(c.conn), Some(Stack::QuicDatagram));
+        let s = town.play.accepted(town.server)[0];
+        town.play.close(s);
+        assert!(town.play.run_until(S, |p| p.flow(c).is_over()), "the client is notified");
+        town.play.end();
+    }
+}
+
+/// A server that is full drops the first datagrams of a session, and takes those that come when it
+/// has room again.
+#[test]
+fn datagrams_that_come_when_a_full_server_has_room_again_are_delivered() {
+    let mut plan = Plan::new(13);
+    plan.server_limits.connections = 2;
+    let mut town = plan.build();
+    town.listen(&ask(&[], IGNORED, true, true), 443, Manner::echo());
+    let open = |town: &mut Town, ask: &Ask| {
+        let c = town.open(ask, Manner::patient());
+        assert!(town.play.run_until(5 * S, |p| p.flow(c).is_ready()));
+        c
+    };
+    let greet = |town: &mut Town, c: FlowId| {
+        town.play.say(c, "hello", SendOptions::default());
+        assert!(town.play.run_until(5 * S, |p| p.flow(c).messages == ["hello"]));
+    };
+    // Both sessions begin while there is room, and what fills the server is no session.
+    let datagrams = ask(&[Stack::QuicDatagram], UNRELIABLE, true, true);
+    let first = open(&mut town, &datagrams);
+    greet(&mut town, first);
+    let second = open(&mut town, &datagrams);
+    let other = open(&mut town, &ask(&[Stack::Tls], RELIABLE, true, true));
+    greet(&mut town, other);
+    town.play.say(second, "too early", SendOptions::default());
+    town.play.run_for(S);
+    assert!(town.play.stats(town.server).refusals.connections > 0);
+    let served = town.play.accepted(town.server)[1];
+    town.play.close(other);
+    assert!(town.play.run_until(5 * S, |p| p.flow(served).is_over()));
+    town.play.release(served);
+    town.play.run_for(S);
+    town.play.say(second, "in time", SendOptions::default());
+    assert!(town.play.run_until(5 * S, |p| p.flow(second).messages == ["in time"]));
+    town.play.end();
+}
+
 /// TCP that answers late is better than UDP, which does not ask.
 #[test]
 fn udp_waits_for_an_answer_to_others_and_ends_where_no_peer_is() {
