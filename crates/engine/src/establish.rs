@@ -725,7 +725,7 @@ impl<N: Net> Engine<N> {
                         self.begin_race(conn, &[], None, None);
                     }
                     Some(est) if est.race.is_over() => self.lost(conn),
-                    Some(_) => {}
+                    Some(_) => self.settle_unanswered(conn),
                 }
             }
         }

@@ -221,6 +221,8 @@ impl<N: Net> Engine<N> {
                 Output::Done { lookup } => {
                     if let Some((conn, _)) = self.names.lookups.remove(&lookup.0) {
                         self.go_on_planning(conn);
+                        // The last answer came while the lookup was still under way.
+                        self.settle_unanswered(conn);
                     }
                 }
             }

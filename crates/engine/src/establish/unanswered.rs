@@ -30,7 +30,7 @@ enum Verdict {
 
 impl<N: Net> Engine<N> {
     /// Establishes an attempt over UDP if nothing better is left to hope for.
-    pub(super) fn settle_unanswered(&mut self, conn: Key) {
+    pub(crate) fn settle_unanswered(&mut self, conn: Key) {
         let Some((attempt, verdict)) = self.judge_unanswered(conn) else { return };
         match verdict {
             Verdict::Now => self.attempt_established(conn, attempt.candidate, attempt.what),
@@ -60,7 +60,7 @@ impl<N: Net> Engine<N> {
         let (attempt, since) = waiting?;
 
         let mut latest: Option<Instant> = None;
-        let mut left = self.is_looking_up(&est.lookups);
+        let mut left = self.is_looking_up(&est.lookups) || self.is_asking_outside(conn);
         for r in report.iter().filter(|r| r.candidate.stack != StackId(Stack::Udp as u16)) {
             match r.outcome {
                 CandidateOutcome::NotStarted => left = true,

@@ -5,7 +5,8 @@
 use bytes::Bytes;
 use neater_engine::{Fate, SendOptions, Stack, Step};
 use neater_property::Role;
-use neater_testkit::{Ask, Fault, FlowId, Manner, Plan, Town};
+use neater_testkit::town::{SERVER_NAME, SERVER_V4};
+use neater_testkit::{Ask, Fault, FlowId, Manner, Plan, Temper, Town};
 use neater_tls::SecurityParameters;
 use std::time::Duration;
 
@@ -351,6 +352,24 @@ fn datagrams_that_come_when_a_full_server_has_room_again_are_delivered() {
     town.play.run_for(S);
     town.play.say(second, "in time", SendOptions::default());
     assert!(town.play.run_until(5 * S, |p| p.flow(second).messages == ["in time"]));
+    town.play.end();
+}
+
+/// Names that are found late delay UDP no longer than they have to.
+#[test]
+fn udp_has_its_turn_soon_after_the_last_answer_about_names() {
+    // The name has no IPv6 address, which takes half a second to find out.
+    let temper = Temper { slow: [(28, 500 * MS)].into(), ..Temper::default() };
+    let zone = format!("{SERVER_NAME} A {SERVER_V4}\n");
+    let mut town = Plan::new(14).fault(Fault::TcpBlocked).zone(zone).temper(temper).build();
+    let both = ask(&[], &format!("{UNRELIABLE}, {OPEN}"), true, false);
+    town.listen(&both, 443, Manner::echo());
+    let c = town.open_by_name(&both, Manner::patient());
+    town.play.say(c, "hello", SendOptions::default());
+    assert!(town.play.run_until(10 * S, |p| p.flow(c).messages == ["hello"]));
+    assert_eq!(town.play.engine(c.node).stack(c.conn), Some(Stack::Udp));
+    let took = town.play.flow(c).establishment();
+    assert!(took.is_some_and(|took| took >= S && took <= 2 * S), "{took:?}");
     town.play.end();
 }
 
