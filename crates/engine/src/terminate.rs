@@ -21,9 +21,10 @@ impl<N: Net> Engine<N> {
     /// everything (RFC 9293 section 3.6), which does not say that its program has read it. What the peer still sends is not
     /// received any more.
     ///
-    /// It takes as long as there is progress. When the peer does not answer for ten seconds, when
-    /// it answers and takes nothing for five minutes (ten seconds where the engine or the system is
-    /// short of room), or when it ends the connection before it has everything,
+    /// It takes as long as there is progress. When the peer does not answer within ten seconds of
+    /// the last, when it answers and takes nothing for five minutes (ten seconds where the engine
+    /// or the system is short of room; one that paused and is gone since is not told from one that
+    /// pauses), or when it ends the connection before it has everything,
     /// [`Event::ConnectionError`] follows instead, after [`Event::SendError`] for every message
     /// that waits.
     pub fn close(&mut self, conn: ConnectionId) {

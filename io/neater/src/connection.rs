@@ -288,9 +288,9 @@ impl Connection {
     /// sends is thrown away. Dropping the future does not stop the closing.
     ///
     /// # Errors
-    /// The connection failed first, the peer has not answered for ten seconds, or it has answered
-    /// and taken nothing for five minutes (ten seconds, where room is short): what was sent may not
-    /// have been delivered.
+    /// The connection failed first, the peer has not answered within ten seconds of the last
+    /// progress, or it has answered and taken nothing for five minutes (ten seconds, where room is
+    /// short): what was sent may not have been delivered.
     pub async fn close(&self) -> Result<(), ConnectionError> {
         self.handle.with(|s| s.engine.close(self.id));
         self.closed().await
