@@ -163,7 +163,7 @@ pub struct Engine<N> {
     pub(crate) orphaned: bool,
     /// Connections that wait until that is less, though they have nothing queued themselves.
     pub(crate) crowded_out: Vec<Key>,
-    /// When the system last had no descriptor for a connection that was to be accepted.
+    /// When the system last had no descriptor for a connection that was to be accepted, or opened.
     pub(crate) starved: Option<Instant>,
     pub(crate) stats: EngineStats,
 }

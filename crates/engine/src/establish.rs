@@ -441,6 +441,9 @@ impl<N: Net> Engine<N> {
             self.open_attempt(conn, Some(candidate.id), stack, candidate.addr, &path).map(drop)
         };
         if let Err(error) = result {
+            if matches!(&error, AttemptError::Net(e) if e.kind == ErrorKind::TooManyFiles) {
+                self.note_shortage();
+            }
             self.step(conn, Step::Failed { stack, addr: candidate.addr, error: error.clone() });
             let progress = Progress::Failed(error);
             self.race_input(conn, Input::Progress { candidate: candidate.id, progress });

@@ -200,6 +200,25 @@ fn closing_does_not_wait_for_a_reader_that_has_paused_where_room_is_short() {
     }
 }
 
+#[test]
+fn closing_does_not_wait_for_a_reader_that_has_paused_where_a_connection_cannot_be_opened() {
+    for (name, ask) in asks() {
+        let mut town = Plan::new(12).build();
+        let (c, _) = town.pair(&ask, Manner::stalled(), Manner::stalled());
+        fill(&mut town, c);
+        town.play.close(c);
+        town.play.run_for(20 * S);
+        assert!(!town.play.flow(c).is_over(), "{name}: {:?}", town.play.flow(c).end());
+        let host = town.play.host(town.client);
+        let open = town.play.world().open_sockets(host);
+        town.play.world().set_max_sockets(host, open);
+        let next = town.open(&Ask::over(&[Stack::Tcp]), Manner::default());
+        assert!(town.play.run_until(3 * S, |p| p.flow(next).is_over() && p.flow(c).is_over()), "{name}");
+        assert_eq!(town.play.flow(c).end(), Some(&Over::Failed(ConnectionError::TimedOut)), "{name}");
+        town.play.end();
+    }
+}
+
 /// Both have more to send than the other has room for, and neither reads any more.
 #[test]
 fn two_that_close_at_once_do_not_wait_for_each_other() {
