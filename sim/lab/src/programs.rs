@@ -26,6 +26,8 @@ const C_PEERS: [(&str, &str, &[&str]); 2] =
 /// Only the experiments with SCTP need it, so that it may be missing.
 const USRSCTP: (&str, &str, &[&str]) = ("usrsctp", include_str!("../peers/usrsctp.c"), &["-lusrsctp"]);
 const RUST_PEERS: [&str; 5] = ["peer-tokio", "peer-quinn", "peer-neater", "peer-sctp", "peer-policy"];
+/// The one that opens flows through the whole API.
+const FLOW_PEER: &str = "peer-neater";
 /// The command that users run.
 const NEATER: &str = "neater";
 /// Building everything from nothing takes minutes on a small machine.
@@ -109,6 +111,8 @@ pub enum Build {
 pub struct Wanted {
     /// The peers on other people's APIs, and ours.
     pub peers: bool,
+    /// Of those, where only what is wanted is built, the one of ours that opens flows, and those in C.
+    pub flows: bool,
     /// The `neater` command.
     pub neater: bool,
     /// Where those in Rust come from.
@@ -132,7 +136,7 @@ impl Programs {
     pub fn prepare(dir: &Path, wanted: Wanted, progress: &dyn Fn(&str)) -> Result<Self> {
         fs::create_dir_all(dir)?;
         let mut paths = BTreeMap::new();
-        if wanted.peers {
+        if wanted.peers || wanted.flows {
             for (name, source, libraries) in C_PEERS {
                 progress(&format!("compiling the {name} peer"));
                 paths.insert(name, Ok(compile(dir, name, source, libraries)?));
@@ -145,7 +149,7 @@ impl Programs {
             }
             paths.insert(name, compiled);
         }
-        let rust = match (wanted.peers, wanted.neater) {
+        let rust = match (wanted.peers || wanted.flows, wanted.neater) {
             (false, false) => Ok(BTreeMap::new()),
             _ => rust_programs(wanted, progress).map_err(|e| e.to_string()),
         };
@@ -153,7 +157,7 @@ impl Programs {
             Ok(found) => found.get(name).cloned().ok_or_else(|| format!("{name} was not built")),
             Err(why) => Err(why.clone()),
         };
-        if wanted.peers {
+        if wanted.peers || wanted.flows {
             paths.extend(RUST_PEERS.map(|name| (name, found(name))));
         }
         let neater = if wanted.neater { found(NEATER) } else { Err("it was not asked for".to_owned()) };
@@ -272,9 +276,16 @@ fn rust_programs(wanted: Wanted, progress: &dyn Fn(&str)) -> Result<BTreeMap<Str
     let mut cargo = Command::new("cargo");
     // One that does not build keeps none of the others away.
     cargo.args(["build", "--release", "--keep-going", "-q", "--message-format=json-render-diagnostics"]);
-    cargo.args(["-p", "neater-peers", "--bins", "--manifest-path"]).arg(&manifest);
-    if wanted.neater || wanted.build == Build::All {
-        cargo.args(["-p", "neater-cli"]);
+    cargo.args(["--manifest-path"]).arg(&manifest);
+    let all = wanted.build == Build::All;
+    match wanted {
+        Wanted { peers: true, .. } => cargo.args(["-p", "neater-peers", "--bins"]),
+        _ if all => cargo.args(["-p", "neater-peers", "--bins"]),
+        Wanted { flows: true, .. } => cargo.args(["-p", "neater-peers", "--bin", FLOW_PEER]),
+        _ => &mut cargo,
+    };
+    if all || wanted.neater {
+        cargo.args(["-p", "neater-cli", "--bin", NEATER]);
     }
     let (ended, text) = cargo_output(&mut cargo)?;
     let found = executables(&text);

@@ -75,13 +75,10 @@ impl<N: Net> Engine<N> {
         }
         // An outcome that was used is no news: it is tried anew when its lifetime ends.
         let cache_key = self.conns.get(conn).and_then(|c| self.lesson_key(c));
-        // Nor is one in the clear tried alone where security may be had: what was in the way of
-        // that may be gone, or an attack.
-        let exposed = raced && !stack.is_secure() && self.may_be_secure(conn);
         // That UDP was chosen beside stacks with a handshake shows only that those were silent
         // then.
         let shown = self.conns.get(conn).is_some_and(|c| stack != Stack::Udp || c.request.has_no_handshake());
-        if let Some(key) = cache_key.filter(|_| raced && shown && !exposed) {
+        if let Some(key) = cache_key.filter(|_| raced && shown) {
             let rtt = lessons.answered_after.unwrap_or(establishment);
             let outcome = Outcome::new(StackId(stack as u16), addr, PathId(0), Some(rtt));
             self.outcomes.record_success(now, key, outcome);
@@ -117,11 +114,6 @@ impl<N: Net> Engine<N> {
         if let What::Dtls(k) = what {
             self.dtls_take(k, neater_base::net::Ecn::NotEct);
         }
-    }
-
-    /// Whether a connection might have been established over a stack with security.
-    fn may_be_secure(&self, conn: Key) -> bool {
-        self.conns.get(conn).is_some_and(|c| c.request.stacks.iter().any(|s| s.is_secure()))
     }
 
     /// The last step into [`ConnectionState::Established`], for initiated, accepted and cloned connections alike.

@@ -163,6 +163,8 @@ pub(crate) fn row_by_program(f: &Figure) -> Row {
 pub enum Need {
     /// The peers on other people's APIs, which are compiled.
     Peers,
+    /// Of those, with `--quick`, ours alone in Rust: the one that opens flows.
+    FlowPeers,
     /// The `neater` command, in release.
     Neater,
     /// A live lab: what it takes to make namespaces and devices.

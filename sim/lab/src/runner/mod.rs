@@ -143,7 +143,8 @@ pub fn run(ids: &[&str], options: &Options) -> Result<Ended, MeasureError> {
         Options { quick: true, .. } => Build::Wanted,
         _ => Build::All,
     };
-    let wanted = Wanted { peers: wants(Need::Peers), neater: wants(Need::Neater), build };
+    let wanted =
+        Wanted { peers: wants(Need::Peers), flows: wants(Need::FlowPeers), neater: wants(Need::Neater), build };
     let programs = Programs::prepare(&peers, wanted, &progress)?;
     let version = version(&programs)?;
     let &Options { quick, seed, seeds, jobs, fresh, .. } = options;
@@ -384,7 +385,7 @@ impl Need {
     #[must_use]
     pub fn lacking(self) -> Option<MeasureError> {
         match self {
-            Self::Peers | Self::Neater => None,
+            Self::Peers | Self::FlowPeers | Self::Neater => None,
             Self::Lab => live::privileges::check().err().map(|e| MeasureError::NotPossible(e.to_string())),
             Self::Tool(tool, package) => process::need(tool, package).err(),
         }
