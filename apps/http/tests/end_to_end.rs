@@ -557,6 +557,21 @@ async fn http_2_that_demands_http_1_1_is_asked_over_that_from_then_on() {
     assert_eq!(server.h2.load(Ordering::SeqCst), 1, "it was asked over HTTP/2 again");
 }
 
+/// They share a connection, so that all of them are refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_are_refused_together_over_http_2_are_all_asked_over_http_1_1() {
+    let server = faces(true, keep_silent);
+    let client = Client::builder(Neater::new().expect("engine")).security(server.trust.clone()).stacks(&[Stack::Tls]);
+    let client = client.build();
+    let (client, url) = (&client, &server.url);
+    let ask = |i| async move {
+        let answer = client.get(url, &RequestOptions::default()).await.unwrap_or_else(|e| panic!("{i}: {e}"));
+        assert_eq!(answer.transport().version, HttpVersion::Http11, "{i}");
+        assert_eq!(answer.bytes(10).await.expect("a body"), b"ok", "{i}");
+    };
+    futures_util::future::join_all((0..12_u8).map(ask)).await;
+}
+
 /// How a server at one of two addresses is no good.
 #[derive(Clone, Copy, Debug)]
 enum Useless {

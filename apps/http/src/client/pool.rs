@@ -84,6 +84,16 @@ impl Place {
     fn only_http11(&self) -> bool {
         lock(&self.http11_until).is_some_and(|until| Instant::now() < until)
     }
+
+    /// Notes that the server demands HTTP/1.1; false if that was known.
+    fn demands_http11(&self) -> bool {
+        let (mut until, now) = (lock(&self.http11_until), Instant::now());
+        let is_new = until.is_none_or(|until| until <= now);
+        if is_new {
+            *until = Some(now + HTTP11_LIFETIME);
+        }
+        is_new
+    }
 }
 
 /// What carries requests, and how it serves.
@@ -227,6 +237,7 @@ impl Pool {
     pub(super) async fn request(&self, method: &Method, url: &Url, headers: &HeaderMap) -> Result<Response, Error> {
         let (origin, place) = (url.origin(), self.place(url.origin()));
         let (mut tried, mut last) = (Tried::default(), None);
+        let mut demanded = false;
         loop {
             let (line, e) = match self.checkout(origin, &mut tried).await {
                 Ok((lease, line)) => match self.ask_twice(lease, line.clone(), &tried, (method, url, headers)).await {
@@ -244,13 +255,15 @@ impl Pool {
                         "{origin} wants to be asked over HTTP/1.1, and not over {version}"
                     )));
                 }
-                if place.only_http11() {
+                if core::mem::replace(&mut demanded, true) {
                     return Err(e);
                 }
-                tracing::debug!(target: "neater::http", "{origin} demands HTTP/1.1");
-                *lock(&place.http11_until) = Some(Instant::now() + HTTP11_LIFETIME);
                 tried = Tried::default();
-                self.forget(origin).await;
+                // Others that were asked at the same time may know it already, and have gone on.
+                if place.demands_http11() {
+                    tracing::debug!(target: "neater::http", "{origin} demands HTTP/1.1");
+                    self.forget(origin).await;
+                }
             } else if line.transport.reused && matches!(e, Error::Interrupted { received: 0, .. }) {
                 tracing::debug!(target: "neater::http", "{origin}: the kept connection was dead: {e}");
                 self.forget(origin).await;
