@@ -367,8 +367,11 @@ impl Pool {
         }
         match self.connect(origin, place, tried).await? {
             Made::Serial(sender, line) => Ok((Lease::H1(sender, keep), line)),
-            // The origin has learnt something since: use it for this request, and let the next find out.
-            Made::Shared(open) => Ok(open.lease()),
+            // The origin has learnt something since, or its demand for HTTP/1.1 has expired.
+            Made::Shared(open) => {
+                *place.known.lock().await = Known::Shared(open.clone());
+                Ok(open.lease())
+            }
         }
     }
 
@@ -667,6 +670,42 @@ pub(super) async fn within<T>(silence: Duration, piece: impl Future<Output = T>)
 mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn an_origin_that_is_not_asked_over_http_1_1_alone_any_more_has_one_connection() {
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+        let identity = neater::tls::self_signed(&["127.0.0.1"], neater::WallTime(wall), [9; 32]);
+        let mut trust = SecurityParameters::new();
+        trust.trust = neater::Trust::Only(vec![identity.chain[0].clone()]);
+        let mut security = SecurityParameters::new();
+        security.server_certificates = vec![identity];
+        security.alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let neater = neater::Neater::new().expect("engine");
+        let local = neater::LocalEndpoint::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let preconnection = neater.preconnection().local(local).security(security).stacks(&[Stack::Tls]);
+        let listener = crate::Server::listen(&preconnection).expect("listening");
+        let url = Url::parse(&format!("https://127.0.0.1:{}/", listener.port())).expect("a URL");
+        let folder = std::env::temp_dir().join(format!("neater-http-learns-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("made");
+        let server = crate::Server::new(crate::Files::new(&folder).expect("a folder"));
+        let serving = tokio::spawn(server.run(vec![listener], core::future::pending()));
+
+        let pool = Pool::new(crate::Client::builder(neater).security(trust).stacks(&[Stack::Tls]));
+        let place = pool.place(url.origin());
+        assert!(place.demands_http11() && !place.demands_http11());
+        let ask = async || {
+            let response = pool.request(&Method::HEAD, &url, &HeaderMap::new()).await.expect("answered");
+            (response.transport().version, response.transport().reused)
+        };
+        assert_eq!(ask().await, (HttpVersion::Http11, false));
+        // The time is over, and so is the connection.
+        *lock(&place.http11_until) = Some(Instant::now());
+        lock(&place.idle).clear();
+        assert_eq!(ask().await, (HttpVersion::Http2, false));
+        assert_eq!(ask().await, (HttpVersion::Http2, true));
+        serving.abort();
+        std::fs::remove_dir_all(&folder).expect("ours");
+    }
 
     /// What is declared to the peer (RFC 9113 sections 6.5.2 and 6.9) lets half a gigabit per second be on its way for 200 ms.
     #[tokio::test]
