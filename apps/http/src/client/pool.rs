@@ -124,6 +124,11 @@ impl Tried {
         new
     }
 
+    /// A connection to this candidate had died while it was kept: that says nothing of another one.
+    fn forget(&mut self, t: &Transport) {
+        self.0.retain(|way| *way != (t.stack, t.remote));
+    }
+
     /// Whether there may be another one than this and those before. A race knows all its
     /// candidates; without one, nothing is known.
     fn may_have_more(&self, t: &Transport) -> bool {
@@ -267,6 +272,7 @@ impl Pool {
             } else if line.transport.reused && matches!(e, Error::Interrupted { received: 0, .. }) {
                 tracing::debug!(target: "neater::http", "{origin}: the kept connection was dead: {e}");
                 self.forget(origin).await;
+                tried.forget(&line.transport);
                 continue;
             } else if line.service.is_broken() && tried.may_have_more(&line.transport) {
                 tracing::debug!(target: "neater::http", "{origin}: {} is of no use: {e}", line.transport.stack);
@@ -670,6 +676,23 @@ pub(super) async fn within<T>(silence: Duration, piece: impl Future<Output = T>)
 mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
+
+    #[test]
+    fn a_candidate_whose_kept_connection_has_died_may_be_connected_to_again() {
+        let transport = Transport {
+            stack: Stack::Sctp,
+            version: HttpVersion::Http11,
+            remote: Some(SocketAddr::from(([192, 0, 2, 1], 80))),
+            security: None,
+            establishment: Duration::ZERO,
+            candidates: Vec::new(),
+            reused: true,
+        };
+        let mut tried = Tried::default();
+        assert!(tried.note(&transport) && !tried.note(&transport));
+        tried.forget(&transport);
+        assert!(tried.note(&transport));
+    }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn an_origin_that_is_not_asked_over_http_1_1_alone_any_more_has_one_connection() {
