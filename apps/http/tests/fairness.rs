@@ -144,6 +144,30 @@ async fn a_connection_that_takes_nothing_is_gone_after_the_documented_time() {
     }
 }
 
+/// HTTP has done with it after `head_time`, and the system has all of the answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_an_answer_that_nobody_takes_is_given_up_after_the_documented_time_too() {
+    let (head_time, standstill) = (Duration::from_millis(100), Duration::from_millis(600));
+    let limits = ServerLimits { head_time, standstill, connections: 1, ..ServerLimits::default() };
+    let world = World::new("tail", limits, true);
+    world.put("large", &noise(800_000, 1));
+    let mut held = tokio::net::TcpStream::connect(("127.0.0.1", world.port)).await.expect("connected");
+    held.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").await.expect("written");
+    let started = Instant::now();
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(started.elapsed() < Duration::from_secs(8), "it is kept");
+        let Ok(mut next) = tokio::net::TcpStream::connect(("127.0.0.1", world.port)).await else { continue };
+        let _ = next.write_all(b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        if matches!(next.read(&mut [0; 1024]).await, Ok(n) if n > 0) {
+            break;
+        }
+    }
+    assert!(started.elapsed() > Duration::from_millis(500), "{:?}", started.elapsed());
+    drop(held);
+    world.end().await;
+}
+
 async fn open(group: &Group) -> Option<ByteStream> {
     let c = group.open(StreamDirection::Both).ok()?;
     std::future::poll_fn(|cx| c.poll_ready(cx)).await.ok()?;

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// How long a client may need to give room for being sent away.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -29,6 +30,8 @@ const FAREWELL: Duration = Duration::from_secs(3);
 const DELIVERY_CHECKS: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(250));
 /// How often it is looked at how far a connection is that HTTP has done with.
 const SETTLING: Duration = Duration::from_secs(1);
+/// How long [`neater::Connection::close`] waits for a client that has paused.
+const CLOSING: Duration = Duration::from_secs(300);
 /// With so much pending in the transport, what keeps the answers of a connection is the transport,
 /// and not their streams.
 const FULL: u64 = 64 << 10;
@@ -166,12 +169,12 @@ async fn answer_in_time(
     mut turn: Option<Turn>,
 ) -> (Response<FileBody>, Option<Turn>) {
     let request = Arc::new(request);
-    let patience = tokio::time::Instant::now() + common.limits.head_time;
+    let patience = Instant::now() + common.limits.head_time;
     loop {
         let (common, asked) = (common.clone(), request.clone());
         let answered = tokio::task::spawn_blocking(move || (common.files.answer(&asked), turn)).await;
         let Ok((response, kept)) = answered else { return (bare(StatusCode::INTERNAL_SERVER_ERROR), None) };
-        if response.status() != StatusCode::SERVICE_UNAVAILABLE || tokio::time::Instant::now() >= patience {
+        if response.status() != StatusCode::SERVICE_UNAVAILABLE || Instant::now() >= patience {
             return (response, kept);
         }
         turn = kept;
@@ -305,29 +308,46 @@ macro_rules! drive {
                 break Err(why.into());
             }
         };
-        settle(&$client.activity, &$bytes, done).await
+        settle(&$client, &$bytes, done).await
     }};
 }
 
 /// HTTP has done with a connection. What it has passed on is delivered as long as that goes on: see
 /// [`neater::Connection::close`].
-async fn settle(activity: &Activity, bytes: &ByteStream, done: Result<(), String>) -> Result<(), String> {
+async fn settle(client: &Client, bytes: &ByteStream, done: Result<(), String>) -> Result<(), String> {
+    let (activity, standstill) = (&client.activity, client.common.limits.standstill);
     let connection = bytes.connection();
-    let look = || {
-        if let Some(seen) = connection.delivery() {
-            activity.look(&seen, false);
+    let delivers = || {
+        let seen = connection.delivery();
+        seen.inspect(|seen| activity.follow(seen)).is_some_and(|seen| seen.pending > 0)
+    };
+    let closed = async {
+        while standstill > CLOSING && delivers() {
+            tokio::time::sleep(SETTLING).await;
+        }
+        connection.close().await.is_ok()
+    };
+    let stands_still = async {
+        let begun = Instant::now();
+        while !delivers() || activity.standing().1.max(begun).elapsed() < standstill {
+            tokio::time::sleep(SETTLING.min(standstill)).await;
         }
     };
-    look();
-    let closing = connection.close();
-    tokio::pin!(closing);
-    let delivered = loop {
-        tokio::select! {
-            closed = closing.as_mut() => break closed.is_ok(),
-            () = activity.evicted() => connection.abort(),
-            () = tokio::time::sleep(SETTLING) => look(),
+    let leaves = async {
+        activity.leaves().await;
+        // Where there is nothing to be delivered, the end is; but a client could put that off.
+        if !activity.standing().0 {
+            tokio::time::sleep(FAREWELL).await;
         }
     };
+    let delivered = tokio::select! {
+        delivered = closed => delivered,
+        () = stands_still => false,
+        () = leaves => false,
+    };
+    if !delivered {
+        connection.abort();
+    }
     activity.settle(delivered);
     done
 }
@@ -442,6 +462,11 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
     let made = tokio::select! {
         made = tokio::time::timeout(limits.head_time.min(limits.idle), made) => made,
         () = stopped(&mut stop) => return Ok(()),
+        () = client.activity.evicted() => {
+            let why = Over::Evicted.as_str();
+            close(Code::H3_EXCESSIVE_LOAD, why.as_bytes());
+            return Err(why.into());
+        }
     };
     let Ok(made) = made else {
         // Nothing else ends it: who keeps it alive would have a connection and no seat.

@@ -12,7 +12,7 @@ use crate::lock;
 use core::time::Duration;
 use http::{Method, Version};
 use neater::Delivery;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -76,6 +76,7 @@ struct Shared {
     news: Notify,
     /// The connection has to go.
     evicted: Notify,
+    leaves: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -104,6 +105,7 @@ impl Activity {
             answers: AtomicUsize::new(0),
             news: Notify::new(),
             evicted: Notify::new(),
+            leaves: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -128,7 +130,15 @@ impl Activity {
 
     /// The connection has to go.
     pub(crate) fn evict(&self) {
+        self.shared.leaves.store(true, Ordering::Release);
         self.shared.evicted.notify_one();
+    }
+
+    /// As [`Activity::evicted`], also for who was told before.
+    pub(crate) async fn leaves(&self) {
+        if !self.shared.leaves.load(Ordering::Acquire) {
+            self.evicted().await;
+        }
     }
 
     /// Ends when the connection has to go for others.
@@ -213,6 +223,15 @@ impl Activity {
         drop(state);
         arrived.iter().for_each(|left| left.record.delivered());
         waits
+    }
+
+    /// Notes what the transport reports when HTTP has done with the connection: then nobody else
+    /// looks whether it moves.
+    pub(crate) fn follow(&self, seen: &Delivery) {
+        if lock(&self.shared.state).seen.acknowledged != seen.acknowledged {
+            self.touch();
+        }
+        self.look(seen, false);
     }
 
     /// The connection is over; `delivered`: with everything that was passed on delivered.
@@ -325,7 +344,6 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicBool;
 
     const S: Duration = Duration::from_secs(1);
 
@@ -422,6 +440,27 @@ mod tests {
         assert_eq!(left(), 1);
         activity.settle(false);
         assert_eq!(left(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_delivered_after_http_has_done_counts() {
+        let activity = Activity::new();
+        let seen = |acknowledged| Delivery { acknowledged, pending: 100, received: 0 };
+        for (acknowledged, still) in [(1, 0_u32), (1, 10), (1, 20), (2, 0)] {
+            tokio::time::advance(10 * S).await;
+            activity.follow(&seen(acknowledged));
+            let (busy, last) = activity.standing();
+            assert_eq!((busy, last.elapsed()), (true, still * S));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_looks_late_learns_all_the_same_that_a_connection_has_to_go() {
+        let activity = Activity::new();
+        activity.evict();
+        activity.evicted().await;
+        let told = tokio::time::timeout(S, activity.leaves()).await;
+        assert!(told.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
