@@ -295,7 +295,12 @@ macro_rules! drive {
                         why => why.as_str(),
                     },
                     // It does not answer. It has everything, and may not have read it.
-                    () = tokio::time::sleep(grace), if leaves => break Err(Over::Idle.as_str().into()),
+                    () = tokio::time::sleep(grace), if leaves => match $client.activity.standing() {
+                        // Its next request has crossed ours to go.
+                        (true, last) if last.elapsed() < $client.common.limits.standstill => continue,
+                        _ => break Err(Over::Idle.as_str().into()),
+                    },
+                    () = $client.activity.evicted(), if leaves => break Err(Over::Evicted.as_str().into()),
                     () = $end.notified() => "its answer is not taken",
                     () = stopped(&mut $stop), if !stops => {
                         stops = true;
