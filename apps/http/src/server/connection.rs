@@ -105,7 +105,7 @@ struct Client {
 impl Client {
     /// A stream that is served as a connection of its own.
     fn of_stream(&self) -> Self {
-        Self { activity: Activity::new(), ..self.clone() }
+        Self { activity: self.activity.of_stream(), ..self.clone() }
     }
 
     /// How long it may be of no use.
@@ -400,9 +400,10 @@ async fn serve_streams(client: Client, group: Group, mut stop: watch::Receiver<b
             got = slots.clone().acquire_owned(), if slot.is_none() => slot = got.ok(),
             accepted = group.accept(), if !told && slot.is_some() => match accepted {
                 Ok(stream) => {
+                    let busy = client.activity.begin();
                     let (client, slot, stop) = (client.of_stream(), slot.take(), stop.clone());
                     streams.spawn(async move {
-                        let _slot = slot;
+                        let _while_served = (slot, busy);
                         let Ok(bytes) = stream.into_bytes() else { return };
                         if let Err(why) = serve_h1(client, bytes, stop).await {
                             tracing::debug!(target: "neater::serve", "stream over: {why}");

@@ -65,6 +65,8 @@ impl Over {
 #[derive(Clone, Debug)]
 pub(crate) struct Activity {
     shared: Arc<Shared>,
+    /// That of the connection that this one is a stream of.
+    whole: Option<Arc<Shared>>,
 }
 
 #[derive(Debug)]
@@ -107,12 +109,21 @@ impl Activity {
             evicted: Notify::new(),
             leaves: AtomicBool::new(false),
         };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), whole: None }
+    }
+
+    /// Of a stream that is served as a connection of its own: what goes on there goes on here, too.
+    pub(crate) fn of_stream(&self) -> Self {
+        Self { whole: Some(self.shared.clone()), ..Self::new() }
     }
 
     /// Something goes on.
     pub(crate) fn touch(&self) {
-        lock(&self.shared.state).last = Instant::now();
+        let now = Instant::now();
+        lock(&self.shared.state).last = now;
+        if let Some(whole) = &self.whole {
+            lock(&whole.state).last = now;
+        }
     }
 
     /// An answer begins.
@@ -443,7 +454,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_delivered_after_http_has_done_counts() {
+    async fn what_is_delivered_after_http_has_done_counts_and_so_does_what_goes_on_on_a_stream() {
         let activity = Activity::new();
         let seen = |acknowledged| Delivery { acknowledged, pending: 100, received: 0 };
         for (acknowledged, still) in [(1, 0_u32), (1, 10), (1, 20), (2, 0)] {
@@ -452,6 +463,12 @@ mod tests {
             let (busy, last) = activity.standing();
             assert_eq!((busy, last.elapsed()), (true, still * S));
         }
+        let whole = Activity::new();
+        let stream = whole.of_stream();
+        tokio::time::advance(10 * S).await;
+        assert_eq!(whole.standing().1.elapsed(), 10 * S);
+        stream.touch();
+        assert!(whole.standing().1.elapsed().is_zero() && !whole.standing().0);
     }
 
     #[tokio::test(start_paused = true)]
