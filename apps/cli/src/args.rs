@@ -267,9 +267,9 @@ pub(crate) struct ServeArgs {
     /// Serve and list names that begin with a dot, too
     #[arg(long)]
     pub(crate) hidden: bool,
-    /// Connections at once, their handshakes done. When more come, a connection ends whose address
-    /// has more than its share, or one that is idle; where there is none, the new one is turned
-    /// away
+    /// Connections at once, their handshakes done. When more come, a connection ends that is idle,
+    /// or whose address has more than its share, or that takes nothing for long; where there is
+    /// none, the new one is turned away
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
     /// Connections at once of one address (IPv6: of one network of 64 bits), also while there is

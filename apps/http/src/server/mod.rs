@@ -43,11 +43,11 @@ const SPARE: usize = 8;
 /// Bounds of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Connections at once, and up to 64 that are about to end. When another comes, one of the
-    /// address that has most ends for it, if that has at least two more than the newcomer's; else
-    /// one that has been idle for [`ServerLimits::stall`] or has taken nothing for
-    /// [`ServerLimits::idle`], of an address that has no less. Where there is none, the newcomer is
-    /// turned away. Default 1,024.
+    /// Connections at once, and up to 64 that are about to end. When another comes, one ends for it
+    /// that has been idle for [`ServerLimits::stall`], of an address that has no less than the
+    /// newcomer's; else one of the address that has most, if that has at least two more; else one
+    /// that has taken nothing for [`ServerLimits::idle`], of an address that has no less. Where
+    /// there is none, the newcomer is turned away. Default 1,024.
     pub connections: usize,
     /// Connections at once of one address (of IPv6: of one network of 64 bits), also where there is
     /// room for others; more are turned away. Many people may be behind one address. Default 1,024:

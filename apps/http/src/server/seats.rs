@@ -5,10 +5,12 @@
 //! [`Activity::evict`].
 //!
 //! As long as there is room, an address may have any number, unless a bound was set for it: many
-//! people are behind one address. Where there is none, a connection of the address that has most
-//! goes for one of an address that would have less all the same; else one that is idle, or that has
-//! stood still for long, of an address that has no less than the newcomer's. Of several, the one on
-//! which nothing has gone on for longest.
+//! people are behind one address. Where there is none, one goes that has been idle for a while, of
+//! an address that has no less than the newcomer's: that costs its client a handshake at most. Else
+//! one of the address that has most goes for one of an address that would have less all the same;
+//! else one that has stood still for long, of an address that has no less. Of several, one of the
+//! address that has most above its share, and of these the one on which nothing has gone on for
+//! longest.
 //!
 //! *Invariants*: never more seats than [`Bounds::total`], and [`LEAVING`] that are about to go; an
 //! address never takes from one that has less.
@@ -148,13 +150,14 @@ impl State {
             let theirs = self.of(taken.address);
             let (busy, last) = taken.activity.standing();
             let still = now.saturating_duration_since(last);
+            let is_spare = !busy && still >= bounds.stall;
             if newcomer.is_some_and(|(_, mine)| theirs > mine + 1) {
                 // Its address has more than its share.
-                return Some((theirs, !busy, still));
+                return Some((is_spare, theirs, !busy, still));
             }
             let no_less = newcomer.is_none_or(|(address, mine)| taken.address == address || theirs > mine);
             let enough = if busy { bounds.idle } else { bounds.stall };
-            (no_less && still >= enough).then_some((0, !busy, still))
+            (no_less && still >= enough).then_some((is_spare, 0, !busy, still))
         };
         let all = self.taken.iter().filter(|(_, t)| !t.leaves);
         let goes = all.filter_map(|(id, t)| Some((claim(t)?, *id))).max().map(|(_, id)| id);
@@ -246,6 +249,23 @@ mod tests {
         let sixth = come(&seats, 1).expect("a seat");
         assert!(has_to_go(&held[2].1).await && !has_to_go(&held[3].1).await);
         drop((answers, sixth));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_that_moves_goes_as_long_as_there_is_one_that_is_idle() {
+        let seats = Seats::new(BOUNDS);
+        let held: Vec<_> = [1, 1, 2, 3].iter().map(|host| come(&seats, *host).expect("a seat")).collect();
+        let _busy = (held[0].1.begin(), held[1].1.begin(), held[2].1.begin());
+        tokio::time::sleep(3 * S).await;
+        // A transfer over two connections is more than the newcomer has, and all the same of use.
+        let newcomer = come(&seats, 4).expect("a seat");
+        for (i, (_, activity)) in held.iter().enumerate() {
+            assert_eq!(has_to_go(activity).await, i == 3, "{i}");
+        }
+        // Now there is none.
+        let _other = come(&seats, 5).expect("a seat");
+        assert!(has_to_go(&held[0].1).await || has_to_go(&held[1].1).await);
+        assert!(!has_to_go(&newcomer.1).await);
     }
 
     #[tokio::test(start_paused = true)]
