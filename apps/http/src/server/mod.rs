@@ -50,8 +50,8 @@ pub struct ServerLimits {
     /// there is none, the newcomer is turned away. Default 1,024.
     pub connections: usize,
     /// Connections at once of one address (of IPv6: of one network of 64 bits), also where there is
-    /// room for others; more are turned away. Many people may be behind one address. Default 1,024:
-    /// no such bound.
+    /// room for others; more are turned away. Many people may be behind one address. Default: any
+    /// number.
     pub connections_per_address: usize,
     /// Requests at once on one connection; more wait. Default 100 (RFC 9113 section 6.5.2, RFC 9114 section 6.1: at least).
     pub requests_per_connection: usize,
@@ -84,7 +84,7 @@ impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             connections: 1024,
-            connections_per_address: 1024,
+            connections_per_address: usize::MAX,
             requests_per_connection: 100,
             requests: 512,
             requests_per_address: 256,
