@@ -102,6 +102,11 @@ impl Taken {
         }
     }
 
+    /// How many bytes of the answer the transport has taken: it takes more when the peer has room.
+    pub(crate) fn written(&self) -> u64 {
+        self.0.upgrade().map_or(0, |stream| stream.written.load(Ordering::Relaxed))
+    }
+
     /// Ends when the peer has given it up, or has gone: in either direction nothing more comes, or can go.
     pub(crate) async fn over(&self) {
         if let Some(stream) = self.0.upgrade()
@@ -318,6 +323,8 @@ struct Stream {
     id: StreamId,
     /// Counts the stream from its end to its delivery.
     undelivered: Option<Arc<AtomicUsize>>,
+    /// Bytes that the transport has taken.
+    written: AtomicU64,
     /// What wants to know how it ended.
     on_end: Mutex<Option<OnEnd>>,
 }
@@ -330,7 +337,7 @@ impl Stream {
         let number = c.stream_number().ok_or(ConnectionError::Closed)?;
         let id = StreamId::try_from(number).map_err(|_| ConnectionError::Closed)?;
         let bytes = c.into_bytes().map_err(|(_, e)| e)?;
-        Ok(Arc::new(Self { bytes: Some(bytes), id, undelivered, on_end: Mutex::default() }))
+        Ok(Arc::new(Self { bytes: Some(bytes), id, undelivered, written: AtomicU64::new(0), on_end: Mutex::default() }))
     }
 
     fn bytes(&self) -> Result<&ByteStream, StreamErrorIncoming> {
@@ -374,7 +381,10 @@ impl SendStream<Bytes> for Sending {
         while let Some(buf) = self.writing.as_mut().filter(|b| b.has_remaining()) {
             let written = ready!(self.stream.bytes()?.poll_write_bytes(cx, &[IoSlice::new(buf.chunk())]));
             match written {
-                Ok(n) => buf.advance(n),
+                Ok(n) => {
+                    buf.advance(n);
+                    self.stream.written.fetch_add(n as u64, Ordering::Relaxed);
+                }
                 Err(SendError::Connection(e)) => return Poll::Ready(Err(stream_error(e))),
                 Err(e) => return Poll::Ready(Err(StreamErrorIncoming::Unknown(Box::new(e)))),
             }

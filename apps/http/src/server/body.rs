@@ -11,8 +11,8 @@ use http_body::{Body, Frame, SizeHint};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use tokio::task::JoinHandle;
 
 /// Bytes read from a file at once. One such piece per answer is in memory.
@@ -108,6 +108,11 @@ impl FileBody {
     #[must_use]
     pub fn left(&self) -> u64 {
         self.left
+    }
+
+    /// The turn, if it has one, for who knows better whether it moves.
+    pub(crate) fn turn(&self) -> Option<Weak<Turn>> {
+        self.witness.as_ref()?.turn.as_ref().map(Arc::downgrade)
     }
 
     /// Reports every piece. The answer is under way until the body and its pieces are gone; `turn`

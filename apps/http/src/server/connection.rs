@@ -17,8 +17,8 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use neater::{Accepted, ByteStream, Delivery, Group, Stack};
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -572,6 +572,22 @@ async fn taken_back(stream: &mut H3Stream, taken: &Taken) {
     }
 }
 
+/// Keeps the turn of an answer whose stream takes more now and then. A whole piece of a file takes
+/// longer than a turn may stand still, where a client is slow.
+async fn keep_turn(taken: &Taken, turn: Option<Weak<Turn>>, pace: Duration) -> Infallible {
+    let mut counted = 0;
+    loop {
+        tokio::time::sleep(pace.max(Duration::from_millis(1))).await;
+        let written = taken.written();
+        if written.abs_diff(counted) >= QUIC_STEP {
+            counted = written;
+            if let Some(turn) = turn.as_ref().and_then(Weak::upgrade) {
+                turn.moves();
+            }
+        }
+    }
+}
+
 async fn serve_h3_request(
     client: Client,
     heads: Arc<Heads>,
@@ -602,6 +618,7 @@ async fn serve_h3_request(
     if let Some(record) = record {
         taken.on_end(move |in_order| record.conclude(in_order));
     }
+    let turn = answered.body().turn();
     let sent = async {
         let (parts, mut body) = answered.into_parts();
         stream.send_response(Response::from_parts(parts, ())).await.map_err(|_| Code::H3_REQUEST_CANCELLED)?;
@@ -622,6 +639,7 @@ async fn serve_h3_request(
         done = sent => done,
         // A client that takes nothing for so long has gone, or is an attack.
         () = end.notified() => Err(Code::H3_REQUEST_CANCELLED),
+        never = keep_turn(&taken, turn, limits.stall / 4) => match never {},
     };
     if let Err(code) = done {
         stream.stop_stream(code);

@@ -71,8 +71,8 @@ pub struct ServerLimits {
     /// HTTP/1.1 see `head_time`). Default 60 s.
     pub idle: Duration,
     /// How long a client may take nothing of its answers: nothing of a connection is acknowledged
-    /// for so long, or (HTTP/2 and 3) no 128 kB of one answer taken while others are. A reader that
-    /// has paused seems so, and one that is very slow for most of the time, because systems report
+    /// for so long, or no 128 kB (HTTP/2) or 4 kB (HTTP/3) of one answer taken while others are. A
+    /// reader that has paused seems so, and one that is very slow for most of the time, because systems report
     /// room when a good part of their buffer is free. A connection of HTTP is not ended sooner
     /// unless others want its place (see `connections`, `requests`). Default 5 minutes.
     pub standstill: Duration,
