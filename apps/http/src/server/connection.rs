@@ -322,10 +322,13 @@ macro_rules! drive {
 async fn settle(client: &Client, bytes: &ByteStream, done: Result<(), String>) -> Result<(), String> {
     let (activity, standstill) = (&client.activity, client.common.limits.standstill);
     let connection = bytes.connection();
+    let exact = connection.stack().is_none_or(|s| !s.is_sctp());
     let delivers = || {
         let seen = connection.delivery();
-        seen.inspect(|seen| activity.follow(seen)).is_some_and(|seen| seen.pending > 0)
+        seen.inspect(|seen| activity.follow(seen, exact)).is_some_and(|seen| seen.pending > 0)
     };
+    // What has arrived is logged so, whatever comes now.
+    delivers();
     let closed = async {
         while standstill > CLOSING && delivers() {
             tokio::time::sleep(SETTLING).await;

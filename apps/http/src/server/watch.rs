@@ -238,11 +238,11 @@ impl Activity {
 
     /// Notes what the transport reports when HTTP has done with the connection: then nobody else
     /// looks whether it moves.
-    pub(crate) fn follow(&self, seen: &Delivery) {
+    pub(crate) fn follow(&self, seen: &Delivery, exact: bool) {
         if lock(&self.shared.state).seen.acknowledged != seen.acknowledged {
             self.touch();
         }
-        self.look(seen, false);
+        self.look(seen, exact);
     }
 
     /// The connection is over; `delivered`: with everything that was passed on delivered.
@@ -459,10 +459,16 @@ mod tests {
         let seen = |acknowledged| Delivery { acknowledged, pending: 100, received: 0 };
         for (acknowledged, still) in [(1, 0_u32), (1, 10), (1, 20), (2, 0)] {
             tokio::time::advance(10 * S).await;
-            activity.follow(&seen(acknowledged));
+            activity.follow(&seen(acknowledged), true);
             let (busy, last) = activity.standing();
             assert_eq!((busy, last.elapsed()), (true, still * S));
         }
+        // What has arrived by then is logged so, however the connection ends.
+        let mut answer = activity.begin();
+        answer.record = Some(record());
+        drop(answer);
+        activity.follow(&Delivery { pending: 0, ..seen(3) }, true);
+        assert!(lock(&activity.shared.state).left.is_empty());
         let whole = Activity::new();
         let stream = whole.of_stream();
         tokio::time::advance(10 * S).await;
