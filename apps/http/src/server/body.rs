@@ -18,10 +18,21 @@ use tokio::task::JoinHandle;
 /// Bytes read from a file at once. One such piece per answer is in memory.
 pub(crate) const CHUNK: u64 = 128 << 10;
 
+/// The last bytes of an answer over HTTP/2, and in how many pieces they are passed on: hyper has one
+/// in its hands before the client has room for it, and gives up what is in h2's only with its stream.
+/// So small, h2 writes them together with whatever else there is.
+const TAIL: (usize, usize) = (2 * TAIL_PIECE, TAIL_PIECE);
+const TAIL_PIECE: usize = 255;
+/// Answers of so many bytes are not worth that.
+const SMALL: u64 = 4 << 10;
+
 /// The body of an answer: nothing, a short text, or a part of a file that is read as the connection takes it.
 pub struct FileBody {
     source: Source,
     left: u64,
+    /// Whether the last bytes are kept until the client has room for those before them.
+    tailed: bool,
+    tail: Bytes,
     witness: Option<Witness>,
 }
 
@@ -82,13 +93,25 @@ impl FileBody {
     #[must_use]
     pub fn text(text: impl Into<Bytes>) -> Self {
         let text = text.into();
-        Self { left: text.len() as u64, source: Source::Text(text), witness: None }
+        Self::of(text.len() as u64, Source::Text(text))
     }
 
     /// `length` bytes of `file` from `start` on. It is an error if the file turns out to be shorter.
     pub(crate) fn file(file: Opened, start: u64, length: u64) -> Self {
-        let source = Source::File { file: Arc::new(file), at: start, ahead: None, reading: None };
-        Self { source, left: length, witness: None }
+        Self::of(length, Source::File { file: Arc::new(file), at: start, ahead: None, reading: None })
+    }
+
+    fn of(left: u64, source: Source) -> Self {
+        Self { source, left, tailed: false, tail: Bytes::new(), witness: None }
+    }
+
+    /// Over HTTP/2 a stream is over for hyper when all of its answer is with h2, which keeps it for as
+    /// long as the client gives it no room. So the last of it is passed on when the rest has left:
+    /// otherwise a client would have a piece of each answer kept that it never takes, and no turn
+    /// for it.
+    pub(crate) fn tailed(mut self) -> Self {
+        self.tailed = self.left > SMALL;
+        self
     }
 
     /// Reads the first piece, so that it leaves with the head: alone, over plain TCP, it would wait until the client has acknowledged that
@@ -156,7 +179,8 @@ impl Body for FileBody {
         if this.left == 0 {
             return Poll::Ready(None);
         }
-        let piece = match &mut this.source {
+        let mut piece = match &mut this.source {
+            _ if !this.tail.is_empty() => Ok(this.tail.split_to(TAIL.1.min(this.tail.len()))),
             Source::Text(text) => Ok(core::mem::take(text)),
             Source::File { ahead: Some(ahead), .. } if !ahead.is_empty() => Ok(core::mem::take(ahead)),
             Source::File { file, at, reading, .. } => {
@@ -179,8 +203,15 @@ impl Body for FileBody {
                 piece
             }
         };
-        match &piece {
-            Ok(p) => this.left = this.left.saturating_sub(p.len() as u64),
+        match &mut piece {
+            Ok(p) => {
+                if this.tailed && p.len() as u64 == this.left && p.len() > TAIL.0 {
+                    // A copy: the rest of the piece is not kept for it.
+                    this.tail = Bytes::copy_from_slice(&p[p.len() - TAIL.0..]);
+                    p.truncate(p.len() - TAIL.0);
+                }
+                this.left = this.left.saturating_sub(p.len() as u64);
+            }
             Err(e) => {
                 tracing::warn!(target: "neater::serve", "reading failed in the middle of an answer: {e}");
                 this.left = 0;
@@ -199,5 +230,42 @@ impl Body for FileBody {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::BodyExt;
+
+    async fn pieces(mut body: FileBody) -> (Vec<usize>, Vec<u8>) {
+        let (mut lengths, mut all) = (Vec::new(), Vec::new());
+        while let Some(frame) = body.frame().await {
+            let data = frame.expect("read").into_data().expect("data");
+            lengths.push(data.len());
+            all.extend_from_slice(&data);
+            assert_eq!(body.is_end_stream(), body.left() == 0);
+        }
+        (lengths, all)
+    }
+
+    #[tokio::test]
+    async fn the_last_bytes_are_passed_on_behind_the_others_where_that_is_wanted() {
+        let text: Vec<u8> = (0..10_000_u32).map(|i| i as u8).collect();
+        assert_eq!(pieces(FileBody::text(text.clone())).await, (vec![10_000], text.clone()));
+        assert_eq!(pieces(FileBody::text(text.clone()).tailed()).await, (vec![9490, 255, 255], text.clone()));
+        let small = text[..4096].to_vec();
+        assert_eq!(pieces(FileBody::text(small.clone()).tailed()).await, (vec![4096], small));
+        // One of which the last piece is shorter than what is kept.
+        let path = std::env::temp_dir().join(format!("neater-http-tail-{}", std::process::id()));
+        let length = CHUNK as usize + 100;
+        let contents: Vec<u8> = (0..length as u32).map(|i| (i >> 3) as u8).collect();
+        std::fs::write(&path, &contents).expect("written");
+        for (from, wanted) in [(0, vec![CHUNK as usize, 100]), (100, vec![CHUNK as usize - 510, 255, 255])] {
+            let file = super::super::spare::Spare::new(0).open(|| File::open(&path)).expect("opened");
+            let body = FileBody::file(file, from, (length as u64) - from).tailed();
+            assert_eq!(pieces(body).await, (wanted, contents[from as usize..].to_vec()));
+        }
+        std::fs::remove_file(&path).expect("ours");
     }
 }

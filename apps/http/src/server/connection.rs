@@ -150,7 +150,10 @@ where
     let (method, uri, version) = asked;
     let record = Record::new(response.status().as_u16(), method, uri.path(), version, response.body().left());
     common.counters.requests.fetch_add(1, Ordering::Relaxed);
-    let (mut parts, body) = response.into_parts();
+    let (mut parts, mut body) = response.into_parts();
+    if version == http::Version::HTTP_2 {
+        body = body.tailed();
+    }
     if version != http::Version::HTTP_3
         && let Some(alt) = &common.alt_svc
     {
