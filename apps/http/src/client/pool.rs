@@ -689,7 +689,8 @@ mod tests {
             reused: true,
         };
         let mut tried = Tried::default();
-        assert!(tried.note(&transport) && !tried.note(&transport));
+        assert!(tried.note(&transport));
+        assert!(!tried.note(&transport));
         tried.forget(&transport);
         assert!(tried.note(&transport));
     }
@@ -715,7 +716,8 @@ mod tests {
 
         let pool = Pool::new(crate::Client::builder(neater).security(trust).stacks(&[Stack::Tls]));
         let place = pool.place(url.origin());
-        assert!(place.demands_http11() && !place.demands_http11());
+        assert!(place.demands_http11());
+        assert!(!place.demands_http11(), "it is known");
         let ask = async || {
             let response = pool.request(&Method::HEAD, &url, &HeaderMap::new()).await.expect("answered");
             (response.transport().version, response.transport().reused)
