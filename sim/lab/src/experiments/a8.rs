@@ -152,7 +152,7 @@ impl Load {
         let counter = by.0;
         let small = self.bytes(if lab.quick { AMOUNT } else { FULL_AMOUNT });
         let mut slopes = Vec::new();
-        for run in 0..self.runs(lab.quick) {
+        for run in 0..lab.seeds.unwrap_or(self.runs(lab.quick)) {
             let mut points = [(small, 0), (2 * small, 0)];
             for (bytes, count) in &mut points {
                 let (exit, _) = self.run(lab, program, *bytes, (Some(counter), by.1))?;
