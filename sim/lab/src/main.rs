@@ -92,8 +92,8 @@ enum Command {
         #[arg(long)]
         fresh: bool,
         /// Measure the programs that lie beside this one, as they are: those that cargo builds for tests. Shows that an experiment
-        /// runs; no figure is judged.
-        #[arg(long, conflicts_with_all = ["strict", "strict_for"])]
+        /// runs; no figure is judged that depends on how programs were built, which is all but those of A9, F1, F3 and X2.
+        #[arg(long, conflicts_with = "strict")]
         unoptimised: bool,
         /// Exit with 1 if a figure does not meet its bound, has no value, or is void, or if an experiment is skipped. One that is not
         /// judged for want of runs is no failure.

@@ -17,9 +17,9 @@ const DEMO_MB: &str = "8";
 const SEEDS: (u64, u64) = (300, 1000);
 /// The experiments whose figures do not depend on how busy this machine is: instructions, allocations and calls of a flow,
 /// decisions, simulations. They must meet their bounds.
-const DETERMINISTIC: &[&str] = &["A1", "A6", "A7", "A10", "X2", "F1"];
+const DETERMINISTIC: &[&str] = &["A1", "A6", "A7", "A9", "A10", "X2", "F1"];
 /// The others, whose figures depend on time: `neater lab run` judges them.
-const COUNTING: &[&str] = &["A2", "A3", "A4", "A5", "A8", "A9", "AR", "BULK", "S1", "S2", "F2", "P1", "X1"];
+const COUNTING: &[&str] = &["A2", "A3", "A4", "A5", "A8", "AR", "BULK", "S1", "S2", "F2", "P1", "X1"];
 /// Those of them that wait for emulated links.
 const WAITING: &[&str] = &["B0", "B1", "B2", "B3", "B4", "S3", "F3"];
 
@@ -328,13 +328,20 @@ fn lab_quick(shared: &mut Shared, log: &Log) -> Ended {
         command
     };
     let mut waiting = others(WAITING, "out/emulated");
+    waiting.args(["--strict-for", "F3"]);
     let waiting = std::thread::spawn(move || waiting.stdin(Stdio::null()).output());
     let mut passed = log.run(&mut others(COUNTING, "out"));
     match waiting.join() {
         Ok(Ok(out)) => {
             log.line(&String::from_utf8_lossy(&out.stdout));
             log.line(&String::from_utf8_lossy(&out.stderr));
-            passed &= out.status.success();
+            // A day with provisioning domains has time limits, which a busy machine can miss once; wrong decisions miss them
+            // twice.
+            passed &= match out.status.code() {
+                Some(0) => true,
+                Some(1) => log.run(others(&["F3"], "out/emulated").args(["--strict-for", "F3"])),
+                _ => false,
+            };
         }
         _ => passed = false,
     }

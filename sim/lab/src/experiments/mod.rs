@@ -212,6 +212,12 @@ pub struct Experiment {
 }
 
 impl Experiment {
+    /// Whether its figures are of decisions and of simulations, which do not depend on how programs were built.
+    #[must_use]
+    pub fn is_of_decisions(&self) -> bool {
+        ["A9", "F1", "F3", "X2"].contains(&self.id)
+    }
+
     /// How long it takes, more or less.
     #[must_use]
     pub const fn minutes(&self, quick: bool) -> f64 {

@@ -268,7 +268,7 @@ fn one(e: &Experiment, lab: &Lab, options: &Options) -> Result<Unmet, MeasureErr
     let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (clock, before) = (Instant::now(), Reading::now());
     let mut outcome = (e.run)(lab)?;
-    if options.unoptimised {
+    if options.unoptimised && !e.is_of_decisions() {
         outcome.figures.iter_mut().for_each(Figure::not_optimised);
     }
     environment.load_after = environment::load();
