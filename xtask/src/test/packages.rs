@@ -106,7 +106,8 @@ pub(super) fn python(root: &Path, modules: &[&str], may_install: bool, log: &Log
     if !quiet(Command::new(&python).args(["-m", "pip", "--version"])) {
         log.notice(&format!("making a virtual environment in target/venv for: {}", modules.join(" ")));
         let make = || log.run(Command::new("python3").args(["-m", "venv"]).arg(&venv));
-        if !make() && !(may_install && apt(&["python3-venv"], log) && make()) {
+        let made = make() || (may_install && apt(&["python3-venv"], log) && make());
+        if !made {
             return Err("SKIP: peers in Python: no virtual environment (package python3-venv)".into());
         }
     }

@@ -248,7 +248,15 @@ fn unit(shared: &mut Shared, log: &Log) -> Ended {
 }
 
 /// The test programs that take longest, which begin first so that none of them runs on alone at the end.
-const SLOWEST: &[&str] = &[];
+const SLOWEST: &[&str] = &[
+    "neater-testkit all",
+    "neater all",
+    "neater-netsim calibration",
+    "neater-lab both",
+    "neater-cli multi",
+    "neater-sctp all",
+    "neater-policy neater_policy",
+];
 
 /// Test programs that take all descriptors, or measure what the whole machine does.
 fn runs_alone(_: &Program) -> bool {
