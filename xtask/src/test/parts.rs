@@ -231,14 +231,10 @@ fn unit(shared: &mut Shared, log: &Log) -> Ended {
     lacking(&[LAB, UNIT], log);
     // Those two have parts of their own.
     let others = |p: &&Program| p.test && !["neater-interop", "neater-fuzz"].contains(&p.package.as_str());
-    let (mut apart, mut jobs): (Vec<_>, Vec<_>) =
-        shared.programs.iter().filter(others).map(Job::all).partition(|job| runs_alone(job.program));
+    let mut jobs: Vec<Job<'_>> = shared.programs.iter().filter(others).map(Job::all).collect();
     // What takes longest begins first.
     jobs.sort_by_key(|job| SLOWEST.iter().position(|name| *name == job.program.name()).unwrap_or(SLOWEST.len()));
-    let scratch = shared.logs.join("unit");
-    let mut passed = programs::run(&jobs, shared.cores * 2, &scratch, log);
-    passed &= programs::run(&apart, 1, &scratch, log);
-    apart.clear();
+    let mut passed = programs::run(&jobs, shared.cores * 2, &shared.logs.join("unit"), log);
     passed &= log.run(cargo().args(["test", "--doc"]).args(EVERYTHING).current_dir(&shared.root));
     // The system that is none, for which the caller moves the packets, is a feature that is off by default.
     let shell =
@@ -257,11 +253,6 @@ const SLOWEST: &[&str] = &[
     "neater-sctp all",
     "neater-policy neater_policy",
 ];
-
-/// Test programs that take all descriptors, or measure what the whole machine does.
-fn runs_alone(_: &Program) -> bool {
-    false
-}
 
 fn sim(shared: &mut Shared, log: &Log) -> Ended {
     let (few, many) = SEEDS;
