@@ -470,6 +470,9 @@ pub struct StreamInfo {
     pub acknowledged: Option<u64>,
     /// How long ago the peer last acknowledged anything, if only that it is there and has no room.
     pub last_heard: Option<Duration>,
+    /// How often the system has asked the peer since, by sending again or by a probe of a window that
+    /// is closed: 0 when no answer is due.
+    pub unanswered: Option<u32>,
 }
 
 type Result<T> = core::result::Result<T, NetError>;

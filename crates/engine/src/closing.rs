@@ -6,7 +6,8 @@
 //!
 //! A closing lasts as long as something of what was sent is delivered now and then. A peer that
 //! answers and takes nothing has paused: it has [`STANDSTILL`], unless the engine is short of room,
-//! when it has [`LINGER`], as a peer that does not answer at all.
+//! when it has [`LINGER`], as a peer that does not answer at all. Systems probe a closed window ever
+//! more rarely: a peer that is not asked owes no answer.
 //!
 //! *Invariants*: a connection that is closing and waits has a [`Closing`] with a timer, so that it ends at last; giving up
 //! before what was sent is acknowledged is an error, never [`Event::Closed`]; a peer that never stops
@@ -50,6 +51,8 @@ pub(crate) struct Closing {
     mark: u64,
     /// How many packets of an association had come by then.
     packets: u64,
+    /// Since when the system waits for an answer to a retransmission or a probe.
+    asked: Option<Instant>,
 }
 
 impl<N: Net> Engine<N> {
@@ -63,7 +66,11 @@ impl<N: Net> Engine<N> {
     fn watch(&mut self, conn: Key) {
         let (mark, packets) = (self.mark_of_closing(conn), self.packets_of_closing(conn));
         // One that is watched already has its timer.
-        if self.closings.insert(conn, Closing { since: self.now, moved: self.now, mark, packets }).is_none() {
+        if self
+            .closings
+            .insert(conn, Closing { since: self.now, moved: self.now, mark, packets, asked: None })
+            .is_none()
+        {
             self.timers.push(self.now + FIRST_CHECK, Timer::Closing(conn));
         }
     }
@@ -78,15 +85,23 @@ impl<N: Net> Engine<N> {
         }
         self.both_ended(conn);
         let (mark, packets) = (self.mark_of_closing(conn), self.packets_of_closing(conn));
+        let unanswered = self.unanswered_of_closing(conn);
         // Nobody is told here when it is over: the timer is the last to know.
         let Some(c) = self.closings.get_mut(&conn) else { return };
         // A connection that both sides have ended and nobody has closed waits as long as the system does.
         if mark != c.mark || self.conns.get(conn).is_some_and(|c| c.is_open()) {
             (c.mark, c.moved, c.packets) = (mark, self.now, packets);
         }
+        c.asked = unanswered.filter(|n| *n > 0).map(|_| c.asked.unwrap_or(self.now));
         let c = *c;
-        let patience = if self.answers_since(conn, &c, packets) && !self.is_short() { STANDSTILL } else { LINGER };
-        let until = c.moved + patience;
+        let answers = unanswered == Some(0) || self.answers_since(conn, &c, packets);
+        let until = match c.asked {
+            _ if self.is_short() => c.moved + LINGER,
+            // It may be on its way.
+            Some(asked) => (c.moved + LINGER).max(asked + LINGER / 2).min(c.moved + STANDSTILL),
+            None if answers => c.moved + STANDSTILL,
+            None => c.moved + LINGER,
+        };
         if until <= self.now {
             return self.give_up_closing(conn);
         }
@@ -94,6 +109,13 @@ impl<N: Net> Engine<N> {
         // Half as often each time: the checks are cheap, and few.
         let next = self.now + (self.now - c.since).clamp(FIRST_CHECK, CHECKS_APART);
         self.timers.push(next.min(until), Timer::Closing(conn));
+    }
+
+    /// How often the system has asked the peer of a closing connection without an answer so far;
+    /// `None` where another transport carries it, or the system does not report it.
+    fn unanswered_of_closing(&self, conn: Key) -> Option<u32> {
+        let Some(Io::Channel(key)) = self.conns.get(conn).map(|c| c.io) else { return None };
+        self.net.stream_info(self.channels.get(key)?.sock).ok()?.unanswered
     }
 
     /// Whether the peer of a closing connection has answered since the last progress, if only to

@@ -457,6 +457,7 @@ impl Conn {
             delivery_rate: self.rate,
             acknowledged: Some(self.snd.una.since(self.snd.iss)),
             last_heard: Some(self.timers.last_heard(now)),
+            unanswered: Some(self.timers.unanswered()),
         }
     }
 

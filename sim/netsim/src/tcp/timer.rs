@@ -104,6 +104,11 @@ impl Timers {
         now.saturating_since(self.last_heard)
     }
 
+    /// How often the peer was asked since it was last heard of, or had anything retransmitted to it without progress.
+    pub(crate) const fn unanswered(&self) -> u32 {
+        self.unanswered + self.retransmit_tries
+    }
+
     /// A segment of the peer has come.
     pub(crate) fn heard(&mut self, now: Instant) {
         self.last_heard = now;

@@ -167,6 +167,26 @@ fn closing_waits_for_a_reader_that_pauses_for_two_minutes() {
     }
 }
 
+/// A window that has been closed for a minute is probed once a minute. No answer in ten seconds is
+/// no silence then.
+#[test]
+fn closing_waits_for_a_reader_that_had_paused_for_a_minute_before() {
+    for (name, ask) in asks() {
+        let mut town = Plan::new(5).build();
+        let (c, s) = town.pair(&ask, Manner::stalled(), Manner { keeps: false, ..Manner::stalled() });
+        fill(&mut town, c);
+        town.play.run_for(60 * S);
+        town.play.close(c);
+        town.play.run_for(35 * S);
+        assert!(!town.play.flow(c).is_over(), "{name}: {:?}", town.play.flow(c).end());
+        town.play.flow_mut(s).manner.reads = true;
+        town.play.read(s);
+        assert!(town.play.run_until(30 * S, |p| p.flow(c).is_over()), "{name}");
+        assert_eq!(town.play.flow(c).end(), Some(&Over::Closed), "{name}");
+        town.play.end();
+    }
+}
+
 #[test]
 fn closing_does_not_wait_for_a_peer_that_does_not_answer() {
     for (name, ask) in asks() {

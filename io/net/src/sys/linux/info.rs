@@ -99,6 +99,8 @@ fn summarise(info: &TcpInfo, len: usize, unacknowledged: impl FnOnce() -> Option
         acknowledged: field!(bytes_acked),
         // `tcpi_last_ack_recv`, in milliseconds.
         last_heard: field!(last).map(|[.., heard]| Duration::from_millis(u64::from(heard))),
+        // `tcpi_retransmits` and `tcpi_probes`, which an acknowledgement sets to 0.
+        unanswered: field!(small).map(|[_, retransmits, probes, ..]| u32::from(retransmits) + u32::from(probes)),
     }
 }
 
@@ -118,14 +120,14 @@ mod tests {
     fn fields_that_an_old_kernel_does_not_know_are_absent() {
         let info =
             TcpInfo { rtt: 1000, snd_mss: 1448, unacked: 2, snd_cwnd: 10, delivery_rate: 5, ..Default::default() };
-        let info = TcpInfo { last: [1, 2, 3, 4], bytes_acked: 77, ..info };
+        let info = TcpInfo { last: [1, 2, 3, 4], bytes_acked: 77, small: [9, 2, 1, 9, 9, 9, 9], ..info };
         let old = summarise(&info, 104, || panic!("not asked"));
         assert_eq!(old.rtt, Some(Duration::from_millis(1)));
         assert_eq!((old.delivery_rate, old.in_flight, old.acknowledged), (None, Some(2896), None));
-        assert_eq!(old.last_heard, Some(Duration::from_millis(4)));
+        assert_eq!((old.last_heard, old.unanswered), (Some(Duration::from_millis(4)), Some(3)));
         let new = summarise(&TcpInfo { notsent_bytes: 70, ..info }, size_of::<TcpInfo>(), || Some(100));
         assert_eq!((new.delivery_rate, new.in_flight), (Some(5), Some(30)));
         assert_eq!((new.congestion_window, new.acknowledged), (Some(14_480), Some(77)));
-        assert_eq!(summarise(&info, 8, || None), StreamInfo::default());
+        assert_eq!(summarise(&info, 8, || None), StreamInfo { unanswered: Some(3), ..StreamInfo::default() });
     }
 }
