@@ -57,6 +57,10 @@ fn nothing_outside_the_folder_is_reachable() {
     }
     let text = raw(server.port, "GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert!(text.starts_with("HTTP/1.1 200") && text.ends_with("\r\na"), "{text}");
+    // Neither is what is no file: a socket cannot be opened.
+    let _socket = std::os::unix::net::UnixListener::bind(f.path("srv/socket")).expect("bound");
+    let text = raw(server.port, "GET /socket HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert!(text.starts_with("HTTP/1.1 403"), "{text}");
 }
 
 #[test]

@@ -237,6 +237,16 @@ async fn a_body_that_ends_early_is_an_error_and_never_an_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_may_have_hundreds_of_fields() {
+    let client = Client::builder(Neater::new().expect("engine")).build();
+    let fields: String = (0..500).map(|i| format!("X-Field-{i}: {i}\r\n")).collect();
+    let url = liar(format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n{fields}\r\nok").into_bytes()).await;
+    let answer = client.get(&url, &RequestOptions::default()).await.expect("taken");
+    assert_eq!(answer.headers().get("x-field-499").map(|v| v.as_bytes()), Some(&b"499"[..]));
+    assert_eq!(answer.bytes(10).await.expect("a body"), b"ok");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redirections_are_followed_but_neither_for_ever_nor_into_the_clear() {
     let client = Client::builder(Neater::new().expect("engine")).build();
     let circle = liar(b"HTTP/1.1 302 Found\r\nLocation: /again\r\nContent-Length: 0\r\n\r\n".to_vec()).await;

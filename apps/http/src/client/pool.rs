@@ -33,6 +33,9 @@ use tokio::time::Instant;
 const H3_HEAD_BUDGET: u64 = 512 << 10;
 /// The largest field section that we declare to accept.
 const HEAD_MAX: u64 = 64 << 10;
+/// Fields that an answer over HTTP/1.1 may have. Servers set more than the hundred that are usual for
+/// requests; their bytes are bounded as well.
+const FIELDS_MAX: usize = 1000;
 /// Bytes that may be on their way on one HTTP/2 stream, and on all of a connection: 670 Mbit/s and 1.3 Gbit/s at 200 ms. A window is a
 /// promise to keep what comes until it is read, so the second is also the memory that a server can take while nobody reads. hyper's
 /// adaptive windows end at the same 16 MiB, but begin at 64 KiB and would have to grow first.
@@ -645,7 +648,7 @@ fn h2() -> http2::Builder<TokioExecutor> {
 
 async fn start_h1(connection: Connection, line: Line) -> Result<Made, Stop> {
     let io = TokioIo::new(Tap::new(bytes_of(connection)?, line.service.clone()));
-    let (sender, driver) = match http1::Builder::new().handshake(io).await {
+    let (sender, driver) = match http1::Builder::new().max_headers(FIELDS_MAX).handshake(io).await {
         Ok(begun) => begun,
         Err(e) => {
             let e = line.service.failed(&e, 0, None);

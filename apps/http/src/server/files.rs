@@ -202,7 +202,8 @@ fn status_of(e: &io::Error) -> StatusCode {
         }
         io::ErrorKind::PermissionDenied => StatusCode::FORBIDDEN,
         _ => match e.raw_os_error() {
-            Some(libc::ELOOP) => StatusCode::FORBIDDEN,
+            // A link, and a socket, which cannot be opened.
+            Some(libc::ELOOP | libc::ENXIO) => StatusCode::FORBIDDEN,
             _ if is_exhausted(e) => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         },
