@@ -111,6 +111,10 @@ impl core::fmt::Debug for Endpoint {
     }
 }
 
+/// QUIC as RFC 9000 has it (section 15). The drafts before it, which quinn-proto would offer in
+/// Version Negotiation, are not tested with anything.
+const VERSION_1: u32 = 1;
+
 impl Endpoint {
     /// An endpoint that accepts connections if `server` is given.
     ///
@@ -129,7 +133,7 @@ impl Endpoint {
         let mut config = q::EndpointConfig::new(Arc::new(reset));
         let (engine, cids) = (identity.engine, rng.clone());
         config.cid_generator(move || Box::new(Cids { engine, rng: cids.clone() }));
-        config.rng_seed(Some(seed));
+        config.rng_seed(Some(seed)).supported_versions(vec![VERSION_1]);
         let accepting = server.is_some();
         let tuning = server.as_ref().filter(|_| identity.qlog.is_some()).map(|(_, tuning)| Tuning::clone(tuning));
         let server = server.map(|(tls, tuning)| setup(tls, tuning, &identity.token_key, &wall)).transpose()?;

@@ -104,12 +104,20 @@ impl Words {
 
 /// `12.3 MB of 200 MB (6 %), 1.2 MB/s, 3 minutes left`.
 fn line(written: u64, total: Option<u64>, rate: u64) -> String {
-    let mb = |bytes: u64| format!("{:.1} MB", bytes as f64 / 1e6);
-    let Some(total) = total.filter(|t| *t > 0) else { return format!("{}, {}/s", mb(written), mb(rate)) };
+    let Some(total) = total.filter(|t| *t > 0) else { return format!("{}, {}/s", size(written), size(rate)) };
     let share = written as f64 * 100.0 / total as f64;
     let left = total.saturating_sub(written).checked_div(rate).map(Duration::from_secs);
     let left = left.map_or_else(|| "stalled".into(), |left| format!("{} left", HumanDuration(left)));
-    format!("{} of {} ({share:.0} %), {}/s, {left}", mb(written), mb(total), mb(rate))
+    format!("{} of {} ({share:.0} %), {}/s, {left}", size(written), size(total), size(rate))
+}
+
+/// `12.3 MB`, `40.6 kB` or `17 bytes`.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} bytes"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
 }
 
 impl Drop for Progress {
@@ -135,8 +143,9 @@ mod tests {
             "12.3 MB of 200.0 MB (6 %), 1.2 MB/s, 3 minutes left"
         );
         assert_eq!(line(12_300_000, None, 1_200_000), "12.3 MB, 1.2 MB/s");
-        assert_eq!(line(50, Some(100), 0), "0.0 MB of 0.0 MB (50 %), 0.0 MB/s, stalled");
-        assert_eq!(line(0, Some(0), 1), "0.0 MB, 0.0 MB/s");
+        assert_eq!(line(50, Some(100), 0), "50 bytes of 100 bytes (50 %), 0 bytes/s, stalled");
+        assert_eq!(line(0, Some(0), 1), "0 bytes, 1 bytes/s");
+        assert_eq!(line(500_000, Some(5_000_000), 40_600), "500.0 kB of 5.0 MB (10 %), 40.6 kB/s, 2 minutes left");
     }
 
     #[test]
