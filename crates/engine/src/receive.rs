@@ -614,7 +614,7 @@ impl<N: Net> Engine<N> {
             ch.readable = true;
         }
         if self.read_datagrams(conn, channel).is_ok_and(|(got, _)| got) {
-            // Whoever reads was not told of it.
+            // The reader has not been notified of it.
             self.come_back_to(conn);
         }
         self.is_unanswered(conn)
@@ -624,7 +624,7 @@ impl<N: Net> Engine<N> {
     /// only sends is never answered, and its receiver may be away for a while.
     pub(crate) fn is_unanswered(&self, conn: Key) -> bool {
         self.conns.get(conn).is_some_and(|c| {
-            // Also of what nobody wanted.
+            // Also of data that the program did not want.
             let heard = c.ext.as_ref().is_some_and(|e| e.last_activity > neater_base::Instant::ZERO);
             c.stack == Some(Stack::Udp) && !c.passive && c.request.may_receive && !heard
         })

@@ -519,7 +519,7 @@ async fn serve_h3(client: Client, group: Group, mut stop: watch::Receiver<bool>)
                     Verdict::Enough if told => {}
                     Verdict::Enough => {
                         told = true;
-                        // A client that gives no room for it cannot be told.
+                        // A client that gives no room for it cannot be notified.
                         if !matches!(tokio::time::timeout(FAREWELL, connection.shutdown(0)).await, Ok(Ok(()))) {
                             break Err("a client that has broken off many requests does not let itself be told to go".into());
                         }

@@ -145,7 +145,7 @@ impl Activity {
         self.shared.evicted.notify_one();
     }
 
-    /// As [`Activity::evicted`], also for who was told before.
+    /// As [`Activity::evicted`], also for a connection that was notified before.
     pub(crate) async fn leaves(&self) {
         if !self.shared.leaves.load(Ordering::Acquire) {
             self.evicted().await;
@@ -236,7 +236,7 @@ impl Activity {
         waits
     }
 
-    /// Notes what the transport reports when HTTP has done with the connection: then nobody else
+    /// Notes what the transport reports when HTTP has done with the connection: then nothing else
     /// looks whether it moves.
     pub(crate) fn follow(&self, seen: &Delivery, exact: bool) {
         if lock(&self.shared.state).seen.acknowledged != seen.acknowledged {

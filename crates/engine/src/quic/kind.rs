@@ -31,7 +31,7 @@ pub(super) const NONE_OFFERED: &str = "this listener carries QUIC datagrams only
 
 impl Quic {
     /// Whether this is a session of datagrams alone whose connection is over. What its client still
-    /// sends is acknowledged, and nobody receives it: the session has to end, too.
+    /// sends is acknowledged, and not received: the session has to end, too.
     pub(crate) fn is_spent(&self) -> bool {
         self.datagrams_over && self.conn.stats().stream_frames == 0
     }
